@@ -1,0 +1,92 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { DType } from '../core/dtypes';
+import type { Observer, Tag } from '../core/events';
+import type { Bytes } from '../core/units';
+
+/** Where a tensor's values lie in this process. Good until the tensor is disposed. */
+export interface Storage {
+  /** Address in the process's memory; native code and other threads of the process may use it. 0 on engines without one. */
+  readonly address: number;
+  readonly bytes: Bytes;
+  /** The same bytes as an array over the engine's memory (no copy). Invalid after the next allocation: take it anew. */
+  view(): Uint8Array;
+}
+
+/** What computes the engine's matrix products. */
+export interface BlasInfo {
+  readonly library: string;
+  readonly path: string;
+  readonly threads: number;
+}
+
+/** A product's own word about why there is no BLAS, and what to do. */
+export interface BlasAbsent {
+  readonly library: null;
+  readonly reason: string;
+}
+
+/** What the engine holds at this moment, by the backend's own buffers (an alias is not counted twice). */
+export interface EngineMemory {
+  readonly bytes: Bytes;
+  readonly numBuffers: number;
+  /** Size of the engine's heap, where it has one of its own. */
+  readonly heapBytes: Bytes;
+}
+
+/** One AdamW step over flat arrays of equal length, in place. Source: Loshchilov and Hutter 2019, as torch.optim.AdamW. */
+export interface AdamWStep {
+  readonly param: tf.Tensor;
+  readonly grad: tf.Tensor;
+  readonly expAvg: tf.Tensor;
+  readonly expAvgSq: tf.Tensor;
+  readonly lr: number;
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly eps: number;
+  readonly weightDecay: number;
+  /** From 1. */
+  readonly step: number;
+  /** Factor on the gradient before use (clipping); 1 when absent. */
+  readonly gradScale?: number;
+}
+
+/**
+ * What computes and holds tensors. All model code is plain tfjs; an engine is the backend beneath it,
+ * with what sharding needs besides: addresses, tags on buffers, allocation without values, updates in place.
+ */
+export interface Engine {
+  readonly name: 'wasm' | 'tensorflow' | 'meta';
+  readonly blas: BlasInfo | BlasAbsent;
+
+  /** Runs `work`; buffers made in it carry `tag`. Scopes nest; the innermost counts. */
+  tagged<T>(tag: Tag, work: () => T): T;
+  /** The tag of the innermost scope; { cause: 'temp', module: '' } outside all of them. */
+  readonly currentTag: Tag;
+  /** Gives the tensor's buffer another tag (a temporary that was saved for backward becomes an activation). */
+  retag(tensor: tf.Tensor, tag: Tag): void;
+  tagOf(tensor: tf.Tensor): Tag;
+
+  /** A tensor whose values are not set. Throws: OUT_OF_MEMORY with what is resident. */
+  allocate(shape: readonly number[], dtype: DType, tag: Tag): tf.Tensor;
+  storage(tensor: tf.Tensor): Storage;
+
+  readonly memory: EngineMemory;
+  /** From now on tells `observer` of every allocation, retag and free; buffers alive now are told first. */
+  observe(observer: Observer): void;
+
+  /** target[offset, offset + source.size) = source, in place. */
+  copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void;
+  /** target += factor * source, in place. */
+  addInto(target: tf.Tensor, source: tf.Tensor, factor?: number): void;
+  fill(target: tf.Tensor, value: number): void;
+  scale(target: tf.Tensor, factor: number): void;
+  /** Sum of squares in float64 of elements [offset, offset + length). */
+  sumOfSquares(tensor: tf.Tensor, offset?: number, length?: number): number;
+  adamW(step: AdamWStep): void;
+
+  /**
+   * Brings the engine back after an interrupted cell: ends open tidy scopes and tapes and disposes what was
+   * made in them, except tensors reachable from `keep`.
+   */
+  recover(keep?: Iterable<tf.Tensor>): void;
+}

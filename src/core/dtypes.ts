@@ -1,0 +1,12 @@
+/** Types of values that a tensor holds here. tfjs has no 16-bit types: those exist on the wire and as rounded values. */
+export type DType = 'float32' | 'int32' | 'bool';
+
+/** Types of values as they travel between ranks. */
+export type WireDType = 'float32' | 'int32' | 'bfloat16' | 'float16';
+
+const ITEM_BYTES = { float32: 4, int32: 4, bool: 1, bfloat16: 2, float16: 2 } as const;
+
+/** Size in bytes of one element. */
+export function itemBytes(dtype: DType | WireDType): number {
+  return ITEM_BYTES[dtype];
+}

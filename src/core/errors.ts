@@ -1,0 +1,77 @@
+/** What went wrong, in one word that programs may test. */
+export type ErrorCode =
+  | 'CONFIG' // a setting is wrong, unknown or contradictory
+  | 'MESH' // mesh and world do not fit
+  | 'SHAPE' // a tensor's shape or dtype does not fit
+  | 'COLLECTIVE_MISMATCH' // ranks called different collectives
+  | 'COLLECTIVE_MISSING' // a rank ended its work without the collective that others wait in
+  | 'RANK_DIED' // a rank's process ended
+  | 'RANK_FAILED' // a rank's code threw
+  | 'LAUNCH' // ranks could not be started
+  | 'INTERRUPTED' // the user stopped the work
+  | 'ABORTED' // work was cancelled because of another rank's failure
+  | 'OUT_OF_MEMORY' // the engine's heap, the memory limit or the container is full
+  | 'ENGINE' // an engine is missing or cannot do what was asked
+  | 'TRANSPORT' // a link between processes failed
+  | 'CLOSED' // the job or group was shut down
+  | 'IO' // a file could not be read or written
+  | 'CHECK' // a stated equality does not hold
+  | 'INTERNAL'; // a defect of shardlab itself
+
+/** Facts about an error that a program or a figure may use; plain JSON. */
+export type ErrorDetails = Readonly<Record<string, unknown>>;
+
+export interface ErrorJson {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly rank?: number | undefined;
+  readonly details?: ErrorDetails | undefined;
+  readonly stack?: string | undefined;
+}
+
+/**
+ * Every error that shardlab raises on purpose: what happened, where, and what to do.
+ * It crosses processes as JSON without losing its code.
+ */
+export class ShardlabError extends Error {
+  readonly code: ErrorCode;
+  readonly details: ErrorDetails;
+  /** The rank that speaks, where one does; its message then begins with "[rank r/w]". */
+  readonly rank: number | undefined;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { details?: ErrorDetails; cause?: unknown; rank?: number | undefined } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.details = options.details ?? {};
+    this.rank = options.rank;
+  }
+
+  override get name(): string {
+    return `ShardlabError[${this.code}]`;
+  }
+
+  toJSON(): ErrorJson {
+    const { code, message, rank, details, stack } = this;
+    return { code, message, rank, details, stack };
+  }
+
+  static fromJSON(json: ErrorJson): ShardlabError {
+    const error = new ShardlabError(json.code, json.message, {
+      details: json.details ?? {},
+      rank: json.rank,
+    });
+    if (json.stack !== undefined) error.stack = json.stack;
+    return error;
+  }
+}
+
+/** A setting that cannot be used: what was asked, the actual values, and what to change. */
+export class ConfigError extends ShardlabError {
+  constructor(message: string, details: ErrorDetails = {}) {
+    super('CONFIG', message, { details });
+  }
+}

@@ -1,0 +1,35 @@
+/** A number of bytes. */
+export type Bytes = number;
+
+/** A time or a duration in seconds. Times are monotonic and shared by all processes of one host. */
+export type Seconds = number;
+
+const originSeconds = Number(process.hrtime.bigint()) / 1e9 - performance.now() / 1e3;
+
+/** The host's monotonic clock: comparable between processes of one host, not with the time of day. */
+export function now(): Seconds {
+  return originSeconds + performance.now() / 1e3;
+}
+
+const STEPS = [
+  [1e12, 'TB'],
+  [1e9, 'GB'],
+  [1e6, 'MB'],
+  [1e3, 'kB'],
+] as const;
+
+/** Writes bytes with a decimal unit and three significant digits: 7_400_000 → "7.40 MB". */
+export function formatBytes(bytes: Bytes): string {
+  for (const [size, unit] of STEPS) {
+    if (Math.abs(bytes) >= size) return `${(bytes / size).toPrecision(3)} ${unit}`;
+  }
+  return `${bytes} B`;
+}
+
+/** Writes a duration in the unit that reads best: 0.0123 → "12.3 ms". */
+export function formatSeconds(seconds: Seconds): string {
+  const size = Math.abs(seconds);
+  if (size >= 1) return `${seconds.toPrecision(3)} s`;
+  if (size >= 1e-3) return `${(seconds * 1e3).toPrecision(3)} ms`;
+  return `${(seconds * 1e6).toPrecision(3)} µs`;
+}

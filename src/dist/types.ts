@@ -1,0 +1,80 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { WireDType } from '../core/dtypes';
+import type { CommCause } from '../core/events';
+
+export type ReduceOp = 'sum' | 'avg' | 'max';
+
+/**
+ * A started operation. `wait` blocks the main thread until it is done and returns its result; a second `wait`
+ * returns the same result. Throws: COLLECTIVE_MISMATCH, RANK_DIED, INTERRUPTED, ABORTED.
+ */
+export interface Work<T> {
+  readonly done: boolean;
+  wait(): T;
+}
+
+/** Some elements of a tensor's storage, or elements that exist only on the wire (padding: zeros out, dropped in). */
+export type Piece =
+  | { readonly tensor: tf.Tensor; readonly offset: number; readonly length: number }
+  | { readonly padding: number };
+
+/** One participant's share of a collective: pieces in wire order. */
+export type PieceList = readonly Piece[];
+
+export interface CollectiveOptions {
+  /** Runs beside the main thread; otherwise the call returns when it is done. Default false. */
+  readonly async?: boolean;
+  /** Type of values on the wire; default the tensor's own. */
+  readonly wireDType?: WireDType;
+  /** For ledgers and messages. Default 'user', ''. */
+  readonly cause?: CommCause;
+  readonly module?: string;
+}
+
+/**
+ * Ranks that communicate. Collectives must be called by all of them in the same order; a mismatch is an error
+ * on all of them that shows both call sites. Sums run in rank order, so results do not depend on timing.
+ */
+export interface ProcessGroup {
+  readonly name: string;
+  /** Global ranks in group order. */
+  readonly ranks: readonly number[];
+  /** This process's place in the group, from 0. */
+  readonly rank: number;
+  readonly size: number;
+
+  /** In place: every rank ends with the reduction. */
+  allReduce(tensor: tf.Tensor, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
+  /** In place over pieces of equal total length on all ranks. */
+  allReducePieces(pieces: PieceList, op?: ReduceOp, options?: CollectiveOptions): Work<void>;
+  /** inputs[r] is this rank's contribution to rank r's share; `output` receives the own share's reduction. Shares may differ in length (uneven). */
+  reduceScatterPieces(
+    inputs: readonly PieceList[],
+    output: PieceList,
+    op?: ReduceOp,
+    options?: CollectiveOptions,
+  ): Work<void>;
+  /** outputs[r] receives rank r's `input`. Lengths may differ between ranks (uneven), outputs[r] says rank r's. */
+  allGatherPieces(input: PieceList, outputs: readonly PieceList[], options?: CollectiveOptions): Work<void>;
+  allToAllPieces(
+    inputs: readonly PieceList[],
+    outputs: readonly PieceList[],
+    options?: CollectiveOptions,
+  ): Work<void>;
+
+  /** Concatenates all ranks' tensors along axis 0: [n, …] → [size * n, …]. Uneven first axes are allowed. */
+  allGather(tensor: tf.Tensor, options?: CollectiveOptions): Work<tf.Tensor>;
+  /** Reduces and keeps this rank's part of axis 0: [size * n, …] → [n, …]. Throws: SHAPE when axis 0 is not divisible. */
+  reduceScatter(tensor: tf.Tensor, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
+  /** Transposes blocks along axis 0: part r of this rank's tensor goes to rank r. */
+  allToAll(tensor: tf.Tensor, options?: CollectiveOptions): Work<tf.Tensor>;
+  /** In place: every rank ends with the values of `source` (rank in the group). */
+  broadcast(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
+  send(tensor: tf.Tensor, destination: number, options?: CollectiveOptions): Work<void>;
+  /** In place into `tensor`. */
+  recv(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
+  barrier(options?: CollectiveOptions): Work<void>;
+
+  /** A group of some of this group's ranks. Every rank of this group must call it, in the same order. null on ranks outside. */
+  subgroup(ranks: readonly number[]): ProcessGroup | null;
+}
