@@ -1,0 +1,124 @@
+import type { DataFrame } from 'danfojs-node';
+import { escapeHtml, toCsvText } from './escape';
+import { frameOf } from './frame';
+
+/** What a table's cell may hold; null is shown as a dash. */
+export type CellValue = string | number | boolean | null;
+
+export type TableRow = Readonly<Record<string, CellValue>>;
+
+/** How one column is shown. The key names the field in rows, CSV and frames. */
+export interface Column {
+  readonly key: string;
+  /** Heading; the key when absent. */
+  readonly title?: string;
+  /** Numbers stand right, the rest left, when absent. */
+  readonly align?: 'left' | 'right';
+  readonly format?: (value: CellValue) => string;
+}
+
+/** MIME type → content, as Jupyter's display_data carries it. */
+export type DisplayBundle = Readonly<Record<string, unknown>>;
+
+/** Deno's convention: a value with this method says how a notebook shows it. */
+export const DISPLAY: unique symbol = Symbol.for('Jupyter.display');
+
+/** Rows with a fixed order of columns that a notebook shows as a table, light or dark. */
+export interface Table {
+  readonly title: string;
+  readonly columns: readonly Column[];
+  readonly rows: readonly TableRow[];
+  /** Aligned plain text, at most `maxRows` rows. */
+  toText(maxRows?: number): string;
+  /** HTML without colours of its own, so that it fits the host's theme. */
+  toHtml(maxRows?: number): string;
+  /** RFC 4180: heading of keys, unformatted values. */
+  toCsv(): string;
+  /** The same rows as a danfojs DataFrame; its library loads on first use (seconds). */
+  frame(): Promise<DataFrame>;
+  [DISPLAY](): DisplayBundle;
+}
+
+export interface TableOptions {
+  readonly title?: string;
+  readonly columns?: readonly Column[];
+}
+
+/** Makes a table; columns are the first row's keys when none are given. */
+export function createTable(rows: readonly TableRow[], options: TableOptions = {}): Table {
+  const columns = options.columns ?? Object.keys(rows[0] ?? {}).map((key) => ({ key }));
+  const title = options.title ?? '';
+  const keys = columns.map((column) => column.key);
+  const table: Table = {
+    title,
+    columns,
+    rows,
+    toText: (maxRows = 40) => textOf(table, maxRows),
+    toHtml: (maxRows = 200) => htmlOf(table, maxRows),
+    toCsv: () => toCsvText(keys, rows),
+    frame: () => frameOf(keys, rows),
+    [DISPLAY]: () => ({ 'text/html': table.toHtml(), 'text/plain': table.toText() }),
+  };
+  return table;
+}
+
+function shown(column: Column, row: TableRow): string {
+  const value = row[column.key] ?? null;
+  if (column.format) return column.format(value);
+  if (value === null) return '—';
+  if (typeof value === 'number') return formatNumber(value);
+  return String(value);
+}
+
+function formatNumber(value: number): string {
+  if (Number.isInteger(value)) return value.toLocaleString('en-US');
+  return Number.isFinite(value) ? String(Number(value.toPrecision(4))) : String(value);
+}
+
+function isRight(column: Column, rows: readonly TableRow[]): boolean {
+  if (column.align) return column.align === 'right';
+  return rows.length > 0 && rows.every((row) => typeof (row[column.key] ?? 0) === 'number');
+}
+
+function textOf(table: Table, maxRows: number): string {
+  const rows = table.rows.slice(0, maxRows);
+  const columns = table.columns.map((column) => {
+    const cells = [column.title ?? column.key, ...rows.map((row) => shown(column, row))];
+    const width = Math.max(...cells.map((cell) => cell.length));
+    const right = isRight(column, table.rows);
+    return cells.map((cell) => (right ? cell.padStart(width) : cell.padEnd(width)));
+  });
+  const lines = [table.title].filter((line) => line !== '');
+  for (let i = 0; i <= rows.length; i++) {
+    lines.push(columns.map((cells) => cells[i]).join('  ').trimEnd());
+  }
+  if (table.rows.length > maxRows) lines.push(moreRows(table, maxRows));
+  return lines.join('\n');
+}
+
+function moreRows(table: Table, maxRows: number): string {
+  return `… ${table.rows.length - maxRows} more of ${table.rows.length} rows`;
+}
+
+const CELL = 'padding:2px 12px 2px 0;border:none;font-variant-numeric:tabular-nums;white-space:nowrap';
+const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
+
+function htmlOf(table: Table, maxRows: number): string {
+  const aligned = table.columns.map((column) => (isRight(column, table.rows) ? 'right' : 'left'));
+  const cell = (tag: 'td' | 'th', text: string, i: number): string =>
+    `<${tag} style="${CELL};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
+  const head = table.columns.map((column, i) => cell('th', column.title ?? column.key, i));
+  const body = table.rows.slice(0, maxRows).map((row) => {
+    const cells = table.columns.map((column, i) => cell('td', shown(column, row), i));
+    return `<tr style="background:none">${cells.join('')}</tr>`;
+  });
+  const caption =
+    table.title === ''
+      ? ''
+      : `<caption style="text-align:left;font-weight:600;padding:0 0 4px;color:inherit">${escapeHtml(table.title)}</caption>`;
+  const more = table.rows.length > maxRows ? `<div>${escapeHtml(moreRows(table, maxRows))}</div>` : '';
+  return (
+    `<table style="border-collapse:collapse;border:none;color:inherit;font-size:12px">${caption}` +
+    `<thead><tr style="${LINE}">${head.join('')}</tr></thead><tbody>${body.join('')}</tbody></table>${more}`
+  );
+}

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createTable, DISPLAY } from '../../src/figures/table';
+
+const ranks = createTable(
+  [
+    { rank: 0, pid: 4711, state: 'idle', rss: 51_200_000 },
+    { rank: 1, pid: 4712, state: 'in <allReduce>, #41', rss: null },
+  ],
+  {
+    title: 'Two ranks',
+    columns: [
+      { key: 'rank' },
+      { key: 'pid', format: (value) => String(value) },
+      { key: 'state' },
+      { key: 'rss', title: 'RSS, MB', format: (value) => (value === null ? '—' : (Number(value) / 1e6).toFixed(1)) },
+    ],
+  },
+);
+
+test('a table reads as aligned text with its title, numbers right', () => {
+  assert.equal(
+    ranks.toText(),
+    ['Two ranks', 'rank   pid  state                RSS, MB', '   0  4711  idle                    51.2', '   1  4712  in <allReduce>, #41        —'].join('\n'),
+  );
+});
+
+test('a table shows itself to a notebook as html and text, with markup escaped and no colour of its own', () => {
+  const bundle = ranks[DISPLAY]();
+  assert.deepEqual(Object.keys(bundle), ['text/html', 'text/plain']);
+  const html = String(bundle['text/html']);
+  assert.ok(html.includes('in &lt;allReduce&gt;, #41'));
+  assert.ok(!/color:#|background:#/.test(html));
+});
+
+test('csv keeps raw values and quotes what needs it', () => {
+  assert.equal(ranks.toCsv(), 'rank,pid,state,rss\n0,4711,idle,51200000\n1,4712,"in <allReduce>, #41",\n');
+});
+
+test('an empty table shows and exports nothing but says its title', () => {
+  const empty = createTable([], { title: 'Nothing yet' });
+  assert.equal(empty.toText().trim(), 'Nothing yet');
+  assert.equal(empty.toCsv(), '\n');
+});
+
+test('a long table says how many rows it leaves out', () => {
+  const rows = Array.from({ length: 64 }, (_, rank) => ({ rank }));
+  assert.ok(createTable(rows).toText(10).endsWith('… 54 more of 64 rows'));
+});
+
+test('a table becomes a danfojs frame with the same rows', async () => {
+  const frame = await ranks.frame();
+  assert.deepEqual(frame.columns, ['rank', 'pid', 'state', 'rss']);
+  assert.deepEqual(frame.shape, [2, 4]);
+});
