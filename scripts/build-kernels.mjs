@@ -1,0 +1,44 @@
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { root } from './lib/places.mjs';
+import { mustRun } from './lib/run.mjs';
+
+/**
+ * Compiles src/<layer>/kernels/assembly/index.ts (AssemblyScript, options in the asconfig.json beside it)
+ * to <build>/src/<layer>/kernels/kernels.wasm for every layer that has kernels, where the result is older than its sources.
+ */
+export async function buildKernels(clone, build) {
+  for (const layer of readdirSync(join(clone, 'src'))) {
+    const assembly = join(clone, 'src', layer, 'kernels', 'assembly');
+    if (!existsSync(join(assembly, 'index.ts'))) continue;
+    const output = join(build, 'src', layer, 'kernels', 'kernels.wasm');
+    if (isNewer(output, assembly)) continue;
+    mkdirSync(dirname(output), { recursive: true });
+    const config = join(assembly, 'asconfig.json');
+    await mustRun(
+      process.execPath,
+      [
+        join(clone, 'node_modules', 'assemblyscript', 'bin', 'asc.js'),
+        join(assembly, 'index.ts'),
+        ...(existsSync(config) ? ['--config', config] : ['-O3', '--runtime', 'stub', '--enable', 'simd']),
+        '--outFile',
+        output,
+      ],
+      { cwd: assembly },
+      `The WebAssembly kernels of src/${layer} do not compile.`,
+      'mend the lines named above and run the command again',
+    );
+  }
+}
+
+function isNewer(output, folder) {
+  if (!existsSync(output)) return false;
+  const made = statSync(output).mtimeMs;
+  return readdirSync(folder).every((name) => statSync(join(folder, name)).mtimeMs < made);
+}
+
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  const { runMain } = await import('./lib/step.mjs');
+  await runMain(() => buildKernels(root, process.argv[2] ?? join(root, 'build')));
+}

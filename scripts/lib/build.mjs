@@ -1,0 +1,80 @@
+import { createHash } from 'node:crypto';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { buildKernels } from '../build-kernels.mjs';
+import { isWritable, root } from './places.mjs';
+import { mustRun } from './run.mjs';
+import { StepError } from './step.mjs';
+
+const SOURCES = ['src', 'kernel', 'test'];
+const OTHER_INPUTS = ['tsconfig.json', 'package-lock.json', 'scripts/build-kernels.mjs', 'scripts/lib/build.mjs'];
+const build = join(root, 'build');
+const stamp = join(build, '.inputs');
+
+/** Compiles what changed: TypeScript, WebAssembly kernels, and copies of all other files beside their sources. */
+export async function ensureBuild(say) {
+  const files = SOURCES.flatMap((folder) => filesBelow(join(root, folder)));
+  const hash = hashOf([...files, ...OTHER_INPUTS.map((name) => join(root, name))]);
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
+  if (!isWritable(root)) {
+    throw new StepError(
+      `The build is missing or old, and ${root} cannot be written.`,
+      'copy the clone to a folder of your own and run the command there',
+    );
+  }
+  if (!existsSync(stamp)) rmSync(join(build, '.tsbuildinfo'), { force: true });
+  rmSync(stamp, { force: true });
+  await compile();
+  copyAssets(files);
+  removeOrphans();
+  await buildKernels(root, build);
+  const command = join(build, 'src', 'cli', 'main.js');
+  if (existsSync(command)) chmodSync(command, 0o755);
+  writeFileSync(stamp, hash);
+  say('built');
+}
+
+async function compile() {
+  const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+  await mustRun(
+    process.execPath,
+    [compiler, '-p', root, '--pretty', 'false'],
+    { cwd: root },
+    'The TypeScript sources do not compile.',
+    'mend the lines named above and run the command again',
+  );
+}
+
+function copyAssets(files) {
+  for (const file of files) {
+    if (file.endsWith('.ts') || file.includes('/assembly/')) continue;
+    const target = join(build, relative(root, file));
+    mkdirSync(dirname(target), { recursive: true });
+    copyFileSync(file, target);
+  }
+}
+
+/** Deletes compiled files whose source is gone, so that a removed test no longer runs. */
+function removeOrphans() {
+  for (const file of SOURCES.flatMap((folder) => filesBelow(join(build, folder)))) {
+    const source = join(root, relative(build, file));
+    const typescript = source.replace(/(\.d\.ts|\.js\.map|\.js)$/, '.ts');
+    const isKernel = file.endsWith('.wasm');
+    if (!isKernel && !existsSync(source) && !existsSync(typescript)) rmSync(file);
+  }
+}
+
+/** All files below a folder, sorted; none when it is missing. */
+export function filesBelow(folder) {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
+    .sort();
+}
+
+function hashOf(files) {
+  const hash = createHash('sha256');
+  for (const file of files) hash.update(`${relative(root, file)}\0`).update(readFileSync(file));
+  return hash.digest('hex');
+}

@@ -1,0 +1,35 @@
+import { lstatSync, mkdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { root } from './places.mjs';
+
+const LINKS = {
+  'node_modules/shardlab': '..',
+  'node_modules/.bin/shardlab': '../../build/src/cli/main.js',
+};
+
+/** Makes `import 'shardlab'` and `npx shardlab` work in the clone itself. */
+export function linkSelf(say) {
+  let made = 0;
+  for (const [name, target] of Object.entries(LINKS)) {
+    const path = join(root, name);
+    if (linkTarget(path) === target) continue;
+    try {
+      mkdirSync(dirname(path), { recursive: true });
+      rmSync(path, { force: true, recursive: true });
+      symlinkSync(target, path);
+      made++;
+    } catch (error) {
+      if (error.code !== 'EACCES' && error.code !== 'EROFS') throw error;
+      return say('left out: the clone cannot be written (the kernel finds shardlab by itself)');
+    }
+  }
+  say(made === 0 ? 'up to date' : 'linked');
+}
+
+function linkTarget(path) {
+  try {
+    return lstatSync(path).isSymbolicLink() ? readlinkSync(path) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,51 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isWritable, root } from './places.mjs';
+import { mustRun } from './run.mjs';
+import { StepError } from './step.mjs';
+
+/** Installs the npm packages of package-lock.json unless the installed ones are those already. */
+export async function ensurePackages(say, env = process.env) {
+  const modules = join(root, 'node_modules');
+  const stamp = join(modules, '.shardlab-lock');
+  const lockText = readFileSync(join(root, 'package-lock.json'), 'utf8');
+  const hash = createHash('sha256').update(lockText).digest('hex');
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
+  if (matchesLock(modules, JSON.parse(lockText))) {
+    if (isWritable(modules)) writeFileSync(stamp, hash);
+    return say('up to date');
+  }
+  if (!isWritable(root)) {
+    throw new StepError(
+      `The npm packages are missing or old, and ${root} cannot be written.`,
+      'copy the clone to a folder of your own and run the command there',
+    );
+  }
+  const [command, ...args] = npmCommand();
+  await mustRun(
+    command,
+    [...args, 'ci', '--no-audit', '--no-fund'],
+    { cwd: root, env },
+    'npm ci did not install the packages.',
+    'is the npm registry reachable? `npm ping` tells; behind a proxy: npm config set proxy URL',
+    'an own certificate authority: npm config set cafile FILE; a private registry: npm config set registry URL',
+  );
+  writeFileSync(stamp, hash);
+  say('installed');
+}
+
+/** Whether every package of the lock that is not optional lies in node_modules in the lock's version, as npm noted it there. */
+function matchesLock(modules, lock) {
+  const noted = join(modules, '.package-lock.json');
+  if (!existsSync(noted)) return false;
+  const installed = JSON.parse(readFileSync(noted, 'utf8')).packages;
+  return Object.entries(lock.packages).every(
+    ([path, entry]) => path === '' || entry.optional || entry.devOptional || installed[path]?.version === entry.version,
+  );
+}
+
+function npmCommand() {
+  const script = process.env.npm_execpath;
+  return script?.endsWith('.js') ? [process.execPath, script] : ['npm'];
+}

@@ -1,0 +1,68 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, rmdirSync, statSync } from 'node:fs';
+import { homedir, tmpdir, userInfo } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { StepError } from './step.mjs';
+
+/** The clone's folder. */
+export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+
+/** Whether a file can be made in `folder` or, where it is missing, whether it can be made itself. */
+export function isWritable(folder) {
+  try {
+    statSync(folder);
+  } catch {
+    const parent = dirname(folder);
+    return parent !== folder && isWritable(parent);
+  }
+  try {
+    rmdirSync(mkdtempSync(join(folder, '.shardlab-')));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Where everything goes that is made for this clone and is not its build: the clone, else the user's cache, else a temporary folder. */
+export function stateFolder(clone = root) {
+  if (isWritable(clone)) return clone;
+  const key = createHash('sha256').update(clone).digest('hex').slice(0, 12);
+  for (const folder of [join(cacheFolder(), 'shardlab', key), join(tmpdir(), `shardlab-${userInfo().uid}-${key}`)]) {
+    if (!isWritable(folder)) continue;
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    if (statSync(folder).uid === userInfo().uid) return folder;
+  }
+  throw new StepError(
+    `${clone}, ${cacheFolder()} and ${tmpdir()} cannot be written.`,
+    'copy the clone to a folder of your own, or set XDG_CACHE_HOME or TMPDIR to one',
+  );
+}
+
+function cacheFolder() {
+  if (process.env.XDG_CACHE_HOME) return process.env.XDG_CACHE_HOME;
+  return process.platform === 'darwin' ? join(homedir(), 'Library', 'Caches') : join(homedir(), '.cache');
+}
+
+/**
+ * Environment variables that move what programs write into HOME elsewhere, where HOME cannot be written;
+ * none otherwise. Those that the user has set stay.
+ */
+export function homeVariables(state) {
+  const home = homedir();
+  if (isWritable(home) && ['.jupyter', '.local', '.ipython', '.npm'].every((name) => isWritable(join(home, name)))) {
+    return {};
+  }
+  const base = state === root ? join(root, 'build', 'home') : join(state, 'home');
+  const moved = {
+    JUPYTER_CONFIG_DIR: join(base, 'jupyter-config'),
+    JUPYTER_DATA_DIR: join(base, 'jupyter-data'),
+    JUPYTER_RUNTIME_DIR: join(base, 'jupyter-runtime'),
+    JUPYTERLAB_SETTINGS_DIR: join(base, 'lab-settings'),
+    JUPYTERLAB_WORKSPACES_DIR: join(base, 'lab-workspaces'),
+    IPYTHONDIR: join(base, 'ipython'),
+    npm_config_cache: join(base, 'npm-cache'),
+    PIP_CACHE_DIR: join(base, 'pip-cache'),
+  };
+  return Object.fromEntries(Object.entries(moved).filter(([name]) => !process.env[name]));
+}

@@ -1,0 +1,105 @@
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describePython, pythonsOnPath, requirementFiles } from './find-python.mjs';
+import { makeVenv, venvPython } from './make-venv.mjs';
+import { root } from './places.mjs';
+import { capture, lastLines } from './run.mjs';
+import { StepError } from './step.mjs';
+
+/**
+ * A Python with all that `purpose` ('run' or 'test') needs: the one that SHARDLAB_PYTHON names, else the clone's
+ * own environment, else one on the PATH that has everything already, else a new own environment.
+ * `jupyter` is the folder for this clone's kernelspec: inside the own environment, else beside the build, never global.
+ */
+export async function ensurePython({ purpose, state, env }, say) {
+  const folder = join(state, '.venv');
+  const outside = state === root ? join(root, 'build', 'jupyter') : join(state, 'jupyter');
+  if (env.SHARDLAB_PYTHON) {
+    const python = await namedPython(env.SHARDLAB_PYTHON, purpose, env);
+    say(`${python}, as SHARDLAB_PYTHON says`);
+    return { python, jupyter: outside };
+  }
+  const own = { python: venvPython(folder), jupyter: join(folder, 'share', 'jupyter') };
+  if (await isReady(folder, purpose, env)) {
+    say('up to date');
+    return own;
+  }
+  const pythons = await usablePythons(purpose, env);
+  const complete = existsSync(folder) ? undefined : pythons.find(({ missing }) => missing.length === 0);
+  if (complete) {
+    say(`${complete.executable} has all that is needed`);
+    return { python: complete.executable, jupyter: outside };
+  }
+  say(await makeOwn(folder, pythons, env));
+  return own;
+}
+
+async function namedPython(command, purpose, env) {
+  const found = await describePython(command, purpose, env);
+  if (!found) {
+    throw new StepError(
+      `SHARDLAB_PYTHON is ${command}, which is no Python 3.9 or newer that can be run.`,
+      'correct it, or unset it: an environment is then made in the clone',
+    );
+  }
+  if (found.missing.length > 0) {
+    const files = requirementFiles(purpose).map((file) => `-r ${file}`);
+    throw new StepError(
+      `${found.executable} (SHARDLAB_PYTHON) lacks ${found.missing.join(', ')}.`,
+      `${found.executable} -m pip install ${files.join(' ')}`,
+      'or unset SHARDLAB_PYTHON: an environment is then made in the clone',
+    );
+  }
+  return found.executable;
+}
+
+async function usablePythons(purpose, env) {
+  const found = await Promise.all(pythonsOnPath(env).map((path) => describePython(path, purpose, env)));
+  const usable = found.filter((python) => python !== undefined);
+  const unique = [...new Map(usable.map((python) => [python.executable, python])).values()];
+  if (unique.length > 0) return unique;
+  throw new StepError(
+    'No Python 3.9 or newer was found (python3 and python on the PATH); JupyterLab needs one.',
+    'Debian, Ubuntu: sudo apt-get install python3 python3-venv',
+    'macOS: brew install python',
+    'or name one: SHARDLAB_PYTHON=/path/to/python npm start',
+    'without notebooks: `npm run build`, then `npx shardlab run tiny`',
+  );
+}
+
+async function makeOwn(folder, pythons, env) {
+  const usable = existsSync(venvPython(folder)) && (await describePython(venvPython(folder), 'run', env));
+  const how = usable ? 'completed' : `made ${await makeVenv(pythons.map((p) => p.executable), folder, env)}`;
+  await install(venvPython(folder), env);
+  mkdirSync(join(folder, 'share', 'jupyter'), { recursive: true });
+  writeFileSync(join(folder, '.shardlab'), requirementsHash());
+  return how;
+}
+
+async function install(python, env) {
+  const files = requirementFiles('test').flatMap((file) => ['-r', file]);
+  const args = ['-m', 'pip', 'install', '--retries', '1', '--no-input', '--disable-pip-version-check', ...files];
+  const result = await capture(python, args, { env });
+  if (result.code === 0) return;
+  throw new StepError(
+    `pip did not install JupyterLab, plotly and numpy:\n${lastLines(result.stderr || result.stdout, 8)}`,
+    `is the package index reachable? ${python} -m pip config list says which one it asks; a proxy: HTTPS_PROXY=URL`,
+    'an own certificate authority: PIP_CERT=FILE; a private index: pip config set global.index-url URL',
+    'or name a Python that has them: SHARDLAB_PYTHON=/path/to/python npm start',
+  );
+}
+
+/** The own environment serves when it holds what the requirement files say now and its Python still runs. */
+async function isReady(folder, purpose, env) {
+  const stamp = join(folder, '.shardlab');
+  if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== requirementsHash()) return false;
+  const found = await describePython(venvPython(folder), purpose, env);
+  return found !== undefined && found.missing.length === 0;
+}
+
+function requirementsHash() {
+  const hash = createHash('sha256');
+  for (const file of requirementFiles('test')) hash.update(readFileSync(file));
+  return hash.digest('hex');
+}

@@ -1,0 +1,59 @@
+import { spawn } from 'node:child_process';
+import { StepError } from './step.mjs';
+
+/**
+ * Runs a program to its end without a terminal and gives what it printed. A program that cannot be started
+ * has code null and `missing` set. `onOutput` sees each piece as it comes.
+ */
+export function capture(command, args, options = {}) {
+  const { onOutput, ...spawnOptions } = options;
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...spawnOptions });
+    const endChild = () => child.kill('SIGTERM');
+    process.once('exit', endChild);
+    let stdout = '';
+    let stderr = '';
+    const settle = (code, extra) => {
+      process.off('exit', endChild);
+      resolve({ code, stdout, stderr, ...extra });
+    };
+    child.stdout?.setEncoding('utf8').on('data', (text) => {
+      stdout += text;
+      onOutput?.(text);
+    });
+    child.stderr?.setEncoding('utf8').on('data', (text) => {
+      stderr += text;
+      onOutput?.(text);
+    });
+    child.once('error', (error) => settle(null, { missing: error }));
+    child.once('close', (code, signal) => settle(code, { signal }));
+  });
+}
+
+/** Runs a program as `capture` does and throws a StepError with its last lines when it fails. */
+export async function mustRun(command, args, options, what, ...advice) {
+  const result = await capture(command, args, options);
+  if (result.code === 0) return result;
+  const reason = result.missing ? result.missing.message : lastLines(result.stderr || result.stdout, 12);
+  throw new StepError(`${what}\n${reason}`, ...advice);
+}
+
+/** The last lines of a text that are not empty. */
+export function lastLines(text, count) {
+  const lines = text.split('\n').filter((line) => line.trim() !== '');
+  return lines.slice(-count).join('\n');
+}
+
+/** Runs a program on this terminal; its exit status, or 128 + the signal's usual number. */
+export function passThrough(command, args, options = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { stdio: 'inherit', ...options });
+    const forward = (signal) => child.kill(signal);
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, forward);
+    child.once('error', reject);
+    child.once('close', (code, signal) => {
+      for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.off(name, forward);
+      resolve(code ?? (signal === 'SIGINT' ? 130 : 143));
+    });
+  });
+}

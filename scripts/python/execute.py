@@ -1,0 +1,93 @@
+"""Runs notebooks with a kernel and keeps what they showed.
+
+execute.py --kernel NAME (--in-place | --output DIR) NOTEBOOK...
+Exit status: 0 all ran; 1 a cell failed (it is named on standard error; the notebook is kept as far as it ran).
+"""
+import argparse
+import os
+import re
+import signal
+import sys
+import threading
+import time
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def end_with_parent():
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def execute(path, kernel, timeout):
+    """The notebook as executed, and a text that says what failed, or None."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook, kernel_name=kernel, timeout=timeout, startup_timeout=120,
+        resources={"metadata": {"path": os.path.dirname(os.path.abspath(path))}})
+    try:
+        client.execute()
+        return notebook, None
+    except CellExecutionError as error:
+        return notebook, f"{failed_cell(notebook)}\n{ANSI.sub('', str(error.traceback or error))}".rstrip()
+    except CellTimeoutError as error:
+        return notebook, f"a cell took longer than {timeout} s: {error}"
+    except DeadKernelError as error:
+        return notebook, f"the kernel ended: {error}"
+
+
+def failed_cell(notebook):
+    for number, cell in enumerate(notebook.cells, 1):
+        if any(output["output_type"] == "error" for output in cell.get("outputs", [])):
+            count = cell.get("execution_count")
+            return f"cell {number} (In[{count}]) failed:\n{cell['source']}\n"
+    return "a cell failed"
+
+
+def write_html(notebook, path):
+    from nbconvert import HTMLExporter
+    body, _ = HTMLExporter(embed_images=True).from_notebook_node(notebook)
+    with open(path, "w", encoding="utf8") as file:
+        file.write(body)
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--kernel", required=True)
+    options.add_argument("--timeout", type=int, default=300)
+    options.add_argument("--watch-parent", action="store_true")
+    where = options.add_mutually_exclusive_group(required=True)
+    where.add_argument("--in-place", action="store_true")
+    where.add_argument("--output")
+    options.add_argument("notebooks", nargs="+")
+    options = options.parse_args()
+    if options.watch_parent:
+        threading.Thread(target=end_with_parent, daemon=True).start()
+    failures = 0
+    for path in options.notebooks:
+        started = time.monotonic()
+        print(f"{path} … ", end="", flush=True)
+        notebook, failure = execute(path, options.kernel, options.timeout)
+        seconds = time.monotonic() - started
+        print(f"{'failed' if failure else 'executed'} ({seconds:.1f} s)", flush=True)
+        target = path if options.in_place else os.path.join(options.output, os.path.basename(path))
+        if not (failure and options.in_place):
+            os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+            nbformat.write(notebook, target)
+            print(f"  {target}", flush=True)
+        if options.output:
+            html = os.path.splitext(target)[0] + ".html"
+            write_html(notebook, html)
+            print(f"  {html}", flush=True)
+        if failure:
+            failures += 1
+            print(f"\n{path}: {failure}", file=sys.stderr, flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
