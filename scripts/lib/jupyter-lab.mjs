@@ -1,0 +1,89 @@
+import { spawn } from 'node:child_process';
+import { createWriteStream, existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { freePort } from './free-port.mjs';
+import { root } from './places.mjs';
+import { StepError } from './step.mjs';
+
+const NOTEBOOK = 'notebooks/00-quickstart.ipynb';
+const GRACE_MILLISECONDS = 15_000;
+
+/** Starts JupyterLab with the quickstart open and stays until it ends; Ctrl-C ends it and all its kernels. */
+export async function runJupyterLab({ python, state, env }, { ip = 'localhost', port = 8888, browser, rest }) {
+  const free = await choosePort(port, ip);
+  const log = join(state, state === root ? 'build' : '', 'jupyter.log');
+  mkdirSync(join(log, '..'), { recursive: true });
+  const args = [
+    join(root, 'scripts', 'python', 'lab.py'),
+    `--ServerApp.root_dir=${root}`,
+    `--ip=${ip}`,
+    `--port=${free}`,
+    ...(browser ? [] : ['--no-browser']),
+    ...(process.getuid?.() === 0 ? ['--allow-root'] : []),
+    ...(existsSync(join(root, NOTEBOOK)) ? [`--LabApp.default_url=/lab/tree/${NOTEBOOK}`] : []),
+    ...rest,
+  ];
+  // A process group of its own: a Ctrl-C of the terminal reaches only this process, which then ends the server in order.
+  const child = spawn(python, args, { cwd: root, env, stdio: ['pipe', 'pipe', 'pipe'], detached: true });
+  return watch(child, log);
+}
+
+async function choosePort(wanted, ip) {
+  const host = ip === 'localhost' || ip === '*' || ip === '' ? undefined : ip;
+  let free;
+  try {
+    free = await freePort(wanted, host ?? (ip === 'localhost' ? '127.0.0.1' : '0.0.0.0'));
+  } catch (error) {
+    throw new StepError(`This machine cannot listen on ${ip}: ${error.message}`, 'name one of its addresses by --ip');
+  }
+  if (free === undefined) {
+    throw new StepError(`The ports ${wanted} to ${wanted + 49} are all in use.`, 'name another: npm start -- --port N');
+  }
+  if (free !== wanted) process.stdout.write(`port ${wanted} is in use; JupyterLab gets ${free}\n`);
+  return free;
+}
+
+/** Keeps the server's log, shows its address and its errors, and ends it on a signal. */
+function watch(child, log) {
+  const file = createWriteStream(log);
+  let tail = '';
+  let announced = false;
+  let asked = false;
+  const show = (text) => {
+    file.write(text);
+    tail = (tail + text).slice(-8000);
+    const url = !announced && tail.match(/running at:\s*(?:\[.*?\] )?\s*(https?:\/\/\S+)/);
+    if (!url) return;
+    announced = true;
+    process.stdout.write(`\nJupyterLab: ${url[1]}\n(log: ${log}; Ctrl-C ends it)\n`);
+  };
+  child.stdout.setEncoding('utf8').on('data', show);
+  child.stderr.setEncoding('utf8').on('data', show);
+  child.stdin.on('error', () => {});
+  return new Promise((resolve, reject) => {
+    let deadline;
+    const end = () => {
+      if (asked) return;
+      asked = true;
+      process.stdout.write('\nending JupyterLab and its kernels … ');
+      child.stdin.end();
+      deadline = setTimeout(() => killGroup(child.pid), GRACE_MILLISECONDS);
+    };
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, end);
+    child.once('error', reject);
+    child.once('close', (code) => {
+      clearTimeout(deadline);
+      if (asked) process.stdout.write('ended\n');
+      if (asked || code === 0) resolve(0);
+      else reject(new StepError(`JupyterLab ended with status ${code}:\n${tail.trim()}`, `its log: ${log}`));
+    });
+  });
+}
+
+function killGroup(pid) {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error;
+  }
+}

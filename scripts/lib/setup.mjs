@@ -1,0 +1,38 @@
+import { mkdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { ensureBuild } from './build.mjs';
+import { linkSelf } from './link.mjs';
+import { ensurePackages } from './packages.mjs';
+import { homeVariables, root, stateFolder } from './places.mjs';
+import { ensurePython } from './python.mjs';
+import { step } from './step.mjs';
+
+/**
+ * Brings the clone to where its commands work: packages, build, own name, Python environment, kernelspec.
+ * Gives { state, env, python }: the folder for what is written, the environment for child processes, the Python
+ * (undefined where `purpose` is 'build' or Python is not wanted).
+ */
+export async function setUp(purpose, { withPython = true } = {}) {
+  const state = stateFolder();
+  const env = { ...process.env, ...homeVariables(state) };
+  await step('npm packages', (say) => ensurePackages(say, env));
+  await step('build', ensureBuild);
+  await step('link to itself', linkSelf);
+  if (!withPython) return { state, env, python: undefined };
+  const { python, jupyter } = await step('Python environment', (say) => ensurePython({ purpose, state, env }, say));
+  await step('kernelspec', (say) => say(writeKernelspec(jupyter)));
+  return { state, python, env: { ...env, ...pythonVariables(python, jupyter) } };
+}
+
+/** Programs that find Jupyter by the environment find this one and this clone's kernel first. */
+function pythonVariables(python, jupyter) {
+  const path = process.env.JUPYTER_PATH;
+  return { SHARDLAB_PYTHON: python, JUPYTER_PATH: path ? `${jupyter}:${path}` : jupyter };
+}
+
+function writeKernelspec(jupyter) {
+  mkdirSync(jupyter, { recursive: true });
+  const require = createRequire(import.meta.url);
+  return require(join(root, 'build', 'src', 'cli', 'install', 'kernelspec-folder.js')).writeKernelspec(jupyter);
+}

@@ -1,0 +1,88 @@
+import { isAbsolute, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { executeNotebooks } from './execute.mjs';
+import { runJupyterLab } from './jupyter-lab.mjs';
+import { root } from './places.mjs';
+import { setUp } from './setup.mjs';
+import { runMain, UsageError } from './step.mjs';
+
+const HELP = `npm start [-- options]            set up what is missing, then JupyterLab with the quickstart open
+  --ip ADDRESS --port N           where JupyterLab listens (localhost, 8888 or the next free port)
+  --no-browser                    print the address only
+  --execute [NOTEBOOK…]           run the quickstart (or these) without a browser
+  --output DIR                    where --execute leaves notebook and HTML (build/executed)
+  -- OPTION…                      further options for JupyterLab
+`;
+
+/** What `npm start` does. */
+export function main() {
+  return runMain(async () => {
+    const options = readOptions(process.argv.slice(2));
+    if (options.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    const setup = await setUp('run');
+    if (options.execute) {
+      const output = resolve(options.output ?? defaultOutput(setup.state));
+      return executeNotebooks(setup, options.notebooks, { output });
+    }
+    return runJupyterLab(setup, options);
+  });
+}
+
+function readOptions(argv) {
+  const at = argv.indexOf('--');
+  const [own, rest] = at < 0 ? [argv, []] : [argv.slice(0, at), argv.slice(at + 1)];
+  let parsed;
+  try {
+    parsed = parseArgs({
+      args: own,
+      allowPositionals: true,
+      options: {
+        help: { type: 'boolean', short: 'h' },
+        execute: { type: 'boolean' },
+        output: { type: 'string' },
+        ip: { type: 'string' },
+        port: { type: 'string' },
+        'no-browser': { type: 'boolean' },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(error.message, HELP.trimEnd());
+  }
+  const { values, positionals } = parsed;
+  if (positionals.length > 0 && !values.execute) {
+    throw new UsageError(`${positionals.join(' ')}: only --execute takes notebooks.`, HELP.trimEnd());
+  }
+  const notebooks = positionals.length > 0 ? positionals : [join('notebooks', '00-quickstart.ipynb')];
+  return {
+    help: values.help,
+    execute: values.execute,
+    output: values.output,
+    notebooks: notebooks.map((path) => (isAbsolute(path) ? path : resolve(root, path))),
+    ip: values.ip,
+    port: readPort(values.port),
+    browser: !values['no-browser'] && hasDisplay(),
+    rest,
+  };
+}
+
+function readPort(text) {
+  if (text === undefined) return undefined;
+  const port = Number(text);
+  if (!Number.isInteger(port) || port < 1 || port > 65535) {
+    throw new UsageError(`--port ${text} is no port: it must be a whole number from 1 to 65535.`, HELP.trimEnd());
+  }
+  return port;
+}
+
+/** Whether a browser opened here would be seen by the person who typed the command. */
+function hasDisplay(env = process.env) {
+  if (env.SSH_CONNECTION || env.SSH_TTY) return false;
+  return process.platform === 'darwin' || Boolean(env.DISPLAY || env.WAYLAND_DISPLAY);
+}
+
+function defaultOutput(state) {
+  return state === root ? join(root, 'build', 'executed') : join(state, 'executed');
+}

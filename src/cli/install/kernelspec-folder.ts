@@ -1,0 +1,36 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { KERNEL_NAME, type Kernelspec, kernelspec } from '../../cell/kernelspec';
+
+/** The compiled front process of this installation's kernel. */
+export const KERNEL_MAIN = resolve(__dirname, '..', '..', '..', 'kernel', 'main.js');
+
+/** The folder of our kernelspec below one of Jupyter's data folders. */
+export function kernelspecFolder(jupyterData: string): string {
+  return join(jupyterData, 'kernels', KERNEL_NAME);
+}
+
+/** Writes this installation's kernelspec below a Jupyter data folder, over an older one; gives its folder. */
+export function writeKernelspec(jupyterData: string, main: string = KERNEL_MAIN): string {
+  const folder = kernelspecFolder(jupyterData);
+  mkdirSync(folder, { recursive: true });
+  const content = `${JSON.stringify(kernelspec(process.execPath, main), null, 2)}\n`;
+  writeFileSync(join(folder, 'kernel.json'), content);
+  return folder;
+}
+
+/** Reads our kernelspec below a Jupyter data folder; undefined when none is installed there. */
+export function readKernelspec(jupyterData: string): Kernelspec | undefined {
+  try {
+    return JSON.parse(readFileSync(join(kernelspecFolder(jupyterData), 'kernel.json'), 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Deletes our kernelspec below a Jupyter data folder; whether one was there. */
+export function removeKernelspec(jupyterData: string): boolean {
+  const found = readKernelspec(jupyterData) !== undefined;
+  rmSync(kernelspecFolder(jupyterData), { recursive: true, force: true });
+  return found;
+}
