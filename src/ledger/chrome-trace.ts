@@ -1,0 +1,105 @@
+import { MEMORY_CAUSES } from '../core/events';
+import type { Seconds } from '../core/units';
+import { memoryOverTime } from './memory';
+import type { StepRecord } from './record';
+import { timeline } from './timeline';
+
+/** One event of the Trace Event Format; times in microseconds. */
+export interface TraceEvent {
+  readonly name: string;
+  /** X: a stretch, C: counters, M: a name. */
+  readonly ph: 'X' | 'C' | 'M';
+  readonly pid: number;
+  readonly tid: number;
+  readonly ts?: number;
+  readonly dur?: number;
+  readonly cat?: string;
+  readonly args: Readonly<Record<string, unknown>>;
+}
+
+export interface ChromeTrace {
+  readonly displayTimeUnit: 'ms';
+  readonly traceEvents: readonly TraceEvent[];
+}
+
+const MAIN = 0;
+const WIRE = 1;
+
+/**
+ * Steps as a trace for Perfetto or chrome://tracing: a process a rank, main thread and wire as its threads,
+ * memory by cause as counters. Source: Trace Event Format (Google, 2016).
+ */
+export function toChromeTrace(records: readonly StepRecord[]): ChromeTrace {
+  const origin = records.reduce((least, { start }) => Math.min(least, start), Number.POSITIVE_INFINITY);
+  const ranks = [...new Set(records.map(({ rank }) => rank))].sort((a, b) => a - b);
+  return {
+    displayTimeUnit: 'ms',
+    traceEvents: [...ranks.flatMap(names), ...records.flatMap((record) => eventsOf(record, origin))],
+  };
+}
+
+function names(rank: number): TraceEvent[] {
+  const name = (kind: string, tid: number, text: string): TraceEvent => ({
+    name: kind,
+    ph: 'M',
+    pid: rank,
+    tid,
+    args: { name: text },
+  });
+  return [
+    name('process_name', MAIN, `rank ${rank}`),
+    name('thread_name', MAIN, 'main thread'),
+    name('thread_name', WIRE, 'wire'),
+  ];
+}
+
+function eventsOf(record: StepRecord, origin: Seconds): TraceEvent[] {
+  const pid = record.rank;
+  const at = (seconds: Seconds): number => Math.round((record.start - origin + seconds) * 1e9) / 1e3;
+  const lasting = (from: Seconds, to: Seconds) => ({ ts: at(from), dur: Math.max(0, at(to) - at(from)) });
+  const lanes = timeline(record);
+  const step: TraceEvent = {
+    name: `step ${record.step}`,
+    ph: 'X',
+    cat: 'step',
+    pid,
+    tid: MAIN,
+    ...lasting(0, lanes.seconds),
+    args: { loss: record.loss, tokens: record.tokens, peakBytes: record.memory.peakBytes },
+  };
+  const main = lanes.main.map(
+    ({ kind, module, start, end }): TraceEvent => ({
+      name: module === '' ? kind : `${kind} ${module}`,
+      ph: 'X',
+      cat: kind === 'wait' ? 'wait' : 'compute',
+      pid,
+      tid: MAIN,
+      ...lasting(start, end),
+      args: { module },
+    }),
+  );
+  const wire = lanes.wire.map(
+    ({ op, cause, module, bytes, wireBytes, exposed, start, end }): TraceEvent => ({
+      name: module === '' ? `${op} ${cause}` : `${op} ${cause} ${module}`,
+      ph: 'X',
+      cat: cause,
+      pid,
+      tid: WIRE,
+      ...lasting(start, end),
+      args: { module, bytes, wireBytes, exposedMicroseconds: Math.round(exposed * 1e9) / 1e3 },
+    }),
+  );
+  return [step, ...main, ...wire, ...counters(record, at)];
+}
+
+function counters(record: StepRecord, at: (seconds: Seconds) => number): TraceEvent[] {
+  const curve = memoryOverTime(record);
+  return curve.seconds.map((seconds, i) => ({
+    name: 'device bytes',
+    ph: 'C' as const,
+    pid: record.rank,
+    tid: MAIN,
+    ts: at(seconds),
+    args: Object.fromEntries(MEMORY_CAUSES.map((cause) => [cause, curve.byCause[cause][i] ?? 0])),
+  }));
+}

@@ -1,0 +1,110 @@
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { z } from 'zod';
+import { ShardlabError } from '../core/errors';
+import type { StepRecord } from './record';
+import { stepRecordSchema } from './record-schema';
+
+const FORMAT = 'shardlab.events';
+const VERSION = 1;
+
+/** The first line of an event file. */
+export interface EventFileHeader {
+  readonly world: number;
+  /** The run's TrainConfig, as it was parsed; null when there was none. */
+  readonly config: unknown;
+}
+
+export interface EventFile {
+  readonly header: EventFileHeader;
+  readonly records: readonly StepRecord[];
+}
+
+export interface EventFileWriter {
+  readonly path: string;
+  /** Appends one line. Throws: IO (a full disk, say); what was written before stays readable. */
+  append(record: StepRecord): void;
+  close(): void;
+}
+
+/** Begins an event file: a header line, then one step of one rank a line. Throws: IO. */
+export function createEventFile(path: string, header: EventFileHeader): EventFileWriter {
+  const file = attempt(path, 'create', () => openSync(path, 'w'));
+  const line = (value: unknown): void => {
+    const text = Buffer.from(`${JSON.stringify(value, nonFiniteToText)}\n`);
+    attempt(path, 'write', () => {
+      for (let at = 0; at < text.length; ) at += writeSync(file, text, at);
+    });
+  };
+  let open = true;
+  const close = (): void => {
+    if (open) closeSync(file);
+    open = false;
+  };
+  try {
+    line({ format: FORMAT, version: VERSION, ...header });
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return { path, append: line, close };
+}
+
+/** JSON has no NaN; a loss that is not finite is what one looks for. */
+function nonFiniteToText(_key: string, value: unknown): unknown {
+  return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
+}
+
+function attempt<T>(path: string, what: string, work: () => T): T {
+  try {
+    return work();
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ShardlabError('IO', `cannot ${what} the event file ${path}: ${reason}`, { cause });
+  }
+}
+
+const headerSchema = z.object({
+  format: z.literal(FORMAT),
+  version: z.literal(VERSION),
+  world: z.int().positive(),
+  config: z.unknown(),
+});
+
+/**
+ * Reads an event file. Throws: IO naming file and line when it is missing, is none, or a line is damaged;
+ * details.line is the line's number from 1, details.numRecords how many records before it are good.
+ */
+export function readEventFile(path: string): EventFile {
+  const lines = attempt(path, 'read', () => readFileSync(path, 'utf8')).split('\n');
+  const isCut = lines.at(-1) !== '';
+  if (!isCut) lines.pop();
+  const damaged = (line: number, reason: string): ShardlabError =>
+    new ShardlabError('IO', `${path}:${line}: ${reason}`, {
+      details: { path, line, numRecords: Math.max(0, line - 2) },
+    });
+  const parsed = (i: number): unknown => {
+    try {
+      return JSON.parse(lines[i] ?? '');
+    } catch {
+      const last = isCut && i === lines.length - 1;
+      const reason = last
+        ? 'the last line is cut off (the writer was stopped, or the disk was full); delete it to read the rest'
+        : 'is not JSON';
+      throw damaged(i + 1, reason);
+    }
+  };
+  if (lines.length === 0) throw damaged(1, 'is empty; expected the header of an event file');
+  const header = headerSchema.safeParse(parsed(0));
+  if (!header.success) throw damaged(1, `is not the header of an event file: ${firstIssue(header.error)}`);
+  const records = lines.slice(1).map((_, i) => {
+    const record = stepRecordSchema.safeParse(parsed(i + 1));
+    if (!record.success) throw damaged(i + 2, `is not a step's record: ${firstIssue(record.error)}`);
+    return record.data;
+  });
+  return { header: { world: header.data.world, config: header.data.config }, records };
+}
+
+function firstIssue(error: z.ZodError): string {
+  const issue = error.issues[0];
+  return issue === undefined ? 'unknown' : `${issue.path.join('.') || 'line'}: ${issue.message}`;
+}

@@ -1,0 +1,78 @@
+import type { BufferId, MemoryCause, Space, Tag } from '../core/events';
+import type { Bytes } from '../core/units';
+import type { Owner } from './record';
+
+/** Numbers the owners that a process has seen, in order of appearance. */
+export class OwnerTable {
+  readonly owners: Owner[] = [];
+  private readonly byModule = new Map<string, Map<string, number>>();
+  private lastTag: Tag | undefined;
+  private lastSpace: Space | undefined;
+  private lastIndex = 0;
+
+  /** The index of the tag's owner. Consecutive calls with one tag object cost a comparison. */
+  indexOf(tag: Tag, space: Space): number {
+    if (tag === this.lastTag && space === this.lastSpace) return this.lastIndex;
+    this.lastTag = tag;
+    this.lastSpace = space;
+    this.lastIndex = this.find(tag.cause, tag.module, space);
+    return this.lastIndex;
+  }
+
+  private find(cause: MemoryCause, module: string, space: Space): number {
+    let owners = this.byModule.get(module);
+    if (owners === undefined) {
+      owners = new Map();
+      this.byModule.set(module, owners);
+    }
+    const key = space === 'device' ? cause : `${cause} on host`;
+    let index = owners.get(key);
+    if (index === undefined) {
+      index = this.owners.length;
+      this.owners.push({ cause, module, space });
+      owners.set(key, index);
+    }
+    return index;
+  }
+}
+
+/** Which buffers live, how large they are and who owns them. Slots are reused; ids may be any integers. */
+export class LiveBuffers {
+  private readonly slots = new Map<BufferId, number>();
+  private readonly freeSlots: number[] = [];
+  private readonly bytes: number[] = [];
+  private readonly owner: number[] = [];
+
+  get size(): number {
+    return this.slots.size;
+  }
+
+  /** The buffer's slot, or -1 when it does not live. */
+  find(buffer: BufferId): number {
+    return this.slots.get(buffer) ?? -1;
+  }
+
+  add(buffer: BufferId, bytes: Bytes, owner: number): void {
+    const slot = this.freeSlots.pop() ?? this.bytes.length;
+    this.slots.set(buffer, slot);
+    this.bytes[slot] = bytes;
+    this.owner[slot] = owner;
+  }
+
+  remove(buffer: BufferId, slot: number): void {
+    this.slots.delete(buffer);
+    this.freeSlots.push(slot);
+  }
+
+  bytesAt(slot: number): Bytes {
+    return this.bytes[slot] as number; // slots come from find
+  }
+
+  ownerAt(slot: number): number {
+    return this.owner[slot] as number; // slots come from find
+  }
+
+  setOwner(slot: number, owner: number): void {
+    this.owner[slot] = owner;
+  }
+}

@@ -1,0 +1,94 @@
+import { z } from 'zod';
+import { COMM_CAUSES, MEMORY_CAUSES } from '../core/events';
+import type { StepRecord } from './record';
+
+const bytes = z.number();
+const seconds = z.number();
+/** Written as text where JSON has no number for it. */
+const anyNumber = z.union([
+  z.number(),
+  z.enum(['NaN', 'Infinity', '-Infinity']).transform((text) => Number(text)),
+]);
+
+const owner = z.object({
+  cause: z.enum(MEMORY_CAUSES),
+  module: z.string(),
+  space: z.enum(['device', 'host']),
+});
+
+const curve = z
+  .object({ seconds: z.array(seconds), owner: z.array(z.int()), deltaBytes: z.array(bytes) })
+  .refine((c) => c.owner.length === c.seconds.length && c.deltaBytes.length === c.seconds.length, {
+    message: 'columns of different lengths',
+  });
+
+const processMemory = z.object({
+  rssBytes: bytes,
+  deviceBytes: bytes,
+  heapSlackBytes: bytes,
+  javascriptBytes: bytes,
+  externalBytes: bytes,
+  nodeBytes: bytes,
+});
+
+const memory = z
+  .object({
+    owners: z.array(owner),
+    atStart: z.array(bytes),
+    atPeak: z.array(bytes),
+    atRest: z.array(bytes),
+    peakBytes: bytes,
+    peakSeconds: seconds,
+    restBytes: bytes,
+    numBuffersAtRest: z.int(),
+    residualBytes: z.union([z.literal(0), z.null()]),
+    curve: curve.nullable(),
+    process: processMemory.nullable(),
+  })
+  .refine((m) => [m.atStart, m.atPeak, m.atRest].every((held) => held.length === m.owners.length), {
+    message: 'bytes by owner and owners have different lengths',
+  });
+
+const collective = z
+  .object({
+    op: z.enum(['allReduce', 'reduceScatter', 'allGather', 'broadcast', 'allToAll', 'send', 'recv', 'barrier']),
+    group: z.string(),
+    ranks: z.array(z.int()),
+    number: z.int(),
+    dtype: z.enum(['float32', 'int32', 'bool']),
+    wireDType: z.enum(['float32', 'int32', 'bfloat16', 'float16']),
+    count: z.int(),
+    bytes,
+    wireBytes: bytes,
+    cause: z.enum(COMM_CAUSES),
+    module: z.string(),
+    cell: z.int().optional(),
+    line: z.int().optional(),
+    async: z.boolean(),
+    posted: seconds,
+    started: seconds,
+    ended: seconds,
+    exposed: seconds,
+  })
+  .transform((event) => ({ ...event, cell: event.cell, line: event.line }));
+
+const span = z.object({
+  name: z.enum(['forward', 'backward', 'recompute', 'loss', 'optimizer', 'data', 'step']),
+  module: z.string(),
+  start: seconds,
+  end: seconds,
+});
+
+/** Checks that a line of an event file is a step's record. */
+export const stepRecordSchema: z.ZodType<StepRecord> = z.object({
+  step: z.int(),
+  rank: z.int().nonnegative(),
+  world: z.int().positive(),
+  start: seconds,
+  end: seconds,
+  loss: anyNumber.nullable(),
+  tokens: z.number().nullable(),
+  memory,
+  collectives: z.array(collective),
+  spans: z.array(span),
+});

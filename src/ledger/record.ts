@@ -1,0 +1,90 @@
+import {
+  type CollectiveEvent,
+  MEMORY_CAUSES,
+  type MemoryCause,
+  type Space,
+  type SpanEvent,
+} from '../core/events';
+import type { Bytes, Seconds } from '../core/units';
+
+/** What holds bytes: a cause within a module ('' when no module applies), on the device or the host. */
+export interface Owner {
+  readonly cause: MemoryCause;
+  readonly module: string;
+  readonly space: Space;
+}
+
+/** Every allocation, free and change of owner within one step; three columns of equal length, in order of time. */
+export interface MemoryCurve {
+  /** Since the step's start. */
+  readonly seconds: readonly Seconds[];
+  /** Index into the record's owners. */
+  readonly owner: readonly number[];
+  /** Positive where bytes were taken, negative where they were given back. */
+  readonly deltaBytes: readonly Bytes[];
+}
+
+/** What the process holds beside the engine's buffers. The parts add up to `rssBytes`. */
+export interface ProcessMemory {
+  readonly rssBytes: Bytes;
+  /** Live buffers of the engine. */
+  readonly deviceBytes: Bytes;
+  /** Resident part of the engine's heap that no buffer uses now. */
+  readonly heapSlackBytes: Bytes;
+  /** V8's heap: objects of the cell's and the library's code. */
+  readonly javascriptBytes: Bytes;
+  /** ArrayBuffers and other memory outside V8's heap, less the engine's heap. */
+  readonly externalBytes: Bytes;
+  /** Node itself: code, libraries, stacks. */
+  readonly nodeBytes: Bytes;
+}
+
+/** Memory of one rank over one step. `atStart`, `atPeak` and `atRest` are bytes by owner, in the order of `owners`. */
+export interface MemoryRecord {
+  readonly owners: readonly Owner[];
+  readonly atStart: readonly Bytes[];
+  readonly atPeak: readonly Bytes[];
+  readonly atRest: readonly Bytes[];
+  /** Most bytes on the device at one moment of the step, and when (since its start). */
+  readonly peakBytes: Bytes;
+  readonly peakSeconds: Seconds;
+  /** Bytes on the device at the step's end. */
+  readonly restBytes: Bytes;
+  readonly numBuffersAtRest: number;
+  /** The engine's own count less the ledger's at the step's end: 0, or null when it was not compared. */
+  readonly residualBytes: 0 | null;
+  readonly curve: MemoryCurve | null;
+  readonly process: ProcessMemory | null;
+}
+
+/** A finished collective, times as the host's monotonic clock. */
+export type CollectiveRecord = Omit<CollectiveEvent, 'kind'>;
+
+/** A stretch of the main thread's work, times as the host's monotonic clock. */
+export type SpanRecord = Omit<SpanEvent, 'kind'>;
+
+/** One step of one rank, as plain data: it can be cloned between threads and written as one line of JSON. */
+export interface StepRecord {
+  readonly step: number;
+  readonly rank: number;
+  readonly world: number;
+  /** The host's monotonic clock: comparable between ranks of one host. */
+  readonly start: Seconds;
+  readonly end: Seconds;
+  readonly loss: number | null;
+  /** Tokens that this rank worked through in this step. */
+  readonly tokens: number | null;
+  readonly memory: MemoryRecord;
+  readonly collectives: readonly CollectiveRecord[];
+  readonly spans: readonly SpanRecord[];
+}
+
+/** Bytes by cause; every cause is present. */
+export type BytesByCause = Readonly<Record<MemoryCause, Bytes>>;
+
+/** Zero bytes for every cause, to add to. */
+export function noBytes(): Record<MemoryCause, Bytes> {
+  const empty = {} as Record<MemoryCause, Bytes>; // filled for every cause on the next line
+  for (const cause of MEMORY_CAUSES) empty[cause] = 0;
+  return empty;
+}

@@ -1,0 +1,235 @@
+import { ShardlabError } from '../core/errors';
+import type {
+  BufferId,
+  CollectiveEvent,
+  MemoryCause,
+  Observer,
+  Space,
+  SpanEvent,
+  Tag,
+} from '../core/events';
+import type { DType } from '../core/dtypes';
+import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
+import { type Column, createColumn } from './columns';
+import { LiveBuffers, OwnerTable } from './live-buffers';
+import { type BytesByCause, noBytes, type ProcessMemory, type StepRecord } from './record';
+
+/** What the caller knows about a step when it ends. */
+export interface StepFacts {
+  readonly loss?: number | null;
+  readonly tokens?: number | null;
+  /** The engine's own count (engine.memory.bytes): the ledger's live sum must equal it. */
+  readonly engineBytes?: Bytes;
+  readonly process?: ProcessMemory | null;
+  /** Whether to keep every allocation and free (about 20 bytes of JSON each). Default true. */
+  readonly curve?: boolean;
+}
+
+/** Collects what one rank's lower layers tell, step by step. */
+export interface Recorder extends Observer {
+  readonly rank: number;
+  readonly world: number;
+  /** Starts a step; an unfinished one is dropped (its buffers stay counted). */
+  beginStep(step: number): void;
+  /**
+   * Ends the step and gives its record. Throws: CHECK when `engineBytes` differs from the live sum,
+   * INTERNAL without a step.
+   */
+  endStep(facts?: StepFacts): StepRecord;
+  /** Bytes on the device now, by cause. */
+  liveBytes(): BytesByCause;
+  /** Bytes on the device now, by cause and module, largest first (an out-of-memory error shows it). */
+  liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[];
+}
+
+/** Makes a recorder. `clock` is for tests. */
+export function createRecorder(
+  place: { readonly rank: number; readonly world: number },
+  clock: () => Seconds = now,
+): Recorder {
+  return new ColumnarRecorder(place.rank, place.world, clock);
+}
+
+/**
+ * [Note: recorder] Hot calls append three numbers to columns and adjust two sums. The peak is remembered as the
+ * number of the event that reached it; who held what then is found at the step's end by replaying the columns up to it.
+ */
+class ColumnarRecorder implements Recorder {
+  readonly rank: number;
+  readonly world: number;
+  private readonly clock: () => Seconds;
+  private readonly table = new OwnerTable();
+  private readonly buffers = new LiveBuffers();
+  /** Live bytes by owner. */
+  private readonly live: Bytes[] = [];
+  private deviceBytes: Bytes = 0;
+  private readonly seconds: Column = createColumn('float64');
+  private readonly owner: Column = createColumn('int32');
+  private readonly delta: Column = createColumn('float64');
+  private collectives: CollectiveEvent[] = [];
+  private spans: SpanEvent[] = [];
+  private atStart: Bytes[] = [];
+  private peakBytes: Bytes = 0;
+  /** Events up to and including the one that reached the peak. */
+  private peakEvents = 0;
+  private step: number | undefined;
+  private start: Seconds = 0;
+  private numUnknownFrees = 0;
+
+  constructor(rank: number, world: number, clock: () => Seconds) {
+    this.rank = rank;
+    this.world = world;
+    this.clock = clock;
+  }
+
+  allocated(buffer: BufferId, bytes: Bytes, _dtype: DType, tag: Tag, space: Space): void {
+    if (this.buffers.find(buffer) >= 0) this.freed(buffer);
+    const owner = this.table.indexOf(tag, space);
+    this.buffers.add(buffer, bytes, owner);
+    this.note(owner, bytes);
+    if (this.deviceBytes > this.peakBytes) {
+      this.peakBytes = this.deviceBytes;
+      this.peakEvents = this.seconds.length;
+    }
+  }
+
+  retagged(buffer: BufferId, tag: Tag): void {
+    const slot = this.buffers.find(buffer);
+    if (slot < 0) return;
+    const before = this.buffers.ownerAt(slot);
+    const space = this.table.owners[before]?.space ?? 'device';
+    const after = this.table.indexOf(tag, space);
+    if (after === before) return;
+    const bytes = this.buffers.bytesAt(slot);
+    this.buffers.setOwner(slot, after);
+    const at = this.step === undefined ? 0 : this.clock();
+    this.note(before, -bytes, at);
+    this.note(after, bytes, at);
+  }
+
+  freed(buffer: BufferId): void {
+    const slot = this.buffers.find(buffer);
+    if (slot < 0) {
+      this.numUnknownFrees++;
+      return;
+    }
+    this.note(this.buffers.ownerAt(slot), -this.buffers.bytesAt(slot));
+    this.buffers.remove(buffer, slot);
+  }
+
+  collective(event: CollectiveEvent): void {
+    if (this.step !== undefined) this.collectives.push(event);
+  }
+
+  span(event: SpanEvent): void {
+    if (this.step !== undefined) this.spans.push(event);
+  }
+
+  beginStep(step: number): void {
+    this.step = step;
+    this.seconds.clear();
+    this.owner.clear();
+    this.delta.clear();
+    this.collectives = [];
+    this.spans = [];
+    this.atStart = this.live.slice();
+    this.peakBytes = this.deviceBytes;
+    this.peakEvents = 0;
+    this.start = this.clock();
+  }
+
+  endStep(facts: StepFacts = {}): StepRecord {
+    if (this.step === undefined) {
+      throw new ShardlabError('INTERNAL', `[rank ${this.rank}/${this.world}] endStep without beginStep`);
+    }
+    const end = this.clock();
+    const step = this.step;
+    this.step = undefined;
+    this.compare(facts.engineBytes, step);
+    return {
+      step,
+      rank: this.rank,
+      world: this.world,
+      start: this.start,
+      end,
+      loss: facts.loss ?? null,
+      tokens: facts.tokens ?? null,
+      memory: {
+        owners: this.table.owners.slice(),
+        atStart: this.filled(this.atStart),
+        atPeak: this.replay(this.peakEvents),
+        atRest: this.filled(this.live),
+        peakBytes: this.peakBytes,
+        peakSeconds: this.peakEvents === 0 ? 0 : microseconds(this.seconds.at(this.peakEvents - 1)),
+        restBytes: this.deviceBytes,
+        numBuffersAtRest: this.buffers.size,
+        residualBytes: facts.engineBytes === undefined ? null : 0,
+        curve: facts.curve === false ? null : this.curve(),
+        process: facts.process ?? null,
+      },
+      collectives: this.collectives.map(({ kind: _, ...rest }) => rest),
+      spans: this.spans.map(({ kind: _, ...rest }) => rest),
+    };
+  }
+
+  liveBytes(): BytesByCause {
+    const bytes = noBytes();
+    for (const { cause, bytes: held } of this.liveByModule()) bytes[cause] += held;
+    return bytes;
+  }
+
+  liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[] {
+    return this.table.owners
+      .map(({ cause, module, space }, i) => ({ cause, module, space, bytes: this.live[i] ?? 0 }))
+      .filter(({ space, bytes }) => space === 'device' && bytes > 0)
+      .map(({ cause, module, bytes }) => ({ cause, module, bytes }))
+      .sort((a, b) => b.bytes - a.bytes);
+  }
+
+  private note(owner: number, deltaBytes: Bytes, at?: Seconds): void {
+    this.live[owner] = (this.live[owner] ?? 0) + deltaBytes;
+    if (this.table.owners[owner]?.space === 'device') this.deviceBytes += deltaBytes;
+    if (this.step === undefined) return;
+    this.seconds.push((at ?? this.clock()) - this.start);
+    this.owner.push(owner);
+    this.delta.push(deltaBytes);
+  }
+
+  private compare(engineBytes: Bytes | undefined, step: number): void {
+    if (engineBytes === undefined || engineBytes === this.deviceBytes) return;
+    const residual = engineBytes - this.deviceBytes;
+    throw new ShardlabError(
+      'CHECK',
+      `[rank ${this.rank}/${this.world}] after step ${step} the engine holds ${engineBytes} bytes and the ledger ` +
+        `${this.deviceBytes}: a residual of ${residual} bytes (${formatBytes(residual)}), with ${this.numUnknownFrees} ` +
+        'frees of unknown buffers; some code changed buffers without telling the observer',
+      { rank: this.rank, details: { engineBytes, ledgerBytes: this.deviceBytes, residualBytes: residual } },
+    );
+  }
+
+  private filled(bytes: readonly Bytes[]): Bytes[] {
+    return this.table.owners.map((_, i) => bytes[i] ?? 0);
+  }
+
+  private replay(numEvents: number): Bytes[] {
+    const held = this.filled(this.atStart);
+    for (let i = 0; i < numEvents; i++) {
+      const owner = this.owner.at(i);
+      held[owner] = (held[owner] ?? 0) + this.delta.at(i);
+    }
+    return held;
+  }
+
+  private curve() {
+    return {
+      seconds: this.seconds.toArray(microseconds),
+      owner: this.owner.toArray(),
+      deltaBytes: this.delta.toArray(),
+    };
+  }
+}
+
+/** Rounded to 0.1 µs, so that records stay short as JSON. */
+function microseconds(seconds: Seconds): Seconds {
+  return Math.round(seconds * 1e7) / 1e7;
+}

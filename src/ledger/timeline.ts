@@ -1,0 +1,121 @@
+import type { CommCause, SpanName } from '../core/events';
+import type { Bytes, Seconds } from '../core/units';
+import type { CollectiveRecord, SpanRecord, StepRecord } from './record';
+
+/** A stretch of the main thread: what it computed, or that it waited for a collective. Times since the step's start. */
+export interface MainSegment {
+  readonly kind: SpanName | 'wait';
+  readonly module: string;
+  readonly start: Seconds;
+  readonly end: Seconds;
+}
+
+/** A collective on the wire. Times since the step's start. */
+export interface WireSegment {
+  readonly op: string;
+  readonly cause: CommCause;
+  readonly module: string;
+  readonly bytes: Bytes;
+  readonly wireBytes: Bytes;
+  readonly exposed: Seconds;
+  readonly start: Seconds;
+  readonly end: Seconds;
+}
+
+/** One rank's step: two lanes, each in order of time. Segments of the main lane do not overlap. */
+export interface Timeline {
+  readonly rank: number;
+  readonly seconds: Seconds;
+  readonly main: readonly MainSegment[];
+  readonly wire: readonly WireSegment[];
+}
+
+/** Lays a record out in two lanes: nested spans count for the innermost, waits cut the span that they stop. */
+export function timeline(record: StepRecord): Timeline {
+  const waits = record.collectives.flatMap(waitOf);
+  const spans = record.spans.filter((span) => span.name !== 'step' && span.end > span.start);
+  return {
+    rank: record.rank,
+    seconds: record.end - record.start,
+    main: flatten([...spans.map((span) => layer(span)), ...waits], record.start),
+    wire: record.collectives
+      .map((event) => wireSegment(event, record.start))
+      .sort((a, b) => a.start - b.start),
+  };
+}
+
+interface Layer extends MainSegment {
+  /** Later layers cover earlier ones. */
+  readonly depth: number;
+}
+
+function layer(span: SpanRecord): Layer {
+  return { kind: span.name, module: span.module, start: span.start, end: span.end, depth: 0 };
+}
+
+/** The main thread stands still at the end of a collective: it goes on when the collective is done. */
+function waitOf(event: CollectiveRecord): Layer[] {
+  if (event.exposed <= 0) return [];
+  const start = event.ended - event.exposed;
+  return [{ kind: 'wait', module: event.module, start, end: event.ended, depth: 1 }];
+}
+
+/** Sweeps over all borders; between two of them the innermost (latest begun) layer counts. */
+function flatten(layers: readonly Layer[], origin: Seconds): MainSegment[] {
+  const borders = [...new Set(layers.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
+  const begun = [...layers].sort((a, b) => a.start - b.start);
+  const open: Layer[] = [];
+  const out: MainSegment[] = [];
+  let next = 0;
+  let previous: Layer | undefined;
+  for (let i = 0; i + 1 < borders.length; i++) {
+    const from = borders[i] as number; // i is below the length
+    const to = borders[i + 1] as number; // so is i + 1
+    for (; next < begun.length && (begun[next] as Layer).start <= from; next++) {
+      open.push(begun[next] as Layer); // next is below the length
+    }
+    for (let k = open.length - 1; k >= 0; k--) if ((open[k] as Layer).end <= from) open.splice(k, 1);
+    const top = open.reduce<Layer | undefined>(inner, undefined);
+    const last = out.at(-1);
+    if (top === undefined) previous = undefined;
+    else if (top === previous && last !== undefined) out[out.length - 1] = { ...last, end: to - origin };
+    else {
+      out.push({ kind: top.kind, module: top.module, start: from - origin, end: to - origin });
+      previous = top;
+    }
+  }
+  return out;
+}
+
+function inner(best: Layer | undefined, candidate: Layer): Layer {
+  if (best === undefined || candidate.depth > best.depth) return candidate;
+  if (candidate.depth < best.depth) return best;
+  const laterOrShorter =
+    candidate.start > best.start || (candidate.start === best.start && candidate.end < best.end);
+  return laterOrShorter ? candidate : best;
+}
+
+function wireSegment(event: CollectiveRecord, origin: Seconds): WireSegment {
+  const { op, cause, module, bytes, wireBytes, exposed } = event;
+  return {
+    op,
+    cause,
+    module,
+    bytes,
+    wireBytes,
+    exposed,
+    start: event.started - origin,
+    end: event.ended - origin,
+  };
+}
+
+/** Share of a timeline's step in which the main thread waited, from 0 to 1. */
+export function waitShare(lanes: Timeline): number {
+  if (lanes.seconds <= 0) return 0;
+  return waitSeconds(lanes) / lanes.seconds;
+}
+
+/** How long the main thread waited for collectives. */
+export function waitSeconds(lanes: Timeline): Seconds {
+  return lanes.main.reduce((sum, { kind, start, end }) => sum + (kind === 'wait' ? end - start : 0), 0);
+}
