@@ -1,25 +1,27 @@
-/** The kernelspec's folder name: what a notebook's metadata and `jupyter --kernel` say. */
-export const KERNEL_NAME = 'shardlab';
+import { join } from 'node:path';
 
-/** The content of a kernel.json. Source: Jupyter's "Making kernels for Jupyter". */
-export interface Kernelspec {
+/** A Jupyter kernelspec as kernel.json holds it. */
+export interface KernelSpec {
   readonly argv: readonly string[];
   readonly display_name: string;
   readonly language: string;
   readonly interrupt_mode: 'message';
-  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly metadata: { readonly supported_encryption: 'curve'; readonly debugger: false };
 }
 
-/**
- * The kernelspec that starts `main` (the kernel's compiled front process) with the program `node`; absolute paths,
- * because a Jupyter server that a desktop started has not the shell's PATH.
- */
-export function kernelspec(node: string, main: string): Kernelspec {
+/** The kernelspec's folder name, by which `jupyter --kernel` calls it. */
+export const KERNEL_NAME = 'shardlab';
+
+/** The language's name in the kernelspec and in notebooks. */
+export const KERNEL_LANGUAGE = 'typescript';
+
+/** Builds kernel.json for the installation whose package.json lies in `installation`, run by the Node binary `node`. */
+export function kernelSpec({ node, installation }: { node: string; installation: string }): KernelSpec {
   return {
-    argv: [node, main, '{connection_file}'],
+    argv: [node, join(installation, 'build', 'kernel', 'main.js'), '{connection_file}'],
     display_name: 'TypeScript (shardlab)',
-    language: 'typescript',
+    language: KERNEL_LANGUAGE,
     interrupt_mode: 'message',
-    metadata: { supported_encryption: 'curve' },
+    metadata: { supported_encryption: 'curve', debugger: false },
   };
 }

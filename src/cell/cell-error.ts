@@ -1,0 +1,76 @@
+import { isNativeError } from 'node:util/types';
+import { toPlainText } from './mime';
+import type { CellPosition, StackMapper } from './stack-mapper';
+
+/** An error as Jupyter shows it, with the place in the cell where it came from. Plain JSON. */
+export interface CellError {
+  readonly ename: string;
+  readonly evalue: string;
+  /** Lines as shown: message, the source line with a mark under it, the stack. */
+  readonly traceback: readonly string[];
+  /** Position in the cell, from 1, where the stack names one. */
+  readonly line?: number | undefined;
+  readonly column?: number | undefined;
+}
+
+/** Describes what a cell threw; `name` is the cell's, as "In[3]". */
+export function describeThrown(thrown: unknown, name: string, mapper: StackMapper): CellError {
+  if (!isError(thrown)) {
+    const text = toPlainText(thrown);
+    return { ename: 'Thrown', evalue: text, traceback: [`Thrown: ${text}`] };
+  }
+  const { ename, evalue } = errorHead(thrown);
+  const frames = stackFrames(thrown);
+  const position = positionIn(name, frames);
+  const traceback = [
+    `${ename}: ${evalue}`,
+    ...codeFrame(name, position, mapper),
+    ...frames,
+    ...causes(thrown),
+  ];
+  return { ename, evalue, traceback, line: position?.line, column: position?.column };
+}
+
+/** Source line and mark under it, as a traceback shows a place in a cell. */
+export function codeFrame(
+  name: string,
+  position: CellPosition | undefined,
+  mapper: Pick<StackMapper, 'sourceLine'>,
+  width = 1,
+): string[] {
+  if (position === undefined) return [];
+  const text = mapper.sourceLine(name, position.line);
+  if (text === undefined) return [`  ${name}:${position.line}:${position.column}`];
+  const mark = text.slice(0, position.column - 1).replace(/\S/g, ' ') + '^'.repeat(Math.max(1, width));
+  return [`  ${name}:${position.line}:${position.column}`, `    ${text}`, `    ${mark}`];
+}
+
+function isError(thrown: unknown): thrown is Error {
+  return isNativeError(thrown) || thrown instanceof Error;
+}
+
+function errorHead(error: Error): { ename: string; evalue: string } {
+  return { ename: String(error.name || 'Error'), evalue: String(error.message) };
+}
+
+function stackFrames(error: Error): string[] {
+  const lines = typeof error.stack === 'string' ? error.stack.split('\n') : [];
+  return lines.filter((line) => /^\s+at /.test(line));
+}
+
+function positionIn(name: string, frames: readonly string[]): CellPosition | undefined {
+  for (const frame of frames) {
+    const start = frame.indexOf(`${name}:`);
+    if (start < 0) continue;
+    const found = /^(\d+):(\d+)/.exec(frame.slice(start + name.length + 1));
+    if (found !== null) return { line: Number(found[1]), column: Number(found[2]) };
+  }
+  return undefined;
+}
+
+function causes(error: Error): string[] {
+  const { cause } = error;
+  if (cause === undefined) return [];
+  const text = isError(cause) ? `${errorHead(cause).ename}: ${errorHead(cause).evalue}` : toPlainText(cause);
+  return [`Caused by ${text}`, ...(isError(cause) ? [...stackFrames(cause), ...causes(cause)] : [])];
+}

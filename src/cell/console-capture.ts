@@ -1,0 +1,42 @@
+import { Console } from 'node:console';
+
+export type StreamName = 'stdout' | 'stderr';
+
+/** Takes a piece of text that a cell wrote. */
+export type StreamWriter = (name: StreamName, text: string) => void;
+
+/**
+ * Sends everything that is written to stdout, stderr and the console to `write`, in order; the returned function undoes it.
+ * The console is replaced as well: the built-in one keeps its arguments alive for a debugger to look at.
+ */
+export function captureConsole(write: StreamWriter): () => void {
+  const restoreOut = redirect(process.stdout, (text) => write('stdout', text));
+  const restoreErr = redirect(process.stderr, (text) => write('stderr', text));
+  const previous = globalThis.console;
+  globalThis.console = new Console({ stdout: process.stdout, stderr: process.stderr });
+  return () => {
+    globalThis.console = previous;
+    restoreOut();
+    restoreErr();
+  };
+}
+
+type WriteCallback = (error?: Error | null) => void;
+
+function redirect(stream: NodeJS.WriteStream, write: (text: string) => void): () => void {
+  const previous = stream.write;
+  const replacement = (
+    chunk: string | Uint8Array,
+    encodingOrDone?: BufferEncoding | WriteCallback,
+    done?: WriteCallback,
+  ): boolean => {
+    write(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString());
+    const callback = typeof encodingOrDone === 'function' ? encodingOrDone : done;
+    if (callback !== undefined) process.nextTick(callback);
+    return true;
+  };
+  stream.write = replacement;
+  return () => {
+    stream.write = previous;
+  };
+}

@@ -1,0 +1,133 @@
+import { Session } from 'node:inspector';
+import { ShardlabError } from '../core/errors';
+import { type CellError, describeThrown } from './cell-error';
+import { type ImporterOptions, createImporter, findInstallation, requireFrom } from './importer';
+import { repairAfterTermination } from './repair';
+import { type Evaluated, Repl } from './repl';
+import { type StackMapper, createStackMapper } from './stack-mapper';
+
+export interface EvaluatorOptions extends ImporterOptions {
+  /** Names that every cell finds on globalThis. */
+  readonly globals?: Readonly<Record<string, unknown>> | undefined;
+}
+
+export interface EvaluateOptions {
+  /** The cell's name in stack traces, as "In[3]". */
+  readonly name: string;
+}
+
+export type EvaluateResult =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly error: CellError; readonly thrown: unknown };
+
+/** Runs compiled cells one after another in this thread; what they declare lives on. */
+export interface Evaluator {
+  /** Runs a cell; its value is that of its last expression. Never rejects. */
+  evaluate(js: string, options: EvaluateOptions): Promise<EvaluateResult>;
+  /**
+   * Settles the running cell as interrupted unless it settles itself within `graceSeconds`.
+   * What the cell had started and nobody ended goes on; a loop is ended by the guardian. False when no cell runs.
+   */
+  interrupt(graceSeconds?: number): boolean;
+  /** Describes an error as cells of this evaluator show theirs. */
+  describe(thrown: unknown, name: string): CellError;
+  dispose(): void;
+}
+
+/**
+ * Flags of Node that a process with an evaluator needs: after a termination Node's count of nested asynchronous contexts is off,
+ * and without the first flag it ends the process for that; the evaluator puts the count right. The second one keeps Node from
+ * warning in a notebook that importing from a script is experimental.
+ */
+export const EVALUATOR_FLAGS: readonly string[] = [
+  '--no-force-async-hooks-checks',
+  '--disable-warning=ExperimentalWarning',
+];
+
+/**
+ * Creates the process's evaluator on V8's REPL mode: redeclaration, top-level await, completion values, closures over `let`.
+ * Must be created on the main thread; one a process.
+ */
+export function createEvaluator(options: EvaluatorOptions): Evaluator {
+  const session = new Session();
+  session.connect();
+  const mapper = createStackMapper();
+  const repl = new Repl(session);
+  const importer = createImporter({ installation: findInstallation(), ...options });
+  const defined = defineGlobals({
+    require: requireFrom(options.baseDir),
+    __import: importer,
+    ...options.globals,
+  });
+  let running: ((result: EvaluateResult) => void) | undefined;
+
+  const evaluate = async (js: string, { name }: EvaluateOptions): Promise<EvaluateResult> => {
+    const code = mapper.register(name, js);
+    const settled = await new Promise<EvaluateResult>((settle) => {
+      running = settle;
+      void repl.evaluate(code, name).then((outcome) => settle(resultOf(outcome, name, mapper)));
+    });
+    running = undefined;
+    repl.release();
+    return settled;
+  };
+  return {
+    evaluate,
+    interrupt: (graceSeconds = 0) => {
+      const settle = running;
+      if (settle === undefined) return false;
+      repairAfterTermination();
+      if (graceSeconds === 0) settle(interrupted());
+      else setTimeout(() => settle(interrupted()), graceSeconds * 1e3);
+      return true;
+    },
+    describe: (thrown, name) => describeThrown(thrown, name, mapper),
+    dispose: () => {
+      session.disconnect();
+      mapper.dispose();
+      defined.restore();
+    },
+  };
+}
+
+function resultOf(outcome: Evaluated, name: string, mapper: StackMapper): EvaluateResult {
+  switch (outcome.kind) {
+    case 'value':
+      return { ok: true, value: outcome.value };
+    case 'terminated':
+      return interrupted();
+    case 'thrown': {
+      const { thrown } = outcome;
+      const error = describeThrown(thrown, name, mapper);
+      if (error.line !== undefined || outcome.position === undefined) return { ok: false, error, thrown };
+      // A syntax error has no frame in the cell; V8 gives its place apart.
+      return { ok: false, error: { ...error, ...mapper.original(name, outcome.position) }, thrown };
+    }
+    default:
+      return outcome satisfies never;
+  }
+}
+
+function interrupted(): EvaluateResult {
+  const thrown = new ShardlabError('INTERRUPTED', 'the cell was interrupted; variables keep their values');
+  const { name: ename, message: evalue } = thrown;
+  return { ok: false, error: { ename, evalue, traceback: [`${ename}: ${evalue}`] }, thrown };
+}
+
+function defineGlobals(globals: Readonly<Record<string, unknown>>): { restore(): void } {
+  const previous = Object.keys(globals).map((name) => ({
+    name,
+    descriptor: Object.getOwnPropertyDescriptor(globalThis, name),
+  }));
+  for (const [name, value] of Object.entries(globals)) {
+    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+  }
+  return {
+    restore: () => {
+      for (const { name, descriptor } of previous) {
+        if (descriptor === undefined) Reflect.deleteProperty(globalThis, name);
+        else Object.defineProperty(globalThis, name, descriptor);
+      }
+    },
+  };
+}

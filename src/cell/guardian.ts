@@ -1,0 +1,51 @@
+import { Session } from 'node:inspector';
+
+/** Ends what the main thread runs, from another thread. */
+export interface Guardian {
+  /** Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. */
+  terminate(): void;
+  close(): void;
+}
+
+/**
+ * Attaches to the main thread's inspector. Call it in a worker, before the main thread runs code that may block:
+ * attaching needs the main thread's help once.
+ */
+export function attachGuardian(): Guardian {
+  const session = new Session();
+  session.connectToMainThread();
+  return {
+    terminate: () => session.post('Runtime.terminateExecution'),
+    close: () => session.disconnect(),
+  };
+}
+
+export interface StagedInterrupt {
+  /** Tells the main thread; a free main thread settles its cell then. */
+  readonly notify: () => void;
+  /** Makes blocking collectives throw, so that `finally` blocks run. */
+  readonly abort?: (() => void) | undefined;
+  /** Whether the main thread has answered. */
+  readonly answered: () => boolean;
+  readonly guardian: Pick<Guardian, 'terminate'>;
+}
+
+/** How long blocking code gets to end by an error before it is terminated. */
+const GRACE_MS = 50;
+/** How often a main thread that blocks again (in the next callback) is terminated again. */
+const ATTEMPTS = 20;
+
+/**
+ * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then, where
+ * the main thread has not answered after 50 ms, termination, which skips `finally`.
+ */
+export function interruptInStages(steps: StagedInterrupt): void {
+  steps.notify();
+  steps.abort?.();
+  const check = (attempt: number): void => {
+    if (steps.answered() || attempt > ATTEMPTS) return;
+    steps.guardian.terminate();
+    setTimeout(check, GRACE_MS, attempt + 1);
+  };
+  setTimeout(check, GRACE_MS, 1);
+}

@@ -1,0 +1,113 @@
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { Script, constants } from 'node:vm';
+import { ShardlabError } from '../core/errors';
+
+/** Loads a package or file for a cell; `names` are the bindings that the cell wants of it. */
+export type Importer = (specifier: string, names?: readonly string[]) => Promise<object>;
+
+export interface ImporterOptions {
+  /** Folder of the notebook: relative paths and packages are looked for from here. */
+  readonly baseDir: string;
+  /** Folder of shardlab's package.json, where `shardlab` and `tslab` are found when the notebook's folder has none. */
+  readonly installation?: string | undefined;
+  /** Modules that the host supplies itself, by specifier. */
+  readonly overrides?: Readonly<Record<string, () => object>> | undefined;
+}
+
+const OWN_PACKAGES = /^(shardlab|tslab)(\/|$)/;
+const EXTENSIONS = ['.js', '.mjs', '.cjs', '.json', '/index.js', '/index.mjs'];
+
+/**
+ * Imports as Node does for a module in the notebook's folder: ESM and CommonJS packages, `exports`, built-ins, files.
+ * Throws IO with what to install when a package is missing.
+ */
+export function createImporter(options: ImporterOptions): Importer {
+  const { overrides = {}, installation = findInstallation() } = options;
+  const fromNotebook = importFrom(options.baseDir);
+  const fromInstallation = importFrom(installation);
+  const load = async (specifier: string): Promise<object> => {
+    try {
+      return await fromNotebook(locate(specifier, options.baseDir));
+    } catch (error) {
+      if (!isMissing(error, specifier)) throw error;
+      if (OWN_PACKAGES.test(specifier)) return fromInstallation(specifier);
+      throw missing(specifier, options.baseDir, error);
+    }
+  };
+  return async (specifier, names = []) => {
+    const override = overrides[specifier];
+    if (override !== undefined) return override();
+    return withInterop(await load(specifier), names);
+  };
+}
+
+/** The folder that holds shardlab's package.json: the nearest one above this file. */
+export function findInstallation(start: string = __dirname): string {
+  let folder = start;
+  while (!existsSync(join(folder, 'package.json'))) {
+    const parent = dirname(folder);
+    if (parent === folder) return start;
+    folder = parent;
+  }
+  return folder;
+}
+
+/** `require` as a file in the folder has it. */
+export function requireFrom(folder: string): NodeJS.Require {
+  return createRequire(join(folder, 'notebook.js'));
+}
+
+// A script with this constant imports by Node's own loader, relative to its file name.
+function importFrom(folder: string): (specifier: string) => Promise<object> {
+  const script = new Script('(specifier) => import(specifier)', {
+    filename: join(folder, 'notebook.js'),
+    importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+  });
+  // The script's completion value is the function that its text writes.
+  return script.runInThisContext() as (specifier: string) => Promise<object>;
+}
+
+function locate(specifier: string, baseDir: string): string {
+  if (!/^\.{0,2}\//.test(specifier) && !isAbsolute(specifier)) return specifier;
+  const path = resolve(baseDir, specifier);
+  const found = ['', ...EXTENSIONS].map((end) => path + end).find((file) => isFile(file, path));
+  return pathToFileURL(found ?? path).href;
+}
+
+function isFile(file: string, bare: string): boolean {
+  return existsSync(file) && (file !== bare || /\.\w+$/.test(bare));
+}
+
+function isMissing(error: unknown, specifier: string): boolean {
+  if (!(error instanceof Error) || !('code' in error)) return false;
+  if (error.code !== 'ERR_MODULE_NOT_FOUND' && error.code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') return false;
+  // A package that is there but lacks one of its own imports says another name.
+  return error.message.includes(specifier.split('/')[0] ?? specifier) || specifier.startsWith('.');
+}
+
+function missing(specifier: string, baseDir: string, cause: unknown): ShardlabError {
+  const local = /^\.{0,2}\//.test(specifier);
+  const advice = local ? 'check the path; it is relative to the notebook' : `run: npm install ${specifier}`;
+  return new ShardlabError('IO', `cannot find ${specifier} from ${baseDir}; ${advice}`, { cause });
+}
+
+/**
+ * [Note: CommonJS in cells] Node guesses the names of a CommonJS module; those that it misses are properties of the default.
+ * A transpiled ES module keeps its own default one level deeper. Types describe both as if they were ES modules, so do cells.
+ */
+function withInterop(namespace: object, names: readonly string[]): object {
+  const whole: unknown = 'default' in namespace ? namespace.default : undefined;
+  if (whole === null || (typeof whole !== 'object' && typeof whole !== 'function')) return namespace;
+  const transpiled = '__esModule' in whole && 'default' in whole;
+  const lacking = names.some((name) => !(name in namespace));
+  const guessedNothing = Object.keys(namespace).every((key) => key === 'default' || key === 'module.exports');
+  if (!transpiled && !lacking && !(guessedNothing && isCommonJs(namespace))) return namespace;
+  return { ...whole, ...namespace, default: transpiled ? whole.default : whole };
+}
+
+function isCommonJs(namespace: object): boolean {
+  return 'module.exports' in namespace || Object.keys(namespace).length === 1;
+}

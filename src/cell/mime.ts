@@ -1,0 +1,79 @@
+import { inspect } from 'node:util';
+
+/** A value in several media types, richest first or not: the front end picks. Plain JSON; binary values in base64. */
+export type MimeBundle = Readonly<Record<string, unknown>>;
+
+/** Key of the method by which a value says how it wants to be shown (the convention of Deno's kernel). */
+export const DISPLAY_METHOD: unique symbol = Symbol.for('Jupyter.display');
+
+const PNG_SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+
+/**
+ * How a value is shown: its own bundle where it has a display method, else text.
+ * A display method that throws, or gives no bundle, falls back to text.
+ */
+export async function toMimeBundle(value: unknown): Promise<MimeBundle> {
+  const method = displayMethod(value);
+  if (method === undefined) return plainBundle(value);
+  const bundle: unknown = await method.call(value);
+  return isBundle(bundle) ? encodeBinary(bundle) : plainBundle(value);
+}
+
+/** A value as text, as a notebook shows it: `[ 1, 4, 9 ]`. */
+export function toPlainText(value: unknown): string {
+  return tensorText(value) ?? inspect(value, { depth: 4, maxStringLength: 100_000 });
+}
+
+/** Writes byte arrays of a bundle in base64, as the Jupyter protocol wants them. */
+export function encodeBinary(bundle: MimeBundle): MimeBundle {
+  const entries = Object.entries(bundle).map(([type, value]) =>
+    value instanceof Uint8Array ? [type, Buffer.from(value).toString('base64')] : [type, value],
+  );
+  return Object.fromEntries(entries);
+}
+
+function plainBundle(value: unknown): MimeBundle {
+  const text = toPlainText(value);
+  if (value instanceof Uint8Array && PNG_SIGNATURE.equals(value.subarray(0, 8))) {
+    return { 'image/png': Buffer.from(value).toString('base64'), 'text/plain': text };
+  }
+  return { 'text/plain': text };
+}
+
+function displayMethod(value: unknown): (() => unknown) | undefined {
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return undefined;
+  // Reading a symbol's property from any object is safe; its type is checked on the next line.
+  const method = (value as { [DISPLAY_METHOD]?: unknown })[DISPLAY_METHOD];
+  // A function found here takes no argument by convention.
+  return typeof method === 'function' ? (method as () => unknown) : undefined;
+}
+
+function isBundle(value: unknown): value is MimeBundle {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+interface TensorLike {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly isDisposed: boolean;
+  toString(): string;
+}
+
+function tensorText(value: unknown): string | undefined {
+  if (!isTensor(value)) return undefined;
+  const head = `${value.dtype}[${value.shape.join(', ')}]`;
+  if (value.isDisposed) return `${head} (disposed)`;
+  return `${head}\n${value.toString().replace(/^Tensor\n/, '')}`;
+}
+
+function isTensor(value: unknown): value is TensorLike {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'dataId' in value &&
+    'dtype' in value &&
+    'isDisposed' in value &&
+    'shape' in value &&
+    Array.isArray(value.shape)
+  );
+}

@@ -1,0 +1,82 @@
+import type { Runtime, Session } from 'node:inspector';
+import type { CellPosition } from './stack-mapper';
+
+/** How V8 ended a cell. */
+export type Evaluated =
+  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'thrown'; readonly thrown: unknown; readonly position: CellPosition | undefined }
+  | { readonly kind: 'terminated' };
+
+const OBJECT_GROUP = 'cell';
+
+/** Key on globalThis through which a value comes back from the inspector as itself. */
+const HANDOVER: unique symbol = Symbol.for('shardlab.handover');
+
+interface HandoverHost {
+  [HANDOVER]?: ((value: unknown) => void) | undefined;
+}
+
+/** V8's REPL mode over an in-process inspector session, with values as real objects. */
+export class Repl {
+  readonly #session: Session;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  /** Runs code; may never settle when a termination hits it after an `await`. */
+  evaluate(code: string, name: string): Promise<Evaluated> {
+    const expression = `${code}\n//# sourceURL=${name}`;
+    // The typings lack replMode.
+    const parameters = { expression, replMode: true, objectGroup: OBJECT_GROUP } as Runtime.EvaluateParameterType;
+    return new Promise((settle) => {
+      this.#session.post('Runtime.evaluate', parameters, (failure, reply) => {
+        // The only failure of a well-formed request is the termination of what it runs.
+        settle(failure === null && reply !== undefined ? this.#read(reply) : { kind: 'terminated' });
+      });
+    });
+  }
+
+  /** Lets go of the objects that the inspector keeps for the cells that ended. */
+  release(): void {
+    this.#session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
+  }
+
+  #read(reply: Runtime.EvaluateReturnType): Evaluated {
+    const { exceptionDetails, result } = reply;
+    if (exceptionDetails === undefined) return { kind: 'value', value: this.#realValue(result) };
+    const thrown =
+      exceptionDetails.exception === undefined ? undefined : this.#realValue(exceptionDetails.exception);
+    // Position 0:0 stands for "none": errors with a stack carry theirs there.
+    const { lineNumber, columnNumber } = exceptionDetails;
+    const position =
+      lineNumber + columnNumber === 0 ? undefined : { line: lineNumber + 1, column: columnNumber + 1 };
+    return { kind: 'thrown', thrown, position };
+  }
+
+  #realValue(remote: Runtime.RemoteObject): unknown {
+    if (remote.objectId !== undefined) return this.#handOver(remote.objectId);
+    const { unserializableValue } = remote;
+    if (unserializableValue === undefined) return remote.value;
+    if (remote.type === 'bigint') return BigInt(unserializableValue.slice(0, -1));
+    return Number(unserializableValue);
+  }
+
+  #handOver(objectId: string): unknown {
+    // globalThis has no index type for symbols; the key is ours alone.
+    const host = globalThis as HandoverHost;
+    let received: unknown;
+    host[HANDOVER] = (value) => {
+      received = value;
+    };
+    // The call is made before `post` returns.
+    this.#session.post('Runtime.callFunctionOn', {
+      objectId,
+      functionDeclaration: "function(value) { globalThis[Symbol.for('shardlab.handover')](value); }",
+      arguments: [{ objectId }],
+      silent: true,
+    });
+    delete host[HANDOVER];
+    return received;
+  }
+}

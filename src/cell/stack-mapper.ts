@@ -1,0 +1,86 @@
+import { SourceMap, type SourceMapPayload } from 'node:module';
+
+/** A position in a cell as its author wrote it; both count from 1. */
+export interface CellPosition {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** Turns positions in compiled cells into positions in their sources, in every stack trace of the process. */
+export interface StackMapper {
+  /** Notes a compiled cell; gives its JavaScript without the inlined map. */
+  register(name: string, js: string): string;
+  /** The position in the source for one in the compiled cell; unchanged where there is no map. */
+  original(name: string, compiled: CellPosition): CellPosition;
+  /** The text of a cell's source line, where it is known. */
+  sourceLine(name: string, line: number): string | undefined;
+  /** Stops mapping. */
+  dispose(): void;
+}
+
+interface CellSource {
+  readonly map: SourceMap;
+  readonly lines: readonly string[];
+}
+
+const INLINE_MAP = /\n?\/\/# sourceMappingURL=data:application\/json;base64,([A-Za-z0-9+/=]+)\s*$/;
+const CELL_FRAME = /(In\[\d+\]):(\d+):(\d+)/g;
+
+/**
+ * Hooks into the formatting of stack traces (V8's `Error.prepareStackTrace`), so that `error.stack`, `console.log(error)` and
+ * the kernel's tracebacks all speak of the cell as written. Frames of the runner below a cell are cut off.
+ */
+export function createStackMapper(): StackMapper {
+  const sources = new Map<string, CellSource>();
+  const original = (name: string, compiled: CellPosition): CellPosition =>
+    originalPosition(sources.get(name), compiled);
+  const mapFrame = (frame: string): string =>
+    frame.replace(CELL_FRAME, (_, name: string, line: string, column: string) => {
+      const found = original(name, { line: Number(line), column: Number(column) });
+      return `${name}:${found.line}:${found.column}`;
+    });
+  const previous = Error.prepareStackTrace;
+  Error.prepareStackTrace = (error, frames) => formatStack(error, frames.map(String), mapFrame);
+  return {
+    register: (name, js) => registerSource(sources, name, js),
+    original,
+    sourceLine: (name, line) => sources.get(name)?.lines[line - 1],
+    dispose: () => {
+      if (previous === undefined) Reflect.deleteProperty(Error, 'prepareStackTrace');
+      else Error.prepareStackTrace = previous;
+    },
+  };
+}
+
+function registerSource(sources: Map<string, CellSource>, name: string, js: string): string {
+  const inlined = INLINE_MAP.exec(js);
+  if (inlined === null) return js;
+  // The map was written by our own compiler.
+  const payload = JSON.parse(Buffer.from(inlined[1] ?? '', 'base64').toString()) as SourceMapPayload;
+  sources.set(name, {
+    map: new SourceMap(payload),
+    lines: (payload.sourcesContent[0] ?? '').split('\n'),
+  });
+  return js.slice(0, inlined.index);
+}
+
+function originalPosition(source: CellSource | undefined, compiled: CellPosition): CellPosition {
+  if (source === undefined) return compiled;
+  const entry = source.map.findEntry(compiled.line - 1, compiled.column - 1);
+  if (!('originalLine' in entry)) return compiled;
+  return { line: entry.originalLine + 1, column: entry.originalColumn + 1 };
+}
+
+function formatStack(error: Error, frames: readonly string[], mapFrame: (frame: string) => string): string {
+  const runner = frames.findIndex((frame) => frame.includes('(node:inspector:'));
+  const visible = runner > 0 ? frames.slice(0, runner) : frames;
+  return [header(error), ...visible.map((frame) => `    at ${mapFrame(frame)}`)].join('\n');
+}
+
+function header(error: Error): string {
+  try {
+    return String(error);
+  } catch {
+    return 'Error';
+  }
+}

@@ -1,0 +1,26 @@
+import { isRepair } from './repair';
+
+/** An error that no code caught, with the number of the cell that it came from where its stack names one. */
+export interface StrayError {
+  readonly cell: number | undefined;
+  readonly thrown: unknown;
+}
+
+/** Reports rejections and exceptions that nobody handled, and keeps the process alive; the returned function undoes it. */
+export function watchStrayErrors(report: (stray: StrayError) => void): () => void {
+  const onStray = (thrown: unknown): void => {
+    if (!isRepair(thrown)) report({ cell: cellOf(thrown), thrown });
+  };
+  process.on('unhandledRejection', onStray);
+  process.on('uncaughtException', onStray);
+  return () => {
+    process.off('unhandledRejection', onStray);
+    process.off('uncaughtException', onStray);
+  };
+}
+
+function cellOf(thrown: unknown): number | undefined {
+  if (!(thrown instanceof Error) || typeof thrown.stack !== 'string') return undefined;
+  const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
+  return found === null ? undefined : Number(found[1]);
+}

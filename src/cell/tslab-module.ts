@@ -1,0 +1,69 @@
+import { randomUUID } from 'node:crypto';
+import { type DisplaySink, currentDisplay } from './display';
+import { encodeBinary } from './mime';
+
+/** tslab's display interface: one media type a call. Source: tslab/dist/public.d.ts */
+export interface TslabDisplay {
+  javascript(text: string): void;
+  html(text: string): void;
+  markdown(text: string): void;
+  latex(text: string): void;
+  svg(text: string): void;
+  png(bytes: Uint8Array): void;
+  jpeg(bytes: Uint8Array): void;
+  gif(bytes: Uint8Array): void;
+  pdf(bytes: Uint8Array): void;
+  text(text: string): void;
+  raw(contentType: string, content: string | Uint8Array): void;
+}
+
+/** What `import * as tslab from 'tslab'` gives in our kernel: the same interface over the process's own sink. */
+export interface TslabModule {
+  readonly display: TslabDisplay;
+  readonly versions: Readonly<Record<'tslab' | 'typescript' | 'node', string>>;
+  newDisplay(): TslabDisplay;
+}
+
+/** Builds the module; `versions` are those that it reports. */
+export function createTslabModule(versions: TslabModule['versions']): TslabModule {
+  return {
+    versions,
+    display: displayOver((sink, type, content) => sink.display(bundleOf(type, content))),
+    newDisplay: () => {
+      const displayId = randomUUID();
+      let shown = false;
+      return displayOver((sink, type, content) => {
+        const bundle = bundleOf(type, content);
+        if (shown) sink.update(displayId, bundle);
+        else sink.display(bundle, { displayId });
+        shown = true;
+      });
+    },
+  };
+}
+
+type Content = string | Uint8Array;
+
+function bundleOf(type: string, content: Content): Record<string, unknown> {
+  return { ...encodeBinary({ [type]: content }) };
+}
+
+function displayOver(show: (sink: DisplaySink, type: string, content: Content) => void): TslabDisplay {
+  const raw = (type: string, content: Content): void => {
+    const sink = currentDisplay();
+    if (sink !== undefined) show(sink, type, content);
+  };
+  return {
+    raw,
+    javascript: (text) => raw('text/javascript', text),
+    html: (text) => raw('text/html', text),
+    markdown: (text) => raw('text/markdown', text),
+    latex: (text) => raw('text/latex', text),
+    svg: (text) => raw('image/svg+xml', text),
+    png: (bytes) => raw('image/png', bytes),
+    jpeg: (bytes) => raw('image/jpeg', bytes),
+    gif: (bytes) => raw('image/gif', bytes),
+    pdf: (bytes) => raw('application/pdf', bytes),
+    text: (text) => raw('text/plain', text),
+  };
+}

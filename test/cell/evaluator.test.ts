@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { type EvaluateResult, type Evaluator, createEvaluator } from '../../src/cell/evaluator';
+
+let evaluator: Evaluator;
+let folder: string;
+let cells = 0;
+
+function run(js: string): Promise<EvaluateResult> {
+  return evaluator.evaluate(js, { name: `In[${++cells}]` });
+}
+
+async function value(js: string): Promise<unknown> {
+  const result = await run(js);
+  assert.ok(result.ok, result.ok ? '' : result.error.traceback.join('\n'));
+  return result.value;
+}
+
+before(() => {
+  folder = mkdtempSync(join(tmpdir(), 'shardlab-cell-'));
+  writePackage('esm-only', { type: 'module', exports: './index.js' }, 'export const a = 1; export default 2;');
+  writePackage('hidden', { main: 'index.js' }, "Object.assign(exports, { ['se' + 'cret']: 3 });");
+  writeFileSync(join(folder, 'local.mjs'), 'export const near = true;');
+  evaluator = createEvaluator({ baseDir: folder, globals: { given: 5 } });
+});
+
+after(() => {
+  evaluator.dispose();
+  rmSync(folder, { recursive: true });
+});
+
+function writePackage(name: string, manifest: object, code: string): void {
+  const place = join(folder, 'node_modules', name);
+  mkdirSync(place, { recursive: true });
+  writeFileSync(join(place, 'package.json'), JSON.stringify({ name, ...manifest }));
+  writeFileSync(join(place, 'index.js'), code);
+}
+
+describe('the evaluator', () => {
+  it('gives the value of the last expression as the object itself', async () => {
+    assert.equal(await value('1 + 1'), 2);
+    await value('let kept = { deep: new Map([[1, 2]]) }; globalThis.same = kept;');
+    assert.equal(await value('kept'), Reflect.get(globalThis, 'same'));
+    assert.equal(await value('10n ** 20n'), 10n ** 20n);
+    assert.ok(Object.is(await value('-0'), -0));
+    assert.equal(typeof (await value('Symbol("s")')), 'symbol');
+    assert.equal(await value('undefined'), undefined);
+  });
+
+  it('lets cells declare a name again and closures see the newest value', async () => {
+    await value('let n = 0; let inc = function () { n++; return n; };');
+    await value('inc()');
+    await value('n = 10');
+    assert.equal(await value('inc()'), 11);
+    await value('let n = 1');
+    assert.equal(await value('n'), 1);
+  });
+
+  it('awaits at the top level', async () => {
+    assert.equal(await value('let waited = await new Promise((done) => setTimeout(done, 1, 7)); waited + 1'), 8);
+  });
+
+  it('offers the globals that it was given', async () => {
+    assert.equal(await value('given'), 5);
+  });
+
+  it('describes an error with its place in the cell and no frame of the runner', async () => {
+    const result = await run('let boom = () => {\n  throw new TypeError("no");\n};\n  boom();');
+    assert.ok(!result.ok);
+    assert.equal(result.error.ename, 'TypeError');
+    assert.equal(result.error.evalue, 'no');
+    assert.deepEqual([result.error.line, result.error.column], [2, 9]);
+    const text = result.error.traceback.join('\n');
+    assert.match(text, new RegExp(`at In\\[${cells}\\]:4:3`));
+    assert.doesNotMatch(text, /node:inspector|evaluator/);
+  });
+
+  it('describes thrown values that are no errors', async () => {
+    const result = await run('throw { code: 3 }');
+    assert.ok(!result.ok);
+    assert.equal(result.error.evalue, '{ code: 3 }');
+  });
+
+  it('places a syntax error', async () => {
+    const result = await run('1;\nlet = = 2');
+    assert.ok(!result.ok);
+    assert.deepEqual([result.error.ename, result.error.line], ['SyntaxError', 2]);
+  });
+
+  it('loads ES modules, CommonJS names that Node does not guess, and local files', async () => {
+    assert.equal(await value("let { a } = await __import('esm-only', ['a']); a"), 1);
+    assert.equal(await value("let { default: d } = await __import('esm-only', ['default']); d"), 2);
+    assert.equal(await value("let { secret } = await __import('hidden', ['secret']); secret"), 3);
+    assert.equal(await value("let { near } = await __import('./local', ['near']); near"), true);
+    assert.equal(await value("(await __import('node:path', ['sep'])).sep"), '/');
+  });
+
+  it("finds shardlab's own packages outside its clone, and says what to install for others", async () => {
+    assert.equal(typeof (await value("(await __import('tslab', ['display'])).display.html")), 'function');
+    const result = await run("await __import('not-there')");
+    assert.ok(!result.ok);
+    assert.match(result.error.evalue, /npm install not-there/);
+  });
+});

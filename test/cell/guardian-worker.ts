@@ -1,0 +1,21 @@
+import { parentPort } from 'node:worker_threads';
+import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
+
+// A worker for tests: interrupts the main thread in stages when told to, `after` milliseconds later.
+const guardian = attachGuardian();
+let asked = 0;
+let answers: Int32Array;
+parentPort?.on('message', (message: { answers?: Int32Array; after?: number }) => {
+  if (message.answers !== undefined) answers = message.answers;
+  else setTimeout(interrupt, message.after ?? 0);
+});
+parentPort?.postMessage('ready');
+
+function interrupt(): void {
+  const request = ++asked;
+  interruptInStages({
+    notify: () => parentPort?.postMessage(request),
+    answered: () => Atomics.load(answers, 0) >= request,
+    guardian,
+  });
+}
