@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root } from './lib/places.mjs';
 import { mustRun } from './lib/run.mjs';
+import { runMain } from './lib/step.mjs';
 
 /**
  * Compiles src/<layer>/kernels/assembly/index.ts (AssemblyScript, options in the asconfig.json beside it)
@@ -39,6 +40,5 @@ function isNewer(output, folder) {
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const { runMain } = await import('./lib/step.mjs');
   await runMain(() => buildKernels(root, process.argv[2] ?? join(root, 'build')));
 }

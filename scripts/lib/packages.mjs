@@ -2,8 +2,10 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isWritable, root } from './places.mjs';
-import { mustRun } from './run.mjs';
+import { capture, lastLines } from './run.mjs';
 import { StepError } from './step.mjs';
+
+const QUIET = ['--no-audit', '--no-fund', '--loglevel=error'];
 
 /** Installs the npm packages of package-lock.json unless the installed ones are those already. */
 export async function ensurePackages(say, env = process.env) {
@@ -22,17 +24,25 @@ export async function ensurePackages(say, env = process.env) {
       'copy the clone to a folder of your own and run the command there',
     );
   }
-  const [command, ...args] = npmCommand();
-  await mustRun(
-    command,
-    [...args, 'ci', '--no-audit', '--no-fund'],
-    { cwd: root, env },
-    'npm ci did not install the packages.',
+  say(await install(env));
+  writeFileSync(stamp, hash);
+}
+
+/** `npm ci`; where this registry's answers do not fit the lock, `npm install` that leaves the lock as it is. */
+async function install(env) {
+  const [command, ...npm] = npmCommand();
+  const strict = await capture(command, [...npm, 'ci', ...QUIET], { cwd: root, env });
+  if (strict.code === 0) return 'installed';
+  const unfit = /can only install packages when your package\.json and package-lock/.test(strict.stderr);
+  if (unfit) {
+    const lenient = await capture(command, [...npm, 'install', '--no-save', ...QUIET], { cwd: root, env });
+    if (lenient.code === 0) return 'installed, though package-lock.json is not complete (npm install --no-save)';
+  }
+  throw new StepError(
+    `npm did not install the packages:\n${strict.missing?.message ?? lastLines(strict.stderr, 12)}`,
     'is the npm registry reachable? `npm ping` tells; behind a proxy: npm config set proxy URL',
     'an own certificate authority: npm config set cafile FILE; a private registry: npm config set registry URL',
   );
-  writeFileSync(stamp, hash);
-  say('installed');
 }
 
 /** Whether every package of the lock that is not optional lies in node_modules in the lock's version, as npm noted it there. */

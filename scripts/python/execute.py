@@ -19,7 +19,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def end_with_parent():
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # unbuffered: a lock on sys.stdin would outlive the interpreter
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -36,7 +37,7 @@ def execute(path, kernel, timeout):
         return notebook, f"{failed_cell(notebook)}\n{ANSI.sub('', str(error.traceback or error))}".rstrip()
     except CellTimeoutError as error:
         return notebook, f"a cell took longer than {timeout} s: {error}"
-    except DeadKernelError as error:
+    except (DeadKernelError, RuntimeError) as error:  # RuntimeError: it ended before its first answer
         return notebook, f"the kernel ended: {error}"
 
 

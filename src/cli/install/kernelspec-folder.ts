@@ -1,9 +1,9 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { KERNEL_NAME, type Kernelspec, kernelspec } from '../../cell/kernelspec';
+import { KERNEL_NAME, type KernelSpec, kernelSpec } from '../../cell/kernelspec';
 
-/** The compiled front process of this installation's kernel. */
-export const KERNEL_MAIN = resolve(__dirname, '..', '..', '..', 'kernel', 'main.js');
+/** The folder of this installation's package.json. */
+export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');
 
 /** The folder of our kernelspec below one of Jupyter's data folders. */
 export function kernelspecFolder(jupyterData: string): string {
@@ -11,16 +11,16 @@ export function kernelspecFolder(jupyterData: string): string {
 }
 
 /** Writes this installation's kernelspec below a Jupyter data folder, over an older one; gives its folder. */
-export function writeKernelspec(jupyterData: string, main: string = KERNEL_MAIN): string {
+export function writeKernelspec(jupyterData: string): string {
   const folder = kernelspecFolder(jupyterData);
   mkdirSync(folder, { recursive: true });
-  const content = `${JSON.stringify(kernelspec(process.execPath, main), null, 2)}\n`;
-  writeFileSync(join(folder, 'kernel.json'), content);
+  const spec = kernelSpec({ node: process.execPath, installation: INSTALLATION });
+  writeFileSync(join(folder, 'kernel.json'), `${JSON.stringify(spec, null, 2)}\n`);
   return folder;
 }
 
 /** Reads our kernelspec below a Jupyter data folder; undefined when none is installed there. */
-export function readKernelspec(jupyterData: string): Kernelspec | undefined {
+export function readKernelspec(jupyterData: string): KernelSpec | undefined {
   try {
     return JSON.parse(readFileSync(join(kernelspecFolder(jupyterData), 'kernel.json'), 'utf8'));
   } catch {
