@@ -1,0 +1,29 @@
+/** The candidate that is spelled most like `word`, or undefined where none is near. */
+export function nearest(word: string, candidates: readonly string[]): string | undefined {
+  const limit = Math.max(2, Math.floor(word.length / 3));
+  let best: { readonly name: string; readonly distance: number } | undefined;
+  for (const name of candidates) {
+    const distance = editDistance(normalized(word), normalized(name));
+    if (distance <= limit && (best === undefined || distance < best.distance)) best = { name, distance };
+  }
+  return best?.name;
+}
+
+/** Spelling without case, '_' and '-': 'weight_decay' is near 'weightDecay'. */
+function normalized(word: string): string {
+  return word.toLowerCase().replaceAll(/[-_]/g, '');
+}
+
+/** Source: Levenshtein 1966, with one row of the table kept. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const change = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(change, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

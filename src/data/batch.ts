@@ -1,0 +1,39 @@
+/** Token ids of one micro-batch, row by row: `batch` rows of seq + 1, of which inputs are [:, :-1] and targets [:, 1:]. */
+export interface TokenBatch {
+  readonly batch: number;
+  readonly seq: number;
+  readonly tokens: Int32Array;
+}
+
+/** Deterministic batches: the same rank and index give the same tokens in every run. */
+export interface BatchSource {
+  readonly name: string;
+  /** Batch of rank `rank`; `index` counts micro-batches from 0 over the whole run. */
+  batch(rank: number, index: number): TokenBatch;
+}
+
+/** The shape of the batches that a source gives. */
+export interface BatchShape {
+  readonly batch: number;
+  readonly seq: number;
+  readonly vocab: number;
+}
+
+/** Inputs [batch · seq] of a token batch. */
+export function inputsOf(tokens: TokenBatch): Int32Array {
+  return columns(tokens, 0);
+}
+
+/** Targets [batch · seq] of a token batch: the inputs' successors. */
+export function targetsOf(tokens: TokenBatch): Int32Array {
+  return columns(tokens, 1);
+}
+
+function columns({ batch, seq, tokens }: TokenBatch, from: number): Int32Array {
+  const values = new Int32Array(batch * seq);
+  for (let row = 0; row < batch; row++) {
+    const start = row * (seq + 1) + from;
+    values.set(tokens.subarray(start, start + seq), row * seq);
+  }
+  return values;
+}

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseTrainConfigText } from '../../src/config/config-text';
+import { PRESETS } from '../../src/config/presets';
+import { modelShape, parseTrainConfig } from '../../src/config/train-config';
+import { ConfigError } from '../../src/core/errors';
+
+const thrown = (work: () => unknown): ConfigError => {
+  try {
+    work();
+  } catch (error) {
+    assert.ok(error instanceof ConfigError);
+    return error;
+  }
+  return assert.fail('expected an error');
+};
+
+test('an empty config is the tiny model under FULL_SHARD', () => {
+  const config = parseTrainConfig({});
+  assert.equal(config.model, 'tiny');
+  assert.equal(config.parallel.strategy, 'FULL_SHARD');
+  assert.equal(config.parallel.backwardPrefetch, 'BACKWARD_PRE');
+  assert.equal(config.batch, 4);
+});
+
+test('a parsed config parses to itself', () => {
+  const config = parseTrainConfig(PRESETS.bench);
+  assert.deepEqual(parseTrainConfig(config), config);
+  assert.deepEqual(modelShape(config), { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128 });
+});
+
+test('an unknown key names the nearest known one', () => {
+  assert.match(
+    thrown(() => parseTrainConfig({ bach: 3 })).message,
+    /^bach: unknown key; did you mean "batch"\?/,
+  );
+  assert.match(
+    thrown(() => parseTrainConfig({ optimizer: { weight_decay: 0 } })).message,
+    /^optimizer\.weight_decay: unknown key; did you mean "weightDecay"\?/,
+  );
+  assert.match(
+    thrown(() => parseTrainConfig({ model: { kind: 'gpt', layer: 1, dim: 8, heads: 1, vocab: 300, seq: 8 } }))
+      .message,
+    /model\.layer: unknown key; did you mean "layers"\?/,
+  );
+});
+
+test('a wrong value is named with what was given', () => {
+  const { message } = thrown(() => parseTrainConfig({ parallel: { strategy: 'ZERO_9' }, batch: 0 }));
+  assert.match(message, /parallel\.strategy: .*FULL_SHARD.*got "ZERO_9"/);
+  assert.match(message, /batch: .*got 0/);
+  assert.match(thrown(() => parseTrainConfig({ model: 'huge' })).message, /model: .*tiny.*got "huge"/);
+});
+
+test('heads that do not divide the dimension, and a vocabulary below the bytes, are refused', () => {
+  const model = { kind: 'gpt', layers: 1, dim: 10, heads: 3, vocab: 300, seq: 8 };
+  assert.match(thrown(() => parseTrainConfig({ model })).message, /dim 10 is not divisible by heads 3/);
+  assert.match(
+    thrown(() => parseTrainConfig({ model: { ...model, heads: 2, vocab: 100 } })).message,
+    /vocab 100/,
+  );
+});
+
+test('text: an error names file, line, column and key', () => {
+  const yaml = 'model: tiny\noptimizer:\n  lr: 0.1\n  epz: 1\nbatch: many\n';
+  const { message } = thrown(() => parseTrainConfigText(yaml, 'run.yaml'));
+  assert.match(message, /^run\.yaml:4:3: optimizer\.epz: unknown key; did you mean "eps"\?$/m);
+  assert.match(message, /^run\.yaml:5:1: batch: expected number, received string, got "many"$/m);
+});
+
+test('text: YAML and JSON give the same config', () => {
+  const yaml = parseTrainConfigText('model: bench\nparallel: { strategy: NO_SHARD }\n', 'a.yaml');
+  const json = parseTrainConfigText('{"model": "bench", "parallel": {"strategy": "NO_SHARD"}}', 'a.json');
+  assert.deepEqual(yaml, json);
+});
+
+test('text that is not YAML names the place', () => {
+  assert.match(thrown(() => parseTrainConfigText('a: [1,\nb', 'bad.yaml')).message, /^bad\.yaml:\d+:\d+: /);
+});

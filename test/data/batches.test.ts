@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { ConfigError } from '../../src/core/errors';
+import { inputsOf, targetsOf } from '../../src/data/batch';
+import { byteTokenizer } from '../../src/data/byte-tokenizer';
+import { syntheticBatches } from '../../src/data/synthetic';
+import { textBatches } from '../../src/data/text-batches';
+import { typescriptText } from '../../src/data/typescript-text';
+
+test("synthetic tokens follow the torch benchmark's formula", () => {
+  const { tokens } = syntheticBatches({ batch: 2, seq: 3, vocab: 512 }).batch(1, 5);
+  const expected = Array.from({ length: 8 }, (_, i) => (5 * 7919 + 104729 + i * 31) % 512);
+  assert.deepEqual([...tokens], expected);
+});
+
+test('inputs are all but the last column, targets all but the first', () => {
+  const tokens = { batch: 2, seq: 2, tokens: Int32Array.of(0, 1, 2, 10, 11, 12) };
+  assert.deepEqual([...inputsOf(tokens)], [0, 1, 10, 11]);
+  assert.deepEqual([...targetsOf(tokens)], [1, 2, 11, 12]);
+});
+
+test('bytes decode to the text that was encoded', () => {
+  const tokenizer = byteTokenizer(2048);
+  fc.assert(
+    fc.property(fc.string({ unit: 'grapheme' }), (text) => {
+      assert.equal(tokenizer.decode(tokenizer.encode(text)), text);
+    }),
+    { seed: 1 },
+  );
+  assert.throws(() => byteTokenizer(100), ConfigError);
+});
+
+test('text batches repeat for the same seed, rank and index, and differ otherwise', () => {
+  const text = typescriptText();
+  assert.ok(text.length > 1e6);
+  const options = { name: 'typescript', text, tokenizer: byteTokenizer(256), batch: 2, seq: 32, vocab: 256 };
+  const source = textBatches({ ...options, seed: 0 });
+  const first = source.batch(0, 0);
+  assert.deepEqual(textBatches({ ...options, seed: 0 }).batch(0, 0), first);
+  for (const other of [
+    source.batch(1, 0),
+    source.batch(0, 1),
+    textBatches({ ...options, seed: 1 }).batch(0, 0),
+  ]) {
+    assert.notDeepEqual(other.tokens, first.tokens);
+  }
+  assert.equal(first.tokens.length, 2 * 33);
+});
+
+test('a text shorter than a row is refused', () => {
+  const options = {
+    name: 'short',
+    text: 'abc',
+    tokenizer: byteTokenizer(256),
+    batch: 1,
+    seq: 8,
+    vocab: 256,
+    seed: 0,
+  };
+  assert.throws(() => textBatches(options), /3 tokens; rows of 9/);
+});
