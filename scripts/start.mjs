@@ -1,4 +1,4 @@
 import { checkNode } from './lib/node-version.mjs';
 
 checkNode();
-import('./lib/start.mjs').then(({ main }) => main());
+void import('./lib/start.mjs').then(({ main }) => main());

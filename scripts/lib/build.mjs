@@ -1,5 +1,14 @@
 import { createHash } from 'node:crypto';
-import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { buildKernels } from '../build-kernels.mjs';
 import { isWritable, root } from './places.mjs';
@@ -7,7 +16,12 @@ import { mustRun } from './run.mjs';
 import { StepError } from './step.mjs';
 
 const SOURCES = ['src', 'kernel', 'test'];
-const OTHER_INPUTS = ['tsconfig.json', 'package-lock.json', 'scripts/build-kernels.mjs', 'scripts/lib/build.mjs'];
+const OTHER_INPUTS = [
+  'tsconfig.json',
+  'package-lock.json',
+  'scripts/build-kernels.mjs',
+  'scripts/lib/build.mjs',
+];
 const build = join(root, 'build');
 const stamp = join(build, '.inputs');
 

@@ -10,7 +10,8 @@ import { StepError } from './step.mjs';
  */
 export function executeNotebooks({ python, env }, notebooks, { output, inPlace = false }) {
   const absent = notebooks.filter((path) => !existsSync(path));
-  if (absent.length > 0) throw new StepError(`No such notebook: ${absent.join(', ')}`, 'name one that exists');
+  if (absent.length > 0)
+    throw new StepError(`No such notebook: ${absent.join(', ')}`, 'name one that exists');
   const args = [
     join(root, 'scripts', 'python', 'execute.py'),
     '--watch-parent',

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { createWriteStream, existsSync, mkdirSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from './free-port.mjs';
 import { root } from './places.mjs';
@@ -9,8 +10,12 @@ const NOTEBOOK = 'notebooks/00-quickstart.ipynb';
 const GRACE_MILLISECONDS = 15_000;
 
 /** Starts JupyterLab with the quickstart open and stays until it ends; Ctrl-C ends it and all its kernels. */
-export async function runJupyterLab({ python, state, env }, { ip = 'localhost', port = 8888, browser, rest }) {
+export async function runJupyterLab(
+  { python, state, env },
+  { ip = 'localhost', port = 8888, browser, rest },
+) {
   const free = await choosePort(port, ip);
+  adviseReach(ip, free);
   const log = join(state, state === root ? 'build' : '', 'jupyter.log');
   mkdirSync(join(log, '..'), { recursive: true });
   const args = [
@@ -29,18 +34,37 @@ export async function runJupyterLab({ python, state, env }, { ip = 'localhost', 
 }
 
 async function choosePort(wanted, ip) {
-  const host = ip === 'localhost' || ip === '*' || ip === '' ? undefined : ip;
+  const host = { localhost: '127.0.0.1', '*': '0.0.0.0', '': '0.0.0.0' }[ip] ?? ip;
   let free;
   try {
-    free = await freePort(wanted, host ?? (ip === 'localhost' ? '127.0.0.1' : '0.0.0.0'));
+    free = await freePort(wanted, host);
   } catch (error) {
-    throw new StepError(`This machine cannot listen on ${ip}: ${error.message}`, 'name one of its addresses by --ip');
+    throw new StepError(
+      `This machine cannot listen on ${ip}: ${error.message}`,
+      'name one of its addresses by --ip',
+    );
   }
   if (free === undefined) {
-    throw new StepError(`The ports ${wanted} to ${wanted + 49} are all in use.`, 'name another: npm start -- --port N');
+    throw new StepError(
+      `The ports ${wanted} to ${wanted + 49} are all in use.`,
+      'name another: npm start -- --port N',
+    );
   }
   if (free !== wanted) process.stdout.write(`port ${wanted} is in use; JupyterLab gets ${free}\n`);
   return free;
+}
+
+/** How a browser elsewhere reaches a server that listens on this machine alone. */
+function adviseReach(ip, port, env = process.env) {
+  if (ip !== 'localhost' && ip !== '127.0.0.1') return;
+  const advice = (text) => process.stdout.write(`${text}\n`);
+  if (env.SSH_CONNECTION) {
+    advice(
+      `over SSH: on your own machine, ssh -L ${port}:localhost:${port} ${hostname()}, then open the address below`,
+    );
+  } else if (existsSync('/.dockerenv') || existsSync('/run/.containerenv')) {
+    advice('in a container: `npm start -- --ip 0.0.0.0`, with the port published, is reached from outside');
+  }
 }
 
 /** Keeps the server's log, shows its address and its errors, and ends it on a signal. */

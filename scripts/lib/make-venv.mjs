@@ -7,7 +7,10 @@ import { StepError } from './step.mjs';
 /** The ways to make a virtual environment with pip in it, the usual one first. Each says whether it worked, or why not. */
 const WAYS = [
   { name: 'venv', make: (python, folder, env) => capture(python, ['-m', 'venv', folder], { env }) },
-  { name: 'virtualenv', make: (python, folder, env) => capture(python, ['-m', 'virtualenv', folder], { env }) },
+  {
+    name: 'virtualenv',
+    make: (python, folder, env) => capture(python, ['-m', 'virtualenv', folder], { env }),
+  },
   {
     name: 'virtualenv command',
     make: (python, folder, env) => capture('virtualenv', ['--python', python, folder], { env }),
@@ -46,7 +49,9 @@ export function venvPython(folder) {
 async function venvWithOuterPip(python, folder, env) {
   const made = await capture(python, ['-m', 'venv', '--without-pip', folder], { env });
   if (made.code !== 0) return made;
-  return capture(python, ['-m', 'pip', '--python', venvPython(folder), 'install', '--retries', '1', 'pip'], { env });
+  return capture(python, ['-m', 'pip', '--python', venvPython(folder), 'install', '--retries', '1', 'pip'], {
+    env,
+  });
 }
 
 async function virtualenvByPip(python, folder, env) {
@@ -64,6 +69,7 @@ async function virtualenvByPip(python, folder, env) {
 function reasonOf(result) {
   if (result.missing) return result.missing.message;
   const text = `${result.stdout}\n${result.stderr}`;
-  if (/ensurepip is not\s+available/.test(text)) return 'ensurepip is not available (python3-venv is not installed)';
+  if (/ensurepip is not\s+available/.test(text))
+    return 'ensurepip is not available (python3-venv is not installed)';
   return lastLines(text, 1).trim() || `exit status ${result.code}`;
 }

@@ -36,7 +36,8 @@ async function install(env) {
   const unfit = /can only install packages when your package\.json and package-lock/.test(strict.stderr);
   if (unfit) {
     const lenient = await capture(command, [...npm, 'install', '--no-save', ...QUIET], { cwd: root, env });
-    if (lenient.code === 0) return 'installed, though package-lock.json is not complete (npm install --no-save)';
+    if (lenient.code === 0)
+      return 'installed, though package-lock.json is not complete (npm install --no-save)';
   }
   throw new StepError(
     `npm did not install the packages:\n${strict.missing?.message ?? lastLines(strict.stderr, 12)}`,
@@ -51,7 +52,8 @@ function matchesLock(modules, lock) {
   if (!existsSync(noted)) return false;
   const installed = JSON.parse(readFileSync(noted, 'utf8')).packages;
   return Object.entries(lock.packages).every(
-    ([path, entry]) => path === '' || entry.optional || entry.devOptional || installed[path]?.version === entry.version,
+    ([path, entry]) =>
+      path === '' || entry.optional || entry.devOptional || installed[path]?.version === entry.version,
   );
 }
 

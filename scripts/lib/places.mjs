@@ -28,7 +28,10 @@ export function isWritable(folder) {
 export function stateFolder(clone = root) {
   if (isWritable(clone)) return clone;
   const key = createHash('sha256').update(clone).digest('hex').slice(0, 12);
-  for (const folder of [join(cacheFolder(), 'shardlab', key), join(tmpdir(), `shardlab-${userInfo().uid}-${key}`)]) {
+  for (const folder of [
+    join(cacheFolder(), 'shardlab', key),
+    join(tmpdir(), `shardlab-${userInfo().uid}-${key}`),
+  ]) {
     if (!isWritable(folder)) continue;
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     if (statSync(folder).uid === userInfo().uid) return folder;
@@ -50,7 +53,10 @@ function cacheFolder() {
  */
 export function homeVariables(state) {
   const home = homedir();
-  if (isWritable(home) && ['.jupyter', '.local', '.ipython', '.npm'].every((name) => isWritable(join(home, name)))) {
+  if (
+    isWritable(home) &&
+    ['.jupyter', '.local', '.ipython', '.npm'].every((name) => isWritable(join(home, name)))
+  ) {
     return {};
   }
   const base = state === root ? join(root, 'build', 'home') : join(state, 'home');

@@ -70,7 +70,13 @@ async function usablePythons(purpose, env) {
 
 async function makeOwn(folder, pythons, env) {
   const usable = existsSync(venvPython(folder)) && (await describePython(venvPython(folder), 'run', env));
-  const how = usable ? 'completed' : `made ${await makeVenv(pythons.map((p) => p.executable), folder, env)}`;
+  const how = usable
+    ? 'completed'
+    : `made ${await makeVenv(
+        pythons.map((p) => p.executable),
+        folder,
+        env,
+      )}`;
   await install(venvPython(folder), env);
   mkdirSync(join(folder, 'share', 'jupyter'), { recursive: true });
   writeFileSync(join(folder, '.shardlab'), requirementsHash());
@@ -79,7 +85,16 @@ async function makeOwn(folder, pythons, env) {
 
 async function install(python, env) {
   const files = requirementFiles('test').flatMap((file) => ['-r', file]);
-  const args = ['-m', 'pip', 'install', '--retries', '1', '--no-input', '--disable-pip-version-check', ...files];
+  const args = [
+    '-m',
+    'pip',
+    'install',
+    '--retries',
+    '1',
+    '--no-input',
+    '--disable-pip-version-check',
+    ...files,
+  ];
   const result = await capture(python, args, { env });
   if (result.code === 0) return;
   throw new StepError(

@@ -20,7 +20,9 @@ export async function setUp(purpose, { withPython = true } = {}) {
   await step('build', ensureBuild);
   await step('link to itself', linkSelf);
   if (!withPython) return { state, env, python: undefined };
-  const { python, jupyter } = await step('Python environment', (say) => ensurePython({ purpose, state, env }, say));
+  const { python, jupyter } = await step('Python environment', (say) =>
+    ensurePython({ purpose, state, env }, say),
+  );
   await step('kernelspec', (say) => say(writeKernelspec(jupyter)));
   return { state, python, env: { ...env, ...pythonVariables(python, jupyter) } };
 }
@@ -34,5 +36,7 @@ function pythonVariables(python, jupyter) {
 function writeKernelspec(jupyter) {
   mkdirSync(jupyter, { recursive: true });
   const require = createRequire(import.meta.url);
-  return require(join(root, 'build', 'src', 'cli', 'install', 'kernelspec-folder.js')).writeKernelspec(jupyter);
+  return require(join(root, 'build', 'src', 'cli', 'install', 'kernelspec-folder.js')).writeKernelspec(
+    jupyter,
+  );
 }

@@ -72,7 +72,10 @@ function readPort(text) {
   if (text === undefined) return undefined;
   const port = Number(text);
   if (!Number.isInteger(port) || port < 1 || port > 65535) {
-    throw new UsageError(`--port ${text} is no port: it must be a whole number from 1 to 65535.`, HELP.trimEnd());
+    throw new UsageError(
+      `--port ${text} is no port: it must be a whole number from 1 to 65535.`,
+      HELP.trimEnd(),
+    );
   }
   return port;
 }

@@ -1,0 +1,14 @@
+/**
+ * A reporter for node:test that writes the run's own totals as one line of JSON: {"passed", "failed", "skipped"}.
+ * Cancelled tests count as failed, tests marked todo as skipped.
+ */
+export default async function* countReporter(events) {
+  const counts = { pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0 };
+  for await (const { type, data } of events) {
+    if (type !== 'test:diagnostic' || data.nesting !== 0) continue;
+    const [name, count] = data.message.split(' ');
+    if (name in counts) counts[name] = Number(count);
+  }
+  const failed = counts.fail + counts.cancelled;
+  yield `${JSON.stringify({ passed: counts.pass, failed, skipped: counts.skipped + counts.todo })}\n`;
+}

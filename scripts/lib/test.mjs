@@ -1,0 +1,39 @@
+import { parseArgs } from 'node:util';
+import { runBiome } from './biome.mjs';
+import { runTests, testFiles } from './run-tests.mjs';
+import { setUp } from './setup.mjs';
+import { runMain, step, UsageError } from './step.mjs';
+
+const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, then the tests (those whose path contains a TEXT)
+  --fast        leaves out *.slow.test.ts
+  --long        runs *.long.test.ts too
+  --golden      writes the golden files anew
+  --no-lint     leaves the linter out
+  --no-python   leaves out what needs Python (those tests are skipped and say so)`;
+
+/** What `npm test` does. */
+export function main() {
+  return runMain(async () => {
+    const { values, positionals } = readOptions();
+    if (values.help) {
+      process.stdout.write(`${HELP}\n`);
+      return 0;
+    }
+    const { env } = await setUp('test', { withPython: !values['no-python'] });
+    if (!values['no-lint']) await step('lint', runBiome);
+    const files = testFiles({ fast: values.fast, long: values.long, only: positionals });
+    return runTests(files, values.golden ? { ...env, SHARDLAB_GOLDEN: '1' } : env);
+  });
+}
+
+function readOptions() {
+  const flags = ['help', 'fast', 'long', 'golden', 'no-lint', 'no-python'];
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: Object.fromEntries(flags.map((name) => [name, { type: 'boolean' }])),
+    });
+  } catch (error) {
+    throw new UsageError(error.message, HELP);
+  }
+}

@@ -1,0 +1,4 @@
+import { checkNode } from './lib/node-version.mjs';
+
+checkNode();
+void import('./lib/test.mjs').then(({ main }) => main());

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { layerViolations } from './layers';
+import { readSources } from './sources';
+
+test('every import of src and kernel points down the order of folders', () => {
+  const violations = layerViolations(readSources('src', 'kernel'));
+  assert.equal(violations.length, 0, `\n${violations.join('\n')}`);
+});
+
+test('an import that points up is found and both sides are named', () => {
+  const sources = new Map([
+    ['src/dist/group.ts', `import { train } from '../train/trainer';`],
+    ['src/train/trainer.ts', `import type { Group } from '../dist/group';`],
+  ]);
+  const violations = layerViolations(sources);
+  assert.equal(violations.length, 1);
+  assert.match(
+    violations[0] ?? '',
+    /^src\/dist\/group\.ts imports src\/train\/trainer\.ts: dist lies below train/,
+  );
+});
+
+test('an upward import is found in whatever form it is written', () => {
+  const forms = [
+    `export { a } from '../cli/a';`,
+    `import type { A } from '../cli/a';`,
+    `const a = await import('../cli/a');`,
+    `const a = require('../cli/a');`,
+    `import '../index';`,
+  ];
+  for (const form of forms) {
+    const sources = new Map([
+      ['src/core/a.ts', form],
+      ['src/cli/a.ts', ''],
+      ['src/index.ts', ''],
+    ]);
+    assert.equal(layerViolations(sources).length, 1, form);
+  }
+});
+
+test("the kernel's front may import core and cell, also through its own files, and nothing else", () => {
+  const sources = new Map([
+    ['kernel/main.ts', `import './session';\nimport { wire } from '../src/core/wire';`],
+    ['kernel/session.ts', `import '../src/cell/display';\nimport '../src/job/job';`],
+    ['kernel/executor.ts', `import '../src/index';`],
+    ['src/core/wire.ts', ''],
+    ['src/cell/display.ts', ''],
+    ['src/job/job.ts', ''],
+    ['src/index.ts', ''],
+  ]);
+  assert.deepEqual(layerViolations(sources), [
+    "kernel/session.ts imports src/job/job.ts: the kernel's front imports core and cell only.",
+  ]);
+});
+
+test('a folder of src that the order does not know is an error', () => {
+  assert.throws(() => layerViolations(new Map([['src/misc/a.ts', `import '../core/b';`]])), /src\/misc/);
+});

@@ -1,0 +1,20 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { repositoryRoot } from '../support/paths';
+import type { Sources } from './layers';
+
+/** The clone's folder. */
+export const ROOT = repositoryRoot();
+
+/** All TypeScript files below these folders of the clone, without what AssemblyScript compiles. */
+export function readSources(...folders: readonly string[]): Sources {
+  const sources = new Map<string, string>();
+  for (const folder of folders) {
+    for (const entry of readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })) {
+      const path = join(entry.parentPath, entry.name);
+      if (!entry.isFile() || !entry.name.endsWith('.ts') || path.includes('/assembly/')) continue;
+      sources.set(relative(ROOT, path), readFileSync(path, 'utf8'));
+    }
+  }
+  return sources;
+}
