@@ -89,4 +89,9 @@ export interface Engine {
    * made in them, except tensors reachable from `keep`.
    */
   recover(keep?: Iterable<tf.Tensor>): void;
+  /**
+   * `release` is called once by the next `recover`, before tensors are disposed: whoever holds tensors over a longer
+   * piece of work (a tape, a gathered unit) lets go of them there. The returned function withdraws it.
+   */
+  onRecover(release: () => void): () => void;
 }

@@ -1,0 +1,144 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { BlasAbsent, BlasInfo } from './engine';
+import { type Koffi, loadKoffi } from './native';
+
+/** Where a BLAS may come from: looked for, switched off, or one library that the user names. */
+export type BlasChoice = 'auto' | 'none' | { readonly path: string };
+
+/**
+ * C = op(A) op(B) + beta C on row-major float32 matrices; op(A) is [m, k], op(B) [k, n].
+ * a, b, c are addresses; lda, ldb, ldc are the lengths of stored rows.
+ */
+export type Sgemm = (
+  transposeA: boolean, transposeB: boolean, m: number, n: number, k: number,
+  a: number, lda: number, b: number, ldb: number, beta: number, c: number, ldc: number,
+) => void;
+
+export interface BlasFound extends BlasInfo {
+  readonly sgemm: Sgemm;
+}
+
+export interface BlasOptions {
+  readonly blas?: BlasChoice;
+  /** Threads of one product. Default 1. */
+  readonly threads?: number;
+  /** Python site-packages folders in which numpy, and with it OpenBLAS, may lie. */
+  readonly searchPaths?: readonly string[];
+}
+
+/** Names of one library's functions; integers are 64 bits wide where the name ends in 64. */
+interface Flavour {
+  readonly sgemm: string;
+  readonly setThreads: readonly string[];
+  readonly integer: 'int' | 'int64_t';
+}
+
+const FLAVOURS: readonly Flavour[] = [
+  { sgemm: 'scipy_cblas_sgemm64_', setThreads: ['scipy_openblas_set_num_threads64_'], integer: 'int64_t' },
+  { sgemm: 'cblas_sgemm64_', setThreads: ['openblas_set_num_threads64_'], integer: 'int64_t' },
+  { sgemm: 'cblas_sgemm_64', setThreads: ['MKL_Set_Num_Threads'], integer: 'int64_t' },
+  { sgemm: 'scipy_cblas_sgemm', setThreads: ['scipy_openblas_set_num_threads'], integer: 'int' },
+  { sgemm: 'cblas_sgemm', setThreads: ['openblas_set_num_threads', 'MKL_Set_Num_Threads'], integer: 'int' },
+];
+
+const SYSTEM_LIBRARIES: Partial<Record<NodeJS.Platform, readonly string[]>> = {
+  linux: ['libopenblas.so.0', 'libopenblas.so', 'libopenblas64_.so.0', 'libmkl_rt.so.2', 'libmkl_rt.so'],
+  darwin: [
+    '/opt/homebrew/opt/openblas/lib/libopenblas.dylib',
+    '/usr/local/opt/openblas/lib/libopenblas.dylib',
+    '/System/Library/Frameworks/Accelerate.framework/Accelerate',
+  ],
+  win32: ['libopenblas.dll', 'mkl_rt.2.dll'],
+};
+
+/** Finds a BLAS in the order: the user's path, numpy's OpenBLAS, the system's libraries. Never throws. */
+export function findBlas(options: BlasOptions = {}): BlasFound | BlasAbsent {
+  const { blas = 'auto', threads = 1, searchPaths = [] } = options;
+  if (blas === 'none') return { library: null, reason: "it was switched off (blas: 'none')" };
+  const native = loadKoffi();
+  if (native.koffi === null) return { library: null, reason: native.reason };
+  const failures: string[] = [];
+  for (const path of candidates(blas, searchPaths)) {
+    const found = open(native.koffi, path, threads);
+    if (typeof found !== 'string') return found;
+    failures.push(`${path}: ${found}`);
+  }
+  const tried = failures.length === 0 ? 'no library to try' : failures.join('; ');
+  return {
+    library: null,
+    reason: `none was found (${tried}); install numpy in the Jupyter environment or the system's OpenBLAS, or name a path`,
+  };
+}
+
+function candidates(blas: 'auto' | { readonly path: string }, searchPaths: readonly string[]): string[] {
+  if (blas !== 'auto') return [blas.path];
+  return [...searchPaths.flatMap(numpyLibraries), ...(SYSTEM_LIBRARIES[process.platform] ?? [])];
+}
+
+/** OpenBLAS as numpy's wheels carry it, beside the package (Linux, Windows) or inside it (macOS). */
+function numpyLibraries(sitePackages: string): string[] {
+  return [join(sitePackages, 'numpy.libs'), join(sitePackages, 'numpy', '.dylibs')]
+    .filter((folder) => existsSync(folder))
+    .flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)))
+    .filter((path) => /openblas/.test(path));
+}
+
+/** The library at `path` ready for use, or why it cannot be used. */
+function open(koffi: Koffi, path: string, threads: number): BlasFound | string {
+  try {
+    const library = koffi.load(path);
+    const has = (name: string): boolean => canFind(() => library.func(`void ${name}(int)`));
+    const flavour = FLAVOURS.find(({ sgemm }) => has(sgemm));
+    if (flavour === undefined) return 'it has no cblas_sgemm';
+    const setThreads = flavour.setThreads.find(has);
+    if (setThreads !== undefined) library.func(`void ${setThreads}(int)`)(threads);
+    const sgemm = bind(library, flavour);
+    if (!multipliesRight(koffi, sgemm)) return `its ${flavour.sgemm} gives wrong products`;
+    return { library: nameOf(path), path, threads: setThreads === undefined ? 1 : threads, sgemm };
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+function canFind(lookUp: () => unknown): boolean {
+  try {
+    lookUp();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const ROW_MAJOR = 101;
+const PLAIN = 111;
+const TRANSPOSED = 112;
+
+function bind(library: ReturnType<Koffi['load']>, flavour: Flavour): Sgemm {
+  const i = flavour.integer;
+  const call = library.func(
+    `void ${flavour.sgemm}(int, int, int, ${i}, ${i}, ${i}, float, uint64_t, ${i}, uint64_t, ${i}, float, uint64_t, ${i})`,
+  );
+  return (transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc) => {
+    const ta = transposeA ? TRANSPOSED : PLAIN;
+    const tb = transposeB ? TRANSPOSED : PLAIN;
+    call(ROW_MAJOR, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+  };
+}
+
+/** A small product with a transpose and an accumulation: catches integers of another width and other conventions. */
+function multipliesRight(koffi: Koffi, sgemm: Sgemm): boolean {
+  const a = Float32Array.of(1, 4, 2, 5, 3, 6);
+  const b = Float32Array.of(1, 2, 3, 4, 5, 6);
+  const c = Float32Array.of(1, 1, 1, 1);
+  const address = (array: Float32Array): number => Number(koffi.address(array));
+  sgemm(true, false, 2, 2, 3, address(a), 2, address(b), 2, 1, address(c), 2);
+  return c.join() === '23,29,50,65';
+}
+
+function nameOf(path: string): string {
+  if (/scipy_openblas/.test(path)) return 'OpenBLAS (numpy)';
+  if (/openblas/i.test(path)) return 'OpenBLAS';
+  if (/mkl/.test(path)) return 'MKL';
+  return /Accelerate/.test(path) ? 'Accelerate' : path;
+}

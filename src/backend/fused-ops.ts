@@ -1,0 +1,2 @@
+import type { WasmContext } from './wasm-context';
+export function registerFusedOps(_context: WasmContext): void {}

@@ -1,0 +1,82 @@
+/** The first `count` (1 to 3) floats at `p`; the other lanes are 0. */
+// @ts-ignore: decorator
+@inline
+export function loadSome(p: usize, count: i32): v128 {
+  let v = v128.load32_zero(p);
+  if (count > 1) v = f32x4.replace_lane(v, 1, load<f32>(p + 4));
+  if (count > 2) v = f32x4.replace_lane(v, 2, load<f32>(p + 8));
+  return v;
+}
+
+/** Writes the first `count` (1 to 3) lanes to `p`. */
+// @ts-ignore: decorator
+@inline
+export function storeSome(p: usize, v: v128, count: i32): void {
+  store<f32>(p, f32x4.extract_lane(v, 0));
+  if (count > 1) store<f32>(p + 4, f32x4.extract_lane(v, 1));
+  if (count > 2) store<f32>(p + 8, f32x4.extract_lane(v, 2));
+}
+
+/** Sum of the four lanes. */
+// @ts-ignore: decorator
+@inline
+export function laneSum(v: v128): f32 {
+  return (
+    f32x4.extract_lane(v, 0) + f32x4.extract_lane(v, 1) + (f32x4.extract_lane(v, 2) + f32x4.extract_lane(v, 3))
+  );
+}
+
+/** Largest of the four lanes. */
+// @ts-ignore: decorator
+@inline
+export function laneMax(v: v128): f32 {
+  return max(
+    max(f32x4.extract_lane(v, 0), f32x4.extract_lane(v, 1)),
+    max(f32x4.extract_lane(v, 2), f32x4.extract_lane(v, 3)),
+  );
+}
+
+/**
+ * e^x within 2 ulp for x in [-87.3, 88.3]; beyond, the value at the nearer end. NaN stays NaN.
+ * Source: Cephes expf (S. Moshier): Cody-Waite reduction by ln 2 and a polynomial of degree 5.
+ */
+// @ts-ignore: decorator
+@inline
+export function expLanes(value: v128): v128 {
+  let x = f32x4.pmin(f32x4.pmax(value, f32x4.splat(-87.3)), f32x4.splat(88.3));
+  const power = f32x4.nearest(f32x4.mul(x, f32x4.splat(1.44269504)));
+  x = f32x4.sub(x, f32x4.mul(power, f32x4.splat(0.693359375)));
+  x = f32x4.sub(x, f32x4.mul(power, f32x4.splat(-2.12194440e-4)));
+  let p = f32x4.splat(1.9875691500e-4);
+  p = f32x4.add(f32x4.mul(p, x), f32x4.splat(1.3981999507e-3));
+  p = f32x4.add(f32x4.mul(p, x), f32x4.splat(8.3334519073e-3));
+  p = f32x4.add(f32x4.mul(p, x), f32x4.splat(4.1665795894e-2));
+  p = f32x4.add(f32x4.mul(p, x), f32x4.splat(1.6666665459e-1));
+  p = f32x4.add(f32x4.mul(p, x), f32x4.splat(5.0000001201e-1));
+  const mantissa = f32x4.add(f32x4.add(f32x4.mul(f32x4.mul(p, x), x), x), f32x4.splat(1));
+  const exponent = i32x4.shl(i32x4.add(i32x4.trunc_sat_f32x4_s(power), i32x4.splat(127)), 23);
+  return f32x4.mul(mantissa, exponent);
+}
+
+/** Natural logarithm of a positive normal float. Source: Cephes logf. */
+export function logOf(x: f32): f32 {
+  let bits = reinterpret<i32>(x);
+  let e = (bits >> 23) - 127;
+  let m = reinterpret<f32>((bits & 0x7fffff) | 0x3f800000);
+  if (m > 1.41421356) {
+    m *= 0.5;
+    e++;
+  }
+  const z = m - 1;
+  const zz = z * z;
+  let p: f32 = 7.0376836292e-2;
+  p = p * z - 1.151461031e-1;
+  p = p * z + 1.167699874e-1;
+  p = p * z - 1.2420140846e-1;
+  p = p * z + 1.4249322787e-1;
+  p = p * z - 1.6668057665e-1;
+  p = p * z + 2.0000714765e-1;
+  p = p * z - 2.4999993993e-1;
+  p = p * z + 3.3333331174e-1;
+  return <f32>e * 0.69314718 + (z - 0.5 * zz + p * z * zz);
+}

@@ -1,0 +1,115 @@
+import { laneSum } from './lanes';
+
+/** y = (x - mean) * rstd * weight + bias by rows of `width`; stats receives mean and rstd of each row. */
+export function layerNorm(
+  x: usize, weight: usize, bias: usize, y: usize, stats: usize, rows: i32, width: i32, eps: f32,
+): void {
+  const stride = <usize>width << 2;
+  const whole = width & ~3;
+  for (let i = 0; i < rows; i++) {
+    const row = x + <usize>i * stride;
+    const out = y + <usize>i * stride;
+    const mean = rowMean(row, width);
+    const rstd: f32 = <f32>1 / sqrt<f32>(rowVariance(row, mean, width) + eps);
+    store<f32>(stats + (<usize>i << 3), mean);
+    store<f32>(stats + (<usize>i << 3) + 4, rstd);
+    const m = f32x4.splat(mean);
+    const r = f32x4.splat(rstd);
+    for (let j = 0; j < whole; j += 4) {
+      const at = <usize>j << 2;
+      const unit = f32x4.mul(f32x4.sub(v128.load(row + at), m), r);
+      v128.store(out + at, f32x4.add(f32x4.mul(unit, v128.load(weight + at)), v128.load(bias + at)));
+    }
+    for (let j = whole; j < width; j++) {
+      const at = <usize>j << 2;
+      store<f32>(out + at, (load<f32>(row + at) - mean) * rstd * load<f32>(weight + at) + load<f32>(bias + at));
+    }
+  }
+}
+
+function rowMean(row: usize, width: i32): f32 {
+  const whole = width & ~3;
+  let sum = f32x4.splat(0);
+  for (let j = 0; j < whole; j += 4) sum = f32x4.add(sum, v128.load(row + (<usize>j << 2)));
+  let total = laneSum(sum);
+  for (let j = whole; j < width; j++) total += load<f32>(row + (<usize>j << 2));
+  return total / <f32>width;
+}
+
+function rowVariance(row: usize, mean: f32, width: i32): f32 {
+  const whole = width & ~3;
+  const m = f32x4.splat(mean);
+  let sum = f32x4.splat(0);
+  for (let j = 0; j < whole; j += 4) {
+    const centred = f32x4.sub(v128.load(row + (<usize>j << 2)), m);
+    sum = f32x4.add(sum, f32x4.mul(centred, centred));
+  }
+  let total = laneSum(sum);
+  for (let j = whole; j < width; j++) {
+    const centred = load<f32>(row + (<usize>j << 2)) - mean;
+    total += centred * centred;
+  }
+  return total / <f32>width;
+}
+
+/** Gradients of layerNorm. dWeight and dBias are overwritten; dx may be dy. */
+export function layerNormGrad(
+  x: usize, weight: usize, stats: usize, dy: usize, dx: usize, dWeight: usize, dBias: usize, rows: i32, width: i32,
+): void {
+  const stride = <usize>width << 2;
+  memory.fill(dWeight, 0, stride);
+  memory.fill(dBias, 0, stride);
+  for (let i = 0; i < rows; i++) {
+    const at = <usize>i * stride;
+    const mean = load<f32>(stats + (<usize>i << 3));
+    const rstd = load<f32>(stats + (<usize>i << 3) + 4);
+    layerNormGradRow(x + at, weight, mean, rstd, dy + at, dx + at, dWeight, dBias, width);
+  }
+}
+
+function layerNormGradRow(
+  x: usize, weight: usize, mean: f32, rstd: f32, dy: usize, dx: usize, dWeight: usize, dBias: usize, width: i32,
+): void {
+  const whole = width & ~3;
+  const m = f32x4.splat(mean);
+  const r = f32x4.splat(rstd);
+  let plain = f32x4.splat(0);
+  let weighted = f32x4.splat(0);
+  for (let j = 0; j < whole; j += 4) {
+    const at = <usize>j << 2;
+    const unit = f32x4.mul(f32x4.sub(v128.load(x + at), m), r);
+    const d = v128.load(dy + at);
+    const g = f32x4.mul(d, v128.load(weight + at));
+    plain = f32x4.add(plain, g);
+    weighted = f32x4.add(weighted, f32x4.mul(g, unit));
+    v128.store(dWeight + at, f32x4.add(v128.load(dWeight + at), f32x4.mul(d, unit)));
+    v128.store(dBias + at, f32x4.add(v128.load(dBias + at), d));
+  }
+  let plainSum = laneSum(plain);
+  let weightedSum = laneSum(weighted);
+  for (let j = whole; j < width; j++) {
+    const at = <usize>j << 2;
+    const unit = (load<f32>(x + at) - mean) * rstd;
+    const d = load<f32>(dy + at);
+    const g = d * load<f32>(weight + at);
+    plainSum += g;
+    weightedSum += g * unit;
+    store<f32>(dWeight + at, load<f32>(dWeight + at) + d * unit);
+    store<f32>(dBias + at, load<f32>(dBias + at) + d);
+  }
+  const a = plainSum / <f32>width;
+  const b = weightedSum / <f32>width;
+  const va = f32x4.splat(a);
+  const vb = f32x4.splat(b);
+  for (let j = 0; j < whole; j += 4) {
+    const at = <usize>j << 2;
+    const unit = f32x4.mul(f32x4.sub(v128.load(x + at), m), r);
+    const g = f32x4.mul(v128.load(dy + at), v128.load(weight + at));
+    v128.store(dx + at, f32x4.mul(f32x4.sub(f32x4.sub(g, va), f32x4.mul(unit, vb)), r));
+  }
+  for (let j = whole; j < width; j++) {
+    const at = <usize>j << 2;
+    const unit = (load<f32>(x + at) - mean) * rstd;
+    store<f32>(dx + at, (load<f32>(dy + at) * load<f32>(weight + at) - a - unit * b) * rstd);
+  }
+}

@@ -1,0 +1,43 @@
+import { loadSome, storeSome } from './lanes';
+
+/**
+ * One AdamW step in one pass. keep = 1 - lr * weightDecay; stepSize = lr / (1 - beta1^t);
+ * rootCorrection = 1 / sqrt(1 - beta2^t); the gradient is multiplied by gradScale first.
+ */
+export function adamW(
+  param: usize, grad: usize, expAvg: usize, expAvgSq: usize, n: i32, keep: f32, stepSize: f32,
+  beta1: f32, rest1: f32, beta2: f32, rest2: f32, rootCorrection: f32, eps: f32, gradScale: f32,
+): void {
+  const whole = n & ~3;
+  for (let i = 0; i < n; i += 4) {
+    const at = <usize>i << 2;
+    const some = i < whole ? 4 : n - whole;
+    const g = f32x4.mul(read(grad + at, some), f32x4.splat(gradScale));
+    const m = f32x4.add(
+      f32x4.mul(f32x4.splat(beta1), read(expAvg + at, some)),
+      f32x4.mul(f32x4.splat(rest1), g),
+    );
+    const v = f32x4.add(
+      f32x4.mul(f32x4.splat(beta2), read(expAvgSq + at, some)),
+      f32x4.mul(f32x4.splat(rest2), f32x4.mul(g, g)),
+    );
+    const denominator = f32x4.add(f32x4.mul(f32x4.sqrt(v), f32x4.splat(rootCorrection)), f32x4.splat(eps));
+    const change = f32x4.div(f32x4.mul(f32x4.splat(stepSize), m), denominator);
+    write(expAvg + at, m, some);
+    write(expAvgSq + at, v, some);
+    write(param + at, f32x4.sub(f32x4.mul(read(param + at, some), f32x4.splat(keep)), change), some);
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function read(p: usize, some: i32): v128 {
+  return some == 4 ? v128.load(p) : loadSome(p, some);
+}
+
+// @ts-ignore: decorator
+@inline
+function write(p: usize, v: v128, some: i32): void {
+  if (some == 4) v128.store(p, v);
+  else storeSome(p, v, some);
+}

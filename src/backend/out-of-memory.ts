@@ -1,0 +1,44 @@
+import { ShardlabError } from '../core/errors';
+import type { Tag } from '../core/events';
+import { type Bytes, formatBytes } from '../core/units';
+import type { Holding } from './buffer-table';
+
+/** What was asked of the engine's memory when it was full. */
+export interface FailedRequest {
+  readonly bytes: Bytes;
+  readonly shape: readonly number[];
+  readonly dtype: string;
+  readonly tag: Tag;
+  /** What stood in the way: 'memoryLimit' was set by the user, 'heap' is the engine's own end. */
+  readonly boundary: 'memoryLimit' | 'heap';
+  readonly limit: Bytes;
+  readonly held: Bytes;
+  readonly holdings: readonly Holding[];
+}
+
+const MAX_LISTED = 12;
+
+/** The error for a buffer that cannot be had: what was asked, what is held by cause and module, what to change. */
+export function outOfMemory(request: FailedRequest): ShardlabError {
+  const { bytes, shape, dtype, tag, boundary, limit, held, holdings } = request;
+  const listed = holdings.slice(0, MAX_LISTED).map(describe);
+  const others = holdings.length - listed.length;
+  if (others > 0) listed.push(`${others} more`);
+  const end = boundary === 'heap' ? "the wasm engine's heap ends at" : 'the memoryLimit is';
+  return new ShardlabError(
+    'OUT_OF_MEMORY',
+    `${formatBytes(bytes)} for ${nameOf(tag)} (${dtype} [${shape.join(', ')}]) do not fit: ` +
+      `${formatBytes(held)} are held and ${end} ${formatBytes(limit)}. Held: ${listed.join('; ') || 'nothing'}. ` +
+      `Make the batch, the sequence or the model smaller, shard over more ranks` +
+      (boundary === 'memoryLimit' ? ', or raise memoryLimit.' : ', or use FULL_SHARD.'),
+    { details: { asked: bytes, shape, dtype, tag, boundary, limit, held, holdings } },
+  );
+}
+
+function describe(holding: Holding): string {
+  return `${nameOf(holding)} ${formatBytes(holding.bytes)}`;
+}
+
+function nameOf(tag: Tag): string {
+  return tag.module === '' ? tag.cause : `${tag.cause} of ${tag.module}`;
+}

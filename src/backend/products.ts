@@ -1,0 +1,126 @@
+import * as tf from '@tensorflow/tfjs';
+import { ShardlabError } from '../core/errors';
+import type { Sgemm } from './blas';
+import { multiplyByWasm, type Product } from './products-wasm';
+import { given, offsetOf, replaced, replaceKernel, runKernel, sizeOf, type WasmContext } from './wasm-context';
+
+/** Registers BatchMatMul and _FusedMatMul anew: through the BLAS, or through wasm's own with operands transposed first. */
+export function registerProducts(context: WasmContext): void {
+  replaceKernel('BatchMatMul', (original) => {
+    const { sgemm } = context;
+    return ({ a, b }, attrs) => {
+      const product = readProduct(given(a), given(b), attrs);
+      if (sgemm !== null) return multiplyByBlas(context, sgemm, given(a), given(b), product, null);
+      return multiplyByWasm(context, given(original), given(a), given(b), product);
+    };
+  });
+  replaceKernel('_FusedMatMul', () => {
+    const multiply = multiplier(context);
+    return ({ a, b, bias, preluActivationWeights }, attrs) => {
+      const product = readProduct(given(a), given(b), attrs);
+      const isRow = bias?.shape.at(-1) === product.n && sizeOf(bias.shape) === product.n;
+      let out = multiply(given(a), given(b), product, isRow ? bias : null);
+      if (bias && !isRow) out = replaced(context, out, runKernel('Add', { a: out, b: bias }));
+      return activate(context, out, attrs, preluActivationWeights);
+    };
+  });
+}
+
+type Multiply = (a: tf.TensorInfo, b: tf.TensorInfo, product: Product, bias: tf.TensorInfo | null) => tf.TensorInfo;
+
+function multiplier(context: WasmContext): Multiply {
+  const { sgemm } = context;
+  if (sgemm !== null) return (a, b, product, bias) => multiplyByBlas(context, sgemm, a, b, product, bias);
+  return (a, b, { transposeA, transposeB }, bias) => {
+    const out = runKernel('BatchMatMul', { a, b }, { transposeA, transposeB });
+    return bias === null ? out : replaced(context, out, runKernel('Add', { a: out, b: bias }));
+  };
+}
+
+function readProduct(a: tf.TensorInfo, b: tf.TensorInfo, attrs: Readonly<Record<string, unknown>>): Product {
+  const transposeA = attrs['transposeA'] === true;
+  const transposeB = attrs['transposeB'] === true;
+  const [rowsA = 0, columnsA = 0] = a.shape.slice(-2);
+  const [rowsB = 0, columnsB = 0] = b.shape.slice(-2);
+  const [m, k] = transposeA ? [columnsA, rowsA] : [rowsA, columnsA];
+  const [inner, n] = transposeB ? [columnsB, rowsB] : [rowsB, columnsB];
+  if (a.dtype !== 'float32' || b.dtype !== 'float32' || k !== inner) {
+    const side = (info: tf.TensorInfo, flag: boolean): string => `${info.dtype} [${info.shape}]${flag ? ' transposed' : ''}`;
+    throw new ShardlabError(
+      'SHAPE',
+      `matMul of ${side(a, transposeA)} and ${side(b, transposeB)}: both must be float32 and the inner sizes equal ` +
+        `(${k} and ${inner}). Cast or transpose an operand.`,
+    );
+  }
+  const batch = tf.broadcast_util.assertAndGetBroadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
+  return { transposeA, transposeB, m, n, k, batch };
+}
+
+function multiplyByBlas(
+  context: WasmContext, sgemm: Sgemm, a: tf.TensorInfo, b: tf.TensorInfo, product: Product, bias: tf.TensorInfo | null,
+): tf.TensorInfo {
+  const { transposeA, transposeB, m, n, k, batch } = product;
+  const out = context.backend.makeOutput([...batch, m, n], 'float32');
+  const numProducts = sizeOf(batch);
+  if (numProducts * m * n === 0) return out;
+  const offset = offsetOf(context, out);
+  const beta = bias === null ? 0 : 1;
+  if (bias !== null) context.kernels.fillRows(offset, offsetOf(context, bias), numProducts * m, n);
+  const at = (info: tf.TensorInfo): number => context.baseAddress + offsetOf(context, info);
+  const [aAt, bAt, outAt] = [at(a), at(b), context.baseAddress + offset];
+  const lda = Math.max(1, transposeA ? m : k);
+  const ldb = Math.max(1, transposeB ? k : n);
+  // One matrix on the right for all on the left: their rows form one tall matrix.
+  if (!transposeA && sizeOf(b.shape) === k * n) {
+    sgemm(false, transposeB, numProducts * m, n, k, aAt, lda, bAt, ldb, beta, outAt, n);
+    return out;
+  }
+  const aIndex = batchIndex(a.shape.slice(0, -2), batch);
+  const bIndex = batchIndex(b.shape.slice(0, -2), batch);
+  for (let i = 0; i < numProducts; i++) {
+    const aPart = aAt + aIndex(i) * m * k * 4;
+    sgemm(transposeA, transposeB, m, n, k, aPart, lda, bAt + bIndex(i) * k * n * 4, ldb, beta, outAt + i * m * n * 4, n);
+  }
+  return out;
+}
+
+/** From a position in the broadcast batch to the operand's own. */
+function batchIndex(own: readonly number[], batch: readonly number[]): (position: number) => number {
+  const size = sizeOf(own);
+  if (size === sizeOf(batch)) return (position) => position;
+  if (size === 1) return () => 0;
+  const padded = [...Array<number>(batch.length - own.length).fill(1), ...own];
+  return (position) => {
+    let index = 0;
+    let stride = 1;
+    let rest = position;
+    for (let axis = batch.length - 1; axis >= 0; axis--) {
+      const [length = 1, ownLength = 1] = [batch[axis], padded[axis]];
+      if (ownLength > 1) index += (rest % length) * stride;
+      stride *= ownLength;
+      rest = Math.floor(rest / length);
+    }
+    return index;
+  };
+}
+
+const ACTIVATIONS: Readonly<Record<string, string>> = {
+  relu: 'Relu', relu6: 'Relu6', elu: 'Elu', sigmoid: 'Sigmoid', prelu: 'Prelu', leakyrelu: 'LeakyRelu',
+};
+
+function activate(
+  context: WasmContext, out: tf.TensorInfo, attrs: Readonly<Record<string, unknown>>, alpha: tf.TensorInfo | undefined,
+): tf.TensorInfo {
+  const activation = attrs['activation'] ?? 'linear';
+  if (activation === 'linear') return out;
+  const kernel = ACTIVATIONS[String(activation)];
+  if (kernel === undefined) {
+    throw new ShardlabError(
+      'ENGINE',
+      `fused.matMul knows no activation '${activation}'. Known: linear, ${Object.keys(ACTIVATIONS).join(', ')}.`,
+    );
+  }
+  const inputs = kernel === 'Prelu' ? { x: out, alpha: given(alpha) } : { x: out };
+  return replaced(context, out, runKernel(kernel, inputs, { alpha: attrs['leakyreluAlpha'] ?? 0 }));
+}
+

@@ -1,0 +1,81 @@
+import * as tf from '@tensorflow/tfjs';
+import { given, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
+
+/**
+ * Registers Slice, SplitV and Unpack anew: tfjs copies the whole tensor out of the heap for each part it takes. Here
+ * each contiguous run is copied once, within the heap.
+ */
+export function registerSlices(context: WasmContext): void {
+  replaceKernel('Slice', (original) => ({ x }, attrs) => {
+    if (given(x).dtype === 'string') return given(original)({ x: given(x) }, attrs);
+    const [begin, size] = tf.slice_util.parseSliceParams(
+      given(x) as tf.Tensor, // reads its shape only
+      attrs['begin'] as number[],
+      (attrs['size'] ?? -1) as number[],
+    );
+    return slice(context, given(x), begin ?? [], size ?? []);
+  });
+  replaceKernel('SplitV', (original) => split(context, original));
+  replaceKernel('Unpack', (original) => unpack(context, original));
+}
+
+function split(context: WasmContext, original: Kernel | null): Kernel {
+  return ({ x }, attrs) => {
+    const input = given(x);
+    if (input.dtype === 'string') return given(original)({ x: input }, attrs);
+    const axis = tf.util.parseAxisParam(attrs['axis'] as number, input.shape)[0] ?? 0;
+    const sizes = tf.backend_util.prepareSplitSize(input as tf.Tensor, attrs['numOrSizeSplits'] as number[], axis);
+    let start = 0;
+    return sizes.map((length) => {
+      const begin = input.shape.map((_, i) => (i === axis ? start : 0));
+      start += length;
+      return slice(context, input, begin, input.shape.map((whole, i) => (i === axis ? length : whole)));
+    });
+  };
+}
+
+function unpack(context: WasmContext, original: Kernel | null): Kernel {
+  return ({ value }, attrs) => {
+    const input = given(value);
+    if (input.dtype === 'string') return given(original)({ value: input }, attrs);
+    const axis = tf.util.parseAxisParam(attrs['axis'] as number, input.shape)[0] ?? 0;
+    const shape = input.shape.filter((_, i) => i !== axis);
+    return Array.from({ length: input.shape[axis] ?? 0 }, (_, position) => {
+      const begin = input.shape.map((__, i) => (i === axis ? position : 0));
+      const part = slice(context, input, begin, input.shape.map((whole, i) => (i === axis ? 1 : whole)));
+      return { ...part, shape };
+    });
+  };
+}
+
+function slice(context: WasmContext, input: tf.TensorInfo, begin: readonly number[], size: readonly number[]): tf.TensorInfo {
+  const out = context.backend.makeOutput([...size], input.dtype);
+  if (sizeOf(size) === 0) return out;
+  const itemBytes = tf.util.bytesPerElement(input.dtype);
+  const run = contiguousRun(input.shape, size);
+  const runBytes = run.length * itemBytes;
+  const strides = [...tf.util.computeStrides([...input.shape]), 1];
+  const heap = context.backend.wasm.HEAPU8;
+  const from = offsetOf(context, input);
+  let to = offsetOf(context, out);
+  const copy = (axis: number, element: number): void => {
+    const start = element + (begin[axis] ?? 0) * (strides[axis] ?? 1);
+    if (axis >= run.axis) {
+      const tail = begin.slice(axis + 1).reduce((sum, b, i) => sum + b * (strides[axis + 1 + i] ?? 1), 0);
+      const at = from + (start + tail) * itemBytes;
+      heap.copyWithin(to, at, at + runBytes);
+      to += runBytes;
+      return;
+    }
+    for (let i = 0; i < (size[axis] ?? 0); i++) copy(axis + 1, start + i * (strides[axis] ?? 1));
+  };
+  copy(0, 0);
+  return out;
+}
+
+/** The first axis from which on the part is contiguous, and how many elements a run has. */
+function contiguousRun(shape: readonly number[], size: readonly number[]): { axis: number; length: number } {
+  let axis = Math.max(0, shape.length - 1);
+  while (axis > 0 && size[axis] === shape[axis]) axis--;
+  return { axis, length: sizeOf(size.slice(axis)) };
+}

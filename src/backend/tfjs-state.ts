@@ -1,0 +1,53 @@
+import * as tf from '@tensorflow/tfjs';
+
+/** What tfjs's engine keeps about tapes, scopes and kernels in progress. */
+export type TfjsState = ReturnType<typeof tf.engine>['state'];
+
+/** A recorded operation. */
+export type TapeNode = TfjsState['activeTape'][number];
+
+/** The state of tfjs's one engine. */
+export function tfjsState(): TfjsState {
+  return tf.engine().state;
+}
+
+/**
+ * Runs `work` outside all tidy scopes and tapes: tensors made in it live until they are disposed, and no gradient
+ * flows through it. Tidy scopes opened inside work as usual.
+ */
+export function untracked<T>(work: () => T): T {
+  const state = tfjsState();
+  const { activeScope, gradientDepth, kernelDepth } = state;
+  const depth = state.scopeStack.length;
+  tf.engine().startScope('untracked');
+  state.gradientDepth = 0;
+  state.kernelDepth = 0;
+  try {
+    return work();
+  } finally {
+    // The scope is dropped without ending it, which would dispose what was made.
+    state.scopeStack.length = depth;
+    state.activeScope = activeScope;
+    state.gradientDepth = gradientDepth;
+    state.kernelDepth = kernelDepth;
+  }
+}
+
+/** Ends all open tidy scopes, tapes and kernels, and disposes what the scopes hold unless `spare` says otherwise. */
+export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
+  const state = tfjsState();
+  const scopes = state.scopeStack;
+  state.scopeStack = [];
+  // tfjs types these as always set, but starts and ends with null.
+  state.activeScope = null as unknown as TfjsState['activeScope'];
+  state.activeTape = null as unknown as TfjsState['activeTape'];
+  state.gradientDepth = 0;
+  state.kernelDepth = 0;
+  state.numDataMovesStack = [];
+  state.profiling = false;
+  for (const scope of scopes) {
+    for (const tensor of scope.track) {
+      if (!tensor.kept && !tensor.isDisposed && !spare(tensor)) tensor.dispose();
+    }
+  }
+}

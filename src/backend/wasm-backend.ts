@@ -1,0 +1,76 @@
+import { dirname } from 'node:path';
+import * as tf from '@tensorflow/tfjs';
+import * as tfWasm from '@tensorflow/tfjs-backend-wasm';
+import { ShardlabError } from '../core/errors';
+
+/** tfjs's record of one buffer on the wasm heap. `memoryOffset` is null for strings, which live in JavaScript. */
+export interface TensorData {
+  readonly id: number;
+  readonly memoryOffset: number | null;
+  readonly shape: readonly number[];
+  readonly dtype: tf.DataType;
+  refCount: number;
+}
+
+/** The parts of the Emscripten module that the engine uses. */
+export interface WasmModule {
+  readonly HEAPU8: Uint8Array;
+  readonly asm: { readonly memory: WebAssembly.Memory };
+  _malloc(bytes: number): number;
+  _free(offset: number): void;
+  readonly tfjs: {
+    registerTensor(id: number, size: number, offset: number): void;
+    disposeData(id: number): void;
+  };
+}
+
+/** tfjs's wasm backend with the members that its types hide. Source: tfjs-backend-wasm 4.22, backend_wasm.ts. */
+export interface WasmBackend {
+  readonly wasm: WasmModule;
+  readonly dataIdMap: {
+    get(dataId: object): TensorData;
+    has(dataId: object): boolean;
+    set(dataId: object, data: TensorData): void;
+    delete(dataId: object): boolean;
+  };
+  dataIdNextNumber: number;
+  move(dataId: object, values: ArrayBufferView | null, shape: number[], dtype: tf.DataType, refCount: number): void;
+  disposeData(dataId: object, force?: boolean): boolean;
+  makeOutput(
+    shape: readonly number[],
+    dtype: tf.DataType,
+    memoryOffset?: number | null,
+    values?: ArrayBufferView,
+  ): tf.TensorInfo;
+  incRef(dataId: object): void;
+  refCount(dataId: object): number;
+  typedArrayFromHeap(info: tf.TensorInfo): Float32Array | Int32Array | Uint8Array;
+}
+
+const NAME = 'wasm';
+
+/**
+ * Starts a new wasm backend, single-threaded, and makes it tfjs's current one. A process has one: starting another
+ * ends the earlier and loses its tensors. Throws: ENGINE when WebAssembly SIMD or tfjs's binary is missing.
+ */
+export async function startWasmBackend(): Promise<WasmBackend> {
+  tfWasm.setWasmPaths(`${dirname(require.resolve('@tensorflow/tfjs-backend-wasm'))}/`);
+  tfWasm.setThreadsCount(1);
+  tf.env().set('WASM_HAS_MULTITHREAD_SUPPORT', false);
+  const factory = tf.findBackendFactory(NAME);
+  if (factory === null) throw missing('tfjs-backend-wasm did not register itself');
+  if (tf.engine().registry[NAME] !== undefined) {
+    tf.removeBackend(NAME);
+    tf.registerBackend(NAME, factory, 2);
+  }
+  if (!(await tf.setBackend(NAME))) throw missing('tfjs could not start it (the lines above say why)');
+  // The backend's class declares these members private or not at all.
+  return tf.backend() as unknown as WasmBackend;
+}
+
+function missing(what: string): ShardlabError {
+  return new ShardlabError(
+    'ENGINE',
+    `The wasm engine is not available: ${what}. Install @tensorflow/tfjs-backend-wasm 4.22.0 and use Node 20.19 or newer.`,
+  );
+}

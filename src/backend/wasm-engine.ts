@@ -1,0 +1,210 @@
+import * as tf from '@tensorflow/tfjs';
+import { type DType, itemBytes } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
+import type { Observer, Tag } from '../core/events';
+import type { Bytes } from '../core/units';
+import { type BlasChoice, findBlas } from './blas';
+import { BufferTable } from './buffer-table';
+import type { AdamWStep, BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
+import { loadFusedKernels } from './kernels/fused-kernels';
+import { registerFusedOps } from './fused-ops';
+import { mendKernels } from './mended-kernels';
+import { loadKoffi } from './native';
+import { registerProducts } from './products';
+import { registerSlices } from './sliced-kernels';
+import { unwindTfjs } from './tfjs-state';
+import { startWasmBackend, type WasmModule } from './wasm-backend';
+import { offsetOf, type WasmContext } from './wasm-context';
+import { observeAllocations } from './wasm-memory';
+
+export interface WasmEngineOptions {
+  /** Which BLAS computes products. Default 'auto'. */
+  readonly blas?: BlasChoice;
+  /** Threads of the BLAS; everything else runs on one. Default 1. */
+  readonly threads?: number;
+  /** Most bytes that the engine's buffers may take together; beyond, OUT_OF_MEMORY. Default: the heap's 4 GiB. */
+  readonly memoryLimit?: Bytes;
+  /** Python site-packages folders in which numpy's OpenBLAS may lie. */
+  readonly searchPaths?: readonly string[];
+}
+
+/**
+ * Starts tfjs's wasm backend with products through a BLAS, fused kernels, and every buffer observed.
+ * A process has one engine: starting another ends the earlier and loses its tensors.
+ * Throws: ENGINE when the backend or the engine's own kernels are missing.
+ */
+export async function createWasmEngine(options: WasmEngineOptions = {}): Promise<Engine> {
+  const table = new BufferTable();
+  const backend = await startWasmBackend();
+  observeAllocations(backend, table, options.memoryLimit);
+  const found = findBlas(options);
+  const kernels = loadFusedKernels(backend.wasm.asm.memory);
+  const baseAddress = addressOf(backend.wasm);
+  const sgemm = found.library === null ? null : found.sgemm;
+  const context: WasmContext = { backend, table, kernels, baseAddress, sgemm };
+  mendKernels(context);
+  registerSlices(context);
+  registerProducts(context);
+  registerFusedOps(context);
+  const blas = found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
+  return new WasmEngine(context, blas);
+}
+
+/** Where the heap lies in this process; 0 without koffi. V8 reserves the whole range of a wasm memory, so growth never moves it. */
+function addressOf(wasm: WasmModule): number {
+  const native = loadKoffi();
+  return native.koffi === null ? 0 : Number(native.koffi.address(new Uint8Array(wasm.HEAPU8.buffer)));
+}
+
+class WasmEngine implements Engine {
+  readonly name = 'wasm';
+  readonly blas: BlasInfo | BlasAbsent;
+  readonly #context: WasmContext;
+  readonly #releases = new Set<() => void>();
+
+  constructor(context: WasmContext, blas: BlasInfo | BlasAbsent) {
+    this.#context = context;
+    this.blas = blas;
+  }
+
+  get currentTag(): Tag {
+    return this.#context.table.currentTag;
+  }
+
+  tagged<T>(tag: Tag, work: () => T): T {
+    return this.#context.table.tagged(tag, work);
+  }
+
+  retag(tensor: tf.Tensor, tag: Tag): void {
+    this.#context.table.retag(tensor.dataId, tag);
+  }
+
+  tagOf(tensor: tf.Tensor): Tag {
+    return this.#context.table.tagOf(tensor.dataId);
+  }
+
+  get memory(): EngineMemory {
+    const { table, backend } = this.#context;
+    return { bytes: table.bytes, numBuffers: table.size, heapBytes: backend.wasm.HEAPU8.length };
+  }
+
+  observe(observer: Observer): void {
+    this.#context.table.observe(observer);
+  }
+
+  allocate(shape: readonly number[], dtype: DType, tag: Tag): tf.Tensor {
+    const info = this.tagged(tag, () => this.#context.backend.makeOutput([...shape], dtype));
+    return tf.engine().makeTensorFromTensorInfo(info);
+  }
+
+  storage(tensor: tf.Tensor): Storage {
+    const { baseAddress, backend } = this.#context;
+    const offset = this.#offset(tensor);
+    this.#touch(tensor);
+    const bytes = bytesOf(tensor);
+    return {
+      address: baseAddress === 0 ? 0 : baseAddress + offset,
+      bytes,
+      view: () => backend.wasm.HEAPU8.subarray(offset, offset + bytes),
+    };
+  }
+
+  copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void {
+    requireSameType('copyInto', target, source);
+    if (!Number.isInteger(offset) || offset < 0 || offset + source.size > target.size) {
+      throw new ShardlabError(
+        'SHAPE',
+        `copyInto: ${source.size} elements at ${offset} do not fit into ${target.size}; give an offset from 0 to ` +
+          `${target.size - source.size}.`,
+      );
+    }
+    const from = this.#offset(source);
+    const to = this.#offset(target) + offset * itemBytes(target.dtype as DType);
+    this.#context.backend.wasm.HEAPU8.copyWithin(to, from, from + bytesOf(source));
+    this.#touch(target);
+  }
+
+  addInto(target: tf.Tensor, source: tf.Tensor, factor = 1): void {
+    requireSameSize('addInto', [target, source]);
+    this.#context.kernels.addScaled(this.#offset(target), this.#offset(source), factor, target.size);
+    this.#touch(target);
+  }
+
+  fill(target: tf.Tensor, value: number): void {
+    if (target.dtype === 'float32' || target.dtype === 'int32') {
+      const bits = target.dtype === 'int32' ? value : (new Int32Array(Float32Array.of(value).buffer)[0] ?? 0);
+      this.#context.kernels.fill(this.#offset(target), bits, target.size);
+    } else {
+      this.storage(target).view().fill(value);
+    }
+    this.#touch(target);
+  }
+
+  scale(target: tf.Tensor, factor: number): void {
+    requireSameSize('scale', [target]);
+    this.#context.kernels.scale(this.#offset(target), factor, target.size);
+    this.#touch(target);
+  }
+
+  sumOfSquares(tensor: tf.Tensor, offset = 0, length = tensor.size - offset): number {
+    requireSameSize('sumOfSquares', [tensor]);
+    return this.#context.kernels.sumOfSquares(this.#offset(tensor) + offset * 4, length);
+  }
+
+  adamW(step: AdamWStep): void {
+    const { param, grad, expAvg, expAvgSq, lr, beta1, beta2, eps, weightDecay, gradScale = 1 } = step;
+    const tensors = [param, grad, expAvg, expAvgSq];
+    requireSameSize('adamW', tensors);
+    const [p = 0, g = 0, m = 0, v = 0] = tensors.map((tensor) => this.#offset(tensor));
+    const stepSize = lr / (1 - beta1 ** step.step);
+    const rootCorrection = 1 / Math.sqrt(1 - beta2 ** step.step);
+    this.#context.kernels.adamW(
+      p, g, m, v, param.size, 1 - lr * weightDecay, stepSize,
+      beta1, 1 - beta1, beta2, 1 - beta2, rootCorrection, eps, gradScale,
+    );
+    for (const tensor of [param, expAvg, expAvgSq]) this.#touch(tensor);
+  }
+
+  recover(keep: Iterable<tf.Tensor> = []): void {
+    const spared = new Set<object>();
+    for (const tensor of keep) spared.add(tensor.dataId);
+    this.#context.table.unwind();
+    const releases = [...this.#releases];
+    this.#releases.clear();
+    for (const release of releases) release();
+    unwindTfjs((tensor) => spared.has(tensor.dataId));
+  }
+
+  onRecover(release: () => void): () => void {
+    this.#releases.add(release);
+    return () => void this.#releases.delete(release);
+  }
+
+  #offset(tensor: tf.Tensor): number {
+    return offsetOf(this.#context, tensor);
+  }
+
+  /** Tells the backend that values changed in place: its convolutions keep packed copies by tensor number. */
+  #touch(tensor: tf.Tensor): void {
+    const { backend } = this.#context;
+    const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
+    backend.wasm.tfjs.disposeData(id);
+    backend.wasm.tfjs.registerTensor(id, tensor.size, memoryOffset ?? 0);
+  }
+}
+
+function bytesOf(tensor: tf.Tensor): Bytes {
+  // The engine holds no other types.
+  return tensor.size * itemBytes(tensor.dtype as DType);
+}
+
+function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): void {
+  if (target.dtype === source.dtype) return;
+  throw new ShardlabError('SHAPE', `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`);
+}
+
+function requireSameSize(what: string, tensors: readonly tf.Tensor[]): void {
+  if (tensors.every(({ size, dtype }) => dtype === 'float32' && size === tensors[0]?.size)) return;
+  const given = tensors.map(({ dtype, shape }) => `${dtype} [${shape}]`).join(', ');
+  throw new ShardlabError('SHAPE', `${what} works on float32 tensors of one size, not on ${given}.`);
+}

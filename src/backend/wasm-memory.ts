@@ -1,0 +1,77 @@
+import * as tf from '@tensorflow/tfjs';
+import type { DType } from '../core/dtypes';
+import type { Bytes } from '../core/units';
+import type { BufferTable } from './buffer-table';
+import { outOfMemory } from './out-of-memory';
+import type { WasmBackend } from './wasm-backend';
+
+/** What a 32-bit address can reach. */
+const HEAP_END: Bytes = 2 ** 32;
+const ALIGNMENT = 64;
+/** Smaller buffers stay where malloc puts them: their alignment does not show in any timing. */
+const ALIGNED_FROM: Bytes = 1024;
+
+/**
+ * Puts the engine's own allocation into the backend: every buffer is entered in `table` when it is made and taken
+ * out when it is freed, large ones are aligned to cache lines, and a buffer that cannot be had is an
+ * OUT_OF_MEMORY error instead of a write to address 0.
+ */
+export function observeAllocations(backend: WasmBackend, table: BufferTable, memoryLimit: Bytes | undefined): void {
+  const { wasm, dataIdMap } = backend;
+  const starts = new WeakMap<object, number>();
+
+  const allocate = (bytes: Bytes, shape: readonly number[], dtype: tf.DataType): { start: number; offset: number } => {
+    const fail = (boundary: 'heap' | 'memoryLimit', limit: Bytes): never => {
+      const { currentTag: tag, bytes: held } = table;
+      throw outOfMemory({ bytes, shape, dtype, tag, boundary, limit, held, holdings: table.holdings() });
+    };
+    if (memoryLimit !== undefined && table.bytes + bytes > memoryLimit) fail('memoryLimit', memoryLimit);
+    const slack = bytes >= ALIGNED_FROM ? ALIGNMENT - 8 : 0;
+    const start = bytes + slack < HEAP_END ? wasm._malloc(bytes + slack) >>> 0 : 0;
+    if (start === 0 && bytes > 0) fail('heap', HEAP_END);
+    const offset = slack === 0 ? start : Math.ceil(start / ALIGNMENT) * ALIGNMENT;
+    return { start, offset };
+  };
+
+  backend.move = (dataId, values, shape, dtype, refCount) => {
+    const id = backend.dataIdNextNumber++;
+    if (dtype === 'string') {
+      const strings = { id, stringBytes: values, shape, dtype, memoryOffset: null, refCount };
+      dataIdMap.set(dataId, strings);
+      return;
+    }
+    const size = tf.util.sizeFromShape(shape);
+    const bytes = size * tf.util.bytesPerElement(dtype);
+    const { start, offset } = allocate(bytes, shape, dtype);
+    starts.set(dataId, start);
+    dataIdMap.set(dataId, { id, memoryOffset: offset, shape, dtype, refCount });
+    wasm.tfjs.registerTensor(id, size, offset);
+    // The wasm backend holds no other types of values.
+    table.add(dataId, bytes, dtype as DType);
+    if (values !== null) wasm.HEAPU8.set(new Uint8Array(values.buffer, values.byteOffset, bytes), offset);
+  };
+
+  const makeOutput = backend.makeOutput.bind(backend);
+  backend.makeOutput = (shape, dtype, memoryOffset, values) => {
+    const output = makeOutput(shape, dtype, memoryOffset, values);
+    // Some kernels allocate their output themselves, in C++.
+    if (memoryOffset !== undefined && memoryOffset !== null) {
+      table.add(output.dataId, tf.util.sizeFromShape([...shape]) * tf.util.bytesPerElement(dtype), dtype as DType);
+    }
+    return output;
+  };
+
+  backend.disposeData = (dataId, force = false) => {
+    if (!dataIdMap.has(dataId)) return true;
+    const data = dataIdMap.get(dataId);
+    data.refCount--;
+    if (!force && data.refCount > 0) return false;
+    if (data.memoryOffset !== null) {
+      wasm._free(starts.get(dataId) ?? data.memoryOffset);
+      wasm.tfjs.disposeData(data.id);
+    }
+    dataIdMap.delete(dataId);
+    table.remove(dataId);
+    return true;
+  };
+}
