@@ -1,6 +1,6 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { ensureBuild } from './build.mjs';
 import { linkSelf } from './link.mjs';
 import { ensurePackages } from './packages.mjs';
@@ -27,10 +27,18 @@ export async function setUp(purpose, { withPython = true } = {}) {
   return { state, python, env: { ...env, ...pythonVariables(python, jupyter) } };
 }
 
-/** Programs that find Jupyter by the environment find this one and this clone's kernel first. */
+/**
+ * Child processes find this Python and this clone's kernel first. VIRTUAL_ENV is where ranks look for numpy's BLAS,
+ * set as activating the environment would.
+ */
 function pythonVariables(python, jupyter) {
   const path = process.env.JUPYTER_PATH;
-  return { SHARDLAB_PYTHON: python, JUPYTER_PATH: path ? `${jupyter}:${path}` : jupyter };
+  const prefix = dirname(dirname(python));
+  return {
+    SHARDLAB_PYTHON: python,
+    JUPYTER_PATH: path ? `${jupyter}:${path}` : jupyter,
+    ...(existsSync(join(prefix, 'pyvenv.cfg')) ? { VIRTUAL_ENV: prefix } : {}),
+  };
 }
 
 function writeKernelspec(jupyter) {

@@ -1,0 +1,47 @@
+import type { Command } from 'commander';
+import { sitePackages } from '../../job/site-packages';
+import { INSTALLATION } from '../install/kernelspec-folder';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+import type { Check } from './check';
+import { checkTensorflow, checkWasm } from './engine-checks';
+import { checkFonts } from './font-check';
+import { checkGpu } from './gpu-check';
+import { checkJupyter } from './jupyter-checks';
+import { checkHost, checkNode } from './node-check';
+import { checkReach } from './reach-check';
+import { checkSharedMemory } from './shared-memory-check';
+
+/** `shardlab doctor`: what is here, and what to do about what is missing. */
+export function addDoctor(program: Command, perform: Perform, io: Io): void {
+  const command = program
+    .command('doctor')
+    .description('what is here, and what to do about what is missing')
+    .option('--reach <host:port>', 'only: does something answer there?');
+  perform<{ reach?: string }>(command, async (_, { reach }, output) => {
+    const checks = reach === undefined ? await checkAll(io.env) : [await checkReach(reach)];
+    const good = checks.every(({ status }) => status !== 'bad');
+    output.answer({ good, checks }, () => checks.map(asLine).join('\n'));
+    return good ? 0 : 1;
+  });
+}
+
+async function checkAll(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {
+  return [
+    checkNode(),
+    checkHost(),
+    ...(await checkWasm(sitePackages(env, INSTALLATION))),
+    checkTensorflow(),
+    checkSharedMemory(),
+    ...(await checkJupyter(env)),
+    await checkGpu(env),
+    checkFonts(env),
+  ];
+}
+
+const MARKS = { good: '✓', note: '·', bad: '✗' } as const;
+
+function asLine({ name, status, found, advice }: Check): string {
+  const line = `${MARKS[status]} ${name.padEnd(18)} ${found}`;
+  return advice === undefined ? line : `${line}\n  ${' '.repeat(18)} → ${advice}`;
+}

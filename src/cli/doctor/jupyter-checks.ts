@@ -1,0 +1,56 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { jupyterFolders } from '../install/jupyter-folders';
+import { INSTALLATION, kernelspecFolder, readKernelspec } from '../install/kernelspec-folder';
+import { describePython, jupyterPython, type PythonEnvironment } from '../install/python';
+import type { Check } from './check';
+
+/** Python with its notebook packages, and where our kernelspec is installed. */
+export async function checkJupyter(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {
+  const python = await describePython(jupyterPython(env), env);
+  return [checkPackages(python, jupyterPython(env)), checkKernelspec(env, python?.prefix)];
+}
+
+function checkPackages(environment: PythonEnvironment | undefined, command: string): Check {
+  const name = 'Jupyter';
+  if (environment === undefined) {
+    return {
+      name,
+      status: 'note',
+      found: `${command} does not run`,
+      advice: 'install Python 3, then npm start',
+    };
+  }
+  const { python, version, packages } = environment;
+  const present = Object.entries(packages).flatMap(([pkg, v]) => (v === null ? [] : [`${pkg} ${v}`]));
+  const absent = Object.keys(packages).filter((pkg) => packages[pkg] === null);
+  const found = `${[`Python ${version}`, ...present].join(', ')} (${python})`;
+  if (absent.length === 0) return { name, status: 'good', found, facts: { python, version, packages } };
+  return {
+    name,
+    status: 'note',
+    found: `${found}; without ${absent.join(', ')}`,
+    advice: 'npm start makes an environment that has them',
+    facts: { python, version, packages },
+  };
+}
+
+function checkKernelspec(env: NodeJS.ProcessEnv, prefix: string | undefined): Check {
+  const name = 'kernelspec';
+  const folders = [...jupyterFolders(env, prefix), join(INSTALLATION, 'build', 'jupyter')];
+  const installed = folders.flatMap((folder) => {
+    const spec = readKernelspec(folder);
+    return spec === undefined ? [] : [{ folder: kernelspecFolder(folder), argv: spec.argv }];
+  });
+  const [first] = installed;
+  if (first === undefined) {
+    return { name, status: 'note', found: 'not installed', advice: 'npm start, or shardlab install --user' };
+  }
+  const missing = first.argv.slice(0, 2).filter((path) => !existsSync(path));
+  if (missing.length > 0) {
+    const found = `${first.folder} names ${missing.join(', ')}, which is not there`;
+    return { name, status: 'bad', found, advice: 'shardlab install --user in the clone that you use' };
+  }
+  const found = installed.map(({ folder }) => folder).join(', ');
+  return { name, status: 'good', found, facts: { folders: installed.map(({ folder }) => folder) } };
+}

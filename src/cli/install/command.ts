@@ -1,0 +1,80 @@
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Command } from 'commander';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+import { userJupyterFolder } from './jupyter-folders';
+import { INSTALLATION, kernelspecFolder, removeKernelspec, writeKernelspec } from './kernelspec-folder';
+import { describePython, jupyterPython } from './python';
+
+interface Place {
+  readonly user?: boolean;
+  readonly prefix?: string;
+  readonly sysPrefix?: boolean;
+}
+
+/** `shardlab install` and `shardlab uninstall`. */
+export function addInstall(program: Command, perform: Perform, io: Io): void {
+  const install = withPlace(program.command('install').description('install the Jupyter kernelspec'));
+  perform<Place>(install, async (_, place, output) => {
+    checkBuilt();
+    const folder = written(await dataFolder(place, io), writeKernelspec);
+    output.answer({ installed: folder }, () => `installed ${folder}`);
+    return 0;
+  });
+  const uninstall = withPlace(program.command('uninstall').description('remove the Jupyter kernelspec'));
+  perform<Place>(uninstall, async (_, place, output) => {
+    const data = await dataFolder(place, io);
+    const folder = kernelspecFolder(data);
+    const removed = written(data, removeKernelspec);
+    output.answer({ folder, removed }, () =>
+      removed ? `removed ${folder}` : `nothing was installed in ${folder}`,
+    );
+    return 0;
+  });
+}
+
+function withPlace(command: Command): Command {
+  return command
+    .option('--user', "in the user's Jupyter folder (the default)")
+    .option('--prefix <dir>', 'in DIR/share/jupyter')
+    .option('--sys-prefix', 'in the Python environment that `shardlab doctor` names');
+}
+
+/** Throws: CONFIG when two places are named, IO when the Python environment cannot be asked. */
+async function dataFolder({ user, prefix, sysPrefix }: Place, io: Io): Promise<string> {
+  if ([user, prefix !== undefined, sysPrefix].filter((named) => named === true).length > 1) {
+    throw new ConfigError('--user, --prefix and --sys-prefix exclude each other; name one place');
+  }
+  if (prefix !== undefined) return join(resolve(io.cwd, prefix), 'share', 'jupyter');
+  if (sysPrefix !== true) return userJupyterFolder(io.env);
+  const python = await describePython(jupyterPython(io.env), io.env);
+  if (python !== undefined) return join(python.prefix, 'share', 'jupyter');
+  throw new ShardlabError(
+    'IO',
+    `${jupyterPython(io.env)} does not run; name the environment's Python by SHARDLAB_PYTHON`,
+  );
+}
+
+function checkBuilt(): void {
+  const main = join(INSTALLATION, 'build', 'kernel', 'main.js');
+  if (existsSync(main)) return;
+  throw new ShardlabError(
+    'IO',
+    `the kernel is not built (${main} is missing); run \`npm run build\` in ${INSTALLATION}`,
+  );
+}
+
+function written<T>(data: string, write: (data: string) => T): T {
+  try {
+    return write(data);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ShardlabError(
+      'IO',
+      `${data} cannot be written (${reason}); name another place by --prefix DIR`,
+      { cause },
+    );
+  }
+}

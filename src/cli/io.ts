@@ -1,0 +1,39 @@
+/** What a command may touch of its process; tests give their own. */
+export interface Io {
+  readonly env: NodeJS.ProcessEnv;
+  readonly cwd: string;
+  stdout(text: string): void;
+  stderr(text: string): void;
+}
+
+/** How a subcommand answers: a document or a text on stdout, never both; notes and progress on stderr. */
+export interface Output {
+  readonly json: boolean;
+  /** The answer: the document as one line of JSON under --json, the text otherwise. */
+  answer(document: unknown, text: () => string): void;
+  /** A line for the person at the terminal. */
+  note(line: string): void;
+}
+
+/** The output of one command. */
+export function createOutput(io: Io, json: boolean): Output {
+  return {
+    json,
+    answer(document, text) {
+      io.stdout(json ? `${JSON.stringify(document)}\n` : `${text().trimEnd()}\n`);
+    },
+    note(line) {
+      io.stderr(`${line}\n`);
+    },
+  };
+}
+
+/** The process's own streams and environment. */
+export function processIo(): Io {
+  return {
+    env: process.env,
+    cwd: process.cwd(),
+    stdout: (text) => void process.stdout.write(text),
+    stderr: (text) => void process.stderr.write(text),
+  };
+}

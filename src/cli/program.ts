@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Command, CommanderError } from 'commander';
+import { ShardlabError } from '../core/errors';
+import { addDoctor } from './doctor/command';
+import { type ExitStatus, exitStatusOf } from './exit-status';
+import { addInstall } from './install/command';
+import { INSTALLATION } from './install/kernelspec-folder';
+import { createOutput, type Io, type Output } from './io';
+import { addTrace } from './trace/command';
+
+/** Adds a subcommand's action: output by --json, errors told, exit status kept. */
+export type Perform = <Options>(
+  command: Command,
+  action: (positionals: readonly string[], options: Options, output: Output) => Promise<ExitStatus>,
+) => void;
+
+/** Runs the `shardlab` command with these arguments; gives its exit status and never throws. */
+export async function runCommand(argv: readonly string[], io: Io): Promise<ExitStatus> {
+  let status: ExitStatus = 0;
+  const program = createProgram(io);
+  const perform: Perform = (command, action) => {
+    command.option('--json', 'one JSON document on stdout, all else on stderr');
+    command.action(async (...args) => {
+      const options = command.opts();
+      const output = createOutput(io, options.json === true);
+      const positionals = args
+        .slice(0, -2)
+        .flat()
+        .filter((arg) => typeof arg === 'string');
+      try {
+        // Commander has checked the options against the declarations beside which each action's type is written.
+        status = await action(positionals, options as never, output);
+      } catch (error) {
+        status = exitStatusOf(error);
+        tell(error, output);
+      }
+    });
+  };
+  for (const add of [addDoctor, addInstall, addTrace]) add(program, perform, io);
+  try {
+    await program.parseAsync(argv, { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    return error.exitCode === 0 ? 0 : 2;
+  }
+  return status;
+}
+
+function createProgram(io: Io): Command {
+  const { version } = JSON.parse(readFileSync(join(INSTALLATION, 'package.json'), 'utf8'));
+  return new Command('shardlab')
+    .description('Learn, explore and check sharded training, with real rank processes.')
+    .version(version)
+    .showHelpAfterError('(--help says what there is)')
+    .exitOverride()
+    .configureOutput({ writeOut: io.stdout, writeErr: io.stderr });
+}
+
+/** An error of ours by its message; any other with its stack, because it is a defect. */
+function tell(error: unknown, output: Output): void {
+  const known = error instanceof ShardlabError;
+  const message = error instanceof Error ? error.message : String(error);
+  output.note(known ? `shardlab: ${message}` : `shardlab: ${error instanceof Error ? error.stack : message}`);
+  if (output.json) output.answer({ error: { code: known ? error.code : 'INTERNAL', message } }, () => '');
+}

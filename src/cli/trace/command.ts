@@ -1,0 +1,44 @@
+import { writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { ShardlabError } from '../../core/errors';
+import { toChromeTrace } from '../../ledger/chrome-trace';
+import { readEventFile } from '../../ledger/event-file';
+import { readInput } from '../input';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+
+/** `shardlab trace FILE`: a run's events for Perfetto. */
+export function addTrace(program: Command, perform: Perform, io: Io): void {
+  const command = program
+    .command('trace')
+    .description("a run's event file as a Perfetto / Chrome trace")
+    .argument('<file>', 'the event file (JSON lines)')
+    .option('-o, --output <file>', 'where the trace goes (FILE.trace.json)');
+  perform<{ output?: string }>(command, async ([file = ''], options, output) => {
+    const trace = toChromeTrace(readInput(() => readEventFile(resolve(io.cwd, file))).records);
+    if (output.json && options.output === undefined) {
+      output.answer(trace, () => '');
+      return 0;
+    }
+    const target = resolve(io.cwd, options.output ?? `${file.replace(/\.jsonl?$/, '')}.trace.json`);
+    write(target, JSON.stringify(trace));
+    const document = { trace: target, numEvents: trace.traceEvents.length };
+    output.answer(
+      document,
+      () => `${target}: ${trace.traceEvents.length} events; open it in https://ui.perfetto.dev`,
+    );
+    return 0;
+  });
+}
+
+function write(path: string, text: string): void {
+  try {
+    writeFileSync(path, text);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ShardlabError('IO', `${path} cannot be written (${reason}); name another file by --output`, {
+      cause,
+    });
+  }
+}
