@@ -1,0 +1,59 @@
+import type { Bytes, Seconds } from '../core/units';
+
+/** One unit for all numbers of a figure. */
+export interface Scaled {
+  readonly divisor: number;
+  readonly unit: string;
+}
+
+const BYTES = [
+  [1e12, 'TB'],
+  [1e9, 'GB'],
+  [1e6, 'MB'],
+  [1e3, 'kB'],
+] as const;
+
+/** The decimal unit in which the largest of a figure's values reads best. */
+export function byteScale(largest: Bytes): Scaled {
+  const found = BYTES.find(([size]) => Math.abs(largest) >= size);
+  return found ? { divisor: found[0], unit: found[1] } : { divisor: 1, unit: 'B' };
+}
+
+/** Seconds, milliseconds or microseconds, by the longest of a figure's times. */
+export function timeScale(longest: Seconds): Scaled {
+  if (longest >= 2) return { divisor: 1, unit: 's' };
+  return longest >= 2e-3 ? { divisor: 1e-3, unit: 'ms' } : { divisor: 1e-6, unit: 'µs' };
+}
+
+/** A number for a label: one decimal from 1 on, more below, none from 1000 on or where it is whole. */
+export function short(value: number): string {
+  const size = Math.abs(value);
+  if (value === 0) return '0';
+  const text =
+    size >= 1000 ? value.toFixed(0) : size >= 0.995 ? value.toFixed(1) : String(Number(value.toPrecision(2)));
+  return text.replace('-', '−');
+}
+
+/** A share from 0 to 1 as a percentage, as figures' markup; small ones are not rounded to nothing. */
+export function percent(share: number): string {
+  const value = share * 100;
+  if (value > 0 && value < 0.5) return '&lt;1%';
+  if (value > 99.5 && value < 100) return '&gt;99%';
+  return `${Math.round(value)}%`;
+}
+
+/** Bytes in a figure's unit, with the unit. */
+export function inUnit(value: number, scale: Scaled): string {
+  return `${short(value / scale.divisor)} ${scale.unit}`;
+}
+
+/** 'a', 'a and b', 'a, b and c'. */
+export function listed(words: readonly string[]): string {
+  if (words.length <= 1) return words[0] ?? '';
+  return `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
+}
+
+/** '1 rank', '4 ranks'. */
+export function counted(count: number, noun: string): string {
+  return `${count.toLocaleString('en-US')} ${noun}${count === 1 ? '' : 's'}`;
+}

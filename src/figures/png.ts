@@ -1,0 +1,25 @@
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { Resvg } from '@resvg/resvg-js';
+
+/** A picture as PNG, in the font that comes with the library; without it in the system's fonts. */
+export function toPng(svg: string): Buffer {
+  const fontFiles = ownFonts();
+  const font =
+    fontFiles.length > 0
+      ? { fontFiles, loadSystemFonts: false, defaultFontFamily: 'Inter' }
+      : { loadSystemFonts: true };
+  return new Resvg(svg, { font }).render().asPng();
+}
+
+const WEIGHTS = ['400Regular', '600SemiBold', '700Bold'] as const;
+
+/** Inter (SIL Open Font License 1.1): a fresh machine may have no font at all. */
+function ownFonts(): string[] {
+  try {
+    const folder = dirname(createRequire(__filename).resolve('@expo-google-fonts/inter/package.json'));
+    return WEIGHTS.map((weight) => join(folder, weight, `Inter_${weight}.ttf`));
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,28 @@
+import type { StepRecord } from '../ledger/record';
+import type { ZeroPrediction } from '../plan/zero-formulas';
+
+/** What a figure must know of a run beside its records. */
+export interface RunView {
+  /** The strategy's real name, as in the config. */
+  readonly strategy: string;
+  readonly world: number;
+  /** Steps of all ranks, in any order. */
+  readonly records: readonly StepRecord[];
+  /** For "predicted beside measured". */
+  readonly prediction?: ZeroPrediction;
+  /** Words about the machine for subtitles: "4 ranks share 2 cores", "link 2.5 Gbit/s". */
+  readonly note?: string;
+}
+
+/** Records of one step (the last complete one when none is named), by rank. */
+export function recordsOfStep(records: readonly StepRecord[], step?: number): StepRecord[] {
+  const chosen = step ?? lastCompleteStep(records);
+  return records.filter((record) => record.step === chosen).sort((a, b) => a.rank - b.rank);
+}
+
+function lastCompleteStep(records: readonly StepRecord[]): number {
+  const ranks = new Map<number, number>();
+  for (const { step } of records) ranks.set(step, (ranks.get(step) ?? 0) + 1);
+  const most = Math.max(0, ...ranks.values());
+  return Math.max(...[...ranks].filter(([, count]) => count === most).map(([step]) => step));
+}
