@@ -1,0 +1,64 @@
+import * as tf from '@tensorflow/tfjs';
+import { untracked } from '../backend/tfjs-state';
+
+/** A place in some operation's saved tensors where a parameter belongs. */
+interface Hole {
+  readonly saved: tf.Tensor[];
+  readonly slot: number;
+  readonly index: number;
+  readonly shape: number[];
+}
+
+/**
+ * A unit's parameters during one forward and backward. What operations saved of them is let go at once, so that the
+ * unit may free its parameters after forward, and put back from the parameters as they are before backward.
+ */
+export class ParameterSet {
+  readonly #current: () => readonly tf.Tensor[];
+  /** Places by tensor id and by buffer, as the parameters were in forward. */
+  readonly #byId = new Map<number, number>();
+  readonly #byBuffer = new Map<object, number>();
+  #holes: Hole[] = [];
+
+  constructor(current: () => readonly tf.Tensor[]) {
+    this.#current = current;
+    current().forEach((tensor, index) => {
+      if (!this.#byId.has(tensor.id)) this.#byId.set(tensor.id, index);
+      if (!this.#byBuffer.has(tensor.dataId)) this.#byBuffer.set(tensor.dataId, index);
+    });
+  }
+
+  /** The parameters' ids in forward. */
+  get ids(): Iterable<number> {
+    return this.#byId.keys();
+  }
+
+  /** Disposes a saved tensor if it is one of the parameters' buffers, to be put back by `fill`. */
+  leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
+    const index = this.#byBuffer.get(tensor.dataId);
+    if (index === undefined) return false;
+    this.#holes.push({ saved, slot, index, shape: tensor.shape });
+    tensor.dispose();
+    return true;
+  }
+
+  /** Puts views of the parameters, as they are now, into the holes. */
+  fill(): void {
+    const holes = this.#holes;
+    this.#holes = [];
+    const tensors = this.#current();
+    untracked(() => {
+      for (const { saved, slot, index, shape } of holes) {
+        const tensor = tensors[index];
+        if (tensor !== undefined) saved[slot] = tf.keep(tf.reshape(tensor, shape));
+      }
+    });
+  }
+
+  /** Gradients in the order of the parameters; null where there is none. */
+  pick(gradients: ReadonlyMap<number, tf.Tensor>): (tf.Tensor | null)[] {
+    const picked: (tf.Tensor | null)[] = this.#current().map(() => null);
+    for (const [id, index] of this.#byId) picked[index] = gradients.get(id) ?? null;
+    return picked;
+  }
+}

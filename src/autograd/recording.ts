@@ -1,0 +1,135 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import { type TapeNode, tfjsState } from '../backend/tfjs-state';
+import { ShardlabError } from '../core/errors';
+import type { ParameterSet } from './parameter-set';
+
+/**
+ * Saved tensors that these kernels' gradients ask for their shape only; a disposed tensor still has one.
+ * Source: tfjs-core 4.22, src/gradients.
+ */
+const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
+  'Add', 'AddN', 'Concat', 'ExpandDims', 'Mean', 'Pack', 'PadV2', 'Reshape', 'Slice', 'Sub', 'Sum',
+]);
+
+/** A recorded operation; one that is a whole unit can be let go without its backward. */
+export interface RecordedNode extends TapeNode {
+  release?(): void;
+}
+
+/** What the recordings of one pass share: whose parameter a tensor is. */
+export type Owners = Map<number, string>;
+
+/**
+ * The operations of one forward through which a gradient flows, as tfjs writes them down: its engine pushes nodes here
+ * instead of on its own tape. Saved tensors become activations; those that alias a unit's parameter become holes.
+ */
+export class Recording extends Array<RecordedNode> {
+  readonly engine: Engine;
+  readonly parent: Recording | null;
+  readonly owners: Owners;
+  readonly parameters: ParameterSet | null;
+  /** Tensors of enclosing recordings that were used here, by id. */
+  readonly captured = new Map<number, tf.Tensor>();
+  readonly #leaves = new Set<number>();
+  readonly #flowing = new Set<number>();
+
+  constructor(engine: Engine, parent: Recording | null, owners: Owners, parameters: ParameterSet | null) {
+    super();
+    this.engine = engine;
+    this.parent = parent;
+    this.owners = owners;
+    this.parameters = parameters;
+  }
+
+  /** map, filter and the like give plain arrays. */
+  static override get [Symbol.species](): ArrayConstructor {
+    return Array;
+  }
+
+  /** Gradients with respect to this tensor are asked for. */
+  addLeaf(tensor: tf.Tensor): void {
+    this.#leaves.add(tensor.id);
+    this.#flowing.add(tensor.id);
+  }
+
+  /** True when the tensor came in from outside rather than out of a recorded operation. */
+  isLeaf(tensor: tf.Tensor): boolean {
+    return this.#leaves.has(tensor.id) || this.captured.has(tensor.id);
+  }
+
+  /** True when a gradient with respect to the tensor is needed. */
+  flows(tensor: tf.Tensor): boolean {
+    if (this.#flowing.has(tensor.id)) return true;
+    if (this.parent === null || !this.parent.flows(tensor)) return false;
+    this.captured.set(tensor.id, tensor);
+    return true;
+  }
+
+  /** tfjs's engine calls this after every operation. */
+  override push(...nodes: RecordedNode[]): number {
+    const state = tfjsState();
+    // While a kernel runs, tfjs writes down the clones it saves; only gradients of gradients go through them.
+    const isInner = state.gradientDepth > 1;
+    for (const node of nodes) if (isInner || state.kernelDepth === 0) this.#add(node, isInner);
+    return this.length;
+  }
+
+  /** Takes in an operation that is not tfjs's: a whole unit. */
+  addUnit(node: RecordedNode): void {
+    for (const output of node.outputs) this.#flowing.add(output.id);
+    super.push(node);
+  }
+
+  /** Lets go of everything saved. The recording is then of no use. */
+  release(): void {
+    for (const node of this.splice(0)) {
+      for (const tensor of node.saved ?? []) tensor.dispose();
+      node.release?.();
+    }
+  }
+
+  #add(node: RecordedNode, isInner: boolean): void {
+    const inputs = Object.values(node.inputs).filter((input) => input != null);
+    // Every input is asked, so that all captures are noted.
+    const isNeeded = inputs.map((input) => this.#asks(input)).includes(true);
+    if (isNeeded) for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
+    if (!isNeeded && !isInner) {
+      for (const tensor of node.saved ?? []) tensor.dispose();
+      return;
+    }
+    if (!isInner) this.#settle(node);
+    super.push(node);
+  }
+
+  #asks(input: tf.Tensor): boolean {
+    if (this.flows(input)) return true;
+    const owner = this.owners.get(input.id);
+    if (owner === undefined) return false;
+    throw new ShardlabError(
+      'ENGINE',
+      `A parameter of unit '${owner}' is used outside of it, where its gradient would be lost. Make it a parameter of ` +
+        `a unit around all of its uses (leave it out of '${owner}').`,
+    );
+  }
+
+  #settle(node: RecordedNode): void {
+    const { saved = [] } = node;
+    if (SAVED_FOR_SHAPE.has(node.kernelName)) {
+      for (const tensor of saved) tensor.dispose();
+      return;
+    }
+    const { module } = this.engine.currentTag;
+    saved.forEach((tensor, slot) => {
+      if (this.#leaveHole(saved, slot, tensor)) return;
+      if (this.engine.tagOf(tensor).cause === 'temp') this.engine.retag(tensor, { cause: 'activation', module });
+    });
+  }
+
+  #leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
+    for (let recording: Recording | null = this; recording !== null; recording = recording.parent) {
+      if (recording.parameters?.leaveHole(saved, slot, tensor)) return true;
+    }
+    return false;
+  }
+}

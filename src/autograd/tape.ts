@@ -1,0 +1,114 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import { tfjsState } from '../backend/tfjs-state';
+import { ShardlabError } from '../core/errors';
+import type { RecordedNode, Recording } from './recording';
+
+/** Gradients by tensor id; whoever takes one out owns it. */
+export type Gradients = Map<number, tf.Tensor>;
+
+/** Runs `work` with `tape` as tfjs's tape; what work does not return and no operation saved is disposed. */
+export function record<T extends tf.TensorContainer>(tape: Recording, work: () => T): T {
+  const state = tfjsState();
+  const { activeTape, gradientDepth, kernelDepth } = state;
+  state.activeTape = tape;
+  state.gradientDepth = 1;
+  state.kernelDepth = 0;
+  try {
+    return tf.tidy(work);
+  } catch (error) {
+    tape.release();
+    throw error;
+  } finally {
+    Object.assign(state, { activeTape, gradientDepth, kernelDepth });
+  }
+}
+
+/**
+ * Runs a tape backward from `seeds`, which it consumes. Each operation's saved tensors and the gradients of its outputs
+ * are freed as soon as its own gradient ran. Returns the gradients of the tape's leaves and captures.
+ * Throws: ENGINE when an operation has no gradient.
+ */
+export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gradients {
+  const gradients = seeds;
+  try {
+    for (let node = tape.pop(); node !== undefined; node = tape.pop()) {
+      const dys = node.outputs.map((output) => take(gradients, output.id));
+      try {
+        if (dys.some((dy) => dy !== null)) differentiate(engine, tape, node, dys, gradients);
+      } finally {
+        for (const tensor of node.saved ?? []) tensor.dispose();
+        node.release?.();
+        for (const dy of dys) dy?.dispose();
+      }
+    }
+  } catch (error) {
+    tape.release();
+    for (const gradient of gradients.values()) gradient.dispose();
+    throw error;
+  }
+  return gradients;
+}
+
+function take(gradients: Gradients, id: number): tf.Tensor | null {
+  const gradient = gradients.get(id) ?? null;
+  gradients.delete(id);
+  return gradient;
+}
+
+function differentiate(
+  engine: Engine, tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[], gradients: Gradients,
+): void {
+  const { gradient, inputs } = node;
+  if (gradient === undefined) {
+    throw new ShardlabError('ENGINE', `The operation ${node.kernelName} has no gradient in tfjs; compute it by others or by tf.customGrad.`);
+  }
+  const names = Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
+  const results = tf.tidy(() => {
+    // tfjs makes zeros of null gradients itself; its types do not say so.
+    const thunks = gradient(dys as tf.Tensor[]);
+    const taken = new Set<tf.Tensor>();
+    // A unit leaves out the inputs that its output does not depend on.
+    const present = names.filter((name) => thunks[name] !== undefined || node.release === undefined);
+    return present.map((name) => {
+      const result = tf.tidy(() => resultOf(node, name, thunks[name]));
+      // A result that was not made here, or was given before, is another name for what somebody else disposes.
+      const isNew = result.scopeId === tfjsState().activeScope.id && !taken.has(result);
+      taken.add(result);
+      return { id: inputs[name]?.id ?? 0, result: isNew ? result : tf.clone(result) };
+    });
+  });
+  for (const { id, result } of results) accumulate(engine, gradients, id, result);
+}
+
+function resultOf(node: RecordedNode, name: string, thunk: (() => tf.Tensor) | undefined): tf.Tensor {
+  const input = node.inputs[name];
+  const result = thunk?.();
+  if (input === undefined || result === undefined || !tf.util.arraysEqual(result.shape, input.shape)) {
+    throw new ShardlabError(
+      'ENGINE',
+      `The gradient of ${node.kernelName} for its input '${name}' [${input?.shape}] ` +
+        (result === undefined ? 'is missing.' : `has the shape [${result.shape}]; it must have the input's.`),
+    );
+  }
+  return result;
+}
+
+function accumulate(engine: Engine, gradients: Gradients, id: number, gradient: tf.Tensor): void {
+  const sum = gradients.get(id);
+  if (sum === undefined) {
+    gradients.set(id, gradient);
+  } else if (isSoleOwner(sum)) {
+    engine.addInto(sum, gradient);
+    gradient.dispose();
+  } else {
+    gradients.set(id, tf.add(sum, gradient));
+    sum.dispose();
+    gradient.dispose();
+  }
+}
+
+/** True when no other tensor is a view of the same buffer. */
+export function isSoleOwner(tensor: tf.Tensor): boolean {
+  return tf.backend().refCount(tensor.dataId) === 1;
+}

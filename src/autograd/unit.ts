@@ -1,0 +1,184 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import { tfjsState, untracked } from '../backend/tfjs-state';
+import { ShardlabError } from '../core/errors';
+import { ParameterSet } from './parameter-set';
+import { type RecordedNode, Recording } from './recording';
+import { backward, type Gradients, isSoleOwner, record } from './tape';
+
+/**
+ * What happens around a unit's forward and backward. Hooks run outside all tapes and tidy scopes: a tensor that a hook
+ * makes lives until the hook's owner disposes it.
+ */
+export interface UnitHooks {
+  /** Makes the parameters whole. */
+  beforeForward(): void;
+  /** May free the parameters. */
+  afterForward(): void;
+  /** Makes the parameters whole again, in the same or in new tensors. */
+  beforeBackward(): void;
+  /** Takes over the gradients, in the order of the parameters; null where the unit's output does not depend on one. */
+  afterBackward(gradients: readonly (tf.Tensor | null)[]): void;
+}
+
+/** A part of a model whose parameters come and go together. */
+export interface Unit {
+  readonly hooks: UnitHooks;
+  /** The parameters as they are now. A parameter keeps its place while its tensor changes. */
+  readonly parameters: () => readonly tf.Tensor[];
+  /** The module's full name, for tags. */
+  readonly module: string;
+}
+
+/** A finished forward whose backward can be run, once. */
+export interface Pass {
+  /** Belongs to the caller, as any result of tfjs operations. */
+  readonly loss: tf.Tensor;
+  /** Runs backward from `seed` (default 1). Gradients reach the units' hooks; each unit's as soon as its own backward ran. */
+  backward(seed?: number): void;
+  /** Lets go of what forward saved, without backward. */
+  dispose(): void;
+}
+
+/**
+ * Runs `root` to a scalar loss, with a recording. Gradients go to the units that run inside.
+ * Throws: SHAPE when the loss is not a float32 scalar.
+ */
+export function gradients(engine: Engine, root: () => tf.Tensor): Pass {
+  const tape = new Recording(engine, null, new Map(), null);
+  const release = (): void => tape.release();
+  const forget = engine.onRecover(release);
+  const drop = (): void => {
+    forget();
+    release();
+  };
+  const loss = orElse(drop, () => scalar(record(tape, root)));
+  return {
+    loss,
+    backward(seed = 1): void {
+      if (!tape.flows(loss)) return drop();
+      const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
+      orElse(drop, () => {
+        for (const left of backward(engine, tape, seeds).values()) left.dispose();
+      });
+      forget();
+    },
+    dispose: drop,
+  };
+}
+
+/**
+ * Runs a unit: hooks, then forward on a recording of its own. In `gradients` its backward follows in time; elsewhere it is
+ * inference. Throws: ENGINE inside tf.grads and its kin, whose tape keeps parameters that a unit frees.
+ */
+export function runUnit(
+  engine: Engine, unit: Unit, forward: (...inputs: tf.Tensor[]) => tf.Tensor, inputs: readonly tf.Tensor[],
+): tf.Tensor {
+  const { hooks, module } = unit;
+  const outer = currentRecording(module);
+  untracked(() => hooks.beforeForward());
+  const run = (): tf.Tensor => forward(...inputs);
+  const value = engine.tagged({ cause: 'temp', module }, () => {
+    return outer === null ? tf.tidy(run) : recordUnit(engine, unit, outer, run, inputs);
+  });
+  untracked(() => hooks.afterForward());
+  return value;
+}
+
+/** The recording that is on, or null where no gradient is asked for. */
+function currentRecording(module: string): Recording | null {
+  const { activeTape, gradientDepth, kernelDepth } = tfjsState();
+  if (gradientDepth === 0 || kernelDepth > 0) return null;
+  if (activeTape instanceof Recording && gradientDepth === 1) return activeTape;
+  throw new ShardlabError(
+    'ENGINE',
+    `Unit '${module}' runs inside tf.grads, tf.valueAndGrads or tf.variableGrads, whose tape would keep the parameters ` +
+      'that the unit frees. Use gradients(engine, () => loss) around it.',
+  );
+}
+
+function recordUnit(
+  engine: Engine, unit: Unit, outer: Recording, run: () => tf.Tensor, inputs: readonly tf.Tensor[],
+): tf.Tensor {
+  const parameters = new ParameterSet(unit.parameters);
+  const tape = new Recording(engine, outer, outer.owners, parameters);
+  for (const tensor of unit.parameters()) {
+    tape.addLeaf(tensor);
+    outer.owners.set(tensor.id, unit.module);
+  }
+  for (const input of inputs) if (outer.flows(input)) tape.addLeaf(input);
+  const value = record(tape, () => {
+    const result = run();
+    // The output must be another tensor than the inputs, for its gradient is another.
+    return tape.isLeaf(result) ? tf.clone(result) : result;
+  });
+  if (!tape.flows(value)) {
+    tape.release();
+    return value;
+  }
+  const sources = [...inputs.filter((input) => outer.flows(input)), ...tape.captured.values()];
+  outer.addUnit(unitNode(engine, unit, tape, parameters, value, sources));
+  return value;
+}
+
+function unitNode(
+  engine: Engine, unit: Unit, tape: Recording, parameters: ParameterSet, value: tf.Tensor, sources: readonly tf.Tensor[],
+): RecordedNode {
+  const named = new Map(sources.map((source) => [String(source.id), source]));
+  return {
+    id: value.id,
+    kernelName: `unit ${unit.module}`,
+    inputs: Object.fromEntries(named),
+    outputs: [value],
+    saved: [],
+    gradient: ([dy]) => {
+      const found = backwardUnit(engine, unit, tape, parameters, value, dy);
+      return Object.fromEntries([...found].map(([id, gradient]) => [String(id), () => gradient]));
+    },
+    release: () => tape.release(),
+  };
+}
+
+/** Backward of one unit. Hands the parameters' gradients over and returns those of inputs and captures. */
+function backwardUnit(
+  engine: Engine, unit: Unit, tape: Recording, parameters: ParameterSet, value: tf.Tensor, dy: tf.Tensor | undefined,
+): Gradients {
+  const { hooks, module } = unit;
+  untracked(() => hooks.beforeBackward());
+  parameters.fill();
+  return engine.tagged({ cause: 'temp', module }, () => {
+    const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, tf.clone(dy)]]);
+    const found = backward(engine, tape, seeds);
+    const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
+    for (const id of parameters.ids) found.delete(id);
+    untracked(() => hooks.afterBackward(own));
+    return found;
+  });
+}
+
+/** The gradient in a buffer of its own that outlives the scopes around. */
+function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Tensor {
+  const tag = { cause: 'grad.full', module } as const;
+  if (isSoleOwner(gradient)) {
+    engine.retag(gradient, tag);
+    return tf.keep(gradient);
+  }
+  const copy = tf.keep(engine.allocate(gradient.shape, 'float32', tag));
+  engine.copyInto(copy, 0, gradient);
+  gradient.dispose();
+  return copy;
+}
+
+function scalar(loss: tf.Tensor): tf.Tensor {
+  if (loss.size === 1 && loss.dtype === 'float32') return loss;
+  throw new ShardlabError('SHAPE', `The loss is ${loss.dtype} [${loss.shape}]; gradients need a float32 scalar, such as a mean.`);
+}
+
+function orElse<T>(undo: () => void, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    undo();
+    throw error;
+  }
+}
