@@ -13,7 +13,7 @@ export function requirementFiles(purpose) {
 }
 
 /**
- * What a Python is: { executable, version, missing }, where `missing` lists the requirements that it does not
+ * What a Python is: { command, executable, version, missing }, where `missing` lists the requirements that it does not
  * meet; undefined when it cannot be run or is too old.
  */
 export async function describePython(command, purpose, env) {
@@ -21,7 +21,7 @@ export async function describePython(command, purpose, env) {
   if (result.code !== 0) return undefined;
   const found = JSON.parse(result.stdout);
   const [major, minor] = found.version;
-  return major > LEAST[0] || (major === LEAST[0] && minor >= LEAST[1]) ? found : undefined;
+  return major > LEAST[0] || (major === LEAST[0] && minor >= LEAST[1]) ? { command, ...found } : undefined;
 }
 
 /** Every Python on the PATH, in its order, each program once. */

@@ -25,11 +25,11 @@ export function isWritable(folder) {
 }
 
 /** Where everything goes that is made for this clone and is not its build: the clone, else the user's cache, else a temporary folder. */
-export function stateFolder(clone = root) {
+export function stateFolder(clone = root, env = process.env) {
   if (isWritable(clone)) return clone;
   const key = createHash('sha256').update(clone).digest('hex').slice(0, 12);
   for (const folder of [
-    join(cacheFolder(), 'shardlab', key),
+    join(cacheFolder(env), 'shardlab', key),
     join(tmpdir(), `shardlab-${userInfo().uid}-${key}`),
   ]) {
     if (!isWritable(folder)) continue;
@@ -37,22 +37,23 @@ export function stateFolder(clone = root) {
     if (statSync(folder).uid === userInfo().uid) return folder;
   }
   throw new StepError(
-    `${clone}, ${cacheFolder()} and ${tmpdir()} cannot be written.`,
+    `${clone}, ${cacheFolder(env)} and ${tmpdir()} cannot be written.`,
     'copy the clone to a folder of your own, or set XDG_CACHE_HOME or TMPDIR to one',
   );
 }
 
-function cacheFolder() {
-  if (process.env.XDG_CACHE_HOME) return process.env.XDG_CACHE_HOME;
-  return process.platform === 'darwin' ? join(homedir(), 'Library', 'Caches') : join(homedir(), '.cache');
+function cacheFolder(env) {
+  if (env.XDG_CACHE_HOME) return env.XDG_CACHE_HOME;
+  const home = env.HOME || homedir();
+  return process.platform === 'darwin' ? join(home, 'Library', 'Caches') : join(home, '.cache');
 }
 
 /**
  * Environment variables that move what programs write into HOME elsewhere, where HOME cannot be written;
  * none otherwise. Those that the user has set stay.
  */
-export function homeVariables(state) {
-  const home = homedir();
+export function homeVariables(state, env = process.env) {
+  const home = env.HOME || homedir();
   if (
     isWritable(home) &&
     ['.jupyter', '.local', '.ipython', '.npm'].every((name) => isWritable(join(home, name)))
@@ -70,5 +71,5 @@ export function homeVariables(state) {
     npm_config_cache: join(base, 'npm-cache'),
     PIP_CACHE_DIR: join(base, 'pip-cache'),
   };
-  return Object.fromEntries(Object.entries(moved).filter(([name]) => !process.env[name]));
+  return Object.fromEntries(Object.entries(moved).filter(([name]) => !env[name]));
 }

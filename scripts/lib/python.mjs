@@ -69,14 +69,9 @@ async function usablePythons(purpose, env) {
 }
 
 async function makeOwn(folder, pythons, env) {
-  const usable = existsSync(venvPython(folder)) && (await describePython(venvPython(folder), 'run', env));
-  const how = usable
-    ? 'completed'
-    : `made ${await makeVenv(
-        pythons.map((p) => p.executable),
-        folder,
-        env,
-      )}`;
+  const isWhole = existsSync(venvPython(folder)) && (await describePython(venvPython(folder), 'run', env));
+  const commands = pythons.map(({ command }) => command);
+  const how = isWhole ? 'completed' : `made ${await makeVenv(commands, folder, env)}`;
   await install(venvPython(folder), env);
   mkdirSync(join(folder, 'share', 'jupyter'), { recursive: true });
   writeFileSync(join(folder, '.shardlab'), requirementsHash());

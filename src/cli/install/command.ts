@@ -18,8 +18,9 @@ interface Place {
 export function addInstall(program: Command, perform: Perform, io: Io): void {
   const install = withPlace(program.command('install').description('install the Jupyter kernelspec'));
   perform<Place>(install, async (_, place, output) => {
+    const data = await dataFolder(place, io);
     checkBuilt();
-    const folder = written(await dataFolder(place, io), writeKernelspec);
+    const folder = written(data, writeKernelspec);
     output.answer({ installed: folder }, () => `installed ${folder}`);
     return 0;
   });

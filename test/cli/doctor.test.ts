@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { test } from 'node:test';
+import { checkNode } from '../../src/cli/doctor/node-check';
+import { shardlab } from './run-command';
+
+test('the doctor names every part, found or not, and says what to do about a missing one', async () => {
+  const { stdout } = await shardlab(['doctor', '--json']);
+  const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string; advice?: string }[] };
+  const names = checks.map(({ name }) => name);
+  for (const name of [
+    'Node',
+    'engine wasm',
+    'engine tensorflow',
+    'shared memory',
+    'Jupyter',
+    'kernelspec',
+    'GPU',
+    'fonts',
+  ]) {
+    assert.ok(names.includes(name), `${name} of ${names}`);
+  }
+  for (const check of checks) if (check.status === 'bad') assert.ok(check.advice, check.name);
+});
+
+test('without a Python on the PATH the doctor says so and goes on', async () => {
+  const env = { PATH: '/nowhere', HOME: '/nowhere', SHARDLAB_PYTHON: '/nowhere/python' };
+  const { stdout } = await shardlab(['doctor'], { env });
+  assert.match(stdout, /Jupyter +\/nowhere\/python does not run\n +→ install Python 3/);
+});
+
+test('a Node that is too old is bad', () => {
+  assert.equal(checkNode('18.20.1').status, 'bad');
+  assert.equal(checkNode('20.18.0').status, 'bad');
+  assert.equal(checkNode('20.19.0').status, 'good');
+  assert.equal(checkNode('24.1.0').status, 'good');
+});
+
+test('an address that answers is told with its time, one that does not ends with status 1', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  // The server listens on TCP, so its address is not a pipe's name.
+  const { port } = server.address() as AddressInfo;
+  const open = await shardlab(['doctor', '--reach', `127.0.0.1:${port}`]);
+  assert.equal(open.status, 0);
+  assert.match(open.stdout, /answers after \d+ ms/);
+  server.close();
+  await once(server, 'close');
+  const closed = await shardlab(['doctor', '--reach', `127.0.0.1:${port}`]);
+  assert.equal(closed.status, 1);
+  assert.match(closed.stdout, /ECONNREFUSED[\s\S]*→ is a program listening/);
+});
+
+test('an address without a port is bad input', async () => {
+  const { status, stderr } = await shardlab(['doctor', '--reach', 'localhost']);
+  assert.equal(status, 2);
+  assert.match(stderr, /give HOST:PORT/);
+});

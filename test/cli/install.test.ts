@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { shardlab } from './run-command';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-install-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const kernelJson = (data: string): string => join(data, 'kernels', 'shardlab', 'kernel.json');
+
+test('install --prefix writes the kernelspec there, uninstall takes it away', async () => {
+  const place = ['--prefix', 'there'];
+  const data = join(folder, 'there', 'share', 'jupyter');
+  assert.equal((await shardlab(['install', ...place], { cwd: folder })).status, 0);
+  const spec = JSON.parse(readFileSync(kernelJson(data), 'utf8'));
+  assert.equal(spec.display_name, 'TypeScript (shardlab)');
+  assert.equal(spec.language, 'typescript');
+  assert.ok(
+    spec.argv.slice(0, 2).every((path: string) => existsSync(path)),
+    spec.argv.join(' '),
+  );
+  const removed = await shardlab(['uninstall', ...place, '--json'], { cwd: folder });
+  assert.equal(JSON.parse(removed.stdout).removed, true);
+  assert.ok(!existsSync(kernelJson(data)));
+});
+
+test("install goes into the user's Jupyter folder, where JUPYTER_DATA_DIR says or below HOME", async () => {
+  await shardlab(['install'], { env: { JUPYTER_DATA_DIR: join(folder, 'data') } });
+  assert.ok(existsSync(kernelJson(join(folder, 'data'))));
+  await shardlab(['install', '--user'], { env: { HOME: join(folder, 'home') } });
+  const user = process.platform === 'darwin' ? 'Library/Jupyter' : '.local/share/jupyter';
+  assert.ok(existsSync(kernelJson(join(folder, 'home', user))));
+});
+
+test('uninstall where nothing is installed says so and ends well', async () => {
+  const { status, stdout } = await shardlab(['uninstall', '--prefix', join(folder, 'empty')]);
+  assert.equal(status, 0);
+  assert.match(stdout, /nothing was installed/);
+});
+
+test('two places at once are bad input', async () => {
+  const { status, stderr } = await shardlab(['install', '--user', '--prefix', folder]);
+  assert.equal(status, 2);
+  assert.match(stderr, /exclude each other/);
+});
+
+test('a folder that cannot be written is told with another way', async () => {
+  const { status, stderr } = await shardlab(['install', '--prefix', '/proc/sys']);
+  assert.equal(status, 1);
+  assert.match(stderr, /cannot be written[\s\S]*--prefix DIR/);
+});

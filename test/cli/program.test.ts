@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { shardlab } from './run-command';
+
+const COMMANDS = ['doctor', 'install', 'uninstall', 'trace'];
+
+test('every subcommand has help, which ends well', async () => {
+  for (const name of COMMANDS) {
+    const { status, stdout } = await shardlab([name, '--help']);
+    assert.equal(status, 0, name);
+    assert.match(stdout, new RegExp(`^Usage: shardlab ${name}`));
+    assert.match(stdout, /--json/);
+  }
+});
+
+test('an unknown subcommand is bad usage and the nearest one is named', async () => {
+  const { status, stdout, stderr } = await shardlab(['doctr']);
+  assert.equal(status, 2);
+  assert.equal(stdout, '');
+  assert.match(stderr, /unknown command 'doctr'[\s\S]*doctor/);
+});
+
+test('an unknown option is bad usage', async () => {
+  const { status, stderr } = await shardlab(['doctor', '--depth', '3']);
+  assert.equal(status, 2);
+  assert.match(stderr, /--depth/);
+});
+
+test('under --json a failure is one document on stdout and a line on stderr', async () => {
+  const { status, stdout, stderr } = await shardlab(['trace', '/no/such/file.jsonl', '--json']);
+  assert.equal(status, 2);
+  const { error } = JSON.parse(stdout);
+  assert.equal(error.code, 'CONFIG');
+  assert.match(error.message, /\/no\/such\/file\.jsonl/);
+  assert.match(stderr, /^shardlab: .*\/no\/such\/file\.jsonl/);
+});

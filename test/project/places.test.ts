@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { importScript } from './scripts';
+
+interface Places {
+  isWritable(folder: string): boolean;
+  stateFolder(clone: string, env: NodeJS.ProcessEnv): string;
+  homeVariables(state: string, env: NodeJS.ProcessEnv): Readonly<Record<string, string>>;
+}
+
+// Nobody writes into /proc/sys, root included: it stands for a clone or a HOME that cannot be written.
+const READ_ONLY = process.platform === 'linux' ? '/proc/sys' : '/System';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-places-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+test('a clone that can be written keeps its own state', async () => {
+  const { stateFolder } = await importScript<Places>('places');
+  assert.equal(stateFolder(folder, { HOME: folder }), folder);
+});
+
+test("a read-only clone keeps its state in the user's cache", async () => {
+  const { stateFolder } = await importScript<Places>('places');
+  const state = stateFolder(READ_ONLY, { HOME: folder, XDG_CACHE_HOME: join(folder, 'cache') });
+  assert.ok(state.startsWith(join(folder, 'cache', 'shardlab')), state);
+});
+
+test('a read-only clone of a user with a read-only HOME keeps its state in a temporary folder of its own', async () => {
+  const { stateFolder } = await importScript<Places>('places');
+  const state = stateFolder(READ_ONLY, { HOME: READ_ONLY });
+  assert.ok(state.startsWith(join(tmpdir(), 'shardlab-')), state);
+  assert.equal(stateFolder(READ_ONLY, { HOME: READ_ONLY }), state);
+});
+
+test('with a read-only HOME, what Jupyter, npm and pip write goes elsewhere, and what the user set stays', async () => {
+  const { homeVariables } = await importScript<Places>('places');
+  const variables = homeVariables(folder, { HOME: READ_ONLY, JUPYTER_CONFIG_DIR: '/mine' });
+  assert.equal(variables.JUPYTER_CONFIG_DIR, undefined);
+  assert.equal(variables.JUPYTER_RUNTIME_DIR, join(folder, 'home', 'jupyter-runtime'));
+  assert.equal(variables.npm_config_cache, join(folder, 'home', 'npm-cache'));
+});
+
+test("with a HOME that can be written, the user's own folders are used", async () => {
+  const { homeVariables } = await importScript<Places>('places');
+  assert.deepEqual(homeVariables(folder, { HOME: folder }), {});
+});

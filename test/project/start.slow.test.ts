@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, test } from 'node:test';
+import { repositoryRoot } from '../support/paths';
+
+const skip =
+  process.env.SHARDLAB_PYTHON === undefined ? 'there is no Python here (npm test --no-python)' : false;
+const ROOT = repositoryRoot();
+const running: ChildProcess[] = [];
+
+afterEach(() => {
+  for (const child of running.splice(0)) child.kill('SIGKILL');
+});
+
+test('npm start prints an address with a token, guards it, and Ctrl-C leaves no process', {
+  skip,
+}, async () => {
+  const lab = await startLab(['--port', '18931']);
+  assert.match(lab.url, /\?token=\w{20,}/);
+  const { origin } = new URL(lab.url);
+  assert.equal((await fetch(`${origin}/api/status`)).status, 403);
+  assert.equal((await fetch(`${origin}/api/status?${lab.url.split('?')[1]}`)).status, 200);
+  const server = childrenOf(lab.child.pid);
+  assert.equal(server.length, 1);
+  lab.child.kill('SIGINT');
+  const [code] = await once(lab.child, 'close');
+  assert.equal(code, 0);
+  assert.match(lab.output(), /ending JupyterLab and its kernels … ended/);
+  assert.deepEqual(server.filter(isAlive), []);
+});
+
+test('a port in use gives the next one and says so', { skip }, async () => {
+  const blocker = createServer().listen(0, '127.0.0.1');
+  await once(blocker, 'listening');
+  // The server listens on TCP, so its address is not a pipe's name.
+  const { port } = blocker.address() as AddressInfo;
+  const lab = await startLab(['--port', String(port)]);
+  assert.match(lab.output(), new RegExp(`port ${port} is in use; JupyterLab gets \\d+`));
+  assert.notEqual(new URL(lab.url).port, String(port));
+  lab.child.kill('SIGTERM');
+  await once(lab.child, 'close');
+  blocker.close();
+});
+
+test('JupyterLab ends by itself when npm start is killed with -9', { skip }, async () => {
+  const lab = await startLab(['--port', '18951']);
+  const [server] = childrenOf(lab.child.pid);
+  assert.ok(server !== undefined);
+  lab.child.kill('SIGKILL');
+  // The server inherits this pipe; its end is the server's.
+  await once(lab.child, 'close');
+  assert.ok(!isAlive(server));
+});
+
+test('a wrong option ends with status 2 and the usage', async () => {
+  const child = start(['--prot', '1']);
+  let stderr = '';
+  child.stderr?.on('data', (text) => {
+    stderr += text;
+  });
+  const [code] = await once(child, 'close');
+  assert.equal(code, 2);
+  assert.match(stderr, /--prot[\s\S]*--port N/);
+});
+
+interface Lab {
+  readonly child: ChildProcess;
+  readonly url: string;
+  output(): string;
+}
+
+async function startLab(args: readonly string[]): Promise<Lab> {
+  const child = start(['--no-browser', ...args]);
+  let output = '';
+  const url = await new Promise<string>((resolve, reject) => {
+    const read = (text: Buffer): void => {
+      output += text;
+      const found = /JupyterLab: (\S+)/.exec(output)?.[1];
+      if (found !== undefined) resolve(found);
+    };
+    child.stdout?.on('data', read);
+    child.stderr?.on('data', read);
+    child.once('close', (code) => reject(new Error(`ended with ${code}:\n${output}`)));
+  });
+  return { child, url, output: () => output };
+}
+
+function start(args: readonly string[]): ChildProcess {
+  const child = spawn(process.execPath, [join(ROOT, 'scripts', 'start.mjs'), ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  running.push(child);
+  return child;
+}
+
+/** Processes whose parent is `pid`. */
+function childrenOf(pid: number | undefined): readonly number[] {
+  if (!existsSync('/proc')) return [];
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((child) => parentOf(child) === pid);
+}
+
+function parentOf(pid: number): number | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+  } catch {
+    return undefined;
+  }
+}
+
+function isAlive(pid: number): boolean {
+  return existsSync(`/proc/${pid}`) && !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+}
