@@ -1,0 +1,108 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import type { StateBuffer } from '../nn/parameter';
+
+/** AdamW's settings; defaults are torch.optim.AdamW's. */
+export interface AdamWOptions {
+  readonly lr?: number;
+  readonly betas?: readonly [number, number];
+  readonly eps?: number;
+  /** Decoupled: parameters shrink by lr · weightDecay before the step. */
+  readonly weightDecay?: number;
+}
+
+/** Moments of one state buffer, of its shape. */
+export interface AdamWState {
+  readonly expAvg: tf.Tensor;
+  readonly expAvgSq: tf.Tensor;
+}
+
+/** What has parameters: a module. */
+export interface HasStates {
+  states(): StateBuffer[];
+}
+
+/** Updates state buffers from their gradients. */
+export interface Optimizer {
+  /** The learning rate of the next step; schedules set it. */
+  lr: number;
+  /** One update; `gradScale` is a factor on all gradients (clipping). Buffers without a gradient are left out. */
+  step(gradScale?: number): void;
+  zeroGrad(): void;
+  dispose(): void;
+}
+
+/**
+ * AdamW over whole parameters and flat shards alike: the update is elementwise, so a shard's is the whole one's part.
+ * Source: Loshchilov and Hutter 2019, with torch.optim.AdamW's order of operations.
+ */
+export class AdamW implements Optimizer {
+  lr: number;
+  readonly #engine: Engine;
+  readonly #model: HasStates;
+  readonly #options: Required<AdamWOptions>;
+  readonly #state = new Map<StateBuffer, AdamWState>();
+  #steps = 0;
+
+  constructor(engine: Engine, model: HasStates, options: AdamWOptions = {}) {
+    this.#engine = engine;
+    this.#model = model;
+    this.#options = { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01, ...options };
+    this.lr = this.#options.lr;
+  }
+
+  /** Steps taken. */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  step(gradScale = 1): void {
+    this.#steps++;
+    const { betas, eps, weightDecay } = this.#options;
+    for (const buffer of this.#model.states()) {
+      if (buffer.grad === null) continue;
+      this.#engine.adamW({
+        param: buffer.values,
+        grad: buffer.grad,
+        ...this.stateOf(buffer),
+        lr: this.lr,
+        beta1: betas[0],
+        beta2: betas[1],
+        eps,
+        weightDecay,
+        step: this.#steps,
+        gradScale,
+      });
+      buffer.updated();
+    }
+  }
+
+  /** The moments of a buffer; zeros before its first step. */
+  stateOf(buffer: StateBuffer): AdamWState {
+    let state = this.#state.get(buffer);
+    if (state === undefined) {
+      state = { expAvg: this.#zeros(buffer), expAvgSq: this.#zeros(buffer) };
+      this.#state.set(buffer, state);
+    }
+    return state;
+  }
+
+  zeroGrad(): void {
+    for (const buffer of this.#model.states()) buffer.zeroGrad();
+  }
+
+  dispose(): void {
+    for (const { expAvg, expAvgSq } of this.#state.values()) {
+      expAvg.dispose();
+      expAvgSq.dispose();
+    }
+    this.#state.clear();
+  }
+
+  #zeros(buffer: StateBuffer): tf.Tensor {
+    const tag = { cause: 'optimizer', module: buffer.module } as const;
+    const zeros = this.#engine.allocate(buffer.values.shape, 'float32', tag);
+    this.#engine.fill(zeros, 0);
+    return zeros;
+  }
+}

@@ -1,0 +1,42 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import type { ProcessGroup } from '../dist/types';
+import type { HasStates } from './adamw';
+
+/** What clipping found. */
+export interface GradNorm {
+  /** Euclidean norm of all gradients of the whole model, before clipping. */
+  readonly norm: number;
+  /** Factor for the optimizer's step: 1 when the norm is within the limit. */
+  readonly scale: number;
+}
+
+/** torch.nn.utils.clip_grad_norm_ divides by norm + 1e-6. */
+const EPS = 1e-6;
+
+/**
+ * The global norm of the gradients, and the factor that brings it down to `maxNorm` (null: only measures). Sums over
+ * shards are added up by one all-reduce a group; whole gradients are the same on every rank and are counted once.
+ * Gradients stay as they are: give `scale` to the optimizer's step.
+ */
+export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
+  const sums = new Map<ProcessGroup | null, number>();
+  for (const { grad, shardGroup } of model.states()) {
+    if (grad === null) continue;
+    sums.set(shardGroup, (sums.get(shardGroup) ?? 0) + engine.sumOfSquares(grad));
+  }
+  let total = 0;
+  for (const [group, sum] of sums) total += group === null ? sum : summed(engine, group, sum);
+  const norm = Math.sqrt(total);
+  return { norm, scale: maxNorm === null ? 1 : Math.min(1, maxNorm / (norm + EPS)) };
+}
+
+function summed(engine: Engine, group: ProcessGroup, sum: number): number {
+  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([sum], [1], 'float32'));
+  try {
+    group.allReduce(tensor, 'sum', { cause: 'norm' }).wait();
+    return tensor.dataSync()[0] ?? Number.NaN;
+  } finally {
+    tensor.dispose();
+  }
+}

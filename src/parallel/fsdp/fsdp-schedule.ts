@@ -1,0 +1,101 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { Work } from '../../dist/types';
+import type { FsdpUnit } from './fsdp-unit';
+
+/** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
+export interface PrefetchOptions {
+  /** Gathers the next unit, as the last forward ran, while this one's forward runs. */
+  readonly forward: boolean;
+  /** BACKWARD_PRE gathers the next unit before this one's gradients are computed, BACKWARD_POST after. */
+  readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
+}
+
+/** A unit's gradients on their way. */
+interface Reduction {
+  readonly unit: FsdpUnit;
+  readonly grads: readonly (tf.Tensor | null)[];
+  readonly shard: tf.Tensor;
+  readonly work: Work<void>;
+}
+
+/**
+ * What the units of one root share: the order in which they ran, and the reduction on its way.
+ *
+ * [Note: reductions in flight] A unit's gradients are reduced beside the next unit's backward. That reduction is waited
+ * for when the next one starts, so at most one unit's whole gradients await their reduction while those of one other
+ * unit are computed. The root's is waited for at the end of backward. Source: FSDPCommContext.reduce_scatter_state.
+ */
+export class FsdpSchedule {
+  readonly #engine: Engine;
+  readonly #root: FsdpUnit;
+  readonly #prefetch: PrefetchOptions;
+  #lastOrder: readonly FsdpUnit[] = [];
+  #order: FsdpUnit[] = [];
+  #reduction: Reduction | null = null;
+
+  constructor(engine: Engine, root: FsdpUnit, prefetch: PrefetchOptions) {
+    this.#engine = engine;
+    this.#root = root;
+    this.#prefetch = prefetch;
+  }
+
+  beforeForward(unit: FsdpUnit): void {
+    if (unit === this.#root) this.#begin();
+    this.#order.push(unit);
+    unit.waitForUnshard();
+    if (this.#prefetch.forward) this.#after(this.#lastOrder, unit)?.unshard();
+  }
+
+  afterForward(unit: FsdpUnit): void {
+    if (unit.reshardAfterForward) unit.reshard();
+  }
+
+  beforeBackward(unit: FsdpUnit): void {
+    unit.waitForUnshard();
+    if (this.#prefetch.backward === 'BACKWARD_PRE') this.#before(unit)?.unshard();
+  }
+
+  afterBackward(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
+    for (const [i, grad] of grads.entries()) {
+      const module = unit.parameters[i]?.module ?? unit.module;
+      if (grad !== null) this.#engine.retag(grad, { cause: 'grad.full', module });
+    }
+    unit.reshard();
+    if (this.#prefetch.backward === 'BACKWARD_POST') this.#before(unit)?.unshard();
+    this.finishReduction();
+    this.#reduction = { unit, grads, ...unit.reduce(grads) };
+    if (unit === this.#root) this.finishReduction();
+  }
+
+  /** Waits for the reduction on its way, and frees the whole gradients. */
+  finishReduction(): void {
+    const reduction = this.#reduction;
+    if (reduction === null) return;
+    this.#reduction = null;
+    try {
+      reduction.work.wait();
+    } finally {
+      for (const grad of reduction.grads) grad?.dispose();
+    }
+    reduction.unit.accumulate(reduction.shard);
+  }
+
+  #begin(): void {
+    this.finishReduction();
+    this.#lastOrder = this.#order;
+    this.#order = [];
+  }
+
+  #after(order: readonly FsdpUnit[], unit: FsdpUnit): FsdpUnit | undefined {
+    const place = order.indexOf(unit);
+    return place < 0 ? undefined : order[place + 1];
+  }
+
+  /** The unit whose backward comes after this one's: the one that ran before it, the root excepted. */
+  #before(unit: FsdpUnit): FsdpUnit | undefined {
+    const place = this.#order.indexOf(unit);
+    const previous = place < 0 ? undefined : this.#order[place - 1];
+    return previous === this.#root ? undefined : previous;
+  }
+}

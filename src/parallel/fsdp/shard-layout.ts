@@ -1,0 +1,75 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Piece } from '../../dist/types';
+import type { Parameter } from '../../nn/parameter';
+
+/**
+ * How one parameter is cut along dim 0: equal chunks of ceil(rows / ranks) rows, the last ones short or empty.
+ * Short ones are padded, so that all ranks hold and send the same number of elements.
+ * Source: torch.chunk; FSDPParam._init_sharded_param.
+ */
+export interface ShardedParameter {
+  readonly parameter: Parameter;
+  /** Elements of every rank's chunk, with padding. */
+  readonly chunk: number;
+  /** First element of the chunk in the unit's flat shard. */
+  readonly offset: number;
+}
+
+/** A unit's parameters in its flat shard. */
+export interface ShardLayout {
+  readonly numRanks: number;
+  readonly entries: readonly ShardedParameter[];
+  /** Elements of every rank's flat shard, with padding. */
+  readonly size: number;
+}
+
+/** Lays parameters out in flat shards for `numRanks` ranks. */
+export function shardLayout(parameters: readonly Parameter[], numRanks: number): ShardLayout {
+  let size = 0;
+  const entries = parameters.map((parameter) => {
+    const [rows = 1] = parameter.shape;
+    const chunk = Math.ceil(rows / numRanks) * (parameter.size / rows);
+    const entry = { parameter, chunk, offset: size };
+    size += chunk;
+    return entry;
+  });
+  return { numRanks, entries, size };
+}
+
+/** Where a rank's chunk begins in the whole parameter, and how many elements of it are not padding. */
+export function chunkOf(
+  entry: ShardedParameter,
+  rank: number,
+): { readonly start: number; readonly length: number } {
+  const start = Math.min(rank * entry.chunk, entry.parameter.size);
+  return { start, length: Math.min(entry.chunk, entry.parameter.size - start) };
+}
+
+/** Elements of padding in one rank's flat shard. */
+export function paddingOf(layout: ShardLayout, rank: number): number {
+  return layout.entries.reduce((sum, entry) => sum + entry.chunk - chunkOf(entry, rank).length, 0);
+}
+
+/**
+ * A rank's share of whole tensors in wire order: its chunk of each, straight from or into the tensor's own storage.
+ * A missing tensor (an unused parameter's gradient) counts as zeros.
+ */
+export function shareOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)[], rank: number): Piece[] {
+  const pieces: Piece[] = [];
+  layout.entries.forEach((entry, i) => {
+    const whole = wholes[i] ?? null;
+    const { start, length } = chunkOf(entry, rank);
+    if (whole === null) {
+      pieces.push({ padding: entry.chunk });
+      return;
+    }
+    if (length > 0) pieces.push({ tensor: whole, offset: start, length });
+    if (length < entry.chunk) pieces.push({ padding: entry.chunk - length });
+  });
+  return pieces;
+}
+
+/** Every rank's share, by rank. */
+export function sharesOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)[]): Piece[][] {
+  return Array.from({ length: layout.numRanks }, (_, rank) => shareOf(layout, wholes, rank));
+}

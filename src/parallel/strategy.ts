@@ -1,0 +1,86 @@
+import type { ParallelConfig, StrategyName } from '../config/train-config';
+import type { Module } from '../nn/module';
+import { DDP } from './ddp/distributed-data-parallel';
+import { fullyShard, type ShardContext, unitsOf } from './fsdp/fully-shard';
+import { blockWrapPolicy, modulesToWrap, rootOnly, type WrapPolicy } from './wrap-policy';
+
+/** What a training step keeps. */
+export type ModelState = 'parameter' | 'gradient' | 'optimizer';
+
+/** What a strategy promises; code that serves several strategies asks for these and never for a name. */
+export interface StrategyProperties {
+  /** What each rank holds 1/N of between steps; the rest is whole on every rank. */
+  readonly shardedAtRest: readonly ModelState[];
+  /** Whether whole parameters are freed between a unit's forward and backward. */
+  readonly reshardAfterForward: boolean;
+}
+
+const ALL: readonly ModelState[] = ['parameter', 'gradient', 'optimizer'];
+
+/** Source: torch.distributed.fsdp.ShardingStrategy. */
+export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {
+  NO_SHARD: { shardedAtRest: [], reshardAfterForward: false },
+  SHARD_GRAD_OP: { shardedAtRest: ALL, reshardAfterForward: false },
+  FULL_SHARD: { shardedAtRest: ALL, reshardAfterForward: true },
+};
+
+/** A model that trains on several ranks. */
+export interface ParallelModel {
+  readonly model: Module;
+  readonly properties: StrategyProperties;
+  /** Runs a micro-batch that is not a step's last; where gradients can stay local, they are not reduced. */
+  accumulate<T>(work: () => T): T;
+  dispose(): void;
+}
+
+/** Puts a strategy around a model, in place. */
+export function parallelize(model: Module, config: ParallelConfig, context: ShardContext): ParallelModel {
+  const properties = STRATEGIES[config.strategy];
+  const policy = WRAPS[config.wrap](model);
+  return properties.shardedAtRest.includes('parameter')
+    ? sharded(model, config, context, policy, properties)
+    : replicated(model, config, context, policy, properties);
+}
+
+const WRAPS: Readonly<Record<ParallelConfig['wrap'], (model: Module) => WrapPolicy>> = {
+  blocks: blockWrapPolicy,
+  root: () => rootOnly,
+};
+
+function replicated(
+  model: Module,
+  config: ParallelConfig,
+  context: ShardContext,
+  policy: WrapPolicy,
+  properties: StrategyProperties,
+): ParallelModel {
+  const ddp = new DDP(model, context, { bucketBytes: config.bucketBytes, policy });
+  return {
+    model,
+    properties,
+    accumulate: (work) => ddp.noSync(work),
+    dispose: () => model.dispose(),
+  };
+}
+
+function sharded(
+  model: Module,
+  config: ParallelConfig,
+  context: ShardContext,
+  policy: WrapPolicy,
+  properties: StrategyProperties,
+): ParallelModel {
+  const { forwardPrefetch, backwardPrefetch } = config;
+  // true is left out so that the root stays gathered after forward, as fully_shard does by default.
+  const reshardAfterForward = properties.reshardAfterForward ? undefined : false;
+  const options = { reshardAfterForward, forwardPrefetch, backwardPrefetch };
+  for (const module of [...modulesToWrap(model, policy), model]) fullyShard(module, context, options);
+  return {
+    model,
+    properties,
+    accumulate: (work) => work(),
+    dispose() {
+      for (const unit of unitsOf(model)) unit.dispose();
+    },
+  };
+}
