@@ -1,10 +1,10 @@
 import type { DataFrame } from 'danfojs-node';
-import { LIGHT, soft, strong, type Theme } from './ink';
+import { LIGHT, plain, soft, strong, type Theme } from './ink';
 import type { Layout, Trace } from './plotly';
 import { toPng } from './png';
 import { toSvg } from './static-svg';
 import { DISPLAY, type DisplayBundle, type Table } from './table';
-import { TEMPLATE } from './template';
+import { MARGIN, TEMPLATE } from './template';
 
 /** A finding with its picture and its numbers. In a notebook it shows itself. */
 export interface Figure {
@@ -16,6 +16,10 @@ export interface Figure {
   readonly layout: Layout;
   /** The numbers in the picture. */
   readonly table: Table;
+  /** Numbers of this figure that one may have guessed, by name. */
+  readonly quantities: Quantities;
+  /** The same figure with one more line below its subtitle. */
+  withNote(note: string): Figure;
   /** Plotly's figure: no width, so that it fits the page. */
   toPlotly(): PlotlyFigure;
   /** A static picture, 800 pixels wide. */
@@ -25,6 +29,8 @@ export interface Figure {
   frame(): Promise<DataFrame>;
   [DISPLAY](): DisplayBundle;
 }
+
+export type Quantities = Readonly<Record<string, { readonly value: number; readonly unit: string }>>;
 
 export interface PlotlyFigure {
   readonly data: readonly Trace[];
@@ -39,6 +45,7 @@ export interface FigureParts {
   readonly data: readonly Trace[];
   readonly layout: Layout;
   readonly table: Table;
+  readonly quantities?: Quantities;
 }
 
 /** Makes a figure. */
@@ -46,6 +53,8 @@ export function createFigure(parts: FigureParts): Figure {
   const { title, table } = parts;
   const figure: Figure = {
     ...parts,
+    quantities: parts.quantities ?? {},
+    withNote: (note) => createFigure(noted(parts, note)),
     toPlotly: () => plotlyOf(parts),
     toSvg: (theme = LIGHT) => toSvg(parts, theme),
     toPng: (theme = LIGHT) => toPng(toSvg(parts, theme)),
@@ -54,7 +63,7 @@ export function createFigure(parts: FigureParts): Figure {
     [DISPLAY]: () => ({
       'application/vnd.plotly.v1+json': plotlyOf(parts),
       'image/png': toPng(toSvg(parts, LIGHT)).toString('base64'),
-      'text/plain': `${title}\n${parts.subtitle}\n${table.toText()}`,
+      'text/plain': `${title}\n${plain(parts.subtitle)}\n${table.toText()}`,
     }),
   };
   return figure;
@@ -70,6 +79,18 @@ function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure 
       template: TEMPLATE,
     },
     config: { responsive: true, displaylogo: false },
+  };
+}
+
+const NOTE_HEIGHT = 16;
+
+function noted(parts: FigureParts, note: string): FigureParts {
+  const { layout, subtitle } = parts;
+  const top = (layout.margin?.t ?? MARGIN.t) + NOTE_HEIGHT;
+  return {
+    ...parts,
+    subtitle: `${subtitle}<br>${note}`,
+    layout: { ...layout, height: layout.height + NOTE_HEIGHT, margin: { ...layout.margin, t: top } },
   };
 }
 

@@ -44,7 +44,8 @@ export function percent(share: number): string {
 
 /** Bytes in a figure's unit, with the unit. */
 export function inUnit(value: number, scale: Scaled): string {
-  return `${short(value / scale.divisor)} ${scale.unit}`;
+  const number = scale.unit === 'B' ? String(Math.round(value)) : short(value / scale.divisor);
+  return `${number} ${scale.unit}`;
 }
 
 /** 'a', 'a and b', 'a, b and c'. */

@@ -1,6 +1,7 @@
 import type { MemoryCause } from '../core/events';
 import { totalBytes } from '../ledger/memory';
 import type { BytesByCause } from '../ledger/record';
+import type { Quantities } from './figure';
 import { listed, percent } from './format';
 
 /** Causes that one measure would lower, and that measure. */
@@ -39,8 +40,29 @@ export function peakFinding(atPeak: BytesByCause, world: number): readonly [stri
   const { group, bytes } = first;
   const present = group.causes.filter((cause) => atPeak[cause] > total / 100);
   const name = present.length === 1 && group.causes.length === 2 ? listed(present.map(spoken)) : group.name;
-  const share = `${percent(bytes / total)} of the peak is ${name}`;
+  const share = `${plainPercent(bytes / total)} of the peak is ${name}`;
   return [`${share}: ${group.so(world)}`, share];
+}
+
+/** Titles are plain text. */
+function plainPercent(share: number): string {
+  return percent(share).replace('&lt;', '<').replace('&gt;', '>');
+}
+
+/** What one may have guessed about a peak. */
+export function peakQuantities(atPeak: BytesByCause): Quantities {
+  const total = totalBytes(atPeak);
+  const share = (...causes: MemoryCause[]): { value: number; unit: string } => ({
+    value: total > 0 ? (causes.reduce((sum, cause) => sum + atPeak[cause], 0) / total) * 100 : 0,
+    unit: '%',
+  });
+  return {
+    peakMB: { value: total / 1e6, unit: 'MB' },
+    paramShare: share('param.shard', 'param.full'),
+    gradShare: share('grad.shard', 'grad.full'),
+    optimizerShare: share('optimizer'),
+    activationShare: share('activation'),
+  };
 }
 
 function spoken(cause: MemoryCause): string {

@@ -1,11 +1,11 @@
 import type { MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
 import { memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
-import type { BytesByCause, StepRecord } from '../ledger/record';
+import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
 import { bold, soft, strong } from './ink';
-import { peakFinding } from './memory-findings';
+import { peakFinding, peakQuantities } from './memory-findings';
 import { CAUSE_FILL, inkOn, NEUTRAL, STACK_ORDER } from './palette';
 import type { Annotation, BarTrace } from './plotly';
 import { recordsOfStep, type RunView } from './run-view';
@@ -60,6 +60,7 @@ export function memoryRanks(run: RunView, options: MemoryRanksOptions = {}): Fig
       },
       annotations: isWide ? totalsAbove(totals, scale) : ends(peaks, totals, scale),
     },
+    quantities: peakQuantities((peaks[totals.indexOf(most)] ?? peaks[0])?.bytes ?? noBytes()),
     table: createTable(peaks.map((peak, i) => row(peak, records[i], totals[i] ?? 0))),
   });
 }

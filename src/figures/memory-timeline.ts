@@ -7,7 +7,7 @@ import { thinned } from './envelope';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { bold, safe, soft, strong } from './ink';
-import { peakFinding } from './memory-findings';
+import { peakFinding, peakQuantities } from './memory-findings';
 import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
 import { peakPanel } from './peak-panel';
 import { phaseStrip, phases } from './phase-strip';
@@ -74,6 +74,7 @@ export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}
       shapes: strip.shapes,
     },
     table: tableOf(record, curve),
+    quantities: peakQuantities(atPeak),
   });
 }
 

@@ -14,6 +14,16 @@ export interface RunView {
   readonly note?: string;
 }
 
+/** A run's losses by step; a step that is missing is NaN. */
+export function lossesOf(run: RunView): { firstStep: number; losses: number[] } {
+  const bySteps = new Map<number, number>();
+  for (const { step, loss } of run.records) if (loss !== null && !bySteps.has(step)) bySteps.set(step, loss);
+  if (bySteps.size === 0) return { firstStep: 1, losses: [] };
+  const firstStep = Math.min(...bySteps.keys());
+  const length = Math.max(...bySteps.keys()) - firstStep + 1;
+  return { firstStep, losses: Array.from({ length }, (_, i) => bySteps.get(firstStep + i) ?? Number.NaN) };
+}
+
 /** Records of one step (the last complete one when none is named), by rank. */
 export function recordsOfStep(records: readonly StepRecord[], step?: number): StepRecord[] {
   const chosen = step ?? lastCompleteStep(records);

@@ -15,13 +15,14 @@ function axisParts(frame: Frame, scale: Scale, theme: Theme): string[] {
   const isX = direction === 'x';
   const ticks = axis.tickvals ?? niceTicks(scale.range, isX ? 6 : 5);
   const size = axis.tickfont?.size ?? 11;
+  const decimals = Math.max(...ticks.map((value) => (String(value).split('.')[1] ?? '').length));
   const parts: string[] = [];
   ticks.forEach((value, i) => {
     const at = round(scale.pixel(value));
     if (axis.showgrid !== false) parts.push(line(isX, at, other.from, other.to, axis.gridcolor ?? ''));
     if (axis.ticks !== '') parts.push(line(isX, at, other.from, other.from + (isX ? 4 : -4), axis.tickcolor ?? ''));
     if (axis.showticklabels === false) return;
-    const text = axis.ticktext?.[i] ?? String(value).replace('-', '−');
+    const text = axis.ticktext?.[i] ?? value.toFixed(decimals).replace('-', '−');
     parts.push(
       isX
         ? svgText(at, other.from + 6 + size, text, { size, anchor: 'middle', fill: theme.soft })

@@ -57,12 +57,10 @@ interface Box {
 }
 
 function rectangle(xs: readonly [number, number], ys: readonly [number, number]): Box {
-  return {
-    x: round(Math.min(...xs)),
-    y: round(Math.min(...ys)),
-    width: round(Math.abs(xs[1] - xs[0])),
-    height: round(Math.abs(ys[1] - ys[0])),
-  };
+  // Edges are rounded, not sizes: bars that touch then share an edge exactly.
+  const [left, right] = [round(Math.min(...xs)), round(Math.max(...xs))];
+  const [top, bottom] = [round(Math.min(...ys)), round(Math.max(...ys))];
+  return { x: left, y: top, width: round(right - left), height: round(bottom - top) };
 }
 
 function rect(box: Box, trace: BarTrace, fills: Fills): string {
