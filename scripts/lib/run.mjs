@@ -34,7 +34,7 @@ export function capture(command, args, options = {}) {
 export async function mustRun(command, args, options, what, ...advice) {
   const result = await capture(command, args, options);
   if (result.code === 0) return result;
-  const reason = result.missing ? result.missing.message : lastLines(result.stderr || result.stdout, 12);
+  const reason = result.missing ? result.missing.message : lastLines(result.stderr || result.stdout, 40);
   throw new StepError(`${what}\n${reason}`, ...advice);
 }
 
