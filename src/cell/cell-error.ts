@@ -13,6 +13,8 @@ export interface CellError {
   readonly column?: number | undefined;
 }
 
+const FRAME = /^\s+at /;
+
 /** Describes what a cell threw; `name` is the cell's, as "In[3]". */
 export function describeThrown(thrown: unknown, name: string, mapper: StackMapper): CellError {
   if (!isError(thrown)) {
@@ -22,9 +24,11 @@ export function describeThrown(thrown: unknown, name: string, mapper: StackMappe
   const { ename, evalue } = errorHead(thrown);
   const frames = stackFrames(thrown);
   const position = positionIn(name, frames);
+  // The stack of an error that came from a rank holds the source line already.
+  const framed = frames.some((line) => !FRAME.test(line));
   const traceback = [
     `${ename}: ${evalue}`,
-    ...codeFrame(name, position, mapper),
+    ...(framed ? [] : codeFrame(name, position, mapper)),
     ...frames,
     ...causes(thrown),
   ];
@@ -54,8 +58,11 @@ function errorHead(error: Error): { ename: string; evalue: string } {
 }
 
 function stackFrames(error: Error): string[] {
-  const lines = typeof error.stack === 'string' ? error.stack.split('\n') : [];
-  return lines.filter((line) => /^\s+at /.test(line));
+  if (typeof error.stack !== 'string') return [];
+  const { ename, evalue } = errorHead(error);
+  const head = `${ename}: ${evalue}`;
+  if (!error.stack.startsWith(head)) return error.stack.split('\n').filter((line) => FRAME.test(line));
+  return error.stack.slice(head.length).split('\n').slice(1);
 }
 
 function positionIn(name: string, frames: readonly string[]): CellPosition | undefined {

@@ -1,6 +1,7 @@
 import { Session } from 'node:inspector';
 import { ShardlabError } from '../core/errors';
 import { type CellError, describeThrown } from './cell-error';
+import { createDisplayGlobals } from './display-globals';
 import { type ImporterOptions, createImporter, findInstallation, requireFrom } from './importer';
 import { repairAfterTermination } from './repair';
 import { type Evaluated, Repl } from './repl';
@@ -34,15 +35,7 @@ export interface Evaluator {
   dispose(): void;
 }
 
-/**
- * Flags of Node that a process with an evaluator needs: after a termination Node's count of nested asynchronous contexts is off,
- * and without the first flag it ends the process for that; the evaluator puts the count right. The second one keeps Node from
- * warning in a notebook that importing from a script is experimental.
- */
-export const EVALUATOR_FLAGS: readonly string[] = [
-  '--no-force-async-hooks-checks',
-  '--disable-warning=ExperimentalWarning',
-];
+export { EVALUATOR_FLAGS } from './evaluator-flags';
 
 /**
  * Creates the process's evaluator on V8's REPL mode: redeclaration, top-level await, completion values, closures over `let`.
@@ -57,6 +50,7 @@ export function createEvaluator(options: EvaluatorOptions): Evaluator {
   const defined = defineGlobals({
     require: requireFrom(options.baseDir),
     __import: importer,
+    ...createDisplayGlobals(),
     ...options.globals,
   });
   let running: ((result: EvaluateResult) => void) | undefined;

@@ -1,0 +1,37 @@
+import { dirname, join } from 'node:path';
+import ts from 'typescript';
+
+/** Packages that come from shardlab's own installation when the notebook's folder has none. */
+const OWN_PACKAGES = /^(shardlab|tslab)(\/|$)/;
+
+/**
+ * Resolves modules for the checker as the importer does at run time: from the notebook's folder, `shardlab` and `tslab`
+ * also from the installation. What was found is remembered, what was missing is not: it may be installed meanwhile.
+ */
+export function createModuleResolver(
+  options: ts.CompilerOptions,
+  installation: string,
+  virtual: (file: string) => boolean,
+): NonNullable<ts.LanguageServiceHost['resolveModuleNameLiterals']> {
+  const found = new Map<string, ts.ResolvedModuleWithFailedLookupLocations>();
+  const resolve = (specifier: string, from: string): ts.ResolvedModuleWithFailedLookupLocations => {
+    const cell = join(dirname(from), specifier.replace(/\.mjs$/, '.mts'));
+    if (specifier.startsWith('./') && virtual(cell)) return resolvedCell(cell);
+    const result = ts.resolveModuleName(specifier, from, options, ts.sys);
+    if (result.resolvedModule !== undefined || !OWN_PACKAGES.test(specifier)) return result;
+    return ts.resolveModuleName(specifier, join(installation, 'notebook.mts'), options, ts.sys);
+  };
+  return (literals, containingFile) =>
+    literals.map(({ text }) => {
+      const key = `${dirname(containingFile)}\u0000${text}`;
+      const known = found.get(key);
+      if (known !== undefined) return known;
+      const result = resolve(text, containingFile);
+      if (result.resolvedModule !== undefined) found.set(key, result);
+      return result;
+    });
+}
+
+function resolvedCell(resolvedFileName: string): ts.ResolvedModuleWithFailedLookupLocations {
+  return { resolvedModule: { resolvedFileName, extension: ts.Extension.Mts, isExternalLibraryImport: false } };
+}

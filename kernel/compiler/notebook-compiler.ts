@@ -1,0 +1,140 @@
+import { join } from 'node:path';
+import ts from 'typescript';
+import { completenessOf } from './completeness';
+import { describeDiagnostics } from './diagnostics';
+import { replTransformer } from './emit';
+import { type CheckedFiles, type CheckerOptions, createCheckedFiles } from './language-service';
+import { type NameKind, outlineOf } from './outline';
+import type { CellSource, CompilerCalls, Compiled, Namespace, Position } from './protocol';
+import { Scope } from './scope';
+import { type ShownSource, completionsAt, inspectionAt } from './tooling';
+
+const RANK_MODULE = 'shardlab/rank';
+
+/** A compiled cell whose names do not count yet. */
+interface Pending {
+  readonly namespace: Namespace;
+  readonly path: string;
+  readonly specifier: string;
+  readonly text: string;
+  readonly declared: ReadonlyMap<string, NameKind>;
+}
+
+/** Checks and compiles the cells of one notebook; see [Note: prelude] and [Note: cells as REPL code]. */
+export class NotebookCompiler implements CompilerCalls {
+  readonly #files: CheckedFiles;
+  readonly #baseDir: string;
+  readonly #scopes: Readonly<Record<Namespace, Scope>> = { notebook: new Scope(), ranks: new Scope() };
+  readonly #pending = new Map<number, Pending>();
+  #cells = 0;
+  #rankGlobalsKnown = false;
+
+  constructor(options: CheckerOptions) {
+    this.#files = createCheckedFiles(options);
+    this.#baseDir = options.baseDir;
+  }
+
+  /** Reads the libraries and compiles something, so that the first cell finds all in memory. */
+  warmUp(): void {
+    const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';
+    this.compile({ source, namespace: 'notebook', name: 'In[0]' });
+    this.#pending.clear();
+  }
+
+  compile({ source, namespace, name }: CellSource): Compiled {
+    this.#learnRankGlobals(namespace);
+    const outline = outlineOf(parse(source));
+    const number = ++this.#cells;
+    const specifier = `./__cell${number}.mjs`;
+    const path = join(this.#baseDir, `__cell${number}.mts`);
+    const exports = [...outline.declared.keys()].filter((declared) => !outline.exported.has(declared));
+    const prelude = this.#scopes[namespace].prelude(outline);
+    const text = `${source}\n;${prelude}export { ${exports.join(', ')} };`;
+    this.#files.show(path, text);
+    const program = this.#files.program();
+    const file = this.#files.file(path);
+    const diagnostics = errorsOf(program, file);
+    if (diagnostics.length > 0) {
+      this.#files.drop(path);
+      return { ok: false, error: describeDiagnostics(diagnostics, source, name) };
+    }
+    const js = emit(program, file, source, name);
+    this.#files.drop(path);
+    this.#pending.set(number, { namespace, path, specifier, text, declared: outline.declared });
+    return { ok: true, js, ticket: number };
+  }
+
+  commit(ticket: number): void {
+    const pending = this.#pending.get(ticket);
+    this.#pending.delete(ticket);
+    if (pending === undefined || pending.declared.size === 0) return;
+    this.#files.keep(pending.path, pending.text);
+    this.#scopes[pending.namespace].declare(pending.specifier, pending.declared);
+  }
+
+  complete(at: Position): ReturnType<CompilerCalls['complete']> {
+    return completionsAt(this.#files, this.#show(at, true), at.offset);
+  }
+
+  inspect(at: Position): ReturnType<CompilerCalls['inspect']> {
+    return inspectionAt(this.#files, this.#show(at, false), at.offset);
+  }
+
+  isComplete(source: string): ReturnType<CompilerCalls['isComplete']> {
+    return completenessOf(source);
+  }
+
+  reset(namespace: Namespace): void {
+    this.#scopes[namespace].clear();
+    this.#rankGlobalsKnown &&= namespace !== 'ranks';
+  }
+
+  #show({ source, namespace }: Position, all: boolean): ShownSource {
+    this.#learnRankGlobals(namespace);
+    const prelude = `${this.#scopes[namespace].prelude(outlineOf(parse(source)), all)}\n`;
+    const path = join(this.#baseDir, '__scratch.mts');
+    this.#files.show(path, `${prelude}${source}\n;export {};`);
+    return { path, source, shift: prelude.length };
+  }
+
+  #learnRankGlobals(namespace: Namespace): void {
+    if (namespace !== 'ranks' || this.#rankGlobalsKnown) return;
+    const path = join(this.#baseDir, '__rank_globals.mts');
+    this.#files.show(path, `import * as everything from '${RANK_MODULE}';\nexport { everything };`);
+    const checker = this.#files.program().getTypeChecker();
+    const declaration = this.#files.file(path).statements.find(ts.isImportDeclaration);
+    const module = declaration && checker.getSymbolAtLocation(declaration.moduleSpecifier);
+    this.#files.drop(path);
+    if (module === undefined) return;
+    const names = checker.getExportsOfModule(module).map((symbol) => symbol.name);
+    this.#scopes.ranks.declareExports(RANK_MODULE, names);
+    this.#rankGlobalsKnown = true;
+  }
+}
+
+function parse(source: string): ts.SourceFile {
+  return ts.createSourceFile('cell.mts', source, ts.ScriptTarget.ES2022, false, ts.ScriptKind.TS);
+}
+
+function errorsOf(program: ts.Program, file: ts.SourceFile): readonly ts.Diagnostic[] {
+  const syntactic = program.getSyntacticDiagnostics(file);
+  if (syntactic.length > 0) return syntactic;
+  return program
+    .getSemanticDiagnostics(file)
+    .filter(({ category }) => category === ts.DiagnosticCategory.Error);
+}
+
+/** JavaScript of a checked file, with its map, which speaks of the cell's source alone. */
+function emit(program: ts.Program, file: ts.SourceFile, source: string, name: string): string {
+  let js = '';
+  let map = '{}';
+  const write: ts.WriteFileCallback = (path, text) => {
+    if (path.endsWith('.map')) map = text;
+    else js = text;
+  };
+  program.emit(file, write, undefined, false, { after: [replTransformer(source.length)] });
+  const payload = JSON.stringify({ ...JSON.parse(map), sources: [name], sourcesContent: [source] });
+  const inlined = Buffer.from(payload).toString('base64');
+  const code = js.replace(/\n?\/\/# sourceMappingURL=.*\s*$/, '').replace(/^export \{\};$/m, '');
+  return `${code}\n//# sourceMappingURL=data:application/json;base64,${inlined}`;
+}

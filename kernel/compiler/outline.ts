@@ -1,0 +1,88 @@
+import ts from 'typescript';
+
+/** What a declared name may be used as, which decides how later cells see it. */
+export type NameKind = 'const' | 'let' | 'value-and-type' | 'type';
+
+/** Names that a cell declares at its top level, and all that it mentions. */
+export interface Outline {
+  readonly declared: ReadonlyMap<string, NameKind>;
+  readonly mentioned: ReadonlySet<string>;
+  /** Declared names that the cell itself exports already. */
+  readonly exported: ReadonlySet<string>;
+}
+
+/** Reads a cell's names without types. */
+export function outlineOf(file: ts.SourceFile): Outline {
+  const declared = new Map<string, NameKind>();
+  const exported = new Set<string>();
+  const mentioned = new Set<string>();
+  for (const statement of file.statements) {
+    const names = declaredNames(statement);
+    const exports = ts.canHaveModifiers(statement) && hasExport(statement);
+    for (const { name, kind } of names) {
+      declared.set(name, merged(declared.get(name), kind));
+      if (exports) exported.add(name);
+    }
+  }
+  const visit = (node: ts.Node): void => {
+    if (ts.isIdentifier(node)) mentioned.add(node.text);
+    ts.forEachChild(node, visit);
+  };
+  visit(file);
+  return { declared, mentioned, exported };
+}
+
+interface Declared {
+  readonly name: string;
+  readonly kind: NameKind;
+}
+
+function hasExport(statement: ts.HasModifiers): boolean {
+  return ts.getModifiers(statement)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) ?? false;
+}
+
+function merged(first: NameKind | undefined, second: NameKind): NameKind {
+  return first === undefined || first === second ? second : 'value-and-type';
+}
+
+function declaredNames(statement: ts.Statement): Declared[] {
+  if (ts.isVariableStatement(statement)) return variableNames(statement.declarationList);
+  if (ts.isFunctionDeclaration(statement)) return named(statement.name, 'const');
+  if (ts.isInterfaceDeclaration(statement) || ts.isTypeAliasDeclaration(statement)) {
+    return named(statement.name, 'type');
+  }
+  if (ts.isClassDeclaration(statement) || ts.isEnumDeclaration(statement)) {
+    return named(statement.name, 'value-and-type');
+  }
+  if (ts.isModuleDeclaration(statement) && ts.isIdentifier(statement.name)) {
+    return named(statement.name, 'value-and-type');
+  }
+  if (ts.isImportDeclaration(statement)) return importNames(statement);
+  return [];
+}
+
+function named(name: ts.Identifier | undefined, kind: NameKind): Declared[] {
+  return name === undefined ? [] : [{ name: name.text, kind }];
+}
+
+function variableNames(list: ts.VariableDeclarationList): Declared[] {
+  const kind = (list.flags & ts.NodeFlags.BlockScoped) === ts.NodeFlags.Const ? 'const' : 'let';
+  return list.declarations.flatMap(({ name }) => bindingNames(name).map((text) => ({ name: text, kind })));
+}
+
+/** Names that a binding pattern introduces. */
+export function bindingNames(name: ts.BindingName): string[] {
+  if (ts.isIdentifier(name)) return [name.text];
+  return name.elements.flatMap((element) =>
+    ts.isOmittedExpression(element) ? [] : bindingNames(element.name),
+  );
+}
+
+function importNames({ importClause }: ts.ImportDeclaration): Declared[] {
+  if (importClause === undefined) return [];
+  const { name, namedBindings } = importClause;
+  const first = named(name, 'value-and-type');
+  if (namedBindings === undefined) return first;
+  if (ts.isNamespaceImport(namedBindings)) return [...first, ...named(namedBindings.name, 'value-and-type')];
+  return [...first, ...namedBindings.elements.flatMap((element) => named(element.name, 'value-and-type'))];
+}

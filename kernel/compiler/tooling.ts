@@ -1,0 +1,52 @@
+import ts from 'typescript';
+import type { CheckedFiles } from './language-service';
+import type { Completions, Inspection } from './protocol';
+
+/** A source shown to the language service with its prelude in front. */
+export interface ShownSource {
+  readonly path: string;
+  readonly source: string;
+  /** Length of what stands before the source in the file. */
+  readonly shift: number;
+}
+
+const WORD = /[\w$]/;
+
+/** What may stand at the cursor. */
+export function completionsAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Completions {
+  const { source, path, shift } = shown;
+  const start = wordStart(source, offset);
+  const word = source.slice(start, offset);
+  const info = service.getCompletionsAtPosition(path, shift + offset, {});
+  const entries = (info?.entries ?? [])
+    .filter(({ name }) => name.startsWith(word) && !name.startsWith('__cell'))
+    .sort((a, b) => (a.sortText + a.name < b.sortText + b.name ? -1 : 1));
+  return {
+    matches: entries.map(({ name }) => name),
+    kinds: entries.map(({ kind }) => kind),
+    start,
+    end: offset,
+  };
+}
+
+/** Declaration and documentation of the name at the cursor. */
+export function inspectionAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Inspection | undefined {
+  const { source, path, shift } = shown;
+  const at = Math.min(wordStart(source, offset), Math.max(0, source.length - 1));
+  const info = service.getQuickInfoAtPosition(path, shift + at);
+  if (info === undefined) return undefined;
+  const declaration = ts.displayPartsToString(info.displayParts);
+  const documentation = ts.displayPartsToString(info.documentation);
+  const tags = (info.tags ?? []).map(({ name, text }) => `@${name} ${ts.displayPartsToString(text)}`);
+  const prose = [documentation, ...tags].filter((part) => part !== '');
+  return {
+    text: [declaration, ...prose].join('\n\n'),
+    markdown: [`\`\`\`typescript\n${declaration}\n\`\`\``, ...prose].join('\n\n'),
+  };
+}
+
+function wordStart(source: string, offset: number): number {
+  let start = Math.min(offset, source.length);
+  while (start > 0 && WORD.test(source[start - 1] ?? '')) start--;
+  return start;
+}

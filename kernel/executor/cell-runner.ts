@@ -1,0 +1,76 @@
+import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
+import { toMimeBundle } from '../../src/cell/mime';
+import type { StrayError } from '../../src/cell/stray-errors';
+import type { CellTimers } from './cell-timers';
+import type { OutputChannel } from './output-channel';
+import type { Person } from './person';
+import type { Outcome, RunCell, RunRanks } from './protocol';
+import type { RankCells } from './rank-cells';
+
+/** How long a waiting cell may take to end by itself after an interrupt; jobs use it to stop their ranks. */
+const INTERRUPT_GRACE_SECONDS = 0.03;
+
+export interface CellRunnerParts {
+  readonly evaluator: Evaluator;
+  readonly channel: OutputChannel;
+  readonly timers: CellTimers;
+  readonly person: Person;
+  /** Loaded when the first `%%ranks` cell comes. */
+  readonly rankCells: () => Promise<RankCells>;
+}
+
+/** Runs one cell at a time and reports its outcome. */
+export class CellRunner {
+  readonly #parts: CellRunnerParts;
+  #rankCells: RankCells | undefined;
+
+  constructor(parts: CellRunnerParts) {
+    this.#parts = parts;
+  }
+
+  async run({ id, cell, js, allowStdin }: RunCell): Promise<void> {
+    const { channel, evaluator, person } = this.#parts;
+    channel.current = id;
+    person.reachable = allowStdin;
+    const name = `In[${cell}]`;
+    const result = await evaluator.evaluate(js, { name });
+    channel.done(id, await this.#outcome(result, name));
+  }
+
+  async runInRanks(request: RunRanks): Promise<void> {
+    const { channel, evaluator } = this.#parts;
+    channel.current = request.id;
+    try {
+      this.#rankCells ??= await this.#parts.rankCells();
+      await this.#rankCells.run(request);
+      channel.done(request.id, { ok: true, result: undefined });
+    } catch (thrown) {
+      channel.done(request.id, { ok: false, error: evaluator.describe(thrown, `In[${request.cell}]`) });
+    }
+  }
+
+  interrupt(): void {
+    const { channel, evaluator, timers } = this.#parts;
+    if (this.#rankCells?.interrupt() === true) return;
+    const id = channel.current;
+    if (evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) timers.stop(id);
+  }
+
+  /** Shows an error that no code caught, in the running cell's output. */
+  reportStray({ cell, thrown }: StrayError): void {
+    const { channel, evaluator } = this.#parts;
+    const name = cell === undefined ? '' : `In[${cell}]`;
+    const from = cell === undefined ? '' : ` in ${name}`;
+    channel.write('stderr', `Nobody caught this error${from}:\n${evaluator.describe(thrown, name).traceback.join('\n')}\n`);
+  }
+
+  async #outcome(result: EvaluateResult, name: string): Promise<Outcome> {
+    if (!result.ok) return { ok: false, error: result.error };
+    if (result.value === undefined) return { ok: true, result: undefined };
+    try {
+      return { ok: true, result: await toMimeBundle(result.value) };
+    } catch (thrown) {
+      return { ok: false, error: this.#parts.evaluator.describe(thrown, name) };
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import { promisify } from 'node:util';
+import type { OutputChannel } from './output-channel';
+import type { ExecutionId } from './protocol';
+
+type Callback = (...values: unknown[]) => void;
+type Start = (callback: Callback, ...rest: unknown[]) => object;
+
+/** Timers that cells have started, by execution. */
+export interface CellTimers {
+  /** Stops the timers of an execution: an interrupted loop that sleeps between its turns does not wake up again. */
+  stop(id: ExecutionId): void;
+}
+
+/**
+ * Makes the global timers run their callbacks as part of the execution that started them.
+ * Only timers that a cell's own code starts are tracked: those of libraries must survive an interrupt.
+ */
+export function trackTimers(channel: OutputChannel): CellTimers {
+  const started = new Map<ExecutionId, Set<object>>();
+  const own = (id: ExecutionId): Set<object> => {
+    const timers = started.get(id) ?? new Set();
+    started.set(id, timers);
+    return timers;
+  };
+  const wrap = (start: Start, once: boolean): Start => {
+    const wrapped: Start = (callback, ...rest) => {
+      if (!calledByCell(wrapped)) return start(callback, ...rest);
+      const id = channel.current;
+      const timers = own(id);
+      const timer = start((...values) => {
+        if (once) timers.delete(timer);
+        channel.within(id, () => callback(...values));
+      }, ...rest);
+      timers.add(timer);
+      return timer;
+    };
+    // util.promisify(setTimeout) and the like keep working.
+    return Object.assign(wrapped, { [promisify.custom]: Reflect.get(start, promisify.custom) });
+  };
+  for (const name of ['setTimeout', 'setInterval', 'setImmediate'] as const) {
+    // The global's overloads are narrower than what it takes at run time: a callback and any values.
+    const start = globalThis[name] as unknown as Start;
+    Reflect.set(globalThis, name, wrap(start, name !== 'setInterval'));
+  }
+  return {
+    stop: (id) => {
+      // clearTimeout ends intervals too, and clearImmediate ignores what is no immediate.
+      for (const timer of started.get(id) ?? []) {
+        clearTimeout(timer as NodeJS.Timeout);
+        clearImmediate(timer as NodeJS.Immediate);
+      }
+      started.delete(id);
+    },
+  };
+}
+
+function calledByCell(callee: Start): boolean {
+  const holder = { stack: '' };
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = 1;
+  Error.captureStackTrace(holder, callee);
+  Error.stackTraceLimit = limit;
+  return /\bIn\[\d+\]:\d/.test(holder.stack);
+}

@@ -1,0 +1,37 @@
+import { Socket } from 'node:net';
+import { parentPort, workerData } from 'node:worker_threads';
+import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
+import { INTERRUPT_BYTE, LIFELINE_FD } from './protocol';
+
+/** Worker of the executor: hears the front whatever the main thread does. */
+interface GuardianData {
+  /** Word 0: number of the last request that the main thread has heard. */
+  readonly heard: Int32Array;
+}
+
+// The executor starts this worker with exactly this.
+const { heard } = workerData as GuardianData;
+const guardian = attachGuardian();
+const lifeline = new Socket({ fd: LIFELINE_FD });
+let requests = 0;
+
+lifeline.on('data', (bytes) => {
+  if (bytes.includes(INTERRUPT_BYTE)) interrupt();
+});
+lifeline.on('error', endProcessGroup);
+lifeline.on('close', endProcessGroup);
+parentPort?.postMessage('ready');
+
+function interrupt(): void {
+  const request = ++requests;
+  interruptInStages({
+    notify: () => parentPort?.postMessage(request),
+    answered: () => Atomics.load(heard, 0) >= request,
+    guardian,
+  });
+}
+
+/** The front is gone: ends the executor with what it started. Ranks see the end of their own lifelines. */
+function endProcessGroup(): void {
+  process.kill(-process.pid, 'SIGKILL');
+}

@@ -1,0 +1,78 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { captureConsole } from '../../src/cell/console-capture';
+import { registerDisplay } from '../../src/cell/display';
+import { createEvaluator } from '../../src/cell/evaluator';
+import { watchStrayErrors } from '../../src/cell/stray-errors';
+import { type TslabModule, createTslabModule } from '../../src/cell/tslab-module';
+import { CellRunner } from './cell-runner';
+import { trackTimers } from './cell-timers';
+import { Comms } from './comms';
+import { startGuardian } from './interrupts';
+import { OutputChannel } from './output-channel';
+import { Person } from './person';
+import type { ExecutorSettings, ToExecutor } from './protocol';
+
+/** The executor process: runs the notebook's cells on its main thread. The front starts it and ends it. */
+async function main(settings: ExecutorSettings): Promise<void> {
+  const channel = new OutputChannel();
+  const person = new Person(channel);
+  const comms = new Comms((message) => channel.comm(message));
+  const timers = trackTimers(channel);
+  const versions = packageVersions(settings.installation);
+  const evaluator = createEvaluator({
+    ...settings,
+    overrides: { tslab: () => createTslabModule(versions) },
+    globals: {
+      comms,
+      prompt: (message?: string, options?: { readonly password?: boolean }) => person.prompt(message, options),
+    },
+  });
+  const runner = new CellRunner({
+    evaluator,
+    channel,
+    timers,
+    person,
+    rankCells: async () => new (await import('./rank-cells.js')).RankCells(channel.sink),
+  });
+  captureConsole(channel.write);
+  registerDisplay(channel.sink);
+  watchStrayErrors((stray) => runner.reportStray(stray));
+  // A cell that ends the process ends all of it; an open inspector would hold Node back.
+  process.on('exit', () => process.kill(-process.pid, 'SIGKILL'));
+  await startGuardian(() => runner.interrupt());
+  process.on('message', (message) => handle(message as ToExecutor, runner, person, comms));
+  channel.ready();
+}
+
+function handle(message: ToExecutor, runner: CellRunner, person: Person, comms: Comms): void {
+  switch (message.type) {
+    case 'run':
+      void runner.run(message);
+      return;
+    case 'ranks':
+      void runner.runInRanks(message);
+      return;
+    case 'input':
+      person.answer(message.value);
+      return;
+    case 'comm':
+      comms.receive(message);
+      return;
+    default:
+      message satisfies never;
+  }
+}
+
+function packageVersions(installation: string): TslabModule['versions'] {
+  const version = (name: string): string => {
+    const manifest: unknown = JSON.parse(
+      readFileSync(join(installation, 'node_modules', name, 'package.json'), 'utf8'),
+    );
+    return typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '';
+  };
+  return { tslab: version('tslab'), typescript: version('typescript'), node: process.version };
+}
+
+// The front writes its settings there.
+void main(JSON.parse(process.argv[2] ?? '{}') as ExecutorSettings);

@@ -1,0 +1,54 @@
+import type { DisplaySink } from '../../src/cell/display';
+import type { StreamWriter } from '../../src/cell/console-capture';
+import type { CommMessage, ExecutionId, FromExecutor, Outcome, Output } from './protocol';
+
+/** Sends what cells show to the front, marked with the execution that it belongs to. */
+export class OutputChannel {
+  /** The execution that runs; when none does, the last one. */
+  current: ExecutionId = 0;
+
+  readonly write: StreamWriter = (name, text) => this.#output({ kind: 'stream', name, text });
+
+  readonly sink: DisplaySink = {
+    display: (bundle, { displayId, metadata = {} } = {}) =>
+      this.#output({ kind: 'display', bundle, metadata, displayId }),
+    update: (displayId, bundle) => this.#output({ kind: 'update', bundle, metadata: {}, displayId }),
+    clear: (wait = false) => this.#output({ kind: 'clear', wait }),
+  };
+
+  ready(): void {
+    this.#send({ type: 'ready' });
+  }
+
+  done(id: ExecutionId, outcome: Outcome): void {
+    this.#send({ type: 'done', id, outcome });
+  }
+
+  askInput(prompt: string, password: boolean): void {
+    this.#send({ type: 'inputRequest', id: this.current, prompt, password });
+  }
+
+  comm(message: CommMessage): void {
+    this.#send({ ...message, id: this.current });
+  }
+
+  /** Runs a piece of an execution that comes later, as a timer's callback, so that its outputs are its own. */
+  within<T>(id: ExecutionId, work: () => T): T {
+    const previous = this.current;
+    this.current = id;
+    try {
+      return work();
+    } finally {
+      this.current = previous;
+    }
+  }
+
+  #output(output: Output): void {
+    this.#send({ type: 'output', id: this.current, output });
+  }
+
+  #send(message: FromExecutor): void {
+    // Without a channel the front is gone, and this process is about to end.
+    if (process.connected) process.send?.(message);
+  }
+}

@@ -1,0 +1,77 @@
+import type { CellError } from '../../src/cell/cell-error';
+import type { StreamName } from '../../src/cell/console-capture';
+import type { MimeBundle } from '../../src/cell/mime';
+
+/** Number of an execution; outputs carry it, so that they land in their own cell. */
+export type ExecutionId = number;
+
+/** Settings of the executor process, as its only argument, in JSON. */
+export interface ExecutorSettings {
+  /** Folder of the notebook. */
+  readonly baseDir: string;
+  /** Folder of shardlab's package.json. */
+  readonly installation: string;
+}
+
+/** A compiled cell. */
+export interface RunCell {
+  readonly type: 'run';
+  readonly id: ExecutionId;
+  /** Number in the notebook: In[cell]. */
+  readonly cell: number;
+  readonly js: string;
+  readonly allowStdin: boolean;
+}
+
+/** A compiled cell for the ranks of the newest job. */
+export interface RunRanks {
+  readonly type: 'ranks';
+  readonly id: ExecutionId;
+  readonly cell: number;
+  readonly js: string;
+  readonly selection: string;
+}
+
+/** A message of a comm, either way. */
+export interface CommMessage {
+  readonly type: 'comm';
+  readonly kind: 'open' | 'message' | 'close';
+  readonly commId: string;
+  readonly target: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  readonly buffers?: readonly Uint8Array[] | undefined;
+}
+
+export type ToExecutor =
+  | RunCell
+  | RunRanks
+  | { readonly type: 'input'; readonly value: string }
+  | CommMessage;
+
+export type Output =
+  | { readonly kind: 'stream'; readonly name: StreamName; readonly text: string }
+  | {
+      readonly kind: 'display' | 'update';
+      readonly bundle: MimeBundle;
+      readonly metadata: MimeBundle;
+      readonly displayId: string | undefined;
+    }
+  | { readonly kind: 'clear'; readonly wait: boolean };
+
+export type Outcome =
+  | { readonly ok: true; readonly result: MimeBundle | undefined }
+  | { readonly ok: false; readonly error: CellError };
+
+export type FromExecutor =
+  | { readonly type: 'ready' }
+  | { readonly type: 'output'; readonly id: ExecutionId; readonly output: Output }
+  | { readonly type: 'done'; readonly id: ExecutionId; readonly outcome: Outcome }
+  | { readonly type: 'inputRequest'; readonly id: ExecutionId; readonly prompt: string; readonly password: boolean }
+  | (CommMessage & { readonly id: ExecutionId });
+
+/** Byte on the lifeline by which the front asks for an interrupt. */
+export const INTERRUPT_BYTE = 0x49;
+
+/** Descriptor of the lifeline in the executor; its end is the front's end. */
+export const LIFELINE_FD = 4;

@@ -1,0 +1,51 @@
+import type { DisplaySink } from '../../src/cell/display';
+import { ShardlabError } from '../../src/core/errors';
+import type { Job } from '../../src/job/job';
+import { createLiveOutput } from '../../src/job/live-output';
+import { registeredJobs } from '../../src/job/registry';
+import type { RunRanks } from './protocol';
+
+/** How long an interrupted cell may take to end in all ranks. */
+const INTERRUPT_SECONDS = 5;
+
+/** Runs `%%ranks` cells in the newest job. */
+export class RankCells {
+  readonly #sink: DisplaySink;
+  #running: { readonly job: Job; readonly giveUp: (reason: unknown) => void } | undefined;
+
+  constructor(sink: DisplaySink) {
+    this.#sink = sink;
+  }
+
+  /** Resolves when all selected ranks have ended the cell. Throws: CONFIG without a job, and as `job.runCell` does. */
+  async run({ js, cell, selection }: RunRanks): Promise<void> {
+    const job = registeredJobs().at(-1);
+    if (job === undefined) {
+      throw new ShardlabError(
+        'CONFIG',
+        "%%ranks needs a job and there is none; run this in a cell first: const job = await sl.launch({ ranks: 4 }), where import * as sl from 'shardlab'",
+      );
+    }
+    const output = createLiveOutput(this.#sink);
+    const abandoned = new Promise<never>((_, reject) => {
+      this.#running = { job, giveUp: reject };
+    });
+    try {
+      await Promise.race([job.runCell({ js, cell, selection }, (event) => output.add(event)), abandoned]);
+    } finally {
+      this.#running = undefined;
+      output.finish();
+    }
+  }
+
+  /** Interrupts the ranks of the running cell; false when none runs. */
+  interrupt(): boolean {
+    const running = this.#running;
+    if (running === undefined) return false;
+    const giveUp = (): void =>
+      running.giveUp(new ShardlabError('INTERRUPTED', `ranks did not stop within ${INTERRUPT_SECONDS} s`));
+    setTimeout(giveUp, INTERRUPT_SECONDS * 1e3).unref();
+    running.job.interrupt().catch(running.giveUp);
+    return true;
+  }
+}

@@ -1,0 +1,58 @@
+import { readFileSync } from 'node:fs';
+import { ShardlabError } from '../../src/core/errors';
+
+/** A kernel's channels, as the connection file names them. */
+export const CHANNELS = ['shell', 'control', 'stdin', 'iopub', 'hb'] as const;
+export type Channel = (typeof CHANNELS)[number];
+
+/** What a connection file says. Source: jupyter_client, connect.py */
+export interface Connection {
+  /** Key of the messages' signatures; '' for none. */
+  readonly key: string;
+  readonly endpoints: Readonly<Record<Channel, string>>;
+  /** The kernel's CurveZMQ pair (Z85), where the client asks for encryption. */
+  readonly curve: { readonly publicKey: string; readonly secretKey: string } | undefined;
+}
+
+/** Reads a connection file. Throws: CONFIG when it cannot be used. */
+export function readConnection(path: string): Connection {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    throw new ShardlabError('CONFIG', `cannot read the connection file ${path}: ${String(cause)}`, { cause });
+  }
+  return parseConnection(parsed, path);
+}
+
+/** Checks the content of a connection file. Throws: CONFIG with the key that is wrong. */
+export function parseConnection(content: unknown, path: string): Connection {
+  if (typeof content !== 'object' || content === null) throw unusable(path, 'is not an object');
+  const fields = new Map(Object.entries(content));
+  const text = (key: string): string | undefined => {
+    const value = fields.get(key);
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  const scheme = text('signature_scheme') ?? 'hmac-sha256';
+  if (scheme !== 'hmac-sha256') throw unusable(path, `asks for signatures by ${scheme}; only hmac-sha256 is known`);
+  const address = (channel: Channel): string => {
+    const port = fields.get(`${channel}_port`);
+    if (typeof port !== 'number') throw unusable(path, `has no number ${channel}_port`);
+    return endpoint(text('transport') ?? 'tcp', text('ip') ?? '127.0.0.1', port);
+  };
+  const [shell, control, stdin, iopub, hb] = CHANNELS.map(address) as [string, string, string, string, string];
+  const [publicKey, secretKey] = [text('curve_publickey'), text('curve_secretkey')];
+  return {
+    key: text('key') ?? '',
+    endpoints: { shell, control, stdin, iopub, hb },
+    curve: publicKey !== undefined && secretKey !== undefined ? { publicKey, secretKey } : undefined,
+  };
+}
+
+function endpoint(transport: string, ip: string, port: number): string {
+  return transport === 'ipc' ? `ipc://${ip}-${port}` : `${transport}://${ip}:${port}`;
+}
+
+function unusable(path: string, what: string): ShardlabError {
+  return new ShardlabError('CONFIG', `the connection file ${path} ${what}`);
+}

@@ -1,0 +1,98 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type CellExecution, type CellOutcome, failedBy } from './cell-execution';
+import type { History } from './history';
+import type { Publisher } from './publisher';
+import { errorReply } from './replies';
+import type { Sockets } from './sockets';
+import type { Json, Message } from './wire';
+
+export interface ExecuteQueueParts {
+  readonly cells: CellExecution;
+  readonly sockets: Sockets;
+  readonly publisher: Publisher;
+  readonly history: History;
+}
+
+/** Runs execute requests in order; after an error those that wait are aborted. */
+export class ExecuteQueue {
+  readonly #parts: ExecuteQueueParts;
+  #waiting: Message[] = [];
+  #working = false;
+  #count = 0;
+
+  constructor(parts: ExecuteQueueParts) {
+    this.#parts = parts;
+  }
+
+  add(request: Message): void {
+    this.#waiting.push(request);
+    if (!this.#working) void this.#work();
+  }
+
+  async #work(): Promise<void> {
+    this.#working = true;
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+      await this.#execute(next);
+    }
+    this.#working = false;
+  }
+
+  async #execute(request: Message): Promise<void> {
+    const { publisher } = this.#parts;
+    const { content, header } = request;
+    const silent = content.silent === true;
+    const stored = !silent && content.store_history !== false;
+    const code = String(content.code ?? '');
+    const number = this.#count + 1;
+    publisher.status('busy', header);
+    if (stored) {
+      this.#count = number;
+      this.#parts.history.add(number, code);
+    }
+    if (!silent) publisher.publish('execute_input', { code, execution_count: number }, header);
+    const outcome = await this.#parts.cells.run(request, code, number).catch(failedBy);
+    const reply = await this.#conclude(request, outcome, number, silent);
+    this.#reply(request, { ...reply, execution_count: number });
+  }
+
+  async #conclude(request: Message, outcome: CellOutcome, number: number, silent: boolean): Promise<Json> {
+    const { cells, publisher } = this.#parts;
+    const { content, header } = request;
+    if (outcome.ok) {
+      if (outcome.result !== undefined && !silent) {
+        const result = { execution_count: number, data: outcome.result, metadata: {} };
+        publisher.publish('execute_result', result, header);
+      }
+      const payload = outcome.page === undefined ? [] : [outcome.page];
+      const asked = isJson(content.user_expressions) ? content.user_expressions : {};
+      const values = await cells.evaluateAll(request, asked, number);
+      return { status: 'ok', payload, user_expressions: values };
+    }
+    const error = errorReply(outcome.error);
+    const { status: _, ...shown } = error;
+    if (!silent) publisher.publish('error', shown, header);
+    if (content.stop_on_error !== false) await this.#abortWaiting();
+    return { ...error, payload: [], user_expressions: {} };
+  }
+
+  // Requests that the client sent at once with the failed one have arrived by the next turn of the event loop.
+  async #abortWaiting(): Promise<void> {
+    await nextTurn();
+    const aborted = this.#waiting;
+    this.#waiting = [];
+    for (const request of aborted) {
+      this.#parts.publisher.status('busy', request.header);
+      this.#reply(request, { status: 'aborted', execution_count: this.#count });
+    }
+  }
+
+  #reply(request: Message, content: Json): void {
+    const { header: parent, identities } = request;
+    this.#parts.sockets.send('shell', { type: 'execute_reply', content, parent, identities });
+    this.#parts.publisher.status('idle', parent);
+  }
+}
+
+function isJson(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null;
+}

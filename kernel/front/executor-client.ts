@@ -1,0 +1,98 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
+import type { StreamName } from '../../src/cell/console-capture';
+import { EVALUATOR_FLAGS } from '../../src/cell/evaluator-flags';
+import {
+  type ExecutorSettings,
+  type FromExecutor,
+  INTERRUPT_BYTE,
+  LIFELINE_FD,
+  type ToExecutor,
+} from '../executor/protocol';
+
+export interface ExecutorEvents {
+  message(message: FromExecutor): void;
+  /** Text that went past the console: from native code or a process that a cell started. */
+  stray(name: StreamName, text: string): void;
+  /** The process ended by itself; `how` names its signal or exit code. A new one was started. */
+  died(how: string): void;
+}
+
+/** The executor process as the front sees it. */
+export interface ExecutorClient {
+  send(message: ToExecutor): void;
+  interrupt(): void;
+  /** Ends the process and all that it started. */
+  end(): void;
+}
+
+interface Running {
+  readonly child: ChildProcess;
+  readonly lifeline: Duplex;
+}
+
+/** Starts the executor, and a new one whenever it dies. */
+export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents): ExecutorClient {
+  let queue: ToExecutor[] | undefined = [];
+  let ended = false;
+  const start = (): Running => {
+    const running = spawnExecutor(settings);
+    const { child } = running;
+    child.on('message', (message: FromExecutor) => {
+      if (message.type === 'ready') {
+        for (const waiting of queue ?? []) child.send(waiting);
+        queue = undefined;
+      }
+      events.message(message);
+    });
+    child.stdout?.on('data', (bytes: Buffer) => events.stray('stdout', bytes.toString()));
+    child.stderr?.on('data', (bytes: Buffer) => events.stray('stderr', bytes.toString()));
+    child.on('close', (code, signal) => {
+      if (ended) return;
+      queue = [];
+      current = start();
+      events.died(signal ?? `exit code ${code}`);
+    });
+    return running;
+  };
+  let current = start();
+  return {
+    send: (message) => {
+      if (queue !== undefined) queue.push(message);
+      else if (current.child.connected) current.child.send(message);
+    },
+    interrupt: () => {
+      current.lifeline.write(Buffer.of(INTERRUPT_BYTE));
+    },
+    end: () => {
+      ended = true;
+      killGroup(current.child);
+    },
+  };
+}
+
+function spawnExecutor(settings: ExecutorSettings): Running {
+  const main = join(__dirname, '..', 'executor', 'main.js');
+  const child = spawn(process.execPath, [...EVALUATOR_FLAGS, main, JSON.stringify(settings)], {
+    // A group of its own: signals meant for the front do not reach cells, and one kill ends all that a cell started.
+    detached: true,
+    cwd: settings.baseDir,
+    serialization: 'advanced',
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc', 'pipe'],
+  });
+  // A 'pipe' beyond the first three is a socket pair: readable and writable.
+  const lifeline = child.stdio[LIFELINE_FD] as Duplex;
+  // Its end is reported by the child's exit.
+  lifeline.on('error', () => {});
+  return { child, lifeline };
+}
+
+function killGroup(child: ChildProcess): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    // It is gone already.
+  }
+}

@@ -1,0 +1,67 @@
+import { createStreamBuffer } from '../../src/cell/stream-buffer';
+import type { CommMessage, Output } from '../executor/protocol';
+import type { Sockets } from './sockets';
+import type { Header, Json } from './wire';
+
+/** What goes out on iopub, each message with the request that caused it; streams are coalesced and keep their place. */
+export class Publisher {
+  readonly #sockets: Sockets;
+  readonly #streams = createStreamBuffer((name, text) => this.#send('stream', { name, text }, this.#streamParent));
+  #streamParent: Header | undefined;
+
+  constructor(sockets: Sockets) {
+    this.#sockets = sockets;
+  }
+
+  publish(type: string, content: Json, parent: Header | undefined, extra: PublishExtra = {}): void {
+    this.#streams.flush();
+    this.#send(type, content, parent, extra);
+  }
+
+  stream(name: 'stdout' | 'stderr', text: string, parent: Header | undefined): void {
+    if (parent !== this.#streamParent) this.#streams.flush();
+    this.#streamParent = parent;
+    this.#streams.write(name, text);
+  }
+
+  output(output: Output, parent: Header | undefined): void {
+    switch (output.kind) {
+      case 'stream':
+        this.stream(output.name, output.text, parent);
+        return;
+      case 'display':
+      case 'update': {
+        const { bundle, metadata, displayId } = output;
+        const transient = displayId === undefined ? {} : { display_id: displayId };
+        const type = output.kind === 'display' ? 'display_data' : 'update_display_data';
+        this.publish(type, { data: bundle, metadata, transient }, parent);
+        return;
+      }
+      case 'clear':
+        this.publish('clear_output', { wait: output.wait }, parent);
+        return;
+      default:
+        output satisfies never;
+    }
+  }
+
+  comm(message: CommMessage, parent: Header | undefined): void {
+    const { kind, commId, target, data, metadata = {}, buffers = [] } = message;
+    const content = kind === 'open' ? { comm_id: commId, target_name: target, data } : { comm_id: commId, data };
+    const type = kind === 'message' ? 'comm_msg' : `comm_${kind}`;
+    this.publish(type, content, parent, { metadata, buffers });
+  }
+
+  status(state: 'starting' | 'busy' | 'idle', parent: Header | undefined): void {
+    this.publish('status', { execution_state: state }, parent);
+  }
+
+  #send(type: string, content: Json, parent: Header | undefined, extra: PublishExtra = {}): void {
+    this.#sockets.send('iopub', { type, content, parent, identities: [type], ...extra });
+  }
+}
+
+interface PublishExtra {
+  readonly metadata?: Json;
+  readonly buffers?: readonly Uint8Array[];
+}

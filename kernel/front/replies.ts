@@ -1,0 +1,47 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { KERNEL_LANGUAGE } from '../../src/cell/kernelspec';
+import { type Json, PROTOCOL_VERSION } from './wire';
+
+/** Content of kernel_info_reply. */
+export function kernelInfo(installation: string): Json {
+  const version = packageVersion(installation);
+  const typescript = packageVersion(join(installation, 'node_modules', 'typescript'));
+  return {
+    status: 'ok',
+    protocol_version: PROTOCOL_VERSION,
+    implementation: 'shardlab',
+    implementation_version: version,
+    banner: `shardlab ${version}: TypeScript ${typescript} on Node ${process.version}`,
+    language_info: {
+      name: KERNEL_LANGUAGE,
+      version: typescript,
+      mimetype: 'text/typescript',
+      file_extension: '.ts',
+      pygments_lexer: 'typescript',
+      codemirror_mode: { name: 'javascript', typescript: true },
+      nbconvert_exporter: 'script',
+    },
+    supported_features: [],
+    help_links: [{ text: 'TypeScript', url: 'https://www.typescriptlang.org/docs/' }],
+    debugger: false,
+  };
+}
+
+/** Content of a reply that reports an error. */
+export function errorReply(error: { ename: string; evalue: string; traceback: readonly string[] }): Json {
+  const { ename, evalue, traceback } = error;
+  return { status: 'error', ename, evalue, traceback };
+}
+
+/** Any thrown value as the three fields of the protocol. */
+export function describeFailure(thrown: unknown): { ename: string; evalue: string; traceback: string[] } {
+  if (!(thrown instanceof Error)) return { ename: 'Error', evalue: String(thrown), traceback: [String(thrown)] };
+  const { name: ename, message: evalue } = thrown;
+  return { ename, evalue, traceback: [`${ename}: ${evalue}`] };
+}
+
+function packageVersion(folder: string): string {
+  const manifest: unknown = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  return typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '';
+}

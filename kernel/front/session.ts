@@ -1,0 +1,145 @@
+import type { ExecutorSettings } from '../executor/protocol';
+import { CellExecution } from './cell-execution';
+import { CommRegistry } from './comm-registry';
+import { type CompilerClient, startCompiler } from './compiler-client';
+import { ExecuteQueue } from './execute-queue';
+import { Executions } from './executions';
+import { type ExecutorClient, startExecutor } from './executor-client';
+import { History } from './history';
+import { Publisher } from './publisher';
+import { describeFailure, errorReply, kernelInfo } from './replies';
+import type { RequestChannel, Sockets } from './sockets';
+import { complete, inspect, isComplete } from './tooling-requests';
+import type { Json, Message } from './wire';
+
+type Answer = (request: Message) => Json | Promise<Json>;
+
+/** One kernel: answers requests, at once whatever the executor does, except those that execute. */
+export class KernelSession {
+  readonly #sockets: Sockets;
+  readonly #publisher: Publisher;
+  readonly #history = new History();
+  readonly #comms = new CommRegistry();
+  readonly #compiler: CompilerClient;
+  readonly #executor: ExecutorClient;
+  readonly #executions: Executions;
+  readonly #cells: CellExecution;
+  readonly #queue: ExecuteQueue;
+  readonly #answers: ReadonlyMap<string, Answer>;
+  readonly #ended: () => void;
+
+  /** `ended` is called when a client has asked for the end and was answered. */
+  constructor(sockets: Sockets, settings: ExecutorSettings, ended: () => void) {
+    this.#sockets = sockets;
+    this.#ended = ended;
+    this.#publisher = new Publisher(sockets);
+    this.#executions = new Executions(this.#publisher, (parent, prompt, password) =>
+      sockets.send('stdin', {
+        type: 'input_request',
+        content: { prompt, password },
+        parent: parent.header,
+        identities: parent.identities,
+      }),
+    );
+    this.#executor = this.#start(settings);
+    this.#compiler = startCompiler(settings);
+    this.#cells = new CellExecution(this.#compiler, this.#executor, this.#executions);
+    this.#queue = new ExecuteQueue({
+      cells: this.#cells,
+      sockets,
+      publisher: this.#publisher,
+      history: this.#history,
+    });
+    this.#answers = this.#answerTable(settings);
+  }
+
+  listen(): void {
+    this.#publisher.status('starting', undefined);
+    this.#sockets.listen('shell', (request) => this.#receive('shell', request));
+    this.#sockets.listen('control', (request) => this.#receive('control', request));
+    this.#sockets.listen('stdin', ({ content }) =>
+      this.#executor.send({ type: 'input', value: String(content.value ?? '') }),
+    );
+  }
+
+  /** Ends the processes of this kernel. */
+  end(): void {
+    this.#executor.end();
+    this.#compiler.end();
+  }
+
+  #start(settings: ExecutorSettings): ExecutorClient {
+    return startExecutor(settings, {
+      message: (message) => {
+        if (message.type === 'comm') this.#comms.note(message);
+        this.#executions.receive(message);
+      },
+      stray: (name, text) => this.#publisher.stream(name, text, this.#executions.current?.header),
+      died: (how) => this.#executorDied(how),
+    });
+  }
+
+  #answerTable({ installation }: ExecutorSettings): ReadonlyMap<string, Answer> {
+    return new Map<string, Answer>([
+      ['kernel_info_request', () => kernelInfo(installation)],
+      ['complete_request', ({ content }) => complete(this.#compiler, content)],
+      ['inspect_request', ({ content }) => inspect(this.#compiler, content)],
+      ['is_complete_request', ({ content }) => isComplete(this.#compiler, content)],
+      ['history_request', ({ content }) => ({ status: 'ok', history: this.#history.find(content) })],
+      ['comm_info_request', ({ content }) => this.#comms.info(content)],
+      ['interrupt_request', () => this.#interrupt()],
+      ['shutdown_request', ({ content }) => ({ status: 'ok', restart: content.restart === true })],
+    ]);
+  }
+
+  #receive(channel: RequestChannel, request: Message): void {
+    const type = request.header.msg_type;
+    if (type === 'execute_request') this.#queue.add(request);
+    else void this.#answer(channel, request, type);
+  }
+
+  async #answer(channel: RequestChannel, request: Message, type: string): Promise<void> {
+    const { header: parent, identities } = request;
+    this.#publisher.status('busy', parent);
+    const comm = this.#comms.read(request);
+    if (comm !== undefined) {
+      this.#comms.note(comm);
+      this.#executor.send(comm);
+    }
+    const answer = this.#answers.get(type);
+    if (answer !== undefined) {
+      const content = await this.#content(answer, request);
+      this.#sockets.send(channel, { type: type.replace(/request$/, 'reply'), content, parent, identities });
+      if (type === 'shutdown_request') this.#publisher.publish('shutdown_reply', content, parent);
+    }
+    this.#publisher.status('idle', parent);
+    if (type === 'shutdown_request') this.#ended();
+  }
+
+  async #content(answer: Answer, request: Message): Promise<Json> {
+    try {
+      return await answer(request);
+    } catch (thrown) {
+      return errorReply(describeFailure(thrown));
+    }
+  }
+
+  #interrupt(): Json {
+    this.#cells.interrupt();
+    return { status: 'ok' };
+  }
+
+  #executorDied(how: string): void {
+    const evalue = `the process that ran the cells ended (${how}); its variables are gone, the next cell starts anew`;
+    const error = { ename: 'KernelDied', evalue, traceback: [`KernelDied: ${evalue}`] };
+    this.#comms.clear();
+    for (const namespace of ['notebook', 'ranks'] as const) {
+      // A compiler that fails to answer is started anew and has forgotten everything anyway.
+      this.#compiler.call('reset', namespace).catch(() => {});
+    }
+    const { current } = this.#executions;
+    if (!this.#executions.abandon({ ok: false, error })) {
+      this.#publisher.stream('stderr', `${error.traceback[0]}\n`, current?.header);
+    }
+  }
+}

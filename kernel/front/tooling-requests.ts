@@ -1,0 +1,55 @@
+import type { Namespace } from '../compiler/protocol';
+import type { CompilerClient } from './compiler-client';
+import { readMagics } from './magics';
+import type { Json } from './wire';
+
+/** Answers complete_request. Positions of the protocol count code points, the compiler's UTF-16 units. */
+export async function complete(compiler: CompilerClient, content: Json): Promise<Json> {
+  const { code, offset, source, namespace } = cursor(content);
+  const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });
+  const [cursorStart, cursorEnd] = [codePoints(code.slice(0, start)), codePoints(code.slice(0, end))];
+  const types = matches.map((text, i) => ({ text, type: kinds[i] ?? '', start: cursorStart, end: cursorEnd }));
+  return {
+    status: 'ok',
+    matches,
+    cursor_start: cursorStart,
+    cursor_end: cursorEnd,
+    metadata: { _jupyter_types_experimental: types },
+  };
+}
+
+/** Answers inspect_request. */
+export async function inspect(compiler: CompilerClient, content: Json): Promise<Json> {
+  const { offset, source, namespace } = cursor(content);
+  const found = await compiler.call('inspect', { source, namespace, offset });
+  const data = found === undefined ? {} : { 'text/plain': found.text, 'text/markdown': found.markdown };
+  return { status: 'ok', found: found !== undefined, data, metadata: {} };
+}
+
+/** Answers is_complete_request. */
+export async function isComplete(compiler: CompilerClient, content: Json): Promise<Json> {
+  const code = String(content.code ?? '');
+  const asked = readMagics(code);
+  if (asked.kind !== 'notebook' && asked.kind !== 'ranks') return { status: 'complete' };
+  return { ...(await compiler.call('isComplete', asked.source)) };
+}
+
+interface Cursor {
+  readonly code: string;
+  readonly source: string;
+  readonly offset: number;
+  readonly namespace: Namespace;
+}
+
+function cursor(content: Json): Cursor {
+  const code = String(content.code ?? '');
+  const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
+  const offset = [...code].slice(0, position).join('').length;
+  const asked = readMagics(code);
+  const namespace = asked.kind === 'ranks' ? 'ranks' : 'notebook';
+  return { code, source: asked.kind === 'ranks' ? asked.source : code, offset, namespace };
+}
+
+function codePoints(text: string): number {
+  return [...text].length;
+}

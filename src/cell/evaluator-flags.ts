@@ -1,0 +1,9 @@
+/**
+ * Flags of Node that a process with an evaluator needs: after a termination Node's count of nested asynchronous contexts is off,
+ * and without the first flag it ends the process for that; the evaluator puts the count right. The second one keeps Node from
+ * warning in a notebook that importing from a script is experimental.
+ */
+export const EVALUATOR_FLAGS: readonly string[] = [
+  '--no-force-async-hooks-checks',
+  '--disable-warning=ExperimentalWarning',
+];
