@@ -1,5 +1,7 @@
 import * as tf from '@tensorflow/tfjs';
+import { markConsumable } from '../backend/consumable';
 import type { Engine } from '../backend/engine';
+import { isFusedKernel } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import type { RecordedNode, Recording } from './recording';
@@ -35,6 +37,7 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gra
     for (let node = tape.pop(); node !== undefined; node = tape.pop()) {
       const dys = node.outputs.map((output) => take(gradients, output.id));
       try {
+        if (isFusedKernel(node.kernelName)) offer(dys, node.saved);
         if (dys.some((dy) => dy !== null)) differentiate(engine, tape, node, dys, gradients);
       } finally {
         for (const tensor of node.saved ?? []) tensor.dispose();
@@ -48,6 +51,11 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gra
     throw error;
   }
   return gradients;
+}
+
+/** This is the last use of the gradients and of what was saved: a kernel may write its result over them. */
+function offer(dys: readonly (tf.Tensor | null)[], saved: readonly tf.Tensor[] = []): void {
+  for (const tensor of [...dys, ...saved]) if (tensor !== null) markConsumable(tensor);
 }
 
 function take(gradients: Gradients, id: number): tf.Tensor | null {

@@ -6,8 +6,9 @@ import type { Bytes } from '../core/units';
 import { type BlasChoice, findBlas } from './blas';
 import { BufferTable } from './buffer-table';
 import type { AdamWStep, BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
+import { registerFusedKernels } from './fused/register';
 import { loadFusedKernels } from './kernels/fused-kernels';
-import { registerFusedOps } from './fused-ops';
+
 import { mendKernels } from './mended-kernels';
 import { loadKoffi } from './native';
 import { registerProducts } from './products';
@@ -45,7 +46,7 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   mendKernels(context);
   registerSlices(context);
   registerProducts(context);
-  registerFusedOps(context);
+  registerFusedKernels(context);
   const blas = found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
   return new WasmEngine(context, blas);
 }

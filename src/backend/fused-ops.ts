@@ -1,2 +1,0 @@
-import type { WasmContext } from './wasm-context';
-export function registerFusedOps(_context: WasmContext): void {}

@@ -1,0 +1,59 @@
+import * as tf from '@tensorflow/tfjs';
+import { isConsumable } from '../consumable';
+import { aliasOf, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
+
+/** Names of the engine's own kernels in tfjs's registry. */
+export const FUSED = {
+  linear: 'ShardlabLinear',
+  layerNorm: 'ShardlabLayerNorm',
+  layerNormGrad: 'ShardlabLayerNormGrad',
+  gelu: 'ShardlabGelu',
+  geluGrad: 'ShardlabGeluGrad',
+  causalSoftmax: 'ShardlabCausalSoftmax',
+  softmaxGrad: 'ShardlabSoftmaxGrad',
+  causalAttention: 'ShardlabCausalAttention',
+  causalAttentionGrad: 'ShardlabCausalAttentionGrad',
+  crossEntropy: 'ShardlabCrossEntropy',
+  crossEntropyGrad: 'ShardlabCrossEntropyGrad',
+  crossEntropyInPlace: 'ShardlabCrossEntropyInPlace',
+  scaledGrad: 'ShardlabScaledGrad',
+  embedding: 'ShardlabEmbedding',
+  embeddingGrad: 'ShardlabEmbeddingGrad',
+} as const;
+
+export type FusedName = (typeof FUSED)[keyof typeof FUSED];
+
+const NAMES: ReadonlySet<string> = new Set(Object.values(FUSED));
+
+/** True for the engine's own kernels: their gradients read a consumable tensor once, in the kernel that may overwrite it. */
+export function isFusedKernel(kernelName: string): boolean {
+  return NAMES.has(kernelName);
+}
+
+/** True when the current engine has the kernel; otherwise the operation is composed of plain ones. */
+export function hasFused(name: FusedName): boolean {
+  // tfjs answers undefined for an unknown kernel; its types do not say so.
+  return (tf.getKernel(name, tf.getBackend()) as tf.KernelConfig | undefined) !== undefined;
+}
+
+/** Runs a fused kernel through tfjs, which records it; every output is a tensor of its own. */
+export function runFused(name: FusedName, inputs: Readonly<Record<string, tf.Tensor>>, attrs: tf.NamedAttrMap = {}): tf.Tensor[] {
+  const outputs = tf.engine().runKernel<tf.Tensor | tf.Tensor[]>(name, inputs as tf.NamedTensorMap, attrs);
+  return Array.isArray(outputs) ? outputs : [outputs];
+}
+
+/** Runs a fused kernel and keeps its first output; the others are there for the gradient only. */
+export function runForFirst(name: FusedName, inputs: Readonly<Record<string, tf.Tensor>>, attrs: tf.NamedAttrMap = {}): tf.Tensor {
+  const [first, ...others] = runFused(name, inputs, attrs);
+  for (const other of others) other.dispose();
+  return first as tf.Tensor; // every kernel has an output
+}
+
+/** Where a result of `like`'s shape goes: over its values when nobody needs them any more, else to a new buffer. */
+export function outputLike(context: WasmContext, like: tf.TensorInfo): { info: tf.TensorInfo; offset: number } {
+  const info =
+    isConsumable(like) && isSoleOwner(context, like)
+      ? aliasOf(context, like, like.shape)
+      : context.backend.makeOutput(like.shape, like.dtype);
+  return { info, offset: offsetOf(context, info) };
+}

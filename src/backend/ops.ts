@@ -1,0 +1,91 @@
+import * as tf from '@tensorflow/tfjs';
+import { ShardlabError } from '../core/errors';
+import { FUSED, hasFused, runForFirst } from './fused/fused-kernel';
+import {
+  plainCausalAttention, plainCausalSoftmax, plainCrossEntropy, plainEmbedding, plainGelu, plainLayerNorm, plainLinear,
+} from './plain-ops';
+import { tfjsState } from './tfjs-state';
+
+// Operations for model code. They are differentiable like any of tfjs's: one fused kernel each on engines that have it,
+// a composition of plain operations on others.
+
+/**
+ * y = x Wᵀ + b. Shapes: x […, in], weight [out, in], bias [out] → […, out]. Source: torch.nn.functional.linear.
+ * Throws: SHAPE when they do not fit.
+ */
+export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
+  const [outputs = 0, inputs = 0] = weight.shape;
+  requireFit('linear', x.shape.at(-1) === inputs && weight.rank === 2 && bias.size === outputs, { x, weight, bias });
+  const rows = x.rank === 2 ? x : tf.reshape(x, [-1, inputs]);
+  const y = hasFused(FUSED.linear) ? runForFirst(FUSED.linear, { x: rows, weight, bias }) : plainLinear(rows, weight, bias);
+  return x.rank === 2 ? y : tf.reshape(y, [...x.shape.slice(0, -1), outputs]);
+}
+
+/**
+ * Normalizes over the last axis, then scales and shifts. Shapes: x […, d], weight and bias [d].
+ * Source: Ba et al. 2016; torch.nn.functional.layer_norm. Throws: SHAPE when they do not fit.
+ */
+export function layerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps = 1e-5): tf.Tensor {
+  const width = x.shape.at(-1);
+  requireFit('layerNorm', weight.size === width && bias.size === width, { x, weight, bias });
+  if (!hasFused(FUSED.layerNorm)) return plainLayerNorm(x, weight, bias, eps);
+  return runForFirst(FUSED.layerNorm, { x, weight, bias }, { eps });
+}
+
+/** GELU in its tanh form. Source: Hendrycks and Gimpel 2016; torch's approximate='tanh'. */
+export function gelu(x: tf.Tensor): tf.Tensor {
+  return hasFused(FUSED.gelu) ? runForFirst(FUSED.gelu, { x }) : plainGelu(x);
+}
+
+/**
+ * Softmax of scale * scores over the last axis, where row i sees columns up to i + columns - rows; elsewhere 0.
+ * Shapes: scores […, rows, columns], columns >= rows; scale > 0. Throws: SHAPE when they do not fit.
+ */
+export function causalSoftmax(scores: tf.Tensor, scale = 1): tf.Tensor {
+  const [rows = 0, columns = 0] = scores.shape.slice(-2);
+  requireFit('causalSoftmax', scores.rank >= 2 && columns >= rows && scale > 0, { scores });
+  return hasFused(FUSED.causalSoftmax)
+    ? runForFirst(FUSED.causalSoftmax, { scores }, { scale })
+    : plainCausalSoftmax(scores, scale);
+}
+
+/**
+ * Attention of every position to itself and those before it, in several heads of d / heads values.
+ * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
+ * Throws: SHAPE when the width does not divide into 3 * heads.
+ */
+export function causalAttention(qkv: tf.Tensor, heads: number): tf.Tensor {
+  requireFit(`causalAttention of ${heads} heads`, qkv.rank === 3 && (qkv.shape[2] ?? 0) % (3 * heads) === 0, { qkv });
+  return hasFused(FUSED.causalAttention)
+    ? runForFirst(FUSED.causalAttention, { qkv }, { heads })
+    : plainCausalAttention(qkv, heads, causalSoftmax);
+}
+
+/**
+ * Mean over all rows of -log softmax(logits)[label]: a scalar. Shapes: logits […, classes], labels int32 with one entry a
+ * row. With `consumeLogits` the logits are overwritten by their gradient in forward, where one is asked for: one pass and
+ * one buffer less, and the caller must not read them again. Source: torch.nn.functional.cross_entropy.
+ * Throws: SHAPE when they do not fit or a label is no class.
+ */
+export function softmaxCrossEntropy(
+  logits: tf.Tensor, labels: tf.Tensor, options: { readonly consumeLogits?: boolean } = {},
+): tf.Tensor {
+  const rows = logits.size / (logits.shape.at(-1) ?? 1);
+  requireFit('softmaxCrossEntropy', labels.size === rows && labels.dtype === 'int32', { logits, labels });
+  if (!hasFused(FUSED.crossEntropy)) return plainCrossEntropy(logits, labels);
+  const inPlace = options.consumeLogits === true && tfjsState().gradientDepth > 0;
+  return runForFirst(inPlace ? FUSED.crossEntropyInPlace : FUSED.crossEntropy, { logits, labels });
+}
+
+/** Rows of a table by index. Shapes: table [rows, d], ids int32 […] → […, d]. Throws: SHAPE when they do not fit or an index is outside. */
+export function embedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
+  requireFit('embedding', table.rank === 2 && ids.dtype === 'int32', { table, ids });
+  if (!hasFused(FUSED.embedding)) return plainEmbedding(table, ids);
+  return runForFirst(FUSED.embedding, { table, ids }, { rows: table.shape[0] ?? 0 });
+}
+
+function requireFit(what: string, fits: boolean, tensors: Readonly<Record<string, tf.Tensor>>): void {
+  if (fits) return;
+  const given = Object.entries(tensors).map(([name, { dtype, shape }]) => `${name} ${dtype} [${shape}]`);
+  throw new ShardlabError('SHAPE', `${what}: ${given.join(', ')} do not fit together; see the shapes in its documentation.`);
+}

@@ -1,0 +1,56 @@
+import * as tf from '@tensorflow/tfjs';
+
+// The operations of ops.ts as compositions of tfjs's own: what engines without fused kernels run, and what the fused kernels
+// are tested against.
+
+/** x Wᵀ + b. */
+export function plainLinear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
+  return tf.add(tf.matMul(x, weight, false, true), bias);
+}
+
+/** Normalizes over the last axis, then scales and shifts. */
+export function plainLayerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps: number): tf.Tensor {
+  const centred = tf.sub(x, tf.mean(x, -1, true));
+  const variance = tf.mean(tf.square(centred), -1, true);
+  return tf.add(tf.mul(tf.mul(centred, tf.rsqrt(tf.add(variance, eps))), weight), bias);
+}
+
+/** 0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))). Source: Hendrycks and Gimpel 2016. */
+export function plainGelu(x: tf.Tensor): tf.Tensor {
+  const cube = tf.mul(tf.square(x), x);
+  const inner = tf.mul(tf.add(x, tf.mul(cube, 0.044715)), Math.sqrt(2 / Math.PI));
+  return tf.mul(tf.mul(x, 0.5), tf.add(tf.tanh(inner), 1));
+}
+
+/** Softmax of scale * scores over the columns that a row may see. */
+export function plainCausalSoftmax(scores: tf.Tensor, scale: number): tf.Tensor {
+  const [rows = 1, columns = 1] = scores.shape.slice(-2);
+  const hidden = new Float32Array(rows * columns);
+  for (let i = 0; i < rows; i++) hidden.fill(-1e9, i * columns + Math.max(0, i + 1 + columns - rows), (i + 1) * columns);
+  return tf.softmax(tf.add(tf.mul(scores, scale), tf.tensor(hidden, [rows, columns])));
+}
+
+/** Attention of every position to itself and those before. Shapes: qkv [B, T, 3d] → [B, T, d]. */
+export function plainCausalAttention(
+  qkv: tf.Tensor, heads: number, softmax: (scores: tf.Tensor, scale: number) => tf.Tensor = plainCausalSoftmax,
+): tf.Tensor {
+  const [batch = 0, seq = 0, width = 0] = qkv.shape;
+  const dim = width / 3;
+  const headDim = dim / heads;
+  const parts = tf.transpose(tf.reshape(qkv, [batch, seq, 3, heads, headDim]), [2, 0, 3, 1, 4]);
+  const [q, k, v] = tf.unstack(parts) as [tf.Tensor, tf.Tensor, tf.Tensor]; // axis 0 has three entries
+  const weights = softmax(tf.matMul(q, k, false, true), 1 / Math.sqrt(headDim));
+  return tf.reshape(tf.transpose(tf.matMul(weights, v), [0, 2, 1, 3]), [batch, seq, dim]);
+}
+
+/** Mean of -log softmax(logits)[label]. */
+export function plainCrossEntropy(logits: tf.Tensor, labels: tf.Tensor): tf.Tensor {
+  const classes = logits.shape.at(-1) ?? 1;
+  const chosen = tf.mul(tf.oneHot(tf.reshape(labels, [-1]), classes), tf.logSoftmax(tf.reshape(logits, [-1, classes])));
+  return tf.neg(tf.mean(tf.sum(chosen, -1)));
+}
+
+/** Rows of a table by index. */
+export function plainEmbedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
+  return tf.gather(table, ids);
+}

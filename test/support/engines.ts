@@ -1,0 +1,19 @@
+import type { Engine } from '../../src/backend/engine';
+import { createWasmEngine, type WasmEngineOptions } from '../../src/backend/wasm-engine';
+import { sitePackages } from '../../src/job/site-packages';
+import { repositoryRoot } from './paths';
+
+/** A way to compute products that a suite runs with. */
+export interface EngineCase {
+  readonly name: string;
+  start(options?: WasmEngineOptions): Promise<Engine>;
+}
+
+/** The wasm engine with the BLAS of this machine, and without any. */
+export const ENGINE_CASES: readonly EngineCase[] = [
+  {
+    name: 'with a BLAS',
+    start: (options) => createWasmEngine({ searchPaths: sitePackages(process.env, repositoryRoot()), ...options }),
+  },
+  { name: 'without BLAS', start: (options) => createWasmEngine({ blas: 'none', ...options }) },
+];
