@@ -1,5 +1,5 @@
 import type { Bytes, Seconds } from '../core/units';
-import { communication, type CommunicationRow } from '../ledger/communication';
+import { type CommunicationRow, communication } from '../ledger/communication';
 import { CAUSE_WORDS, spoken } from './comm-words';
 import { createFigure, type Figure, type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
@@ -53,7 +53,9 @@ export function commCauses(run: RunView): Figure {
       xaxis2: { domain: [0.64, 1], range: [0, maxTime * 1.04 || 1], anchor: 'y2', visible: kinds.length > 0 },
       yaxis2: { ...y, anchor: 'x2', showticklabels: false, tickvals: [] },
       annotations: [
-        ...(kinds.length > 0 ? [heading(0, `<b>Bytes</b>, ${bytes.unit}`), heading(0.64, `<b>Time</b>, ${time.unit}`)] : []),
+        ...(kinds.length > 0
+          ? [heading(0, `<b>Bytes</b>, ${bytes.unit}`), heading(0.64, `<b>Time</b>, ${time.unit}`)]
+          : []),
         ...kinds.flatMap((kind, i) => endLabels(kind, i, bytes, time)),
         ...(kinds.length === 0 ? [nothing(run)] : []),
       ],
@@ -95,7 +97,8 @@ function kindsOf(run: RunView): Kind[] {
 }
 
 function quantitiesOf(kinds: readonly Kind[]): Quantities {
-  const sum = (field: (kind: Kind) => number): number => kinds.reduce((total, kind) => total + field(kind), 0);
+  const sum = (field: (kind: Kind) => number): number =>
+    kinds.reduce((total, kind) => total + field(kind), 0);
   return {
     numCollectives: { value: sum((kind) => kind.count), unit: 'collectives' },
     wireMB: { value: sum((kind) => kind.wireBytes) / 1e6, unit: 'MB' },
@@ -105,7 +108,8 @@ function quantitiesOf(kinds: readonly Kind[]): Quantities {
 
 function findingOf(kinds: readonly Kind[]): string {
   const wire = kinds.reduce((sum, kind) => sum + kind.wireBytes, 0);
-  if (wire === 0) return kinds.length === 0 ? 'Nothing was communicated' : 'Ranks met, but no bytes were exchanged';
+  if (wire === 0)
+    return kinds.length === 0 ? 'Nothing was communicated' : 'Ranks met, but no bytes were exchanged';
   const byCause = new Map<string, Bytes>();
   for (const { row, wireBytes } of kinds) {
     byCause.set(CAUSE_WORDS[row.cause], (byCause.get(CAUSE_WORDS[row.cause]) ?? 0) + wireBytes);
@@ -128,17 +132,30 @@ const THICK = 0.3;
 
 function byteBars(kinds: readonly Kind[], scale: Scaled): BarTrace[] {
   if (kinds.length === 0) return [];
-  const payload = flat('payload held', PAYLOAD, kinds.map((kind) => kind.bytes / scale.divisor), UPPER);
+  const payload = flat(
+    'payload held',
+    PAYLOAD,
+    kinds.map((kind) => kind.bytes / scale.divisor),
+    UPPER,
+  );
   const causes = [...new Set(kinds.map(({ row }) => row.cause))];
   const received = causes.map((cause) => {
     const rows = kinds.map((kind, i) => ({ kind, i })).filter(({ kind }) => kind.row.cause === cause);
     const name = `received: ${CAUSE_WORDS[cause]}`;
-    const trace = flat(name, COMM_FILL[cause], rows.map(({ kind }) => kind.wireBytes / scale.divisor), LOWER);
+    const trace = flat(
+      name,
+      COMM_FILL[cause],
+      rows.map(({ kind }) => kind.wireBytes / scale.divisor),
+      LOWER,
+    );
     return { ...trace, y: rows.map(({ i }) => i + LOWER) };
   });
   return [
     { ...payload, hovertemplate: `payload %{x:.3f} ${scale.unit}<extra></extra>` },
-    ...received.map((trace) => ({ ...trace, hovertemplate: `received %{x:.3f} ${scale.unit}<extra></extra>` })),
+    ...received.map((trace) => ({
+      ...trace,
+      hovertemplate: `received %{x:.3f} ${scale.unit}<extra></extra>`,
+    })),
   ];
 }
 
@@ -168,7 +185,11 @@ function flat(name: string, fill: Fill, values: readonly number[], shift: number
     x: values.map((value) => Number(value.toPrecision(6))),
     y: values.map((_, i) => i + shift),
     width: THICK,
-    marker: { color: fill.color, pattern: fill.pattern ?? { shape: '' }, line: { width: 0.5, color: NEUTRAL } },
+    marker: {
+      color: fill.color,
+      pattern: fill.pattern ?? { shape: '' },
+      line: { width: 0.5, color: NEUTRAL },
+    },
   };
 }
 
@@ -208,7 +229,15 @@ function endLabels(kind: Kind, i: number, bytes: Scaled, time: Scaled): Annotati
 
 function nothing(run: RunView): Annotation {
   const text = run.world === 1 ? 'one rank has nobody to talk to' : 'no collective was recorded';
-  return { x: 0.45, y: 0.5, xref: 'paper', yref: 'paper', text: soft(text), showarrow: false, font: { size: 12 } };
+  return {
+    x: 0.45,
+    y: 0.5,
+    xref: 'paper',
+    yref: 'paper',
+    text: soft(text),
+    showarrow: false,
+    font: { size: 12 },
+  };
 }
 
 function tableRow(kind: Kind) {

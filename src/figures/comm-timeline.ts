@@ -1,17 +1,16 @@
-import { COMM_CAUSES, type CommCause, type SpanName } from '../core/events';
+import type { CommCause } from '../core/events';
 import type { Seconds } from '../core/units';
 import { overlappedSeconds } from '../ledger/communication';
 import type { StepRecord } from '../ledger/record';
-import { type MainSegment, type Timeline, timeline, waitSeconds, waitShare, type WireSegment } from '../ledger/timeline';
-import { CAUSE_WORDS, spoken } from './comm-words';
+import { type Timeline, timeline, waitSeconds, waitShare } from '../ledger/timeline';
+import { CAUSE_WORDS } from './comm-words';
 import { createFigure, type Figure, titleOf } from './figure';
-import { counted, percent, type Scaled, short, timeScale } from './format';
+import { counted, percent, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './ink';
-import { COMM_FILL, type Fill, inkOn, PHASE_FILL, WAIT_FILL, WAIT_LINE } from './palette';
-import type { Annotation, BarTrace } from './plotly';
-import { recordsOfStep, type RunView } from './run-view';
+import type { Annotation } from './plotly';
+import { type RunView, recordsOfStep } from './run-view';
 import { createTable } from './table';
-import { fits } from './text-width';
+import { mainBars, waitBars, wireBars } from './timeline-bars';
 
 export interface CommTimelineOptions {
   /** Default: the last step that all ranks finished. */
@@ -38,11 +37,11 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
     subtitle: subtitleOf(run, records, rows.length),
     data: [...mainBars(rows, view), ...waitBars(rows, view), ...wireBars(rows, view)],
     layout: {
-      height: MARGIN.t + MARGIN.b + Math.max(2, rows.length) * ROW_PIXELS,
+      height: MARGIN.t + MARGIN.b + rows.length * ROW_PIXELS,
       margin: MARGIN,
       barmode: 'overlay',
       showlegend: true,
-      legend: { y: -48 / (Math.max(2, rows.length) * ROW_PIXELS) },
+      legend: { y: -48 / (rows.length * ROW_PIXELS) },
       xaxis: {
         range: [0, (longest * 1.01) / scale.divisor],
         title: { text: soft(`${scale.unit} in the step`), standoff: 2, font: { size: 11 } },
@@ -51,7 +50,7 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
         tickvals: rows.map((_, i) => i),
         ticktext: rows.map(({ rank }) => strong(`rank ${rank}`)),
         autorange: false,
-        range: [Math.max(2, rows.length) - 0.45, -0.5],
+        range: [rows.length - 0.45, -0.5],
         showgrid: false,
         ticks: '',
       },
@@ -59,7 +58,10 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
     },
     quantities: {
       waitShare: { value: mean(all.map(waitShare)) * 100, unit: '%' },
-      numCollectives: { value: mean(records.map(({ collectives }) => collectives.length)), unit: 'collectives' },
+      numCollectives: {
+        value: mean(records.map(({ collectives }) => collectives.length)),
+        unit: 'collectives',
+      },
     },
     table: createTable(all.flatMap(tableRows)),
   });
@@ -82,7 +84,12 @@ function findingOf(records: readonly StepRecord[], all: readonly Timeline[]): st
   const waited = mean(all.map(waitSeconds));
   const hidden = events.reduce((sum, event) => sum + overlappedSeconds(event), 0);
   const wire = events.reduce((sum, event) => sum + Math.max(0, event.ended - event.started), 0);
-  const share = wire > 0 ? percent(hidden / wire).replaceAll('&lt;', '<').replaceAll('&gt;', '>') : '0%';
+  const share =
+    wire > 0
+      ? percent(hidden / wire)
+          .replaceAll('&lt;', '<')
+          .replaceAll('&gt;', '>')
+      : '0%';
   const scale = timeScale(seconds);
   const cost = `${short(waited / scale.divisor)} of ${short(seconds / scale.divisor)} ${scale.unit}`;
   if (waited < seconds / 200) return titleOf(`No rank waits: ${share} of the wire time is hidden`);
@@ -111,110 +118,6 @@ function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: numbe
   return `${run.strategy}, ${counted(run.world, 'rank')}${note}, step ${records[0]?.step}.${shown} Upper lane: main thread. Lower: wire.`;
 }
 
-interface View {
-  readonly scale: Scaled;
-  readonly perSecond: number;
-}
-
-interface Block {
-  readonly row: number;
-  readonly start: Seconds;
-  readonly end: Seconds;
-  readonly text: string;
-  readonly hover: string;
-}
-
-const MAIN = { at: -0.2, width: 0.44 };
-const WIRE = { at: 0.2, width: 0.3 };
-
-function blocks(name: string, fill: Fill, lane: typeof MAIN, items: readonly Block[], view: View): BarTrace[] {
-  if (items.length === 0) return [];
-  const { divisor, unit } = view.scale;
-  return [
-    {
-      type: 'bar',
-      orientation: 'h',
-      x: items.map(({ start, end }) => Number(((end - start) / divisor).toPrecision(6))),
-      base: items.map(({ start }) => Number((start / divisor).toPrecision(7))),
-      y: items.map(({ row }) => row + lane.at),
-      width: items.map(() => lane.width),
-      text: items.map(({ text, start, end }) => (fits(text, 10, (end - start) * view.perSecond) ? safe(text) : '')),
-      textposition: 'inside',
-      insidetextanchor: 'middle',
-      textangle: 0,
-      constraintext: 'none',
-      textfont: { size: 10, color: inkOn(fill) },
-      marker: {
-        color: fill.color,
-        pattern: fill.pattern ?? { shape: '' },
-        line: fill === WAIT_FILL ? { width: 1.2, color: WAIT_LINE } : { width: 0.6, color: 'rgba(90,90,90,.8)' },
-      },
-      name: soft(name),
-      customdata: items.map(
-        ({ hover, start, end }) => `${safe(hover)}<br>${short(start / divisor)} to ${short(end / divisor)} ${unit}`,
-      ),
-      hovertemplate: '%{customdata}<extra></extra>',
-    },
-  ];
-}
-
-const PHASES: readonly Exclude<SpanName, 'step'>[] = ['data', 'forward', 'loss', 'recompute', 'backward', 'optimizer'];
-
-function mainBars(rows: readonly Timeline[], view: View): BarTrace[] {
-  return PHASES.flatMap((phase) => {
-    const items = rows.flatMap(({ main, rank }, row) =>
-      main
-        .filter(({ kind }) => kind === phase)
-        .map((segment) => ({ row, ...segment, text: label(segment), hover: `${phase} ${segment.module}, rank ${rank}` })),
-    );
-    return blocks(phase, PHASE_FILL[phase], MAIN, items, view);
-  });
-}
-
-/** 'blocks.3' is 3; a phase without a module is named by itself. */
-function label({ kind, module }: MainSegment): string {
-  if (module === '') return kind === 'optimizer' ? 'step' : '';
-  return kind === 'loss' ? 'loss' : (/\.(\d+)$/.exec(module)?.[1] ?? module);
-}
-
-function waitBars(rows: readonly Timeline[], view: View): BarTrace[] {
-  const items = rows.flatMap(({ main, rank }, row) =>
-    main
-      .filter(({ kind }) => kind === 'wait')
-      .map((segment) => ({ row, ...segment, text: '', hover: `waits for ${segment.module || 'root'}, rank ${rank}` })),
-  );
-  return blocks('exposed wait', WAIT_FILL, MAIN, items, view);
-}
-
-const SHORT_OPS: Readonly<Record<string, string>> = {
-  allGather: 'AG',
-  reduceScatter: 'RS',
-  allReduce: 'AR',
-  allToAll: 'A2A',
-  broadcast: 'BC',
-};
-
-function wireBars(rows: readonly Timeline[], view: View): BarTrace[] {
-  return COMM_CAUSES.flatMap((cause) => {
-    const items = rows.flatMap(({ wire, rank }, row) =>
-      wire
-        .filter((segment) => segment.cause === cause)
-        .map((segment) => ({ row, ...segment, text: wireLabel(segment), hover: wireHover(segment, rank) })),
-    );
-    const ops = [...new Set(rows.flatMap(({ wire }) => wire.filter((s) => s.cause === cause).map(({ op }) => op)))];
-    return blocks(`${ops.map(spoken).join(', ')} (${CAUSE_WORDS[cause]})`, COMM_FILL[cause], WIRE, items, view);
-  });
-}
-
-function wireLabel({ op, module }: WireSegment): string {
-  const where = module === '' ? 'root' : (/\.(\d+)$/.exec(module)?.[1] ?? module);
-  return `${SHORT_OPS[op] ?? op} ${where}`;
-}
-
-function wireHover({ op, cause, module, bytes, wireBytes }: WireSegment, rank: number): string {
-  return `${spoken(op)} of ${cause} ${module || 'root'}, rank ${rank}: ${bytes} B, ${wireBytes} B received`;
-}
-
 function shareNote(lanes: Timeline, row: number): Annotation {
   return {
     x: 1.005,
@@ -229,8 +132,24 @@ function shareNote(lanes: Timeline, row: number): Annotation {
 
 function tableRows({ rank, main, wire }: Timeline) {
   const rows = [
-    ...main.map(({ kind, module, start, end }) => ({ lane: 'main', op: kind as string, cause: null, module, bytes: null, start, end })),
-    ...wire.map(({ op, cause, module, bytes, start, end }) => ({ lane: 'wire', op, cause, module, bytes, start, end })),
+    ...main.map(({ kind, module, start, end }) => ({
+      lane: 'main',
+      op: kind as string,
+      cause: null,
+      module,
+      bytes: null,
+      start,
+      end,
+    })),
+    ...wire.map(({ op, cause, module, bytes, start, end }) => ({
+      lane: 'wire',
+      op,
+      cause,
+      module,
+      bytes,
+      start,
+      end,
+    })),
   ];
   return rows.map(({ start, end, ...rest }) => ({ rank, ...rest, startSeconds: start, endSeconds: end }));
 }

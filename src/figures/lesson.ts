@@ -57,13 +57,19 @@ export function createLesson(answers: Readonly<Record<string, Answer>>): Lesson 
     check: (id, value) => checkAnswer(id, value, Object.hasOwn(answers, id) ? answers[id] : undefined),
     guesses: () =>
       createTable(
-        [...stored.values()].map(({ id, value, of }) => ({ id, of, guess: Number.isNaN(value) ? null : value })),
+        [...stored.values()].map(({ id, value, of }) => ({
+          id,
+          of,
+          guess: Number.isNaN(value) ? null : value,
+        })),
       ),
   };
 }
 
 function guessOf(id: string, value: number, of: string): Guess {
-  const text = Number.isNaN(value) ? 'no guess: put a number in place of NaN, or go on' : `your guess: ${short(value)}`;
+  const text = Number.isNaN(value)
+    ? 'no guess: put a number in place of NaN, or go on'
+    : `your guess: ${short(value)}`;
   return { id, value, of, [DISPLAY]: () => ({ 'text/plain': text }) };
 }
 
@@ -90,7 +96,12 @@ function checkAnswer(id: string, value: unknown, answer: Answer | undefined): Ve
 }
 
 function isSkipped(value: unknown): boolean {
-  return value === undefined || value === null || value === '' || (typeof value === 'number' && Number.isNaN(value));
+  return (
+    value === undefined ||
+    value === null ||
+    value === '' ||
+    (typeof value === 'number' && Number.isNaN(value))
+  );
 }
 
 function matches(value: unknown, answer: Answer): boolean {
@@ -105,7 +116,9 @@ function matches(value: unknown, answer: Answer): boolean {
 }
 
 function hint(answer: Answer): string {
-  return answer.kind === 'number' ? 'A number is wanted, the same on every rank where ranks answer.' : 'A word is wanted, as the figure writes it.';
+  return answer.kind === 'number'
+    ? 'A number is wanted, the same on every rank where ranks answer.'
+    : 'A word is wanted, as the figure writes it.';
 }
 
 function shown(value: unknown): string {

@@ -32,13 +32,17 @@ const LABEL_SIZE = 11;
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const shown = series.filter(({ losses }) => losses.some(Number.isFinite));
   const values = shown.flatMap(({ losses }) => losses.filter(Number.isFinite));
-  const lastStep = Math.max(options.steps ?? 1, 2, ...shown.map((one) => (one.firstStep ?? 1) + one.losses.length - 1));
+  const lastStep = Math.max(
+    options.steps ?? 1,
+    2,
+    ...shown.map((one) => (one.firstStep ?? 1) + one.losses.length - 1),
+  );
   const firstStep = Math.min(1, ...shown.map((one) => one.firstStep ?? 1));
   const low = Math.min(...values, values.length === 0 ? 0 : Number.POSITIVE_INFINITY);
   const high = Math.max(...values, values.length === 0 ? 1 : Number.NEGATIVE_INFINITY);
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;
   const range = [low - pad, high + pad] as const;
-  const right = Math.min(190, 24 + Math.max(50, ...shown.map(({ name }) => textWidth(`● ${name} 0.0000`, LABEL_SIZE) * 1.1)));
+  const right = rightMargin(shown);
   const marks = options.marks ?? [];
   return createFigure({
     title: findingOf(shown, lastStep),
@@ -56,19 +60,30 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   });
 }
 
+/** Room for the names at the lines' ends. */
+function rightMargin(shown: readonly LossSeries[]): number {
+  if (shown.length <= 1) return 64;
+  const widths = shown.map(({ name }) => textWidth(`● ${name} 0.0000`, LABEL_SIZE) * 1.1);
+  return Math.min(190, 24 + Math.max(...widths));
+}
+
 function findingOf(shown: readonly LossSeries[], lastStep: number): string {
   const [first] = shown;
   if (first === undefined) return 'No step was taken yet';
   const spoiled = shown.find(({ losses }) => losses.some((loss) => !Number.isFinite(loss)));
   if (spoiled !== undefined) {
     const at = spoiled.losses.findIndex((loss) => !Number.isFinite(loss)) + (spoiled.firstStep ?? 1);
-    return titleOf(`The loss of ${spoiled.name} is not finite from step ${at} on`, `A loss is not finite at step ${at}`);
+    return titleOf(
+      `The loss of ${spoiled.name} is not finite from step ${at} on`,
+      `A loss is not finite at step ${at}`,
+    );
   }
   if (shown.length > 1) return agreement(shown);
   const from = first.losses[0] ?? 0;
   const to = first.losses.at(-1) ?? 0;
   const steps = counted(first.losses.length, 'step');
-  if (first.losses.length < 2) return titleOf(`The loss begins at ${from.toFixed(3)}; ${lastStep} steps are shown`, '');
+  if (first.losses.length < 2)
+    return titleOf(`The loss begins at ${from.toFixed(3)}; ${lastStep} steps are shown`, '');
   const verb = to < from ? 'falls' : to > from ? 'rises' : 'stays';
   return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
 }
@@ -77,7 +92,9 @@ function findingOf(shown: readonly LossSeries[], lastStep: number): string {
 function agreement(shown: readonly LossSeries[]): string {
   const bySteps = new Map<number, number[]>();
   for (const { losses, firstStep = 1 } of shown) {
-    losses.forEach((loss, i) => bySteps.set(i + firstStep, [...(bySteps.get(i + firstStep) ?? []), loss]));
+    losses.forEach((loss, i) => {
+      bySteps.set(i + firstStep, [...(bySteps.get(i + firstStep) ?? []), loss]);
+    });
   }
   const common = [...bySteps.values()].filter((losses) => losses.length > 1);
   const names = `${shown.length} runs`;
@@ -116,7 +133,11 @@ function colorOf(i: number): string {
 }
 
 /** Names at the lines' ends, moved apart where lines meet. */
-function endLabels(shown: readonly LossSeries[], range: readonly [number, number], room: number): Annotation[] {
+function endLabels(
+  shown: readonly LossSeries[],
+  range: readonly [number, number],
+  room: number,
+): Annotation[] {
   const pixels = HEIGHT - MARGIN.t - MARGIN.b;
   const ends = shown.map((one, i) => ({ one, i, last: one.losses.findLast(Number.isFinite) ?? 0 }));
   ends.sort((a, b) => a.last - b.last);
@@ -140,7 +161,15 @@ function endLabels(shown: readonly LossSeries[], range: readonly [number, number
 }
 
 function markLine({ step }: { readonly step: number }): Shape {
-  return { type: 'line', x0: step, x1: step, y0: 0, y1: 1, yref: 'paper', line: { width: 1, color: NEUTRAL, dash: 'dash' } };
+  return {
+    type: 'line',
+    x0: step,
+    x1: step,
+    y0: 0,
+    y1: 1,
+    yref: 'paper',
+    line: { width: 1, color: NEUTRAL, dash: 'dash' },
+  };
 }
 
 function markText({ step, text }: { readonly step: number; readonly text: string }): Annotation {

@@ -1,13 +1,13 @@
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
-import type { Bytes } from '../core/units';
-import { memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
-import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
-import { createFigure, type Figure, titleOf } from './figure';
-import { byteScale, counted, inUnit, listed, type Scaled, short } from './format';
+import { totalBytes } from '../ledger/memory';
+import { type BytesByCause, noBytes } from '../ledger/record';
+import { type ComparedCase, caseOf, comparisonFinding, comparisonSubtitle } from './compared-case';
+import { createFigure, type Figure } from './figure';
+import { byteScale, type Scaled, short } from './format';
 import { bold, safe, soft, strong } from './ink';
 import { CAUSE_FILL, inkOn, NEUTRAL, STACK_ORDER } from './palette';
 import type { Annotation, Axis, BarTrace, Layout } from './plotly';
-import { recordsOfStep, type RunView } from './run-view';
+import type { RunView } from './run-view';
 import { createTable } from './table';
 import { fits, shortened, textWidth } from './text-width';
 
@@ -19,16 +19,6 @@ const MARGIN_BOTTOM = 46;
 const MARGIN_RIGHT = 56;
 const WIDTH = 800;
 
-/** One run's bars: what was predicted, what was measured, what the peak was. */
-interface Case {
-  readonly name: string;
-  readonly rank: number;
-  readonly predicted: BytesByCause | null;
-  readonly states: BytesByCause;
-  readonly peak: BytesByCause;
-  readonly residual: Bytes | null;
-}
-
 /**
  * Runs side by side: model states predicted by the ZeRO formulas beside measured ones, then the whole peak.
  * States are parameters and optimizer at rest and gradients at their fullest; of each run the rank with the highest peak.
@@ -39,7 +29,10 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
   const scale = byteScale(Math.max(...cases.map(({ peak }) => totalBytes(peak))));
   const panels = [statesPanel(cases, scale), peakPanel(cases, scale), ...residualPanel(cases)];
   const plotHeight = panels.reduce((sum, panel) => sum + HEADING + panel.rows.length * ROW + TICKS, 0);
-  const left = Math.min(190, Math.max(...panels.flatMap(({ rows }) => rows.map((row) => textWidth(row.name, 11)))) * 1.1 + 14);
+  const left = Math.min(
+    190,
+    Math.max(...panels.flatMap(({ rows }) => rows.map((row) => textWidth(row.name, 11)))) * 1.1 + 14,
+  );
   const place = { plotHeight, plotPixels: WIDTH - left - MARGIN_RIGHT, left };
   let top = 0;
   const drawn = panels.map((panel, i) => {
@@ -48,8 +41,8 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
     return result;
   });
   return createFigure({
-    title: findingOf(cases, scale),
-    subtitle: subtitleOf(runs),
+    title: comparisonFinding(cases, scale),
+    subtitle: comparisonSubtitle(runs),
     data: [...drawn.flatMap(({ data }) => data), ...legendOf(cases)],
     layout: {
       height: plotHeight + MARGIN_TOP + MARGIN_BOTTOM,
@@ -62,72 +55,6 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
     },
     table: tableOf(cases),
   });
-}
-
-function caseOf(name: string, run: RunView): Case {
-  const [record] = recordsOfStep(run.records).sort((a, b) => b.memory.peakBytes - a.memory.peakBytes);
-  if (record === undefined) throw new RangeError(`run ${name} has no recorded step; run a step first`);
-  const predicted = run.prediction ? { ...noBytes() } : null;
-  for (const { cause, bytes } of run.prediction?.states ?? []) if (predicted) predicted[cause] += bytes;
-  const states = measuredStates(record, predicted);
-  const residual = predicted === null ? null : distance(states, predicted);
-  return { name, rank: record.rank, predicted, states, peak: memoryAtPeak(record), residual };
-}
-
-/** Parameters and optimizer at rest; gradients when all of them are there, which is their cause's most. */
-function measuredStates(record: StepRecord, predicted: BytesByCause | null): BytesByCause {
-  const rest = memoryAtRest(record);
-  const curve = memoryOverTime(record);
-  const fullest = (cause: MemoryCause): Bytes => Math.max(rest[cause], ...curve.byCause[cause]);
-  const isSharded = predicted ? predicted['grad.shard'] > 0 : fullest('grad.shard') > 0;
-  const gradients: MemoryCause = isSharded ? 'grad.shard' : 'grad.full';
-  const states = { ...noBytes() };
-  for (const cause of ['param.shard', 'param.full', 'optimizer'] as const) states[cause] = rest[cause];
-  states[gradients] = fullest(gradients);
-  return states;
-}
-
-/** Sum of absolute differences: residuals of two causes must not cancel. */
-function distance(a: BytesByCause, b: BytesByCause): Bytes {
-  return MEMORY_CAUSES.reduce((sum, cause) => sum + Math.abs(a[cause] - b[cause]), 0);
-}
-
-function findingOf(cases: readonly Case[], scale: Scaled): string {
-  const most = cases.reduce((a, b) => (totalBytes(b.states) > totalBytes(a.states) ? b : a));
-  const least = cases.reduce((a, b) => (order(b) < order(a) ? b : a));
-  const states = ratio(totalBytes(most.states), totalBytes(least.states));
-  const peak = ratio(totalBytes(most.peak), totalBytes(least.peak));
-  const off = cases.filter(({ residual }) => residual !== null && residual > 0);
-  if (off.length > 0) {
-    const largest = Math.max(...off.map(({ residual }) => residual ?? 0));
-    return titleOf(`The formula misses ${inUnit(largest, byteScale(largest))} of ${listed(off.map(({ name }) => name))}`, `The formula misses up to ${inUnit(largest, byteScale(largest))}`);
-  }
-  if (cases.length === 1 || states < 1.005) return titleOf(`All hold alike: ${inUnit(totalBytes(most.states), scale)} of model states`);
-  return titleOf(
-    `${least.name} holds ${times(states)} less state than ${most.name}; its peak shrinks ${times(peak)}`,
-    `Model states shrink ${times(states)}, the peak ${times(peak)}`,
-  );
-}
-
-/** By states, then by peak. */
-function order({ states, peak }: Case): number {
-  return totalBytes(states) + totalBytes(peak) * 1e-6;
-}
-
-function ratio(a: Bytes, b: Bytes): number {
-  return b > 0 ? a / b : 1;
-}
-
-function times(factor: number): string {
-  return `${factor >= 10 ? factor.toFixed(0) : factor.toFixed(1)}×`;
-}
-
-function subtitleOf(runs: Readonly<Record<string, RunView>>): string {
-  const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
-  const where = worlds.length === 1 ? counted(worlds[0] ?? 0, 'rank') : `${worlds.join(', ')} ranks`;
-  const isPredicted = Object.values(runs).some(({ prediction }) => prediction !== undefined);
-  const said = isPredicted ? ' Predicted: ZeRO, section 5.' : '';
-  return `Held bytes of the fullest rank, ${where}.${said} Hatched: whole or transient.`;
 }
 
 interface Row {
@@ -143,7 +70,7 @@ interface Panel {
   readonly isSigned?: boolean;
 }
 
-function statesPanel(cases: readonly Case[], scale: Scaled): Panel {
+function statesPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
   const exact = isPredicted && cases.every(({ residual }) => residual === null || residual === 0);
   const rows = cases.flatMap(({ name, predicted, states }): Row[] => [
@@ -154,13 +81,13 @@ function statesPanel(cases: readonly Case[], scale: Scaled): Panel {
   return { heading: `${strong(`<b>Model states</b>, ${scale.unit} a rank`)}${verdict}`, rows, scale };
 }
 
-function peakPanel(cases: readonly Case[], scale: Scaled): Panel {
+function peakPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
   const rows = cases.map(({ name, peak }) => ({ name, bytes: peak }));
   return { heading: strong(`<b>At the peak</b>, ${scale.unit}, measured`), rows, scale };
 }
 
 /** Only where prediction and measurement differ: by how much, by cause. */
-function residualPanel(cases: readonly Case[]): Panel[] {
+function residualPanel(cases: readonly ComparedCase[]): Panel[] {
   const off = cases.filter(({ residual }) => residual !== null && residual > 0);
   if (off.length === 0) return [];
   const rows = off.map(({ name, predicted, states }): Row => {
@@ -168,8 +95,17 @@ function residualPanel(cases: readonly Case[]): Panel[] {
     for (const cause of MEMORY_CAUSES) bytes[cause] = states[cause] - (predicted?.[cause] ?? 0);
     return { name, bytes };
   });
-  const scale = byteScale(Math.max(...rows.flatMap(({ bytes }) => MEMORY_CAUSES.map((cause) => Math.abs(bytes[cause])))));
-  return [{ heading: strong(`<b>Residual</b>: measured minus predicted, ${scale.unit}`), rows, scale, isSigned: true }];
+  const scale = byteScale(
+    Math.max(...rows.flatMap(({ bytes }) => MEMORY_CAUSES.map((cause) => Math.abs(bytes[cause])))),
+  );
+  return [
+    {
+      heading: strong(`<b>Residual</b>: measured minus predicted, ${scale.unit}`),
+      rows,
+      scale,
+      isSigned: true,
+    },
+  ];
 }
 
 interface Place {
@@ -196,22 +132,38 @@ function drawPanel(panel: Panel, suffix: string, top: number, place: Place): Dra
   const ref = { xref: `x${suffix}`, yref: `y${suffix}` };
   const data = STACK_ORDER.flatMap((cause) => causeBars(cause, rows, stacks, { suffix, scale, perUnit }));
   const axes: Record<string, Axis> = {
-      [`xaxis${suffix}`]: { anchor: `y${suffix}`, range, domain: [0, 1], zeroline: low < 0, zerolinecolor: NEUTRAL },
-      [`yaxis${suffix}`]: {
-        anchor: `x${suffix}`,
-        domain: [to, from],
-        range: [rows.length - 0.5, -0.5],
-        tickvals: rows.map((_, i) => i),
-        ticktext: rows.map(({ name }) => strong(safe(shortened(name, 11, place.left - 14)))),
-        showgrid: false,
-        ticks: '',
-      },
+    [`xaxis${suffix}`]: {
+      anchor: `y${suffix}`,
+      range,
+      domain: [0, 1],
+      zeroline: low < 0,
+      zerolinecolor: NEUTRAL,
+    },
+    [`yaxis${suffix}`]: {
+      anchor: `x${suffix}`,
+      domain: [to, from],
+      range: [rows.length - 0.5, -0.5],
+      tickvals: rows.map((_, i) => i),
+      ticktext: rows.map(({ name }) => strong(safe(shortened(name, 11, place.left - 14)))),
+      showgrid: false,
+      ticks: '',
+    },
   };
   return {
     data,
     axes: axes as Partial<Layout>, // its keys are AxisKeys: xaxis, xaxis2 …
     annotations: [
-      { x: 0, y: from, xref: 'paper', yref: 'paper', text: panel.heading, showarrow: false, xanchor: 'left', yanchor: 'bottom', font: { size: 12 } },
+      {
+        x: 0,
+        y: from,
+        xref: 'paper',
+        yref: 'paper',
+        text: panel.heading,
+        showarrow: false,
+        xanchor: 'left',
+        yanchor: 'bottom',
+        font: { size: 12 },
+      },
       ...stacks.map(({ low: l, high: h }, i): Annotation => {
         const text = bold(panel.isSigned ? signed(l + h) : short(h));
         return { ...ref, x: h, y: i, text, showarrow: false, xanchor: 'left', xshift: 3, font: { size: 11 } };
@@ -282,20 +234,27 @@ function barStyle(cause: MemoryCause) {
     textangle: 0,
     constraintext: 'none' as const,
     textfont: { size: 10, color: inkOn(fill) },
-    marker: { color: fill.color, pattern: fill.pattern ?? { shape: '' as const }, line: { width: 0.5, color: NEUTRAL } },
+    marker: {
+      color: fill.color,
+      pattern: fill.pattern ?? { shape: '' as const },
+      line: { width: 0.5, color: NEUTRAL },
+    },
   };
 }
 
 /** One entry a cause that appears anywhere: empty bars that only make the legend. */
-function legendOf(cases: readonly Case[]): BarTrace[] {
+function legendOf(cases: readonly ComparedCase[]): BarTrace[] {
   const visible = Math.max(...cases.map(({ peak }) => totalBytes(peak))) / 500;
   const seen = STACK_ORDER.filter((cause) =>
-    cases.some(({ peak, states, predicted }) => Math.max(peak[cause], states[cause], predicted?.[cause] ?? 0) > visible),
+    cases.some(
+      ({ peak, states, predicted }) =>
+        Math.max(peak[cause], states[cause], predicted?.[cause] ?? 0) > visible,
+    ),
   );
   return seen.map((cause) => ({ ...barStyle(cause), x: [0], y: [0], hoverinfo: 'skip' }));
 }
 
-function tableOf(cases: readonly Case[]) {
+function tableOf(cases: readonly ComparedCase[]) {
   const rows = cases.flatMap(({ name, rank, predicted, states, peak }) =>
     STACK_ORDER.map((cause) => ({
       run: name,

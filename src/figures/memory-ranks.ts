@@ -8,7 +8,7 @@ import { bold, soft, strong } from './ink';
 import { peakFinding, peakQuantities } from './memory-findings';
 import { CAUSE_FILL, inkOn, NEUTRAL, STACK_ORDER } from './palette';
 import type { Annotation, BarTrace } from './plotly';
-import { recordsOfStep, type RunView } from './run-view';
+import { type RunView, recordsOfStep } from './run-view';
 import { createTable } from './table';
 import { fits } from './text-width';
 
@@ -67,7 +67,9 @@ export function memoryRanks(run: RunView, options: MemoryRanksOptions = {}): Fig
 
 function subtitleOf(peaks: readonly RankPeak[], run: RunView, step: number | undefined): string {
   const who =
-    peaks.length === 1 ? `Rank ${peaks[0]?.rank} at its peak` : `Each of ${counted(peaks.length, 'rank')} at its own peak`;
+    peaks.length === 1
+      ? `Rank ${peaks[0]?.rank} at its peak`
+      : `Each of ${counted(peaks.length, 'rank')} at its own peak`;
   const hatched = peaks.length <= MAX_WIDE_BARS ? ' Hatched: transient.' : '';
   return `${who}, step ${step} of ${run.strategy}, held bytes.${hatched}`;
 }
@@ -77,7 +79,12 @@ interface RankPeak {
   readonly bytes: BytesByCause;
 }
 
-function findingOf(peaks: readonly RankPeak[], totals: readonly Bytes[], run: RunView, scale: Scaled): string {
+function findingOf(
+  peaks: readonly RankPeak[],
+  totals: readonly Bytes[],
+  run: RunView,
+  scale: Scaled,
+): string {
   const most = Math.max(...totals);
   const least = Math.min(...totals);
   const top = peaks[totals.indexOf(most)];
@@ -175,7 +182,8 @@ function ends(peaks: readonly RankPeak[], totals: readonly Bytes[], scale: Scale
   };
   const named = (i: number): string => `rank ${peaks[i]?.rank}: ${inUnit(totals[i] ?? 0, scale)}`;
   const highest = note(most, bold(named(most)), -12);
-  if (totals[most] === totals[least]) return [{ ...highest, text: `${bold(inUnit(totals[most] ?? 0, scale))} ${strong('on every rank')}` }];
+  if (totals[most] === totals[least])
+    return [{ ...highest, text: `${bold(inUnit(totals[most] ?? 0, scale))} ${strong('on every rank')}` }];
   const gap = ((totals[most] ?? 0) - (totals[least] ?? 0)) / Math.max(...totals);
   const rise = -12 - gap * PLOT_HEIGHT * 0.85 - (Math.abs(most - least) < peaks.length / 4 ? 16 : 0);
   return [highest, note(least, soft(`least: ${named(least)}`), Math.max(rise, -70))];

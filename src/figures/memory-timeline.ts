@@ -1,6 +1,6 @@
 import type { MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
-import { memoryAtPeak, type MemoryOverTime, memoryOverTime, totalBytes } from '../ledger/memory';
+import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
 import { timeline } from '../ledger/timeline';
 import { thinned } from './envelope';
@@ -12,7 +12,7 @@ import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
 import { peakPanel } from './peak-panel';
 import { phaseStrip, phases } from './phase-strip';
 import type { Annotation, ScatterTrace } from './plotly';
-import { recordsOfStep, type RunView } from './run-view';
+import { type RunView, recordsOfStep } from './run-view';
 import { STATIC_WIDTH } from './static-svg';
 import { createTable, type Table } from './table';
 
@@ -118,10 +118,14 @@ function otherRanks(records: readonly StepRecord[], record: StepRecord): Others 
   if (others.length === 0) return { records: [], said: '' };
   const ranks = others.map((other) => other.rank);
   if (others.length === 1) return { records: others, said: `Dotted: total of rank ${ranks[0]}.` };
-  if (others.length <= MAX_DOTTED) return { records: others, said: `Dotted: totals of ranks ${spanOf(ranks)}.` };
+  if (others.length <= MAX_DOTTED)
+    return { records: others, said: `Dotted: totals of ranks ${spanOf(ranks)}.` };
   const sorted = [...others].sort((a, b) => a.memory.peakBytes - b.memory.peakBytes);
   const ends = [sorted[0], sorted.at(-1)].filter((end) => end !== undefined);
-  return { records: ends, said: `Dotted: lowest and highest of the others (${ends.map((end) => end.rank).join(', ')}).` };
+  return {
+    records: ends,
+    said: `Dotted: lowest and highest of the others (${ends.map((end) => end.rank).join(', ')}).`,
+  };
 }
 
 function spanOf(ranks: readonly number[]): string {

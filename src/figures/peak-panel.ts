@@ -35,8 +35,20 @@ export function peakPanel(
     data: [...stack(present, atPeak, scale), ...absent.map((cause, row) => swatch(cause, row))],
     axes: {
       xaxis2: { domain: [0.72, 1], range: [-0.5, 3.6], visible: false, anchor: 'y2', fixedrange: true },
-      yaxis2: { domain: [stackFrom, stackTo], range: [0, total / scale.divisor || 1], visible: false, anchor: 'x2', fixedrange: true },
-      yaxis3: { domain: [0, foot || 0.01], range: [-rows, 0], visible: false, anchor: 'x2', fixedrange: true },
+      yaxis2: {
+        domain: [stackFrom, stackTo],
+        range: [0, total / scale.divisor || 1],
+        visible: false,
+        anchor: 'x2',
+        fixedrange: true,
+      },
+      yaxis3: {
+        domain: [0, foot || 0.01],
+        range: [-rows, 0],
+        visible: false,
+        anchor: 'x2',
+        fixedrange: true,
+      },
     },
     annotations: [
       ...(total > 0 ? [heading(scale)] : []),
@@ -80,7 +92,12 @@ function heading(scale: Scaled): Annotation {
 }
 
 /** One label a segment, at its middle, moved where thin segments lie close. */
-function labels(present: readonly MemoryCause[], atPeak: BytesByCause, scale: Scaled, pixels: number): Annotation[] {
+function labels(
+  present: readonly MemoryCause[],
+  atPeak: BytesByCause,
+  scale: Scaled,
+  pixels: number,
+): Annotation[] {
   const total = totalBytes(atPeak);
   let base = 0;
   const middles = present.map((cause) => {

@@ -1,4 +1,4 @@
-import { strong, soft, type Theme, themed } from './ink';
+import { soft, strong, type Theme, themed } from './ink';
 import type { Layout, Trace } from './plotly';
 import { svgAxes } from './svg-axes';
 import { svgAnnotation, svgLegend, svgShape } from './svg-decor';
@@ -35,7 +35,11 @@ export function toSvg(drawing: Drawing, theme: Theme): string {
     ...svgMarks(frame, layout, data, fills, theme),
     ...shapes.filter((shape) => shape.layer !== 'below').map((shape) => svgShape(frame, shape)),
     ...(layout.annotations ?? []).flatMap((note) => svgAnnotation(frame, note, theme)),
-    svgText(8, 22, themed(strong(resolved.title), theme), { size: TITLE_SIZE, weight: 600, fill: theme.strong }),
+    svgText(8, 22, themed(strong(resolved.title), theme), {
+      size: TITLE_SIZE,
+      weight: 600,
+      fill: theme.strong,
+    }),
     svgText(8, 44, themed(soft(resolved.subtitle), theme), { size: SUBTITLE_SIZE, fill: theme.soft }),
     ...svgLegend(frame, layout, data, fills, theme),
   ];

@@ -20,7 +20,8 @@ function axisParts(frame: Frame, scale: Scale, theme: Theme): string[] {
   ticks.forEach((value, i) => {
     const at = round(scale.pixel(value));
     if (axis.showgrid !== false) parts.push(line(isX, at, other.from, other.to, axis.gridcolor ?? ''));
-    if (axis.ticks !== '') parts.push(line(isX, at, other.from, other.from + (isX ? 4 : -4), axis.tickcolor ?? ''));
+    if (axis.ticks !== '')
+      parts.push(line(isX, at, other.from, other.from + (isX ? 4 : -4), axis.tickcolor ?? ''));
     if (axis.showticklabels === false) return;
     const text = axis.ticktext?.[i] ?? value.toFixed(decimals).replace('-', '−');
     parts.push(

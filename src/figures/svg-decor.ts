@@ -51,7 +51,13 @@ const ENTRY_GAP = 18;
 const LINE = 19;
 
 /** The legend's entries in rows below or above the plot. */
-export function svgLegend(frame: Frame, layout: Layout, data: readonly Trace[], fills: Fills, theme: Theme): string[] {
+export function svgLegend(
+  frame: Frame,
+  layout: Layout,
+  data: readonly Trace[],
+  fills: Fills,
+  theme: Theme,
+): string[] {
   if (layout.showlegend !== true) return [];
   const legend = { ...LEGEND, ...layout.legend };
   const left = frame.margin.l + legend.x * frame.plotWidth;
@@ -78,7 +84,9 @@ function swatch(trace: Trace, x: number, y: number, fills: Fills): string {
     return `<line x1="${round(x)}" x2="${round(x + SWATCH)}" y1="${round(y - 4)}" y2="${round(y - 4)}" stroke="${color}" stroke-width="${width}"/>`;
   }
   const [color, pattern] =
-    trace.type === 'bar' ? [trace.marker.color, trace.marker.pattern] : [trace.fillcolor ?? 'none', trace.fillpattern];
+    trace.type === 'bar'
+      ? [trace.marker.color, trace.marker.pattern]
+      : [trace.fillcolor ?? 'none', trace.fillpattern];
   const line = trace.type === 'bar' ? trace.marker.line : undefined;
   return (
     `<rect x="${round(x)}" y="${round(y - 10)}" width="${SWATCH}" height="${SWATCH}" fill="${fills.fill(color, pattern)}"` +

@@ -6,7 +6,13 @@ import { round, svgText } from './svg-text';
 import { BARGAP } from './template';
 
 /** All traces, in order. */
-export function svgMarks(frame: Frame, layout: Layout, data: readonly Trace[], fills: Fills, theme: Theme): string[] {
+export function svgMarks(
+  frame: Frame,
+  layout: Layout,
+  data: readonly Trace[],
+  fills: Fills,
+  theme: Theme,
+): string[] {
   const stacks = new Map<string, number>();
   const areas = new Map<string, readonly number[]>();
   return data.flatMap((trace) => {
@@ -128,7 +134,9 @@ function curve(trace: ScatterTrace, x: Scale, y: Scale, theme: Theme): string[] 
 }
 
 function stroke(d: string, trace: ScatterTrace): string[] {
-  const dash = { dot: ' stroke-dasharray="2 3"', dash: ' stroke-dasharray="5 4"', none: '' }[trace.line?.dash ?? 'none'];
+  const dash = { dot: ' stroke-dasharray="2 3"', dash: ' stroke-dasharray="5 4"', none: '' }[
+    trace.line?.dash ?? 'none'
+  ];
   return [
     `<path d="${d}" fill="none" stroke="${trace.line?.color ?? 'none'}" stroke-width="${trace.line?.width ?? 2}"${dash}/>`,
   ];

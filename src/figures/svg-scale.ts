@@ -42,7 +42,8 @@ export function frameOf(layout: Layout, data: readonly Trace[], width: number): 
     const extent = direction === 'x' ? plotWidth : -plotHeight;
     const from = base + start * extent;
     const to = base + end * extent;
-    const pixel = (value: number): number => from + ((value - range[0]) / (range[1] - range[0] || 1)) * (to - from);
+    const pixel = (value: number): number =>
+      from + ((value - range[0]) / (range[1] - range[0] || 1)) * (to - from);
     scales.set(id, { id, direction, axis, range, from, to, pixel });
   }
   return { width, height: layout.height, margin, plotWidth, plotHeight, scales };

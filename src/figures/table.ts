@@ -90,7 +90,12 @@ function textOf(table: Table, maxRows: number): string {
   });
   const lines = [table.title].filter((line) => line !== '');
   for (let i = 0; i <= rows.length; i++) {
-    lines.push(columns.map((cells) => cells[i]).join('  ').trimEnd());
+    lines.push(
+      columns
+        .map((cells) => cells[i])
+        .join('  ')
+        .trimEnd(),
+    );
   }
   if (table.rows.length > maxRows) lines.push(moreRows(table, maxRows));
   return lines.join('\n');

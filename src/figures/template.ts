@@ -60,8 +60,20 @@ export const TEMPLATE = {
     },
     colorway: LINE_COLORS,
     showlegend: false,
-    legend: { ...LEGEND, xanchor: 'left', yanchor: 'top', font: { size: 11 }, itemsizing: 'constant', traceorder: 'normal' },
-    modebar: { orientation: 'v', bgcolor: 'rgba(0,0,0,0)', color: 'rgba(128,128,128,.6)', activecolor: '#2362AC' },
+    legend: {
+      ...LEGEND,
+      xanchor: 'left',
+      yanchor: 'top',
+      font: { size: 11 },
+      itemsizing: 'constant',
+      traceorder: 'normal',
+    },
+    modebar: {
+      orientation: 'v',
+      bgcolor: 'rgba(0,0,0,0)',
+      color: 'rgba(128,128,128,.6)',
+      activecolor: '#2362AC',
+    },
     uniformtext: { minsize: 9, mode: 'hide' },
   },
 } as const;

@@ -2,11 +2,11 @@ import { plain } from './ink';
 
 // Advance widths of Inter Regular for the characters from space to tilde, in thousandths of the size (its hmtx table).
 const ASCII = [
-  281, 288, 466, 633, 642, 982, 644, 300, 365, 365, 501, 662, 288, 460, 288, 360, 631, 407, 610, 618, 646, 593, 620,
-  566, 619, 620, 288, 302, 662, 662, 662, 511, 966, 690, 654, 730, 722, 601, 590, 746, 743, 269, 571, 672, 565, 903,
-  753, 765, 639, 765, 644, 642, 646, 744, 690, 985, 682, 679, 629, 365, 360, 365, 471, 456, 323, 562, 612, 571, 612,
-  583, 370, 613, 591, 242, 242, 549, 242, 876, 591, 600, 612, 612, 376, 528, 327, 591, 562, 818, 546, 562, 552, 426,
-  333, 426, 662,
+  281, 288, 466, 633, 642, 982, 644, 300, 365, 365, 501, 662, 288, 460, 288, 360, 631, 407, 610, 618, 646,
+  593, 620, 566, 619, 620, 288, 302, 662, 662, 662, 511, 966, 690, 654, 730, 722, 601, 590, 746, 743, 269,
+  571, 672, 565, 903, 753, 765, 639, 765, 644, 642, 646, 744, 690, 985, 682, 679, 629, 365, 360, 365, 471,
+  456, 323, 562, 612, 571, 612, 583, 370, 613, 591, 242, 242, 549, 242, 876, 591, 600, 612, 612, 376, 528,
+  327, 591, 562, 818, 546, 562, 552, 426, 333, 426, 662,
 ] as const;
 const OTHER = 700;
 const BOLD = 1.045;
@@ -14,13 +14,13 @@ const BOLD = 1.045;
 /** Width in pixels of a line of text (its markup left out) in the static pictures' font. Hosts' fonts differ by some percent. */
 export function textWidth(text: string, size: number, weight: 'regular' | 'bold' = 'regular'): number {
   let sum = 0;
-  for (const character of unescape(plain(text))) {
+  for (const character of unescaped(plain(text))) {
     sum += ASCII[(character.codePointAt(0) ?? 0) - 32] ?? OTHER;
   }
   return (sum / 1000) * size * (weight === 'bold' ? BOLD : 1);
 }
 
-function unescape(text: string): string {
+function unescaped(text: string): string {
   return text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
 }
 

@@ -36,18 +36,11 @@ export function communication(records: readonly StepRecord[]): CommunicationRow[
   const order = (row: CommunicationRow): number => COMM_CAUSES.indexOf(row.cause);
   return [...sums.values()].sort(
     (a, b) =>
-      a.rank - b.rank ||
-      order(a) - order(b) ||
-      a.op.localeCompare(b.op) ||
-      a.group.localeCompare(b.group),
+      a.rank - b.rank || order(a) - order(b) || a.op.localeCompare(b.op) || a.group.localeCompare(b.group),
   );
 }
 
-function plus(
-  row: CommunicationRow | undefined,
-  rank: number,
-  event: CollectiveRecord,
-): CommunicationRow {
+function plus(row: CommunicationRow | undefined, rank: number, event: CollectiveRecord): CommunicationRow {
   return {
     rank,
     cause: event.cause,

@@ -1,12 +1,6 @@
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
-import {
-  type BytesByCause,
-  type MemoryCurve,
-  noBytes,
-  type Owner,
-  type StepRecord,
-} from './record';
+import { type BytesByCause, type MemoryCurve, noBytes, type Owner, type StepRecord } from './record';
 
 /** Bytes on the device by cause, from bytes by owner. */
 export function byCause(owners: readonly Owner[], bytes: readonly Bytes[]): BytesByCause {

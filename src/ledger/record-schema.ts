@@ -51,7 +51,16 @@ const memory = z
 
 const collective = z
   .object({
-    op: z.enum(['allReduce', 'reduceScatter', 'allGather', 'broadcast', 'allToAll', 'send', 'recv', 'barrier']),
+    op: z.enum([
+      'allReduce',
+      'reduceScatter',
+      'allGather',
+      'broadcast',
+      'allToAll',
+      'send',
+      'recv',
+      'barrier',
+    ]),
     group: z.string(),
     ranks: z.array(z.int()),
     number: z.int(),

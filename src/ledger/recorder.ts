@@ -1,14 +1,6 @@
-import { ShardlabError } from '../core/errors';
-import type {
-  BufferId,
-  CollectiveEvent,
-  MemoryCause,
-  Observer,
-  Space,
-  SpanEvent,
-  Tag,
-} from '../core/events';
 import type { DType } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
+import type { BufferId, CollectiveEvent, MemoryCause, Observer, Space, SpanEvent, Tag } from '../core/events';
 import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
 import { type Column, createColumn } from './columns';
 import { LiveBuffers, OwnerTable } from './live-buffers';

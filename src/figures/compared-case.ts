@@ -1,0 +1,95 @@
+import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
+import type { Bytes } from '../core/units';
+import { memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
+import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
+import { titleOf } from './figure';
+import { byteScale, counted, inUnit, listed, type Scaled } from './format';
+import { type RunView, recordsOfStep } from './run-view';
+
+/** One run's bars: what was predicted, what was measured, what the peak was. */
+export interface ComparedCase {
+  readonly name: string;
+  readonly rank: number;
+  readonly predicted: BytesByCause | null;
+  readonly states: BytesByCause;
+  readonly peak: BytesByCause;
+  readonly residual: Bytes | null;
+}
+
+/** Takes a run's last step apart. */
+export function caseOf(name: string, run: RunView): ComparedCase {
+  const [record] = recordsOfStep(run.records).sort((a, b) => b.memory.peakBytes - a.memory.peakBytes);
+  if (record === undefined) throw new RangeError(`run ${name} has no recorded step; run a step first`);
+  const predicted = run.prediction ? { ...noBytes() } : null;
+  for (const { cause, bytes } of run.prediction?.states ?? []) if (predicted) predicted[cause] += bytes;
+  const states = measuredStates(record, predicted);
+  const residual = predicted === null ? null : distance(states, predicted);
+  return { name, rank: record.rank, predicted, states, peak: memoryAtPeak(record), residual };
+}
+
+/** Parameters and optimizer at rest; gradients when all of them are there, which is their cause's most. */
+function measuredStates(record: StepRecord, predicted: BytesByCause | null): BytesByCause {
+  const rest = memoryAtRest(record);
+  const curve = memoryOverTime(record);
+  const fullest = (cause: MemoryCause): Bytes => Math.max(rest[cause], ...curve.byCause[cause]);
+  const isSharded = predicted ? predicted['grad.shard'] > 0 : fullest('grad.shard') > 0;
+  const gradients: MemoryCause = isSharded ? 'grad.shard' : 'grad.full';
+  const states = { ...noBytes() };
+  for (const cause of ['param.shard', 'param.full', 'optimizer'] as const) states[cause] = rest[cause];
+  states[gradients] = fullest(gradients);
+  return states;
+}
+
+/** Sum of absolute differences: residuals of two causes must not cancel. */
+function distance(a: BytesByCause, b: BytesByCause): Bytes {
+  return MEMORY_CAUSES.reduce((sum, cause) => sum + Math.abs(a[cause] - b[cause]), 0);
+}
+
+/** What the comparison shows. */
+export function comparisonFinding(cases: readonly ComparedCase[], scale: Scaled): string {
+  const most = cases.reduce((a, b) => (totalBytes(b.states) > totalBytes(a.states) ? b : a));
+  const least = cases.reduce((a, b) => (order(b) < order(a) ? b : a));
+  const held = `${inUnit(totalBytes(most.states), scale)} of model states`;
+  const states = ratio(totalBytes(most.states), totalBytes(least.states));
+  const peak = ratio(totalBytes(most.peak), totalBytes(least.peak));
+  const off = cases.filter(({ residual }) => residual !== null && residual > 0);
+  if (off.length > 0) {
+    const largest = Math.max(...off.map(({ residual }) => residual ?? 0));
+    return titleOf(
+      `The formula misses ${inUnit(largest, byteScale(largest))} of ${listed(off.map(({ name }) => name))}`,
+      `The formula misses up to ${inUnit(largest, byteScale(largest))}`,
+    );
+  }
+  const exact = cases.some(({ residual }) => residual === 0) ? ', exactly as predicted' : '';
+  if (cases.length === 1) {
+    return titleOf(`${most.name} holds ${held}${exact}`, `A rank holds ${held}${exact}`);
+  }
+  if (states < 1.005)
+    return titleOf(`All hold alike: ${inUnit(totalBytes(most.states), scale)} of model states`);
+  return titleOf(
+    `${least.name} holds ${times(states)} less state than ${most.name}; its peak shrinks ${times(peak)}`,
+    `Model states shrink ${times(states)}, the peak ${times(peak)}`,
+  );
+}
+
+/** By states, then by peak. */
+function order({ states, peak }: ComparedCase): number {
+  return totalBytes(states) + totalBytes(peak) * 1e-6;
+}
+
+function ratio(a: Bytes, b: Bytes): number {
+  return b > 0 ? a / b : 1;
+}
+
+function times(factor: number): string {
+  return `${factor >= 10 ? factor.toFixed(0) : factor.toFixed(1)}×`;
+}
+
+/** What is compared where. */
+export function comparisonSubtitle(runs: Readonly<Record<string, RunView>>): string {
+  const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
+  const where = worlds.length === 1 ? counted(worlds[0] ?? 0, 'rank') : `${worlds.join(', ')} ranks`;
+  const isPredicted = Object.values(runs).some(({ prediction }) => prediction !== undefined);
+  const said = isPredicted ? ' Predicted: ZeRO, section 5.' : '';
+  return `Held bytes of the fullest rank, ${where}.${said} Hatched: whole or transient.`;
+}
