@@ -51,7 +51,13 @@ const SHARDED: Readonly<Record<ZeroStrategy, Sharded>> = {
   NO_SHARD: { optimizer: false, gradients: false, parameters: false, gathers: () => 0, reducesWhole: true },
   ZERO_1: { optimizer: true, gradients: false, parameters: false, gathers: () => 1, reducesWhole: false },
   // FSDP's form: parameters are cut at rest and whole from forward to backward; the paper's stage 2 keeps them whole.
-  SHARD_GRAD_OP: { optimizer: true, gradients: true, parameters: true, gathers: () => 1, reducesWhole: false },
+  SHARD_GRAD_OP: {
+    optimizer: true,
+    gradients: true,
+    parameters: true,
+    gathers: () => 1,
+    reducesWhole: false,
+  },
   FULL_SHARD: {
     optimizer: true,
     gradients: true,

@@ -13,7 +13,11 @@ const ranks = createTable(
       { key: 'rank' },
       { key: 'pid', format: (value) => String(value) },
       { key: 'state' },
-      { key: 'rss', title: 'RSS, MB', format: (value) => (value === null ? '—' : (Number(value) / 1e6).toFixed(1)) },
+      {
+        key: 'rss',
+        title: 'RSS, MB',
+        format: (value) => (value === null ? '—' : (Number(value) / 1e6).toFixed(1)),
+      },
     ],
   },
 );
@@ -21,7 +25,12 @@ const ranks = createTable(
 test('a table reads as aligned text with its title, numbers right', () => {
   assert.equal(
     ranks.toText(),
-    ['Two ranks', 'rank   pid  state                RSS, MB', '   0  4711  idle                    51.2', '   1  4712  in <allReduce>, #41        —'].join('\n'),
+    [
+      'Two ranks',
+      'rank   pid  state                RSS, MB',
+      '   0  4711  idle                    51.2',
+      '   1  4712  in <allReduce>, #41        —',
+    ].join('\n'),
   );
 });
 

@@ -1,6 +1,6 @@
-import type { CommCause, CollectiveOp, MemoryCause, SpanName } from '../../src/core/events';
-import { createRecorder, type Recorder } from '../../src/ledger/recorder';
+import type { CollectiveOp, CommCause, MemoryCause, SpanName } from '../../src/core/events';
 import type { StepRecord } from '../../src/ledger/record';
+import { createRecorder, type Recorder } from '../../src/ledger/recorder';
 
 /** A step as FSDP would tell it, on a clock of its own: the shape of a real one, without its work. */
 export interface Scenario {
@@ -145,7 +145,13 @@ class Simulation {
   }
 
   /** `exposed`: how much of its time the main thread waits. */
-  private collective(op: CollectiveOp, cause: CommCause, module: string, count: number, exposed: number): void {
+  private collective(
+    op: CollectiveOp,
+    cause: CommCause,
+    module: string,
+    count: number,
+    exposed: number,
+  ): void {
     const { s } = this;
     if (s.world === 1) return;
     const started = Math.max(this.now, this.wireFree);
