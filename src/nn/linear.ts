@@ -1,4 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
+import type * as tf from '@tensorflow/tfjs';
+import { linear } from '../backend/ops';
 import type { Init } from './init';
 import { Module } from './module';
 import type { Parameter } from './parameter';
@@ -8,7 +9,7 @@ export const WEIGHT_STD = 0.02;
 
 /**
  * y = x Wᵀ + b.
- * Shapes: weight [outputs, inputs], bias [outputs], as torch.nn.Linear; x [rows, inputs].
+ * Shapes: weight [outputs, inputs], bias [outputs], as torch.nn.Linear; x […, inputs] → […, outputs].
  * Source: bias uniform in ±1/sqrt(inputs), as torch.nn.Linear.reset_parameters.
  */
 export class Linear extends Module {
@@ -22,6 +23,6 @@ export class Linear extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    return tf.add(tf.matMul(x, this.weight.tensor, false, true), this.bias.tensor);
+    return linear(x, this.weight.tensor, this.bias.tensor);
   }
 }

@@ -1,0 +1,24 @@
+import type { Seconds } from '../core/units';
+
+/** Where a step's time went on the main thread. */
+export interface StepSpans {
+  readonly data: Seconds;
+  readonly forward: Seconds;
+  readonly backward: Seconds;
+  readonly loss: Seconds;
+  readonly optimizer: Seconds;
+}
+
+/** What one training step came to; plain JSON. */
+export interface StepResult {
+  /** From 1. */
+  readonly step: number;
+  /** Mean over all tokens of all ranks. */
+  readonly loss: number;
+  /** Norm of all gradients together, before clipping. */
+  readonly gradNorm: number;
+  /** Tokens of all ranks. */
+  readonly tokens: number;
+  readonly seconds: Seconds;
+  readonly spans: StepSpans;
+}

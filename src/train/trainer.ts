@@ -1,0 +1,161 @@
+import * as tf from '@tensorflow/tfjs';
+import { gradients } from '../autograd/unit';
+import type { Engine } from '../backend/engine';
+import { modelShape, type TrainConfig } from '../config/train-config';
+import type { Observer } from '../core/events';
+import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
+import { createBatches } from '../data/batches';
+import type { ProcessGroup } from '../dist/types';
+import { loadState, type StateDict } from '../nn/load-state';
+import { gpt } from '../nn/models/gpt';
+import type { Module } from '../nn/module';
+import { AdamW } from '../optim/adamw';
+import { clipGradNorm } from '../optim/clip-grad-norm';
+import { type ParallelModel, parallelize } from '../parallel/strategy';
+import type { StepResult } from './step-result';
+import { Stopwatch } from './stopwatch';
+
+/** What a trainer is made of. */
+export interface TrainerOptions {
+  readonly config: TrainConfig;
+  readonly engine: Engine;
+  /** The data-parallel ranks. */
+  readonly group: ProcessGroup;
+  readonly observer: Observer;
+  /** Initial parameters by name; default: from the config's seed. */
+  readonly initialState?: StateDict | undefined;
+  /** Default: what the config names. */
+  readonly batches?: BatchSource | undefined;
+}
+
+/** Trains a config's model on one rank; all ranks of the group step together. */
+export interface Trainer {
+  readonly config: TrainConfig;
+  readonly model: Module;
+  readonly optimizer: AdamW;
+  /** Steps taken. */
+  readonly steps: number;
+  /** One step. Gradients stay until the next one begins. */
+  step(): StepResult;
+  dispose(): void;
+}
+
+/** Builds model, strategy, data and optimizer of a config. */
+export function createTrainer(options: TrainerOptions): Trainer {
+  return new GptTrainer(options);
+}
+
+class GptTrainer implements Trainer {
+  readonly config: TrainConfig;
+  readonly optimizer: AdamW;
+  readonly #options: TrainerOptions;
+  readonly #parallel: ParallelModel;
+  readonly #batches: BatchSource;
+  #steps = 0;
+
+  constructor(options: TrainerOptions) {
+    const { config, engine, initialState } = options;
+    this.config = config;
+    this.#options = options;
+    const { kind: _kind, ...shape } = modelShape(config);
+    const model = gpt({ ...shape, seed: config.seed });
+    if (initialState !== undefined) loadState(engine, model, initialState);
+    this.#batches = options.batches ?? createBatches(config);
+    this.#parallel = parallelize(model, config.parallel, options);
+    this.optimizer = new AdamW(engine, model, config.optimizer);
+  }
+
+  get model(): Module {
+    return this.#parallel.model;
+  }
+
+  get steps(): number {
+    return this.#steps;
+  }
+
+  step(): StepResult {
+    const watch = new Stopwatch(this.#options.observer);
+    const { engine, group } = this.#options;
+    const { accumulation, clipNorm } = this.config;
+    let loss = 0;
+    let gradNorm = 0;
+    let tokens = 0;
+    watch.span('step', () => {
+      this.optimizer.zeroGrad();
+      for (let micro = 0; micro < accumulation; micro++) {
+        const isLast = micro === accumulation - 1;
+        const run = (): MicroBatch => this.#microBatch(watch, micro);
+        const done = isLast ? run() : this.#parallel.accumulate(run);
+        loss += done.loss / accumulation;
+        tokens += done.tokens * group.size;
+      }
+      watch.span('optimizer', () => {
+        const { norm, scale } = clipGradNorm(engine, this.model, clipNorm);
+        gradNorm = norm;
+        this.optimizer.step(scale);
+      });
+      loss = watch.span('loss', () => this.#meanOverRanks(loss));
+    });
+    this.#steps++;
+    const [data, forward, backward] = [
+      watch.seconds('data'),
+      watch.seconds('forward'),
+      watch.seconds('backward'),
+    ];
+    const spans = {
+      data,
+      forward,
+      backward,
+      loss: watch.seconds('loss'),
+      optimizer: watch.seconds('optimizer'),
+    };
+    return { step: this.#steps, loss, gradNorm, tokens, seconds: watch.seconds('step'), spans };
+  }
+
+  dispose(): void {
+    this.optimizer.dispose();
+    this.#parallel.dispose();
+  }
+
+  /** Forward and backward of one micro-batch; its gradients are those of its share of the step's mean loss. */
+  #microBatch(watch: Stopwatch, micro: number): MicroBatch {
+    const { engine } = this.#options;
+    const { accumulation } = this.config;
+    const { ids, targets } = watch.span('data', () => this.#tensors(this.#steps * accumulation + micro));
+    try {
+      const pass = watch.sum('forward', () => gradients(engine, () => this.model.apply(ids, targets)));
+      const loss = pass.loss.dataSync()[0] ?? Number.NaN;
+      watch.sum('backward', () => pass.backward(1 / accumulation));
+      pass.loss.dispose();
+      return { loss, tokens: targets.size };
+    } finally {
+      ids.dispose();
+      targets.dispose();
+    }
+  }
+
+  #tensors(index: number): { readonly ids: tf.Tensor; readonly targets: tf.Tensor } {
+    const tokens = this.#batches.batch(this.#options.group.rank, index);
+    const { batch, seq } = tokens;
+    return this.#options.engine.tagged({ cause: 'batch', module: '' }, () => ({
+      ids: tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
+      targets: tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
+    }));
+  }
+
+  #meanOverRanks(loss: number): number {
+    const { engine, group } = this.#options;
+    const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([loss], [1], 'float32'));
+    try {
+      group.allReduce(tensor, 'avg', { cause: 'loss' }).wait();
+      return tensor.dataSync()[0] ?? Number.NaN;
+    } finally {
+      tensor.dispose();
+    }
+  }
+}
+
+interface MicroBatch {
+  readonly loss: number;
+  readonly tokens: number;
+}

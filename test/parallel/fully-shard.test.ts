@@ -1,0 +1,217 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import { gradients } from '../../src/autograd/unit';
+import type { Engine } from '../../src/backend/engine';
+import { ShardlabError } from '../../src/core/errors';
+import { SILENT } from '../../src/core/events';
+import { initializer } from '../../src/nn/init';
+import { Linear } from '../../src/nn/linear';
+import { Module, ModuleList } from '../../src/nn/module';
+import { Parameter } from '../../src/nn/parameter';
+import {
+  type FullyShardOptions,
+  fullyShard,
+  type ShardContext,
+  unitsOf,
+} from '../../src/parallel/fsdp/fully-shard';
+import { modulesToWrap, transformerAutoWrapPolicy } from '../../src/parallel/wrap-policy';
+import { soloGroup } from '../support/solo-group';
+import { testEngine } from '../support/wasm-test-engine';
+
+class Chain extends Module {
+  readonly layers: ModuleList<Linear>;
+  readonly last: Linear;
+
+  constructor() {
+    super();
+    const init = initializer(5);
+    this.layers = this.addChild(
+      'layers',
+      new ModuleList([0, 1, 2].map((i) => new Linear(3, 3, init.within(`${i}`)))),
+    );
+    this.last = this.addChild('last', new Linear(3, 1, init.within('last')));
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    let y = x;
+    for (const layer of this.layers) y = tf.tanh(layer.apply(y));
+    return tf.mean(this.last.apply(y));
+  }
+}
+
+let engine: Engine;
+let context: ShardContext;
+before(async () => {
+  engine = await testEngine();
+  context = { engine, observer: SILENT, group: soloGroup(engine) };
+});
+
+function sharded(options: FullyShardOptions = {}): Chain {
+  const model = new Chain();
+  for (const layer of model.layers) fullyShard(layer, context, options);
+  return fullyShard(model, context, options);
+}
+
+const input = (): tf.Tensor => tf.tensor([[0.1, -0.2, 0.3]]);
+
+const states = (model: Module): string[] => unitsOf(model).map(({ module, state }) => `${module}: ${state}`);
+
+function disposeUnits(model: Module): void {
+  for (const unit of unitsOf(model)) unit.dispose();
+}
+
+test('the units of a model are its wrapped modules and the rest', () => {
+  const model = sharded();
+  assert.deepEqual(
+    unitsOf(model).map((unit) => [unit.module, unit.parameters.map(({ name }) => name)]),
+    [
+      ['layers.0', ['layers.0.weight', 'layers.0.bias']],
+      ['layers.1', ['layers.1.weight', 'layers.1.bias']],
+      ['layers.2', ['layers.2.weight', 'layers.2.bias']],
+      ['', ['last.weight', 'last.bias']],
+    ],
+  );
+  disposeUnits(model);
+});
+
+test('after forward only the root is whole; after backward nothing is', () => {
+  const model = sharded();
+  const x = input();
+  const pass = gradients(engine, () => model.apply(x));
+  assert.deepEqual(states(model), [
+    'layers.0: sharded',
+    'layers.1: sharded',
+    'layers.2: sharded',
+    ': unsharded',
+  ]);
+  pass.backward();
+  assert.deepEqual(states(model), [
+    'layers.0: sharded',
+    'layers.1: sharded',
+    'layers.2: sharded',
+    ': sharded',
+  ]);
+  assert.ok(model.states().every(({ grad }) => grad !== null));
+  tf.dispose([pass.loss, x]);
+  disposeUnits(model);
+});
+
+test('reshardAfterForward false keeps all whole until backward; true frees the root as well', () => {
+  for (const reshardAfterForward of [false, true]) {
+    const model = sharded({ reshardAfterForward });
+    const x = input();
+    const pass = gradients(engine, () => model.apply(x));
+    assert.deepEqual(
+      unitsOf(model).map(({ state }) => state),
+      new Array(4).fill(reshardAfterForward ? 'sharded' : 'unsharded'),
+    );
+    pass.backward();
+    assert.ok(unitsOf(model).every(({ state }) => state === 'sharded'));
+    tf.dispose([pass.loss, x]);
+    disposeUnits(model);
+  }
+});
+
+test('unshard then reshard changes nothing, and the whole parameters are those that were sharded', () => {
+  const plain = new Chain();
+  const expected = new Map(
+    [...plain.namedParameters()].map(([name, { tensor }]) => [name, tensor.dataSync()]),
+  );
+  const model = sharded();
+  const shards = (): Float32Array[] =>
+    unitsOf(model).map(({ values }) => values.dataSync<'float32'>().slice());
+  const before = shards();
+  for (const unit of unitsOf(model)) unit.waitForUnshard();
+  for (const [name, { tensor }] of model.namedParameters())
+    assert.deepEqual(tensor.dataSync(), expected.get(name));
+  for (const unit of unitsOf(model)) unit.reshard();
+  assert.deepEqual(shards(), before);
+  plain.dispose();
+  disposeUnits(model);
+});
+
+test('a sharded parameter says so when its tensor is asked for', () => {
+  const model = sharded();
+  assert.throws(
+    () => model.last.weight.tensor,
+    (error: unknown) =>
+      error instanceof ShardlabError && error.code === 'SHAPE' && /last\.weight.*unshard/.test(error.message),
+  );
+  disposeUnits(model);
+});
+
+test('an update of the shard makes whole copies of it stale: the next forward gathers again', () => {
+  const model = sharded();
+  const x = input();
+  model.apply(x).dispose();
+  const [, , , root] = unitsOf(model);
+  assert.equal(root?.state, 'unsharded');
+  root.updated();
+  assert.equal(root.state, 'sharded');
+  x.dispose();
+  disposeUnits(model);
+});
+
+test('gradients of several backwards add up in the shard', () => {
+  const model = sharded();
+  const x = input();
+  const run = (): Float32Array[] => {
+    const pass = gradients(engine, () => model.apply(x));
+    pass.backward();
+    pass.loss.dispose();
+    return model.states().map(({ grad }) => grad?.dataSync<'float32'>().slice() ?? new Float32Array());
+  };
+  const once = run();
+  const twice = run();
+  assert.deepEqual(
+    twice,
+    once.map((grad) => grad.map((value) => 2 * value)),
+  );
+  x.dispose();
+  disposeUnits(model);
+});
+
+test('all is given back: buffers after disposal are as many as before', () => {
+  const { numBuffers } = engine.memory;
+  const model = sharded();
+  const x = input();
+  const pass = gradients(engine, () => model.apply(x));
+  pass.backward();
+  tf.dispose([pass.loss, x]);
+  disposeUnits(model);
+  assert.equal(engine.memory.numBuffers, numBuffers);
+});
+
+test('a unit that ran before its root was wrapped is refused', () => {
+  const model = new Chain();
+  const x = input();
+  for (const layer of model.layers) fullyShard(layer, context);
+  model.layers.at(0)?.apply(x).dispose();
+  fullyShard(model, context);
+  assert.throws(() => model.apply(x), /"layers\.0" ran on its own before its root/);
+  x.dispose();
+  disposeUnits(model);
+});
+
+test('a scalar parameter cannot be cut along dim 0', () => {
+  class Scalar extends Module {
+    readonly value = this.addParameter('value', new Parameter(tf.scalar(1)));
+    forward(x: tf.Tensor): tf.Tensor {
+      return tf.mul(x, this.value.tensor);
+    }
+  }
+  const model = new Scalar();
+  assert.throws(() => fullyShard(model, context), /value has shape \[\].*\[1\]/);
+  model.dispose();
+});
+
+test('a transformer policy wraps the modules of its classes, innermost first', () => {
+  const model = new Chain();
+  const policy = transformerAutoWrapPolicy({ transformerLayerCls: new Set([Linear]) });
+  assert.deepEqual(
+    modulesToWrap(model, policy).map(({ path }) => path),
+    ['last', 'layers.2', 'layers.1', 'layers.0'],
+  );
+  model.dispose();
+});

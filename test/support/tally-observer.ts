@@ -1,0 +1,91 @@
+import type { BufferId, CollectiveEvent, MemoryCause, Observer, SpanEvent, Tag } from '../../src/core/events';
+
+interface LiveBuffer {
+  readonly bytes: number;
+  tag: Tag;
+}
+
+/** The largest a cause ever was, and which modules made it up then. */
+export interface Peak {
+  readonly bytes: number;
+  readonly byModule: Readonly<Record<string, number>>;
+}
+
+/** Adds up what an engine and a group tell: live bytes by cause, peaks, collectives, spans. */
+export class TallyObserver implements Observer {
+  readonly #live = new Map<BufferId, LiveBuffer>();
+  readonly #now = new Map<MemoryCause, number>();
+  readonly #peaks = new Map<MemoryCause, Peak>();
+  collectives: CollectiveEvent[] = [];
+  spans: SpanEvent[] = [];
+  /** Bytes by cause when the last forward of a whole model ended. */
+  afterForward: ReadonlyMap<MemoryCause, number> = new Map();
+
+  allocated(buffer: BufferId, bytes: number, _dtype: string, tag: Tag): void {
+    this.#live.set(buffer, { bytes, tag });
+    this.#add(tag.cause, bytes);
+  }
+
+  retagged(buffer: BufferId, tag: Tag): void {
+    const live = this.#live.get(buffer);
+    if (live === undefined) return;
+    this.#add(live.tag.cause, -live.bytes);
+    live.tag = tag;
+    this.#add(tag.cause, live.bytes);
+  }
+
+  freed(buffer: BufferId): void {
+    const live = this.#live.get(buffer);
+    if (live === undefined) return;
+    this.#live.delete(buffer);
+    this.#add(live.tag.cause, -live.bytes);
+  }
+
+  collective(event: CollectiveEvent): void {
+    this.collectives.push(event);
+  }
+
+  span(event: SpanEvent): void {
+    this.spans.push(event);
+    if (event.name === 'forward' && event.module === '') this.afterForward = new Map(this.#now);
+  }
+
+  /** Bytes held now for a cause. */
+  bytes(cause: MemoryCause): number {
+    return this.#now.get(cause) ?? 0;
+  }
+
+  /** All bytes held now. */
+  get total(): number {
+    return [...this.#live.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  peak(cause: MemoryCause): Peak {
+    return this.#peaks.get(cause) ?? { bytes: 0, byModule: {} };
+  }
+
+  /** Bytes held now for a cause, by module. */
+  byModule(cause: MemoryCause): Record<string, number> {
+    const sums: Record<string, number> = {};
+    for (const { bytes, tag } of this.#live.values()) {
+      if (tag.cause === cause) sums[tag.module] = (sums[tag.module] ?? 0) + bytes;
+    }
+    return sums;
+  }
+
+  /** Forgets peaks, collectives and spans; what is held stays. */
+  restart(): void {
+    this.#peaks.clear();
+    for (const [cause, bytes] of this.#now) this.#peaks.set(cause, { bytes, byModule: this.byModule(cause) });
+    this.collectives = [];
+    this.spans = [];
+  }
+
+  #add(cause: MemoryCause, bytes: number): void {
+    const now = this.bytes(cause) + bytes;
+    this.#now.set(cause, now);
+    if (bytes > 0 && cause !== 'temp' && cause !== 'activation' && now > this.peak(cause).bytes) {
+      this.#peaks.set(cause, { bytes: now, byModule: this.byModule(cause) });
+    }
+  }
+}

@@ -1,0 +1,7 @@
+import type { Engine } from '../../src/backend/engine';
+import { createWasmEngine } from '../../src/backend/wasm-engine';
+
+/** The engine of a test file that needs no BLAS; a process has one. */
+export function testEngine(): Promise<Engine> {
+  return createWasmEngine({ blas: 'none' });
+}
