@@ -1,7 +1,7 @@
 import type { ParallelConfig, StrategyName } from '../config/train-config';
 import type { Module } from '../nn/module';
 import { DDP } from './ddp/distributed-data-parallel';
-import { fullyShard, type ShardContext, unitsOf } from './fsdp/fully-shard';
+import { abandonUnits, fullyShard, type ShardContext, unitsOf } from './fsdp/fully-shard';
 import { blockWrapPolicy, modulesToWrap, rootOnly, type WrapPolicy } from './wrap-policy';
 
 /** What a training step keeps. */
@@ -30,6 +30,8 @@ export interface ParallelModel {
   readonly properties: StrategyProperties;
   /** Runs a micro-batch that is not a step's last; where gradients can stay local, they are not reduced. */
   accumulate<T>(work: () => T): T;
+  /** Lets go of an interrupted pass: gradients, whole copies, what was on its way. Parameters and their shards stay. */
+  abandon(): void;
   dispose(): void;
 }
 
@@ -59,6 +61,7 @@ function replicated(
     model,
     properties,
     accumulate: (work) => ddp.noSync(work),
+    abandon: () => ddp.abandon(),
     dispose: () => model.dispose(),
   };
 }
@@ -79,6 +82,7 @@ function sharded(
     model,
     properties,
     accumulate: (work) => work(),
+    abandon: () => abandonUnits(model),
     dispose() {
       for (const unit of unitsOf(model)) unit.dispose();
     },

@@ -37,6 +37,11 @@ export interface Trainer {
   readonly steps: number;
   /** One step. Gradients stay until the next one begins. */
   step(): StepResult;
+  /**
+   * Makes the trainer usable after an interrupted step, once engine and group have recovered: gradients and whole copies
+   * go. A step that was interrupted in its optimizer's update stays partly done.
+   */
+  recover(): void;
   dispose(): void;
 }
 
@@ -110,6 +115,10 @@ class GptTrainer implements Trainer {
       optimizer: watch.seconds('optimizer'),
     };
     return { step: this.#steps, loss, gradNorm, tokens, seconds: watch.seconds('step'), spans };
+  }
+
+  recover(): void {
+    this.#parallel.abandon();
   }
 
   dispose(): void {

@@ -10,6 +10,7 @@ import { Linear } from '../../src/nn/linear';
 import { Module, ModuleList } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
 import {
+  abandonUnits,
   type FullyShardOptions,
   fullyShard,
   type ShardContext,
@@ -181,6 +182,35 @@ test('all is given back: buffers after disposal are as many as before', () => {
   tf.dispose([pass.loss, x]);
   disposeUnits(model);
   assert.equal(engine.memory.numBuffers, numBuffers);
+});
+
+test('after a pass that failed midway, units hold their shards alone and the next pass is right', () => {
+  const model = sharded({ forwardPrefetch: true });
+  const x = input();
+  const run = (): number => {
+    const pass = gradients(engine, () => model.apply(x));
+    pass.backward();
+    const loss = pass.loss.dataSync()[0] ?? Number.NaN;
+    pass.loss.dispose();
+    return loss;
+  };
+  const expected = run();
+  model.zeroGrad();
+  const { numBuffers } = engine.memory;
+  let fails = true;
+  model.layers.at(1)?.wrap((inputs, next) => {
+    if (fails) throw new Error('interrupted');
+    return next(...inputs);
+  });
+  assert.throws(run, /interrupted/);
+  engine.recover();
+  abandonUnits(model);
+  assert.equal(engine.memory.numBuffers, numBuffers);
+  assert.ok(unitsOf(model).every(({ state, grad }) => state === 'sharded' && grad === null));
+  fails = false;
+  assert.equal(run(), expected);
+  x.dispose();
+  disposeUnits(model);
 });
 
 test('a unit that ran before its root was wrapped is refused', () => {

@@ -54,6 +54,11 @@ export class DDP {
     return this.#reducer.noSync(work);
   }
 
+  /** Forgets an interrupted backward and its gradients; parameters stay. */
+  abandon(): void {
+    this.#reducer.abandon();
+  }
+
   #hook(context: DdpContext, policy: WrapPolicy): void {
     const taken = new Set<Parameter>();
     for (const module of [...modulesToWrap(this.module, policy), this.module]) {

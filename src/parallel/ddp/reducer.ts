@@ -2,6 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
+import { settled } from '../settled';
 import { assignBuckets, type BucketSizes } from './buckets';
 
 interface Bucket {
@@ -64,10 +65,23 @@ export class Reducer {
     if (!this.#sync) return;
     while (this.#started < this.#buckets.length) this.#start();
     const works = this.#works;
+    this.#restart();
+    for (const work of works) work.wait();
+  }
+
+  /** Forgets an interrupted backward: its reductions will not end. */
+  abandon(): void {
+    for (const work of this.#works) settled(work);
+    this.#restart();
+    for (const bucket of this.#buckets) {
+      for (const parameter of bucket.parameters) parameter.state.zeroGrad();
+    }
+  }
+
+  #restart(): void {
     this.#works = [];
     this.#started = 0;
     for (const bucket of this.#buckets) bucket.missing = new Set(bucket.parameters);
-    for (const work of works) work.wait();
   }
 
   #accumulate(parameter: Parameter, grad: tf.Tensor): void {

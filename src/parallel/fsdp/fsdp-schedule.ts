@@ -1,6 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { Work } from '../../dist/types';
+import { settled } from '../settled';
 import type { FsdpUnit } from './fsdp-unit';
 
 /** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
@@ -79,6 +80,16 @@ export class FsdpSchedule {
       for (const grad of reduction.grads) grad?.dispose();
     }
     reduction.unit.accumulate(reduction.shard);
+  }
+
+  /** Lets go of an interrupted pass's gradients: their reduction will not end. */
+  abandon(): void {
+    const reduction = this.#reduction;
+    this.#reduction = null;
+    settled(reduction?.work ?? null);
+    for (const grad of reduction?.grads ?? []) grad?.dispose();
+    reduction?.shard.dispose();
+    this.#order = [];
   }
 
   #begin(): void {

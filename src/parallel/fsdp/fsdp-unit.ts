@@ -5,6 +5,7 @@ import { ShardlabError } from '../../core/errors';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter, StateBuffer, StateSlice } from '../../nn/parameter';
+import { settled } from '../settled';
 import type { FsdpSchedule } from './fsdp-schedule';
 import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';
 
@@ -138,6 +139,14 @@ export class FsdpUnit implements UnitHooks, StateBuffer {
     for (const whole of this.#wholes) whole.dispose();
     this.#wholes = [];
     this.#state = 'sharded';
+  }
+
+  /** Lets go of all but the shard after an interrupted pass: what was on its way will not arrive. */
+  abandon(): void {
+    settled(this.#gather);
+    this.#gather = null;
+    this.zeroGrad();
+    this.reshard();
   }
 
   /** Takes this rank's chunks of whole tensors into the shard; padding becomes 0. */

@@ -59,6 +59,13 @@ export function unitsOf(model: Module): FsdpUnit[] {
   return model.states().filter((state) => state instanceof FsdpUnit);
 }
 
+/** Brings a model's units back after an interrupted pass: each holds its shard and nothing else. */
+export function abandonUnits(model: Module): void {
+  const units = unitsOf(model);
+  for (const schedule of new Set(units.map((unit) => unit.schedule))) schedule?.abandon();
+  for (const unit of units) unit.abandon();
+}
+
 /** The unit that was called first becomes the root of all below it. Source: FSDPState._lazy_init. */
 function makeRoot(engine: Engine, module: Module, root: FsdpUnit, prefetch: PrefetchOptions): void {
   const schedule = new FsdpSchedule(engine, root, prefetch);
