@@ -5,7 +5,7 @@ import { createFigure, type Figure, type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { soft, strong } from './ink';
 import { COMM_FILL, type Fill, NEUTRAL, WAIT_FILL, WAIT_LINE } from './palette';
-import type { Annotation, BarTrace } from './plotly';
+import type { Annotation, BarTrace, Layout } from './plotly';
 import type { RunView } from './run-view';
 import { createTable } from './table';
 import { textWidth } from './text-width';
@@ -31,9 +31,6 @@ export function commCauses(run: RunView): Figure {
   const time = timeScale(Math.max(0, ...kinds.map((kind) => kind.exposed + kind.overlapped)));
   const rows = Math.max(1, kinds.length);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
-  const y = { range: [rows - 0.45, -0.55], showgrid: false, ticks: '' } as const;
-  const maxBytes = Math.max(...kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes)), 0) / bytes.divisor;
-  const maxTime = Math.max(...kinds.map((kind) => kind.exposed + kind.overlapped), 0) / time.divisor;
   return createFigure({
     title: findingOf(kinds),
     subtitle: `${run.strategy}, ${counted(run.world, 'rank')}: mean of a rank and step (${counted(numSteps(run), 'step')}). Bytes as held and as received.`,
@@ -44,14 +41,7 @@ export function commCauses(run: RunView): Figure {
       barmode: 'overlay',
       showlegend: kinds.length > 0,
       legend: { x: -(left - 10) / (800 - left - MARGIN.r), y: -40 / (rows * ROW) },
-      xaxis: { domain: [0, 0.5], range: [0, maxBytes * 1.04 || 1], visible: kinds.length > 0 },
-      yaxis: {
-        ...y,
-        tickvals: kinds.map((_, i) => i),
-        ticktext: kinds.map(({ name }) => strong(name)),
-      },
-      xaxis2: { domain: [0.64, 1], range: [0, maxTime * 1.04 || 1], anchor: 'y2', visible: kinds.length > 0 },
-      yaxis2: { ...y, anchor: 'x2', showticklabels: false, tickvals: [] },
+      ...axesOf(kinds, bytes, time),
       annotations: [
         ...(kinds.length > 0
           ? [heading(0, `<b>Bytes</b>, ${bytes.unit}`), heading(0.64, `<b>Time</b>, ${time.unit}`)]
@@ -63,6 +53,25 @@ export function commCauses(run: RunView): Figure {
     quantities: quantitiesOf(kinds),
     table: createTable(kinds.map(tableRow)),
   });
+}
+
+function axesOf(kinds: readonly Kind[], bytes: Scaled, time: Scaled): Partial<Layout> {
+  if (kinds.length === 0) return { xaxis: { visible: false }, yaxis: { visible: false } };
+  const y = { range: [kinds.length - 0.45, -0.55], showgrid: false, ticks: '' } as const;
+  const most = (field: (kind: Kind) => number): number => Math.max(...kinds.map(field)) * 1.04 || 1;
+  return {
+    xaxis: {
+      domain: [0, 0.5],
+      range: [0, most((kind) => Math.max(kind.bytes, kind.wireBytes) / bytes.divisor)],
+    },
+    yaxis: { ...y, tickvals: kinds.map((_, i) => i), ticktext: kinds.map(({ name }) => strong(name)) },
+    xaxis2: {
+      domain: [0.64, 1],
+      range: [0, most((kind) => (kind.exposed + kind.overlapped) / time.divisor)],
+      anchor: 'y2',
+    },
+    yaxis2: { ...y, anchor: 'x2', showticklabels: false, tickvals: [] },
+  };
 }
 
 function numSteps(run: RunView): number {

@@ -73,13 +73,26 @@ function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure 
   return {
     data,
     layout: {
-      ...layout,
+      ...needed(layout, data),
       title: { text: strong(title), subtitle: { text: soft(subtitle) } },
       autosize: true,
       template: TEMPLATE,
     },
     config: { responsive: true, displaylogo: false },
   };
+}
+
+/** Plotly complains of axes, legends and bar settings that no trace uses; figures of empty runs have such. */
+function needed(layout: Layout, data: readonly Trace[]): Record<string, unknown> {
+  const hasBars = data.some(({ type }) => type === 'bar');
+  const axes = new Set(data.flatMap(({ xaxis = 'x', yaxis = 'y' }) => [xaxis, yaxis]));
+  const isNeeded = (key: string): boolean => {
+    const axis = /^([xy])axis(\d+)$/.exec(key);
+    if (axis !== null) return axes.has(`${axis[1]}${axis[2]}`);
+    if (key === 'legend') return data.length > 0;
+    return hasBars || (key !== 'barmode' && key !== 'bargap');
+  };
+  return Object.fromEntries(Object.entries(layout).filter(([key]) => isNeeded(key)));
 }
 
 const NOTE_HEIGHT = 16;

@@ -136,8 +136,7 @@ function drawPanel(panel: Panel, suffix: string, top: number, place: Place): Dra
       anchor: `y${suffix}`,
       range,
       domain: [0, 1],
-      zeroline: low < 0,
-      zerolinecolor: NEUTRAL,
+      ...(low < 0 ? { zeroline: true, zerolinecolor: NEUTRAL } : {}),
     },
     [`yaxis${suffix}`]: {
       anchor: `x${suffix}`,

@@ -1,5 +1,7 @@
+import type { TrainConfig } from '../config/train-config';
 import type { StepRecord } from '../ledger/record';
 import type { ZeroPrediction } from '../plan/zero-formulas';
+import { predictRun } from '../plan/zero-units';
 
 /** What a figure must know of a run beside its records. */
 export interface RunView {
@@ -12,6 +14,18 @@ export interface RunView {
   readonly prediction?: ZeroPrediction;
   /** Words about the machine for subtitles: "4 ranks share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
+}
+
+/** A run as figures see it, with what ZeRO's formulas predict for it. */
+export function viewOf(run: {
+  readonly config: TrainConfig;
+  readonly world: number;
+  readonly records: readonly StepRecord[];
+  readonly note?: string;
+}): RunView {
+  const { config, world, records, note } = run;
+  const view = { strategy: config.parallel.strategy, world, records, prediction: predictRun(config, world) };
+  return note === undefined ? view : { ...view, note };
 }
 
 /** A run's losses by step; a step that is missing is NaN. */

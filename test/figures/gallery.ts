@@ -1,0 +1,110 @@
+import { commCauses } from '../../src/figures/comm-causes';
+import { commTimeline } from '../../src/figures/comm-timeline';
+import { compareRuns } from '../../src/figures/compare';
+import type { Figure } from '../../src/figures/figure';
+import { lossCurve } from '../../src/figures/loss-curve';
+import { memoryRanks } from '../../src/figures/memory-ranks';
+import { memoryTimeline } from '../../src/figures/memory-timeline';
+import type { RunView } from '../../src/figures/run-view';
+import type { StepRecord } from '../../src/ledger/record';
+import { predictStates } from '../../src/plan/zero-formulas';
+import { type Scenario, simulateRanks } from '../ledger/simulated-step';
+
+/** A run of one simulated step, with ZeRO's prediction. */
+export function simulatedRun(scenario: Omit<Scenario, 'rank'>): RunView {
+  const { strategy, world, blockParams = 198_272, rootParams = 270_592, layers = 4 } = scenario;
+  const blocks = Array.from({ length: layers }, (_, i) => ({ name: `blocks.${i}`, numParams: blockParams }));
+  const units = [{ name: '', numParams: rootParams, staysWhole: true }, ...blocks];
+  const prediction = predictStates({ units, world, strategy });
+  return { strategy, world, records: simulateRanks(scenario), prediction };
+}
+
+function stretched(record: StepRecord, factor: number): StepRecord {
+  const { owners, atPeak } = record.memory;
+  const grown = atPeak.map((bytes, i) =>
+    owners[i]?.cause === 'activation' ? Math.round(bytes * factor) : bytes,
+  );
+  const peakBytes = grown.reduce((sum, bytes) => sum + bytes, 0);
+  return { ...record, memory: { ...record.memory, atPeak: grown, peakBytes } };
+}
+
+function emptied(record: StepRecord): StepRecord {
+  const none = {
+    owners: [],
+    atStart: [],
+    atPeak: [],
+    atRest: [],
+    peakBytes: 0,
+    peakSeconds: 0,
+    restBytes: 0,
+  };
+  return {
+    ...record,
+    spans: [],
+    collectives: [],
+    memory: { ...record.memory, ...none, curve: { seconds: [], owner: [], deltaBytes: [] } },
+  };
+}
+
+const LONG = 'model.decoder.a_module_with_a_name_that_nobody_would_like_to_read.layers';
+const LOSSES = Array.from({ length: 20 }, (_, i) => 7.6 * Math.exp(-i / 40) + 0.02 * Math.sin(i * 3));
+
+/** Every kind of figure over ordinary and extreme runs, by name. Made anew on every call. */
+export function gallery(): Record<string, Figure> {
+  const four = simulatedRun({ strategy: 'FULL_SHARD', world: 4 });
+  const whole = simulatedRun({ strategy: 'NO_SHARD', world: 4 });
+  const half = simulatedRun({ strategy: 'SHARD_GRAD_OP', world: 4 });
+  const one = simulatedRun({ strategy: 'NO_SHARD', world: 1 });
+  const many = simulatedRun({ strategy: 'FULL_SHARD', world: 64, wireMs: 4 });
+  const uneven = { ...many, records: many.records.map((record, i) => stretched(record, 9 - (i >> 3))) };
+  const long = simulatedRun({ strategy: 'FULL_SHARD', world: 2, blockName: LONG });
+  const nothing = { ...one, records: one.records.map(emptied) };
+  const summary = simulatedRun({ strategy: 'FULL_SHARD', world: 4, curve: false });
+  const { prediction: _, ...unpredicted } = four;
+  const wrong = { ...four, prediction: simulatedRun({ strategy: 'FULL_SHARD', world: 5 }).prediction };
+  const runs = { NO_SHARD: whole, SHARD_GRAD_OP: half, FULL_SHARD: four };
+  return {
+    'memory-timeline-4': memoryTimeline(four, { rank: 0 }),
+    'memory-timeline-1': memoryTimeline(one),
+    'memory-timeline-64': memoryTimeline(many),
+    'memory-timeline-long-names': memoryTimeline(long),
+    'memory-timeline-nothing': memoryTimeline(nothing),
+    'memory-timeline-no-curve': memoryTimeline(summary),
+    'memory-timeline-guess': memoryTimeline(four).withNote('You 40%, it is 8% (paramShare).'),
+    'memory-ranks-4': memoryRanks(four),
+    'memory-ranks-1': memoryRanks(one),
+    'memory-ranks-64': memoryRanks(uneven),
+    'memory-ranks-64-alike': memoryRanks(many),
+    'memory-ranks-nothing': memoryRanks(nothing),
+    'compare-memory': compareRuns(runs, 'memory'),
+    'compare-memory-residual': compareRuns({ ...runs, FULL_SHARD: wrong as RunView }, 'memory'),
+    'compare-memory-unpredicted': compareRuns(
+      { 'a run with a name that goes on and on and on': unpredicted },
+      'memory',
+    ),
+    'compare-memory-nothing': compareRuns({ nothing }, 'memory'),
+    'compare-loss': compareRuns(runs, 'loss'),
+    'comm-timeline-4': commTimeline({ ...four, note: '4 ranks share 2 cores' }),
+    'comm-timeline-1': commTimeline(one),
+    'comm-timeline-64': commTimeline(many),
+    'comm-timeline-long-names': commTimeline(long),
+    'comm-timeline-nothing': commTimeline(nothing),
+    'comm-causes-4': commCauses(four),
+    'comm-causes-1': commCauses(one),
+    'comm-causes-64': commCauses(many),
+    'loss-live': lossCurve([{ name: 'FULL_SHARD', losses: LOSSES }], {
+      tokensPerSecond: 23_456,
+      steps: 30,
+      marks: [{ step: 12, text: 'reshard to SHARD_GRAD_OP' }],
+    }),
+    'loss-none': lossCurve([]),
+    'loss-first': lossCurve([{ name: 'FULL_SHARD', losses: [7.6] }]),
+    'loss-not-finite': lossCurve([{ name: 'FULL_SHARD', losses: [7.6, 7.1, Number.NaN, Number.NaN] }]),
+    'loss-many': lossCurve(
+      Array.from({ length: 9 }, (_, i) => ({
+        name: `run ${i}, lr ${i}e-4`,
+        losses: LOSSES.map((x) => x + i * 0.1),
+      })),
+    ),
+  };
+}
