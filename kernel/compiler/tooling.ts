@@ -36,6 +36,8 @@ export function inspectionAt({ service }: CheckedFiles, shown: ShownSource, offs
   const info = service.getQuickInfoAtPosition(path, shift + at);
   if (info === undefined) return undefined;
   const declaration = ts.displayPartsToString(info.displayParts);
+  // What the checker says of a name that it does not know.
+  if (declaration === 'any') return undefined;
   const documentation = ts.displayPartsToString(info.documentation);
   const tags = (info.tags ?? []).map(({ name, text }) => `@${name} ${ts.displayPartsToString(text)}`);
   const prose = [documentation, ...tags].filter((part) => part !== '');

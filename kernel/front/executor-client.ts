@@ -48,6 +48,8 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
     });
     child.stdout?.on('data', (bytes: Buffer) => events.stray('stdout', bytes.toString()));
     child.stderr?.on('data', (bytes: Buffer) => events.stray('stderr', bytes.toString()));
+    // What its cells had started must not outlive it; 'close' waits for their ends of the pipes.
+    child.on('exit', () => killGroup(child));
     child.on('close', (code, signal) => {
       if (ended) return;
       queue = [];

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { JupyterClient, resultText, streamText } from './jupyter-client';
+
+const LIMIT_MS = 2000;
+
+/** All processes below one, with itself. Linux only. */
+function family(pid: number): number[] {
+  const children = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((other) => parentOf(other) === pid);
+  return [pid, ...children.flatMap(family)];
+}
+
+function parentOf(pid: number): number | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+  } catch {
+    return undefined;
+  }
+}
+
+function alive(pids: readonly number[]): number[] {
+  return pids.filter((pid) => {
+    try {
+      return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+    } catch {
+      return false;
+    }
+  });
+}
+
+async function goneIn(pids: readonly number[], limit: number): Promise<void> {
+  const deadline = performance.now() + limit;
+  while (alive(pids).length > 0 && performance.now() < deadline) await delay(20);
+  assert.deepEqual(alive(pids), []);
+}
+
+const skip = process.platform !== 'linux' && 'looks for processes in /proc';
+
+describe('the life of a kernel', { skip }, () => {
+  it('ends with all of its processes on shutdown', async () => {
+    const client = await JupyterClient.start();
+    await client.execute("import { spawn } from 'node:child_process'; spawn('sleep', ['1000']); 1");
+    const pids = family(client.pid);
+    assert.ok(pids.length >= 4);
+    await client.stop();
+    await goneIn(pids, LIMIT_MS);
+  });
+
+  it('leaves nothing behind when its front is killed while a cell loops', async () => {
+    const client = await JupyterClient.start();
+    await client.execute('1');
+    const pids = family(client.pid);
+    void client.execute('while (true) {}');
+    await client.until(({ header }) => header.msg_type === 'execute_input');
+    process.kill(client.pid, 'SIGKILL');
+    await goneIn(pids, LIMIT_MS);
+    client.close();
+  });
+
+  it('leaves nothing behind when the process that started it is killed', async () => {
+    const client = await JupyterClient.start({ launcher: join(__dirname, 'launcher.js') });
+    await client.execute('1');
+    const pids = family(client.pid);
+    process.kill(client.pid, 'SIGKILL');
+    await goneIn(pids, LIMIT_MS);
+    client.close();
+  });
+
+  it('survives the death of the process that runs cells, and says what is lost', async () => {
+    const client = await JupyterClient.start();
+    await client.execute('let lost = 1');
+    const { reply } = await client.execute("process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})");
+    assert.equal(reply.content.ename, 'KernelDied');
+    assert.match(String(reply.content.evalue), /SIGKILL.*variables are gone/);
+    const next = await client.execute('lost');
+    assert.equal(next.reply.content.ename, 'TypeScriptError[TS2304]');
+    assert.equal(resultText(await client.execute('2 + 2')), '4');
+    await client.stop();
+  });
+
+  it('shows what processes that a cell started write', async () => {
+    const client = await JupyterClient.start();
+    const code = "import { spawnSync } from 'node:child_process';\nspawnSync('sh', ['-c', 'echo from outside'], { stdio: 'inherit' }); await new Promise((r) => setTimeout(r, 50));";
+    assert.equal(streamText(await client.execute(code)), 'from outside\n');
+    await client.stop();
+  });
+
+  it('ends a loop, a wait and a pending promise in under 100 ms with variables kept', async () => {
+    const client = await JupyterClient.start();
+    await client.execute('let kept = 1');
+    const forms = [
+      'while (true) {}',
+      'await 1; while (true) {}',
+      'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)',
+      'await new Promise(() => {})',
+      'while (true) await new Promise((done) => setTimeout(done, 1))',
+    ];
+    for (const form of forms) {
+      const running = client.execute(`console.log('started'); ${form}`);
+      await client.until(({ content }) => content.text === 'started\n');
+      const asked = performance.now();
+      await client.request('interrupt_request', {}, 'control');
+      const { reply } = await running;
+      const took = performance.now() - asked;
+      assert.equal(reply.content.ename, 'ShardlabError[INTERRUPTED]', form);
+      assert.ok(took < 100, `${form}: ${took} ms`);
+      assert.equal(resultText(await client.execute('kept')), '1');
+    }
+    await client.stop();
+  });
+});
