@@ -16,11 +16,13 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+STOPPED = threading.Event()
 
 
 def end_with_parent():
     while os.read(0, 4096):  # unbuffered: a lock on sys.stdin would outlive the interpreter
         pass
+    STOPPED.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -34,19 +36,26 @@ def execute(path, kernel, timeout):
         client.execute()
         return notebook, None
     except CellExecutionError as error:
-        return notebook, f"{failed_cell(notebook)}\n{ANSI.sub('', str(error.traceback or error))}".rstrip()
+        return notebook, failed_cell(notebook) or str(error)
     except CellTimeoutError as error:
         return notebook, f"a cell took longer than {timeout} s: {error}"
     except (DeadKernelError, RuntimeError) as error:  # RuntimeError: it ended before its first answer
         return notebook, f"the kernel ended: {error}"
+    except AssertionError:  # nbclient's own, when a signal took its kernel away
+        if STOPPED.is_set():
+            return notebook, "interrupted"
+        raise
 
 
 def failed_cell(notebook):
+    """Which cell failed, its source, and its error as the kernel told it; None when no cell holds an error."""
     for number, cell in enumerate(notebook.cells, 1):
-        if any(output["output_type"] == "error" for output in cell.get("outputs", [])):
-            count = cell.get("execution_count")
-            return f"cell {number} (In[{count}]) failed:\n{cell['source']}\n"
-    return "a cell failed"
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "error":
+                where = f"cell {number} (In[{cell.get('execution_count')}]) failed:"
+                traceback = ANSI.sub("", "\n".join(output["traceback"]))
+                return f"{where}\n\n{cell['source']}\n\n{traceback}"
+    return None
 
 
 def write_html(notebook, path):
@@ -84,6 +93,8 @@ def main():
             html = os.path.splitext(target)[0] + ".html"
             write_html(notebook, html)
             print(f"  {html}", flush=True)
+        if STOPPED.is_set():
+            return 130
         if failure:
             failures += 1
             print(f"\n{path}: {failure}", file=sys.stderr, flush=True)

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { repositoryRoot } from '../support/paths';
+
+const skip =
+  process.env.SHARDLAB_PYTHON === undefined ? 'there is no Python here (npm test --no-python)' : false;
+const QUICKSTART = join(repositoryRoot(), 'notebooks', '00-quickstart.ipynb');
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-execute-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+test('npm start -- --execute runs the quickstart without an error and leaves notebook and HTML', {
+  skip,
+}, async () => {
+  const output = join(folder, 'inside');
+  const ran = await execute('--output', output);
+  assert.equal(ran.status, 0, ran.stderr);
+  assertExecuted(join(output, '00-quickstart.ipynb'));
+  assert.ok(existsSync(join(output, '00-quickstart.html')));
+});
+
+test('a copy of the quickstart outside the clone runs too', { skip }, async () => {
+  const copy = join(folder, '00-quickstart.ipynb');
+  copyFileSync(QUICKSTART, copy);
+  const output = join(folder, 'outside');
+  const ran = await execute(copy, '--output', output);
+  assert.equal(ran.status, 0, ran.stderr);
+  assertExecuted(join(output, '00-quickstart.ipynb'));
+});
+
+test('a failing cell ends it with status 1, is printed with its place, and the notebook is kept', {
+  skip,
+}, async () => {
+  const path = writeNotebook('failing.ipynb', ['const a = 1;', 'throw new Error("on purpose");']);
+  const output = join(folder, 'failing');
+  const ran = await execute(path, '--output', output);
+  assert.equal(ran.status, 1);
+  assert.match(
+    ran.stderr,
+    /failing\.ipynb: cell 2 \(In\[2\]\) failed:[\s\S]*Error: on purpose[\s\S]*In\[2\]:1:/,
+  );
+  assert.match(readFileSync(join(output, 'failing.ipynb'), 'utf8'), /"output_type": "error"/);
+});
+
+test('a notebook that is not there ends it with status 1 and its name', { skip }, async () => {
+  const ran = await execute(join(folder, 'absent.ipynb'));
+  assert.equal(ran.status, 1);
+  assert.match(ran.stderr, /No such notebook: .*absent\.ipynb/);
+});
+
+interface Cell {
+  readonly cell_type: string;
+  readonly execution_count?: number | null;
+  readonly metadata: { readonly tags?: readonly string[] };
+  readonly outputs?: readonly { readonly output_type: string }[];
+}
+
+/** Every code cell ran, and none failed that was not meant to. */
+function assertExecuted(path: string): void {
+  const { cells } = JSON.parse(readFileSync(path, 'utf8')) as { cells: readonly Cell[] };
+  const code = cells.filter(({ cell_type }) => cell_type === 'code');
+  assert.ok(code.length > 0);
+  for (const cell of code) {
+    assert.equal(typeof cell.execution_count, 'number');
+    const mayFail = cell.metadata.tags?.includes('raises-exception') ?? false;
+    assert.ok(mayFail || cell.outputs?.every(({ output_type }) => output_type !== 'error'));
+  }
+}
+
+function writeNotebook(name: string, sources: readonly string[]): string {
+  const path = join(folder, name);
+  const cells = sources.map((source, i) => ({
+    cell_type: 'code',
+    id: `cell-${i}`,
+    metadata: {},
+    source,
+    outputs: [],
+    execution_count: null,
+  }));
+  const metadata = { kernelspec: { name: 'shardlab', display_name: '', language: 'typescript' } };
+  writeFileSync(path, JSON.stringify({ cells, metadata, nbformat: 4, nbformat_minor: 5 }));
+  return path;
+}
+
+async function execute(
+  ...args: readonly string[]
+): Promise<{ readonly status: number; readonly stderr: string }> {
+  const start = join(repositoryRoot(), 'scripts', 'start.mjs');
+  const child = spawn(process.execPath, [start, '--execute', ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text) => {
+    stderr += text;
+  });
+  const [status] = await once(child, 'close');
+  return { status, stderr };
+}
