@@ -1,5 +1,5 @@
 import type * as tf from '@tensorflow/tfjs';
-import { aliasOf, type Kernel, offsetOf, replaced, runKernel, sizeOf, type WasmContext } from './wasm-context';
+import { aliasOf, offsetOf, sizeOf, type WasmContext } from './wasm-context';
 
 /** One matrix product over broadcast batches: op(A) is [m, k], op(B) [k, n]. */
 export interface Product {
@@ -11,47 +11,106 @@ export interface Product {
   readonly batch: readonly number[];
 }
 
-/** wasm's own product. Its loops over transposed operands are some 25 times slower than transposing first. */
-export function multiplyByWasm(
-  context: WasmContext, original: Kernel, a: tf.TensorInfo, b: tf.TensorInfo, product: Product,
-): tf.TensorInfo {
-  const left = product.transposeA ? transposed(context, a) : aliasOf(context, a, a.shape);
-  const right = withFreshId(context, product.transposeB ? transposed(context, b) : aliasOf(context, b, b.shape));
-  try {
-    const plain = { transposeA: false, transposeB: false };
-    const numProducts = sizeOf(product.batch);
-    const sizes = [sizeOf(left.shape.slice(0, -2)), sizeOf(right.info.shape.slice(0, -2))];
-    if (sizes.every((size) => size === 1 || size === numProducts)) {
-      return original({ a: left, b: right.info }, plain) as tf.TensorInfo;
+/** wasm's product of two matrices by tensor numbers: a, its shape, b, its shape, transposes, out. */
+type MatMul = (
+  a: number, aShape: Uint8Array, aRank: number, b: number, bShape: Uint8Array, bRank: number,
+  transposeA: boolean, transposeB: boolean, out: number,
+) => void;
+
+/**
+ * The product through wasm's own kernel, one matrix at a time: its loops over batches are some 7 times slower, those
+ * over transposed operands some 25 times, so operands are transposed first.
+ */
+export function wasmMultiplier(context: WasmContext): (a: tf.TensorInfo, b: tf.TensorInfo, product: Product) => tf.TensorInfo {
+  const types = ['number', 'array', 'number', 'number', 'array', 'number', 'number', 'number', 'number'];
+  const matMul = context.backend.wasm.cwrap('BatchMatMul', null, types) as MatMul;
+  return (a, b, product) => {
+    const out = context.backend.makeOutput([...product.batch, product.m, product.n], 'float32');
+    if (sizeOf(out.shape) === 0) return out;
+    if (product.k === 0) {
+      context.kernels.fill(offsetOf(context, out), 0, sizeOf(out.shape));
+      return out;
     }
-    return broadcastFirst(context, original, left, right.info, product);
-  } finally {
+    requireScratch(context, product);
+    const left = product.transposeA ? transposed(context, a) : aliasOf(context, a, a.shape);
+    const right = product.transposeB ? transposed(context, b) : aliasOf(context, b, b.shape);
+    multiplyEach(context, matMul, left, right, out, product);
     context.backend.disposeData(left.dataId);
-    right.dispose();
+    context.backend.disposeData(right.dataId);
+    return out;
+  };
+}
+
+function multiplyEach(
+  context: WasmContext, matMul: MatMul, left: tf.TensorInfo, right: tf.TensorInfo, out: tf.TensorInfo, product: Product,
+): void {
+  const { n, k, batch } = product;
+  const isTall = !product.transposeA && sizeOf(right.shape) === k * n;
+  const numProducts = isTall ? 1 : sizeOf(batch);
+  const m = isTall ? sizeOf(left.shape) / k : product.m;
+  const [aShape, bShape] = [shapeBytes(1, m, k), shapeBytes(1, k, n)];
+  const aIndex = batchIndex(left.shape.slice(0, -2), batch);
+  const bIndex = batchIndex(right.shape.slice(0, -2), batch);
+  const [aAt, bAt, outAt] = [left, right, out].map((info) => offsetOf(context, info)) as [number, number, number];
+  for (let i = 0; i < numProducts; i++) {
+    const a = new NumberedView(context, aAt + 4 * aIndex(i) * m * k, m * k);
+    const b = new NumberedView(context, bAt + 4 * bIndex(i) * k * n, k * n);
+    const c = new NumberedView(context, outAt + 4 * i * m * n, m * n);
+    matMul(a.id, aShape, 3, b.id, bShape, 3, false, false, c.id);
+    for (const view of [a, b, c]) view.dispose();
   }
 }
 
-/** Repeats the operands over the batch: wasm's kernel broadcasts a batch of one only. */
-function broadcastFirst(
-  context: WasmContext, original: Kernel, a: tf.TensorInfo, b: tf.TensorInfo, { batch, m, n, k }: Product,
-): tf.TensorInfo {
-  const zeros = (shape: number[]): tf.TensorInfo => {
-    const info = context.backend.makeOutput(shape, 'float32');
-    context.kernels.fill(offsetOf(context, info), 0, sizeOf(shape));
-    return info;
-  };
-  const repeat = (info: tf.TensorInfo, shape: number[]): tf.TensorInfo => {
-    const zero = zeros(shape);
-    return replaced(context, zero, runKernel('Add', { a: zero, b: info }));
-  };
-  const left = repeat(a, [...batch, m, k]);
-  const right = repeat(b, [...batch, k, n]);
-  try {
-    return original({ a: left, b: right }, { transposeA: false, transposeB: false }) as tf.TensorInfo;
-  } finally {
-    context.backend.disposeData(left.dataId);
-    context.backend.disposeData(right.dataId);
+/**
+ * A part of the heap under a tensor number of its own. A number is never used twice: wasm's product keeps a packed copy of
+ * its right operand by number, which would be stale after an update in place.
+ */
+class NumberedView {
+  readonly id: number;
+  readonly #context: WasmContext;
+
+  constructor(context: WasmContext, offset: number, size: number) {
+    this.#context = context;
+    this.id = context.backend.dataIdNextNumber++;
+    context.backend.wasm.tfjs.registerTensor(this.id, size, offset);
   }
+
+  dispose(): void {
+    this.#context.backend.wasm.tfjs.disposeData(this.id);
+  }
+}
+
+function shapeBytes(...shape: number[]): Uint8Array {
+  return new Uint8Array(Int32Array.from(shape).buffer);
+}
+
+/** From a position in the broadcast batch to the operand's own. */
+export function batchIndex(own: readonly number[], batch: readonly number[]): (position: number) => number {
+  const size = sizeOf(own);
+  if (size === sizeOf(batch)) return (position) => position;
+  if (size === 1) return () => 0;
+  const padded = [...Array<number>(batch.length - own.length).fill(1), ...own];
+  return (position) => {
+    let index = 0;
+    let stride = 1;
+    let rest = position;
+    for (let axis = batch.length - 1; axis >= 0; axis--) {
+      const [length = 1, ownLength = 1] = [batch[axis], padded[axis]];
+      if (ownLength > 1) index += (rest % length) * stride;
+      stride *= ownLength;
+      rest = Math.floor(rest / length);
+    }
+    return index;
+  };
+}
+
+/** wasm's product packs its right operand; where that does not fit, it would warn and leave the result unset. */
+function requireScratch(context: WasmContext, { k, n }: Product): void {
+  const { wasm } = context.backend;
+  const packed = wasm._malloc(4 * (k + 16) * (n + 16)) >>> 0;
+  if (packed !== 0) return wasm._free(packed);
+  // The same request again, for its error.
+  context.backend.disposeData(context.backend.makeOutput([k + 16, n + 16], 'float32').dataId);
 }
 
 function transposed(context: WasmContext, info: tf.TensorInfo): tf.TensorInfo {
@@ -64,23 +123,3 @@ function transposed(context: WasmContext, info: tf.TensorInfo): tf.TensorInfo {
   }
   return out;
 }
-
-/**
- * The same buffer under a new number: wasm's product keeps a packed copy of its right operand by number, which would be
- * stale after an update in place.
- */
-function withFreshId(context: WasmContext, info: tf.TensorInfo): { info: tf.TensorInfo; dispose: () => void } {
-  const { backend } = context;
-  const id = backend.dataIdNextNumber++;
-  const dataId = { id };
-  const memoryOffset = offsetOf(context, info);
-  backend.dataIdMap.set(dataId, { id, memoryOffset, shape: info.shape, dtype: info.dtype, refCount: 1 });
-  backend.wasm.tfjs.registerTensor(id, sizeOf(info.shape), memoryOffset);
-  const dispose = (): void => {
-    backend.wasm.tfjs.disposeData(id);
-    backend.dataIdMap.delete(dataId);
-    backend.disposeData(info.dataId);
-  };
-  return { info: { dataId, shape: info.shape, dtype: info.dtype }, dispose };
-}
-

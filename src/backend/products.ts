@@ -1,28 +1,21 @@
 import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
 import type { Sgemm } from './blas';
-import { multiplyByWasm, type Product } from './products-wasm';
+import { batchIndex, type Product, wasmMultiplier } from './products-wasm';
 import { given, offsetOf, replaced, replaceKernel, runKernel, sizeOf, type WasmContext } from './wasm-context';
 
 /** Registers BatchMatMul and _FusedMatMul anew: through the BLAS, or through wasm's own with operands transposed first. */
 export function registerProducts(context: WasmContext): void {
-  replaceKernel('BatchMatMul', (original) => {
-    const { sgemm } = context;
-    return ({ a, b }, attrs) => {
-      const product = readProduct(given(a), given(b), attrs);
-      if (sgemm !== null) return multiplyByBlas(context, sgemm, given(a), given(b), product, null);
-      return multiplyByWasm(context, given(original), given(a), given(b), product);
-    };
+  const multiply = multiplier(context);
+  replaceKernel('BatchMatMul', () => ({ a, b }, attrs) => {
+    return multiply(given(a), given(b), readProduct(given(a), given(b), attrs), null);
   });
-  replaceKernel('_FusedMatMul', () => {
-    const multiply = multiplier(context);
-    return ({ a, b, bias, preluActivationWeights }, attrs) => {
-      const product = readProduct(given(a), given(b), attrs);
-      const isRow = bias?.shape.at(-1) === product.n && sizeOf(bias.shape) === product.n;
-      let out = multiply(given(a), given(b), product, isRow ? bias : null);
-      if (bias && !isRow) out = replaced(context, out, runKernel('Add', { a: out, b: bias }));
-      return activate(context, out, attrs, preluActivationWeights);
-    };
+  replaceKernel('_FusedMatMul', () => ({ a, b, bias, preluActivationWeights }, attrs) => {
+    const product = readProduct(given(a), given(b), attrs);
+    const isRow = bias?.shape.at(-1) === product.n && sizeOf(bias.shape) === product.n;
+    let out = multiply(given(a), given(b), product, isRow ? bias : null);
+    if (bias && !isRow) out = replaced(context, out, runKernel('Add', { a: out, b: bias }));
+    return activate(context, out, attrs, preluActivationWeights);
   });
 }
 
@@ -31,15 +24,16 @@ type Multiply = (a: tf.TensorInfo, b: tf.TensorInfo, product: Product, bias: tf.
 function multiplier(context: WasmContext): Multiply {
   const { sgemm } = context;
   if (sgemm !== null) return (a, b, product, bias) => multiplyByBlas(context, sgemm, a, b, product, bias);
-  return (a, b, { transposeA, transposeB }, bias) => {
-    const out = runKernel('BatchMatMul', { a, b }, { transposeA, transposeB });
+  const multiply = wasmMultiplier(context);
+  return (a, b, product, bias) => {
+    const out = multiply(a, b, product);
     return bias === null ? out : replaced(context, out, runKernel('Add', { a: out, b: bias }));
   };
 }
 
 function readProduct(a: tf.TensorInfo, b: tf.TensorInfo, attrs: Readonly<Record<string, unknown>>): Product {
-  const transposeA = attrs['transposeA'] === true;
-  const transposeB = attrs['transposeB'] === true;
+  const transposeA = Boolean(attrs['transposeA']);
+  const transposeB = Boolean(attrs['transposeB']);
   const [rowsA = 0, columnsA = 0] = a.shape.slice(-2);
   const [rowsB = 0, columnsB = 0] = b.shape.slice(-2);
   const [m, k] = transposeA ? [columnsA, rowsA] : [rowsA, columnsA];
@@ -82,26 +76,6 @@ function multiplyByBlas(
     sgemm(transposeA, transposeB, m, n, k, aPart, lda, bAt + bIndex(i) * k * n * 4, ldb, beta, outAt + i * m * n * 4, n);
   }
   return out;
-}
-
-/** From a position in the broadcast batch to the operand's own. */
-function batchIndex(own: readonly number[], batch: readonly number[]): (position: number) => number {
-  const size = sizeOf(own);
-  if (size === sizeOf(batch)) return (position) => position;
-  if (size === 1) return () => 0;
-  const padded = [...Array<number>(batch.length - own.length).fill(1), ...own];
-  return (position) => {
-    let index = 0;
-    let stride = 1;
-    let rest = position;
-    for (let axis = batch.length - 1; axis >= 0; axis--) {
-      const [length = 1, ownLength = 1] = [batch[axis], padded[axis]];
-      if (ownLength > 1) index += (rest % length) * stride;
-      stride *= ownLength;
-      rest = Math.floor(rest / length);
-    }
-    return index;
-  };
 }
 
 const ACTIVATIONS: Readonly<Record<string, string>> = {

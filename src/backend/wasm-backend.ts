@@ -18,6 +18,8 @@ export interface WasmModule {
   readonly asm: { readonly memory: WebAssembly.Memory };
   _malloc(bytes: number): number;
   _free(offset: number): void;
+  /** A function of the module by name; 'array' arguments are copied to its stack. */
+  cwrap(name: string, result: string | null, arguments_: readonly string[]): (...values: never[]) => unknown;
   readonly tfjs: {
     registerTensor(id: number, size: number, offset: number): void;
     disposeData(id: number): void;
@@ -63,9 +65,26 @@ export async function startWasmBackend(): Promise<WasmBackend> {
     tf.removeBackend(NAME);
     tf.registerBackend(NAME, factory, 2);
   }
-  if (!(await tf.setBackend(NAME))) throw missing('tfjs could not start it (the lines above say why)');
+  if (!(await withoutNewListeners(() => tf.setBackend(NAME)))) throw missing('tfjs could not start it (the lines above say why)');
   // The backend's class declares these members private or not at all.
   return tf.backend() as unknown as WasmBackend;
+}
+
+const CRASH_EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
+
+/** Takes back the handlers with which Emscripten's start code rethrows every uncaught error of the process. */
+async function withoutNewListeners<T>(work: () => Promise<T>): Promise<T> {
+  const before = CRASH_EVENTS.map((event) => new Set<unknown>(process.rawListeners(event)));
+  try {
+    return await work();
+  } finally {
+    CRASH_EVENTS.forEach((event, i) => {
+      for (const listener of process.rawListeners(event)) {
+        // rawListeners types any function; they go back to where they came from.
+        if (!before[i]?.has(listener)) process.removeListener(event, listener as () => void);
+      }
+    });
+  }
 }
 
 function missing(what: string): ShardlabError {

@@ -13,6 +13,7 @@ import { mendKernels } from './mended-kernels';
 import { loadKoffi } from './native';
 import { registerProducts } from './products';
 import { registerSlices } from './sliced-kernels';
+import { registerTranspose } from './transpose-kernel';
 import { unwindTfjs } from './tfjs-state';
 import { startWasmBackend, type WasmModule } from './wasm-backend';
 import { offsetOf, type WasmContext } from './wasm-context';
@@ -45,6 +46,7 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   const context: WasmContext = { backend, table, kernels, baseAddress, sgemm };
   mendKernels(context);
   registerSlices(context);
+  registerTranspose(context);
   registerProducts(context);
   registerFusedKernels(context);
   const blas = found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };

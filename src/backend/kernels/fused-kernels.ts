@@ -33,6 +33,10 @@ export interface FusedKernels {
   takeRows(table: number, ids: number, out: number, count: number, tableRows: number, width: number): number;
   addToRows(table: number, ids: number, rows: number, count: number, tableRows: number, width: number): void;
   transpose(x: number, out: number, rows: number, columns: number): void;
+  permute(
+    x: number, out: number, n0: number, s0: number, n1: number, s1: number, n2: number, s2: number, n3: number, s3: number,
+    inner: number, innerStride: number,
+  ): void;
   roundToBfloat16(x: number, n: number): void;
   roundToFloat16(x: number, n: number): void;
 }

@@ -7,5 +7,6 @@ export * from './norm';
 export * from './gelu';
 export * from './softmax';
 export * from './cross-entropy';
+export * from './permute';
 export * from './rows';
 export * from './rounding';

@@ -1,0 +1,63 @@
+import type * as tf from '@tensorflow/tfjs';
+import { aliasOf, given, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
+
+/** An axis of the result: its length, and how many elements of the input one step along it is. */
+interface Axis {
+  readonly length: number;
+  readonly stride: number;
+}
+
+const MAX_AXES = 5;
+
+/** Registers Transpose anew: runs of the last axis at once, matrices by blocks. tfjs's is a loop over elements beyond rank 3. */
+export function registerTranspose(context: WasmContext): void {
+  replaceKernel('Transpose', (original) => ({ x }, attrs) => {
+    const input = given(x);
+    const perm = attrs['perm'] as number[];
+    const axes = merged(input.shape, perm);
+    if (axes.length > MAX_AXES || (input.dtype !== 'float32' && input.dtype !== 'int32')) {
+      return given(original)({ x: input }, attrs);
+    }
+    const shape = perm.map((axis) => input.shape[axis] ?? 1);
+    if (axes.length <= 1) return aliasOf(context, input, shape);
+    const out = context.backend.makeOutput(shape, input.dtype);
+    if (sizeOf(shape) > 0) permute(context, input, out, axes);
+    return out;
+  });
+}
+
+/** The result's axes, outermost first, without those of length 1, neighbours that stay neighbours as one. */
+function merged(shape: readonly number[], perm: readonly number[]): Axis[] {
+  const axes: Axis[] = [];
+  for (const axis of perm) {
+    const length = shape[axis] ?? 1;
+    if (length === 1) continue;
+    const stride = sizeOf(shape.slice(axis + 1));
+    const last = axes.at(-1);
+    if (last !== undefined && last.stride === length * stride) {
+      axes[axes.length - 1] = { length: last.length * length, stride };
+    } else {
+      axes.push({ length, stride });
+    }
+  }
+  return axes;
+}
+
+function permute(context: WasmContext, input: tf.TensorInfo, out: tf.TensorInfo, axes: readonly Axis[]): void {
+  const { kernels } = context;
+  const [from, to] = [offsetOf(context, input), offsetOf(context, out)];
+  const [rows, columns] = axes.slice(-2) as [Axis, Axis]; // there are two at least
+  const outer = [...Array<Axis>(MAX_AXES - axes.length).fill({ length: 1, stride: 0 }), ...axes.slice(0, -1)];
+  const isMatrices = axes.length <= 3 && rows.stride === 1 && columns.stride === rows.length;
+  if (isMatrices) {
+    const batch = axes.length === 3 ? (axes[0] as Axis) : { length: 1, stride: 0 };
+    for (let i = 0; i < batch.length; i++) {
+      kernels.transpose(from + 4 * i * batch.stride, to + 4 * i * rows.length * columns.length, columns.length, rows.length);
+    }
+    return;
+  }
+  const [a, b, c, d] = outer as [Axis, Axis, Axis, Axis]; // filled up to four
+  kernels.permute(
+    from, to, a.length, a.stride, b.length, b.stride, c.length, c.stride, d.length, d.stride, columns.length, columns.stride,
+  );
+}
