@@ -109,9 +109,9 @@ function quantitiesOf(kinds: readonly Kind[]): Quantities {
   const sum = (field: (kind: Kind) => number): number =>
     kinds.reduce((total, kind) => total + field(kind), 0);
   return {
-    numCollectives: { value: sum((kind) => kind.count), unit: 'collectives' },
-    wireMB: { value: sum((kind) => kind.wireBytes) / 1e6, unit: 'MB' },
-    payloadMB: { value: sum((kind) => kind.bytes) / 1e6, unit: 'MB' },
+    numCollectives: { value: sum((kind) => kind.count), unit: '', label: 'collectives a step' },
+    wireMB: { value: sum((kind) => kind.wireBytes) / 1e6, unit: 'MB', label: 'received a rank and step' },
+    payloadMB: { value: sum((kind) => kind.bytes) / 1e6, unit: 'MB', label: 'payload a rank and step' },
   };
 }
 

@@ -57,10 +57,15 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
       annotations: rows.map(shareNote),
     },
     quantities: {
-      waitShare: { value: mean(all.map(waitShare)) * 100, unit: '%' },
+      waitShare: {
+        value: mean(all.map(waitShare)) * 100,
+        unit: '%',
+        label: 'the share of the step that ranks wait',
+      },
       numCollectives: {
         value: mean(records.map(({ collectives }) => collectives.length)),
-        unit: 'collectives',
+        unit: '',
+        label: 'collectives a step',
       },
     },
     table: createTable(all.flatMap(tableRows)),

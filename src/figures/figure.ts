@@ -30,7 +30,15 @@ export interface Figure {
   [DISPLAY](): DisplayBundle;
 }
 
-export type Quantities = Readonly<Record<string, { readonly value: number; readonly unit: string }>>;
+/** A number that a figure shows. */
+export interface Quantity {
+  readonly value: number;
+  readonly unit: string;
+  /** What it is, in words that follow "it is 8%:". */
+  readonly label: string;
+}
+
+export type Quantities = Readonly<Record<string, Quantity>>;
 
 export interface PlotlyFigure {
   readonly data: readonly Trace[];

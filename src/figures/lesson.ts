@@ -1,6 +1,5 @@
 import { escapeHtml } from './escape';
 import type { Figure } from './figure';
-import { short } from './format';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from './table';
 
 /** What someone expected, before the figure shows it. NaN is no guess. */
@@ -69,7 +68,7 @@ export function createLesson(answers: Readonly<Record<string, Answer>>): Lesson 
 function guessOf(id: string, value: number, of: string): Guess {
   const text = Number.isNaN(value)
     ? 'no guess: put a number in place of NaN, or go on'
-    : `your guess: ${short(value)}`;
+    : `your guess: ${spoken(value)}`;
   return { id, value, of, [DISPLAY]: () => ({ 'text/plain': text }) };
 }
 
@@ -77,13 +76,17 @@ function tellOne(figure: Figure, guess: Guess | undefined): { id: string; note: 
   if (guess === undefined || !Object.hasOwn(figure.quantities, guess.of)) return [];
   const quantity = figure.quantities[guess.of];
   if (quantity === undefined) return [];
-  const { value, unit } = quantity;
-  const space = unit === '%' ? '' : ' ';
-  const truth = `${short(value)}${space}${unit}`;
-  const note = Number.isNaN(guess.value)
-    ? `${guess.of}: it is ${truth}.`
-    : `You ${short(guess.value)}, it is ${truth} (${guess.of}).`;
+  const { value, unit, label } = quantity;
+  const said = (number: number): string =>
+    `${spoken(number)}${unit === '%' || unit === '' ? '' : ' '}${unit}`;
+  const truth = `${said(value)}: ${label}`;
+  const note = Number.isNaN(guess.value) ? `It is ${truth}.` : `You ${said(guess.value)}, it is ${truth}.`;
   return [{ id: guess.id, note }];
+}
+
+/** Three digits, none made up. */
+function spoken(value: number): string {
+  return String(Number(value.toPrecision(3)));
 }
 
 function checkAnswer(id: string, value: unknown, answer: Answer | undefined): Verdict {

@@ -4,6 +4,7 @@ import { bold, safe, soft, strong } from './ink';
 import { LINE_COLORS, NEUTRAL } from './palette';
 import type { Annotation, ScatterTrace, Shape } from './plotly';
 import { spread } from './stack-labels';
+import { niceTicks } from './svg-scale';
 import { createTable } from './table';
 import { shortened, textWidth } from './text-width';
 
@@ -45,13 +46,17 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const right = rightMargin(shown);
   const marks = options.marks ?? [];
   return createFigure({
-    title: findingOf(shown, lastStep),
+    title: findingOf(shown),
     subtitle: subtitleOf(shown, options),
     data: shown.map(line),
     layout: {
       height: HEIGHT,
       margin: { ...MARGIN, r: right },
-      xaxis: { range: [firstStep, lastStep], title: { text: soft('step'), standoff: 8, font: { size: 11 } } },
+      xaxis: {
+        range: [firstStep, lastStep],
+        tickvals: stepTicks(firstStep, lastStep),
+        title: { text: soft('step'), standoff: 8, font: { size: 11 } },
+      },
       yaxis: { range, title: { text: soft('loss, mean over ranks'), standoff: 8, font: { size: 11 } } },
       annotations: [...endLabels(shown, range, right), ...marks.map(markText)],
       shapes: marks.map(markLine),
@@ -67,7 +72,7 @@ function rightMargin(shown: readonly LossSeries[]): number {
   return Math.min(190, 24 + Math.max(...widths));
 }
 
-function findingOf(shown: readonly LossSeries[], lastStep: number): string {
+function findingOf(shown: readonly LossSeries[]): string {
   const [first] = shown;
   if (first === undefined) return 'No step was taken yet';
   const spoiled = shown.find(({ losses }) => losses.some((loss) => !Number.isFinite(loss)));
@@ -82,8 +87,7 @@ function findingOf(shown: readonly LossSeries[], lastStep: number): string {
   const from = first.losses[0] ?? 0;
   const to = first.losses.at(-1) ?? 0;
   const steps = counted(first.losses.length, 'step');
-  if (first.losses.length < 2)
-    return titleOf(`The loss begins at ${from.toFixed(3)}; ${lastStep} steps are shown`, '');
+  if (first.losses.length < 2) return `The loss begins at ${from.toFixed(3)}`;
   const verb = to < from ? 'falls' : to > from ? 'rises' : 'stays';
   return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
 }
@@ -103,6 +107,11 @@ function agreement(shown: readonly LossSeries[]): string {
   const steps = counted(common.length, 'common step');
   if (apart === 0) return titleOf(`${names} have exactly equal losses over ${steps}`);
   return titleOf(`${names} differ by at most ${Number(apart.toPrecision(2))} over ${steps}`);
+}
+
+/** Steps are whole numbers. */
+function stepTicks(first: number, last: number): number[] {
+  return niceTicks([first, last], 8).filter(Number.isInteger);
 }
 
 function subtitleOf(shown: readonly LossSeries[], options: LossCurveOptions): string {

@@ -26,7 +26,11 @@ const WIDTH = 800;
 export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
   const cases = Object.entries(runs).map(([name, run]) => caseOf(name, run));
   if (cases.length === 0) throw new RangeError('no runs to compare; pass an object of runs by name');
-  const scale = byteScale(Math.max(...cases.map(({ peak }) => totalBytes(peak))));
+  const largest = cases.flatMap(({ peak, predicted }) => [
+    totalBytes(peak),
+    predicted ? totalBytes(predicted) : 0,
+  ]);
+  const scale = byteScale(Math.max(...largest));
   const panels = [statesPanel(cases, scale), peakPanel(cases, scale), ...residualPanel(cases)];
   const plotHeight = panels.reduce((sum, panel) => sum + HEADING + panel.rows.length * ROW + TICKS, 0);
   const left = Math.min(

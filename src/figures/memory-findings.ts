@@ -1,7 +1,7 @@
 import type { MemoryCause } from '../core/events';
 import { totalBytes } from '../ledger/memory';
 import type { BytesByCause } from '../ledger/record';
-import type { Quantities } from './figure';
+import type { Quantities, Quantity } from './figure';
 import { listed, percent } from './format';
 
 /** Causes that one measure would lower, and that measure. */
@@ -52,16 +52,17 @@ function plainPercent(share: number): string {
 /** What one may have guessed about a peak. */
 export function peakQuantities(atPeak: BytesByCause): Quantities {
   const total = totalBytes(atPeak);
-  const share = (...causes: MemoryCause[]): { value: number; unit: string } => ({
+  const share = (label: string, ...causes: MemoryCause[]): Quantity => ({
     value: total > 0 ? (causes.reduce((sum, cause) => sum + atPeak[cause], 0) / total) * 100 : 0,
     unit: '%',
+    label: `${label} of the peak`,
   });
   return {
-    peakMB: { value: total / 1e6, unit: 'MB' },
-    paramShare: share('param.shard', 'param.full'),
-    gradShare: share('grad.shard', 'grad.full'),
-    optimizerShare: share('optimizer'),
-    activationShare: share('activation'),
+    peakMB: { value: total / 1e6, unit: 'MB', label: 'the peak' },
+    paramShare: share('parameters’ share', 'param.shard', 'param.full'),
+    gradShare: share('gradients’ share', 'grad.shard', 'grad.full'),
+    optimizerShare: share('the optimizer’s share', 'optimizer'),
+    activationShare: share('activations’ share', 'activation'),
   };
 }
 

@@ -32,7 +32,7 @@ const MAX_DOTTED = 8;
 
 /** One rank's memory over one step by cause, with the step's phases above and the peak taken apart beside it. */
 export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}): Figure {
-  const records = recordsOfStep(run.records, options.step);
+  const records = recordsOfStep(run.records, options.step ?? lastStepWithCurve(run));
   const record = chosen(records, options.rank);
   const curve = memoryOverTime(record);
   const scale = byteScale(record.memory.peakBytes);
@@ -76,6 +76,12 @@ export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}
     table: tableOf(record, curve),
     quantities: peakQuantities(atPeak),
   });
+}
+
+/** Runs keep curves of some steps only; undefined when of none. */
+function lastStepWithCurve(run: RunView): number | undefined {
+  const steps = run.records.filter(({ memory }) => memory.curve !== null).map(({ step }) => step);
+  return steps.length === 0 ? undefined : Math.max(...steps);
 }
 
 function chosen(records: readonly StepRecord[], rank: number | undefined): StepRecord {
@@ -135,7 +141,8 @@ function spanOf(ranks: readonly number[]): string {
 
 function subtitleOf(run: RunView, record: StepRecord, dottedSaid: string): string {
   const what = `Rank ${record.rank}, step ${record.step} of ${run.strategy} on ${counted(run.world, 'rank')}, held bytes.`;
-  return [what, dottedSaid, 'Hatched: transient.'].filter((part) => part !== '').join(' ');
+  const missing = record.memory.curve === null ? 'Only start, peak and end were kept.' : '';
+  return [what, missing, dottedSaid, 'Hatched: transient.'].filter((part) => part !== '').join(' ');
 }
 
 interface Axes {

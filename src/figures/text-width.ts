@@ -26,7 +26,7 @@ function unescaped(text: string): string {
 
 /** Whether text fits into `width` pixels, with room for hosts whose font is wider. */
 export function fits(text: string, size: number, width: number): boolean {
-  return textWidth(text, size) * 1.08 + 4 <= width;
+  return textWidth(text, size) * 1.03 + 3 <= width;
 }
 
 /** Cuts the middle out of a text that is longer than `width` pixels: 'blocks.0…qkv.weight'. */

@@ -70,7 +70,9 @@ export function gallery(): Record<string, Figure> {
     'memory-timeline-long-names': memoryTimeline(long),
     'memory-timeline-nothing': memoryTimeline(nothing),
     'memory-timeline-no-curve': memoryTimeline(summary),
-    'memory-timeline-guess': memoryTimeline(four).withNote('You 40%, it is 8% (paramShare).'),
+    'memory-timeline-guess': memoryTimeline(four).withNote(
+      'You 40%, it is 8%: parameters’ share of the peak.',
+    ),
     'memory-ranks-4': memoryRanks(four),
     'memory-ranks-1': memoryRanks(one),
     'memory-ranks-64': memoryRanks(uneven),

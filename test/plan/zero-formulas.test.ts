@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { predictStates, type ZeroStrategy } from '../../src/plan/zero-formulas';
+import { predictRun } from '../../src/plan/zero-units';
+
+const PARAMS = 7_500_000_000;
+const GB = 1e9;
+
+function stateGb(strategy: ZeroStrategy, world: number): number {
+  // The paper's mixed precision: 2 + 2 + 12 bytes a parameter.
+  const units = [{ name: '', numParams: PARAMS }];
+  const { stateBytes, states } = predictStates({ units, world, strategy, itemBytes: 2, optimizerBytes: 12 });
+  assert.equal(
+    states.reduce((sum, { bytes }) => sum + bytes, 0),
+    stateBytes,
+  );
+  return stateBytes / GB;
+}
+
+test('7.5 billion parameters on 64 ranks: the figures of the ZeRO paper (figure 1)', () => {
+  assert.equal(stateGb('NO_SHARD', 64), 120);
+  assert.ok(Math.abs(stateGb('ZERO_1', 64) - 31.4) < 0.05);
+  assert.ok(Math.abs(stateGb('FULL_SHARD', 64) - 1.88) < 0.01);
+});
+
+test('a rank receives 2 times the parameters under NO_SHARD and SHARD_GRAD_OP, 3 times less the root under FULL_SHARD', () => {
+  const units = [
+    { name: '', numParams: 400, staysWhole: true },
+    { name: 'blocks.0', numParams: 800 },
+  ];
+  const received = (strategy: ZeroStrategy): number => {
+    const { param, grad } = predictStates({ units, world: 4, strategy, itemBytes: 4 }).wireBytes;
+    return (param + grad) / 4;
+  };
+  assert.equal(received('NO_SHARD'), 2 * 1200 * 0.75);
+  assert.equal(received('SHARD_GRAD_OP'), 2 * 1200 * 0.75);
+  assert.equal(received('FULL_SHARD'), (3 * 1200 - 400) * 0.75);
+});
+
+test('one rank holds everything and receives nothing, whatever the strategy', () => {
+  for (const strategy of ['NO_SHARD', 'ZERO_1', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const) {
+    const { stateBytes, wireBytes } = predictStates({
+      units: [{ name: '', numParams: 10 }],
+      world: 1,
+      strategy,
+    });
+    assert.equal(stateBytes, 160);
+    assert.deepEqual(wireBytes, { param: 0, grad: 0 });
+  }
+});
+
+test('the tiny GPT has 1,063,680 parameters; padding appears where rows do not divide', () => {
+  const config = parseTrainConfig({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+  const even = predictRun(config, 4);
+  assert.equal(even.numParams, 1_063_680);
+  assert.equal(even.padding, 0);
+  assert.equal(even.stateBytes, (1_063_680 * 16) / 4);
+  const uneven = predictRun(config, 3);
+  assert.ok(uneven.padding > 0);
+  assert.equal(uneven.stateBytes, ((1_063_680 + uneven.padding) * 16) / 3);
+});
