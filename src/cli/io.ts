@@ -2,6 +2,8 @@
 export interface Io {
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
+  /** Whether a person looks at stderr. */
+  readonly isTerminal: boolean;
   stdout(text: string): void;
   stderr(text: string): void;
 }
@@ -33,6 +35,7 @@ export function processIo(): Io {
   return {
     env: process.env,
     cwd: process.cwd(),
+    isTerminal: process.stderr.isTTY === true,
     stdout: (text) => void process.stdout.write(text),
     stderr: (text) => void process.stderr.write(text),
   };

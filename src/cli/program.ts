@@ -2,11 +2,13 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ShardlabError } from '../core/errors';
+import { addBench } from './bench/command';
 import { addDoctor } from './doctor/command';
 import { type ExitStatus, exitStatusOf } from './exit-status';
 import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type Io, type Output } from './io';
+import { addRun } from './run/command';
 import { addTrace } from './trace/command';
 
 /** Adds a subcommand's action: output by --json, errors told, exit status kept. */
@@ -37,7 +39,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
       }
     });
   };
-  for (const add of [addDoctor, addInstall, addTrace]) add(program, perform, io);
+  for (const add of [addDoctor, addInstall, addRun, addBench, addTrace]) add(program, perform, io);
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {

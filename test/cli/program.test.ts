@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { shardlab } from './run-command';
 
-const COMMANDS = ['doctor', 'install', 'uninstall', 'trace'];
+const COMMANDS = ['doctor', 'install', 'uninstall', 'run', 'bench gpt', 'bench kernel', 'trace'];
 
 test('every subcommand has help, which ends well', async () => {
   for (const name of COMMANDS) {
-    const { status, stdout } = await shardlab([name, '--help']);
+    const { status, stdout } = await shardlab([...name.split(' '), '--help']);
     assert.equal(status, 0, name);
     assert.match(stdout, new RegExp(`^Usage: shardlab ${name}`));
     assert.match(stdout, /--json/);

@@ -17,6 +17,7 @@ export async function shardlab(
   const status = await runCommand(argv, {
     env,
     cwd,
+    isTerminal: false,
     stdout: (text) => {
       stdout += text;
     },

@@ -1,6 +1,6 @@
 """Times Jupyter kernels through jupyter_client and prints one JSON line a kernel.
 
-usage: bench-kernel.py KERNEL... [--repeat N]     (each KERNEL a kernelspec's name)
+usage: jupyter_kernel_bench.py KERNEL... [--repeat N]     (each KERNEL a kernelspec's name)
 """
 
 import argparse

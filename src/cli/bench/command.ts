@@ -1,0 +1,12 @@
+import type { Command } from 'commander';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+import { addGptBench } from './gpt-command';
+import { addKernelBench } from './kernel-command';
+
+/** `shardlab bench`: measurements beside the same work of others. */
+export function addBench(program: Command, perform: Perform, io: Io): void {
+  const bench = program.command('bench').description('measures, beside the same work of others');
+  addGptBench(bench, perform, io);
+  addKernelBench(bench, perform, io);
+}

@@ -1,0 +1,87 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { KERNEL_NAME } from '../../cell/kernelspec';
+import { ShardlabError } from '../../core/errors';
+import { wholeNumber } from '../arguments';
+import { processorName } from '../doctor/node-check';
+import { writeKernelspec } from '../install/kernelspec-folder';
+import { jupyterPython } from '../install/python';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+import { runPython } from './python-peer';
+
+const milliseconds = z.number().nullable();
+const byCells = z.record(z.string(), milliseconds);
+
+const figuresSchema = z.object({
+  kernel: z.string(),
+  error: z.string().optional(),
+  start_to_kernel_info_ms: milliseconds.optional(),
+  start_to_first_result_ms: milliseconds.optional(),
+  expression_ms: byCells.optional(),
+  declaration_ms: byCells.optional(),
+  logs_ms: milliseconds.optional(),
+  logs_lines: z.number().optional(),
+  logs_messages: z.number().optional(),
+  interrupt_ms: byCells.optional(),
+});
+
+/** What one kernel measured; medians. */
+type KernelFigures = z.output<typeof figuresSchema>;
+
+interface KernelBenchOptions {
+  readonly kernel?: readonly string[];
+  readonly repeat: number;
+}
+
+/** `shardlab bench kernel`: our kernel, and any others by name, through a real Jupyter client. */
+export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
+  const command = bench
+    .command('kernel')
+    .description(
+      'start, first cell, cell latency at 1, 50 and 100 cells, logs, interrupts, by a Jupyter client',
+    )
+    .option('--kernel <names...>', 'other kernels to measure in the same run, as python3')
+    .option('--repeat <n>', 'starts of each kernel', wholeNumber(1), 5);
+  perform<KernelBenchOptions>(command, async (_, { kernel = [], repeat }, output) => {
+    const kernels = await measure([KERNEL_NAME, ...kernel], repeat, io);
+    const report = { processor: processorName(), kernels };
+    output.answer(report, () => [report.processor, ...kernels.map(asLine)].join('\n'));
+    return kernels.some(({ error }) => error !== undefined) ? 1 : 0;
+  });
+}
+
+/** Runs the client with a kernelspec of this installation, wherever another one may be installed. */
+async function measure(
+  kernels: readonly string[],
+  repeat: number,
+  io: Io,
+): Promise<readonly KernelFigures[]> {
+  const data = mkdtempSync(join(tmpdir(), 'shardlab-bench-'));
+  try {
+    writeKernelspec(data);
+    const path = io.env.JUPYTER_PATH;
+    const env = { ...io.env, JUPYTER_PATH: path === undefined ? data : `${data}:${path}` };
+    const script = join(__dirname, 'jupyter_kernel_bench.py');
+    const args = [script, ...kernels, '--repeat', String(repeat)];
+    const printed = await runPython(jupyterPython(io.env), args, { ...io, env });
+    return printed.trim().split('\n').map(parseLine);
+  } finally {
+    rmSync(data, { recursive: true, force: true });
+  }
+}
+
+function parseLine(line: string): KernelFigures {
+  const figures = figuresSchema.safeParse(JSON.parse(line));
+  if (figures.success) return figures.data;
+  throw new ShardlabError('INTERNAL', `the Jupyter client printed ${line}: ${figures.error.message}`);
+}
+
+function asLine({ kernel, error, ...figures }: KernelFigures): string {
+  if (error !== undefined) return `${kernel}: ${error}`;
+  const parts = Object.entries(figures).map(([name, value]) => `${name} ${JSON.stringify(value)}`);
+  return `${kernel}: ${parts.join(', ')}`;
+}

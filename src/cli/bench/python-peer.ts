@@ -1,0 +1,30 @@
+import { spawn } from 'node:child_process';
+import { ShardlabError } from '../../core/errors';
+import type { Io } from '../io';
+
+/** Runs a Python program to its end and gives its stdout. Throws: ENGINE with its last lines when it fails. */
+export function runPython(python: string, args: readonly string[], io: Io): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(python, args, { cwd: io.cwd, env: io.env, stdio: ['ignore', 'pipe', 'pipe'] });
+    let stdout = '';
+    let stderr = '';
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      stdout += text;
+    });
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      stderr += text;
+    });
+    child.once('error', (cause) => {
+      reject(
+        new ShardlabError('ENGINE', `${python} does not start (${cause.message}); name another by --peer`, {
+          cause,
+        }),
+      );
+    });
+    child.once('close', (code) => {
+      if (code === 0) return resolve(stdout);
+      const last = stderr.trim().split('\n').slice(-8).join('\n');
+      reject(new ShardlabError('ENGINE', `${python} ${args[0]} ended with status ${code}:\n${last}`));
+    });
+  });
+}

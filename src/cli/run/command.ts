@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { type Command, Option } from 'commander';
+import { parseTrainConfigText } from '../../config/config-text';
+import { nearest } from '../../config/nearest';
+import { PRESETS } from '../../config/presets';
+import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import { formatBytes } from '../../core/units';
+import { createEventFile } from '../../ledger/event-file';
+import { wholeNumber } from '../arguments';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+import { type HeadlessRun, trainHeadless } from './headless';
+import { type RunReport, runReport } from './report';
+
+interface RunCommandOptions {
+  readonly ranks: number;
+  readonly steps?: number;
+  readonly blas?: 'auto' | 'none';
+  readonly init?: string;
+  readonly events?: string;
+}
+
+/** `shardlab run CONFIG`: trains without a notebook. */
+export function addRun(program: Command, perform: Perform, io: Io): void {
+  const command = program
+    .command('run')
+    .description('trains without a notebook')
+    .argument('<config>', `a YAML or JSON file, or a preset: ${Object.keys(PRESETS).join(', ')}`)
+    .option('--ranks <n>', 'rank processes', wholeNumber(1), 2)
+    .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
+    .addOption(new Option('--engine <name>', 'what computes').choices(['wasm']).default('wasm'))
+    .addOption(
+      new Option('--blas <choice>', 'what multiplies matrices').choices(['auto', 'none']).default('auto'),
+    )
+    .option('--init <file>', 'initial parameters (safetensors)')
+    .option('--events <file>', 'writes what every step did, for `shardlab trace`');
+  perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
+    const config = readConfig(name, io.cwd, options.steps);
+    const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
+    const run = await trainHeadless({ config, ranks: options.ranks, blas: options.blas ?? 'auto', init }, io);
+    if (options.events !== undefined) writeEvents(resolve(io.cwd, options.events), run);
+    const report = runReport(run);
+    output.answer(report, () => asText(report));
+    return 0;
+  });
+}
+
+/** A preset's or a file's config. Throws: CONFIG naming the file, key and line, or the nearest preset. */
+function readConfig(name: string, cwd: string, steps: number | undefined): TrainConfig {
+  const preset = Object.entries(PRESETS).find(([key]) => key === name)?.[1];
+  const config = preset === undefined ? readConfigFile(name, cwd) : parseTrainConfig(preset);
+  return steps === undefined ? config : { ...config, steps };
+}
+
+function readConfigFile(name: string, cwd: string): TrainConfig {
+  const path = resolve(cwd, name);
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    const near = nearest(name, Object.keys(PRESETS));
+    const advice =
+      near === undefined ? `presets are ${Object.keys(PRESETS).join(', ')}` : `did you mean ${near}?`;
+    throw new ConfigError(`${name} is neither a preset nor a file that can be read (${reason}); ${advice}`);
+  }
+  return parseTrainConfigText(text, name);
+}
+
+function writeEvents(path: string, run: HeadlessRun): void {
+  const file = createEventFile(path, { world: run.world, config: run.config });
+  try {
+    for (const record of run.records) file.append(record);
+  } finally {
+    file.close();
+  }
+}
+
+function asText(report: RunReport): string {
+  const { losses, memory, comm } = report;
+  return [
+    `${report.strategy} on ${report.world} ranks, ${report.engine} (BLAS: ${report.blas}), ${report.params} parameters`,
+    `loss ${losses[0]} → ${losses.at(-1)} in ${losses.length} steps`,
+    `${report.tokens_per_s} tokens/s, ${report.step_ms} ms a step, ${report.rss_mb_max} MiB a process`,
+    `peak ${formatBytes(memory.peak_bytes)} a rank; a step receives ${formatBytes(comm.wire_bytes)} a rank and waits ${comm.exposed_ms} ms`,
+  ].join('\n');
+}

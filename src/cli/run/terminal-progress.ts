@@ -1,0 +1,24 @@
+import { registerDisplay } from '../../cell/display';
+import type { MimeBundle } from '../../cell/mime';
+import type { Io } from '../io';
+
+/**
+ * Shows on stderr what a run shows in a notebook while it steps: on a terminal one line that is drawn anew, elsewhere only
+ * the last state. The returned function ends it.
+ */
+export function showProgress(io: Io): () => void {
+  let last = '';
+  const show = (bundle: MimeBundle): void => {
+    last = String(bundle['text/plain'] ?? '');
+    if (io.isTerminal) io.stderr(`\r${last}\u001b[K`);
+  };
+  const unregister = registerDisplay({
+    display: show,
+    update: (_, bundle) => show(bundle),
+    clear: () => undefined,
+  });
+  return () => {
+    unregister();
+    if (last !== '') io.stderr(io.isTerminal ? '\n' : `${last}\n`);
+  };
+}

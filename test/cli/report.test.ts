@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { HeadlessRun } from '../../src/cli/run/headless';
+import { runReport } from '../../src/cli/run/report';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { memoryAtPeak, totalBytes } from '../../src/ledger/memory';
+import type { StepResult } from '../../src/train/step-result';
+import { simulateRanks } from '../ledger/simulated-step';
+
+const WORLD = 2;
+const spans = { data: 0, forward: 0, backward: 0, loss: 0, optimizer: 0 };
+
+function result(step: number, seconds: number): StepResult {
+  return { step, loss: 8 - step, gradNorm: 1, tokens: 512, seconds, spans };
+}
+
+const seconds = [9, 8, 0.2, 0.4, 0.3];
+const run: HeadlessRun = {
+  config: parseTrainConfig({ parallel: { strategy: 'FULL_SHARD' } }),
+  world: WORLD,
+  engine: 'wasm',
+  blas: 'none',
+  numParams: 1000,
+  results: seconds.map((time, i) => result(i + 1, time)),
+  records: [1, 2].flatMap((step) => simulateRanks({ world: WORLD, strategy: 'FULL_SHARD', step })),
+  maxRssBytes: 300 * 2 ** 20,
+};
+
+test('speed is that of the median step after two that warm up', () => {
+  const report = runReport(run);
+  assert.equal(report.step_ms, 300);
+  assert.equal(report.tokens_per_s, Math.round(512 / 0.3));
+  assert.deepEqual(report.losses, [7, 6, 5, 4, 3]);
+  assert.equal(report.rss_mb_max, 300);
+});
+
+test('a run of two steps has a speed too', () => {
+  const report = runReport({ ...run, results: run.results.slice(0, 2) });
+  assert.equal(report.step_ms, 9000);
+});
+
+test('memory by cause adds up to the peak of the rank and step that held most', () => {
+  const { memory } = runReport(run);
+  const highest = run.records.reduce((a, b) => (b.memory.peakBytes > a.memory.peakBytes ? b : a));
+  assert.equal(memory.peak_bytes, highest.memory.peakBytes);
+  const sum = Object.values(memory.by_cause).reduce((total, bytes) => total + bytes, 0);
+  assert.equal(sum, totalBytes(memoryAtPeak(highest)));
+  assert.deepEqual(
+    memory.per_rank.map(({ rank }) => rank),
+    [0, 1],
+  );
+});
+
+test('communication is that of one rank in the last step', () => {
+  const { comm } = runReport(run);
+  const last = run.records.filter(({ step }) => step === 2);
+  const wire = last.map(({ collectives }) => collectives.reduce((sum, { wireBytes }) => sum + wireBytes, 0));
+  assert.equal(comm.wire_bytes, Math.max(...wire));
+  const causes = new Set(last[0]?.collectives.map(({ cause }) => cause));
+  assert.deepEqual(new Set(Object.keys(comm.bytes_by_cause)), causes);
+});
+
+test('a run without steps has no speed, no memory and no communication, and says so without failing', () => {
+  const report = runReport({ ...run, results: [], records: [] });
+  assert.equal(report.memory.peak_bytes, 0);
+  assert.equal(report.comm.wire_bytes, 0);
+  assert.deepEqual(report.losses, []);
+});

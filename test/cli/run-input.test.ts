@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { shardlab } from './run-command';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-run-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+test('a wrong key is bad input: file, line, and the key that was meant', async () => {
+  writeFileSync(join(folder, 'train.yaml'), 'model: tiny\nparalel:\n  strategy: FULL_SHARD\n');
+  const { status, stdout, stderr } = await shardlab(['run', 'train.yaml'], { cwd: folder });
+  assert.equal(status, 2);
+  assert.equal(stdout, '');
+  assert.match(stderr, /train\.yaml:2:1: .*parallel/);
+});
+
+test('a preset with a slip is bad input and the nearest preset is named', async () => {
+  const { status, stderr } = await shardlab(['run', 'tinny']);
+  assert.equal(status, 2);
+  assert.match(stderr, /neither a preset nor a file[\s\S]*did you mean tiny\?/);
+});
+
+test('ranks that cannot be are bad usage', async () => {
+  for (const ranks of ['0', '-1', '2.5', 'two']) {
+    const { status, stderr } = await shardlab(['run', 'tiny', '--ranks', ranks]);
+    assert.equal(status, 2, ranks);
+    assert.match(stderr, /whole number from 1/);
+  }
+  const { status, stderr } = await shardlab(['run', 'tiny', '--ranks', '1000']);
+  assert.equal(status, 2);
+  assert.match(stderr, /at most 64/);
+});
+
+test('strategy none on two ranks is bad input', async () => {
+  const { status, stderr } = await shardlab(['bench', 'gpt', '--strategy', 'none']);
+  assert.equal(status, 2);
+  assert.match(stderr, /add --world 1/);
+});

@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { readEventFile } from '../../src/ledger/event-file';
+import { shardlab } from './run-command';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-run-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+test('run trains a preset and answers one JSON document with speed, memory and communication', async () => {
+  const args = ['run', 'tiny', '--ranks', '2', '--steps', '4', '--events', 'run.jsonl', '--json'];
+  const { status, stdout, stderr } = await shardlab(args, { cwd: folder });
+  assert.equal(status, 0, stderr);
+  const report = JSON.parse(stdout);
+  assert.equal(report.engine, 'wasm');
+  assert.equal(report.strategy, 'FULL_SHARD');
+  assert.equal(report.world, 2);
+  assert.equal(report.params, 1_063_680);
+  assert.equal(report.losses.length, 4);
+  assert.ok(report.losses.every(Number.isFinite) && report.losses[3] < report.losses[0]);
+  assert.ok(report.tokens_per_s > 0 && report.rss_mb_max > 50 && report.memory.peak_bytes > 0);
+  assert.ok(report.comm.bytes_by_cause.param > 0 && report.comm.bytes_by_cause.grad > 0);
+  assert.match(stderr, /step 4\/4/);
+  assert.equal(readEventFile(join(folder, 'run.jsonl')).records.length, 8);
+});
+
+test('the same config from YAML and from JSON gives the same losses', async () => {
+  writeFileSync(join(folder, 'a.yaml'), 'model: tiny\ndata: synthetic\nbatch: 2\nsteps: 2\n');
+  writeFileSync(join(folder, 'b.json'), '{"model": "tiny", "data": "synthetic", "batch": 2, "steps": 2}');
+  const losses = [];
+  for (const name of ['a.yaml', 'b.json']) {
+    const { stdout } = await shardlab(['run', name, '--json'], { cwd: folder });
+    losses.push(JSON.parse(stdout).losses);
+  }
+  assert.equal(losses[0].length, 2);
+  assert.deepEqual(losses[0], losses[1]);
+});
+
+test('bench gpt answers with the keys of its peer', async () => {
+  const sizes = [
+    '--steps',
+    '3',
+    '--dim',
+    '32',
+    '--heads',
+    '4',
+    '--layers',
+    '2',
+    '--seq',
+    '16',
+    '--vocab',
+    '256',
+    '--batch',
+    '2',
+  ];
+  const { status, stdout, stderr } = await shardlab(['bench', 'gpt', '--world', '2', ...sizes, '--json']);
+  assert.equal(status, 0, stderr);
+  const report = JSON.parse(stdout);
+  const keys = [
+    'engine',
+    'strategy',
+    'world',
+    'precision',
+    'params',
+    'tokens_per_s',
+    'step_ms',
+    'losses',
+    'rss_mb_max',
+  ];
+  for (const key of keys) assert.ok(key in report, key);
+  assert.equal(report.strategy, 'fsdp2');
+});
+
+test('bench gpt beside a peer adds both ratios, and a peer that fails is told with its last lines', async () => {
+  const peer = join(folder, 'python');
+  const line = {
+    engine: 'torch',
+    strategy: 'fsdp2',
+    world: 1,
+    precision: 'fp32',
+    params: 1,
+    tokens_per_s: 100,
+    step_ms: 1,
+    losses: [1],
+    rss_mb_max: 1000,
+  };
+  writeFileSync(peer, `#!/bin/sh\necho '${JSON.stringify(line)}'\n`, { mode: 0o755 });
+  const sizes = [
+    '--world',
+    '1',
+    '--steps',
+    '1',
+    '--dim',
+    '32',
+    '--heads',
+    '4',
+    '--layers',
+    '1',
+    '--seq',
+    '16',
+    '--vocab',
+    '256',
+  ];
+  const { stdout } = await shardlab(['bench', 'gpt', ...sizes, '--peer', peer, '--json']);
+  const report = JSON.parse(stdout);
+  assert.equal(report.ratio_tokens_per_s, Number((report.tokens_per_s / 100).toFixed(3)));
+  assert.equal(report.ratio_rss, Number((report.rss_mb_max / 1000).toFixed(3)));
+  writeFileSync(peer, '#!/bin/sh\necho "No module named torch" >&2\nexit 1\n', { mode: 0o755 });
+  const failed = await shardlab(['bench', 'gpt', ...sizes, '--peer', peer]);
+  assert.equal(failed.status, 1);
+  assert.match(failed.stderr, /ended with status 1:\nNo module named torch/);
+});
+
+test('the peer comes along with the build', () => {
+  const path = join(__dirname, '..', '..', 'src', 'cli', 'bench', 'torch_gpt_bench.py');
+  assert.ok(existsSync(path));
+  assert.match(readFileSync(path, 'utf8'), /fully_shard/);
+});
