@@ -57,7 +57,12 @@ export function commCauses(run: RunView): Figure {
 
 function axesOf(kinds: readonly Kind[], bytes: Scaled, time: Scaled): Partial<Layout> {
   if (kinds.length === 0) return { xaxis: { visible: false }, yaxis: { visible: false } };
-  const y = { range: [kinds.length - 0.45, -0.55], showgrid: false, ticks: '' } as const;
+  const y = {
+    range: [kinds.length - 0.45, -0.55],
+    showgrid: false,
+    ticks: '',
+    ticklabelstandoff: 5,
+  } as const;
   const most = (field: (kind: Kind) => number): number => Math.max(...kinds.map(field)) * 1.04 || 1;
   return {
     xaxis: {
@@ -70,7 +75,7 @@ function axesOf(kinds: readonly Kind[], bytes: Scaled, time: Scaled): Partial<La
       range: [0, most((kind) => (kind.exposed + kind.overlapped) / time.divisor)],
       anchor: 'y2',
     },
-    yaxis2: { ...y, anchor: 'x2', showticklabels: false, tickvals: [] },
+    yaxis2: { range: y.range, showgrid: false, ticks: '', anchor: 'x2', showticklabels: false, tickvals: [] },
   };
 }
 

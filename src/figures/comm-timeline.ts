@@ -53,6 +53,7 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
         range: [rows.length - 0.45, -0.5],
         showgrid: false,
         ticks: '',
+        ticklabelstandoff: 5,
       },
       annotations: rows.map(shareNote),
     },

@@ -86,7 +86,7 @@ function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure 
       autosize: true,
       template: TEMPLATE,
     },
-    config: { responsive: true, displaylogo: false },
+    config: { responsive: true, displaylogo: false, modeBarButtonsToRemove: ['select2d', 'lasso2d'] },
   };
 }
 

@@ -44,6 +44,8 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;
   const range = [low - pad, high + pad] as const;
   const right = rightMargin(shown);
+  // Markers at the ends are not cut in half.
+  const margin = (lastStep - firstStep) * 0.015;
   const marks = options.marks ?? [];
   return createFigure({
     title: findingOf(shown),
@@ -53,7 +55,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
       height: HEIGHT,
       margin: { ...MARGIN, r: right },
       xaxis: {
-        range: [firstStep, lastStep],
+        range: [firstStep - margin, lastStep + margin],
         tickvals: stepTicks(firstStep, lastStep),
         title: { text: soft('step'), standoff: 8, font: { size: 11 } },
       },

@@ -150,6 +150,7 @@ function drawPanel(panel: Panel, suffix: string, top: number, place: Place): Dra
       ticktext: rows.map(({ name }) => strong(safe(shortened(name, 11, place.left - 14)))),
       showgrid: false,
       ticks: '',
+      ticklabelstandoff: 5,
     },
   };
   return {

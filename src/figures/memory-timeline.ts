@@ -25,7 +25,7 @@ export interface MemoryTimelineOptions {
 
 const HEIGHT = 420;
 const MARGIN = { t: 92, r: 10, l: 52, b: 46 };
-const PLOT_SHARE = 0.69;
+const PLOT_SHARE = 0.675;
 const MAX_POINTS = 500;
 /** More ranks than this are shown by the highest and the lowest only. */
 const MAX_DOTTED = 8;

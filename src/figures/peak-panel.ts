@@ -34,7 +34,7 @@ export function peakPanel(
   return {
     data: [...stack(present, atPeak, scale), ...absent.map((cause, row) => swatch(cause, row))],
     axes: {
-      xaxis2: { domain: [0.72, 1], range: [-0.5, 3.6], visible: false, anchor: 'y2', fixedrange: true },
+      xaxis2: { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, anchor: 'y2', fixedrange: true },
       yaxis2: {
         domain: [stackFrom, stackTo],
         range: [0, total / scale.divisor || 1],
@@ -117,6 +117,6 @@ function labels(
 }
 
 function absentLabel(cause: MemoryCause, row: number): Annotation {
-  const text = `${strong(cause)}${soft(' not at the peak')}`;
+  const text = `${strong(cause)}${soft(' not at peak')}`;
   return { ...X, x: 0.58, y: -row - 0.5, yref: 'y3', text, font: { size: 11 } };
 }

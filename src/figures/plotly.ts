@@ -85,6 +85,8 @@ export interface Axis {
   readonly linecolor?: string;
   readonly tickcolor?: string;
   readonly ticklen?: number;
+  /** Pixels between labels and axis where there are no ticks. */
+  readonly ticklabelstandoff?: number;
   readonly automargin?: boolean;
 }
 
