@@ -7,12 +7,16 @@ import { root } from './places.mjs';
 import { capture, lastLines } from './run.mjs';
 import { StepError } from './step.mjs';
 
+/** pip's first sign that an index answers comes within this time; it begins to download, or finds all installed. */
+const INDEX_PATIENCE_SECONDS = 60;
+const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Processing)/m;
+
 /**
  * A Python with all that `purpose` ('run' or 'test') needs: the one that SHARDLAB_PYTHON names, else the clone's
  * own environment, else one on the PATH that has everything already, else a new own environment.
  * `jupyter` is the folder for this clone's kernelspec: inside the own environment, else beside the build, never global.
  */
-export async function ensurePython({ purpose, state, env }, say) {
+export async function ensurePython({ purpose, state, env, patienceSeconds = INDEX_PATIENCE_SECONDS }, say) {
   const folder = join(state, '.venv');
   const outside = state === root ? join(root, 'build', 'jupyter') : join(state, 'jupyter');
   if (env.SHARDLAB_PYTHON) {
@@ -31,7 +35,7 @@ export async function ensurePython({ purpose, state, env }, say) {
     say(`${complete.executable} has all that is needed`);
     return { python: complete.executable, jupyter: outside };
   }
-  say(await makeOwn(folder, pythons, env));
+  say(await makeOwn(folder, pythons, env, patienceSeconds));
   return own;
 }
 
@@ -68,17 +72,17 @@ async function usablePythons(purpose, env) {
   );
 }
 
-async function makeOwn(folder, pythons, env) {
+async function makeOwn(folder, pythons, env, patienceSeconds) {
   const isWhole = existsSync(venvPython(folder)) && (await describePython(venvPython(folder), 'run', env));
   const commands = pythons.map(({ command }) => command);
   const how = isWhole ? 'completed' : `made ${await makeVenv(commands, folder, env)}`;
-  await install(venvPython(folder), env);
+  await install(venvPython(folder), env, patienceSeconds);
   mkdirSync(join(folder, 'share', 'jupyter'), { recursive: true });
   writeFileSync(join(folder, '.shardlab'), requirementsHash());
   return how;
 }
 
-async function install(python, env) {
+async function install(python, env, patienceSeconds) {
   const files = requirementFiles('test').flatMap((file) => ['-r', file]);
   const args = [
     '-m',
@@ -90,10 +94,14 @@ async function install(python, env) {
     '--disable-pip-version-check',
     ...files,
   ];
-  const result = await capture(python, args, { env });
+  const expect = { pattern: INDEX_ANSWERS, seconds: patienceSeconds };
+  const result = await capture(python, args, { env, expect });
   if (result.code === 0) return;
+  const reason = result.late
+    ? `the package index gave no answer within ${patienceSeconds} s`
+    : lastLines(result.stderr || result.stdout, 8);
   throw new StepError(
-    `pip did not install JupyterLab, plotly and numpy:\n${lastLines(result.stderr || result.stdout, 8)}`,
+    `pip did not install JupyterLab, plotly and numpy:\n${reason}`,
     `is the package index reachable? ${python} -m pip config list says which one it asks; a proxy: HTTPS_PROXY=URL`,
     'an own certificate authority: PIP_CERT=FILE; a private index: pip config set global.index-url URL',
     'or name a Python that has them: SHARDLAB_PYTHON=/path/to/python npm start',

@@ -3,27 +3,35 @@ import { StepError } from './step.mjs';
 
 /**
  * Runs a program to its end without a terminal and gives what it printed. A program that cannot be started
- * has code null and `missing` set. `onOutput` sees each piece as it comes.
+ * has code null and `missing` set. With `expect: { pattern, seconds }` a program whose output does not fit the pattern
+ * within that time is ended, and `late` is set.
  */
 export function capture(command, args, options = {}) {
-  const { onOutput, ...spawnOptions } = options;
+  const { expect, ...spawnOptions } = options;
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...spawnOptions });
     const endChild = () => child.kill('SIGTERM');
     process.once('exit', endChild);
     let stdout = '';
     let stderr = '';
+    let late = false;
+    const patience =
+      expect &&
+      setTimeout(() => {
+        late = true;
+        endChild();
+      }, expect.seconds * 1e3);
     const settle = (code, extra) => {
       process.off('exit', endChild);
-      resolve({ code, stdout, stderr, ...extra });
+      clearTimeout(patience);
+      resolve({ code, stdout, stderr, late, ...extra });
     };
     child.stdout?.setEncoding('utf8').on('data', (text) => {
       stdout += text;
-      onOutput?.(text);
+      if (expect?.pattern.test(stdout)) clearTimeout(patience);
     });
     child.stderr?.setEncoding('utf8').on('data', (text) => {
       stderr += text;
-      onOutput?.(text);
     });
     child.once('error', (error) => settle(null, { missing: error }));
     child.once('close', (code, signal) => settle(code, { signal }));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -12,6 +12,7 @@ interface Request {
   readonly purpose: 'run' | 'test';
   readonly state: string;
   readonly env: NodeJS.ProcessEnv;
+  readonly patienceSeconds?: number;
 }
 interface Found {
   readonly python: string;
@@ -70,6 +71,31 @@ test('an index that cannot be reached fails within 30 s and says what to do', { 
   assert.match(failure.advice.join('\n'), /is the package index reachable/);
 });
 
+test('an index that accepts and never answers is given up', { skip }, async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  // The server listens on TCP, so its address is not a pipe's name.
+  const { port } = server.address() as AddressInfo;
+  const env = {
+    PATH: pathWith('exec "$REAL" "$@"'),
+    PIP_CONFIG_FILE: '/dev/null',
+    PIP_INDEX_URL: `http://127.0.0.1:${port}/simple`,
+    PIP_DEFAULT_TIMEOUT: '180',
+    HOME: folder,
+  };
+  const failure = await failureOf(env, { patienceSeconds: 2 });
+  server.close();
+  assert.match(failure.message, /gave no answer within 2 s/);
+});
+
+test('a Python on the PATH that has everything is used, and nothing is made', { skip }, async () => {
+  const state = fresh('state');
+  const path = pathWith(`exec '${process.env.SHARDLAB_PYTHON}' "$@"`);
+  const found = await ensure({ purpose: 'test', state, env: { PATH: path } });
+  assert.deepEqual(readdirSync(state), []);
+  assert.equal(found.jupyter, join(state, 'jupyter'));
+});
+
 test('a SHARDLAB_PYTHON that lacks packages is named with the pip line that mends it', { skip }, async () => {
   const failure = await failureOf({
     PATH: process.env.PATH,
@@ -108,9 +134,12 @@ function ensure(request: Request): Promise<Found> {
   ).then(({ ensurePython }) => ensurePython(request, () => {}));
 }
 
-async function failureOf(env: NodeJS.ProcessEnv): Promise<StepFailure> {
+async function failureOf(
+  env: NodeJS.ProcessEnv,
+  options: Pick<Request, 'patienceSeconds'> = {},
+): Promise<StepFailure> {
   const state = fresh('state');
-  const failure = await ensure({ purpose: 'run', state, env }).then(
+  const failure = await ensure({ purpose: 'run', state, env, ...options }).then(
     () => assert.fail('it did not fail'),
     (error: StepFailure) => error,
   );
