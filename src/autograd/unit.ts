@@ -147,7 +147,8 @@ function backwardUnit(
   untracked(() => hooks.beforeBackward());
   parameters.fill();
   return engine.tagged({ cause: 'temp', module }, () => {
-    const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, tf.clone(dy)]]);
+    // The outer tape has no further use for it: the first operations here may write over it, and it is freed early.
+    const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, dy]]);
     const found = backward(engine, tape, seeds);
     const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
     for (const id of parameters.ids) found.delete(id);

@@ -86,7 +86,7 @@ export class BufferTable {
   }
 
   /** What is held by cause and module, largest first. */
-  holdings(): Holding[] {
+  get holdings(): Holding[] {
     const sums = new Map<string, Holding>();
     for (const { bytes, tag } of this.#records.values()) {
       const key = `${tag.cause}\u0000${tag.module}`;

@@ -3,6 +3,9 @@ import type { Tag } from '../core/events';
 import { type Bytes, formatBytes } from '../core/units';
 import type { Holding } from './buffer-table';
 
+/** What a 32-bit address can reach: the end of every wasm heap. */
+export const HEAP_END: Bytes = 2 ** 32;
+
 /** What was asked of the engine's memory when it was full. */
 export interface FailedRequest {
   readonly bytes: Bytes;

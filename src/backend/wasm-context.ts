@@ -50,6 +50,11 @@ interface ReplacedConfig extends tf.KernelConfig {
   readonly [ORIGINAL]?: tf.KernelConfig | null;
 }
 
+/** True for a kernel that the engine put in place of tfjs's own. */
+export function isReplaced(config: tf.KernelConfig): boolean {
+  return ORIGINAL in config;
+}
+
 /**
  * Registers a kernel of the wasm backend in place of tfjs's own, if there is one; `make` gets tfjs's own.
  * Replacing again replaces the replacement: a process may start several engines one after another.

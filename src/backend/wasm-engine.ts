@@ -7,6 +7,7 @@ import { type BlasChoice, findBlas } from './blas';
 import { BufferTable } from './buffer-table';
 import type { AdamWStep, BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
+import { guardKernels } from './kernel-guard';
 import { loadFusedKernels } from './kernels/fused-kernels';
 
 import { mendKernels } from './mended-kernels';
@@ -44,6 +45,7 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   const baseAddress = addressOf(backend.wasm);
   const sgemm = found.library === null ? null : found.sgemm;
   const context: WasmContext = { backend, table, kernels, baseAddress, sgemm };
+  guardKernels();
   mendKernels(context);
   registerSlices(context);
   registerTranspose(context);

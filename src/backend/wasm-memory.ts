@@ -1,15 +1,23 @@
 import * as tf from '@tensorflow/tfjs';
 import type { DType } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
-import { outOfMemory } from './out-of-memory';
+import { HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
 
-/** What a 32-bit address can reach. */
-const HEAP_END: Bytes = 2 ** 32;
 const ALIGNMENT = 64;
 /** Smaller buffers stay where malloc puts them: their alignment does not show in any timing. */
 const ALIGNED_FROM: Bytes = 1024;
+
+const TABLE = Symbol('the table of its buffers');
+
+/** The table of a backend's buffers. Throws: INTERNAL when its allocations are not observed. */
+export function tableOf(backend: WasmBackend): BufferTable {
+  const table = (backend as { [TABLE]?: BufferTable })[TABLE];
+  if (table === undefined) throw new ShardlabError('INTERNAL', 'The wasm backend was started without its table of buffers.');
+  return table;
+}
 
 /**
  * Puts the engine's own allocation into the backend: every buffer is entered in `table` when it is made and taken
@@ -18,12 +26,13 @@ const ALIGNED_FROM: Bytes = 1024;
  */
 export function observeAllocations(backend: WasmBackend, table: BufferTable, memoryLimit: Bytes | undefined): void {
   const { wasm, dataIdMap } = backend;
+  Object.assign(backend, { [TABLE]: table });
   const starts = new WeakMap<object, number>();
 
   const allocate = (bytes: Bytes, shape: readonly number[], dtype: tf.DataType): { start: number; offset: number } => {
     const fail = (boundary: 'heap' | 'memoryLimit', limit: Bytes): never => {
       const { currentTag: tag, bytes: held } = table;
-      throw outOfMemory({ bytes, shape, dtype, tag, boundary, limit, held, holdings: table.holdings() });
+      throw outOfMemory({ bytes, shape, dtype, tag, boundary, limit, held, holdings: table.holdings });
     };
     if (memoryLimit !== undefined && table.bytes + bytes > memoryLimit) fail('memoryLimit', memoryLimit);
     const slack = bytes >= ALIGNED_FROM ? ALIGNMENT - 8 : 0;
