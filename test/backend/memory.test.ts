@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../src/backend/engine';
+import { ShardlabError } from '../../src/core/errors';
+import { ENGINE_CASES } from '../support/engines';
+import { LiveBuffers } from '../support/live-buffers';
+
+const ACTIVATION = { cause: 'activation', module: 'blocks.3' } as const;
+
+for (const engineCase of ENGINE_CASES) {
+  describe(`the engine's memory ${engineCase.name}`, () => {
+    let engine: Engine;
+    let live: LiveBuffers;
+    before(async () => {
+      engine = await engineCase.start();
+      live = new LiveBuffers();
+      engine.observe(live);
+    });
+    const assertExact = (): void => {
+      assert.equal(live.bytes, engine.memory.bytes);
+      assert.equal(live.buffers.size, engine.memory.numBuffers);
+    };
+
+    test('a view of a tensor is not counted again, and its buffer lives as long as any view', () => {
+      const held = engine.memory.bytes;
+      const x = tf.ones([10, 10]);
+      const views = [tf.reshape(x, [100]), tf.clone(x), tf.cast(x, 'float32'), tf.expandDims(x)];
+      assert.equal(engine.memory.bytes - held, 400);
+      x.dispose();
+      assert.equal(engine.memory.bytes - held, 400);
+      tf.dispose(views);
+      assert.equal(engine.memory.bytes, held);
+      assertExact();
+    });
+
+    test('tidy, gradients, products, temporaries inside kernels and kernels that allocate in C++ are all counted', () => {
+      const held = engine.memory.bytes;
+      const a = tf.randomNormal([3, 8, 6], 0, 1, 'float32', 1);
+      const b = tf.randomNormal([3, 6, 4], 0, 1, 'float32', 2);
+      const grads = tf.grads((x, y) => tf.mean(tf.softmax(tf.matMul(x as tf.Tensor3D, y as tf.Tensor3D))))([a, b]);
+      assertExact();
+      const boxes = tf.tensor2d([0, 0, 1, 1, 0, 0, 0.9, 0.9, 0.5, 0.5, 1, 1], [3, 4]);
+      const chosen = tf.image.nonMaxSuppression(boxes, tf.tensor1d([0.9, 0.8, 0.7]), 3);
+      const sums = tf.tidy(() => [tf.sum(a, 1), tf.sum(a, [0, 1]), tf.cumsum(a, 1), tf.argMax(a, 2), tf.topk(a, 2).values]);
+      assertExact();
+      tf.dispose([a, b, grads, boxes, chosen, sums]);
+      assertExact();
+      assert.equal(engine.memory.bytes - held, 12); // the scores were not named
+    });
+
+    test('each type has its size, strings none', () => {
+      const held = engine.memory.bytes;
+      const tensors = [tf.zeros([3], 'int32'), tf.zeros([3], 'bool'), tf.tensor(['a', 'b']), tf.zeros([0])];
+      assert.equal(engine.memory.bytes - held, 15);
+      tf.dispose(tensors);
+      assert.equal(engine.memory.bytes, held);
+    });
+
+    test('an observer is first told what is alive', () => {
+      const x = engine.allocate([5], 'float32', ACTIVATION);
+      const late = new LiveBuffers();
+      engine.observe(late);
+      assert.deepEqual(late.buffers, live.buffers);
+      x.dispose();
+    });
+
+    test('buffers carry the tag of the innermost scope, also when the scope ends by an error', () => {
+      assert.deepEqual(engine.currentTag, { cause: 'temp', module: '' });
+      const [outer, inner, explicit] = engine.tagged({ cause: 'optimizer', module: 'a' }, () => [
+        tf.ones([1]),
+        engine.tagged({ cause: 'comm', module: 'b' }, () => tf.ones([1])),
+        engine.allocate([2], 'float32', ACTIVATION),
+      ]) as [tf.Tensor, tf.Tensor, tf.Tensor];
+      assert.throws(() => engine.tagged(ACTIVATION, () => assert.fail('on purpose')));
+      assert.deepEqual(engine.currentTag, { cause: 'temp', module: '' });
+      assert.deepEqual([outer, inner, explicit].map((t) => engine.tagOf(t)), [
+        { cause: 'optimizer', module: 'a' }, { cause: 'comm', module: 'b' }, ACTIVATION,
+      ]);
+      const view = tf.reshape(outer, []);
+      engine.retag(view, ACTIVATION);
+      assert.deepEqual(engine.tagOf(outer), ACTIVATION);
+      tf.dispose([outer, inner, explicit, view]);
+    });
+
+    test('recover ends open scopes and tapes and frees what they made, except what is kept', () => {
+      const held = engine.memory.bytes;
+      const state = tf.engine().state;
+      let released = 0;
+      const withdraw = engine.onRecover(() => assert.fail('it was withdrawn'));
+      engine.onRecover(() => void released++);
+      withdraw();
+      // A cell that is cut off: the ends of its scopes never run.
+      tf.engine().startScope('cell');
+      tf.engine().startScope('inner');
+      state.gradientDepth = 2;
+      state.kernelDepth = 1;
+      const kept = tf.ones([4]);
+      tf.ones([100]);
+      engine.recover([kept]);
+      assert.equal(released, 1);
+      assert.equal(engine.memory.bytes - held, 16);
+      assert.deepEqual([state.scopeStack.length, state.gradientDepth, state.kernelDepth], [0, 0, 0]);
+      assert.equal(tf.tidy(() => tf.sum(kept).dataSync()[0]), 4);
+      engine.recover([kept]);
+      assert.equal(released, 1);
+      kept.dispose();
+    });
+
+    test('a tensor\'s storage shows its values, and writes to it are seen', () => {
+      const x = tf.tensor1d([1, 2, 3]);
+      const storage = engine.storage(x);
+      assert.equal(storage.bytes, 12);
+      const floats = new Float32Array(storage.view().slice().buffer);
+      assert.deepEqual([...floats], [1, 2, 3]);
+      storage.view().set(new Uint8Array(Float32Array.of(7).buffer), 4);
+      assert.deepEqual([...x.dataSync()], [1, 7, 3]);
+      const address = storage.address;
+      const big = tf.zeros([40 << 20]); // the heap grows
+      assert.equal(engine.storage(x).address, address);
+      assert.deepEqual([...x.dataSync()], [1, 7, 3]);
+      tf.dispose([x, big]);
+    });
+  });
+}
+
+describe('memory that is not there', () => {
+  const refusal = (work: () => unknown): ShardlabError => {
+    try {
+      work();
+    } catch (error) {
+      assert.ok(error instanceof ShardlabError);
+      assert.equal(error.code, 'OUT_OF_MEMORY');
+      return error;
+    }
+    return assert.fail('it was given');
+  };
+
+  test('a buffer beyond memoryLimit is an error that lists what is held, by cause and module', async () => {
+    const [engineCase] = ENGINE_CASES;
+    const engine = await engineCase?.start({ memoryLimit: 1000 });
+    assert.ok(engine);
+    const param = engine.allocate([100], 'float32', { cause: 'param.full', module: 'blocks.1' });
+    const error = refusal(() => engine.allocate([10, 20], 'float32', ACTIVATION));
+    assert.match(error.message, /^800 B for activation of blocks\.3 \(float32 \[10, 20\]\) do not fit: 400 B are held/);
+    assert.match(error.message, /memoryLimit is 1\.00 kB\. Held: param\.full of blocks\.1 400 B\./);
+    assert.deepEqual(error.details['holdings'], [{ cause: 'param.full', module: 'blocks.1', bytes: 400 }]);
+    refusal(() => tf.tile(param, [3]));
+    assert.equal(engine.memory.bytes, 400);
+    param.dispose();
+    engine.allocate([250], 'float32', ACTIVATION).dispose();
+  });
+
+  for (const engineCase of ENGINE_CASES) {
+    test(`the end of the heap is the same error, and work goes on after it (${engineCase.name})`, async () => {
+      const engine = await engineCase.start();
+      const tensors: tf.Tensor[] = [];
+      const error = refusal(() => {
+        for (;;) tensors.push(engine.allocate([512, 1 << 20], 'float32', ACTIVATION));
+      });
+      assert.ok(tensors.length < 2);
+      assert.match(error.message, /wasm engine's heap ends at 4\.29 GB/);
+      tf.dispose(tensors);
+      assert.equal(engine.memory.bytes, 0);
+      assert.equal(tf.tidy(() => tf.sum(tf.matMul(tf.ones([8, 8]), tf.ones([8, 8]))).dataSync()[0]), 512);
+    });
+  }
+});
