@@ -27,9 +27,11 @@ const MAX_ROWS = 8;
 export function commTimeline(run: RunView, options: CommTimelineOptions = {}): Figure {
   const records = recordsOfStep(run.records, options.step);
   if (records.length === 0) throw new RangeError('there is no recorded step yet; run a step first');
-  const all = records.map(timeline);
+  // One clock for all rows: a collective ends on all ranks at about the same place.
+  const origin = Math.min(...records.map(({ start }) => start));
+  const all = records.map((record) => timeline(record, origin));
   const rows = rowsOf(all);
-  const longest = Math.max(...rows.map(({ seconds }) => seconds)) || 1e-3;
+  const longest = Math.max(...records.map(({ end }) => end)) - origin || 1e-3;
   const scale = timeScale(longest);
   const view = { scale, perSecond: PLOT_PIXELS / (longest * 1.01) };
   return createFigure({

@@ -13,7 +13,7 @@ function axisParts(frame: Frame, scale: Scale, theme: Theme): string[] {
   const { axis, direction } = scale;
   const other = scaleOf(frame, axis.anchor ?? (direction === 'x' ? 'y' : 'x'));
   const isX = direction === 'x';
-  const ticks = axis.tickvals ?? niceTicks(scale.range, isX ? 6 : 5);
+  const ticks = axis.tickvals ?? niceTicks(scale.range, tickCount(scale));
   const size = axis.tickfont?.size ?? 11;
   const decimals = Math.max(...ticks.map((value) => (String(value).split('.')[1] ?? '').length));
   const parts: string[] = [];
@@ -35,6 +35,11 @@ function axisParts(frame: Frame, scale: Scale, theme: Theme): string[] {
   }
   if (axis.title !== undefined && axis.title.text !== '') parts.push(title(frame, scale, other, theme));
   return parts;
+}
+
+/** About one label every 70 pixels across, every 45 up. */
+function tickCount({ from, to, direction }: Scale): number {
+  return Math.max(2, Math.min(6, Math.abs(to - from) / (direction === 'x' ? 70 : 45)));
 }
 
 function line(isX: boolean, at: number, from: number, to: number, color: string): string {

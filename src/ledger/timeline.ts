@@ -22,7 +22,7 @@ export interface WireSegment {
   readonly end: Seconds;
 }
 
-/** One rank's step: two lanes, each in order of time. Segments of the main lane do not overlap. */
+/** One rank's step of `seconds`: two lanes, each in order of time. Segments of the main lane do not overlap. */
 export interface Timeline {
   readonly rank: number;
   readonly seconds: Seconds;
@@ -30,17 +30,18 @@ export interface Timeline {
   readonly wire: readonly WireSegment[];
 }
 
-/** Lays a record out in two lanes: nested spans count for the innermost, waits cut the span that they stop. */
-export function timeline(record: StepRecord): Timeline {
+/**
+ * Lays a record out in two lanes: nested spans count for the innermost, waits cut the span that they stop.
+ * Times count from `origin` on the host's clock, by default the step's start on this rank.
+ */
+export function timeline(record: StepRecord, origin: Seconds = record.start): Timeline {
   const waits = record.collectives.flatMap(waitOf);
   const spans = record.spans.filter((span) => span.name !== 'step' && span.end > span.start);
   return {
     rank: record.rank,
     seconds: record.end - record.start,
-    main: flatten([...spans.map((span) => layer(span)), ...waits], record.start),
-    wire: record.collectives
-      .map((event) => wireSegment(event, record.start))
-      .sort((a, b) => a.start - b.start),
+    main: flatten([...spans.map((span) => layer(span)), ...waits], origin),
+    wire: record.collectives.map((event) => wireSegment(event, origin)).sort((a, b) => a.start - b.start),
   };
 }
 

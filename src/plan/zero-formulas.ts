@@ -86,7 +86,8 @@ export function predictStates(question: ZeroQuestion): ZeroPrediction {
   ] as const;
   const others = (world - 1) / world;
   const gathered = units.reduce((sum, unit) => sum + sharded.gathers(unit) * wireParams(unit), 0);
-  const reduced = units.reduce((sum, unit) => sum + wireParams(unit), 0);
+  // An all-reduce needs no equal shards, so it pads nothing.
+  const reduced = sharded.reducesWhole ? numParams * 2 : numParams + padding;
   return {
     strategy,
     world,
@@ -96,7 +97,7 @@ export function predictStates(question: ZeroQuestion): ZeroPrediction {
     stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
     wireBytes: {
       param: gathered * others * itemBytes,
-      grad: reduced * (sharded.reducesWhole ? 2 : 1) * others * itemBytes,
+      grad: reduced * others * itemBytes,
     },
   };
 }

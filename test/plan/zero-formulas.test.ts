@@ -59,4 +59,6 @@ test('the tiny GPT has 1,063,680 parameters; padding appears where rows do not d
   const uneven = predictRun(config, 3);
   assert.ok(uneven.padding > 0);
   assert.equal(uneven.stateBytes, ((1_063_680 + uneven.padding) * 16) / 3);
+  const whole = predictRun(parseTrainConfig({ model: 'tiny', parallel: { strategy: 'NO_SHARD' } }), 3);
+  assert.equal(whole.wireBytes.grad, (2 * 1_063_680 * 4 * 2) / 3);
 });
