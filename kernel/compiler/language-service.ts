@@ -1,14 +1,7 @@
 import { join } from 'node:path';
 import ts from 'typescript';
 import { GLOBALS_DECLARATION } from './globals';
-import { createModuleResolver } from './module-resolution';
-
-export interface CheckerOptions {
-  /** Folder of the notebook. */
-  readonly baseDir: string;
-  /** Folder of shardlab's package.json. */
-  readonly installation: string;
-}
+import { type ResolutionPlaces, createModuleResolver } from './module-resolution';
 
 /** TypeScript's language service over files that exist in memory beside those on disk. */
 export interface CheckedFiles {
@@ -30,10 +23,10 @@ interface VirtualFile {
 }
 
 /** Starts the service; nothing is read or checked before the first question. */
-export function createCheckedFiles(checker: CheckerOptions): CheckedFiles {
+export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
   const files = new Map<string, VirtualFile>();
-  const globals = join(checker.baseDir, '__shardlab_globals.d.ts');
-  const options = compilerOptions(checker.installation);
+  const globals = join(places.cellDir, 'globals.d.ts');
+  const options = compilerOptions(places.installation);
   let shown = globals;
   let versions = 0;
   const put = (path: string, text: string): void => {
@@ -41,8 +34,8 @@ export function createCheckedFiles(checker: CheckerOptions): CheckedFiles {
     files.set(path, { version: ++versions, snapshot: ts.ScriptSnapshot.fromString(text), text });
   };
   put(globals, GLOBALS_DECLARATION);
-  const host = createHost(files, options, checker, () => (shown === globals ? [globals] : [globals, shown]));
-  const service = ts.createLanguageService(host, ts.createDocumentRegistry(true, checker.baseDir));
+  const host = createHost(files, options, places, () => (shown === globals ? [globals] : [globals, shown]));
+  const service = ts.createLanguageService(host, ts.createDocumentRegistry(true, places.installation));
   const program = (): ts.Program => {
     const current = service.getProgram();
     if (current === undefined) throw new Error('the language service has no program');
@@ -96,31 +89,27 @@ function compilerOptions(installation: string): ts.CompilerOptions {
 function createHost(
   files: ReadonlyMap<string, VirtualFile>,
   options: ts.CompilerOptions,
-  { baseDir, installation }: CheckerOptions,
+  places: ResolutionPlaces,
   roots: () => string[],
 ): ts.LanguageServiceHost {
   const { sys } = ts;
-  const onDisk = new Map<string, ts.IScriptSnapshot>();
-  const readSnapshot = (path: string): ts.IScriptSnapshot | undefined => {
+  const onDisk = (path: string): ts.IScriptSnapshot | undefined => {
     const text = sys.readFile(path);
-    if (text === undefined) return undefined;
-    const snapshot = ts.ScriptSnapshot.fromString(text);
-    onDisk.set(path, snapshot);
-    return snapshot;
+    return text === undefined ? undefined : ts.ScriptSnapshot.fromString(text);
   };
   return {
     getCompilationSettings: () => options,
     getScriptFileNames: roots,
     getScriptVersion: (path) => String(files.get(path)?.version ?? diskVersion(path)),
-    getScriptSnapshot: (path) => files.get(path)?.snapshot ?? onDisk.get(path) ?? readSnapshot(path),
-    getCurrentDirectory: () => baseDir,
+    getScriptSnapshot: (path) => files.get(path)?.snapshot ?? onDisk(path),
+    getCurrentDirectory: () => places.installation,
     getDefaultLibFileName: (settings) => ts.getDefaultLibFilePath(settings),
     fileExists: (path) => files.has(path) || sys.fileExists(path),
     readFile: (path) => files.get(path)?.text ?? sys.readFile(path),
     directoryExists: sys.directoryExists,
     getDirectories: sys.getDirectories,
     useCaseSensitiveFileNames: () => sys.useCaseSensitiveFileNames,
-    resolveModuleNameLiterals: createModuleResolver(options, installation, (path) => files.has(path)),
+    resolveModuleNameLiterals: createModuleResolver(options, places, (path) => files.has(path)),
   };
 }
 

@@ -4,26 +4,40 @@ import ts from 'typescript';
 /** Packages that come from shardlab's own installation when the notebook's folder has none. */
 const OWN_PACKAGES = /^(shardlab|tslab)(\/|$)/;
 
+/** Where modules are looked for. */
+export interface ResolutionPlaces {
+  /** Folder of the notebook; it may change while the resolver lives. */
+  baseDir: string;
+  /** Folder of shardlab's package.json. */
+  readonly installation: string;
+  /** Folder of the cells' files, which exist in memory alone. */
+  readonly cellDir: string;
+}
+
 /**
  * Resolves modules for the checker as the importer does at run time: from the notebook's folder, `shardlab` and `tslab`
  * also from the installation. What was found is remembered, what was missing is not: it may be installed meanwhile.
  */
 export function createModuleResolver(
   options: ts.CompilerOptions,
-  installation: string,
+  places: ResolutionPlaces,
   virtual: (file: string) => boolean,
 ): NonNullable<ts.LanguageServiceHost['resolveModuleNameLiterals']> {
+  const { cellDir, installation } = places;
   const found = new Map<string, ts.ResolvedModuleWithFailedLookupLocations>();
-  const resolve = (specifier: string, from: string): ts.ResolvedModuleWithFailedLookupLocations => {
-    const cell = join(dirname(from), specifier.replace(/\.mjs$/, '.mts'));
-    if (specifier.startsWith('./') && virtual(cell)) return resolvedCell(cell);
+  const resolve = (specifier: string, file: string): ts.ResolvedModuleWithFailedLookupLocations => {
+    const inCell = dirname(file) === cellDir;
+    const cell = join(cellDir, specifier.replace(/\.mjs$/, '.mts'));
+    if (inCell && specifier.startsWith('./') && virtual(cell)) return resolvedCell(cell);
+    const from = inCell ? join(places.baseDir, 'notebook.mts') : file;
     const result = ts.resolveModuleName(specifier, from, options, ts.sys);
     if (result.resolvedModule !== undefined || !OWN_PACKAGES.test(specifier)) return result;
     return ts.resolveModuleName(specifier, join(installation, 'notebook.mts'), options, ts.sys);
   };
   return (literals, containingFile) =>
     literals.map(({ text }) => {
-      const key = `${dirname(containingFile)}\u0000${text}`;
+      const folder = dirname(containingFile);
+      const key = `${folder === cellDir ? places.baseDir : folder}\u0000${text}`;
       const known = found.get(key);
       if (known !== undefined) return known;
       const result = resolve(text, containingFile);

@@ -3,7 +3,8 @@ import ts from 'typescript';
 import { completenessOf } from './completeness';
 import { describeDiagnostics } from './diagnostics';
 import { replTransformer } from './emit';
-import { type CheckedFiles, type CheckerOptions, createCheckedFiles } from './language-service';
+import { type CheckedFiles, createCheckedFiles } from './language-service';
+import type { ResolutionPlaces } from './module-resolution';
 import { type NameKind, outlineOf } from './outline';
 import type { CellSource, CompilerCalls, Compiled, Namespace, Position } from './protocol';
 import { Scope } from './scope';
@@ -23,22 +24,33 @@ interface Pending {
 /** Checks and compiles the cells of one notebook; see [Note: prelude] and [Note: cells as REPL code]. */
 export class NotebookCompiler implements CompilerCalls {
   readonly #files: CheckedFiles;
-  readonly #baseDir: string;
+  readonly #places: ResolutionPlaces;
   readonly #scopes: Readonly<Record<Namespace, Scope>> = { notebook: new Scope(), ranks: new Scope() };
   readonly #pending = new Map<number, Pending>();
   #cells = 0;
   #rankGlobalsKnown = false;
 
-  constructor(options: CheckerOptions) {
-    this.#files = createCheckedFiles(options);
-    this.#baseDir = options.baseDir;
+  /** `installation` is the folder of shardlab's package.json; until `open` it serves as the notebook's folder too. */
+  constructor(installation: string) {
+    this.#places = { installation, baseDir: installation, cellDir: join(installation, '__notebook') };
+    this.#files = createCheckedFiles(this.#places);
   }
 
-  /** Reads the libraries and compiles something, so that the first cell finds all in memory. */
+  /** Makes `baseDir` the notebook's folder. */
+  open(baseDir: string): void {
+    this.#places.baseDir = baseDir;
+  }
+
+  /**
+   * Reads the libraries and works once, so that the first cell finds all in memory. Completion is left out: what it
+   * leaves behind cannot be part of a snapshot.
+   */
   warmUp(): void {
-    const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';
+    const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(`${warm}`);';
     this.compile({ source, namespace: 'notebook', name: 'In[0]' });
     this.#pending.clear();
+    this.inspect({ source: 'parseInt', namespace: 'notebook', offset: 4 });
+    this.isComplete('1');
   }
 
   compile({ source, namespace, name }: CellSource): Compiled {
@@ -46,7 +58,7 @@ export class NotebookCompiler implements CompilerCalls {
     const outline = outlineOf(parse(source));
     const number = ++this.#cells;
     const specifier = `./__cell${number}.mjs`;
-    const path = join(this.#baseDir, `__cell${number}.mts`);
+    const path = join(this.#places.cellDir, `__cell${number}.mts`);
     const exports = [...outline.declared.keys()].filter((declared) => !outline.exported.has(declared));
     const prelude = this.#scopes[namespace].prelude(outline);
     const text = `${source}\n;${prelude}export { ${exports.join(', ')} };`;
@@ -92,14 +104,14 @@ export class NotebookCompiler implements CompilerCalls {
   #show({ source, namespace }: Position, all: boolean): ShownSource {
     this.#learnRankGlobals(namespace);
     const prelude = `${this.#scopes[namespace].prelude(outlineOf(parse(source)), all)}\n`;
-    const path = join(this.#baseDir, '__scratch.mts');
+    const path = join(this.#places.cellDir, '__scratch.mts');
     this.#files.show(path, `${prelude}${source}\n;export {};`);
     return { path, source, shift: prelude.length };
   }
 
   #learnRankGlobals(namespace: Namespace): void {
     if (namespace !== 'ranks' || this.#rankGlobalsKnown) return;
-    const path = join(this.#baseDir, '__rank_globals.mts');
+    const path = join(this.#places.cellDir, '__rank_globals.mts');
     this.#files.show(path, `import * as everything from '${RANK_MODULE}';\nexport { everything };`);
     const checker = this.#files.program().getTypeChecker();
     const declaration = this.#files.file(path).statements.find(ts.isImportDeclaration);

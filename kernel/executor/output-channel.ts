@@ -49,6 +49,10 @@ export class OutputChannel {
 
   #send(message: FromExecutor): void {
     // Without a channel the front is gone, and this process is about to end.
-    if (process.connected) process.send?.(message);
+    if (process.connected) process.send?.(message, undefined, undefined, ignoreFailure);
   }
+}
+
+function ignoreFailure(): void {
+  // As above: there is nobody to tell.
 }

@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { ShardlabError } from '../../src/core/errors';
 import type { CompilerCall, CompilerCalls, CompilerReply, CompilerRequest } from '../compiler/protocol';
+import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
 /** The compiler's calls as the front makes them: the work is done in a process of its own, so the front always answers. */
@@ -14,56 +16,95 @@ export interface CompilerClient {
 }
 
 interface Waiting {
+  readonly request: CompilerRequest;
   readonly resolve: (value: never) => void;
   readonly reject: (error: ShardlabError) => void;
 }
 
-/** Starts the compiler process. It reads TypeScript's libraries at once, so that the first cell need not wait for them. */
+/** Starts the compiler process, from its snapshot where there is one; see [Note: compiler snapshot]. */
 export function startCompiler(settings: ExecutorSettings): CompilerClient {
-  const waiting = new Map<number, Waiting>();
-  let requests = 0;
-  let child = spawnCompiler();
-
-  function spawnCompiler(): ChildProcess {
-    const main = join(__dirname, '..', 'compiler', 'main.js');
-    const process_ = spawn(process.execPath, [main, JSON.stringify(settings)], {
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-      cwd: settings.baseDir,
-    });
-    process_.on('message', (reply: CompilerReply) => settle(waiting, reply));
-    return process_;
-  }
-  const onExit = (code: number | null, signal: string | null): void => {
-    const text = `the compiler's process ended (${signal ?? code}); a new one was started, run the cell again`;
-    for (const { reject } of waiting.values()) reject(new ShardlabError('INTERNAL', text));
-    waiting.clear();
-    child = spawnCompiler();
-    child.on('exit', onExit);
-  };
-  child.on('exit', onExit);
-  return {
-    call: (call, ...argument) =>
-      new Promise((resolve, reject) => {
-        const id = ++requests;
-        waiting.set(id, { resolve, reject });
-        const request: CompilerRequest = { id, call, argument: argument[0] };
-        child.send(request);
-      }),
-    end: () => {
-      child.off('exit', onExit);
-      child.kill('SIGKILL');
-    },
-  };
+  return new CompilerProcess(settings);
 }
 
-function settle(waiting: Map<number, Waiting>, reply: CompilerReply): void {
-  const entry = waiting.get(reply.id);
-  waiting.delete(reply.id);
-  if (entry === undefined) return;
-  if ('failure' in reply) {
-    entry.reject(new ShardlabError('INTERNAL', `the compiler failed: ${reply.failure}`));
-  } else {
-    // The compiler answers a call with what that call returns.
-    entry.resolve(reply.value as never);
+class CompilerProcess implements CompilerClient {
+  readonly #settings: ExecutorSettings;
+  readonly #waiting = new Map<number, Waiting>();
+  #child: ChildProcess;
+  #requests = 0;
+  #ended = false;
+
+  constructor(settings: ExecutorSettings) {
+    this.#settings = settings;
+    const place = snapshotPlace(settings.installation);
+    const fromSnapshot = hasSnapshot(place);
+    this.#child = this.#spawn(fromSnapshot ? place.path : undefined);
+    if (fromSnapshot) return;
+    // The first answer says that the compiler has warmed up; what is left of the machine may build the snapshot.
+    this.#child.once('message', () => void buildCompilerSnapshot(place));
+  }
+
+  call<C extends CompilerCall>(
+    call: C,
+    ...[argument]: Parameters<CompilerCalls[C]>
+  ): Promise<ReturnType<CompilerCalls[C]>> {
+    return new Promise((resolve, reject) => {
+      const request = { id: ++this.#requests, call, argument };
+      this.#waiting.set(request.id, { request, resolve, reject });
+      this.#child.send(request);
+    });
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#child.kill('SIGKILL');
+  }
+
+  #spawn(snapshot: string | undefined): ChildProcess {
+    const { baseDir, installation } = this.#settings;
+    const program =
+      snapshot === undefined
+        ? [join(__dirname, '..', 'compiler', 'main.js'), installation, baseDir]
+        : ['--snapshot-blob', snapshot, 'compiler', baseDir];
+    const child = spawn(process.execPath, program, {
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      cwd: baseDir,
+    });
+    let answered = false;
+    child.on('message', (reply: CompilerReply) => {
+      answered = true;
+      this.#settle(reply);
+    });
+    child.on('exit', (code, signal) => {
+      if (this.#ended) return;
+      if (snapshot !== undefined && !answered) this.#startWithout(snapshot);
+      else this.#startAnew(String(signal ?? code));
+    });
+    return child;
+  }
+
+  /** The snapshot cannot be used: it goes, and what was asked is asked again. */
+  #startWithout(snapshot: string): void {
+    rmSync(snapshot, { force: true });
+    this.#child = this.#spawn(undefined);
+    for (const { request } of this.#waiting.values()) this.#child.send(request);
+  }
+
+  #startAnew(how: string): void {
+    const text = `the compiler's process ended (${how}) and has forgotten the types of earlier cells; run their cells again`;
+    for (const { reject } of this.#waiting.values()) reject(new ShardlabError('INTERNAL', text));
+    this.#waiting.clear();
+    this.#child = this.#spawn(undefined);
+  }
+
+  #settle(reply: CompilerReply): void {
+    const entry = this.#waiting.get(reply.id);
+    this.#waiting.delete(reply.id);
+    if (entry === undefined) return;
+    if ('failure' in reply) {
+      entry.reject(new ShardlabError('INTERNAL', `the compiler failed: ${reply.failure}`));
+    } else {
+      // The compiler answers a call with what that call returns.
+      entry.resolve(reply.value as never);
+    }
   }
 }
