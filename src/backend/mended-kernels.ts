@@ -21,10 +21,16 @@ function identity(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
+/** To the same type an alias; to bool what is not zero (tfjs keeps the low byte). */
 function cast(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
-    if (attrs['dtype'] !== given(x).dtype) return given(original)({ x: given(x) }, attrs);
-    return aliasOf(context, given(x), [...given(x).shape]);
+    const input = given(x);
+    if (attrs['dtype'] === input.dtype) return aliasOf(context, input, [...input.shape]);
+    if (attrs['dtype'] !== 'bool' || input.dtype === 'string') return given(original)({ x: input }, attrs);
+    const out = context.backend.makeOutput(input.shape, 'bool');
+    const values = context.backend.typedArrayFromHeap(input);
+    context.backend.typedArrayFromHeap(out).set(Uint8Array.from(values, (value) => Number(value !== 0)));
+    return out;
   };
 }
 

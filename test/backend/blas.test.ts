@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { findBlas } from '../../src/backend/blas';
+import { createWasmEngine } from '../../src/backend/wasm-engine';
+import { sitePackages } from '../../src/job/site-packages';
+import { repositoryRoot } from '../support/paths';
+
+const searchPaths = sitePackages(process.env, repositoryRoot());
+const found = findBlas({ searchPaths });
+const skip = found.library === null ? `no BLAS on this machine: ${found.reason}` : false;
+
+test('a BLAS that is switched off is absent, with the reason', () => {
+  const absent = findBlas({ blas: 'none', searchPaths });
+  assert.equal(absent.library, null);
+  assert.match(absent.reason, /switched off/);
+});
+
+test('a path that is no library, or has no product, is absent and says what was wrong with it', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-blas-'));
+  try {
+    const path = join(folder, 'libopenblas.so');
+    writeFileSync(path, 'no library');
+    for (const blas of [{ path }, { path: join(folder, 'missing.so') }]) {
+      const absent = findBlas({ blas });
+      assert.equal(absent.library, null);
+      assert.ok(absent.reason.includes(blas.path), absent.reason);
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('the user\'s path is taken, and computes what numpy\'s or the system\'s does', { skip }, async () => {
+  assert.ok(found.library !== null);
+  const own = findBlas({ blas: { path: found.path }, threads: 2 });
+  assert.ok(own.library !== null);
+  assert.deepEqual([own.path, own.library, own.threads], [found.path, found.library, 2]);
+  const engine = await createWasmEngine({ blas: { path: found.path } });
+  assert.deepEqual(engine.blas, { library: found.library, path: found.path, threads: 1 });
+});
+
+test('numpy\'s OpenBLAS is found before the system\'s', { skip: searchPaths.length === 0 ? 'no Python environment here' : skip }, () => {
+  assert.ok(found.library !== null);
+  assert.match(found.path, /numpy/);
+});
