@@ -14,8 +14,8 @@ export function toPng(svg: string): Buffer {
 
 const WEIGHTS = ['400Regular', '600SemiBold', '700Bold'] as const;
 
-/** Inter (SIL Open Font License 1.1): a fresh machine may have no font at all. */
-function ownFonts(): string[] {
+/** Files of Inter (SIL Open Font License 1.1): a fresh machine may have no font at all. Empty when it is not installed. */
+export function ownFonts(): string[] {
   try {
     const folder = dirname(createRequire(__filename).resolve('@expo-google-fonts/inter/package.json'));
     return WEIGHTS.map((weight) => join(folder, weight, `Inter_${weight}.ttf`));

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { DARK, LIGHT } from '../../src/figures/ink';
+import { ownFonts } from '../../src/figures/png';
 import { DISPLAY } from '../../src/figures/table';
 import { gallery } from './gallery';
 import { assertGolden } from './golden';
@@ -14,6 +16,20 @@ test('the stand-in browser lets plotly find faults', () => {
   assert.deepEqual(problemsOf(plotly, { data: [{ type: 'bar', x: [1], foo: 3 }], layout: {} }), [
     'In data trace 0, key foo is not part of the schema',
   ]);
+});
+
+test('texts that overlap, and texts that leave the picture, are found', () => {
+  const text = (x: number, inner: string): string =>
+    `<text x="${x}" y="20" font-size="11" text-anchor="start" fill="#222"><tspan>${inner}</tspan></text>`;
+  const svg = `<svg xmlns="" width="100" height="30">${text(5, 'first')}${text(20, 'second')}${text(80, 'outside')}</svg>`;
+  assert.deepEqual(textFaults(svg), ["'outside' leaves the picture", "'first' lies over 'second'"]);
+});
+
+test('pictures bring their own font: a machine may have none', () => {
+  assert.deepEqual(
+    ownFonts().map((path) => existsSync(path)),
+    [true, true, true],
+  );
 });
 
 for (const [name, figure] of figures) {
