@@ -41,9 +41,9 @@ export function hasSnapshot({ path }: SnapshotPlace): boolean {
 
 /**
  * Builds the snapshot and removes those of other builds. Resolves with whether it is there: where it cannot be built
- * (a read-only installation, a full disk), kernels start without it.
+ * (a read-only installation, a full disk), kernels start without it. The building process ends with this one.
  */
-export async function buildCompilerSnapshot(place: SnapshotPlace): Promise<boolean> {
+export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: AbortSignal): Promise<boolean> {
   const folder = join(place.path, '..');
   const work = join(folder, `work-${process.pid}`);
   try {
@@ -51,10 +51,14 @@ export async function buildCompilerSnapshot(place: SnapshotPlace): Promise<boole
     const entry = join(work, 'entry.js');
     const blob = join(work, 'blob');
     writeFileSync(entry, entrySource(place.installation));
-    const child = spawn(process.execPath, ['--snapshot-blob', blob, '--build-snapshot', entry], { stdio: 'ignore' });
+    const child = spawn(process.execPath, ['--snapshot-blob', blob, '--build-snapshot', entry], {
+      stdio: 'ignore',
+      killSignal: 'SIGKILL',
+      ...(signal && { signal }),
+    });
     const [code] = await once(child, 'exit');
     if (code !== 0) return false;
-    for (const name of readdirSync(folder)) if (name.startsWith(PREFIX)) rmSync(join(folder, name));
+    for (const name of readdirSync(folder)) if (name.startsWith(PREFIX)) rmSync(join(folder, name), { force: true });
     renameSync(blob, place.path);
     return true;
   } catch {
@@ -72,7 +76,9 @@ const { readFileSync } = require('node:fs');
 const { dirname, resolve } = require('node:path');
 const { compileFunction } = require('node:vm');
 const loaded = new Map();
+const parent = process.ppid;
 function load(filename) {
+  if (process.ppid !== parent) process.exit(1);
   if (!loaded.has(filename)) {
     const module = { exports: {} };
     loaded.set(filename, module);
@@ -88,5 +94,6 @@ function load(filename) {
   return loaded.get(filename).exports;
 }
 load(${JSON.stringify(join(__dirname, 'snapshot-main.js'))}).buildSnapshot(${JSON.stringify(installation)});
+if (process.ppid !== parent) process.exit(1);
 `;
 }

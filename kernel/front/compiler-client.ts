@@ -15,6 +15,9 @@ export interface CompilerClient {
   end(): void;
 }
 
+/** How long after the compiler's first answer a missing snapshot is built: the first cells go first. */
+const SNAPSHOT_DELAY_MS = 5000;
+
 interface Waiting {
   readonly request: CompilerRequest;
   readonly resolve: (value: never) => void;
@@ -30,6 +33,7 @@ class CompilerProcess implements CompilerClient {
   readonly #settings: ExecutorSettings;
   readonly #waiting = new Map<number, Waiting>();
   #child: ChildProcess;
+  readonly #stopBuilding = new AbortController();
   #requests = 0;
   #ended = false;
 
@@ -39,8 +43,8 @@ class CompilerProcess implements CompilerClient {
     const fromSnapshot = hasSnapshot(place);
     this.#child = this.#spawn(fromSnapshot ? place.path : undefined);
     if (fromSnapshot) return;
-    // The first answer says that the compiler has warmed up; what is left of the machine may build the snapshot.
-    this.#child.once('message', () => void buildCompilerSnapshot(place));
+    const build = (): void => void buildCompilerSnapshot(place, this.#stopBuilding.signal);
+    this.#child.once('message', () => setTimeout(build, SNAPSHOT_DELAY_MS).unref());
   }
 
   call<C extends CompilerCall>(
@@ -56,6 +60,7 @@ class CompilerProcess implements CompilerClient {
 
   end(): void {
     this.#ended = true;
+    this.#stopBuilding.abort();
     this.#child.kill('SIGKILL');
   }
 
