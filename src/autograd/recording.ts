@@ -9,7 +9,17 @@ import type { ParameterSet } from './parameter-set';
  * Source: tfjs-core 4.22, src/gradients.
  */
 const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
-  'Add', 'AddN', 'Concat', 'ExpandDims', 'Mean', 'Pack', 'PadV2', 'Reshape', 'Slice', 'Sub', 'Sum',
+  'Add',
+  'AddN',
+  'Concat',
+  'ExpandDims',
+  'Mean',
+  'Pack',
+  'PadV2',
+  'Reshape',
+  'Slice',
+  'Sub',
+  'Sum',
 ]);
 
 /** A recorded operation; one that is a whole unit can be let go without its backward. */
@@ -93,7 +103,8 @@ export class Recording extends Array<RecordedNode> {
     const inputs = Object.values(node.inputs).filter((input) => input != null);
     // Every input is asked, so that all captures are noted.
     const isNeeded = inputs.map((input) => this.#asks(input)).includes(true);
-    if (isNeeded) for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
+    if (isNeeded)
+      for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
     if (!isNeeded && !isInner) {
       for (const tensor of node.saved ?? []) tensor.dispose();
       return;
@@ -122,7 +133,8 @@ export class Recording extends Array<RecordedNode> {
     const { module } = this.engine.currentTag;
     saved.forEach((tensor, slot) => {
       if (this.#leaveHole(saved, slot, tensor)) return;
-      if (this.engine.tagOf(tensor).cause === 'temp') this.engine.retag(tensor, { cause: 'activation', module });
+      if (this.engine.tagOf(tensor).cause === 'temp')
+        this.engine.retag(tensor, { cause: 'activation', module });
     });
   }
 

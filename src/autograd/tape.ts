@@ -65,11 +65,18 @@ function take(gradients: Gradients, id: number): tf.Tensor | null {
 }
 
 function differentiate(
-  engine: Engine, tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[], gradients: Gradients,
+  engine: Engine,
+  tape: Recording,
+  node: RecordedNode,
+  dys: readonly (tf.Tensor | null)[],
+  gradients: Gradients,
 ): void {
   const { gradient, inputs } = node;
   if (gradient === undefined) {
-    throw new ShardlabError('ENGINE', `The operation ${node.kernelName} has no gradient in tfjs; compute it by others or by tf.customGrad.`);
+    throw new ShardlabError(
+      'ENGINE',
+      `The operation ${node.kernelName} has no gradient in tfjs; compute it by others or by tf.customGrad.`,
+    );
   }
   const names = Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
   const results = tf.tidy(() => {

@@ -56,7 +56,10 @@ export function gradients(engine: Engine, root: () => tf.Tensor): Pass {
   return {
     loss,
     backward(seed = 1): void {
-      if (!tape.flows(loss)) return drop();
+      if (!tape.flows(loss)) {
+        drop();
+        return;
+      }
       const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
       orElse(drop, () => {
         for (const left of backward(engine, tape, seeds).values()) left.dispose();
@@ -72,7 +75,10 @@ export function gradients(engine: Engine, root: () => tf.Tensor): Pass {
  * inference. Throws: ENGINE inside tf.grads and its kin, whose tape keeps parameters that a unit frees.
  */
 export function runUnit(
-  engine: Engine, unit: Unit, forward: (...inputs: tf.Tensor[]) => tf.Tensor, inputs: readonly tf.Tensor[],
+  engine: Engine,
+  unit: Unit,
+  forward: (...inputs: tf.Tensor[]) => tf.Tensor,
+  inputs: readonly tf.Tensor[],
 ): tf.Tensor {
   const { hooks, module } = unit;
   const outer = currentRecording(module);
@@ -98,7 +104,11 @@ function currentRecording(module: string): Recording | null {
 }
 
 function recordUnit(
-  engine: Engine, unit: Unit, outer: Recording, run: () => tf.Tensor, inputs: readonly tf.Tensor[],
+  engine: Engine,
+  unit: Unit,
+  outer: Recording,
+  run: () => tf.Tensor,
+  inputs: readonly tf.Tensor[],
 ): tf.Tensor {
   const parameters = new ParameterSet(unit.parameters);
   const tape = new Recording(engine, outer, outer.owners, parameters);
@@ -122,7 +132,12 @@ function recordUnit(
 }
 
 function unitNode(
-  engine: Engine, unit: Unit, tape: Recording, parameters: ParameterSet, value: tf.Tensor, sources: readonly tf.Tensor[],
+  engine: Engine,
+  unit: Unit,
+  tape: Recording,
+  parameters: ParameterSet,
+  value: tf.Tensor,
+  sources: readonly tf.Tensor[],
 ): RecordedNode {
   const named = new Map(sources.map((source) => [String(source.id), source]));
   return {
@@ -141,7 +156,12 @@ function unitNode(
 
 /** Backward of one unit. Hands the parameters' gradients over and returns those of inputs and captures. */
 function backwardUnit(
-  engine: Engine, unit: Unit, tape: Recording, parameters: ParameterSet, value: tf.Tensor, dy: tf.Tensor | undefined,
+  engine: Engine,
+  unit: Unit,
+  tape: Recording,
+  parameters: ParameterSet,
+  value: tf.Tensor,
+  dy: tf.Tensor | undefined,
 ): Gradients {
   const { hooks, module } = unit;
   untracked(() => hooks.beforeBackward());
@@ -172,7 +192,10 @@ function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Ten
 
 function scalar(loss: tf.Tensor): tf.Tensor {
   if (loss.size === 1 && loss.dtype === 'float32') return loss;
-  throw new ShardlabError('SHAPE', `The loss is ${loss.dtype} [${loss.shape}]; gradients need a float32 scalar, such as a mean.`);
+  throw new ShardlabError(
+    'SHAPE',
+    `The loss is ${loss.dtype} [${loss.shape}]; gradients need a float32 scalar, such as a mean.`,
+  );
 }
 
 function orElse<T>(undo: () => void, work: () => T): T {

@@ -11,8 +11,18 @@ export type BlasChoice = 'auto' | 'none' | { readonly path: string };
  * a, b, c are addresses; lda, ldb, ldc are the lengths of stored rows.
  */
 export type Sgemm = (
-  transposeA: boolean, transposeB: boolean, m: number, n: number, k: number,
-  a: number, lda: number, b: number, ldb: number, beta: number, c: number, ldc: number,
+  transposeA: boolean,
+  transposeB: boolean,
+  m: number,
+  n: number,
+  k: number,
+  a: number,
+  lda: number,
+  b: number,
+  ldb: number,
+  beta: number,
+  c: number,
+  ldc: number,
 ) => void;
 
 export interface BlasFound extends BlasInfo {

@@ -81,7 +81,8 @@ export class BufferTable {
   }
 
   observe(observer: Observer): void {
-    for (const { id, bytes, dtype, tag } of this.#records.values()) observer.allocated(id, bytes, dtype, tag, 'device');
+    for (const { id, bytes, dtype, tag } of this.#records.values())
+      observer.allocated(id, bytes, dtype, tag, 'device');
     this.#observers.push(observer);
   }
 

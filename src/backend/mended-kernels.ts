@@ -1,5 +1,13 @@
 import * as tf from '@tensorflow/tfjs';
-import { given, aliasOf, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
+import {
+  aliasOf,
+  given,
+  type Kernel,
+  offsetOf,
+  replaceKernel,
+  sizeOf,
+  type WasmContext,
+} from './wasm-context';
 
 /**
  * Registers anew what tfjs's wasm backend lacks or does slowly. Identity and casts to the same type copy there, and so
@@ -25,8 +33,8 @@ function identity(context: WasmContext, original: Kernel | null): Kernel {
 function cast(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
-    if (attrs['dtype'] === input.dtype) return aliasOf(context, input, [...input.shape]);
-    if (attrs['dtype'] !== 'bool' || input.dtype === 'string') return given(original)({ x: input }, attrs);
+    if (attrs.dtype === input.dtype) return aliasOf(context, input, [...input.shape]);
+    if (attrs.dtype !== 'bool' || input.dtype === 'string') return given(original)({ x: input }, attrs);
     const out = context.backend.makeOutput(input.shape, 'bool');
     const values = context.backend.typedArrayFromHeap(input);
     context.backend.typedArrayFromHeap(out).set(Uint8Array.from(values, (value) => Number(value !== 0)));
@@ -48,12 +56,13 @@ function exp(context: WasmContext, original: Kernel | null): Kernel {
 function sum(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
-    const axes = tf.util.parseAxisParam(attrs['axis'] as number | number[], input.shape);
-    const isLeading = axes.length < input.shape.length && axes.every((axis, i) => axis === i) && axes.length > 0;
+    const axes = tf.util.parseAxisParam(attrs.axis as number | number[], input.shape);
+    const isLeading =
+      axes.length < input.shape.length && axes.every((axis, i) => axis === i) && axes.length > 0;
     if (input.dtype !== 'float32' || !isLeading) return given(original)({ x: input }, attrs);
     const kept = input.shape.slice(axes.length);
     const rows = sizeOf(input.shape.slice(0, axes.length));
-    const shape = attrs['keepDims'] === true ? [...axes.map(() => 1), ...kept] : kept;
+    const shape = attrs.keepDims === true ? [...axes.map(() => 1), ...kept] : kept;
     const out = context.backend.makeOutput(shape, 'float32');
     context.kernels.columnSums(offsetOf(context, input), offsetOf(context, out), rows, sizeOf(kept));
     return out;
@@ -64,7 +73,7 @@ function sum(context: WasmContext, original: Kernel | null): Kernel {
 function unsortedSegmentSum(context: WasmContext): Kernel {
   return ({ x, segmentIds }, attrs) => {
     const input = given(x);
-    const numSegments = Number(attrs['numSegments']);
+    const numSegments = Number(attrs.numSegments);
     const numIds = sizeOf(given(segmentIds).shape);
     const width = numIds === 0 ? 0 : sizeOf(input.shape) / numIds;
     const inner = input.shape.slice(given(segmentIds).shape.length);

@@ -2,7 +2,13 @@ import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
 import { FUSED, hasFused, runForFirst } from './fused/fused-kernel';
 import {
-  plainCausalAttention, plainCausalSoftmax, plainCrossEntropy, plainEmbedding, plainGelu, plainLayerNorm, plainLinear,
+  plainCausalAttention,
+  plainCausalSoftmax,
+  plainCrossEntropy,
+  plainEmbedding,
+  plainGelu,
+  plainLayerNorm,
+  plainLinear,
 } from './plain-ops';
 import { tfjsState } from './tfjs-state';
 
@@ -15,9 +21,15 @@ import { tfjsState } from './tfjs-state';
  */
 export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
   const [outputs = 0, inputs = 0] = weight.shape;
-  requireFit('linear', x.shape.at(-1) === inputs && weight.rank === 2 && bias.size === outputs, { x, weight, bias });
+  requireFit('linear', x.shape.at(-1) === inputs && weight.rank === 2 && bias.size === outputs, {
+    x,
+    weight,
+    bias,
+  });
   const rows = x.rank === 2 ? x : tf.reshape(x, [-1, inputs]);
-  const y = hasFused(FUSED.linear) ? runForFirst(FUSED.linear, { x: rows, weight, bias }) : plainLinear(rows, weight, bias);
+  const y = hasFused(FUSED.linear)
+    ? runForFirst(FUSED.linear, { x: rows, weight, bias })
+    : plainLinear(rows, weight, bias);
   return x.rank === 2 ? y : tf.reshape(y, [...x.shape.slice(0, -1), outputs]);
 }
 
@@ -55,7 +67,9 @@ export function causalSoftmax(scores: tf.Tensor, scale = 1): tf.Tensor {
  * Throws: SHAPE when the width does not divide into 3 * heads.
  */
 export function causalAttention(qkv: tf.Tensor, heads: number): tf.Tensor {
-  requireFit(`causalAttention of ${heads} heads`, qkv.rank === 3 && (qkv.shape[2] ?? 0) % (3 * heads) === 0, { qkv });
+  requireFit(`causalAttention of ${heads} heads`, qkv.rank === 3 && (qkv.shape[2] ?? 0) % (3 * heads) === 0, {
+    qkv,
+  });
   return hasFused(FUSED.causalAttention)
     ? runForFirst(FUSED.causalAttention, { qkv }, { heads })
     : plainCausalAttention(qkv, heads, causalSoftmax);
@@ -68,7 +82,9 @@ export function causalAttention(qkv: tf.Tensor, heads: number): tf.Tensor {
  * Throws: SHAPE when they do not fit or a label is no class.
  */
 export function softmaxCrossEntropy(
-  logits: tf.Tensor, labels: tf.Tensor, options: { readonly consumeLogits?: boolean } = {},
+  logits: tf.Tensor,
+  labels: tf.Tensor,
+  options: { readonly consumeLogits?: boolean } = {},
 ): tf.Tensor {
   const rows = logits.size / (logits.shape.at(-1) ?? 1);
   requireFit('softmaxCrossEntropy', labels.size === rows && labels.dtype === 'int32', { logits, labels });
@@ -87,5 +103,8 @@ export function embedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
 function requireFit(what: string, fits: boolean, tensors: Readonly<Record<string, tf.Tensor>>): void {
   if (fits) return;
   const given = Object.entries(tensors).map(([name, { dtype, shape }]) => `${name} ${dtype} [${shape}]`);
-  throw new ShardlabError('SHAPE', `${what}: ${given.join(', ')} do not fit together; see the shapes in its documentation.`);
+  throw new ShardlabError(
+    'SHAPE',
+    `${what}: ${given.join(', ')} do not fit together; see the shapes in its documentation.`,
+  );
 }

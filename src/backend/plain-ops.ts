@@ -26,13 +26,16 @@ export function plainGelu(x: tf.Tensor): tf.Tensor {
 export function plainCausalSoftmax(scores: tf.Tensor, scale: number): tf.Tensor {
   const [rows = 1, columns = 1] = scores.shape.slice(-2);
   const hidden = new Float32Array(rows * columns);
-  for (let i = 0; i < rows; i++) hidden.fill(-1e9, i * columns + Math.max(0, i + 1 + columns - rows), (i + 1) * columns);
+  for (let i = 0; i < rows; i++)
+    hidden.fill(-1e9, i * columns + Math.max(0, i + 1 + columns - rows), (i + 1) * columns);
   return tf.softmax(tf.add(tf.mul(scores, scale), tf.tensor(hidden, [rows, columns])));
 }
 
 /** Attention of every position to itself and those before. Shapes: qkv [B, T, 3d] → [B, T, d]. */
 export function plainCausalAttention(
-  qkv: tf.Tensor, heads: number, softmax: (scores: tf.Tensor, scale: number) => tf.Tensor = plainCausalSoftmax,
+  qkv: tf.Tensor,
+  heads: number,
+  softmax: (scores: tf.Tensor, scale: number) => tf.Tensor = plainCausalSoftmax,
 ): tf.Tensor {
   const [batch = 0, seq = 0, width = 0] = qkv.shape;
   const dim = width / 3;
@@ -46,7 +49,10 @@ export function plainCausalAttention(
 /** Mean of -log softmax(logits)[label]. */
 export function plainCrossEntropy(logits: tf.Tensor, labels: tf.Tensor): tf.Tensor {
   const classes = logits.shape.at(-1) ?? 1;
-  const chosen = tf.mul(tf.oneHot(tf.reshape(labels, [-1]), classes), tf.logSoftmax(tf.reshape(logits, [-1, classes])));
+  const chosen = tf.mul(
+    tf.oneHot(tf.reshape(labels, [-1]), classes),
+    tf.logSoftmax(tf.reshape(logits, [-1, classes])),
+  );
   return tf.neg(tf.mean(tf.sum(chosen, -1)));
 }
 

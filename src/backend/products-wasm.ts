@@ -13,15 +13,24 @@ export interface Product {
 
 /** wasm's product of two matrices by tensor numbers: a, its shape, b, its shape, transposes, out. */
 type MatMul = (
-  a: number, aShape: Uint8Array, aRank: number, b: number, bShape: Uint8Array, bRank: number,
-  transposeA: boolean, transposeB: boolean, out: number,
+  a: number,
+  aShape: Uint8Array,
+  aRank: number,
+  b: number,
+  bShape: Uint8Array,
+  bRank: number,
+  transposeA: boolean,
+  transposeB: boolean,
+  out: number,
 ) => void;
 
 /**
  * The product through wasm's own kernel, one matrix at a time: its loops over batches are some 7 times slower, those
  * over transposed operands some 25 times, so operands are transposed first.
  */
-export function wasmMultiplier(context: WasmContext): (a: tf.TensorInfo, b: tf.TensorInfo, product: Product) => tf.TensorInfo {
+export function wasmMultiplier(
+  context: WasmContext,
+): (a: tf.TensorInfo, b: tf.TensorInfo, product: Product) => tf.TensorInfo {
   const types = ['number', 'array', 'number', 'number', 'array', 'number', 'number', 'number', 'number'];
   const matMul = context.backend.wasm.cwrap('BatchMatMul', null, types) as MatMul;
   return (a, b, product) => {
@@ -42,7 +51,12 @@ export function wasmMultiplier(context: WasmContext): (a: tf.TensorInfo, b: tf.T
 }
 
 function multiplyEach(
-  context: WasmContext, matMul: MatMul, left: tf.TensorInfo, right: tf.TensorInfo, out: tf.TensorInfo, product: Product,
+  context: WasmContext,
+  matMul: MatMul,
+  left: tf.TensorInfo,
+  right: tf.TensorInfo,
+  out: tf.TensorInfo,
+  product: Product,
 ): void {
   const { n, k, batch } = product;
   const isTall = !product.transposeA && sizeOf(right.shape) === k * n;
@@ -51,7 +65,11 @@ function multiplyEach(
   const [aShape, bShape] = [shapeBytes(1, m, k), shapeBytes(1, k, n)];
   const aIndex = batchIndex(left.shape.slice(0, -2), batch);
   const bIndex = batchIndex(right.shape.slice(0, -2), batch);
-  const [aAt, bAt, outAt] = [left, right, out].map((info) => offsetOf(context, info)) as [number, number, number];
+  const [aAt, bAt, outAt] = [left, right, out].map((info) => offsetOf(context, info)) as [
+    number,
+    number,
+    number,
+  ];
   for (let i = 0; i < numProducts; i++) {
     const a = new NumberedView(context, aAt + 4 * aIndex(i) * m * k, m * k);
     const b = new NumberedView(context, bAt + 4 * bIndex(i) * k * n, k * n);
@@ -108,7 +126,10 @@ export function batchIndex(own: readonly number[], batch: readonly number[]): (p
 function requireScratch(context: WasmContext, { k, n }: Product): void {
   const { wasm } = context.backend;
   const packed = wasm._malloc(4 * (k + 16) * (n + 16)) >>> 0;
-  if (packed !== 0) return wasm._free(packed);
+  if (packed !== 0) {
+    wasm._free(packed);
+    return;
+  }
   // The same request again, for its error.
   context.backend.disposeData(context.backend.makeOutput([k + 16, n + 16], 'float32').dataId);
 }

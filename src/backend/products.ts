@@ -2,7 +2,15 @@ import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
 import type { Sgemm } from './blas';
 import { batchIndex, type Product, wasmMultiplier } from './products-wasm';
-import { given, offsetOf, replaced, replaceKernel, runKernel, sizeOf, type WasmContext } from './wasm-context';
+import {
+  given,
+  offsetOf,
+  replaced,
+  replaceKernel,
+  runKernel,
+  sizeOf,
+  type WasmContext,
+} from './wasm-context';
 
 /** Registers BatchMatMul and _FusedMatMul anew: through the BLAS, or through wasm's own with operands transposed first. */
 export function registerProducts(context: WasmContext): void {
@@ -19,7 +27,12 @@ export function registerProducts(context: WasmContext): void {
   });
 }
 
-type Multiply = (a: tf.TensorInfo, b: tf.TensorInfo, product: Product, bias: tf.TensorInfo | null) => tf.TensorInfo;
+type Multiply = (
+  a: tf.TensorInfo,
+  b: tf.TensorInfo,
+  product: Product,
+  bias: tf.TensorInfo | null,
+) => tf.TensorInfo;
 
 function multiplier(context: WasmContext): Multiply {
   const { sgemm } = context;
@@ -32,14 +45,15 @@ function multiplier(context: WasmContext): Multiply {
 }
 
 function readProduct(a: tf.TensorInfo, b: tf.TensorInfo, attrs: Readonly<Record<string, unknown>>): Product {
-  const transposeA = Boolean(attrs['transposeA']);
-  const transposeB = Boolean(attrs['transposeB']);
+  const transposeA = Boolean(attrs.transposeA);
+  const transposeB = Boolean(attrs.transposeB);
   const [rowsA = 0, columnsA = 0] = a.shape.slice(-2);
   const [rowsB = 0, columnsB = 0] = b.shape.slice(-2);
   const [m, k] = transposeA ? [columnsA, rowsA] : [rowsA, columnsA];
   const [inner, n] = transposeB ? [columnsB, rowsB] : [rowsB, columnsB];
   if (a.dtype !== 'float32' || b.dtype !== 'float32' || k !== inner) {
-    const side = (info: tf.TensorInfo, flag: boolean): string => `${info.dtype} [${info.shape}]${flag ? ' transposed' : ''}`;
+    const side = (info: tf.TensorInfo, flag: boolean): string =>
+      `${info.dtype} [${info.shape}]${flag ? ' transposed' : ''}`;
     throw new ShardlabError(
       'SHAPE',
       `matMul of ${side(a, transposeA)} and ${side(b, transposeB)}: both must be float32 and the inner sizes equal ` +
@@ -51,7 +65,12 @@ function readProduct(a: tf.TensorInfo, b: tf.TensorInfo, attrs: Readonly<Record<
 }
 
 function multiplyByBlas(
-  context: WasmContext, sgemm: Sgemm, a: tf.TensorInfo, b: tf.TensorInfo, product: Product, bias: tf.TensorInfo | null,
+  context: WasmContext,
+  sgemm: Sgemm,
+  a: tf.TensorInfo,
+  b: tf.TensorInfo,
+  product: Product,
+  bias: tf.TensorInfo | null,
 ): tf.TensorInfo {
   const { transposeA, transposeB, m, n, k, batch } = product;
   const out = context.backend.makeOutput([...batch, m, n], 'float32');
@@ -73,19 +92,40 @@ function multiplyByBlas(
   const bIndex = batchIndex(b.shape.slice(0, -2), batch);
   for (let i = 0; i < numProducts; i++) {
     const aPart = aAt + aIndex(i) * m * k * 4;
-    sgemm(transposeA, transposeB, m, n, k, aPart, lda, bAt + bIndex(i) * k * n * 4, ldb, beta, outAt + i * m * n * 4, n);
+    sgemm(
+      transposeA,
+      transposeB,
+      m,
+      n,
+      k,
+      aPart,
+      lda,
+      bAt + bIndex(i) * k * n * 4,
+      ldb,
+      beta,
+      outAt + i * m * n * 4,
+      n,
+    );
   }
   return out;
 }
 
 const ACTIVATIONS: Readonly<Record<string, string>> = {
-  relu: 'Relu', relu6: 'Relu6', elu: 'Elu', sigmoid: 'Sigmoid', prelu: 'Prelu', leakyrelu: 'LeakyRelu',
+  relu: 'Relu',
+  relu6: 'Relu6',
+  elu: 'Elu',
+  sigmoid: 'Sigmoid',
+  prelu: 'Prelu',
+  leakyrelu: 'LeakyRelu',
 };
 
 function activate(
-  context: WasmContext, out: tf.TensorInfo, attrs: Readonly<Record<string, unknown>>, alpha: tf.TensorInfo | undefined,
+  context: WasmContext,
+  out: tf.TensorInfo,
+  attrs: Readonly<Record<string, unknown>>,
+  alpha: tf.TensorInfo | undefined,
 ): tf.TensorInfo {
-  const activation = attrs['activation'] ?? 'linear';
+  const activation = attrs.activation ?? 'linear';
   if (activation === 'linear') return out;
   const kernel = ACTIVATIONS[String(activation)];
   if (kernel === undefined) {
@@ -95,6 +135,5 @@ function activate(
     );
   }
   const inputs = kernel === 'Prelu' ? { x: out, alpha: given(alpha) } : { x: out };
-  return replaced(context, out, runKernel(kernel, inputs, { alpha: attrs['leakyreluAlpha'] ?? 0 }));
+  return replaced(context, out, runKernel(kernel, inputs, { alpha: attrs.leakyreluAlpha ?? 0 }));
 }
-

@@ -10,8 +10,8 @@ export function registerSlices(context: WasmContext): void {
     if (given(x).dtype === 'string') return given(original)({ x: given(x) }, attrs);
     const [begin, size] = tf.slice_util.parseSliceParams(
       given(x) as tf.Tensor, // reads its shape only
-      attrs['begin'] as number[],
-      (attrs['size'] ?? -1) as number[],
+      attrs.begin as number[],
+      (attrs.size ?? -1) as number[],
     );
     return slice(context, given(x), begin ?? [], size ?? []);
   });
@@ -23,13 +23,22 @@ function split(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
     if (input.dtype === 'string') return given(original)({ x: input }, attrs);
-    const axis = tf.util.parseAxisParam(attrs['axis'] as number, input.shape)[0] ?? 0;
-    const sizes = tf.backend_util.prepareSplitSize(input as tf.Tensor, attrs['numOrSizeSplits'] as number[], axis);
+    const axis = tf.util.parseAxisParam(attrs.axis as number, input.shape)[0] ?? 0;
+    const sizes = tf.backend_util.prepareSplitSize(
+      input as tf.Tensor,
+      attrs.numOrSizeSplits as number[],
+      axis,
+    );
     let start = 0;
     return sizes.map((length) => {
       const begin = input.shape.map((_, i) => (i === axis ? start : 0));
       start += length;
-      return slice(context, input, begin, input.shape.map((whole, i) => (i === axis ? length : whole)));
+      return slice(
+        context,
+        input,
+        begin,
+        input.shape.map((whole, i) => (i === axis ? length : whole)),
+      );
     });
   };
 }
@@ -38,17 +47,27 @@ function unpack(context: WasmContext, original: Kernel | null): Kernel {
   return ({ value }, attrs) => {
     const input = given(value);
     if (input.dtype === 'string') return given(original)({ value: input }, attrs);
-    const axis = tf.util.parseAxisParam(attrs['axis'] as number, input.shape)[0] ?? 0;
+    const axis = tf.util.parseAxisParam(attrs.axis as number, input.shape)[0] ?? 0;
     const shape = input.shape.filter((_, i) => i !== axis);
     return Array.from({ length: input.shape[axis] ?? 0 }, (_, position) => {
       const begin = input.shape.map((__, i) => (i === axis ? position : 0));
-      const part = slice(context, input, begin, input.shape.map((whole, i) => (i === axis ? 1 : whole)));
+      const part = slice(
+        context,
+        input,
+        begin,
+        input.shape.map((whole, i) => (i === axis ? 1 : whole)),
+      );
       return { ...part, shape };
     });
   };
 }
 
-function slice(context: WasmContext, input: tf.TensorInfo, begin: readonly number[], size: readonly number[]): tf.TensorInfo {
+function slice(
+  context: WasmContext,
+  input: tf.TensorInfo,
+  begin: readonly number[],
+  size: readonly number[],
+): tf.TensorInfo {
   const out = context.backend.makeOutput([...size], input.dtype);
   if (sizeOf(size) === 0) return out;
   const itemBytes = tf.util.bytesPerElement(input.dtype);

@@ -13,7 +13,7 @@ const MAX_AXES = 5;
 export function registerTranspose(context: WasmContext): void {
   replaceKernel('Transpose', (original) => ({ x }, attrs) => {
     const input = given(x);
-    const perm = attrs['perm'] as number[];
+    const perm = attrs.perm as number[];
     const axes = merged(input.shape, perm);
     if (axes.length > MAX_AXES || (input.dtype !== 'float32' && input.dtype !== 'int32')) {
       return given(original)({ x: input }, attrs);
@@ -43,7 +43,12 @@ function merged(shape: readonly number[], perm: readonly number[]): Axis[] {
   return axes;
 }
 
-function permute(context: WasmContext, input: tf.TensorInfo, out: tf.TensorInfo, axes: readonly Axis[]): void {
+function permute(
+  context: WasmContext,
+  input: tf.TensorInfo,
+  out: tf.TensorInfo,
+  axes: readonly Axis[],
+): void {
   const { kernels } = context;
   const [from, to] = [offsetOf(context, input), offsetOf(context, out)];
   const [rows, columns] = axes.slice(-2) as [Axis, Axis]; // there are two at least
@@ -52,12 +57,28 @@ function permute(context: WasmContext, input: tf.TensorInfo, out: tf.TensorInfo,
   if (isMatrices) {
     const batch = axes.length === 3 ? (axes[0] as Axis) : { length: 1, stride: 0 };
     for (let i = 0; i < batch.length; i++) {
-      kernels.transpose(from + 4 * i * batch.stride, to + 4 * i * rows.length * columns.length, columns.length, rows.length);
+      kernels.transpose(
+        from + 4 * i * batch.stride,
+        to + 4 * i * rows.length * columns.length,
+        columns.length,
+        rows.length,
+      );
     }
     return;
   }
   const [a, b, c, d] = outer as [Axis, Axis, Axis, Axis]; // filled up to four
   kernels.permute(
-    from, to, a.length, a.stride, b.length, b.stride, c.length, c.stride, d.length, d.stride, columns.length, columns.stride,
+    from,
+    to,
+    a.length,
+    a.stride,
+    b.length,
+    b.stride,
+    c.length,
+    c.stride,
+    d.length,
+    d.stride,
+    columns.length,
+    columns.stride,
   );
 }

@@ -36,7 +36,13 @@ export interface WasmBackend {
     delete(dataId: object): boolean;
   };
   dataIdNextNumber: number;
-  move(dataId: object, values: ArrayBufferView | null, shape: number[], dtype: tf.DataType, refCount: number): void;
+  move(
+    dataId: object,
+    values: ArrayBufferView | null,
+    shape: number[],
+    dtype: tf.DataType,
+    refCount: number,
+  ): void;
   disposeData(dataId: object, force?: boolean): boolean;
   makeOutput(
     shape: readonly number[],
@@ -65,7 +71,8 @@ export async function startWasmBackend(): Promise<WasmBackend> {
     tf.removeBackend(NAME);
     tf.registerBackend(NAME, factory, 2);
   }
-  if (!(await withoutNewListeners(() => tf.setBackend(NAME)))) throw missing('tfjs could not start it (the lines above say why)');
+  if (!(await withoutNewListeners(() => tf.setBackend(NAME))))
+    throw missing('tfjs could not start it (the lines above say why)');
   // The backend's class declares these members private or not at all.
   return tf.backend() as unknown as WasmBackend;
 }

@@ -62,7 +62,8 @@ export function isReplaced(config: tf.KernelConfig): boolean {
 export function replaceKernel(kernelName: string, make: (original: Kernel | null) => Kernel): void {
   // tfjs answers undefined for an unknown kernel; its types do not say so.
   const present = tf.getKernel(kernelName, 'wasm') as ReplacedConfig | undefined;
-  const original = present === undefined ? null : (present[ORIGINAL] ?? (ORIGINAL in present ? null : present));
+  const original =
+    present === undefined ? null : (present[ORIGINAL] ?? (ORIGINAL in present ? null : present));
   if (present !== undefined) tf.unregisterKernel(kernelName, 'wasm');
   const kernel = make(original === null ? null : (inputs, attrs) => runOriginal(original, inputs, attrs));
   const config: ReplacedConfig = {
@@ -75,7 +76,11 @@ export function replaceKernel(kernelName: string, make: (original: Kernel | null
   tf.registerKernel(config);
 }
 
-function runOriginal(original: tf.KernelConfig, inputs: Inputs, attrs: Attributes): tf.TensorInfo | tf.TensorInfo[] {
+function runOriginal(
+  original: tf.KernelConfig,
+  inputs: Inputs,
+  attrs: Attributes,
+): tf.TensorInfo | tf.TensorInfo[] {
   return original.kernelFunc({
     inputs: inputs as tf.NamedTensorInfoMap,
     attrs: attrs as tf.NamedAttrMap,
@@ -97,6 +102,7 @@ export function replaced(context: WasmContext, old: tf.TensorInfo, result: tf.Te
 
 /** A kernel's input (or the kernel beneath) that tfjs always gives. Throws: INTERNAL when it did not. */
 export function given<T>(value: T | null | undefined): T {
-  if (value === null || value === undefined) throw new ShardlabError('INTERNAL', 'A kernel was called without an input that it needs.');
+  if (value === null || value === undefined)
+    throw new ShardlabError('INTERNAL', 'A kernel was called without an input that it needs.');
   return value;
 }

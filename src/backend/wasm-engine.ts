@@ -14,8 +14,8 @@ import { mendKernels } from './mended-kernels';
 import { loadKoffi } from './native';
 import { registerProducts } from './products';
 import { registerSlices } from './sliced-kernels';
-import { registerTranspose } from './transpose-kernel';
 import { unwindTfjs } from './tfjs-state';
+import { registerTranspose } from './transpose-kernel';
 import { startWasmBackend, type WasmModule } from './wasm-backend';
 import { offsetOf, type WasmContext } from './wasm-context';
 import { observeAllocations } from './wasm-memory';
@@ -51,7 +51,8 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   registerTranspose(context);
   registerProducts(context);
   registerFusedKernels(context);
-  const blas = found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
+  const blas =
+    found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
   return new WasmEngine(context, blas);
 }
 
@@ -164,8 +165,20 @@ class WasmEngine implements Engine {
     const stepSize = lr / (1 - beta1 ** step.step);
     const rootCorrection = 1 / Math.sqrt(1 - beta2 ** step.step);
     this.#context.kernels.adamW(
-      p, g, m, v, param.size, 1 - lr * weightDecay, stepSize,
-      beta1, 1 - beta1, beta2, 1 - beta2, rootCorrection, eps, gradScale,
+      p,
+      g,
+      m,
+      v,
+      param.size,
+      1 - lr * weightDecay,
+      stepSize,
+      beta1,
+      1 - beta1,
+      beta2,
+      1 - beta2,
+      rootCorrection,
+      eps,
+      gradScale,
     );
     for (const tensor of [param, expAvg, expAvgSq]) this.#touch(tensor);
   }
@@ -205,7 +218,10 @@ function bytesOf(tensor: tf.Tensor): Bytes {
 
 function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): void {
   if (target.dtype === source.dtype) return;
-  throw new ShardlabError('SHAPE', `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`);
+  throw new ShardlabError(
+    'SHAPE',
+    `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`,
+  );
 }
 
 function requireSameSize(what: string, tensors: readonly tf.Tensor[]): void {

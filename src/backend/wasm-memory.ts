@@ -15,7 +15,8 @@ const TABLE = Symbol('the table of its buffers');
 /** The table of a backend's buffers. Throws: INTERNAL when its allocations are not observed. */
 export function tableOf(backend: WasmBackend): BufferTable {
   const table = (backend as { [TABLE]?: BufferTable })[TABLE];
-  if (table === undefined) throw new ShardlabError('INTERNAL', 'The wasm backend was started without its table of buffers.');
+  if (table === undefined)
+    throw new ShardlabError('INTERNAL', 'The wasm backend was started without its table of buffers.');
   return table;
 }
 
@@ -24,12 +25,20 @@ export function tableOf(backend: WasmBackend): BufferTable {
  * out when it is freed, large ones are aligned to cache lines, and a buffer that cannot be had is an
  * OUT_OF_MEMORY error instead of a write to address 0.
  */
-export function observeAllocations(backend: WasmBackend, table: BufferTable, memoryLimit: Bytes | undefined): void {
+export function observeAllocations(
+  backend: WasmBackend,
+  table: BufferTable,
+  memoryLimit: Bytes | undefined,
+): void {
   const { wasm, dataIdMap } = backend;
   Object.assign(backend, { [TABLE]: table });
   const starts = new WeakMap<object, number>();
 
-  const allocate = (bytes: Bytes, shape: readonly number[], dtype: tf.DataType): { start: number; offset: number } => {
+  const allocate = (
+    bytes: Bytes,
+    shape: readonly number[],
+    dtype: tf.DataType,
+  ): { start: number; offset: number } => {
     const fail = (boundary: 'heap' | 'memoryLimit', limit: Bytes): never => {
       const { currentTag: tag, bytes: held } = table;
       throw outOfMemory({ bytes, shape, dtype, tag, boundary, limit, held, holdings: table.holdings });
@@ -65,7 +74,11 @@ export function observeAllocations(backend: WasmBackend, table: BufferTable, mem
     const output = makeOutput(shape, dtype, memoryOffset, values);
     // Some kernels allocate their output themselves, in C++.
     if (memoryOffset !== undefined && memoryOffset !== null) {
-      table.add(output.dataId, tf.util.sizeFromShape([...shape]) * tf.util.bytesPerElement(dtype), dtype as DType);
+      table.add(
+        output.dataId,
+        tf.util.sizeFromShape([...shape]) * tf.util.bytesPerElement(dtype),
+        dtype as DType,
+      );
     }
     return output;
   };

@@ -24,7 +24,8 @@ for (const engineCase of ENGINE_CASES) {
 
     /** Runs a model of units and compares what they collected with tf.grads on the same function. */
     function compare(
-      units: readonly ShardedUnit[], model: (run: (unit: ShardedUnit, x: tf.Tensor) => tf.Tensor) => tf.Tensor,
+      units: readonly ShardedUnit[],
+      model: (run: (unit: ShardedUnit, x: tf.Tensor) => tf.Tensor) => tf.Tensor,
     ): void {
       const wholes = units.map((unit) => unit.wholeCopies());
       const reference = tf.tidy(() => {
@@ -32,25 +33,43 @@ for (const engineCase of ENGINE_CASES) {
         const grads = tf.grads((...all: tf.Tensor[]) => {
           const byUnit = new Map<ShardedUnit, tf.Tensor[]>();
           let place = 0;
-          for (const unit of units) byUnit.set(unit, all.slice(place, (place += unit.size)));
+          for (const unit of units) {
+            byUnit.set(unit, all.slice(place, place + unit.size));
+            place += unit.size;
+          }
           for (const unit of units) unit.use(byUnit.get(unit) ?? null);
           return model((unit, x) => unit.forward(x));
         })(flat);
         for (const unit of units) unit.use(null);
         return grads.map(valuesOf);
       }) as unknown as Float32Array[]; // tidy's types know tensors only
-      const pass = gradients(engine, () => model((unit, x) => runUnit(engine, unit, (y) => unit.forward(y as tf.Tensor), [x])));
+      const pass = gradients(engine, () =>
+        model((unit, x) => runUnit(engine, unit, (y) => unit.forward(y as tf.Tensor), [x])),
+      );
       pass.backward();
       pass.loss.dispose();
       const collected = units.flatMap((unit) => unit.collected);
       assert.equal(collected.length, reference.length);
-      collected.forEach((values, i) => assertClose(values ?? [], reference[i] ?? [], 1e-6, `gradient ${i}`));
+      collected.forEach((values, i) => {
+        assertClose(values ?? [], reference[i] ?? [], 1e-6, `gradient ${i}`);
+      });
       tf.dispose(wholes.flat());
     }
 
     const block = (name: string): ShardedUnit =>
-      new ShardedUnit(name, [square(`${name}.w1`), square(`${name}.w2`), tf.tensor1d(normals(DIM, name))], (x, [w1, w2, b]) =>
-        tf.add(x, tf.matMul(tf.tanh(tf.add(tf.matMul(x, w1 as tf.Tensor), b as tf.Tensor)), w2 as tf.Tensor, false, true)),
+      new ShardedUnit(
+        name,
+        [square(`${name}.w1`), square(`${name}.w2`), tf.tensor1d(normals(DIM, name))],
+        (x, [w1, w2, b]) =>
+          tf.add(
+            x,
+            tf.matMul(
+              tf.tanh(tf.add(tf.matMul(x, w1 as tf.Tensor), b as tf.Tensor)),
+              w2 as tf.Tensor,
+              false,
+              true,
+            ),
+          ),
       );
 
     test('gradients of units whose parameters are freed after forward equal tf.grads', () => {
@@ -99,25 +118,43 @@ for (const engineCase of ENGINE_CASES) {
 
     test('operations with several outputs, unused parameters and fused kernels are covered', () => {
       const x = input();
-      const unit = new ShardedUnit('u', [square('w'), tf.tensor1d(normals(DIM, 'g')), tf.tensor1d(normals(DIM, 'b'))], (y, [w, g, b]) => {
-        const [left, right] = tf.split(layerNorm(y, g as tf.Tensor, b as tf.Tensor), 2, 1) as [tf.Tensor, tf.Tensor];
-        const parts = tf.unstack(tf.stack([gelu(left), tf.mul(right, 2), left]), 0) as [tf.Tensor, tf.Tensor, tf.Tensor];
-        return linear(tf.concat([parts[0], parts[1]], 1), w as tf.Tensor, b as tf.Tensor);
-      });
+      const unit = new ShardedUnit(
+        'u',
+        [square('w'), tf.tensor1d(normals(DIM, 'g')), tf.tensor1d(normals(DIM, 'b'))],
+        (y, [w, g, b]) => {
+          const [left, right] = tf.split(layerNorm(y, g as tf.Tensor, b as tf.Tensor), 2, 1) as [
+            tf.Tensor,
+            tf.Tensor,
+          ];
+          const parts = tf.unstack(tf.stack([gelu(left), tf.mul(right, 2), left]), 0) as [
+            tf.Tensor,
+            tf.Tensor,
+            tf.Tensor,
+          ];
+          return linear(tf.concat([parts[0], parts[1]], 1), w as tf.Tensor, b as tf.Tensor);
+        },
+      );
       compare([unit], (run) => tf.mean(tf.square(run(unit, x))));
-      const unused = new ShardedUnit('n', [square('w'), square('never used')], (y, [w]) => tf.matMul(y, w as tf.Tensor));
-      const pass = gradients(engine, () => tf.mean(runUnit(engine, unused, (y) => unused.forward(y as tf.Tensor), [x])));
+      const unused = new ShardedUnit('n', [square('w'), square('never used')], (y, [w]) =>
+        tf.matMul(y, w as tf.Tensor),
+      );
+      const pass = gradients(engine, () =>
+        tf.mean(runUnit(engine, unused, (y) => unused.forward(y as tf.Tensor), [x])),
+      );
       pass.backward();
       assert.equal(unused.collected[1], null);
       tf.dispose([x, pass.loss]);
     });
 
-    test('after forward the parameters\' buffers are gone, and each unit\'s activations go with its backward', () => {
+    test("after forward the parameters' buffers are gone, and each unit's activations go with its backward", () => {
       const x = input();
       const units = [block('a'), block('b')];
       const held = engine.memory.bytes;
       const pass = gradients(engine, () => {
-        const y = units.reduce((h, unit) => runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [h]), x);
+        const y = units.reduce(
+          (h, unit) => runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [h]),
+          x,
+        );
         return tf.mean(tf.square(y));
       });
       // tanh's output in each unit, and the outputs of the units but the first's input, which is ours.
@@ -141,17 +178,22 @@ for (const engineCase of ENGINE_CASES) {
       };
       const retags: string[] = [];
       engine.observe({
-        allocated() {}, freed() {}, collective() {}, span() {},
+        allocated() {},
+        freed() {},
+        collective() {},
+        span() {},
         retagged: (_, tag) => void retags.push(`${tag.cause} ${tag.module}`),
       });
-      const pass = gradients(engine, () => tf.mean(runUnit(engine, unit, (y) => unit.forward(y as tf.Tensor), [x])));
+      const pass = gradients(engine, () =>
+        tf.mean(runUnit(engine, unit, (y) => unit.forward(y as tf.Tensor), [x])),
+      );
       assert.ok(retags.includes('activation blocks.0'));
       pass.backward();
       assert.deepEqual(seen, Array(3).fill('{"cause":"grad.full","module":"blocks.0"}'));
       tf.dispose([x, pass.loss]);
     });
 
-    test('a gradient is the receiver\'s own: writing into it changes nothing else', () => {
+    test("a gradient is the receiver's own: writing into it changes nothing else", () => {
       const x = input();
       const unit = new ShardedUnit('u', [square('w'), tf.zeros([ROWS, DIM])], (y, [w, shift]) =>
         tf.add(tf.matMul(y, w as tf.Tensor), shift as tf.Tensor),
@@ -178,17 +220,22 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([x, y]);
     });
 
-    test('inside tf.grads, and for a sibling\'s parameter, there is an error that says what to do', () => {
+    test("inside tf.grads, and for a sibling's parameter, there is an error that says what to do", () => {
       const x = input();
       const unit = block('a');
       const run = (): tf.Tensor => tf.mean(runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [x]));
       assert.throws(() => tf.grads(run)([x]), /runs inside tf\.grads.*Use gradients/s);
-      const kept: Unit = { module: 'kept', parameters: () => [x], hooks: { beforeForward() {}, afterForward() {}, beforeBackward() {}, afterBackward() {} } };
+      const kept: Unit = {
+        module: 'kept',
+        parameters: () => [x],
+        hooks: { beforeForward() {}, afterForward() {}, beforeBackward() {}, afterBackward() {} },
+      };
       assert.throws(
-        () => gradients(engine, () => {
-          runUnit(engine, kept, () => tf.square(x), []);
-          return tf.mean(runUnit(engine, unit, () => tf.square(x), []));
-        }),
+        () =>
+          gradients(engine, () => {
+            runUnit(engine, kept, () => tf.square(x), []);
+            return tf.mean(runUnit(engine, unit, () => tf.square(x), []));
+          }),
         /parameter of unit 'kept' is used outside of it/,
       );
       x.dispose();
@@ -200,7 +247,10 @@ for (const engineCase of ENGINE_CASES) {
       const units = [block('a'), block('b')];
       const base = engine.memory.bytes;
       const forward = (fail: boolean) => (): tf.Tensor => {
-        const y = units.reduce((h, unit) => runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [h]), x);
+        const y = units.reduce(
+          (h, unit) => runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [h]),
+          x,
+        );
         if (fail) throw new Error('on purpose');
         return tf.mean(y);
       };
@@ -218,7 +268,9 @@ for (const engineCase of ENGINE_CASES) {
       const x = input();
       const unit = block('a');
       const held = engine.memory.bytes;
-      const pass = gradients(engine, () => tf.mean(runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [x])));
+      const pass = gradients(engine, () =>
+        tf.mean(runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [x])),
+      );
       assert.ok(engine.memory.bytes > held + 4);
       engine.recover([x, pass.loss]);
       assert.equal(engine.memory.bytes, held + 4);
@@ -229,12 +281,18 @@ for (const engineCase of ENGINE_CASES) {
       const x = input();
       const [plain, scaled] = [1, 0.25].map((seed) => {
         const unit = block('a');
-        const pass = gradients(engine, () => tf.mean(runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [x])));
+        const pass = gradients(engine, () =>
+          tf.mean(runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [x])),
+        );
         pass.backward(seed);
         pass.loss.dispose();
         return unit.collected[0] ?? [];
       });
-      assertClose(Float32Array.from(scaled ?? [], (v) => v * 4), plain ?? [], 1e-7);
+      assertClose(
+        Float32Array.from(scaled ?? [], (v) => v * 4),
+        plain ?? [],
+        1e-7,
+      );
       x.dispose();
     });
   });

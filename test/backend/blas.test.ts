@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,7 +34,7 @@ test('a path that is no library, or has no product, is absent and says what was 
   }
 });
 
-test('the user\'s path is taken, and computes what numpy\'s or the system\'s does', { skip }, async () => {
+test("the user's path is taken, and computes what numpy's or the system's does", { skip }, async () => {
   assert.ok(found.library !== null);
   const own = findBlas({ blas: { path: found.path }, threads: 2 });
   assert.ok(own.library !== null);
@@ -42,7 +43,30 @@ test('the user\'s path is taken, and computes what numpy\'s or the system\'s doe
   assert.deepEqual(engine.blas, { library: found.library, path: found.path, threads: 1 });
 });
 
-test('numpy\'s OpenBLAS is found before the system\'s', { skip: searchPaths.length === 0 ? 'no Python environment here' : skip }, () => {
+test("numpy's OpenBLAS is found before the system's", {
+  skip: searchPaths.length === 0 ? 'no Python environment here' : skip,
+}, () => {
   assert.ok(found.library !== null);
   assert.match(found.path, /numpy/);
+});
+
+test('without koffi the engine works with wasm products and addresses of 0', () => {
+  const script = `
+    const Module = require('node:module');
+    const resolve = Module._resolveFilename;
+    Module._resolveFilename = function (name, ...rest) {
+      if (name === 'koffi') throw new Error("Cannot find module 'koffi'");
+      return resolve.call(this, name, ...rest);
+    };
+    const tf = require('@tensorflow/tfjs');
+    const { createWasmEngine } = require(${JSON.stringify(join(__dirname, '../../src/backend/wasm-engine.js'))});
+    createWasmEngine().then((engine) => {
+      const product = tf.matMul(tf.ones([2, 3]), tf.ones([3, 2]));
+      console.log(JSON.stringify([engine.blas, engine.storage(product).address, [...product.dataSync()]]));
+    });`;
+  const output = execFileSync(process.execPath, ['-e', script], { cwd: repositoryRoot(), encoding: 'utf8' });
+  const [blas, address, product] = JSON.parse(output) as [{ reason: string }, number, number[]];
+  assert.match(blas.reason, /koffi does not load/);
+  assert.equal(address, 0);
+  assert.deepEqual(product, [3, 3, 3, 3]);
 });

@@ -27,7 +27,10 @@ for (const engineCase of ENGINE_CASES) {
           engine.addInto(c, b, 0.5);
           assert.deepEqual(valuesOf(c), sum);
           engine.scale(c, -2);
-          assert.deepEqual(valuesOf(c), sum.map((v) => v * -2));
+          assert.deepEqual(
+            valuesOf(c),
+            sum.map((v) => v * -2),
+          );
           engine.fill(c, 1.5);
           assert.deepEqual(valuesOf(c), new Float32Array(n).fill(1.5));
           const whole = tf.zeros([n], 'int32');
@@ -40,7 +43,13 @@ for (const engineCase of ENGINE_CASES) {
     test('sumOfSquares sums in float64 over any part', () => {
       const values = normals(1000, 'squares', 1e3);
       const x = tf.tensor1d(values);
-      for (const [offset, length] of [[0, 1000], [3, 7], [999, 1], [5, 0], [1, 998]] as const) {
+      for (const [offset, length] of [
+        [0, 1000],
+        [3, 7],
+        [999, 1],
+        [5, 0],
+        [1, 998],
+      ] as const) {
         const expected = values.slice(offset, offset + length).reduce((sum, v) => sum + v * v, 0);
         assert.ok(Math.abs(engine.sumOfSquares(x, offset, length) - expected) <= 1e-12 * expected);
       }
@@ -51,14 +60,27 @@ for (const engineCase of ENGINE_CASES) {
       for (const gradScale of [undefined, 0.5]) {
         for (const n of [1, 6, 16]) {
           const options = { lr: 0.01, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1 };
-          const expected = { p: [...normals(n, 'p')], m: Array<number>(n).fill(0), v: Array<number>(n).fill(0) };
+          const expected = {
+            p: [...normals(n, 'p')],
+            m: Array<number>(n).fill(0),
+            v: Array<number>(n).fill(0),
+          };
           const [param, expAvg, expAvgSq] = [tf.tensor1d(expected.p), tf.zeros([n]), tf.zeros([n])];
           for (let step = 1; step <= 3; step++) {
             const g = normals(n, `g${step}`);
             const grad = tf.tensor1d(g);
-            engine.adamW({ param, grad, expAvg, expAvgSq, step, ...options, ...(gradScale === undefined ? {} : { gradScale }) });
+            engine.adamW({
+              param,
+              grad,
+              expAvg,
+              expAvgSq,
+              step,
+              ...options,
+              ...(gradScale === undefined ? {} : { gradScale }),
+            });
             grad.dispose();
-            for (let i = 0; i < n; i++) referenceStep(expected, i, (g[i] ?? 0) * (gradScale ?? 1), step, options);
+            for (let i = 0; i < n; i++)
+              referenceStep(expected, i, (g[i] ?? 0) * (gradScale ?? 1), step, options);
           }
           assertClose(valuesOf(param), expected.p, 1e-6, 'parameters');
           assertClose(valuesOf(expAvg), expected.m, 1e-6, 'first moments');
@@ -78,7 +100,10 @@ for (const engineCase of ENGINE_CASES) {
           engine.fill(w, round + 1);
           engine.fill(filter, round + 1);
           assert.deepEqual([...tf.matMul(x, w).dataSync()], Array(8).fill(3 * (round + 1)));
-          assert.deepEqual([...tf.conv2d(image, filter, 1, 'valid').dataSync()], Array(8).fill(3 * (round + 1)));
+          assert.deepEqual(
+            [...tf.conv2d(image, filter, 1, 'valid').dataSync()],
+            Array(8).fill(3 * (round + 1)),
+          );
         }
       });
     });
@@ -86,9 +111,15 @@ for (const engineCase of ENGINE_CASES) {
     test('what does not fit is an error with both sizes', () => {
       tf.tidy(() => {
         const [a, b] = [tf.zeros([4]), tf.zeros([3])];
-        assert.throws(() => engine.addInto(a, b), /addInto works on float32 tensors of one size, not on float32 \[4\], float32 \[3\]/);
+        assert.throws(
+          () => engine.addInto(a, b),
+          /addInto works on float32 tensors of one size, not on float32 \[4\], float32 \[3\]/,
+        );
         assert.throws(() => engine.copyInto(a, 2, b), /3 elements at 2 do not fit into 4/);
-        assert.throws(() => engine.copyInto(a, 0, tf.zeros([2], 'int32')), /int32 values do not go into a float32 tensor/);
+        assert.throws(
+          () => engine.copyInto(a, 0, tf.zeros([2], 'int32')),
+          /int32 values do not go into a float32 tensor/,
+        );
       });
     });
   });
@@ -109,7 +140,13 @@ interface AdamWOptions {
 }
 
 /** Source: Loshchilov and Hutter 2019, algorithm 2, as torch.optim.AdamW. */
-function referenceStep({ p, m, v }: Moments, i: number, g: number, step: number, options: AdamWOptions): void {
+function referenceStep(
+  { p, m, v }: Moments,
+  i: number,
+  g: number,
+  step: number,
+  options: AdamWOptions,
+): void {
   const { lr, beta1, beta2, eps, weightDecay } = options;
   const mean = beta1 * (m[i] ?? 0) + (1 - beta1) * g;
   const square = beta2 * (v[i] ?? 0) + (1 - beta2) * g * g;

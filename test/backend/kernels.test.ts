@@ -58,7 +58,10 @@ describe('the kernels write their results and nothing else, for every size and a
       const [x, y] = [normals(n, 'x'), normals(n, 'y')];
       const out = arena.put(new Float32Array(n));
       kernels.add(arena.put(x), arena.put(y), out, n);
-      assert.deepEqual(arena.take(out, n), x.map((v, i) => v + (y[i] ?? 0)));
+      assert.deepEqual(
+        arena.take(out, n),
+        x.map((v, i) => v + (y[i] ?? 0)),
+      );
       kernels.exp(arena.put(x), out, n);
       assertClose(arena.take(out, n), x.map(Math.exp), 2e-7, 'exp');
       kernels.gelu(arena.put(x), out, n);
@@ -66,7 +69,10 @@ describe('the kernels write their results and nothing else, for every size and a
       kernels.scale(out, 2, n);
       kernels.fill(out, 0, n);
       kernels.addScaled(out, arena.put(y), 2, n);
-      assert.deepEqual(arena.take(out, n), y.map((v) => 2 * v));
+      assert.deepEqual(
+        arena.take(out, n),
+        y.map((v) => 2 * v),
+      );
       const bf16 = arena.put(x);
       kernels.roundToBfloat16(bf16, n);
       assert.deepEqual(arena.take(bf16, n), x.map(bfloat16));
@@ -81,18 +87,40 @@ describe('the kernels write their results and nothing else, for every size and a
       const x = normals(rows * n, 'matrix');
       const sums = arena.put(new Float32Array(n));
       kernels.columnSums(arena.put(x), sums, rows, n);
-      const expected = Array.from({ length: n }, (_, j) => [0, 1, 2, 3, 4].reduce((sum, i) => sum + (x[i * n + j] ?? 0), 0));
+      const expected = Array.from({ length: n }, (_, j) =>
+        [0, 1, 2, 3, 4].reduce((sum, i) => sum + (x[i * n + j] ?? 0), 0),
+      );
       assertClose(arena.take(sums, n), expected, 1e-6, 'column sums');
       const flipped = arena.put(new Float32Array(rows * n));
       kernels.transpose(arena.put(x), flipped, rows, n);
-      assert.deepEqual(arena.take(flipped, rows * n), x.map((_, i) => x[(i % rows) * n + Math.floor(i / rows)] ?? 0));
+      assert.deepEqual(
+        arena.take(flipped, rows * n),
+        x.map((_, i) => x[(i % rows) * n + Math.floor(i / rows)] ?? 0),
+      );
       kernels.permute(arena.put(x), flipped, 1, 0, 1, 0, 1, 0, n, 1, rows, n);
-      assert.deepEqual(arena.take(flipped, rows * n), x.map((_, i) => x[(i % rows) * n + Math.floor(i / rows)] ?? 0));
-      const [w, b, y] = [arena.put(normals(n, 'w')), arena.put(normals(n, 'b')), arena.put(new Float32Array(rows * n))];
+      assert.deepEqual(
+        arena.take(flipped, rows * n),
+        x.map((_, i) => x[(i % rows) * n + Math.floor(i / rows)] ?? 0),
+      );
+      const [w, b, y] = [
+        arena.put(normals(n, 'w')),
+        arena.put(normals(n, 'b')),
+        arena.put(new Float32Array(rows * n)),
+      ];
       const stats = arena.put(new Float32Array(2 * rows));
       kernels.layerNorm(arena.put(x), w, b, y, stats, rows, n, 1e-5);
       const [dw, db] = [arena.put(new Float32Array(n)), arena.put(new Float32Array(n))];
-      kernels.layerNormGrad(arena.put(x), w, stats, y, arena.put(new Float32Array(rows * n)), dw, db, rows, n);
+      kernels.layerNormGrad(
+        arena.put(x),
+        w,
+        stats,
+        y,
+        arena.put(new Float32Array(rows * n)),
+        dw,
+        db,
+        rows,
+        n,
+      );
       kernels.causalSoftmax(arena.put(x), y, 1, Math.min(rows, n), n, 0.5);
       kernels.softmaxGrad(y, arena.put(x), y, rows, n, 0.5);
       const ids = arena.putIntegers([0, n - 1, 0]);
@@ -100,9 +128,27 @@ describe('the kernels write their results and nothing else, for every size and a
       assert.equal(kernels.takeRows(arena.put(x), ids, taken, 3, n, 1), -1);
       kernels.addToRows(arena.put(new Float32Array(n)), ids, taken, 3, n, 1);
       const losses = arena.put(new Float32Array(3));
-      assert.equal(kernels.crossEntropy(arena.put(normals(3 * n, 'l')), ids, losses, arena.put(new Float32Array(3)), 3, n), -1);
+      assert.equal(
+        kernels.crossEntropy(
+          arena.put(normals(3 * n, 'l')),
+          ids,
+          losses,
+          arena.put(new Float32Array(3)),
+          3,
+          n,
+        ),
+        -1,
+      );
       assert.equal(kernels.crossEntropyInPlace(arena.put(normals(3 * n, 'l')), ids, losses, 3, n, 1 / 3), -1);
-      kernels.crossEntropyGrad(arena.put(normals(3 * n, 'l')), ids, losses, arena.put(new Float32Array(3 * n)), 3, n, 1);
+      kernels.crossEntropyGrad(
+        arena.put(normals(3 * n, 'l')),
+        ids,
+        losses,
+        arena.put(new Float32Array(3 * n)),
+        3,
+        n,
+        1,
+      );
       kernels.fillRows(y, b, rows, n);
       arena.assertGuards();
     });
@@ -113,13 +159,47 @@ describe('single values', () => {
   const arena = new Arena();
 
   test('rounding to bfloat16 and float16 is to nearest, ties to even, with infinities, NaN and subnormals', () => {
-    const values = [0, -0, 1, 1.00390625, 1.01171875, 65504, 65519.99, 65520, 1e-7, 5.96e-8, 2.98e-8, 3.4e38, Infinity, -Infinity, NaN, -3.14159];
+    const values = [
+      0,
+      -0,
+      1,
+      1.00390625,
+      1.01171875,
+      65504,
+      65519.99,
+      65520,
+      1e-7,
+      5.96e-8,
+      2.98e-8,
+      3.4e38,
+      Infinity,
+      -Infinity,
+      NaN,
+      -3.3,
+    ];
     const bf16 = arena.put(values);
     arena.kernels.roundToBfloat16(bf16, values.length);
     assert.deepEqual(arena.take(bf16, values.length), Float32Array.from(values, bfloat16));
     const f16 = arena.put(values);
     arena.kernels.roundToFloat16(f16, values.length);
-    const expected = [0, -0, 1, 1.00390625, 1.01171875, 65504, 65504, Infinity, 2 ** -24 * 2, 2 ** -24, 0, Infinity, Infinity, -Infinity, NaN, -3.140625];
+    const expected = [
+      0,
+      -0,
+      1,
+      1.00390625,
+      1.01171875,
+      65504,
+      65504,
+      Infinity,
+      2 ** -24 * 2,
+      2 ** -24,
+      0,
+      Infinity,
+      Infinity,
+      -Infinity,
+      NaN,
+      -3.30078125,
+    ];
     assert.deepEqual(arena.take(f16, values.length), Float32Array.from(expected));
   });
 

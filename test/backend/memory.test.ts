@@ -38,11 +38,20 @@ for (const engineCase of ENGINE_CASES) {
       const held = engine.memory.bytes;
       const a = tf.randomNormal([3, 8, 6], 0, 1, 'float32', 1);
       const b = tf.randomNormal([3, 6, 4], 0, 1, 'float32', 2);
-      const grads = tf.grads((x, y) => tf.mean(tf.softmax(tf.matMul(x as tf.Tensor3D, y as tf.Tensor3D))))([a, b]);
+      const grads = tf.grads((x, y) => tf.mean(tf.softmax(tf.matMul(x as tf.Tensor3D, y as tf.Tensor3D))))([
+        a,
+        b,
+      ]);
       assertExact();
       const boxes = tf.tensor2d([0, 0, 1, 1, 0, 0, 0.9, 0.9, 0.5, 0.5, 1, 1], [3, 4]);
       const chosen = tf.image.nonMaxSuppression(boxes, tf.tensor1d([0.9, 0.8, 0.7]), 3);
-      const sums = tf.tidy(() => [tf.sum(a, 1), tf.sum(a, [0, 1]), tf.cumsum(a, 1), tf.argMax(a, 2), tf.topk(a, 2).values]);
+      const sums = tf.tidy(() => [
+        tf.sum(a, 1),
+        tf.sum(a, [0, 1]),
+        tf.cumsum(a, 1),
+        tf.argMax(a, 2),
+        tf.topk(a, 2).values,
+      ]);
       assertExact();
       tf.dispose([a, b, grads, boxes, chosen, sums]);
       assertExact();
@@ -74,9 +83,10 @@ for (const engineCase of ENGINE_CASES) {
       ]) as [tf.Tensor, tf.Tensor, tf.Tensor];
       assert.throws(() => engine.tagged(ACTIVATION, () => assert.fail('on purpose')));
       assert.deepEqual(engine.currentTag, { cause: 'temp', module: '' });
-      assert.deepEqual([outer, inner, explicit].map((t) => engine.tagOf(t)), [
-        { cause: 'optimizer', module: 'a' }, { cause: 'comm', module: 'b' }, ACTIVATION,
-      ]);
+      assert.deepEqual(
+        [outer, inner, explicit].map((t) => engine.tagOf(t)),
+        [{ cause: 'optimizer', module: 'a' }, { cause: 'comm', module: 'b' }, ACTIVATION],
+      );
       const view = tf.reshape(outer, []);
       engine.retag(view, ACTIVATION);
       assert.deepEqual(engine.tagOf(outer), ACTIVATION);
@@ -101,13 +111,16 @@ for (const engineCase of ENGINE_CASES) {
       assert.equal(released, 1);
       assert.equal(engine.memory.bytes - held, 16);
       assert.deepEqual([state.scopeStack.length, state.gradientDepth, state.kernelDepth], [0, 0, 0]);
-      assert.equal(tf.tidy(() => tf.sum(kept).dataSync()[0]), 4);
+      assert.equal(
+        tf.tidy(() => tf.sum(kept).dataSync()[0]),
+        4,
+      );
       engine.recover([kept]);
       assert.equal(released, 1);
       kept.dispose();
     });
 
-    test('a tensor\'s storage shows its values, and writes to it are seen', () => {
+    test("a tensor's storage shows its values, and writes to it are seen", () => {
       const x = tf.tensor1d([1, 2, 3]);
       const storage = engine.storage(x);
       assert.equal(storage.bytes, 12);
@@ -142,9 +155,12 @@ describe('memory that is not there', () => {
     assert.ok(engine);
     const param = engine.allocate([100], 'float32', { cause: 'param.full', module: 'blocks.1' });
     const error = refusal(() => engine.allocate([10, 20], 'float32', ACTIVATION));
-    assert.match(error.message, /^800 B for activation of blocks\.3 \(float32 \[10, 20\]\) do not fit: 400 B are held/);
+    assert.match(
+      error.message,
+      /^800 B for activation of blocks\.3 \(float32 \[10, 20\]\) do not fit: 400 B are held/,
+    );
     assert.match(error.message, /memoryLimit is 1\.00 kB\. Held: param\.full of blocks\.1 400 B\./);
-    assert.deepEqual(error.details['holdings'], [{ cause: 'param.full', module: 'blocks.1', bytes: 400 }]);
+    assert.deepEqual(error.details.holdings, [{ cause: 'param.full', module: 'blocks.1', bytes: 400 }]);
     refusal(() => tf.tile(param, [3]));
     assert.equal(engine.memory.bytes, 400);
     param.dispose();
@@ -162,7 +178,10 @@ describe('memory that is not there', () => {
       assert.match(error.message, /wasm engine's heap ends at 4\.29 GB/);
       tf.dispose(tensors);
       assert.equal(engine.memory.bytes, 0);
-      assert.equal(tf.tidy(() => tf.sum(tf.matMul(tf.ones([8, 8]), tf.ones([8, 8]))).dataSync()[0]), 512);
+      assert.equal(
+        tf.tidy(() => tf.sum(tf.matMul(tf.ones([8, 8]), tf.ones([8, 8]))).dataSync()[0]),
+        512,
+      );
     });
   }
 });

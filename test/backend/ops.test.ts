@@ -4,10 +4,22 @@ import * as tf from '@tensorflow/tfjs';
 import { gradients, runUnit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import {
-  causalAttention, causalSoftmax, embedding, gelu, layerNorm, linear, softmaxCrossEntropy,
+  causalAttention,
+  causalSoftmax,
+  embedding,
+  gelu,
+  layerNorm,
+  linear,
+  softmaxCrossEntropy,
 } from '../../src/backend/ops';
 import {
-  plainCausalAttention, plainCausalSoftmax, plainCrossEntropy, plainEmbedding, plainGelu, plainLayerNorm, plainLinear,
+  plainCausalAttention,
+  plainCausalSoftmax,
+  plainCrossEntropy,
+  plainEmbedding,
+  plainGelu,
+  plainLayerNorm,
+  plainLinear,
 } from '../../src/backend/plain-ops';
 import { assertClose, normals, valuesOf } from '../support/close';
 import { ENGINE_CASES } from '../support/engines';
@@ -28,9 +40,15 @@ const ids = (): tf.Tensor => tf.tensor2d(IDS, [2, 3], 'int32');
 
 // Widths that are and are not divisible by the four lanes of SIMD.
 const CASES: readonly OpCase[] = [
-  ...[[6, 8, 12], [5, 7, 3], [1, 1, 1]].map(([rows = 1, inputs = 1, outputs = 1]) => ({
+  ...[
+    [6, 8, 12],
+    [5, 7, 3],
+    [1, 1, 1],
+  ].map(([rows = 1, inputs = 1, outputs = 1]) => ({
     name: `linear [${rows}, ${inputs}] to ${outputs}`,
-    fused: linear as Op, plain: plainLinear as Op, shapes: [[rows, inputs], [outputs, inputs], [outputs]],
+    fused: linear as Op,
+    plain: plainLinear as Op,
+    shapes: [[rows, inputs], [outputs, inputs], [outputs]],
   })),
   ...[16, 13, 6].map((width) => ({
     name: `layerNorm over ${width}`,
@@ -38,29 +56,45 @@ const CASES: readonly OpCase[] = [
     plain: ((x, w, b) => plainLayerNorm(x as tf.Tensor, w as tf.Tensor, b as tf.Tensor, 1e-5)) as Op,
     shapes: [[3, 2, width], [width], [width]],
   })),
-  ...[64, 33, 3].map((size) => ({ name: `gelu of ${size}`, fused: gelu as Op, plain: plainGelu as Op, shapes: [[size]] })),
-  ...[[4, 4], [7, 7], [3, 6]].map(([rows = 1, columns = 1]) => ({
+  ...[64, 33, 3].map((size) => ({
+    name: `gelu of ${size}`,
+    fused: gelu as Op,
+    plain: plainGelu as Op,
+    shapes: [[size]],
+  })),
+  ...[
+    [4, 4],
+    [7, 7],
+    [3, 6],
+  ].map(([rows = 1, columns = 1]) => ({
     name: `causalSoftmax [${rows}, ${columns}]`,
     fused: ((s) => causalSoftmax(s as tf.Tensor, 0.3)) as Op,
     plain: ((s) => plainCausalSoftmax(s as tf.Tensor, 0.3)) as Op,
     shapes: [[2, 3, rows, columns]],
   })),
-  ...[[8, 4, 2], [5, 3, 1], [6, 5, 3]].map(([seq = 1, headDim = 1, heads = 1]) => ({
+  ...[
+    [8, 4, 2],
+    [5, 3, 1],
+    [6, 5, 3],
+  ].map(([seq = 1, headDim = 1, heads = 1]) => ({
     name: `causalAttention of ${heads} heads of ${headDim} over ${seq}`,
     fused: ((x) => causalAttention(x as tf.Tensor, heads)) as Op,
     plain: ((x) => plainCausalAttention(x as tf.Tensor, heads)) as Op,
     shapes: [[2, seq, 3 * heads * headDim]],
   })),
-  ...[13, 16].flatMap((classes) => [false, true].map((consumeLogits) => ({
-    name: `softmaxCrossEntropy over ${classes}${consumeLogits ? ', logits consumed' : ''}`,
-    // The logits are an intermediate result, as in a model: an input would be overwritten where they are consumed.
-    fused: ((x) => softmaxCrossEntropy(tf.mul(x as tf.Tensor, 2), labels(), { consumeLogits })) as Op,
-    plain: ((x) => plainCrossEntropy(tf.mul(x as tf.Tensor, 2), labels())) as Op,
-    shapes: [[6, classes]],
-  }))),
+  ...[13, 16].flatMap((classes) =>
+    [false, true].map((consumeLogits) => ({
+      name: `softmaxCrossEntropy over ${classes}${consumeLogits ? ', logits consumed' : ''}`,
+      // The logits are an intermediate result, as in a model: an input would be overwritten where they are consumed.
+      fused: ((x) => softmaxCrossEntropy(tf.mul(x as tf.Tensor, 2), labels(), { consumeLogits })) as Op,
+      plain: ((x) => plainCrossEntropy(tf.mul(x as tf.Tensor, 2), labels())) as Op,
+      shapes: [[6, classes]],
+    })),
+  ),
   ...[8, 5].map((width) => ({
     name: `embedding of width ${width}`,
-    fused: ((t) => embedding(t as tf.Tensor, ids())) as Op, plain: ((t) => plainEmbedding(t as tf.Tensor, ids())) as Op,
+    fused: ((t) => embedding(t as tf.Tensor, ids())) as Op,
+    plain: ((t) => plainEmbedding(t as tf.Tensor, ids())) as Op,
     shapes: [[5, width]],
   })),
 ];
@@ -80,7 +114,9 @@ function byUnit(engine: Engine, op: Op, shapes: OpCase['shapes']): Float32Array[
   const parameters = inputsOf(shapes);
   const collected: Float32Array[] = [];
   const hooks = {
-    beforeForward() {}, afterForward() {}, beforeBackward() {},
+    beforeForward() {},
+    afterForward() {},
+    beforeBackward() {},
     afterBackward(found: readonly (tf.Tensor | null)[]) {
       for (const gradient of found) {
         collected.push(gradient === null ? new Float32Array() : valuesOf(gradient));
@@ -97,7 +133,15 @@ function byUnit(engine: Engine, op: Op, shapes: OpCase['shapes']): Float32Array[
 }
 
 function inputsOf(shapes: OpCase['shapes']): tf.Tensor[] {
-  return shapes.map((shape, i) => tf.tensor(normals(shape.reduce((a, b) => a * b, 1), i), [...shape]));
+  return shapes.map((shape, i) =>
+    tf.tensor(
+      normals(
+        shape.reduce((a, b) => a * b, 1),
+        i,
+      ),
+      [...shape],
+    ),
+  );
 }
 
 function weighted(y: tf.Tensor): tf.Tensor {
@@ -116,10 +160,14 @@ for (const engineCase of ENGINE_CASES) {
         const held = engine.memory.bytes;
         const expected = byTfjs(plain, shapes);
         const actual = byTfjs(fused, shapes);
-        actual.forEach((values, i) => assertClose(values, expected[i] ?? [], 2e-6, i === 0 ? 'value' : `gradient ${i - 1}`));
+        actual.forEach((values, i) => {
+          assertClose(values, expected[i] ?? [], 2e-6, i === 0 ? 'value' : `gradient ${i - 1}`);
+        });
         const recorded = byUnit(engine, fused, shapes);
         assert.equal(recorded.length, shapes.length);
-        recorded.forEach((values, i) => assertClose(values, expected[i + 1] ?? [], 2e-6, `recorded gradient ${i}`));
+        recorded.forEach((values, i) => {
+          assertClose(values, expected[i + 1] ?? [], 2e-6, `recorded gradient ${i}`);
+        });
         assert.equal(engine.memory.bytes, held);
       });
     }
@@ -128,27 +176,44 @@ for (const engineCase of ENGINE_CASES) {
       const held = engine.memory.bytes;
       tf.tidy(() => {
         const bad = tf.tensor1d([0, 9], 'int32');
-        assert.throws(() => softmaxCrossEntropy(tf.zeros([2, 4]), bad), /label 9 of row 1 is no class.*0 to 3/);
-        assert.throws(() => embedding(tf.zeros([4, 2]), bad), /index 9 at place 1 is outside of the table's 4 rows/);
+        assert.throws(
+          () => softmaxCrossEntropy(tf.zeros([2, 4]), bad),
+          /label 9 of row 1 is no class.*0 to 3/,
+        );
+        assert.throws(
+          () => embedding(tf.zeros([4, 2]), bad),
+          /index 9 at place 1 is outside of the table's 4 rows/,
+        );
         assert.throws(() => linear(tf.zeros([2, 4]), tf.zeros([3, 5]), tf.zeros([3])), /do not fit together/);
       });
       assert.equal(engine.memory.bytes, held);
     });
 
-    test('cross-entropy holds one buffer of the logits\' size, its gradient in the same place', () => {
+    test("cross-entropy holds one buffer of the logits' size, its gradient in the same place", () => {
       const logitBytes = 512 * 256 * 4;
       const table = tf.tensor(normals(256 * 8, 'table'), [256, 8]);
       const rows = tf.tensor(normals(512 * 8, 'rows'), [512, 8]);
-      const targets = tf.tensor1d(Array.from({ length: 512 }, (_, i) => i % 256), 'int32');
+      const targets = tf.tensor1d(
+        Array.from({ length: 512 }, (_, i) => i % 256),
+        'int32',
+      );
       const held = engine.memory.bytes;
       let peak = 0;
       engine.observe({
-        allocated: () => { peak = Math.max(peak, engine.memory.bytes - held); },
-        retagged() {}, freed() {}, collective() {}, span() {},
+        allocated: () => {
+          peak = Math.max(peak, engine.memory.bytes - held);
+        },
+        retagged() {},
+        freed() {},
+        collective() {},
+        span() {},
       });
       const hooks = {
-        beforeForward() {}, afterForward() {}, beforeBackward() {},
-        afterBackward: (found: readonly (tf.Tensor | null)[]) => tf.dispose([...found].filter((g) => g !== null)),
+        beforeForward() {},
+        afterForward() {},
+        beforeBackward() {},
+        afterBackward: (found: readonly (tf.Tensor | null)[]) =>
+          tf.dispose([...found].filter((g) => g !== null)),
       };
       const unit = { hooks, parameters: () => [table], module: '' };
       const root = (): tf.Tensor => softmaxCrossEntropy(tf.matMul(rows, table, false, true), targets);
@@ -157,7 +222,10 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([pass.loss, table, rows, targets]);
       // Without a BLAS the products' transposed operands come on top: the gradient of the logits once more.
       const buffers = engine.blas.library === null ? 2 : 1;
-      assert.ok(peak < (buffers + 0.25) * logitBytes, `${peak} bytes at the peak, the logits are ${logitBytes}`);
+      assert.ok(
+        peak < (buffers + 0.25) * logitBytes,
+        `${peak} bytes at the peak, the logits are ${logitBytes}`,
+      );
     });
   });
 }

@@ -5,7 +5,14 @@ import { parseArgs } from 'node:util';
 import * as tf from '@tensorflow/tfjs';
 import { gradients, runUnit, type Unit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
-import { causalAttention, embedding, gelu, layerNorm, linear, softmaxCrossEntropy } from '../../src/backend/ops';
+import {
+  causalAttention,
+  embedding,
+  gelu,
+  layerNorm,
+  linear,
+  softmaxCrossEntropy,
+} from '../../src/backend/ops';
 import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { seeded } from '../../src/core/random';
 import { sitePackages } from '../../src/job/site-packages';
@@ -25,12 +32,15 @@ function unit(module: string, shapes: readonly (readonly number[])[], gains: rea
   const random = seeded(0, module);
   const tensors = shapes.map((shape, place) => {
     const values = new Float32Array(shape.reduce((a, b) => a * b, 1));
-    for (let i = 0; i < values.length; i++) values[i] = shape.length > 1 ? random.normal() * 0.02 : Number(gains.includes(place));
+    for (let i = 0; i < values.length; i++)
+      values[i] = shape.length > 1 ? random.normal() * 0.02 : Number(gains.includes(place));
     return tf.tensor(values, [...shape]);
   });
   const grads: (tf.Tensor | null)[] = [];
   const hooks = {
-    beforeForward() {}, afterForward() {}, beforeBackward() {},
+    beforeForward() {},
+    afterForward() {},
+    beforeBackward() {},
     afterBackward: (found: readonly (tf.Tensor | null)[]) => void grads.splice(0, grads.length, ...found),
   };
   return { module, hooks, parameters: () => tensors, tensors, grads };
@@ -38,8 +48,18 @@ function unit(module: string, shapes: readonly (readonly number[])[], gains: rea
 
 function block(x: tf.Tensor, parameters: readonly tf.Tensor[]): tf.Tensor {
   const [g1, b1, qkvW, qkvB, projW, projB, g2, b2, fc1W, fc1B, fc2W, fc2B] = parameters as [
-    tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor,
-    tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
   ];
   const middle = tf.tidy(() => {
     const qkv = tf.tidy(() => linear(layerNorm(x, g1, b1), qkvW, qkvB));
@@ -54,20 +74,42 @@ function block(x: tf.Tensor, parameters: readonly tf.Tensor[]): tf.Tensor {
 function buildStep(engine: Engine): { run: () => number; dispose: () => void } {
   const { batch, seq, dim, layers, vocab } = SIZE;
   const blockShapes = [
-    [dim], [dim], [3 * dim, dim], [3 * dim], [dim, dim], [dim], [dim], [dim], [4 * dim, dim], [4 * dim], [dim, 4 * dim], [dim],
+    [dim],
+    [dim],
+    [3 * dim, dim],
+    [3 * dim],
+    [dim, dim],
+    [dim],
+    [dim],
+    [dim],
+    [4 * dim, dim],
+    [4 * dim],
+    [dim, 4 * dim],
+    [dim],
   ];
   const blocks = Array.from({ length: layers }, (_, i) => unit(`blocks.${i}`, blockShapes, [0, 6]));
   const root = unit('', [[vocab, dim], [seq, dim], [dim], [dim]], [2]);
   const units = [root, ...blocks];
-  const states = units.flatMap(({ tensors }) => tensors.map((t) => ({ m: tf.zeros(t.shape), v: tf.zeros(t.shape) })));
+  const states = units.flatMap(({ tensors }) =>
+    tensors.map((t) => ({ m: tf.zeros(t.shape), v: tf.zeros(t.shape) })),
+  );
   const token = (i: number): number => (i * 31) % vocab;
-  const ids = tf.tensor(Int32Array.from({ length: TOKENS }, (_, i) => token(i)), [batch, seq], 'int32');
-  const targets = tf.tensor(Int32Array.from({ length: TOKENS }, (_, i) => token(i + 1)), [TOKENS], 'int32');
+  const ids = tf.tensor(
+    Int32Array.from({ length: TOKENS }, (_, i) => token(i)),
+    [batch, seq],
+    'int32',
+  );
+  const targets = tf.tensor(
+    Int32Array.from({ length: TOKENS }, (_, i) => token(i + 1)),
+    [TOKENS],
+    'int32',
+  );
   let step = 0;
   const forward = (): tf.Tensor => {
     const [wte, wpe, g, b] = root.tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
     let x: tf.Tensor = tf.add(embedding(wte, ids), wpe);
-    for (const part of blocks) x = runUnit(engine, part, (input) => block(input as tf.Tensor, part.tensors), [x]);
+    for (const part of blocks)
+      x = runUnit(engine, part, (input) => block(input as tf.Tensor, part.tensors), [x]);
     const rows = tf.reshape(layerNorm(x, g, b), [TOKENS, dim]);
     return softmaxCrossEntropy(tf.matMul(rows, wte, false, true), targets, { consumeLogits: true });
   };
@@ -95,7 +137,11 @@ function buildStep(engine: Engine): { run: () => number; dispose: () => void } {
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { blas: { type: 'string' }, steps: { type: 'string', default: '12' }, profile: { type: 'boolean' } },
+    options: {
+      blas: { type: 'string' },
+      steps: { type: 'string', default: '12' },
+      profile: { type: 'boolean' },
+    },
   });
   const blas = values.blas === undefined ? 'auto' : values.blas === 'none' ? 'none' : { path: values.blas };
   const engine = await createWasmEngine({ blas, searchPaths: sitePackages(process.env, repositoryRoot()) });
@@ -104,8 +150,13 @@ async function main(): Promise<void> {
   const held = engine.memory.bytes;
   let peak = 0;
   engine.observe({
-    allocated: () => { peak = Math.max(peak, engine.memory.bytes); },
-    freed() {}, retagged() {}, collective() {}, span() {},
+    allocated: () => {
+      peak = Math.max(peak, engine.memory.bytes);
+    },
+    freed() {},
+    retagged() {},
+    collective() {},
+    span() {},
   });
   const times: number[] = [];
   const losses: number[] = [];
@@ -116,14 +167,24 @@ async function main(): Promise<void> {
     times.push(performance.now() - start);
   }
   const timed = times.slice(2).sort((a, b) => a - b);
-  process.stdout.write(`${JSON.stringify({
-    processor: cpus()[0]?.model, blas: engine.blas.library ?? engine.blas.reason, step_ms: timed[timed.length >> 1],
-    step_ms_min: timed[0], losses: [losses[0], losses.at(-1)], held_mb: held / 1e6, peak_mb: peak / 1e6,
-    after_mb: engine.memory.bytes / 1e6, rss_mb: process.memoryUsage().rss / 1e6,
-  })}\n`);
+  process.stdout.write(
+    `${JSON.stringify({
+      processor: cpus()[0]?.model,
+      blas: engine.blas.library ?? engine.blas.reason,
+      step_ms: timed[timed.length >> 1],
+      step_ms_min: timed[0],
+      losses: [losses[0], losses.at(-1)],
+      held_mb: held / 1e6,
+      peak_mb: peak / 1e6,
+      after_mb: engine.memory.bytes / 1e6,
+      rss_mb: process.memoryUsage().rss / 1e6,
+    })}\n`,
+  );
   for (const { kernel, calls, milliseconds } of profile?.times().slice(0, 16) ?? []) {
     const n = timed.length;
-    process.stdout.write(`${kernel.padEnd(28)} ${(milliseconds / n).toFixed(2).padStart(8)} ms ${String(calls / n).padStart(6)} calls\n`);
+    process.stdout.write(
+      `${kernel.padEnd(28)} ${(milliseconds / n).toFixed(2).padStart(8)} ms ${String(calls / n).padStart(6)} calls\n`,
+    );
   }
 }
 

@@ -15,7 +15,12 @@ export function relativeDistance(a: ArrayLike<number>, b: ArrayLike<number>): nu
 }
 
 /** Fails when two lists of values differ by more than `bound` (relative norm). */
-export function assertClose(actual: ArrayLike<number>, expected: ArrayLike<number>, bound: number, what = 'values'): void {
+export function assertClose(
+  actual: ArrayLike<number>,
+  expected: ArrayLike<number>,
+  bound: number,
+  what = 'values',
+): void {
   const distance = relativeDistance(actual, expected);
   assert.ok(distance <= bound, `${what}: relative distance ${distance.toExponential(2)} > ${bound}`);
 }

@@ -13,7 +13,8 @@ export interface EngineCase {
 export const ENGINE_CASES: readonly EngineCase[] = [
   {
     name: 'with a BLAS',
-    start: (options) => createWasmEngine({ searchPaths: sitePackages(process.env, repositoryRoot()), ...options }),
+    start: (options) =>
+      createWasmEngine({ searchPaths: sitePackages(process.env, repositoryRoot()), ...options }),
   },
   { name: 'without BLAS', start: (options) => createWasmEngine({ blas: 'none', ...options }) },
 ];

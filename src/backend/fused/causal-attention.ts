@@ -25,7 +25,7 @@ export function registerCausalAttention(context: WasmContext): void {
     return;
   }
   replaceKernel(FUSED.causalAttention, () => ({ qkv }, attrs) => {
-    const sizes = sizesOf(given(qkv), Number(attrs['heads']));
+    const sizes = sizesOf(given(qkv), Number(attrs.heads));
     const { batch, seq, heads, headDim } = sizes;
     const y = backend.makeOutput([batch, seq, heads * headDim], 'float32');
     const p = backend.makeOutput([batch, heads, seq, seq], 'float32');
@@ -33,7 +33,7 @@ export function registerCausalAttention(context: WasmContext): void {
     return [y, p];
   });
   replaceKernel(FUSED.causalAttentionGrad, () => ({ qkv, p, dy }, attrs) => {
-    const sizes = sizesOf(given(qkv), Number(attrs['heads']));
+    const sizes = sizesOf(given(qkv), Number(attrs.heads));
     const dQkv = backend.makeOutput(given(qkv).shape, 'float32');
     const scratch = backend.makeOutput([sizes.seq, sizes.seq], 'float32');
     backward(context, sgemm, sizes, { qkv: given(qkv), p: given(p), dy: given(dy), dQkv, scratch });
@@ -58,7 +58,12 @@ function sizesOf(qkv: tf.TensorInfo, heads: number): Sizes {
 }
 
 function forward(
-  context: WasmContext, sgemm: Sgemm, sizes: Sizes, qkv: tf.TensorInfo, y: tf.TensorInfo, p: tf.TensorInfo,
+  context: WasmContext,
+  sgemm: Sgemm,
+  sizes: Sizes,
+  qkv: tf.TensorInfo,
+  y: tf.TensorInfo,
+  p: tf.TensorInfo,
 ): void {
   const { seq, headDim, heads } = sizes;
   const dim = heads * headDim;

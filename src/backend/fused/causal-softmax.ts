@@ -10,14 +10,14 @@ export function registerCausalSoftmax(context: WasmContext): void {
     const { shape } = given(scores);
     const [rows = 1, columns = 1] = shape.slice(-2);
     const p = backend.makeOutput(shape, 'float32');
-    kernels.causalSoftmax(at(scores), at(p), sizeOf(shape.slice(0, -2)), rows, columns, Number(attrs['scale']));
+    kernels.causalSoftmax(at(scores), at(p), sizeOf(shape.slice(0, -2)), rows, columns, Number(attrs.scale));
     return p;
   });
   replaceKernel(FUSED.softmaxGrad, () => ({ p, dp }, attrs) => {
     const { shape } = given(p);
     const columns = shape.at(-1) ?? 1;
     const out = outputLike(context, given(dp));
-    kernels.softmaxGrad(at(p), at(dp), out.offset, sizeOf(shape) / columns, columns, Number(attrs['scale']));
+    kernels.softmaxGrad(at(p), at(dp), out.offset, sizeOf(shape) / columns, columns, Number(attrs.scale));
     return out.info;
   });
   tf.registerGradient({

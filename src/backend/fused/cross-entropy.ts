@@ -21,7 +21,7 @@ export function registerCrossEntropy(context: WasmContext): void {
   replaceKernel(FUSED.crossEntropyGrad, () => ({ logits, labels, norms, dy }) => {
     const [rows, classes] = sizesOf(given(logits));
     const out = outputLike(context, given(logits));
-    const scale = valueOf(context, given(dy)) / rows;
+    const scale = numberIn(context, given(dy)) / rows;
     kernels.crossEntropyGrad(at(logits), at(labels), at(norms), out.offset, rows, classes, scale);
     return out.info;
   });
@@ -49,9 +49,10 @@ function registerInPlace(context: WasmContext): void {
     return meanOf(context, losses);
   });
   replaceKernel(FUSED.scaledGrad, () => ({ x, dy }) => {
-    const scale = valueOf(context, given(dy));
+    const scale = numberIn(context, given(dy));
     const out = outputLike(context, given(x));
-    if (out.offset !== at(x)) backend.wasm.HEAPU8.copyWithin(out.offset, at(x), at(x) + 4 * sizeOf(given(x).shape));
+    if (out.offset !== at(x))
+      backend.wasm.HEAPU8.copyWithin(out.offset, at(x), at(x) + 4 * sizeOf(given(x).shape));
     if (scale !== 1) kernels.scale(out.offset, scale, sizeOf(given(x).shape));
     return out.info;
   });
@@ -69,13 +70,17 @@ function sizesOf(logits: tf.TensorInfo): [number, number] {
   return [sizeOf(logits.shape) / classes, classes];
 }
 
-function valueOf(context: WasmContext, scalar: tf.TensorInfo): number {
+function numberIn(context: WasmContext, scalar: tf.TensorInfo): number {
   return context.backend.typedArrayFromHeap(scalar)[0] ?? Number.NaN;
 }
 
 /** Throws where `badRow` is a row whose label is no class (-1: none), after freeing what was `made`. */
 function requireLabels(
-  context: WasmContext, labels: tf.TensorInfo, badRow: number, classes: number, made: readonly tf.TensorInfo[],
+  context: WasmContext,
+  labels: tf.TensorInfo,
+  badRow: number,
+  classes: number,
+  made: readonly tf.TensorInfo[],
 ): void {
   if (badRow < 0) return;
   for (const info of made) context.backend.disposeData(info.dataId);

@@ -14,10 +14,13 @@ export function registerEmbedding(context: WasmContext): void {
     if (bad < 0) return out;
     const id = backend.typedArrayFromHeap(given(ids))[bad];
     backend.disposeData(out.dataId);
-    throw new ShardlabError('SHAPE', `embedding: index ${id} at place ${bad} is outside of the table's ${rows} rows.`);
+    throw new ShardlabError(
+      'SHAPE',
+      `embedding: index ${id} at place ${bad} is outside of the table's ${rows} rows.`,
+    );
   });
   replaceKernel(FUSED.embeddingGrad, () => ({ ids, dy }, attrs) => {
-    const rows = Number(attrs['rows']);
+    const rows = Number(attrs.rows);
     const width = given(dy).shape.at(-1) ?? 1;
     const out = backend.makeOutput([rows, width], 'float32');
     kernels.fill(at(out), 0, rows * width);

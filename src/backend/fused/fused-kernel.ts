@@ -37,20 +37,31 @@ export function hasFused(name: FusedName): boolean {
 }
 
 /** Runs a fused kernel through tfjs, which records it; every output is a tensor of its own. */
-export function runFused(name: FusedName, inputs: Readonly<Record<string, tf.Tensor>>, attrs: tf.NamedAttrMap = {}): tf.Tensor[] {
+export function runFused(
+  name: FusedName,
+  inputs: Readonly<Record<string, tf.Tensor>>,
+  attrs: tf.NamedAttrMap = {},
+): tf.Tensor[] {
   const outputs = tf.engine().runKernel<tf.Tensor | tf.Tensor[]>(name, inputs as tf.NamedTensorMap, attrs);
   return Array.isArray(outputs) ? outputs : [outputs];
 }
 
 /** Runs a fused kernel and keeps its first output; the others are there for the gradient only. */
-export function runForFirst(name: FusedName, inputs: Readonly<Record<string, tf.Tensor>>, attrs: tf.NamedAttrMap = {}): tf.Tensor {
+export function runForFirst(
+  name: FusedName,
+  inputs: Readonly<Record<string, tf.Tensor>>,
+  attrs: tf.NamedAttrMap = {},
+): tf.Tensor {
   const [first, ...others] = runFused(name, inputs, attrs);
   for (const other of others) other.dispose();
   return first as tf.Tensor; // every kernel has an output
 }
 
 /** Where a result of `like`'s shape goes: over its values when nobody needs them any more, else to a new buffer. */
-export function outputLike(context: WasmContext, like: tf.TensorInfo): { info: tf.TensorInfo; offset: number } {
+export function outputLike(
+  context: WasmContext,
+  like: tf.TensorInfo,
+): { info: tf.TensorInfo; offset: number } {
   const info =
     isConsumable(like) && isSoleOwner(context, like)
       ? aliasOf(context, like, like.shape)

@@ -19,6 +19,8 @@ export function registerGelu(context: WasmContext): void {
   tf.registerGradient({
     kernelName: FUSED.gelu,
     inputsToSave: ['x'],
-    gradFunc: (dy, saved) => ({ x: () => runForFirst(FUSED.geluGrad, { x: given(saved[0]), dy: dy as tf.Tensor }) }),
+    gradFunc: (dy, saved) => ({
+      x: () => runForFirst(FUSED.geluGrad, { x: given(saved[0]), dy: dy as tf.Tensor }),
+    }),
   });
 }

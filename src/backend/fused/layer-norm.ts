@@ -12,7 +12,7 @@ export function registerLayerNorm(context: WasmContext): void {
     const rows = sizeOf(shape) / width;
     const y = backend.makeOutput(shape, 'float32');
     const stats = backend.makeOutput([rows, 2], 'float32');
-    kernels.layerNorm(at(x), at(weight), at(bias), at(y), at(stats), rows, width, Number(attrs['eps']));
+    kernels.layerNorm(at(x), at(weight), at(bias), at(y), at(stats), rows, width, Number(attrs.eps));
     return [y, stats];
   });
   replaceKernel(FUSED.layerNormGrad, () => ({ x, weight, stats, dy }) => {
@@ -21,7 +21,17 @@ export function registerLayerNorm(context: WasmContext): void {
     const dBias = backend.makeOutput([width], 'float32');
     const dx = outputLike(context, given(dy));
     const rows = sizeOf(given(x).shape) / width;
-    kernels.layerNormGrad(at(x), at(weight), at(stats), at(dy), dx.offset, at(dWeight), at(dBias), rows, width);
+    kernels.layerNormGrad(
+      at(x),
+      at(weight),
+      at(stats),
+      at(dy),
+      dx.offset,
+      at(dWeight),
+      at(dBias),
+      rows,
+      width,
+    );
     return [dx.info, dWeight, dBias];
   });
   tf.registerGradient({

@@ -12,30 +12,95 @@ export interface FusedKernels {
   sumOfSquares(x: number, n: number): number;
   columnSums(x: number, out: number, rows: number, columns: number): void;
   adamW(
-    param: number, grad: number, expAvg: number, expAvgSq: number, n: number, keep: number, stepSize: number,
-    beta1: number, rest1: number, beta2: number, rest2: number, rootCorrection: number, eps: number, gradScale: number,
+    param: number,
+    grad: number,
+    expAvg: number,
+    expAvgSq: number,
+    n: number,
+    keep: number,
+    stepSize: number,
+    beta1: number,
+    rest1: number,
+    beta2: number,
+    rest2: number,
+    rootCorrection: number,
+    eps: number,
+    gradScale: number,
   ): void;
-  layerNorm(x: number, weight: number, bias: number, y: number, stats: number, rows: number, width: number, eps: number): void;
+  layerNorm(
+    x: number,
+    weight: number,
+    bias: number,
+    y: number,
+    stats: number,
+    rows: number,
+    width: number,
+    eps: number,
+  ): void;
   layerNormGrad(
-    x: number, weight: number, stats: number, dy: number, dx: number, dWeight: number, dBias: number,
-    rows: number, width: number,
+    x: number,
+    weight: number,
+    stats: number,
+    dy: number,
+    dx: number,
+    dWeight: number,
+    dBias: number,
+    rows: number,
+    width: number,
   ): void;
   gelu(x: number, y: number, n: number): void;
   geluGrad(x: number, dy: number, dx: number, n: number): void;
-  causalSoftmax(scores: number, out: number, matrices: number, rows: number, columns: number, scale: number): void;
-  softmaxGrad(p: number, dp: number, dScores: number, rows: number, columns: number, scale: number): void;
-  crossEntropy(logits: number, labels: number, losses: number, norms: number, rows: number, classes: number): number;
-  crossEntropyGrad(
-    logits: number, labels: number, norms: number, dLogits: number, rows: number, classes: number, scale: number,
+  causalSoftmax(
+    scores: number,
+    out: number,
+    matrices: number,
+    rows: number,
+    columns: number,
+    scale: number,
   ): void;
-  crossEntropyInPlace(logits: number, labels: number, losses: number, rows: number, classes: number, scale: number): number;
+  softmaxGrad(p: number, dp: number, dScores: number, rows: number, columns: number, scale: number): void;
+  crossEntropy(
+    logits: number,
+    labels: number,
+    losses: number,
+    norms: number,
+    rows: number,
+    classes: number,
+  ): number;
+  crossEntropyGrad(
+    logits: number,
+    labels: number,
+    norms: number,
+    dLogits: number,
+    rows: number,
+    classes: number,
+    scale: number,
+  ): void;
+  crossEntropyInPlace(
+    logits: number,
+    labels: number,
+    losses: number,
+    rows: number,
+    classes: number,
+    scale: number,
+  ): number;
   fillRows(out: number, bias: number, rows: number, columns: number): void;
   takeRows(table: number, ids: number, out: number, count: number, tableRows: number, width: number): number;
   addToRows(table: number, ids: number, rows: number, count: number, tableRows: number, width: number): void;
   transpose(x: number, out: number, rows: number, columns: number): void;
   permute(
-    x: number, out: number, n0: number, s0: number, n1: number, s1: number, n2: number, s2: number, n3: number, s3: number,
-    inner: number, innerStride: number,
+    x: number,
+    out: number,
+    n0: number,
+    s0: number,
+    n1: number,
+    s1: number,
+    n2: number,
+    s2: number,
+    n3: number,
+    s3: number,
+    inner: number,
+    innerStride: number,
   ): void;
   roundToBfloat16(x: number, n: number): void;
   roundToFloat16(x: number, n: number): void;
@@ -45,7 +110,10 @@ export interface FusedKernels {
 export function loadFusedKernels(memory: WebAssembly.Memory): FusedKernels {
   const file = join(__dirname, 'kernels.wasm');
   if (!existsSync(file)) {
-    throw new ShardlabError('ENGINE', `The engine's kernels are missing: there is no ${file}. Run npm run build.`);
+    throw new ShardlabError(
+      'ENGINE',
+      `The engine's kernels are missing: there is no ${file}. Run npm run build.`,
+    );
   }
   const module = new WebAssembly.Module(readFileSync(file));
   // The exports are those of kernels/assembly/index.ts; a test calls each.
