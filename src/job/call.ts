@@ -1,0 +1,56 @@
+import type { Failure } from './failure';
+import type { Outcome, RankEvent, RankOutput, RankWork } from './messages';
+
+/** Where a call's outputs go while it runs. */
+export type OutputSink = (event: RankEvent) => void;
+
+const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
+  function: 'job.on().run',
+  train: 'job.train',
+  step: 'run.step',
+  disposeRun: 'run.dispose',
+  recover: 'recovery',
+};
+
+/** Work that runs on some ranks at once, from its start until the last of them has ended it. */
+export class Call {
+  readonly outcomes = new Map<number, Outcome>();
+  /** Resolves when every rank has ended. */
+  readonly ended: Promise<void>;
+  failure: Failure | undefined;
+  readonly id: number;
+  readonly ranks: readonly number[];
+  readonly work: RankWork;
+  readonly #sink: OutputSink;
+  #resolve: () => void = () => undefined;
+
+  constructor(id: number, ranks: readonly number[], work: RankWork, sink: OutputSink) {
+    this.id = id;
+    this.ranks = ranks;
+    this.work = work;
+    this.#sink = sink;
+    this.ended = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  /** What messages call it. */
+  get title(): string {
+    return this.work.kind === 'cell' ? `cell ${this.work.cell}` : TITLES[this.work.kind];
+  }
+
+  get cell(): number | undefined {
+    return this.work.kind === 'cell' ? this.work.cell : undefined;
+  }
+
+  emit(rank: number, output: RankOutput): void {
+    this.#sink({ ...output, rank, cell: this.cell });
+  }
+
+  /** Takes down how a rank ended; a second word about the same rank is ignored. */
+  end(rank: number, outcome: Outcome): void {
+    if (this.outcomes.has(rank)) return;
+    this.outcomes.set(rank, outcome);
+    if (this.outcomes.size === this.ranks.length) this.#resolve();
+  }
+}

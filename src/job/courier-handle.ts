@@ -1,0 +1,56 @@
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { type CourierData, type FromRank, SHARED_WORDS, type ToCourier, type ToMain } from './messages';
+
+/** The longest that the process waits at its exit for the courier to send what it holds. */
+const CLOSE_MS = 1000;
+
+/** The courier as its main thread sees it. */
+export interface CourierHandle {
+  /** Resolves when the courier can terminate what the main thread runs. */
+  readonly attached: Promise<void>;
+  send(message: FromRank): void;
+  /** Tells which ranks belong to a group, so that the courier can say who waits for whom. */
+  knowGroup(name: string, ranks: readonly number[]): void;
+  receive(listener: (message: ToMain) => void): void;
+  /** Says that the main thread has ended a work, before the message that tells its outcome. */
+  ended(id: number): void;
+  /** Says that the main thread has heard of the interrupt of a work. */
+  heard(id: number): void;
+}
+
+/** Starts the courier thread of this process. At the process's exit it gets the time to send and close. */
+export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
+  const buffer = new SharedArrayBuffer(4 * SHARED_WORDS.length);
+  const shared = new Int32Array(buffer);
+  const workerData = { ...data, shared: buffer } satisfies CourierData;
+  const worker = new Worker(join(__dirname, 'courier.js'), { workerData });
+  const post = (message: ToCourier): void => worker.postMessage(message);
+  let attach = (): void => undefined;
+  const attached = new Promise<void>((resolve) => {
+    attach = resolve;
+  });
+  const listeners = new Set<(message: ToMain) => void>();
+  worker.on('message', (message: ToMain) => {
+    if (message.type === 'attached') attach();
+    for (const listener of listeners) listener(message);
+  });
+  // Without its courier a rank can neither be reached nor ended: it ends itself.
+  worker.on('error', (error) => {
+    process.stderr.write(`courier: ${error.stack ?? error.message}\n`);
+    process.exit(1);
+  });
+  // [Note: closing] zeromq aborts the process when a thread with an open socket is torn down.
+  process.on('exit', () => {
+    post({ type: 'close' });
+    Atomics.wait(shared, SHARED_WORDS.closed, 0, CLOSE_MS);
+  });
+  return {
+    attached,
+    send: post,
+    knowGroup: (name, ranks) => post({ type: 'group', name, ranks }),
+    receive: (listener) => listeners.add(listener),
+    ended: (id) => Atomics.store(shared, SHARED_WORDS.ended, id),
+    heard: (id) => Atomics.store(shared, SHARED_WORDS.heard, id),
+  };
+}

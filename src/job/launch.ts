@@ -1,0 +1,29 @@
+import { createAbortSwitch } from './abort-switch';
+import { startFleet } from './fleet';
+import { Job } from './job';
+import { type LaunchOptions, planLaunch } from './options';
+import { StatusDesk } from './status-desk';
+import { Supervisor } from './supervisor';
+
+/**
+ * Starts `ranks` processes that train together, and resolves when all are ready. They end with this process, however it ends.
+ * Throws: CONFIG for options that cannot be, LAUNCH when ranks do not fit or do not start; nothing is left behind then.
+ */
+export async function launch(options: LaunchOptions): Promise<Job> {
+  const plan = planLaunch(options, process.availableMemory());
+  const fleet = await startFleet(plan);
+  const ranks = fleet.processes.map(({ rank }) => rank);
+  const abortSwitch = createAbortSwitch(fleet.segment, fleet.control, ranks);
+  const desk = new StatusDesk(fleet.control);
+  const supervisor = new Supervisor({
+    processes: fleet.processes,
+    control: fleet.control,
+    desk,
+    abortSwitch,
+  });
+  fleet.listener = {
+    receive: (rank, message) => supervisor.receive(rank, message),
+    written: (rank, name, text) => supervisor.written(rank, { kind: 'stream', name, text }),
+  };
+  return new Job(fleet, supervisor);
+}

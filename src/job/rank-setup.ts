@@ -1,0 +1,53 @@
+import type { ControlAddress } from './messages';
+import type { LaunchPlan } from './options';
+
+/** Name of the variable in which a rank finds what it is to do. */
+const VARIABLE = 'SHARDLAB_RANK';
+
+/** What a rank process needs to know beside its descriptors. */
+export interface RankSetup {
+  readonly rank: number;
+  readonly world: number;
+  readonly engine: LaunchPlan['engine'];
+  readonly blas: LaunchPlan['blas'];
+  readonly memoryLimit: number | null;
+  readonly baseDir: string;
+  readonly searchPaths: readonly string[];
+  /** Size of the shared segment; null where ranks exchange tensors by messages. */
+  readonly segmentBytes: number | null;
+  /** One address a rank, where ranks exchange tensors by messages. */
+  readonly planeAddresses: readonly string[];
+  readonly control: ControlAddress;
+  readonly folder: string;
+  /** When the launcher started the process, on the host's monotonic clock. */
+  readonly startedSeconds: number;
+}
+
+/** The environment of a rank: torchrun's variables, and the setup. */
+export function rankEnvironment(
+  setup: RankSetup,
+  base: NodeJS.ProcessEnv,
+  masterPort: number,
+): NodeJS.ProcessEnv {
+  const rank = String(setup.rank);
+  const world = String(setup.world);
+  return {
+    ...base,
+    RANK: rank,
+    LOCAL_RANK: rank,
+    GROUP_RANK: '0',
+    WORLD_SIZE: world,
+    LOCAL_WORLD_SIZE: world,
+    MASTER_ADDR: '127.0.0.1',
+    MASTER_PORT: String(masterPort),
+    [VARIABLE]: JSON.stringify(setup),
+  };
+}
+
+/** Takes the setup out of the environment, so that processes that the rank starts do not get it. */
+export function takeRankSetup(env: NodeJS.ProcessEnv): RankSetup | undefined {
+  const text = env[VARIABLE];
+  delete env[VARIABLE];
+  // Written by rankEnvironment of the same version.
+  return text === undefined ? undefined : (JSON.parse(text) as RankSetup);
+}

@@ -1,0 +1,95 @@
+import type { BlasAbsent, BlasInfo, Engine } from '../backend/engine';
+import { createWasmEngine } from '../backend/wasm-engine';
+import { captureConsole } from '../cell/console-capture';
+import { createEvaluator } from '../cell/evaluator';
+import { watchStrayErrors } from '../cell/stray-errors';
+import { now } from '../core/units';
+import { joinWorld, type PlaneConfig, type World } from '../dist/world';
+import { createRecorder } from '../ledger/recorder';
+import { announcedGroup } from './announced-group';
+import type { CourierHandle } from './courier-handle';
+import { withoutForeignHandlers } from './foreign-handlers';
+import type { ReadyReport } from './messages';
+import { rankError } from './rank-error';
+import { SEGMENT_FD } from './rank-process';
+import { createRankScope } from './rank-scope';
+import { setRankScope } from './rank-scope-host';
+import type { RankSetup } from './rank-setup';
+import { RankTraining } from './rank-training';
+import { RankWorker } from './rank-worker';
+import { createWorkBoard } from './work-board';
+
+/** What the rank's program has made before its engine was loaded. */
+export interface RankStart {
+  readonly setup: RankSetup;
+  readonly courier: CourierHandle;
+  readonly statusBoard: SharedArrayBuffer;
+  readonly controlBlock: SharedArrayBuffer | undefined;
+}
+
+/** Builds the rank's engine and world, reports it ready, and works until it is told to end. Never rejects. */
+export async function startRank(start: RankStart): Promise<void> {
+  try {
+    await buildRank(start);
+  } catch (error) {
+    start.courier.send({ type: 'failed', error: rankError(error) });
+    process.exit(1);
+  }
+}
+
+async function buildRank(start: RankStart): Promise<void> {
+  const { setup, courier, statusBoard } = start;
+  const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
+  const engine = await withoutForeignHandlers(() =>
+    createWasmEngine({ blas, searchPaths, ...(memoryLimit === null ? {} : { memoryLimit }) }),
+  );
+  const recorder = createRecorder({ rank, world: numRanks });
+  engine.observe(recorder);
+  const joined = await joinWorld({
+    rank,
+    world: numRanks,
+    plane: planeOf(start),
+    engine,
+    observer: recorder,
+    statusBoard,
+  });
+  const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
+  const world = { ...joined, group };
+  const scope = createRankScope({ rank, world, engine, observer: recorder });
+  setRankScope(scope);
+  const evaluator = createEvaluator({ baseDir, globals: { ...scope } });
+  const training = new RankTraining({ rank, engine, group, recorder });
+  const board = createWorkBoard(statusBoard);
+  const worker = new RankWorker({ courier, evaluator, engine, scope, training, board });
+  worker.listen(() => end(world));
+  watchStrayErrors(({ thrown }) => worker.write('stderr', `Nobody caught: ${String(thrown)}\n`));
+  await courier.attached;
+  courier.send({ type: 'ready', report: readyReport(setup, engine) });
+  captureConsole((name, text) => worker.write(name, text));
+}
+
+function planeOf({ setup, controlBlock }: RankStart): PlaneConfig {
+  if (controlBlock !== undefined)
+    return { kind: 'zeromq', addresses: setup.planeAddresses, control: controlBlock };
+  return { kind: 'shared-memory', fd: SEGMENT_FD, bytes: setup.segmentBytes ?? 0 };
+}
+
+function readyReport(setup: RankSetup, engine: Engine): ReadyReport {
+  return {
+    pid: process.pid,
+    rssBytes: process.memoryUsage.rss(),
+    engine: engine.name,
+    blas: blasName(engine.blas),
+    transport: setup.segmentBytes === null ? 'zeromq' : 'shared memory',
+    readyMs: (now() - setup.startedSeconds) * 1e3,
+  };
+}
+
+function blasName(blas: BlasInfo | BlasAbsent): string {
+  return blas.library ?? 'none';
+}
+
+async function end(world: World): Promise<void> {
+  await world.close();
+  process.exit(0);
+}

@@ -1,0 +1,73 @@
+import type { Engine } from '../backend/engine';
+import { readSafetensors } from '../checkpoint/safetensors';
+import type { TrainConfig } from '../config/train-config';
+import { ShardlabError } from '../core/errors';
+import type { ProcessGroup } from '../dist/types';
+import { explainProcess } from '../ledger/process-memory';
+import type { Recorder } from '../ledger/recorder';
+import type { Trainer } from '../train/trainer';
+import type { RankStep } from './messages';
+
+/** What a rank trains with. */
+export interface RankTrainingParts {
+  readonly rank: number;
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  readonly recorder: Recorder;
+}
+
+/** The runs of one rank, by their number in the job. */
+export class RankTraining {
+  readonly #parts: RankTrainingParts;
+  readonly #trainers = new Map<number, Trainer>();
+
+  constructor(parts: RankTrainingParts) {
+    this.#parts = parts;
+  }
+
+  /** Builds a run's model and gives its number of parameters. The config was checked by the launcher. */
+  async create(run: number, config: TrainConfig, init: string | undefined): Promise<number> {
+    // Loaded when first needed: ranks that never train start sooner.
+    const { createTrainer } = await import('../train/trainer.js');
+    const { engine, group, recorder } = this.#parts;
+    const initialState = init === undefined ? undefined : readSafetensors(init);
+    const trainer = createTrainer({ config, engine, group, observer: recorder, initialState });
+    this.#trainers.set(run, trainer);
+    return trainer.model.numParams();
+  }
+
+  /** One step with its ledger; with `curve`, every allocation and free in it. */
+  step(run: number, curve: boolean): RankStep {
+    const trainer = this.#trainer(run);
+    const { engine, group, recorder } = this.#parts;
+    recorder.beginStep(trainer.steps + 1);
+    const result = trainer.step();
+    const memory = engine.memory;
+    const record = recorder.endStep({
+      loss: result.loss,
+      tokens: result.tokens / group.size,
+      engineBytes: memory.bytes,
+      process: explainProcess(process.memoryUsage(), memory),
+      curve,
+    });
+    return { result, record };
+  }
+
+  /** Makes all runs usable again after work was broken off. */
+  recover(): void {
+    for (const trainer of this.#trainers.values()) trainer.recover();
+  }
+
+  dispose(run: number): void {
+    this.#trainers.get(run)?.dispose();
+    this.#trainers.delete(run);
+  }
+
+  #trainer(run: number): Trainer {
+    const trainer = this.#trainers.get(run);
+    if (trainer !== undefined) return trainer;
+    throw new ShardlabError('INTERNAL', `rank ${this.#parts.rank} has no run ${run}`, {
+      rank: this.#parts.rank,
+    });
+  }
+}

@@ -1,0 +1,135 @@
+import type { Engine } from '../backend/engine';
+import { registerDisplay } from '../cell/display';
+import type { EvaluateResult, Evaluator } from '../cell/evaluator';
+import { toMimeBundle } from '../cell/mime';
+import type { TrainConfig } from '../config/train-config';
+import { now, type Seconds } from '../core/units';
+import type { CourierHandle } from './courier-handle';
+import type { Outcome, RankOutput, RankWork, ToMain } from './messages';
+import { rankError } from './rank-error';
+import type { RankScope } from './rank-scope';
+import type { RankTraining } from './rank-training';
+import { FUNCTION_NAME, runShipped, sendable } from './shipped-function';
+import type { WorkBoard } from './work-board';
+
+/** A free main thread that was interrupted settles its work after this time, so that `finally` blocks can run. */
+const INTERRUPT_GRACE_SECONDS = 0.05;
+
+/** Key on globalThis under which the evaluator finds work that is not a cell. */
+const TASK: unique symbol = Symbol.for('shardlab.task');
+
+/** What a rank's main thread works with. */
+export interface RankWorkerParts {
+  readonly courier: CourierHandle;
+  readonly evaluator: Evaluator;
+  readonly engine: Engine;
+  readonly scope: RankScope;
+  readonly training: RankTraining;
+  readonly board: WorkBoard;
+}
+
+/**
+ * The main thread's side of a rank: one work after the other. Everything runs in the evaluator, which settles also
+ * where V8 was told to end what runs.
+ */
+export class RankWorker {
+  readonly #parts: RankWorkerParts;
+  /** The newest work; what is printed after its end still belongs to it. */
+  #id = 0;
+  /** Ends the wait for a value that shows itself, at an interrupt. */
+  #interrupted: () => void = () => undefined;
+
+  constructor(parts: RankWorkerParts) {
+    this.#parts = parts;
+    registerDisplay({
+      display: (bundle, options) => this.#show({ kind: 'display', bundle, displayId: options?.displayId }),
+      update: (displayId, bundle) => this.#show({ kind: 'update', displayId, bundle }),
+      clear: (wait = false) => this.#show({ kind: 'clear', wait }),
+    });
+  }
+
+  /** Works on what the courier passes on; `end` is called when the rank is to end. */
+  listen(end: () => Promise<void>): void {
+    this.#parts.courier.receive((message: ToMain) => {
+      if (message.type === 'work') void this.#work(message.id, message.work);
+      if (message.type === 'interrupt') this.#interrupt(message.id, message.at);
+      if (message.type === 'shutdown') void end();
+    });
+  }
+
+  write(name: 'stdout' | 'stderr', text: string): void {
+    this.#show({ kind: 'stream', name, text });
+  }
+
+  async #work(id: number, work: RankWork): Promise<void> {
+    const { courier, board } = this.#parts;
+    this.#id = id;
+    board.running(work.kind === 'cell' ? work.cell : undefined);
+    const outcome = await this.#outcome(work);
+    board.idle();
+    courier.ended(id);
+    courier.send({ type: 'ended', id, outcome });
+  }
+
+  async #outcome(work: RankWork): Promise<Outcome> {
+    const result = await this.#evaluate(work);
+    if (!result.ok) return { ok: false, error: rankError(result.thrown, result.error) };
+    try {
+      if (work.kind !== 'cell') return { ok: true, value: sendable(result.value) };
+      if (result.value !== undefined) await this.#showResult(result.value);
+      return { ok: true, value: undefined };
+    } catch (error) {
+      return { ok: false, error: rankError(error) };
+    }
+  }
+
+  #evaluate(work: RankWork): Promise<EvaluateResult> {
+    const { evaluator } = this.#parts;
+    if (work.kind === 'cell') return evaluator.evaluate(work.js, { name: `In[${work.cell}]` });
+    // globalThis has no index type for symbols; the key is ours alone.
+    (globalThis as { [TASK]?: () => unknown })[TASK] = () => this.#task(work);
+    const name = work.kind === 'function' ? FUNCTION_NAME : work.kind;
+    return evaluator.evaluate("await globalThis[Symbol.for('shardlab.task')]()", { name });
+  }
+
+  #task(work: Exclude<RankWork, { kind: 'cell' }>): unknown {
+    const { scope, training, engine } = this.#parts;
+    switch (work.kind) {
+      case 'function':
+        return runShipped(work.source, scope, work.args);
+      case 'train':
+        // Checked by the launcher, which is of the same version.
+        return training.create(work.run, work.config as TrainConfig, work.init);
+      case 'step':
+        return training.step(work.run, work.curve);
+      case 'disposeRun':
+        return training.dispose(work.run);
+      case 'recover':
+        engine.recover();
+        return training.recover();
+      default:
+        return work satisfies never;
+    }
+  }
+
+  /** Shows a cell's last value. A value that takes for ever to show itself can be interrupted. */
+  async #showResult(value: unknown): Promise<void> {
+    const interrupted = new Promise<undefined>((resolve) => {
+      this.#interrupted = () => resolve(undefined);
+    });
+    const bundle = await Promise.race([toMimeBundle(value), interrupted]);
+    if (bundle !== undefined) this.#show({ kind: 'result', bundle });
+  }
+
+  #interrupt(id: number, at: Seconds): void {
+    if (id !== this.#id) return;
+    this.#parts.courier.heard(id);
+    // A main thread that hears of it late was blocked, and was given its time then.
+    this.#parts.evaluator.interrupt(Math.max(0, INTERRUPT_GRACE_SECONDS - (now() - at)));
+    this.#interrupted();
+  }
+
+  #show(output: RankOutput): void {
+    this.#parts.courier.send({ type: 'output', id: this.#id, output });
+  }
+}

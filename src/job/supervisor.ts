@@ -1,0 +1,291 @@
+import { ShardlabError } from '../core/errors';
+import type { AbortSwitch } from './abort-switch';
+import { Call, type OutputSink } from './call';
+import type { ControlServer } from './control-server';
+import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
+import type { FromRank, Outcome, RankOutput, RankWork } from './messages';
+import { findMissing } from './missing';
+import { RankLocks } from './rank-locks';
+import { describeExit, type RankExit, type RankProcess } from './rank-process';
+import type { Situation } from './situation';
+import type { StatusDesk } from './status-desk';
+import { explain, type Why } from './why';
+
+/*
+ * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first writes the abort word, at
+ * which blocking collectives throw a typed error and `finally` runs; what still runs after that is terminated by the
+ * courier. The same two stages cancel the other ranks when one has failed, with more time between them.
+ *
+ * [Note: recovery] After a failure, when no rank runs any more: the segment gets a new epoch, every rank restores its
+ * engine's scopes and starts its groups anew, and only then does the failed call end. So the next cell works.
+ */
+
+/** When the user stops the work, main threads hear of it at once; those that do not answer are terminated 50 ms later. */
+const INTERRUPT_DELAY_MS = 0;
+/** When another rank has failed, ranks get some time for what they do on the way out. */
+const CANCEL_DELAY_MS = 1000;
+/** A rank that neither ends nor can be terminated for so long (stuck in native code) is killed. */
+const STUCK_MS = 15_000;
+/** An abort waits at most so long to learn who waited for whom. */
+const SNAPSHOT_MS = 20;
+/** How often it is asked whether somebody waits for a rank that has ended its work. */
+const MISSING_POLL_MS = 125;
+
+interface Pending {
+  readonly reason: Failure;
+  /** Resolves when ranks can work again. */
+  readonly recovered: Promise<void>;
+  readonly finish: () => void;
+  recovering: boolean;
+}
+
+/** What a supervisor works with. */
+export interface SupervisorParts {
+  readonly processes: readonly RankProcess[];
+  readonly control: ControlServer;
+  readonly desk: StatusDesk;
+  readonly abortSwitch: AbortSwitch;
+}
+
+/** Runs calls on ranks: order, failures, interrupts, recovery. Knows nothing of how ranks were started. */
+export class Supervisor {
+  /** Who waited for whom at the last failure. */
+  lastIncident: { readonly event: string; readonly why: Why } | undefined;
+  readonly #parts: SupervisorParts;
+  readonly #running = new Map<number, Call>();
+  readonly #locks = new RankLocks();
+  #nextId = 1;
+  #numInterrupts = 0;
+  #pending: Pending | undefined;
+  #broken: ShardlabError | undefined;
+  #closed = false;
+
+  constructor(parts: SupervisorParts) {
+    this.#parts = parts;
+    const { processes } = parts;
+    for (const { rank, exited } of processes) void exited.then((exit) => this.#died(rank, exit));
+  }
+
+  /** RANK_DIED once a rank's process has ended by itself. */
+  get broken(): ShardlabError | undefined {
+    return this.#broken;
+  }
+
+  /**
+   * Runs `work` on `ranks` when they are free and gives their values in that order.
+   * Throws: RANK_FAILED or the code of what a rank threw, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED.
+   */
+  async run(ranks: readonly number[], work: RankWork, sink: OutputSink): Promise<unknown[]> {
+    this.#assertUsable();
+    const interruptsBefore = this.#numInterrupts;
+    const release = await this.#locks.acquire(ranks);
+    try {
+      while (this.#pending !== undefined) await this.#pending.recovered;
+      this.#assertUsable();
+      const call = new Call(this.#nextId++, ranks, work, sink);
+      if (this.#numInterrupts !== interruptsBefore) {
+        throw this.#error({ kind: 'interrupted', waiting: '' }, call);
+      }
+      return await this.#execute(call);
+    } finally {
+      release();
+    }
+  }
+
+  /** Takes a message of a rank. */
+  receive(rank: number, message: FromRank): void {
+    const call = this.#running.get(rank);
+    if (message.type === 'status') this.#parts.desk.receive(rank, message);
+    else if (message.type === 'output' && call?.id === message.id) call.emit(rank, message.output);
+    else if (message.type === 'ended' && call?.id === message.id) this.#ended(rank, call, message.outcome);
+  }
+
+  /** What a rank's process wrote by itself goes to the work that it does; between works it is dropped. */
+  written(rank: number, output: RankOutput): void {
+    this.#running.get(rank)?.emit(rank, output);
+  }
+
+  /** What each rank that lives does now. */
+  statuses(timeoutMs: number): Promise<Map<number, Situation>> {
+    const alive = this.#parts.processes.filter(({ exit }) => exit === undefined);
+    return this.#parts.desk.ask(
+      alive.map(({ rank }) => rank),
+      timeoutMs,
+    );
+  }
+
+  /** Who waits for whom now. */
+  async why(timeoutMs: number): Promise<Why> {
+    return explain(await this.statuses(timeoutMs), this.#parts.processes.length, this.#exits());
+  }
+
+  /** Stops what runs or is queued; resolves when ranks can work again. */
+  async interrupt(): Promise<void> {
+    this.#numInterrupts++;
+    if (this.#pending !== undefined) {
+      // Something is being cancelled already, with a longer grace: shorten it.
+      this.#sendInterrupt(INTERRUPT_DELAY_MS);
+    } else if (this.#running.size > 0) {
+      const waiting = await this.#snapshot(`when ${this.#titles()} was interrupted`);
+      if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
+    }
+    await this.#pending?.recovered;
+  }
+
+  /** Refuses further calls and fails those that run. */
+  close(): void {
+    this.#closed = true;
+    this.#fail({ kind: 'closed' }, INTERRUPT_DELAY_MS);
+  }
+
+  async #execute(call: Call): Promise<unknown[]> {
+    this.#send(call);
+    const watch = setInterval(() => void this.#watchMissing(), MISSING_POLL_MS);
+    await call.ended;
+    clearInterval(watch);
+    if (call.failure !== undefined) {
+      await this.#pending?.recovered;
+      throw this.#error(call.failure, call);
+    }
+    return call.ranks.map((rank) => {
+      const outcome = call.outcomes.get(rank);
+      return outcome?.ok === true ? outcome.value : undefined;
+    });
+  }
+
+  #send(call: Call): void {
+    for (const rank of call.ranks) {
+      this.#running.set(rank, call);
+      this.#parts.control.send(rank, { type: 'work', id: call.id, work: call.work });
+    }
+  }
+
+  #ended(rank: number, call: Call, outcome: Outcome): void {
+    this.#running.delete(rank);
+    if (!outcome.ok) {
+      call.failure ??= { kind: 'thrown', rank };
+      call.emit(rank, { kind: 'error', error: outcome.error });
+      this.#fail(call.failure, CANCEL_DELAY_MS);
+    }
+    call.end(rank, outcome);
+    this.#recoverWhenIdle();
+  }
+
+  /** The first failure counts; everything that runs fails with it. */
+  #fail(reason: Failure, delayMs: number): void {
+    if (this.#pending !== undefined) return;
+    let finish = (): void => undefined;
+    const recovered = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    this.#pending = { reason, recovered, finish, recovering: false };
+    for (const call of this.#running.values()) call.failure ??= reason;
+    if (this.#running.size > 0) this.#parts.abortSwitch.abort(abortReason(reason));
+    this.#sendInterrupt(delayMs);
+    this.#killStuck(this.#pending);
+    this.#recoverWhenIdle();
+  }
+
+  #sendInterrupt(delayMs: number): void {
+    for (const rank of this.#running.keys()) this.#parts.control.send(rank, { type: 'interrupt', delayMs });
+  }
+
+  #killStuck(pending: Pending): void {
+    const timer = setTimeout(() => {
+      for (const rank of this.#running.keys()) this.#parts.processes[rank]?.kill();
+    }, STUCK_MS);
+    timer.unref();
+    void pending.recovered.then(() => clearTimeout(timer));
+  }
+
+  #recoverWhenIdle(): void {
+    const pending = this.#pending;
+    if (pending === undefined || pending.recovering || this.#running.size > 0) return;
+    pending.recovering = true;
+    void this.#recover().then(() => {
+      this.#pending = undefined;
+      pending.finish();
+    });
+  }
+
+  async #recover(): Promise<void> {
+    if (this.#broken !== undefined || this.#closed) return;
+    this.#parts.abortSwitch.reset();
+    const ranks = this.#parts.processes.map(({ rank }) => rank);
+    const call = new Call(this.#nextId++, ranks, { kind: 'recover' }, () => undefined);
+    this.#send(call);
+    await call.ended;
+    if (call.failure !== undefined) this.#broken ??= this.#error(call.failure, call);
+  }
+
+  #died(rank: number, exit: RankExit): void {
+    if (this.#closed) {
+      this.#endDead(rank, exit);
+      return;
+    }
+    this.#broken ??= new ShardlabError(
+      'RANK_DIED',
+      `rank ${rank}'s process ended (${describeExit(exit)}); ${AFTER_DEATH}`,
+      { rank, details: { rank, exit } },
+    );
+    const others = [...this.#running.keys()].some((running) => running !== rank);
+    void (others ? this.#snapshot(`when rank ${rank} ended`) : Promise.resolve('')).then((waiting) => {
+      this.#fail({ kind: 'died', rank, exit, waiting }, CANCEL_DELAY_MS);
+      this.#endDead(rank, exit);
+    });
+  }
+
+  #endDead(rank: number, exit: RankExit): void {
+    const call = this.#running.get(rank);
+    this.#running.delete(rank);
+    const message = `the process ended (${describeExit(exit)})`;
+    call?.end(rank, {
+      ok: false,
+      error: { code: 'RANK_DIED', ename: 'RankDied', evalue: message, traceback: [message] },
+    });
+    this.#recoverWhenIdle();
+  }
+
+  /** Fails the calls in which a rank waits for one that has ended its work without the collective. */
+  async #watchMissing(): Promise<void> {
+    if (this.#pending !== undefined || this.#running.size === this.#parts.processes.length) return;
+    const statuses = await this.statuses(MISSING_POLL_MS);
+    const idle = this.#parts.processes.map(({ rank }) => rank).filter((rank) => !this.#running.has(rank));
+    const missing = findMissing(statuses, idle);
+    if (missing !== undefined) this.#fail({ kind: 'missing', ...missing }, CANCEL_DELAY_MS);
+  }
+
+  async #snapshot(event: string): Promise<string> {
+    const why = await this.why(SNAPSHOT_MS);
+    this.lastIncident = { event, why };
+    return why.waits.length === 0 ? '' : why.text;
+  }
+
+  #exits(): Map<number, RankExit> {
+    return new Map(
+      this.#parts.processes.flatMap(({ rank, exit }) => (exit === undefined ? [] : [[rank, exit]])),
+    );
+  }
+
+  #titles(): string {
+    return [...new Set([...this.#running.values()].map(({ title }) => title))].join(' and ');
+  }
+
+  #error(failure: Failure, call: Call): ShardlabError {
+    return failureError(failure, {
+      title: call.title,
+      numRanks: this.#parts.processes.length,
+      outcomes: call.outcomes,
+    });
+  }
+
+  #assertUsable(): void {
+    if (this.#broken !== undefined) throw this.#broken;
+    if (this.#closed) {
+      throw new ShardlabError(
+        'CLOSED',
+        'this job was shut down; launch another one with sl.launch({ ranks })',
+      );
+    }
+  }
+}
