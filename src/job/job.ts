@@ -1,0 +1,181 @@
+import type { TrainConfigInput } from '../config/train-config';
+import { type Bytes, formatBytes, now } from '../core/units';
+import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../figures/table';
+import type { OutputSink } from './call';
+import type { Fleet } from './fleet';
+import type { ReadyReport } from './messages';
+import { describeExit } from './rank-process';
+import { RankSelection } from './rank-selection';
+import { registerJob } from './registry';
+import { Run } from './run';
+import { parseSelection, type Selection } from './selection';
+import type { Supervisor } from './supervisor';
+import { createWhy, describeCollective, type Why } from './why';
+
+/** How long couriers may take to answer; a courier that is slower is reported as not answering. */
+const ANSWER_MS = 1000;
+
+/** A rank as it was when it became ready. */
+export interface RankInfo extends ReadyReport {
+  readonly rank: number;
+}
+
+/** A compiled cell and the ranks that run it. */
+export interface CellRequest {
+  readonly js: string;
+  /** Number of the notebook's cell. */
+  readonly cell: number;
+  readonly selection: Selection;
+}
+
+const STATUS_COLUMNS: readonly Column[] = [
+  { key: 'rank' },
+  { key: 'pid', format: String },
+  { key: 'state' },
+  { key: 'cell' },
+  { key: 'collective' },
+  {
+    key: 'seconds',
+    title: 'for s',
+    format: (seconds) => (seconds === null ? '—' : Number(seconds).toFixed(2)),
+  },
+];
+
+export interface TrainOptions {
+  /** A safetensors file with the initial parameters; default: from the config's seed. */
+  readonly init?: string | undefined;
+}
+
+/** Rank processes that work together. Shown in a notebook as the table of its ranks. */
+export class Job {
+  readonly ranks: readonly RankInfo[];
+  readonly #fleet: Fleet;
+  readonly #supervisor: Supervisor;
+  readonly #unregister: () => void;
+  readonly #runs = new Set<Run>();
+  #numRuns = 0;
+  #ended: Promise<void> | undefined;
+
+  constructor(fleet: Fleet, supervisor: Supervisor) {
+    this.#fleet = fleet;
+    this.#supervisor = supervisor;
+    this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
+    this.#unregister = registerJob(this);
+  }
+
+  get numRanks(): number {
+    return this.ranks.length;
+  }
+
+  /** Some ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
+  on(selection: Selection): RankSelection {
+    return new RankSelection(parseSelection(selection, this.numRanks), this.#supervisor);
+  }
+
+  /**
+   * Runs a compiled cell in ranks; what it declares lives on there. Resolves when all have ended it.
+   * Throws: as `on().run` does.
+   */
+  async runCell({ js, cell, selection }: CellRequest, sink: OutputSink): Promise<void> {
+    const ranks = parseSelection(selection, this.numRanks);
+    await this.#supervisor.run(ranks, { kind: 'cell', js, cell }, sink);
+  }
+
+  /** Builds a model and its strategy on all ranks. Throws: CONFIG for a wrong config, and as `on().run` does. */
+  async train(config: TrainConfigInput = {}, options: TrainOptions = {}): Promise<Run> {
+    const run = await Run.create({
+      config,
+      init: options.init,
+      numRanks: this.numRanks,
+      number: ++this.#numRuns,
+      supervisor: this.#supervisor,
+      disposed: (ended) => this.#runs.delete(ended),
+    });
+    this.#runs.add(run);
+    return run;
+  }
+
+  /** What each rank does now, also while it computes or waits. */
+  async status(): Promise<Table> {
+    const situations = await this.#supervisor.statuses(ANSWER_MS);
+    const rows = this.#fleet.processes.map(({ rank, pid, exit }) => {
+      const situation = situations.get(rank);
+      const state = exit !== undefined ? `ended (${describeExit(exit)})` : (situation?.state ?? 'no answer');
+      return {
+        rank,
+        pid,
+        state,
+        cell: situation?.cell ?? null,
+        collective: situation?.waiting === undefined ? null : describeCollective(situation.waiting),
+        seconds: situation === undefined ? null : now() - situation.since,
+      };
+    });
+    return createTable(rows, { columns: STATUS_COLUMNS });
+  }
+
+  /** Who waits in which collective since when for whom; when nobody does, who did when the last call failed. */
+  async why(): Promise<Why> {
+    const present = await this.#supervisor.why(ANSWER_MS);
+    const last = this.#supervisor.lastIncident;
+    if (present.waits.length > 0 || last === undefined) return present;
+    return createWhy(
+      last.why.waits,
+      last.why.situations,
+      `${last.event}: ${last.why.text}\nnow ${present.text}`,
+    );
+  }
+
+  /** Stops what runs; variables stay, and the next call works. A training step is brought to its end first. */
+  async interrupt(): Promise<void> {
+    const gentle = [...this.#runs].map((run) => run.stop());
+    if ((await Promise.all(gentle)).includes('stopped')) return;
+    await this.#supervisor.interrupt();
+  }
+
+  /** Ends one rank by SIGKILL, to see what the others do. */
+  async kill(rank: number): Promise<void> {
+    for (const chosen of parseSelection(rank, this.numRanks)) {
+      const process = this.#fleet.processes[chosen];
+      process?.kill();
+      await process?.exited;
+    }
+  }
+
+  /** Ends all ranks, by SIGKILL those that do not end by themselves; resolves when they are gone. */
+  shutdown(): Promise<void> {
+    this.#ended ??= (async () => {
+      this.#supervisor.close();
+      this.#unregister();
+      await this.#fleet.end();
+    })();
+    return this.#ended;
+  }
+
+  [DISPLAY](): DisplayBundle {
+    return this.#table()[DISPLAY]();
+  }
+
+  #table(): Table {
+    const rows = this.ranks.map(({ rank, pid, rssBytes, engine, blas, transport, readyMs }) => ({
+      rank,
+      pid,
+      rssBytes,
+      engine,
+      blas,
+      transport,
+      readyMs: Math.round(readyMs),
+    }));
+    return createTable(rows, {
+      title: `${rows.length === 1 ? '1 rank' : `${rows.length} ranks`}`,
+      columns: [
+        { key: 'rank' },
+        { key: 'pid', format: String },
+        { key: 'rssBytes', title: 'RSS', align: 'right', format: (bytes) => formatBytes(bytes as Bytes) },
+        { key: 'engine' },
+        { key: 'blas', title: 'BLAS' },
+        { key: 'transport' },
+        { key: 'readyMs', title: 'ready after ms' },
+      ],
+    });
+  }
+}

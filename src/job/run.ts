@@ -1,0 +1,248 @@
+import { availableParallelism } from 'node:os';
+import type { DataFrame } from 'danfojs-node';
+import { currentDisplay } from '../cell/display';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
+import { ConfigError, ShardlabError } from '../core/errors';
+import { commCauses } from '../figures/comm-causes';
+import { type CommTimelineOptions, commTimeline } from '../figures/comm-timeline';
+import type { Figure } from '../figures/figure';
+import { lossCurve } from '../figures/loss-curve';
+import { type MemoryOptions, memoryFigure } from '../figures/memory-figure';
+import { type RunView, viewOf } from '../figures/run-view';
+import { createTable } from '../figures/table';
+import type { StepRecord } from '../ledger/record';
+import type { StepResult } from '../train/step-result';
+import type { OutputSink } from './call';
+import type { RankStep } from './messages';
+import { createProgress } from './progress';
+import { createRunSummary, type RunSummary } from './run-summary';
+import { sessionLesson } from './session-lesson';
+import type { Supervisor } from './supervisor';
+
+/** Steps of which every allocation and free is kept, from the newest back; older records keep their totals. */
+const NUM_CURVES = 2;
+/** An interrupt waits at most so long for the running step's end; then the step is broken off. */
+const STOP_MS = 2000;
+
+export interface RunOptions {
+  readonly config: TrainConfigInput;
+  /** A safetensors file with the initial parameters; default: from the config's seed. */
+  readonly init?: string | undefined;
+  readonly numRanks: number;
+  /** Number of the run in its job. */
+  readonly number: number;
+  readonly supervisor: Supervisor;
+  /** Told when the run is disposed. */
+  readonly disposed: (run: Run) => void;
+}
+
+/** A model in training on all ranks of a job. */
+export class Run {
+  readonly config: TrainConfig;
+  /** What each step came to. */
+  readonly results: readonly StepResult[];
+  /** The ledgers of all ranks, step by step, rank by rank. */
+  readonly records: readonly StepRecord[];
+  readonly #options: RunOptions;
+  readonly #results: StepResult[] = [];
+  readonly #records: StepRecord[] = [];
+  #stepping: Promise<unknown> | undefined;
+  #stopping = false;
+  #numParams = 0;
+  #isDisposed = false;
+  /** Why no further step can be made. */
+  #ended: ShardlabError | undefined;
+
+  private constructor(options: RunOptions, config: TrainConfig) {
+    this.#options = options;
+    this.config = config;
+    this.results = this.#results;
+    this.records = this.#records;
+  }
+
+  /** Builds the model on all ranks. Throws: CONFIG, OUT_OF_MEMORY and what ranks throw. */
+  static async create(options: RunOptions): Promise<Run> {
+    const run = new Run(options, parseTrainConfig(options.config));
+    const { number, init } = options;
+    const [numParams] = await run.#call<number>({ kind: 'train', run: number, config: run.config, init });
+    run.#numParams = numParams ?? 0;
+    return run;
+  }
+
+  /** Parameters of the whole model; tied ones count once. */
+  get numParams(): number {
+    return this.#numParams;
+  }
+
+  /** Number of ranks. */
+  get world(): number {
+    return this.#options.numRanks;
+  }
+
+  /** For subtitles: how ranks share this machine. */
+  get note(): string {
+    const ranks = this.world === 1 ? '1 rank has' : `${this.world} ranks share`;
+    const cores = availableParallelism();
+    return `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}`;
+  }
+
+  /** Mean loss over all ranks, step by step. */
+  get losses(): number[] {
+    return this.#results.map(({ loss }) => loss);
+  }
+
+  /**
+   * Trains `numSteps` steps and shows loss and speed while they run. An interrupt ends it after the running step.
+   * Throws: INTERRUPTED, OUT_OF_MEMORY and what ranks throw; CLOSED when the run has ended.
+   */
+  async step(numSteps = 1): Promise<RunSummary> {
+    if (!Number.isInteger(numSteps) || numSteps < 1) {
+      throw new ConfigError(`step(${numSteps}) is no number of steps; give a whole number from 1`);
+    }
+    if (this.#stepping !== undefined) {
+      throw new ConfigError('this run is stepping already; await the first step() before the next');
+    }
+    this.#stopping = false;
+    const stepping = this.#stepMany(numSteps);
+    this.#stepping = stepping.catch(() => undefined);
+    try {
+      return await stepping;
+    } finally {
+      this.#stepping = undefined;
+    }
+  }
+
+  /** Memory of one step by cause, over time or at every rank's peak. */
+  memory(options: MemoryOptions = {}): Figure {
+    return this.#figure((view) => memoryFigure(view, options));
+  }
+
+  /** What was sent in one step and why, by cause. */
+  comm(): Figure {
+    return this.#figure(commCauses);
+  }
+
+  /** One step of all ranks: computing, waiting, and what the wire did meanwhile. */
+  timeline(options: CommTimelineOptions = {}): Figure {
+    return this.#figure((view) => commTimeline(view, options));
+  }
+
+  /** The loss over all steps. */
+  loss(): Figure {
+    return this.#figure(() => lossCurve([{ name: this.config.parallel.strategy, losses: this.losses }]));
+  }
+
+  /** The numbers behind the figures as danfojs DataFrames; its library loads on first use (seconds). */
+  async frames(): Promise<Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>> {
+    const steps = createTable(
+      this.#results.map(({ spans, ...result }) => ({ ...result, ...spans, loss: result.loss })),
+    );
+    return {
+      steps: await steps.frame(),
+      memory: await this.memory().frame(),
+      comm: await this.comm().frame(),
+      timeline: await this.timeline().frame(),
+    };
+  }
+
+  #figure(draw: (view: RunView) => Figure): Figure {
+    if (this.#records.length === 0) {
+      throw new ConfigError(
+        'this run has taken no step yet, so there is nothing to draw; await run.step() first',
+      );
+    }
+    return sessionLesson().reveal(draw(viewOf(this)));
+  }
+
+  /** Ends step() after the running step: whether it ended in time, or nothing ran. */
+  async stop(): Promise<'stopped' | 'late' | 'idle'> {
+    if (this.#stepping === undefined) return 'idle';
+    this.#stopping = true;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<'late'>((resolve) => {
+      timer = setTimeout(() => resolve('late'), STOP_MS);
+    });
+    const stopped = this.#stepping.then(() => 'stopped' as const);
+    return Promise.race([stopped, late]).finally(() => clearTimeout(timer));
+  }
+
+  /** Frees the model on all ranks; what was recorded stays. */
+  async dispose(): Promise<void> {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    this.#ended ??= new ShardlabError('CLOSED', 'this run was disposed; make another with job.train(config)');
+    this.#options.disposed(this);
+    await this.#callAll({ kind: 'disposeRun', run: this.#options.number });
+  }
+
+  async #stepMany(numSteps: number): Promise<RunSummary> {
+    const first = this.#results.length;
+    const progress = createProgress(currentDisplay(), numSteps);
+    try {
+      for (let i = 0; i < numSteps; i++) {
+        const result = await this.#stepOnce(numSteps - i <= NUM_CURVES);
+        progress.show(this.#results.slice(first), result);
+        if (this.#stopping) throw this.#stopped(i + 1, numSteps);
+      }
+    } finally {
+      progress.finish();
+    }
+    return createRunSummary(this.#results.slice(first));
+  }
+
+  async #stepOnce(curve: boolean): Promise<StepResult> {
+    const steps = await this.#call<RankStep>({ kind: 'step', run: this.#options.number, curve });
+    const [first] = steps;
+    if (first === undefined) throw new ShardlabError('INTERNAL', 'a step came back without results');
+    this.#results.push(first.result);
+    this.#records.push(...steps.map(({ record }) => record));
+    this.#dropCurves();
+    return first.result;
+  }
+
+  /** Long runs keep totals of every step, but not every allocation of every step. */
+  #dropCurves(): void {
+    const old = this.#records.length - (NUM_CURVES + 1) * this.#options.numRanks;
+    for (let i = Math.max(0, old); i < old + this.#options.numRanks; i++) {
+      const record = this.#records[i];
+      if (record?.memory.curve) this.#records[i] = { ...record, memory: { ...record.memory, curve: null } };
+    }
+  }
+
+  #stopped(done: number, numSteps: number): ShardlabError {
+    return new ShardlabError(
+      'INTERRUPTED',
+      `run.step was interrupted after ${done} of ${numSteps} steps; the run is whole: step() goes on from step ${this.#results.length}`,
+    );
+  }
+
+  /** Work on all ranks. A failure within a step leaves ranks with different parameters, so it ends the run. */
+  async #call<T>(work: RunWork): Promise<T[]> {
+    if (this.#ended !== undefined) throw this.#ended;
+    try {
+      // Ranks answer each kind of work with the type that the caller names.
+      return (await this.#callAll(work)) as T[];
+    } catch (error) {
+      if (work.kind === 'step') this.#ended = brokenOff(error, this.#results.length + 1);
+      throw error;
+    }
+  }
+
+  #callAll(work: RunWork): Promise<unknown[]> {
+    const ranks = Array.from({ length: this.#options.numRanks }, (_, rank) => rank);
+    return this.#options.supervisor.run(ranks, work, NO_OUTPUT);
+  }
+}
+
+const NO_OUTPUT: OutputSink = () => undefined;
+
+type RunWork = Parameters<Supervisor['run']>[1] & { kind: 'train' | 'step' | 'disposeRun' };
+
+function brokenOff(cause: unknown, step: number): ShardlabError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new ShardlabError(
+    'CLOSED',
+    `this run broke off within step ${step}, so its ranks may hold different parameters; make another with job.train(config). It ended with: ${why}`,
+    { cause },
+  );
+}

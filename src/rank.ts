@@ -1,0 +1,30 @@
+/**
+ * What code in a rank finds in its scope: a `%%ranks` cell without importing it, a function given to `job.on().run` as its
+ * first argument. Importing it anywhere but in a rank throws CONFIG.
+ */
+import { currentRankScope } from './job/rank-scope-host';
+
+export * as tf from '@tensorflow/tfjs';
+export type { Engine } from './backend/engine';
+export type { DeviceMesh } from './dist/device-mesh';
+export type { Dist } from './dist/facade';
+export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/types';
+export * as nn from './job/nn-names';
+export type { RankScope } from './job/rank-scope';
+export type { AdamW, AdamWOptions } from './optim/adamw';
+export type { FullyShardOptions } from './parallel/fsdp/fully-shard';
+
+/** This process's place among all ranks, from 0; how many there are; groups, collectives, optimizers and strategies. */
+export const {
+  rank,
+  worldSize,
+  group,
+  mesh,
+  dist,
+  initDeviceMesh,
+  optim,
+  engine,
+  fullyShard,
+  DDP,
+  transformerAutoWrapPolicy,
+} = currentRankScope();
