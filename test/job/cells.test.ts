@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { launch } from '../../src/job/launch';
+import { launchFor, resultsOf, runCell } from './job-fixture';
+
+test('cells and functions run in the selected ranks, and what cells declare lives on', async (context) => {
+  const job = await launchFor(context, { ranks: 3 });
+
+  await context.test(
+    'variables, functions and closures of a cell are there for the next, in each rank its own',
+    async () => {
+      await runCell(job, 'let n = rank; let inc; inc = function inc() { n++; return n; }', 1);
+      await runCell(job, 'inc(); n = n * 10', 2);
+      assert.deepEqual(resultsOf(await runCell(job, 'inc()', 3)), { 0: '11', 1: '21', 2: '31' });
+      assert.deepEqual(resultsOf(await runCell(job, 'inc()', 4, '1')), { 1: '22' });
+      assert.deepEqual(resultsOf(await runCell(job, 'n', 5)), { 0: '11', 1: '22', 2: '31' });
+    },
+  );
+
+  await context.test('prints come tagged with rank and cell, before the last value', async () => {
+    const events = await runCell(job, 'console.log("a", rank); console.error("b"); await 0; rank', 7, '1');
+    assert.deepEqual(
+      events.map((event) => [event.rank, event.cell, event.kind, event.kind === 'stream' ? event.name : '']),
+      [
+        [1, 7, 'stream', 'stdout'],
+        [1, 7, 'stream', 'stderr'],
+        [1, 7, 'result', ''],
+      ],
+    );
+  });
+
+  await context.test('prints arrive while the main thread is busy', async () => {
+    const started = performance.now();
+    let seenAfter = Infinity;
+    await job.runCell(
+      {
+        js: 'console.log("x"); const until = Date.now() + 700; while (Date.now() < until);',
+        cell: 8,
+        selection: 0,
+      },
+      () => {
+        seenAfter = Math.min(seenAfter, performance.now() - started);
+      },
+    );
+    assert.ok(seenAfter < 500, `seen after ${seenAfter} ms`);
+  });
+
+  await context.test('a thousand prints are all there, in order, in few pieces', async () => {
+    const events = await runCell(job, 'for (let i = 0; i < 1000; i++) console.log(i)', 9, '0');
+    const text = events.map((event) => (event.kind === 'stream' ? event.text : '')).join('');
+    assert.equal(text, Array.from({ length: 1000 }, (_, i) => `${i}\n`).join(''));
+    assert.ok(events.length < 50, `${events.length} pieces`);
+  });
+
+  await context.test(
+    'what a rank writes past its console, and its child processes, is shown too',
+    async () => {
+      const js =
+        'require("node:child_process").execSync("echo from outside", { stdio: "inherit" }); await new Promise((r) => setTimeout(r, 50))';
+      const events = await runCell(job, js, 10, '2');
+      assert.ok(events.some((event) => event.kind === 'stream' && event.text.includes('from outside')));
+    },
+  );
+
+  await context.test('a value with a display method shows itself', async () => {
+    const js = '({ [Symbol.for("Jupyter.display")]: () => ({ "text/html": "<b>" + rank + "</b>" }) })';
+    const [event] = await runCell(job, js, 11, '1');
+    assert.deepEqual(event?.kind === 'result' && event.bundle, { 'text/html': '<b>1</b>' });
+  });
+
+  await context.test(
+    'a function gets the scope and its arguments, and its values come back by rank',
+    async () => {
+      const sums = await job.on('0,2').run(
+        ({ rank }, add: Float32Array, name: string) => {
+          return { rank, name, sum: add.map((value) => value + rank) };
+        },
+        Float32Array.of(1, 2),
+        'x',
+      );
+      assert.deepEqual(sums, [
+        { rank: 0, name: 'x', sum: Float32Array.of(1, 2) },
+        { rank: 2, name: 'x', sum: Float32Array.of(3, 4) },
+      ]);
+      const helpers = {
+        async double(_: unknown, n: number) {
+          return n * 2;
+        },
+      };
+      assert.deepEqual(await job.on(1).run(helpers.double, 21), [42]);
+    },
+  );
+
+  await context.test('what cannot be sent is refused with what to send instead', async () => {
+    await assert.rejects(
+      job.on(0).run(
+        (_, f) => f,
+        () => 1,
+      ),
+      { code: 'CONFIG', message: /argument 1 of run cannot be sent/ },
+    );
+    await assert.rejects(
+      job.on(0).run(({ tf }) => tf.scalar(1)),
+      { code: 'CONFIG', message: /arraySync/ },
+    );
+    await assert.rejects(
+      job.on(0).run(() => () => 1),
+      { code: 'CONFIG', message: /return plain values/ },
+    );
+    await assert.rejects(job.on(0).run(Math.max as never), { code: 'CONFIG', message: /no source/ });
+    const outside = 5;
+    await assert.rejects(
+      job.on(0).run(() => outside),
+      { code: 'RANK_FAILED', message: /sent to ranks by its source/ },
+    );
+  });
+
+  await context.test(
+    'calls on different ranks run at once, calls on the same rank one after the other',
+    async () => {
+      const order: string[] = [];
+      const slow = job
+        .on(0)
+        .run(() => new Promise((resolve) => setTimeout(resolve, 300)))
+        .then(() => order.push('slow'));
+      const next = job
+        .on(0)
+        .run(() => 1)
+        .then(() => order.push('next'));
+      const other = job
+        .on(1)
+        .run(() => 1)
+        .then(() => order.push('other'));
+      await Promise.all([slow, next, other]);
+      assert.deepEqual(order, ['other', 'slow', 'next']);
+    },
+  );
+});
+
+test('two jobs of one process are independent', async (context) => {
+  const [first, second] = await Promise.all([
+    launchFor(context, { ranks: 2 }),
+    launch({ ranks: 2, blas: 'none' }),
+  ]);
+  await runCell(first, 'let mine = 1');
+  await assert.rejects(runCell(second, 'mine'), { code: 'RANK_FAILED' });
+  await second.kill(0);
+  await assert.rejects(
+    second.on('all').run(() => 1),
+    { code: 'RANK_DIED' },
+  );
+  assert.deepEqual(resultsOf(await runCell(first, 'dist.barrier(); mine')), { 0: '1', 1: '1' });
+  await second.shutdown();
+  assert.deepEqual(resultsOf(await runCell(first, 'dist.barrier(); mine')), { 0: '1', 1: '1' });
+});
