@@ -75,6 +75,9 @@ export interface ProcessGroup {
   recv(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
   barrier(options?: CollectiveOptions): Work<void>;
 
-  /** A group of some of this group's ranks. Every rank of this group must call it, in the same order. null on ranks outside. */
-  subgroup(ranks: readonly number[]): ProcessGroup | null;
+  /**
+   * A group of some of this group's ranks (places in this group). Every rank of this group must call it, in the same
+   * order. null on ranks outside. Throws: MESH for ranks that are not here or named twice.
+   */
+  subgroup(ranks: readonly number[], name?: string): ProcessGroup | null;
 }

@@ -1,0 +1,94 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine, Storage } from '../backend/engine';
+import { ShardlabError } from '../core/errors';
+import type { Block, BlockList, ValueDType } from '../transport/call';
+import { VALUE_BYTES } from '../transport/call';
+import type { PieceList } from './types';
+
+/** The whole tensor as one block. */
+export function wholeTensor(tensor: tf.Tensor): PieceList {
+  return [{ tensor, offset: 0, length: tensor.size }];
+}
+
+/** Pieces with their storage; each tensor's storage is looked up once. Throws: SHAPE where a piece reaches beyond its tensor. */
+export function resolve(engine: Engine, pieces: PieceList): BlockList {
+  return pieces.map((piece): Block => {
+    if ('padding' in piece) {
+      checkLength(piece.padding, 'padding');
+      return { storage: undefined, offset: 0, length: piece.padding };
+    }
+    const { tensor, offset, length } = piece;
+    checkRange(tensor, offset, length);
+    return { storage: storageOf(engine, tensor), offset, length };
+  });
+}
+
+function storageOf(engine: Engine, tensor: tf.Tensor): Storage {
+  if (tensor.isDisposed) {
+    throw new ShardlabError('SHAPE', `a tensor of shape [${tensor.shape}] was disposed before its collective`);
+  }
+  return engine.storage(tensor);
+}
+
+function checkRange(tensor: tf.Tensor, offset: number, length: number): void {
+  checkLength(length, 'length');
+  checkLength(offset, 'offset');
+  if (offset + length <= tensor.size) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `a piece [${offset}, ${offset + length}) reaches beyond its tensor of shape [${tensor.shape}] with ${tensor.size} elements`,
+  );
+}
+
+function checkLength(value: number, what: string): void {
+  if (Number.isSafeInteger(value) && value >= 0) return;
+  throw new ShardlabError('SHAPE', `a piece's ${what} must be a whole number from 0, not ${value}`);
+}
+
+/** The dtype that all pieces have. Throws: SHAPE for mixed dtypes, and for those that do not travel. */
+export function commonDType(lists: readonly PieceList[]): ValueDType {
+  let common: ValueDType | undefined;
+  for (const list of lists) {
+    for (const piece of list) {
+      if ('padding' in piece) continue;
+      const { dtype } = piece.tensor;
+      if (dtype !== 'float32' && dtype !== 'int32') {
+        throw new ShardlabError('SHAPE', `collectives carry float32 and int32, not ${dtype}; cast the tensor first`);
+      }
+      if (common !== undefined && common !== dtype) {
+        throw new ShardlabError('SHAPE', `one collective carries one dtype, but its pieces are ${common} and ${dtype}`);
+      }
+      common = dtype;
+    }
+  }
+  return common ?? 'float32';
+}
+
+/** Copies within this process, for groups of one: what is padding becomes zeros on the way in and is dropped on the way out. */
+export function copyBlocks(from: BlockList, to: BlockList): void {
+  let [source, target] = [0, 0];
+  let [readFrom, writeTo] = [0, 0];
+  while (source < from.length && target < to.length) {
+    const input = from[source];
+    const output = to[target];
+    if (input === undefined || output === undefined) return;
+    const length = Math.min(input.length - readFrom, output.length - writeTo);
+    copyPart(input, readFrom, output, writeTo, length);
+    readFrom += length;
+    writeTo += length;
+    if (readFrom === input.length) [source, readFrom] = [source + 1, 0];
+    if (writeTo === output.length) [target, writeTo] = [target + 1, 0];
+  }
+}
+
+function copyPart(from: Block, readFrom: number, to: Block, writeTo: number, length: number): void {
+  if (to.storage === undefined || length === 0) return;
+  const at = (to.offset + writeTo) * VALUE_BYTES;
+  const view = to.storage.view();
+  if (from.storage === undefined) {
+    view.fill(0, at, at + length * VALUE_BYTES);
+    return;
+  }
+  const start = (from.offset + readFrom) * VALUE_BYTES;
+  view.set(from.storage.view().subarray(start, start + length * VALUE_BYTES), at);
+}

@@ -1,0 +1,134 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { CollectiveEvent, CollectiveOp } from '../core/events';
+import { now, type Seconds } from '../core/units';
+import type { Call, CallHeader, CallResult } from '../transport/call';
+import { VALUE_BYTES } from '../transport/call';
+import type { GroupIdentity } from '../transport/mismatch';
+import type { PlaneGroup, PostedCall } from '../transport/plane';
+import { copyBlocks } from './blocks';
+import { type GroupContext, sweep } from './group-context';
+import { HeldTensors } from './held-tensors';
+import type { Work } from './types';
+import { wireBytes } from './wire-bytes';
+import { FinishedWork, PostedWork } from './work';
+
+/** Runs a group's calls: blocking, posted, or in a group of one at once; tells the status board and the observer. */
+export class CallRunner {
+  private readonly context: GroupContext;
+  private readonly identity: GroupIdentity;
+  private readonly plane: PlaneGroup | undefined;
+  /** Posted sends and recvs by direction: a blocking one waits for them. */
+  private readonly directions = new Map<string, PostedWork<unknown>>();
+
+  constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
+    this.context = context;
+    this.identity = identity;
+    this.plane = plane;
+  }
+
+  /** Starts a call on `tensors`; its work gives `value`. */
+  start<T>(call: Call, tensors: readonly tf.Tensor[], value: T): Work<T> {
+    if (this.context.pending.size > 0) sweep(this.context);
+    if (this.plane === undefined) return this.runAlone(call, value);
+    return call.header.async
+      ? this.post(this.plane, call, tensors, value)
+      : this.runBlocking(this.plane, call, value);
+  }
+
+  /** Runs a call of the group's own, which nobody is told of but the status board. */
+  runInternal(call: Call): CallResult {
+    if (this.plane === undefined) {
+      const at = now();
+      return { started: at, ended: at, values: [call.header.value] };
+    }
+    return this.runWatched(this.plane, call);
+  }
+
+  private runBlocking<T>(plane: PlaneGroup, call: Call, value: T): Work<T> {
+    this.directions.get(directionOf(call.header))?.settle();
+    const posted = now();
+    const result = this.runWatched(plane, call);
+    this.report(call, result, posted, now() - posted);
+    return new FinishedWork(value);
+  }
+
+  private runWatched(plane: PlaneGroup, call: Call): CallResult {
+    const { status } = this.context;
+    status.enter(call.header);
+    try {
+      return plane.run(call);
+    } finally {
+      status.leave();
+    }
+  }
+
+  private post<T>(plane: PlaneGroup, call: Call, tensors: readonly tf.Tensor[], value: T): Work<T> {
+    const held = new HeldTensors(tensors);
+    const at = now();
+    const posted = postOrRelease(plane, call, held);
+    const { status, pending } = this.context;
+    const work: PostedWork<T> = new PostedWork(posted, held, value, {
+      waiting: () => status.enter(call.header),
+      waited: () => status.leave(),
+      settled: (result, exposed) => this.report(call, result, at, exposed),
+      ended: (ended) => pending.delete(ended),
+    });
+    pending.add(work);
+    if (isPointToPoint(call.header)) this.directions.set(directionOf(call.header), work);
+    return work;
+  }
+
+  private runAlone<T>(call: Call, value: T): Work<T> {
+    const posted = now();
+    const [input] = call.inputs;
+    const [output] = call.outputs;
+    if (input !== undefined && output !== undefined && input !== output) copyBlocks(input, output);
+    this.report(call, { started: posted, ended: now(), values: [] }, posted, now() - posted);
+    return new FinishedWork(value);
+  }
+
+  private report(call: Call, result: CallResult, posted: Seconds, exposed: Seconds): void {
+    const { header } = call;
+    const { ranks, rank } = this.identity;
+    const event: CollectiveEvent = {
+      kind: 'collective',
+      // Only public collectives are reported; exchange and subgroup run by runInternal.
+      op: header.op as CollectiveOp,
+      group: header.group,
+      ranks,
+      number: header.number,
+      dtype: header.dtype,
+      wireDType: header.wireDType,
+      count: header.count,
+      bytes: header.count * VALUE_BYTES,
+      wireBytes: wireBytes(call, rank, ranks.length),
+      cause: header.cause,
+      module: header.module,
+      cell: header.site.cell,
+      line: header.site.line,
+      async: header.async,
+      posted,
+      started: result.started,
+      ended: result.ended,
+      exposed,
+    };
+    this.context.observer.collective(event);
+  }
+}
+
+function postOrRelease(plane: PlaneGroup, call: Call, held: HeldTensors): PostedCall {
+  try {
+    return plane.post(call);
+  } catch (error) {
+    held.release();
+    throw error;
+  }
+}
+
+function isPointToPoint({ op }: CallHeader): boolean {
+  return op === 'send' || op === 'recv';
+}
+
+function directionOf(header: CallHeader): string {
+  return isPointToPoint(header) ? `${header.op} ${header.peer}` : '';
+}

@@ -1,0 +1,58 @@
+import { join, sep } from 'node:path';
+import type { CallSite } from '../transport/call';
+
+const CELL = /^In\[(\d+)\]/;
+const OWN_CODE = join(__dirname, '..') + sep;
+/** Frames looked at first: a collective that a cell calls itself is among them, and few frames cost little. */
+const NEAR = 8;
+const FAR = 60;
+
+export const NO_SITE: CallSite = { cell: undefined, line: undefined, text: '' };
+
+/** The notebook cell and line that led here, or else the nearest file outside shardlab. */
+export function findCallSite(): CallSite {
+  const near = frames(NEAR);
+  const cell = cellAmong(near);
+  if (cell !== undefined) return cell;
+  if (near.length < NEAR) return fileAmong(near);
+  const far = frames(FAR);
+  return cellAmong(far) ?? fileAmong(far);
+}
+
+function cellAmong(sites: readonly NodeJS.CallSite[]): CallSite | undefined {
+  for (const site of sites) {
+    const match = CELL.exec(site.getScriptNameOrSourceURL() ?? '');
+    if (match === null) continue;
+    const line = site.getLineNumber() ?? undefined;
+    return { cell: Number(match[1]), line, text: `${match[0]}:${line ?? '?'}` };
+  }
+  return undefined;
+}
+
+function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
+  for (const site of sites) {
+    const file = site.getFileName();
+    if (file === null || file === undefined) continue;
+    if (file.startsWith(OWN_CODE) || file.startsWith('node:') || file.includes('node_modules')) continue;
+    const name = file.slice(file.lastIndexOf('/') + 1);
+    return { ...NO_SITE, text: `${name}:${site.getLineNumber() ?? '?'}` };
+  }
+  return NO_SITE;
+}
+
+/** The stack's frames as objects, through V8's hook, which is put back at once. */
+function frames(limit: number): readonly NodeJS.CallSite[] {
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  const holder: { stack?: unknown } = {};
+  try {
+    Error.stackTraceLimit = limit;
+    Error.prepareStackTrace = (_error, sites) => sites;
+    Error.captureStackTrace(holder, findCallSite);
+    // V8 gives whatever prepareStackTrace returned: the frames.
+    return (holder.stack ?? []) as readonly NodeJS.CallSite[];
+  } finally {
+    if (prepareStackTrace === undefined) Reflect.deleteProperty(Error, 'prepareStackTrace');
+    else Error.prepareStackTrace = prepareStackTrace;
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}

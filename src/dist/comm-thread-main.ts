@@ -1,0 +1,22 @@
+// The comm thread of a rank on the shared memory plane.
+import { workerData } from 'node:worker_threads';
+import type { CommThreadInput } from '../transport/comm-client';
+import { CommLoop } from '../transport/comm-loop';
+import { ControlBlock } from '../transport/control-block';
+import { loadNative } from '../transport/native';
+import type { SharedMemorySetup } from '../transport/shared-memory-plane';
+import { TicketBoard } from '../transport/tickets';
+import { StatusWriter } from './status-board';
+
+// The main thread's CommClient makes workerData, and joinWorld what is extra in it: the status board.
+const { port, tickets, setup } = workerData as CommThreadInput<SharedMemorySetup>;
+const status = new StatusWriter(setup.extra as SharedArrayBuffer, 'comm');
+const tools = {
+  native: loadNative(),
+  control: new ControlBlock(setup.controlBuffer),
+  kernelModule: setup.kernelModule,
+};
+new CommLoop(port, new TicketBoard(tickets), tools, {
+  began: (header) => status.enter(header),
+  ended: () => status.leave(),
+}).run();

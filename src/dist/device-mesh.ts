@@ -1,0 +1,116 @@
+import { ShardlabError } from '../core/errors';
+import type { ProcessGroup } from './types';
+
+/** Ranks arranged along named axes, row by row: the last axis varies fastest. Source: torch.distributed.device_mesh. */
+export interface DeviceMesh {
+  readonly shape: readonly number[];
+  readonly axisNames: readonly string[];
+  /** All ranks of the mesh. */
+  readonly group: ProcessGroup;
+  /** This rank's place along each axis. */
+  readonly coordinate: readonly number[];
+  /** The ranks that share this rank's coordinates on all other axes. Throws: MESH for an unknown axis. */
+  get(axis: string): ProcessGroup;
+  /** Ranks along an axis. Throws: MESH. */
+  sizeOf(axis: string): number;
+}
+
+/** Coordinates → place in the mesh's group. Throws: MESH where they lie outside. */
+export function rankAt(shape: readonly number[], coordinate: readonly number[]): number {
+  const inside =
+    coordinate.length === shape.length &&
+    coordinate.every((place, axis) => Number.isInteger(place) && place >= 0 && place < (shape[axis] ?? 0));
+  if (!inside) throw new ShardlabError('MESH', `[${coordinate}] is not a place in a mesh of shape [${shape}]`);
+  return shape.reduce((rank, length, axis) => rank * length + (coordinate[axis] ?? 0), 0);
+}
+
+/** Place in the mesh's group → coordinates. Throws: MESH where it lies outside. */
+export function coordinateOf(shape: readonly number[], rank: number): number[] {
+  const total = sizeOfShape(shape);
+  if (!Number.isInteger(rank) || rank < 0 || rank >= total) {
+    throw new ShardlabError('MESH', `rank ${rank} is not in a mesh of shape [${shape}] with ${total} ranks`);
+  }
+  let rest = rank;
+  return shape
+    .slice()
+    .reverse()
+    .map((length) => {
+      const place = rest % length;
+      rest = Math.floor(rest / length);
+      return place;
+    })
+    .reverse();
+}
+
+/**
+ * Arranges a group's ranks and makes a group for every row along every axis. All ranks must call it alike.
+ * Throws: MESH where sizes and ranks do not fit.
+ */
+export function initDeviceMesh(
+  group: ProcessGroup,
+  shape: readonly number[],
+  axisNames: readonly string[] = shape.map((_, axis) => `axis${axis}`),
+): DeviceMesh {
+  checkShape(group, shape, axisNames);
+  const coordinate = coordinateOf(shape, group.rank);
+  const groups = axisNames.map((name, axis) =>
+    shape.length === 1 ? group : makeRows(group, shape, axis, name, coordinate),
+  );
+  const indexOf = (axis: string): number => {
+    const index = axisNames.indexOf(axis);
+    if (index >= 0) return index;
+    throw new ShardlabError('MESH', `the mesh has no axis '${axis}'; its axes are ${axisNames.join(', ')}`);
+  };
+  return {
+    shape,
+    axisNames,
+    group,
+    coordinate,
+    get: (axis) => groups[indexOf(axis)] ?? group,
+    sizeOf: (axis) => shape[indexOf(axis)] ?? 1,
+  };
+}
+
+/** Makes the groups of all rows along an axis, in the same order on all ranks; returns this rank's. */
+function makeRows(
+  group: ProcessGroup,
+  shape: readonly number[],
+  axis: number,
+  name: string,
+  coordinate: readonly number[],
+): ProcessGroup {
+  let own: ProcessGroup | null = null;
+  for (let rank = 0; rank < sizeOfShape(shape); rank++) {
+    const start = coordinateOf(shape, rank);
+    if (start[axis] !== 0) continue;
+    const places = Array.from({ length: shape[axis] ?? 1 }, (_, place) => start.with(axis, place));
+    const row = group.subgroup(places.map((at) => rankAt(shape, at)), name);
+    own ??= row;
+  }
+  if (own === null) {
+    throw new ShardlabError('INTERNAL', `no row along ${name} contains [${coordinate}]`);
+  }
+  return own;
+}
+
+function sizeOfShape(shape: readonly number[]): number {
+  return shape.reduce((product, length) => product * length, 1);
+}
+
+function checkShape(group: ProcessGroup, shape: readonly number[], axisNames: readonly string[]): void {
+  if (shape.length !== axisNames.length || shape.length === 0) {
+    throw new ShardlabError('MESH', `a mesh of shape [${shape}] needs a name for each axis, not [${axisNames}]`);
+  }
+  if (new Set(axisNames).size !== axisNames.length) {
+    throw new ShardlabError('MESH', `axes need different names: ${axisNames.join(', ')}`);
+  }
+  const total = sizeOfShape(shape);
+  if (shape.every((length) => Number.isInteger(length) && length >= 1) && total === group.size) return;
+  const product = axisNames.map((name, axis) => `${name}(${shape[axis]})`).join(' x ');
+  const owner = group.name === 'world' ? 'the job' : `group ${group.name}`;
+  throw new ShardlabError(
+    'MESH',
+    `mesh ${product} = ${total}, but ${owner} has ${group.size} ranks; launch ${total} ranks or change one axis`,
+    { details: { shape, axisNames, ranks: group.size } },
+  );
+}

@@ -1,0 +1,147 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import { ConfigError, ShardlabError } from '../core/errors';
+import type { DType } from '../core/dtypes';
+import { wholeTensor } from './blocks';
+import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
+import type { World } from './world';
+
+export interface DistOptions {
+  /** Default: all ranks. */
+  readonly group?: ProcessGroup | undefined;
+  /** true returns at once with a Work. Default false. */
+  readonly asyncOp?: boolean;
+}
+
+export interface DistReduceOptions extends DistOptions {
+  readonly op?: ReduceOp;
+}
+
+/** What a call gives: its result, or with asyncOp a Work that gives it. */
+type Outcome<T, O> = O extends { readonly asyncOp: true } ? Work<T> : T;
+
+/**
+ * Collectives as a cell writes them, with torch.distributed's meaning: in place where torch is, global ranks in
+ * `src` and `dst`, blocking unless `asyncOp`. Source: torch.distributed.
+ */
+export interface Dist {
+  readonly ReduceOp: { readonly SUM: 'sum'; readonly AVG: 'avg'; readonly MAX: 'max' };
+  getRank(group?: ProcessGroup): number;
+  getWorldSize(group?: ProcessGroup): number;
+  /** A group of global ranks; every rank of the world must call it, in the same order. null on ranks outside. */
+  newGroup(ranks: readonly number[]): ProcessGroup | null;
+  /** In place. */
+  allReduce<O extends DistReduceOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
+  /** Every rank's tensor, in rank order; shapes must be equal. */
+  allGather<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor[], O>;
+  /** Every rank's tensor, concatenated along axis 0. */
+  allGatherIntoTensor<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
+  /** Reduces list[r] onto rank r; a single tensor is split along axis 0. */
+  reduceScatter<O extends DistReduceOptions>(x: tf.Tensor | readonly tf.Tensor[], options?: O): Outcome<tf.Tensor, O>;
+  /** Part r along axis 0 goes to rank r. */
+  allToAll<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
+  /** In place, from global rank `src`. */
+  broadcast<O extends DistOptions & { readonly src: number }>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
+  send<O extends DistOptions & { readonly dst: number }>(x: tf.Tensor, options: O): Outcome<void, O>;
+  /** In place, from global rank `src`. */
+  recv<O extends DistOptions & { readonly src: number }>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
+  barrier<O extends DistOptions>(options?: O): Outcome<void, O>;
+}
+
+/** The collectives of a world for cells. */
+export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
+  const of = (options: DistOptions | undefined): ProcessGroup => options?.group ?? world.group;
+  return {
+    ReduceOp: { SUM: 'sum', AVG: 'avg', MAX: 'max' },
+    getRank: (group = world.group) => group.rank,
+    getWorldSize: (group = world.group) => group.size,
+    newGroup: (ranks) => world.group.subgroup(ranks),
+    allReduce: (x, options) => outcome(of(options).allReduce(x, options?.op, plain(options)), options),
+    allGather: (x, options) => outcome(gatherList(engine, of(options), x, plain(options)), options),
+    allGatherIntoTensor: (x, options) => outcome(of(options).allGather(x, plain(options)), options),
+    reduceScatter: (x, options) =>
+      outcome(
+        isList(x)
+          ? scatterList(engine, of(options), x, options?.op, plain(options))
+          : of(options).reduceScatter(x, options?.op, plain(options)),
+        options,
+      ),
+    allToAll: (x, options) => outcome(of(options).allToAll(x, plain(options)), options),
+    broadcast: (x, options) =>
+      outcome(of(options).broadcast(x, placeOf(of(options), options.src, 'src'), plain(options)), options),
+    send: (x, options) =>
+      outcome(of(options).send(x, placeOf(of(options), options.dst, 'dst'), plain(options)), options),
+    recv: (x, options) =>
+      outcome(of(options).recv(x, placeOf(of(options), options.src, 'src'), plain(options)), options),
+    barrier: (options) => outcome(of(options).barrier(plain(options)), options),
+  };
+}
+
+function outcome<T, O extends DistOptions>(work: Work<T>, options: O | undefined): Outcome<T, O> {
+  // The conditional type follows asyncOp, which is tested here.
+  return (options?.asyncOp === true ? work : work.wait()) as Outcome<T, O>;
+}
+
+function plain(options: DistOptions | undefined): CollectiveOptions {
+  return { async: options?.asyncOp ?? false };
+}
+
+function placeOf(group: ProcessGroup, globalRank: number, what: string): number {
+  const place = group.ranks.indexOf(globalRank);
+  if (place >= 0) return place;
+  throw new ConfigError(
+    `${what} ${globalRank} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
+  );
+}
+
+function isList(x: tf.Tensor | readonly tf.Tensor[]): x is readonly tf.Tensor[] {
+  return Array.isArray(x);
+}
+
+function gatherList(
+  engine: Engine,
+  group: ProcessGroup,
+  x: tf.Tensor,
+  options: CollectiveOptions,
+): Work<tf.Tensor[]> {
+  const outputs = group.ranks.map(() => engine.allocate(x.shape, dtypeOf(x), { cause: 'comm', module: '' }));
+  const work = group.allGatherPieces(wholeTensor(x), outputs.map(wholeTensor), options);
+  return giving(work, outputs);
+}
+
+function scatterList(
+  engine: Engine,
+  group: ProcessGroup,
+  parts: readonly tf.Tensor[],
+  op: ReduceOp | undefined,
+  options: CollectiveOptions,
+): Work<tf.Tensor> {
+  const own = parts[group.rank];
+  if (own === undefined || parts.length !== group.size) {
+    throw new ShardlabError(
+      'SHAPE',
+      `reduceScatter in group ${group.name} of ${group.size} ranks got ${parts.length} tensors; give one for each rank`,
+    );
+  }
+  const output = engine.allocate(own.shape, dtypeOf(own), { cause: 'comm', module: '' });
+  const lists: PieceList[] = parts.map(wholeTensor);
+  return giving(group.reduceScatterPieces(lists, wholeTensor(output), op, options), output);
+}
+
+/** The same work with a result. */
+function giving<T>(work: Work<void>, value: T): Work<T> {
+  return {
+    get done() {
+      return work.done;
+    },
+    wait() {
+      work.wait();
+      return value;
+    },
+  };
+}
+
+/** Throws nothing here: the collective refuses what does not travel. */
+function dtypeOf(x: tf.Tensor): DType {
+  return x.dtype === 'int32' ? 'int32' : 'float32';
+}

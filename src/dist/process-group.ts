@@ -1,0 +1,262 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { BlockList, Call, CallHeader, CallOp, ValueDType } from '../transport/call';
+import { totalLength } from '../transport/call';
+import type { GroupIdentity } from '../transport/mismatch';
+import type { PlaneGroup } from '../transport/plane';
+import { signatureOf } from '../transport/record';
+import { commonDType, resolve, wholeTensor } from './blocks';
+import { CallRunner } from './call-runner';
+import type { GroupContext } from './group-context';
+import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
+import { checkOneListEach, checkPlace, checkSubgroup, rowsPerRank, wireOf } from './validation';
+
+interface CallParts {
+  readonly op: CallOp;
+  readonly inputs: readonly PieceList[];
+  readonly outputs: readonly PieceList[];
+  readonly reduction?: ReduceOp;
+  readonly peer?: number;
+  readonly value?: number;
+  readonly signature?: number;
+}
+
+/** The ranks' group over a plane; without one a group of this rank alone, which communicates nothing. */
+export function createGroup(
+  context: GroupContext,
+  identity: GroupIdentity,
+  plane: PlaneGroup | undefined,
+): ProcessGroup {
+  return new Group(context, identity, plane);
+}
+
+class Group implements ProcessGroup {
+  readonly name: string;
+  readonly ranks: readonly number[];
+  readonly rank: number;
+  readonly size: number;
+  private readonly context: GroupContext;
+  private readonly identity: GroupIdentity;
+  private readonly plane: PlaneGroup | undefined;
+  private readonly runner: CallRunner;
+  private epoch = 0;
+  private number = 0;
+  private pairNumbers = new Map<string, number>();
+
+  constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
+    this.context = context;
+    this.identity = identity;
+    this.plane = plane;
+    this.name = identity.name;
+    this.ranks = identity.ranks;
+    this.rank = identity.rank;
+    this.size = identity.ranks.length;
+    this.runner = new CallRunner(context, identity, plane);
+  }
+
+  allReduce(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
+    const whole = [wholeTensor(tensor)];
+    return this.start({ op: 'allReduce', inputs: whole, outputs: whole, reduction: op }, options, tensor);
+  }
+
+  allReducePieces(pieces: PieceList, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<void> {
+    const lists = [pieces];
+    return this.start({ op: 'allReduce', inputs: lists, outputs: lists, reduction: op }, options, undefined);
+  }
+
+  reduceScatterPieces(
+    inputs: readonly PieceList[],
+    output: PieceList,
+    op: ReduceOp = 'sum',
+    options: CollectiveOptions = {},
+  ): Work<void> {
+    checkOneListEach(this.identity, 'reduceScatterPieces', 'inputs', inputs);
+    return this.start({ op: 'reduceScatter', inputs, outputs: [output], reduction: op }, options, undefined);
+  }
+
+  allGatherPieces(
+    input: PieceList,
+    outputs: readonly PieceList[],
+    options: CollectiveOptions = {},
+  ): Work<void> {
+    checkOneListEach(this.identity, 'allGatherPieces', 'outputs', outputs);
+    return this.start({ op: 'allGather', inputs: [input], outputs }, options, undefined);
+  }
+
+  allToAllPieces(
+    inputs: readonly PieceList[],
+    outputs: readonly PieceList[],
+    options: CollectiveOptions = {},
+  ): Work<void> {
+    checkOneListEach(this.identity, 'allToAllPieces', 'inputs', inputs);
+    checkOneListEach(this.identity, 'allToAllPieces', 'outputs', outputs);
+    return this.start({ op: 'allToAll', inputs, outputs }, options, undefined);
+  }
+
+  /** Asks for all lengths first (a blocking exchange of one number), so that parts may differ. */
+  allGather(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
+    const [rows = 1, ...rest] = tensor.shape;
+    const row = rest.reduce((product, length) => product * length, 1);
+    const allRows = this.exchange(rows, tensor, rest, options);
+    const total = allRows.reduce((sum, length) => sum + length, 0);
+    const tag = { cause: 'comm', module: options.module ?? '' } as const;
+    const gathered = this.context.engine.allocate([total, ...rest], tensor.dtype as ValueDType, tag);
+    let offset = 0;
+    const outputs = allRows.map((length): PieceList => {
+      const piece = { tensor: gathered, offset, length: length * row };
+      offset += length * row;
+      return [piece];
+    });
+    return this.start({ op: 'allGather', inputs: [wholeTensor(tensor)], outputs }, options, gathered);
+  }
+
+  reduceScatter(
+    tensor: tf.Tensor,
+    op: ReduceOp = 'sum',
+    options: CollectiveOptions = {},
+  ): Work<tf.Tensor> {
+    const rows = rowsPerRank(this.identity, 'reduceScatter', tensor);
+    const dtype = commonDType([wholeTensor(tensor)]);
+    const tag = { cause: 'comm', module: options.module ?? '' } as const;
+    const shape = [rows, ...tensor.shape.slice(1)];
+    const part = this.context.engine.allocate(shape, dtype, tag);
+    const inputs = this.partsOf(tensor);
+    const outputs = [wholeTensor(part)];
+    return this.start({ op: 'reduceScatter', inputs, outputs, reduction: op }, options, part);
+  }
+
+  allToAll(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
+    rowsPerRank(this.identity, 'allToAll', tensor);
+    const dtype = commonDType([wholeTensor(tensor)]);
+    const tag = { cause: 'comm', module: options.module ?? '' } as const;
+    const received = this.context.engine.allocate(tensor.shape, dtype, tag);
+    const parts = { inputs: this.partsOf(tensor), outputs: this.partsOf(received) };
+    return this.start({ op: 'allToAll', ...parts }, options, received);
+  }
+
+  broadcast(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
+    checkPlace(this.identity, 'broadcast', 'source', source);
+    const whole = [wholeTensor(tensor)];
+    return this.start({ op: 'broadcast', inputs: whole, outputs: whole, peer: source }, options, tensor);
+  }
+
+  send(tensor: tf.Tensor, destination: number, options: CollectiveOptions = {}): Work<void> {
+    checkPlace(this.identity, 'send', 'destination', destination, true);
+    const inputs = [wholeTensor(tensor)];
+    return this.start({ op: 'send', inputs, outputs: [], peer: destination }, options, undefined);
+  }
+
+  recv(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
+    checkPlace(this.identity, 'recv', 'source', source, true);
+    const outputs = [wholeTensor(tensor)];
+    return this.start({ op: 'recv', inputs: [], outputs, peer: source }, options, tensor);
+  }
+
+  barrier(options: CollectiveOptions = {}): Work<void> {
+    return this.start({ op: 'barrier', inputs: [], outputs: [] }, options, undefined);
+  }
+
+  subgroup(ranks: readonly number[], name?: string): ProcessGroup | null {
+    checkSubgroup(this.identity, ranks);
+    const globalRanks = ranks.map((rank) => this.ranks[rank] ?? rank);
+    const leads = this.rank === 0 && ranks.length > 1;
+    const offer = leads ? (this.plane?.offerSubgroup(ranks.length) ?? 0) : 0;
+    const parts = { op: 'subgroup', inputs: [], outputs: [], value: offer } as const;
+    const header = this.header({ ...parts, signature: signatureOf(ranks) }, {}, 'float32', ranks.length);
+    const { values } = this.runner.runInternal({ header, inputs: [], outputs: [] });
+    const rank = ranks.indexOf(this.rank);
+    if (rank < 0) return null;
+    const title = name ?? `${this.name}[${ranks.join(',')}]`;
+    const identity = { name: title, ranks: globalRanks, rank, world: this.identity.world };
+    const plane = ranks.length > 1 ? this.plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
+    return createGroup(this.context, identity, plane);
+  }
+
+  /** Every rank's `value`, in rank order. */
+  private exchange(
+    value: number,
+    tensor: tf.Tensor,
+    rest: readonly number[],
+    options: CollectiveOptions,
+  ): readonly number[] {
+    const dtype = commonDType([wholeTensor(tensor)]);
+    const parts = { op: 'exchange', inputs: [], outputs: [], value, signature: signatureOf(rest) } as const;
+    const header = this.header(parts, { ...options, async: false }, dtype, tensor.size);
+    return this.runner.runInternal({ header, inputs: [], outputs: [] }).values;
+  }
+
+  private start<T>(parts: CallParts, options: CollectiveOptions, value: T): Work<T> {
+    const { engine } = this.context;
+    const dtype = commonDType([...parts.inputs, ...parts.outputs]);
+    const inputs = parts.inputs.map((list) => resolve(engine, list));
+    const same = parts.inputs === parts.outputs;
+    const outputs = same ? inputs : parts.outputs.map((list) => resolve(engine, list));
+    const header = this.header(parts, options, dtype, countOf(parts.op, inputs, outputs));
+    const call: Call = { header, inputs, outputs };
+    return this.runner.start(call, header.async ? tensorsOf(parts) : [], value);
+  }
+
+  private header(
+    parts: CallParts,
+    options: CollectiveOptions,
+    dtype: ValueDType,
+    count: number,
+  ): CallHeader {
+    const epoch = this.enterEpoch();
+    const { op, reduction, peer = -1, value = 0, signature = 0 } = parts;
+    return {
+      op,
+      group: this.name,
+      number: this.nextNumber(op, peer),
+      epoch,
+      async: options.async ?? false,
+      dtype,
+      wireDType: wireOf(this.identity, op, dtype, options.wireDType),
+      reduction,
+      peer,
+      count,
+      value,
+      signature,
+      cause: options.cause ?? 'user',
+      module: options.module ?? '',
+      site: this.context.callSite(),
+    };
+  }
+
+  /** Numbers begin anew in each epoch. */
+  private enterEpoch(): number {
+    const epoch = this.context.plane?.epoch ?? 1;
+    if (epoch !== this.epoch) {
+      this.epoch = epoch;
+      this.number = 0;
+      this.pairNumbers.clear();
+    }
+    return epoch;
+  }
+
+  private nextNumber(op: CallOp, peer: number): number {
+    if (op !== 'send' && op !== 'recv') return ++this.number;
+    const key = `${op} ${peer}`;
+    const next = (this.pairNumbers.get(key) ?? 0) + 1;
+    this.pairNumbers.set(key, next);
+    return next;
+  }
+
+  private partsOf(tensor: tf.Tensor): PieceList[] {
+    const length = tensor.size / this.size;
+    return this.ranks.map((_, rank) => [{ tensor, offset: rank * length, length }]);
+  }
+}
+
+/** Elements of this rank's tensor, as CollectiveEvent counts them. */
+function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
+  const lists = op === 'recv' ? outputs : inputs;
+  return lists.reduce((sum, list) => sum + totalLength(list), 0);
+}
+
+function tensorsOf({ inputs, outputs }: CallParts): tf.Tensor[] {
+  const tensors = new Set<tf.Tensor>();
+  for (const list of [...inputs, ...outputs]) {
+    for (const piece of list) if ('tensor' in piece) tensors.add(piece.tensor);
+  }
+  return [...tensors];
+}

@@ -1,0 +1,82 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { WireDType } from '../core/dtypes';
+import { ConfigError, ShardlabError } from '../core/errors';
+import type { CallOp, ValueDType } from '../transport/call';
+import { type GroupIdentity, speaker } from '../transport/mismatch';
+import type { PieceList } from './types';
+
+/** The type on the wire. Throws: SHAPE where values of `dtype` cannot travel so. */
+export function wireOf(
+  identity: GroupIdentity,
+  op: CallOp,
+  dtype: ValueDType,
+  wanted: WireDType | undefined,
+): WireDType {
+  if (wanted === undefined || wanted === dtype) return dtype;
+  if (dtype === 'float32' && wanted !== 'int32') return wanted;
+  throw new ShardlabError(
+    'SHAPE',
+    `${speaker(identity)} ${op} of ${dtype} cannot travel as ${wanted}; ` +
+      `leave wireDType out${dtype === 'float32' ? " or take 'bfloat16' or 'float16'" : ''}`,
+  );
+}
+
+/** Throws: SHAPE unless there is one list for each rank. */
+export function checkOneListEach(
+  identity: GroupIdentity,
+  call: string,
+  what: string,
+  lists: readonly PieceList[],
+): void {
+  const size = identity.ranks.length;
+  if (lists.length === size) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${speaker(identity)} ${call} in group ${identity.name} of ${size} ranks got ${lists.length} ${what}; give one list for each rank`,
+  );
+}
+
+/** Rows of axis 0 that fall to each rank. Throws: SHAPE when they do not come out even. */
+export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Tensor): number {
+  const size = identity.ranks.length;
+  const [rows] = tensor.shape;
+  if (rows !== undefined && rows % size === 0) return rows / size;
+  throw new ShardlabError(
+    'SHAPE',
+    `${speaker(identity)} ${call} splits axis 0 of a tensor of shape [${tensor.shape}] among ${size} ranks; ` +
+      `make it divisible by ${size}, or use ${call}Pieces for uneven parts`,
+    { details: { shape: tensor.shape, size } },
+  );
+}
+
+/** Throws: CONFIG unless `rank` is a place in the group, and another than one's own where `other` is set. */
+export function checkPlace(
+  identity: GroupIdentity,
+  call: string,
+  what: string,
+  rank: number,
+  other = false,
+): void {
+  const size = identity.ranks.length;
+  if (!Number.isInteger(rank) || rank < 0 || rank >= size) {
+    throw new ConfigError(
+      `${speaker(identity)} ${call} got ${what} ${rank}, but group ${identity.name} has places 0 to ${size - 1}`,
+    );
+  }
+  if (other && rank === identity.rank) {
+    throw new ConfigError(`${speaker(identity)} ${call} got its own rank as ${what}; name another place of the group`);
+  }
+}
+
+/** Throws: MESH for ranks that are not in the group or named twice. */
+export function checkSubgroup(identity: GroupIdentity, ranks: readonly number[]): void {
+  const size = identity.ranks.length;
+  const outside = ranks.filter((rank) => !Number.isInteger(rank) || rank < 0 || rank >= size);
+  if (ranks.length > 0 && outside.length === 0 && new Set(ranks).size === ranks.length) return;
+  throw new ShardlabError(
+    'MESH',
+    `${speaker(identity)} a subgroup of [${ranks.join(', ')}] cannot be made in group ${identity.name} of ${size} ranks; ` +
+      `name one or more different places from 0 to ${size - 1}`,
+    { details: { ranks, size } },
+  );
+}

@@ -1,0 +1,74 @@
+import { now, type Seconds } from '../core/units';
+import type { CallResult } from '../transport/call';
+import type { PostedCall } from '../transport/plane';
+import type { HeldTensors } from './held-tensors';
+import type { Work } from './types';
+
+/** A result that is there already. */
+export class FinishedWork<T> implements Work<T> {
+  readonly done = true;
+  private readonly value: T;
+
+  constructor(value: T) {
+    this.value = value;
+  }
+
+  wait(): T {
+    return this.value;
+  }
+}
+
+/** Told when the outcome is known, and how long the main thread stood still for it. */
+export interface WorkHooks {
+  waiting(): void;
+  waited(): void;
+  settled(result: CallResult, exposed: Seconds): void;
+  /** Also after a failure. */
+  ended(work: PostedWork<unknown>): void;
+}
+
+/** A collective that runs on the comm thread. */
+export class PostedWork<T> implements Work<T> {
+  private readonly posted: PostedCall;
+  private readonly held: HeldTensors;
+  private readonly hooks: WorkHooks;
+  private readonly value: T;
+  private settled = false;
+
+  constructor(posted: PostedCall, held: HeldTensors, value: T, hooks: WorkHooks) {
+    this.posted = posted;
+    this.held = held;
+    this.value = value;
+    this.hooks = hooks;
+  }
+
+  get done(): boolean {
+    return this.settled || this.posted.done;
+  }
+
+  wait(): T {
+    if (!this.settled) this.settle();
+    // Throws again what the collective threw.
+    this.posted.wait();
+    return this.value;
+  }
+
+  /** Lets go of the tensors and reports; blocks where the collective still runs. Throws nothing: `wait` does. */
+  settle(): void {
+    if (this.settled) return;
+    this.settled = true;
+    const from = now();
+    const finished = this.posted.done;
+    if (!finished) this.hooks.waiting();
+    try {
+      const result = this.posted.wait();
+      this.hooks.settled(result, finished ? 0 : now() - from);
+    } catch {
+      // The error stays in the posted call; whoever waits gets it.
+    } finally {
+      if (!finished) this.hooks.waited();
+      this.held.release();
+      this.hooks.ended(this);
+    }
+  }
+}

@@ -1,0 +1,124 @@
+import { join } from 'node:path';
+import type { Engine } from '../backend/engine';
+import { ConfigError, ShardlabError } from '../core/errors';
+import type { Observer } from '../core/events';
+import type { Bytes } from '../core/units';
+import type { CallSite } from '../transport/call';
+import { MAX_RANKS } from '../transport/layout';
+import type { Plane } from '../transport/plane';
+import { openSharedMemoryPlane } from '../transport/shared-memory-plane';
+import { openZeromqPlane } from '../transport/zeromq-plane';
+import { findCallSite } from './call-site';
+import type { GroupContext } from './group-context';
+import { createGroup } from './process-group';
+import { createStatusBoard, StatusWriter } from './status-board';
+import type { ProcessGroup } from './types';
+
+/** How the ranks of a job exchange bytes. */
+export type PlaneConfig =
+  | {
+      readonly kind: 'shared-memory';
+      /** The launcher's segment as this process inherited it. */
+      readonly fd: number;
+      readonly bytes: Bytes;
+    }
+  | {
+      readonly kind: 'zeromq';
+      /** One address a rank, ipc:// or tcp://; each rank binds its own. */
+      readonly addresses: readonly string[];
+      /** Made by createControlBuffer; the courier writes aborts and resets there at the launcher's word. */
+      readonly control: SharedArrayBuffer;
+    };
+
+export interface JoinOptions {
+  readonly rank: number;
+  readonly world: number;
+  /** Needed from two ranks on. */
+  readonly plane?: PlaneConfig | undefined;
+  readonly engine: Engine;
+  readonly observer: Observer;
+  /** Made by createStatusBoard; the courier reads it. */
+  readonly statusBoard?: SharedArrayBuffer;
+  /** Where a collective was called; default: from the stack. */
+  readonly callSite?: () => CallSite;
+}
+
+/** A rank's place among all ranks of its job. */
+export interface World {
+  readonly rank: number;
+  readonly size: number;
+  readonly group: ProcessGroup;
+  readonly plane: Plane['kind'] | 'none';
+  /** Settles asynchronous work that has ended, then ends the comm thread. */
+  close(): Promise<void>;
+}
+
+/**
+ * Joins the world of a job. All ranks must join.
+ * Throws: CONFIG for a rank or world out of range, TRANSPORT where the plane does not work here.
+ */
+export async function joinWorld(options: JoinOptions): Promise<World> {
+  checkPlaceInWorld(options);
+  const { rank, world, engine, observer, callSite = findCallSite } = options;
+  const board = options.statusBoard ?? createStatusBoard();
+  const plane = await openPlane(options, board);
+  const context: GroupContext = {
+    engine,
+    observer,
+    status: new StatusWriter(board, 'main'),
+    world,
+    plane,
+    callSite,
+    pending: new Set(),
+  };
+  return {
+    rank,
+    size: world,
+    group: createGroup(context, identityOf(options), plane?.world),
+    plane: plane?.kind ?? 'none',
+    async close() {
+      for (const work of context.pending) if (work.done) work.settle();
+      await plane?.close();
+    },
+  };
+}
+
+function identityOf({ rank, world }: JoinOptions) {
+  return { name: 'world', ranks: Array.from({ length: world }, (_, i) => i), rank, world };
+}
+
+async function openPlane(options: JoinOptions, board: SharedArrayBuffer): Promise<Plane | undefined> {
+  const { plane, world, engine } = options;
+  if (world === 1) return undefined;
+  if (plane === undefined) {
+    throw new ConfigError(`a world of ${world} ranks needs a plane: 'shared-memory' or 'zeromq'`);
+  }
+  const identity = identityOf(options);
+  if (plane.kind === 'shared-memory') {
+    checkAddresses(engine);
+    const commScript = join(__dirname, 'comm-thread-main.js');
+    return openSharedMemoryPlane({ ...plane, identity, commScript, commExtra: board });
+  }
+  const commScript = join(__dirname, 'zeromq-thread-main.js');
+  return openZeromqPlane({ ...plane, identity, commScript, commExtra: board });
+}
+
+function checkAddresses(engine: Engine): void {
+  if (engine.name === 'wasm') return;
+  throw new ShardlabError(
+    'TRANSPORT',
+    `engine ${engine.name} does not say where its tensors lie, which shared memory needs; take the zeromq plane`,
+  );
+}
+
+function checkPlaceInWorld({ rank, world, plane }: JoinOptions): void {
+  if (!Number.isInteger(world) || world < 1 || world > MAX_RANKS) {
+    throw new ConfigError(`a world has 1 to ${MAX_RANKS} ranks, not ${world}`, { world });
+  }
+  if (!Number.isInteger(rank) || rank < 0 || rank >= world) {
+    throw new ConfigError(`rank ${rank} is not in a world of ${world} (0 to ${world - 1})`, { rank, world });
+  }
+  if (plane?.kind === 'zeromq' && plane.addresses.length !== world) {
+    throw new ConfigError(`${plane.addresses.length} addresses were given for ${world} ranks; give one each`);
+  }
+}

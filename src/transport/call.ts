@@ -1,0 +1,97 @@
+import type { Storage } from '../backend/engine';
+import type { WireDType } from '../core/dtypes';
+import type { CollectiveOp, CommCause } from '../core/events';
+import type { Seconds } from '../core/units';
+
+/** How contributions become one: in rank order, so that the result does not depend on timing. */
+export type Reduction = 'sum' | 'avg' | 'max';
+
+/** Collectives of the public kind, and those that groups need for themselves. */
+export type CallOp = CollectiveOp | 'exchange' | 'subgroup';
+
+export const CALL_OPS = [
+  'allReduce',
+  'reduceScatter',
+  'allGather',
+  'broadcast',
+  'allToAll',
+  'send',
+  'recv',
+  'barrier',
+  'exchange',
+  'subgroup',
+] as const satisfies readonly CallOp[];
+export const REDUCTIONS = ['sum', 'avg', 'max'] as const satisfies readonly Reduction[];
+export const WIRE_DTYPES = ['float32', 'int32', 'bfloat16', 'float16'] as const satisfies readonly WireDType[];
+
+/** Types that travel. Both take four bytes in memory. */
+export type ValueDType = 'float32' | 'int32';
+
+/** Bytes of one element in a tensor's storage, for every type that travels. */
+export const VALUE_BYTES = 4;
+
+/** Where a collective was called. */
+export interface CallSite {
+  readonly cell: number | undefined;
+  readonly line: number | undefined;
+  /** As a person reads it: "In[3]:12", "train.js:40", or ''. */
+  readonly text: string;
+}
+
+/** What a collective is, apart from its data: what ranks compare, and what messages and events show. */
+export interface CallHeader {
+  readonly op: CallOp;
+  readonly group: string;
+  /** Number of the collective in its group, from 1; of a send or recv in its direction between two ranks. */
+  readonly number: number;
+  readonly epoch: number;
+  readonly async: boolean;
+  readonly dtype: ValueDType;
+  readonly wireDType: WireDType;
+  readonly reduction: Reduction | undefined;
+  /** The source of a broadcast, the other end of a send or recv, in the group; -1 for none. */
+  readonly peer: number;
+  /** Elements of this rank's tensor. */
+  readonly count: number;
+  /** What exchange and subgroup tell the others. */
+  readonly value: number;
+  /** What exchange and subgroup must agree on besides. */
+  readonly signature: number;
+  readonly cause: CommCause;
+  readonly module: string;
+  readonly site: CallSite;
+}
+
+/** Elements in a tensor's storage; without a storage, padding that exists only on the wire. */
+export interface Block {
+  readonly storage: Storage | undefined;
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** Blocks in wire order. */
+export type BlockList = readonly Block[];
+
+/**
+ * A collective with its data. By op:
+ * allReduce, broadcast: inputs[0] and outputs[0] are the same list. reduceScatter: inputs by rank, outputs[0].
+ * allGather: inputs[0], outputs by rank. allToAll: both by rank. send: inputs[0]. recv: outputs[0].
+ */
+export interface Call {
+  readonly header: CallHeader;
+  readonly inputs: readonly BlockList[];
+  readonly outputs: readonly BlockList[];
+}
+
+/** When a collective ran, and what exchange or subgroup brought from each rank. */
+export interface CallResult {
+  readonly started: Seconds;
+  readonly ended: Seconds;
+  readonly values: readonly number[];
+}
+
+export function totalLength(list: BlockList): number {
+  let total = 0;
+  for (const block of list) total += block.length;
+  return total;
+}

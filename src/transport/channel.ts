@@ -1,0 +1,201 @@
+import { ShardlabError } from '../core/errors';
+import type { CallHeader } from './call';
+import { arrivalsIn, barrierWord, isStale, phaseOf } from './epoch-word';
+import type { GroupMemory } from './group-memory';
+import { STREAM, type Stream } from './layout';
+import { brokenError, mismatchError } from './mismatch';
+import { type CallLengths, CallRecord, type CallSide } from './record';
+import type { Steps, Wait } from './wait';
+
+/**
+ * One stream of a group: a barrier among its ranks, with fingerprints that are compared at it.
+ *
+ * [Note: phases] Each barrier ends a phase. What a rank writes during phase p goes to buffer p mod 2 and is read by
+ * the others during phase p + 1. It is overwritten in phase p + 2 at the earliest, which nobody enters before all
+ * have left p + 1. So one barrier a chunk is enough, within a collective and from one collective to the next.
+ */
+export class Channel implements Wait {
+  private readonly group: GroupMemory;
+  private readonly stream: Stream;
+  private readonly word: number;
+  private readonly sleepers: number;
+  private readonly poison: number;
+  /** By parity of the phase, then rank. */
+  private readonly records: readonly (readonly CallRecord[])[];
+  private readonly otherRecords: readonly (readonly CallRecord[])[];
+  private epoch = 0;
+  private phase = 0;
+  private awaited = 0;
+  private header: CallHeader | undefined;
+
+  constructor(group: GroupMemory, stream: Stream) {
+    this.group = group;
+    this.stream = stream;
+    this.word = group.layout.barrier(stream) >> 2;
+    this.sleepers = group.layout.sleepers(stream) >> 2;
+    this.poison = group.layout.poison() >> 2;
+    this.records = recordsOf(group, stream);
+    this.otherRecords = recordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
+  }
+
+  /** Buffer for what is written in this phase. */
+  get writeBuffer(): number {
+    return this.phase & 1;
+  }
+  /** Buffer that was written in the phase before. */
+  get readBuffer(): number {
+    return (this.phase & 1) ^ 1;
+  }
+
+  /** Begins a collective. Throws: COLLECTIVE_MISMATCH where the group broke before. */
+  enter(header: CallHeader): void {
+    if (this.epoch !== header.epoch) {
+      this.epoch = header.epoch;
+      this.phase = 0;
+    }
+    this.header = header;
+    this.checkPoison();
+  }
+
+  /** The first barrier of a collective: all compare what all called. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
+  *meet(header: CallHeader, lengths: CallLengths): Steps<readonly CallRecord[]> {
+    const { rank } = this.group;
+    const records = this.records[this.phase & 1] ?? [];
+    records[rank]?.write(header, lengths);
+    if (!this.arrive()) yield this;
+    const first = records[0];
+    if (first === undefined) return records;
+    for (let other = 1; other < records.length; other++) {
+      if (records[other]?.agreesWith(first) !== true) throw this.mismatch(records);
+    }
+    if (header.op === 'allToAll' && !lengthsMatch(records)) throw this.mismatch(records);
+    return records;
+  }
+
+  /** Comes to the barrier; false where others are still to come and `this` is to be waited for. */
+  arrive(): boolean {
+    const { words, size } = this.group;
+    const mine = barrierWord(this.epoch, this.phase, 0);
+    for (;;) {
+      const word = Atomics.load(words, this.word);
+      const stale = isStale(word, this.epoch);
+      if (!stale && phaseOf(word) !== mine) throw this.lostPhase(word);
+      const arrivals = (stale ? 0 : arrivalsIn(word)) + 1;
+      const last = arrivals === size;
+      const next = last ? barrierWord(this.epoch, this.phase + 1, 0) : mine | arrivals;
+      if (Atomics.compareExchange(words, this.word, word, next) !== word) continue;
+      this.awaited = mine;
+      this.phase = (this.phase + 1) & 0xfff;
+      if (last && Atomics.exchange(words, this.sleepers, 0) !== 0) this.wake();
+      return last;
+    }
+  }
+
+  ready(): boolean {
+    return phaseOf(Atomics.load(this.group.words, this.word)) !== this.awaited;
+  }
+
+  sleep(milliseconds: number): void {
+    const { words, native, base } = this.group;
+    Atomics.store(words, this.sleepers, 1);
+    const word = Atomics.load(words, this.word);
+    if (phaseOf(word) !== this.awaited) return;
+    native.waitWord(base + this.word * 4, word, milliseconds);
+  }
+
+  /** Looks whether an absent rank runs this collective on its other stream, or waits for us point to point. */
+  diagnose(): void {
+    this.checkPoison();
+    const { header } = this;
+    if (header === undefined) return;
+    const crossed = this.otherRecords
+      .flat()
+      .some((record) => record.epoch === header.epoch && record.number === header.number);
+    if (crossed) throw this.breakUp(this.sidesOf(header.number));
+    const partner = this.rankThatAwaitsUs();
+    if (partner !== undefined) throw this.breakUp(this.sidesWithPartner(header, partner));
+  }
+
+  private checkPoison(): void {
+    if (Atomics.load(this.group.words, this.poison) !== this.epoch) return;
+    const { header } = this;
+    const sides = header === undefined ? [] : this.sidesOf(header.number);
+    throw sides.length > 1
+      ? mismatchError(this.group.identity, sides)
+      : brokenError(this.group.identity);
+  }
+
+  private mismatch(records: readonly CallRecord[]): ShardlabError {
+    return this.breakUp(records.map((record, rank) => record.side(this.globalRank(rank))));
+  }
+
+  private breakUp(sides: readonly CallSide[]): ShardlabError {
+    Atomics.store(this.group.words, this.poison, this.epoch);
+    return mismatchError(this.group.identity, sides);
+  }
+
+  /** What each rank wrote for collective `number`, on either stream. */
+  private sidesOf(number: number): CallSide[] {
+    const sides: CallSide[] = [];
+    for (const records of [...this.records, ...this.otherRecords]) {
+      records.forEach((record, rank) => {
+        if (record.epoch !== this.epoch || record.number !== number) return;
+        sides.push(record.side(this.globalRank(rank)));
+      });
+    }
+    return sides.sort((a, b) => a.rank - b.rank);
+  }
+
+  /** A rank whose main thread waits for ours point to point, while ours waits here. */
+  private rankThatAwaitsUs(): number | undefined {
+    if (this.stream !== STREAM.main) return undefined;
+    const { words, layout, rank, size } = this.group;
+    const partnerOf = (stream: Stream, who: number): number =>
+      Atomics.load(words, layout.partner(stream, who) >> 2);
+    for (let other = 0; other < size; other++) {
+      const serves = partnerOf(STREAM.comm, rank) === other + 1;
+      if (other !== rank && partnerOf(STREAM.main, other) === rank + 1 && !serves) return other;
+    }
+    return undefined;
+  }
+
+  private sidesWithPartner(header: CallHeader, partner: number): CallSide[] {
+    const { group } = this;
+    const { buffer, layout, rank, size } = group;
+    const sent = new CallRecord(buffer, layout.pairRecord(partner, rank, 0), size);
+    const awaited = new CallRecord(buffer, layout.pairRecord(rank, partner, 1), size);
+    const theirs = [sent, awaited].filter((record) => record.epoch === header.epoch);
+    const ours = this.sidesOf(header.number).filter((side) => side.rank === this.globalRank(rank));
+    return [...ours, ...theirs.map((record) => record.side(this.globalRank(partner)))];
+  }
+
+  private globalRank(rank: number): number {
+    return this.group.identity.ranks[rank] ?? rank;
+  }
+
+  private wake(): void {
+    this.group.native.wakeWord(this.group.base + this.word * 4);
+  }
+
+  private lostPhase(word: number): ShardlabError {
+    const { name } = this.group.identity;
+    return new ShardlabError(
+      'INTERNAL',
+      `group ${name} lost step with its barrier (word ${word}, epoch ${this.epoch}, phase ${this.phase}); ` +
+        'a collective was cut off without a reset of the job',
+    );
+  }
+}
+
+function recordsOf(group: GroupMemory, stream: Stream): CallRecord[][] {
+  const { buffer, layout, size } = group;
+  return [0, 1].map((parity) =>
+    Array.from({ length: size }, (_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size)),
+  );
+}
+
+function lengthsMatch(records: readonly CallRecord[]): boolean {
+  return records.every((from, sender) =>
+    records.every((to, receiver) => from.sendsTo(receiver) === to.receivesFrom(sender)),
+  );
+}

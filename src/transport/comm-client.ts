@@ -1,0 +1,125 @@
+import { once } from 'node:events';
+import { setTimeout } from 'node:timers/promises';
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
+import { type ErrorJson, ShardlabError } from '../core/errors';
+import type { CallResult } from './call';
+import type { CommFailure } from './comm-messages';
+import type { PostedCall } from './plane';
+import { NUM_TICKETS, TicketBoard } from './tickets';
+
+/** What a comm thread's script finds in its workerData, besides what its plane adds. */
+export interface CommThreadInput<Setup> {
+  readonly port: MessagePort;
+  readonly tickets: SharedArrayBuffer;
+  readonly setup: Setup;
+}
+
+/** How long a comm thread may take to send what it still has. */
+const CLOSE_MS = 2000;
+
+/** The main thread's end of a comm thread: sends it messages and waits for their tickets. */
+export class CommClient {
+  private readonly worker: Worker;
+  private readonly port: MessagePort;
+  private readonly tickets = new TicketBoard();
+  private readonly owners: (Posted | undefined)[] = new Array(NUM_TICKETS).fill(undefined);
+  private readonly failures = new Map<number, ErrorJson>();
+  private next = 0;
+  private closing = false;
+
+  /** Starts `script` in a worker that does not keep the process alive. */
+  constructor(script: string, setup: unknown) {
+    const { port1, port2 } = new MessageChannel();
+    this.port = port1;
+    const workerData: CommThreadInput<unknown> = { port: port2, tickets: this.tickets.buffer, setup };
+    this.worker = new Worker(script, { workerData, transferList: [port2] });
+    this.worker.unref();
+    this.port.unref();
+  }
+
+  /** Sends a message that is no call. */
+  send(message: unknown): void {
+    this.port.postMessage(message);
+    this.tickets.announce();
+  }
+
+  /** Sends the message that `compose` makes for a ticket. */
+  post(compose: (ticket: number) => unknown): PostedCall {
+    if (this.closing) throw closedError();
+    const ticket = this.next;
+    this.next = (ticket + 1) % NUM_TICKETS;
+    this.owners[ticket]?.settle();
+    const posted = new Posted(this, ticket);
+    this.owners[ticket] = posted;
+    this.tickets.open(ticket);
+    this.send(compose(ticket));
+    return posted;
+  }
+
+  isFinished(ticket: number): boolean {
+    return this.tickets.isFinished(ticket);
+  }
+
+  /** Blocks until the ticket's call ended. Returns its times, or the error. */
+  outcome(ticket: number): CallResult | ShardlabError {
+    const failed = this.tickets.await(ticket, () => !this.closing);
+    if (!failed) return { ...this.tickets.timesOf(ticket), values: [] };
+    this.readFailures();
+    const error = this.failures.get(ticket);
+    this.failures.delete(ticket);
+    return error === undefined
+      ? new ShardlabError('INTERNAL', 'a call failed on the comm thread without saying why')
+      : ShardlabError.fromJSON(error);
+  }
+
+  async close(): Promise<void> {
+    if (this.closing) return;
+    this.closing = true;
+    const exited = once(this.worker, 'exit');
+    this.send({ kind: 'close' });
+    this.worker.ref();
+    await Promise.race([exited, setTimeout(CLOSE_MS, undefined, { ref: false })]);
+    await this.worker.terminate();
+    this.port.close();
+  }
+
+  private readFailures(): void {
+    for (;;) {
+      const received = receiveMessageOnPort(this.port);
+      if (received === undefined) return;
+      // Only the comm thread holds the other end, and this is all that it sends.
+      const { ticket, error } = received.message as CommFailure;
+      this.failures.set(ticket, error);
+    }
+  }
+}
+
+class Posted implements PostedCall {
+  private readonly client: CommClient;
+  private readonly ticket: number;
+  private result: CallResult | ShardlabError | undefined;
+
+  constructor(client: CommClient, ticket: number) {
+    this.client = client;
+    this.ticket = ticket;
+  }
+
+  get done(): boolean {
+    return this.result !== undefined || this.client.isFinished(this.ticket);
+  }
+
+  /** Takes the outcome over, so that the ticket can be used again. */
+  settle(): void {
+    this.result ??= this.client.outcome(this.ticket);
+  }
+
+  wait(): CallResult {
+    this.result ??= this.client.outcome(this.ticket);
+    if (this.result instanceof ShardlabError) throw this.result;
+    return this.result;
+  }
+}
+
+function closedError(): ShardlabError {
+  return new ShardlabError('CLOSED', 'the world was closed; no more collectives can be posted');
+}

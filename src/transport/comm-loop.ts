@@ -1,0 +1,196 @@
+import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import { ShardlabError } from '../core/errors';
+import { now, type Seconds } from '../core/units';
+import type { CallHeader } from './call';
+import { CollectiveLane, type SpanCall } from './collectives';
+import type { CommFailure, CommRequest } from './comm-messages';
+import { attach, type GroupMemory, type ThreadTools } from './group-memory';
+import { STREAM } from './layout';
+import { PairLane } from './pair-lane';
+import type { TicketBoard } from './tickets';
+import { type Guard, guardOf, PATIENCE_MS, type Steps, type Wait } from './wait';
+
+/** Told what the comm thread is in, for the status board. */
+export interface CommWatcher {
+  began(header: CallHeader): void;
+  ended(): void;
+}
+
+interface Group {
+  readonly memory: GroupMemory;
+  readonly collectives: CollectiveLane;
+  readonly pairs: PairLane;
+}
+
+interface Task {
+  readonly ticket: number;
+  readonly call: SpanCall;
+  readonly group: Group;
+  readonly guard: Guard;
+}
+
+interface Running {
+  readonly task: Task;
+  readonly steps: Steps<readonly number[]>;
+  readonly started: Seconds;
+  wait: Wait | undefined;
+}
+
+/** While several calls run, or new ones may come, the thread looks again after this. */
+const NAP_MS = 1;
+const NUM_SPINS = 100;
+
+/**
+ * Runs asynchronous collectives: one queue a group, and one a direction of send and recv, each in the order of
+ * posting. Queues take turns whenever one waits for other ranks, so that no order between groups is needed.
+ */
+export class CommLoop {
+  private readonly port: MessagePort;
+  private readonly tickets: TicketBoard;
+  private readonly tools: ThreadTools;
+  private readonly watcher: CommWatcher;
+  private readonly groups = new Map<number, Group>();
+  private readonly queues = new Map<string, Task[]>();
+  private readonly running = new Map<string, Running>();
+  private lastLook: Seconds = now();
+  private idleRounds = 0;
+  private closed = false;
+
+  constructor(port: MessagePort, tickets: TicketBoard, tools: ThreadTools, watcher: CommWatcher) {
+    this.port = port;
+    this.tickets = tickets;
+    this.tools = tools;
+    this.watcher = watcher;
+  }
+
+  /** Returns after the message 'close'. */
+  run(): void {
+    while (!this.closed) {
+      const seen = this.tickets.posted;
+      this.receive();
+      if (this.closed) return;
+      const progressed = this.turn();
+      if (progressed) this.idleRounds = 0;
+      else if (this.running.size === 0) this.tickets.awaitPost(seen);
+      else this.rest();
+    }
+  }
+
+  private receive(): void {
+    for (;;) {
+      const received = receiveMessageOnPort(this.port);
+      if (received === undefined) return;
+      // Only the main thread's CommClient holds the other end.
+      this.accept(received.message as CommRequest);
+    }
+  }
+
+  private accept(request: CommRequest): void {
+    switch (request.kind) {
+      case 'close':
+        this.closed = true;
+        return;
+      case 'group': {
+        const memory = attach(request.attachment, this.tools);
+        const collectives = new CollectiveLane(memory, STREAM.comm);
+        this.groups.set(request.id, { memory, collectives, pairs: new PairLane(memory, STREAM.comm) });
+        return;
+      }
+      case 'call':
+        this.enqueue(request.group, request.ticket, request.call);
+        return;
+      default:
+        request satisfies never;
+    }
+  }
+
+  private enqueue(id: number, ticket: number, call: SpanCall): void {
+    const group = this.groups.get(id);
+    if (group === undefined) throw new ShardlabError('INTERNAL', `the comm thread knows no group ${id}`);
+    const { header } = call;
+    const { op, epoch } = header;
+    const guard = guardOf(this.tools.control, group.memory.identity, epoch, () => nameOf(header));
+    const key = op === 'send' || op === 'recv' ? `${id} ${op} ${header.peer}` : `${id}`;
+    const queue = this.queues.get(key);
+    const task = { ticket, call, group, guard };
+    if (queue === undefined) this.queues.set(key, [task]);
+    else queue.push(task);
+  }
+
+  /** Moves every queue as far as it goes. Returns whether any moved. */
+  private turn(): boolean {
+    let progressed = false;
+    for (const key of this.queues.keys()) {
+      if (!this.running.has(key) && !this.start(key)) continue;
+      const current = this.running.get(key);
+      if (current === undefined) continue;
+      if (current.wait !== undefined && !current.wait.ready()) continue;
+      progressed = true;
+      this.advance(key, current);
+    }
+    return progressed;
+  }
+
+  private start(key: string): boolean {
+    const queue = this.queues.get(key);
+    const task = queue?.shift();
+    if (task === undefined) {
+      this.queues.delete(key);
+      return false;
+    }
+    const { op } = task.call.header;
+    const lane = op === 'send' || op === 'recv' ? task.group.pairs : task.group.collectives;
+    this.watcher.began(task.call.header);
+    this.running.set(key, { task, steps: lane.run(task.call), started: now(), wait: undefined });
+    return true;
+  }
+
+  private advance(key: string, current: Running): void {
+    try {
+      if (current.wait === undefined) current.task.guard.check();
+      const step = current.steps.next();
+      if (step.done === true) this.finish(key, current, undefined);
+      else current.wait = step.value;
+    } catch (error) {
+      this.finish(key, current, error);
+    }
+  }
+
+  private finish(key: string, { task, started }: Running, error: unknown): void {
+    this.running.delete(key);
+    if (this.running.size === 0) this.watcher.ended();
+    if (error !== undefined) this.port.postMessage(failureOf(task.ticket, error));
+    this.tickets.finish(task.ticket, error !== undefined, started, now());
+  }
+
+  /** Nothing could move: spin a little, then sleep shortly; at times look whether waiting still makes sense. */
+  private rest(): void {
+    if (this.idleRounds++ < NUM_SPINS) return;
+    const [first] = this.running.values();
+    first?.wait?.sleep(NAP_MS);
+    if ((now() - this.lastLook) * 1e3 < PATIENCE_MS / 2) return;
+    this.lastLook = now();
+    for (const [key, current] of this.running) this.lookAt(key, current);
+  }
+
+  private lookAt(key: string, current: Running): void {
+    try {
+      current.task.guard.check();
+      current.wait?.diagnose();
+    } catch (error) {
+      // Ends the generator so that what it holds in `finally` is let go.
+      current.steps.return([]);
+      this.finish(key, current, error);
+    }
+  }
+}
+
+function nameOf({ op, number, group }: CallHeader): string {
+  return `${op} number ${number} of group ${group}`;
+}
+
+function failureOf(ticket: number, error: unknown): CommFailure {
+  if (error instanceof ShardlabError) return { ticket, error: error.toJSON() };
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return { ticket, error: { code: 'INTERNAL', message: `the comm thread failed: ${text}` } };
+}

@@ -1,0 +1,105 @@
+import type { Bytes } from '../core/units';
+import { PAGE_BYTES } from './segment';
+
+/** Which thread of a rank communicates: each has barriers and slots of its own, so they never meet. */
+export const STREAM = { main: 0, comm: 1 } as const;
+export type Stream = (typeof STREAM)[keyof typeof STREAM];
+export const STREAMS = [STREAM.main, STREAM.comm] as const;
+
+/** Ranks that one group may have; bounded by the barrier word's counter and by the memory of a region. */
+export const MAX_RANKS = 64;
+
+/** Payload of one slot. Larger tensors travel in chunks of this. */
+export const SLOT_BYTES: Bytes = 4 * 2 ** 20;
+
+/** Slots do not follow each other at a power of two, so that the same place in all of them does not share cache sets. */
+const SLOT_STRIDE = SLOT_BYTES + 4096 + 256;
+
+/** Elements that a thread converts or reduces at a time in its own scratch memory. */
+export const BLOCK_LENGTH = 16384;
+const SCRATCH_STRIDE = BLOCK_LENGTH * 4 + 4096;
+const TABLE_BYTES = 4096;
+const STREAM_PRIVATE = TABLE_BYTES + 2 * SCRATCH_STRIDE;
+
+const LINE = 64;
+const RECORD_TEXT = 512;
+
+/**
+ * Where everything lies in a group's memory: byte offsets in its WebAssembly memory.
+ * [Note: region] The first `privateBytes` belong to this process: per stream a table of sources and two scratch
+ * blocks. Behind them lies the part that all ranks of the group share: barrier words, fingerprint records, one
+ * header a pair of ranks, then slots (two a rank and stream), results (two a stream), and two slots a pair.
+ */
+export class RegionLayout {
+  readonly size: number;
+  readonly privateBytes: Bytes;
+  readonly sharedBytes: Bytes;
+  readonly pairSlotBytes: Bytes;
+  private readonly recordBytes: Bytes;
+  private readonly recordsAt: number;
+  private readonly pairsAt: number;
+  private readonly slotsAt: number;
+  private readonly pairSlotsAt: number;
+
+  constructor(size: number) {
+    this.size = size;
+    this.privateBytes = roundUp(STREAM_PRIVATE * STREAMS.length, PAGE_BYTES);
+    this.recordBytes = roundUp(RECORD_TEXT + 8 * size, LINE);
+    this.pairSlotBytes = size <= 8 ? 256 * 1024 : 64 * 1024;
+    this.recordsAt = this.privateBytes + 4096;
+    this.pairsAt = this.recordsAt + STREAMS.length * 2 * size * this.recordBytes;
+    this.slotsAt = roundUp(this.pairsAt + size * size * this.pairBytes, 4096);
+    this.pairSlotsAt = this.slotsAt + STREAMS.length * 2 * (size + 1) * SLOT_STRIDE;
+    const end = this.pairSlotsAt + size * size * 2 * (this.pairSlotBytes + LINE);
+    this.sharedBytes = roundUp(end - this.privateBytes, PAGE_BYTES);
+  }
+
+  /** A header a pair: words, then the sender's and the receiver's record. */
+  private get pairBytes(): number {
+    return 5 * LINE + 2 * this.recordBytes;
+  }
+
+  table(stream: Stream): number {
+    return stream * STREAM_PRIVATE;
+  }
+  scratch(stream: Stream, which: 0 | 1): number {
+    return stream * STREAM_PRIVATE + TABLE_BYTES + which * SCRATCH_STRIDE;
+  }
+  barrier(stream: Stream): number {
+    return this.privateBytes + stream * 2 * LINE;
+  }
+  sleepers(stream: Stream): number {
+    return this.privateBytes + (stream * 2 + 1) * LINE;
+  }
+  poison(): number {
+    return this.privateBytes + 4 * LINE;
+  }
+  /** The word in which a rank's thread says with whom it exchanges point to point. */
+  partner(stream: Stream, rank: number): number {
+    return this.privateBytes + 1024 + (stream * MAX_RANKS + rank) * 4;
+  }
+  record(stream: Stream, parity: number, rank: number): number {
+    return this.recordsAt + ((stream * 2 + parity) * this.size + rank) * this.recordBytes;
+  }
+  pair(sender: number, receiver: number): number {
+    return this.pairsAt + (sender * this.size + receiver) * this.pairBytes;
+  }
+  pairRecord(sender: number, receiver: number, which: 0 | 1): number {
+    return this.pair(sender, receiver) + 5 * LINE + which * this.recordBytes;
+  }
+  slot(stream: Stream, rank: number, buffer: number): number {
+    return this.slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;
+  }
+  /** Where reduced chunks are put together for all to read. */
+  result(stream: Stream, buffer: number): number {
+    return this.slot(stream, this.size, buffer);
+  }
+  pairSlot(sender: number, receiver: number, buffer: number): number {
+    const index = (sender * this.size + receiver) * 2 + buffer;
+    return this.pairSlotsAt + index * (this.pairSlotBytes + LINE);
+  }
+}
+
+export function roundUp(value: number, unit: number): number {
+  return Math.ceil(value / unit) * unit;
+}

@@ -1,0 +1,67 @@
+import { ShardlabError } from '../core/errors';
+import type { CallSide } from './record';
+
+/** Who speaks in an error of a group. */
+export interface GroupIdentity {
+  readonly name: string;
+  /** Global ranks in group order. */
+  readonly ranks: readonly number[];
+  /** This rank's place in the group. */
+  readonly rank: number;
+  readonly world: number;
+}
+
+/** "[rank 1/4]", with global ranks. */
+export function speaker({ ranks, rank, world }: GroupIdentity): string {
+  return `[rank ${ranks[rank] ?? rank}/${world}]`;
+}
+
+export const RESET_ADVICE =
+  'The group cannot be used again until the job is reset (a new epoch begins when the cell has ended on all ranks).';
+
+/** The error of a group whose ranks called different collectives; `sides` has one entry a rank, global ranks. */
+export function mismatchError(identity: GroupIdentity, sides: readonly CallSide[]): ShardlabError {
+  const message =
+    `${speaker(identity)} ranks of group ${identity.name} called different collectives: ` +
+    `${foldSides(sides).join('; ')}. All ranks of a group must call the same collectives ` +
+    `with the same sizes in the same order. ${RESET_ADVICE}`;
+  return new ShardlabError('COLLECTIVE_MISMATCH', message, {
+    rank: identity.ranks[identity.rank],
+    details: { group: identity.name, sides },
+  });
+}
+
+export function brokenError(identity: GroupIdentity): ShardlabError {
+  return new ShardlabError(
+    'COLLECTIVE_MISMATCH',
+    `${speaker(identity)} group ${identity.name} broke in an earlier mismatch. ${RESET_ADVICE}`,
+    { rank: identity.ranks[identity.rank], details: { group: identity.name } },
+  );
+}
+
+/** Ranks that did the same are named together. */
+function foldSides(sides: readonly CallSide[]): string[] {
+  const ranksBySentence = new Map<string, number[]>();
+  for (const side of sides) {
+    const sentence = describeSide(side);
+    ranksBySentence.set(sentence, [...(ranksBySentence.get(sentence) ?? []), side.rank]);
+  }
+  return [...ranksBySentence].map(
+    ([sentence, ranks]) => `${ranks.length > 1 ? 'ranks' : 'rank'} ${ranks.join(', ')} called ${sentence}`,
+  );
+}
+
+function describeSide(side: CallSide): string {
+  const { op, number, count, dtype, wireDType, reduction, peer, module, site } = side;
+  const name = op === 'exchange' ? 'allGather' : op;
+  const data = name === 'barrier' || name === 'subgroup' ? '' : ` of ${count} ${dtype}`;
+  const details = [
+    side.async ? 'asynchronous' : undefined,
+    reduction,
+    wireDType === dtype ? undefined : `${wireDType} on the wire`,
+    peer < 0 ? undefined : `${op === 'broadcast' ? 'source' : 'peer'} ${peer}`,
+    `number ${number}`,
+    module === '' ? undefined : `module ${module}`,
+  ].filter((word) => word !== undefined);
+  return `${name}${data} (${details.join(', ')})${site === '' ? '' : ` at ${site}`}`;
+}

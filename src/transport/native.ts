@@ -1,0 +1,159 @@
+import type * as Koffi from 'koffi';
+import { ShardlabError } from '../core/errors';
+import type { Bytes } from '../core/units';
+
+/** What the shared memory plane needs of the operating system, by libc through koffi. */
+export interface Native {
+  /** An anonymous file in memory; closed on exec unless it is handed on as stdio. Throws: TRANSPORT. */
+  createMemoryFile(name: string, bytes: Bytes): number;
+  closeFile(fd: number): void;
+  /** Lays [offset, offset + bytes) of the file over memory at `address`. Throws: TRANSPORT. */
+  mapOver(address: number, bytes: Bytes, fd: number, offset: Bytes): void;
+  addressOf(array: Uint8Array): number;
+  copy(target: number, source: number, bytes: Bytes): void;
+  clear(target: number, bytes: Bytes): void;
+  /** Sleeps while the word at `address` is `expected`, at most `milliseconds`; may wake for no reason. */
+  waitWord(address: number, expected: number, milliseconds: number): void;
+  /** Wakes all processes and threads that sleep on the word. */
+  wakeWord(address: number): void;
+}
+
+/** Number of the futex system call. Source: Linux, arch/x86/entry/syscalls/syscall_64.tbl and asm-generic/unistd.h. */
+const FUTEX = { x64: 202, arm64: 98 } as const;
+const FUTEX_WAIT = 0;
+const FUTEX_WAKE = 1;
+const MFD_CLOEXEC = 1;
+const PROT_READ_WRITE = 3;
+const MAP_SHARED_FIXED = 0x11;
+const EVERYONE = 0x7fffffff;
+
+/**
+ * Binds libc. This is the only file that loads koffi, so that a machine without it can use another plane.
+ * Throws: TRANSPORT where koffi, Linux or the processor's futex number is missing.
+ */
+export function loadNative(): Native {
+  const futexNumber = futexFor(process.platform, process.arch);
+  const koffi = loadKoffi();
+  const libc = loadLibc(koffi);
+  return { ...fileFunctions(koffi, libc), ...memoryFunctions(libc), ...waitFunctions(libc, futexNumber) };
+}
+
+function futexFor(platform: string, arch: string): number {
+  if (platform !== 'linux') {
+    throw new ShardlabError('TRANSPORT', `shared memory between ranks needs Linux; this is ${platform}`);
+  }
+  if (arch !== 'x64' && arch !== 'arm64') {
+    throw new ShardlabError('TRANSPORT', `shared memory between ranks knows x64 and arm64; this is ${arch}`);
+  }
+  return FUTEX[arch];
+}
+
+function loadKoffi(): typeof Koffi {
+  try {
+    // Loaded when first needed; its own declarations describe what require gives.
+    return require('koffi') as typeof Koffi;
+  } catch (cause) {
+    throw new ShardlabError('TRANSPORT', `koffi does not load: ${String(cause)}`, { cause });
+  }
+}
+
+function loadLibc(koffi: typeof Koffi): Koffi.LibraryHandle {
+  const failures: string[] = [];
+  for (const name of ['libc.so.6', 'libc.so', 'libc.musl-x86_64.so.1', 'libc.musl-aarch64.so.1']) {
+    try {
+      return koffi.load(name);
+    } catch (cause) {
+      failures.push(`${name}: ${String(cause)}`);
+    }
+  }
+  throw new ShardlabError('TRANSPORT', `no libc could be loaded (${failures.join('; ')})`);
+}
+
+type FileFunctions = Pick<Native, 'createMemoryFile' | 'closeFile' | 'mapOver' | 'addressOf'>;
+
+function fileFunctions(koffi: typeof Koffi, libc: Koffi.LibraryHandle): FileFunctions {
+  const memfdCreate = libc.func('int memfd_create(const char*, unsigned int)');
+  const ftruncate = libc.func('int ftruncate(int, int64_t)');
+  const close = libc.func('int close(int)');
+  const mmap = libc.func('intptr_t mmap(uint64_t, size_t, int, int, int, int64_t)');
+  const fail = (what: string): never => {
+    throw new ShardlabError('TRANSPORT', `${what} failed with errno ${koffi.errno()}`);
+  };
+  return {
+    createMemoryFile(name, bytes) {
+      const fd = Number(memfdCreate(name, MFD_CLOEXEC));
+      if (fd < 0) return fail('memfd_create');
+      if (Number(ftruncate(fd, bytes)) !== 0) {
+        close(fd);
+        return fail(`ftruncate to ${bytes} bytes`);
+      }
+      return fd;
+    },
+    closeFile: (fd) => void close(fd),
+    mapOver(address, bytes, fd, offset) {
+      const at = Number(mmap(address, bytes, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, offset));
+      if (at !== address) fail(`mmap of ${bytes} bytes at offset ${offset} of descriptor ${fd}`);
+    },
+    addressOf: (array) => Number(koffi.address(array)),
+  };
+}
+
+function memoryFunctions(
+  libc: Koffi.LibraryHandle,
+): Pick<Native, 'copy' | 'clear'> {
+  const memcpy = libc.func('intptr_t memcpy(uint64_t, uint64_t, size_t)');
+  const memset = libc.func('intptr_t memset(uint64_t, int, size_t)');
+  return {
+    copy: (target, source, bytes) => void memcpy(target, source, bytes),
+    clear: (target, bytes) => void memset(target, 0, bytes),
+  };
+}
+
+function waitFunctions(
+  libc: Koffi.LibraryHandle,
+  futex: number,
+): Pick<Native, 'waitWord' | 'wakeWord'> {
+  const syscall = libc.func('long syscall(long, uint64_t, int, uint32_t, void*, void*, uint32_t)');
+  const timespec = Buffer.alloc(16);
+  return {
+    waitWord(address, expected, milliseconds) {
+      timespec.writeBigInt64LE(BigInt(Math.floor(milliseconds / 1e3)), 0);
+      timespec.writeBigInt64LE(BigInt(Math.round((milliseconds % 1e3) * 1e6)), 8);
+      syscall(futex, address, FUTEX_WAIT, expected >>> 0, timespec, null, 0);
+    },
+    wakeWord: (address) => void syscall(futex, address, FUTEX_WAKE, EVERYONE, null, null, 0),
+  };
+}
+
+export type SharedMemoryProbe = { readonly ok: true } | { readonly ok: false; readonly reason: string };
+
+/** Tries whether ranks can share memory here: koffi, a memory file, and a mapping over a WebAssembly memory. */
+export function probeSharedMemory(): SharedMemoryProbe {
+  try {
+    const native = loadNative();
+    const fd = native.createMemoryFile('shardlab-probe', 65536);
+    try {
+      probeMapping(native, fd);
+    } finally {
+      native.closeFile(fd);
+    }
+    return { ok: true };
+  } catch (error) {
+    return { ok: false, reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function probeMapping(native: Native, fd: number): void {
+  const views = [0, 1].map(() => {
+    const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+    const bytes = new Uint8Array(memory.buffer);
+    native.mapOver(native.addressOf(bytes), 65536, fd, 0);
+    return bytes;
+  });
+  const [first, second] = views;
+  if (first === undefined || second === undefined) return;
+  first[4095] = 7;
+  if (second[4095] !== 7) {
+    throw new ShardlabError('TRANSPORT', 'two mappings of one memory file do not show the same bytes');
+  }
+}

@@ -1,0 +1,226 @@
+import type { ShardlabError } from '../core/errors';
+import { itemBytes } from '../core/dtypes';
+import type { CallHeader } from './call';
+import { lengthsOf, type SpanCall } from './collectives';
+import { ahead, countIn, tagged } from './epoch-word';
+import type { GroupMemory } from './group-memory';
+import { STREAM, type Stream } from './layout';
+import { brokenError, mismatchError } from './mismatch';
+import { CallRecord } from './record';
+import { SlotCodec } from './slot-codec';
+import { Cursor } from './spans';
+import type { Steps, Wait } from './wait';
+
+const LINE_WORDS = 16;
+/** Words of a pair's header, a cache line each. */
+const HEAD = 0;
+const TAIL = LINE_WORDS;
+const HEAD_SLEEPER = 2 * LINE_WORDS;
+const TAIL_SLEEPER = 3 * LINE_WORDS;
+const VERDICT = 4 * LINE_WORDS;
+const NUM_BUFFERS = 2;
+
+/**
+ * Send and recv between two ranks: pieces through two slots; the sender counts what it wrote, the receiver what it
+ * read. A send ends when the receiver has everything, so a mismatch is an error on both sides. It serves the
+ * blocking and the asynchronous stream alike: the group sees to it that one call at a time uses a direction.
+ */
+export class PairLane {
+  private readonly group: GroupMemory;
+  private readonly stream: Stream;
+
+  constructor(group: GroupMemory, stream: Stream) {
+    this.group = group;
+    this.stream = stream;
+  }
+
+  *run(call: SpanCall): Steps<readonly number[]> {
+    const { header } = call;
+    const sends = header.op === 'send';
+    const pair = new Pair(this.group, header, sends);
+    const partner = this.group.layout.partner(this.stream, this.group.rank) >> 2;
+    pair.enter(call);
+    Atomics.store(this.group.words, partner, header.peer + 1);
+    try {
+      if (sends) yield* this.send(call, pair);
+      else yield* this.receive(call, pair);
+    } finally {
+      Atomics.store(this.group.words, partner, 0);
+    }
+    return [];
+  }
+
+  private *send(call: SpanCall, pair: Pair): Steps {
+    const codec = this.codecOf(call.header);
+    const spans = call.inputs[0];
+    if (spans === undefined) return;
+    const cursor = new Cursor(this.group.native, spans);
+    const piece = this.pieceLength(codec);
+    for (let done = 0; done < spans.total || done === 0; done += piece) {
+      const wait = pair.untilRoom(NUM_BUFFERS - 1);
+      if (!wait.ready()) yield wait;
+      pair.checkVerdict();
+      codec.fill(pair.nextSlot(), cursor, Math.min(piece, spans.total - done));
+      pair.wrote();
+    }
+    const wait = pair.untilRoom(0);
+    if (!wait.ready()) yield wait;
+    pair.checkVerdict();
+  }
+
+  private *receive(call: SpanCall, pair: Pair): Steps {
+    const codec = this.codecOf(call.header);
+    const spans = call.outputs[0];
+    if (spans === undefined) return;
+    const cursor = new Cursor(this.group.native, spans);
+    const piece = this.pieceLength(codec);
+    for (let done = 0; done < spans.total || done === 0; done += piece) {
+      const wait = pair.untilWritten();
+      if (!wait.ready()) yield wait;
+      if (done === 0) pair.compare();
+      codec.drain(pair.nextSlot(), cursor, Math.min(piece, spans.total - done));
+      pair.read();
+    }
+  }
+
+  private codecOf(header: CallHeader): SlotCodec {
+    return new SlotCodec(this.group, this.stream, header.wireDType, undefined);
+  }
+
+  private pieceLength(codec: SlotCodec): number {
+    return this.group.layout.pairSlotBytes / codec.itemBytes;
+  }
+}
+
+/** One call's view of a direction between two ranks. */
+class Pair {
+  private readonly group: GroupMemory;
+  private readonly header: CallHeader;
+  private readonly sends: boolean;
+  private readonly sender: number;
+  private readonly receiver: number;
+  private readonly at: number;
+  private head: number;
+  private tail: number;
+
+  constructor(group: GroupMemory, header: CallHeader, sends: boolean) {
+    this.group = group;
+    this.header = header;
+    this.sends = sends;
+    this.sender = sends ? group.rank : header.peer;
+    this.receiver = sends ? header.peer : group.rank;
+    this.at = group.layout.pair(this.sender, this.receiver) >> 2;
+    this.head = this.counter(HEAD);
+    this.tail = this.counter(TAIL);
+  }
+
+  /** Leaves this side's fingerprint. Throws: COLLECTIVE_MISMATCH where the group broke before. */
+  enter(call: SpanCall): void {
+    this.checkPoison();
+    this.record(this.sends).write(this.header, lengthsOf(call));
+  }
+
+  /** Ready when at most `pieces` wait to be read, or the receiver refused. */
+  untilRoom(pieces: number): Wait {
+    return this.wait(TAIL, TAIL_SLEEPER, () => ahead(this.head, this.counter(TAIL)) <= pieces || this.refused);
+  }
+  untilWritten(): Wait {
+    return this.wait(HEAD, HEAD_SLEEPER, () => this.counter(HEAD) !== this.tail);
+  }
+
+  nextSlot(): number {
+    const buffer = (this.sends ? this.head : this.tail) & 1;
+    return this.group.layout.pairSlot(this.sender, this.receiver, buffer);
+  }
+  wrote(): void {
+    this.head = this.advance(HEAD, this.head, HEAD_SLEEPER);
+  }
+  read(): void {
+    this.tail = this.advance(TAIL, this.tail, TAIL_SLEEPER);
+  }
+
+  /** The receiver compares both fingerprints and tells the sender where they differ. Throws: COLLECTIVE_MISMATCH. */
+  compare(): void {
+    if (this.record(true).fitsPeer(this.record(false))) return;
+    const { words, layout } = this.group;
+    Atomics.store(words, this.at + VERDICT, this.header.epoch);
+    Atomics.store(words, layout.poison() >> 2, this.header.epoch);
+    this.wake(TAIL);
+    throw this.mismatch();
+  }
+
+  checkVerdict(): void {
+    if (this.refused) throw this.mismatch();
+  }
+
+  private get refused(): boolean {
+    return Atomics.load(this.group.words, this.at + VERDICT) === this.header.epoch;
+  }
+
+  private checkPoison(): void {
+    const { words, layout, identity } = this.group;
+    if (Atomics.load(words, layout.poison() >> 2) === this.header.epoch) throw brokenError(identity);
+  }
+
+  private mismatch(): ShardlabError {
+    const { identity } = this.group;
+    const sides = [true, false]
+      .map((sends) => ({ record: this.record(sends), rank: sends ? this.sender : this.receiver }))
+      .filter(({ record }) => record.epoch === this.header.epoch)
+      .map(({ record, rank }) => record.side(identity.ranks[rank] ?? rank));
+    return mismatchError(identity, sides);
+  }
+
+  private record(ofSender: boolean): CallRecord {
+    const { buffer, layout, size } = this.group;
+    return new CallRecord(buffer, layout.pairRecord(this.sender, this.receiver, ofSender ? 0 : 1), size);
+  }
+
+  private wait(word: number, sleeper: number, ready: () => boolean): Wait {
+    const { words, native, base } = this.group;
+    return {
+      ready,
+      sleep: (milliseconds) => {
+        Atomics.store(words, this.at + sleeper, 1);
+        const value = Atomics.load(words, this.at + word);
+        if (!ready()) native.waitWord(base + (this.at + word) * 4, value, milliseconds);
+      },
+      diagnose: () => this.diagnose(),
+    };
+  }
+
+  /** Looks whether the other side waits for us in a collective of the group. */
+  private diagnose(): void {
+    const { words, layout } = this.group;
+    if (Atomics.load(words, layout.poison() >> 2) === this.header.epoch) throw this.mismatchWithCollective();
+  }
+
+  private mismatchWithCollective(): ShardlabError {
+    const { buffer, layout, size, identity } = this.group;
+    const { peer, epoch } = this.header;
+    const theirs = [0, 1]
+      .map((parity) => new CallRecord(buffer, layout.record(STREAM.main, parity, peer), size))
+      .filter((record) => record.epoch === epoch)
+      .sort((a, b) => b.number - a.number)
+      .slice(0, 1)
+      .map((record) => record.side(identity.ranks[peer] ?? peer));
+    const ours = this.record(this.sends).side(identity.ranks[this.group.rank] ?? this.group.rank);
+    return mismatchError(identity, [ours, ...theirs]);
+  }
+
+  private counter(word: number): number {
+    return countIn(Atomics.load(this.group.words, this.at + word), this.header.epoch);
+  }
+
+  private advance(word: number, count: number, sleeper: number): number {
+    const { words } = this.group;
+    const next = (count + 1) & 0x7ffff;
+    Atomics.store(words, this.at + word, tagged(this.header.epoch, next));
+    if (Atomics.exchange(words, this.at + sleeper, 0) !== 0) this.wake(word);
+    return next;
+  }
+
+  private wake(word: number): void {
+    this.group.native.wakeWord(this.group.base + (this.at + word) * 4);
+  }
+}

@@ -1,0 +1,163 @@
+import { CALL_OPS, type CallHeader, REDUCTIONS, WIRE_DTYPES } from './call';
+
+/**
+ * A collective's fingerprint in memory that ranks share, and over zeromq the head of a message.
+ * Words: 0 epoch, 1 number, 2 op, 3 dtype, 4 wire dtype, 5 reduction, 6 peer, 7 signature of all lengths,
+ * 8 asynchronous, 9 count, 10 value, 11 cell, 12 line, 13 bytes of text; text from byte 64; from byte 512 what
+ * this rank sends to each, then what it awaits from each (allToAll alone).
+ */
+const WORD = {
+  epoch: 0,
+  number: 1,
+  op: 2,
+  dtype: 3,
+  wire: 4,
+  reduction: 5,
+  peer: 6,
+  signature: 7,
+  async: 8,
+  count: 9,
+  value: 10,
+  cell: 11,
+  line: 12,
+  text: 13,
+} as const;
+
+/** Words [number, async] must be equal on all ranks. */
+const COMPARED_FROM = WORD.number;
+const COMPARED_TO = WORD.async;
+const TEXT_AT = 64;
+const TEXT_LIMIT = 448;
+const LENGTHS_AT = 512;
+
+/** Bytes of a record in a group of `size` ranks. */
+export function recordBytes(size: number): number {
+  return LENGTHS_AT + 8 * size;
+}
+
+/** The numbers that must agree, beside what the header has. */
+export interface CallLengths {
+  /** One number for all lengths on which ranks must agree; 0 where each pair must agree. */
+  readonly signature: number;
+  readonly sends: readonly number[];
+  readonly receives: readonly number[];
+}
+
+/** One side of a mismatch, as messages and details show it. */
+export interface CallSide {
+  readonly rank: number;
+  readonly op: string;
+  readonly number: number;
+  readonly count: number;
+  readonly dtype: string;
+  readonly wireDType: string;
+  readonly reduction: string | undefined;
+  readonly peer: number;
+  readonly async: boolean;
+  readonly module: string;
+  readonly cell: number | undefined;
+  readonly line: number | undefined;
+  readonly site: string;
+}
+
+/** A record at a place of shared memory. */
+export class CallRecord {
+  private readonly words: Int32Array;
+  private readonly text: Buffer;
+  private readonly lengths: Int32Array;
+  private readonly size: number;
+
+  constructor(buffer: SharedArrayBuffer | ArrayBuffer, at: number, size: number) {
+    this.words = new Int32Array(buffer, at, 16);
+    // Buffer.from takes both kinds of buffer; its declarations want to know which.
+    this.text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
+    this.lengths = new Int32Array(buffer, at + LENGTHS_AT, 2 * size);
+    this.size = size;
+  }
+
+  write(header: CallHeader, lengths: CallLengths): void {
+    const { words } = this;
+    words[WORD.epoch] = header.epoch;
+    words[WORD.number] = header.number;
+    words[WORD.op] = CALL_OPS.indexOf(header.op);
+    words[WORD.dtype] = WIRE_DTYPES.indexOf(header.dtype);
+    words[WORD.wire] = WIRE_DTYPES.indexOf(header.wireDType);
+    words[WORD.reduction] = header.reduction === undefined ? -1 : REDUCTIONS.indexOf(header.reduction);
+    words[WORD.peer] = header.peer;
+    words[WORD.signature] = lengths.signature;
+    words[WORD.async] = header.async ? 1 : 0;
+    words[WORD.count] = header.count;
+    words[WORD.value] = header.value;
+    words[WORD.cell] = header.site.cell ?? -1;
+    words[WORD.line] = header.site.line ?? -1;
+    const { module, site } = header;
+    words[WORD.text] =
+      module === '' && site.text === '' ? 0 : this.text.write(`${module}\n${site.text}`);
+    if (header.op !== 'allToAll') return;
+    this.lengths.set(lengths.sends);
+    this.lengths.set(lengths.receives, this.size);
+  }
+
+  get epoch(): number {
+    return this.words[WORD.epoch] ?? 0;
+  }
+  get number(): number {
+    return this.words[WORD.number] ?? 0;
+  }
+  get value(): number {
+    return this.words[WORD.value] ?? 0;
+  }
+  set value(value: number) {
+    this.words[WORD.value] = value;
+  }
+
+  /** Whether both are the same collective on the same data sizes. */
+  agreesWith(other: CallRecord): boolean {
+    for (let i = COMPARED_FROM; i <= COMPARED_TO; i++) {
+      if (this.words[i] !== other.words[i]) return false;
+    }
+    return true;
+  }
+
+  /** Whether a send and a recv fit: dtype, wire dtype and count. */
+  fitsPeer(other: CallRecord): boolean {
+    return [WORD.number, WORD.dtype, WORD.wire, WORD.signature].every(
+      (word) => this.words[word] === other.words[word],
+    );
+  }
+
+  sendsTo(rank: number): number {
+    return this.lengths[rank] ?? 0;
+  }
+  receivesFrom(rank: number): number {
+    return this.lengths[this.size + rank] ?? 0;
+  }
+
+  side(rank: number): CallSide {
+    const word = (index: number): number => this.words[index] ?? 0;
+    const present = (value: number): number | undefined => (value < 0 ? undefined : value);
+    const [module = '', site = ''] = this.text.toString('utf8', 0, word(WORD.text)).split('\n');
+    return {
+      rank,
+      op: CALL_OPS[word(WORD.op)] ?? 'unknown',
+      number: word(WORD.number),
+      count: word(WORD.count),
+      dtype: WIRE_DTYPES[word(WORD.dtype)] ?? 'unknown',
+      wireDType: WIRE_DTYPES[word(WORD.wire)] ?? 'unknown',
+      reduction: REDUCTIONS[word(WORD.reduction)],
+      peer: word(WORD.peer),
+      async: word(WORD.async) === 1,
+      module,
+      cell: present(word(WORD.cell)),
+      line: present(word(WORD.line)),
+      site,
+    };
+  }
+}
+
+/** One number for a list of lengths (FNV-1a over its words). */
+export function signatureOf(lengths: readonly number[]): number {
+  let hash = 0x811c9dc5;
+  for (const length of lengths) hash = Math.imul(hash ^ length, 0x01000193);
+  return hash | 0;
+}

@@ -1,0 +1,97 @@
+import { ShardlabError } from '../core/errors';
+import type { Bytes } from '../core/units';
+import { type AbortReason, CONTROL_BYTES, ControlBlock } from './control-block';
+import { loadNative, type Native } from './native';
+
+/** WebAssembly memories come in these units. */
+export const PAGE_BYTES = 65536;
+
+/**
+ * Default size of a segment. It is address space, not memory: pages exist once touched. It bounds the number of
+ * groups: a group of 2 takes 51 MiB of it, of 4 90 MiB, of 64 1.6 GiB.
+ */
+export const SEGMENT_BYTES: Bytes = 64 * 2 ** 30;
+
+/** Memory that all ranks of a job share, as its launcher holds it. */
+export interface Segment {
+  /** To be inherited by the ranks as one of their numbered descriptors. */
+  readonly fd: number;
+  readonly bytes: Bytes;
+  /** Makes every rank that waits throw a typed error within 100 ms. Returns false where a reason was given before. */
+  abort(reason: AbortReason): boolean;
+  /** Begins a new epoch after an interrupt or a mismatch: groups can be used again. No rank may be in a collective. */
+  reset(): void;
+  close(): void;
+}
+
+/** Makes the segment. Throws: TRANSPORT where koffi, Linux or the memory file is refused. */
+export function createSegment(bytes: Bytes = SEGMENT_BYTES): Segment {
+  const native = loadNative();
+  const fd = native.createMemoryFile('shardlab', bytes);
+  const { control } = openWith(native, fd, bytes);
+  return {
+    fd,
+    bytes,
+    abort: (reason) => control.abort(reason),
+    reset: () => control.reset(),
+    close: () => native.closeFile(fd),
+  };
+}
+
+/** A part of the segment laid over the tail of a WebAssembly memory: wasm kernels and all ranks work on it in place. */
+export interface Region {
+  readonly memory: WebAssembly.Memory;
+  /** Where the memory begins in this process. */
+  readonly base: number;
+}
+
+/** The segment as a rank holds it. */
+export interface OpenSegment {
+  readonly native: Native;
+  readonly bytes: Bytes;
+  readonly control: ControlBlock;
+  readonly controlBuffer: SharedArrayBuffer;
+  /** Maps [offset, offset + bytes) behind `privateBytes` of ordinary memory. Throws: TRANSPORT. */
+  region(offset: Bytes, bytes: Bytes, privateBytes: Bytes): Region;
+}
+
+/** Opens an inherited segment. Throws: TRANSPORT. */
+export function openSegment(fd: number, bytes: Bytes = SEGMENT_BYTES): OpenSegment {
+  return openWith(loadNative(), fd, bytes);
+}
+
+function openWith(native: Native, fd: number, bytes: Bytes): OpenSegment {
+  const { memory } = mapRegion(native, fd, 0, CONTROL_BYTES, 0);
+  const controlBuffer = sharedBuffer(memory);
+  return {
+    native,
+    bytes,
+    control: new ControlBlock(controlBuffer),
+    controlBuffer,
+    region(offset, length, privateBytes) {
+      if (offset + length > bytes) {
+        throw new ShardlabError(
+          'TRANSPORT',
+          `the job's shared segment has ${bytes} bytes, but ${offset + length} are needed for one more group; ` +
+            'use fewer groups, or launch with a larger segment',
+          { details: { bytes, needed: offset + length } },
+        );
+      }
+      return mapRegion(native, fd, offset, length, privateBytes);
+    },
+  };
+}
+
+function mapRegion(native: Native, fd: number, offset: Bytes, bytes: Bytes, privateBytes: Bytes): Region {
+  const pages = Math.ceil((privateBytes + bytes) / PAGE_BYTES);
+  const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+  const base = native.addressOf(new Uint8Array(memory.buffer));
+  native.mapOver(base + privateBytes, bytes, fd, offset);
+  return { memory, base };
+}
+
+/** The memory's buffer, which is a SharedArrayBuffer for every memory made as shared. */
+export function sharedBuffer(memory: WebAssembly.Memory): SharedArrayBuffer {
+  // A memory made as shared always has a SharedArrayBuffer.
+  return memory.buffer as SharedArrayBuffer;
+}

@@ -1,0 +1,171 @@
+import { availableParallelism } from 'node:os';
+import { ShardlabError } from '../core/errors';
+import { type Bytes, now } from '../core/units';
+import type { Call, CallHeader, CallResult } from './call';
+import { CollectiveLane, type SpanCall } from './collectives';
+import { CommClient } from './comm-client';
+import type { CommRequest } from './comm-messages';
+import { CONTROL_BYTES } from './control-block';
+import { attach, type GroupAttachment, type GroupMemory, type ThreadTools } from './group-memory';
+import { compileKernels } from './kernels/load';
+import { RegionLayout, STREAM } from './layout';
+import { type GroupIdentity, speaker } from './mismatch';
+import { PairLane } from './pair-lane';
+import type { Plane, PlaneGroup, PostedCall } from './plane';
+import { type OpenSegment, openSegment, PAGE_BYTES } from './segment';
+import { toSpans } from './spans';
+import { guardOf, runBlocking } from './wait';
+
+export interface SharedMemoryOptions {
+  /** The inherited descriptor of the launcher's segment. */
+  readonly fd: number;
+  readonly bytes: Bytes;
+  readonly identity: GroupIdentity;
+  /** Script of the comm thread; it runs a CommLoop. */
+  readonly commScript: string;
+  /** Goes to the script besides the plane's own setup. */
+  readonly commExtra: unknown;
+}
+
+/** What the comm thread's script gets. */
+export interface SharedMemorySetup {
+  readonly controlBuffer: SharedArrayBuffer;
+  readonly kernelModule: WebAssembly.Module;
+  readonly extra: unknown;
+}
+
+/** Rounds that the main thread spins before it sleeps: long where every rank has a core of its own. */
+const SPINS_ALONE = 20000;
+const SPINS_CROWDED = 200;
+
+/** Ranks of one host over one memory segment. Throws: TRANSPORT. */
+export function openSharedMemoryPlane(options: SharedMemoryOptions): Plane {
+  const shared = new SharedMemory(options);
+  const world = shared.group(options.identity, CONTROL_BYTES / PAGE_BYTES);
+  return {
+    kind: 'shared-memory',
+    get epoch() {
+      return shared.segment.control.epoch;
+    },
+    world,
+    close: () => shared.close(),
+  };
+}
+
+class SharedMemory {
+  readonly segment: OpenSegment;
+  readonly tools: ThreadTools;
+  readonly spins: number;
+  private readonly options: SharedMemoryOptions;
+  private readonly subgroupsFrom: number;
+  private client: CommClient | undefined;
+  private numGroups = 0;
+
+  constructor(options: SharedMemoryOptions) {
+    this.options = options;
+    this.segment = openSegment(options.fd, options.bytes);
+    const { native, control } = this.segment;
+    this.tools = { native, control, kernelModule: compileKernels() };
+    const world = options.identity.ranks.length;
+    this.spins = world <= availableParallelism() ? SPINS_ALONE : SPINS_CROWDED;
+    this.subgroupsFrom = (CONTROL_BYTES + new RegionLayout(world).sharedBytes) / PAGE_BYTES;
+  }
+
+  group(identity: GroupIdentity, page: number): SharedMemoryGroup {
+    const layout = new RegionLayout(identity.ranks.length);
+    const region = this.segment.region(page * PAGE_BYTES, layout.sharedBytes, layout.privateBytes);
+    this.numGroups++;
+    return new SharedMemoryGroup(this, this.numGroups, { identity, ...region });
+  }
+
+  /** Takes room for a group; -1 where the segment has none left. */
+  take(size: number): number {
+    const pages = new RegionLayout(size).sharedBytes / PAGE_BYTES;
+    const page = this.subgroupsFrom + this.segment.control.take(pages);
+    return (page + pages) * PAGE_BYTES <= this.segment.bytes ? page : -1;
+  }
+
+  /** The comm thread, started when first needed. */
+  get comm(): CommClient {
+    if (this.client === undefined) {
+      const setup: SharedMemorySetup = {
+        controlBuffer: this.segment.controlBuffer,
+        kernelModule: this.tools.kernelModule,
+        extra: this.options.commExtra,
+      };
+      this.client = new CommClient(this.options.commScript, setup);
+    }
+    return this.client;
+  }
+
+  async close(): Promise<void> {
+    await this.client?.close();
+  }
+}
+
+class SharedMemoryGroup implements PlaneGroup {
+  private readonly shared: SharedMemory;
+  private readonly id: number;
+  private readonly attachment: GroupAttachment;
+  private readonly memory: GroupMemory;
+  private readonly collectives: CollectiveLane;
+  private readonly pairs: PairLane;
+  private known = false;
+
+  constructor(shared: SharedMemory, id: number, attachment: GroupAttachment) {
+    this.shared = shared;
+    this.id = id;
+    this.attachment = attachment;
+    this.memory = attach(attachment, shared.tools);
+    this.collectives = new CollectiveLane(this.memory, STREAM.main);
+    this.pairs = new PairLane(this.memory, STREAM.main);
+  }
+
+  run(call: Call): CallResult {
+    const { header } = call;
+    const { control } = this.shared.tools;
+    const guard = guardOf(control, this.memory.identity, header.epoch, () => nameOf(header));
+    guard.check();
+    const lane = header.op === 'send' || header.op === 'recv' ? this.pairs : this.collectives;
+    const started = now();
+    const values = runBlocking(lane.run(spanCall(call)), this.shared.spins, guard);
+    return { started, ended: now(), values };
+  }
+
+  post(call: Call): PostedCall {
+    const { comm } = this.shared;
+    if (!this.known) {
+      const message: CommRequest = { kind: 'group', id: this.id, attachment: this.attachment };
+      comm.send(message);
+      this.known = true;
+    }
+    const spans = spanCall(call);
+    return comm.post((ticket): CommRequest => ({ kind: 'call', group: this.id, ticket, call: spans }));
+  }
+
+  offerSubgroup(size: number): number {
+    return this.shared.take(size);
+  }
+
+  openSubgroup(identity: GroupIdentity, offer: number): PlaneGroup {
+    if (offer < 0) {
+      throw new ShardlabError(
+        'TRANSPORT',
+        `${speaker(identity)} no room for group ${identity.name} of ${identity.ranks.length} ranks: the job's shared ` +
+          `segment of ${this.shared.segment.bytes} bytes is full; make fewer groups or launch with a larger segment`,
+        { rank: identity.ranks[identity.rank] },
+      );
+    }
+    return this.shared.group(identity, offer);
+  }
+}
+
+function nameOf({ op, number, group }: CallHeader): string {
+  return `${op} number ${number} of group ${group}`;
+}
+
+function spanCall({ header, inputs, outputs }: Call): SpanCall {
+  const spans = inputs.map(toSpans);
+  const same = inputs === outputs;
+  return { header, inputs: spans, outputs: same ? spans : outputs.map(toSpans) };
+}

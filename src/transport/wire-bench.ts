@@ -1,0 +1,79 @@
+import { itemBytes, type WireDType } from '../core/dtypes';
+import type { Reduction } from './call';
+import { instantiateKernels, type ReductionKernels } from './kernels/load';
+import { roundUp } from './layout';
+import { PAGE_BYTES, sharedBuffer } from './segment';
+
+const SLACK = 128;
+
+/** Converts and reduces messages in a WebAssembly memory of its own, which grows to the largest that came. */
+export class WireBench {
+  private readonly module: WebAssembly.Module;
+  private bytes: Uint8Array = new Uint8Array(0);
+  private kernels: ReductionKernels | undefined;
+
+  constructor(module: WebAssembly.Module) {
+    this.module = module;
+  }
+
+  /** float32 or int32 values → a new message. */
+  toWire(values: Uint8Array, wire: WireDType): Buffer {
+    if (itemBytes(wire) === 4) return Buffer.from(values);
+    const length = values.byteLength / 4;
+    const target = roundUp(values.byteLength + SLACK, SLACK);
+    const kernels = this.prepare(target + length * 2 + SLACK);
+    this.bytes.set(values, 0);
+    if (wire === 'bfloat16') kernels.toBf16(target, 0, length);
+    else kernels.toF16(target, 0, length);
+    return Buffer.from(this.bytes.subarray(target, target + length * 2));
+  }
+
+  /** A message → float32 or int32 values. */
+  fromWire(message: Uint8Array, wire: WireDType, values: Uint8Array): void {
+    if (itemBytes(wire) === 4) {
+      values.set(message);
+      return;
+    }
+    const length = message.byteLength / 2;
+    const target = roundUp(message.byteLength + SLACK, SLACK);
+    const kernels = this.prepare(target + length * 4 + SLACK);
+    this.bytes.set(message, 0);
+    if (wire === 'bfloat16') kernels.fromBf16(target, 0, length);
+    else kernels.fromF16(target, 0, length);
+    values.set(this.bytes.subarray(target, target + length * 4));
+  }
+
+  /** Reduces messages of equal length in their order into a new one. */
+  reduce(messages: readonly Uint8Array[], wire: WireDType, reduction: Reduction | undefined): Buffer {
+    const bytes = messages[0]?.byteLength ?? 0;
+    const stride = roundUp(bytes + SLACK, SLACK);
+    const table = 0;
+    const first = roundUp(messages.length * 4, SLACK);
+    const target = first + messages.length * stride;
+    const kernels = this.prepare(target + stride);
+    const words = new Uint32Array(this.bytes.buffer, table, messages.length);
+    messages.forEach((message, index) => {
+      words[index] = first + index * stride;
+      this.bytes.set(message, first + index * stride);
+    });
+    const op = reduction === 'max' ? 1 : 0;
+    const divisor = reduction === 'avg' ? messages.length : 1;
+    const reduce = {
+      float32: kernels.reduceF32,
+      int32: kernels.reduceI32,
+      bfloat16: kernels.reduceBf16,
+      float16: kernels.reduceF16,
+    }[wire];
+    reduce(op, target, table, messages.length, bytes / itemBytes(wire), divisor);
+    return Buffer.from(this.bytes.subarray(target, target + bytes));
+  }
+
+  private prepare(bytes: number): ReductionKernels {
+    if (this.kernels !== undefined && bytes <= this.bytes.byteLength) return this.kernels;
+    const pages = Math.ceil((bytes * 1.5) / PAGE_BYTES);
+    const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+    this.bytes = new Uint8Array(sharedBuffer(memory));
+    this.kernels = instantiateKernels(this.module, memory);
+    return this.kernels;
+  }
+}

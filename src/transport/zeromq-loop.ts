@@ -1,0 +1,147 @@
+import type { MessagePort } from 'node:worker_threads';
+import { ShardlabError } from '../core/errors';
+import { now } from '../core/units';
+import type { CommFailure } from './comm-messages';
+import type { CommWatcher } from './comm-loop';
+import type { ControlBlock } from './control-block';
+import { Mailbox } from './mailbox';
+import type { GroupIdentity } from './mismatch';
+import type { TicketBoard } from './tickets';
+import { guardOf } from './wait';
+import { WireBench } from './wire-bench';
+import { ZeromqGroupCalls } from './zeromq-collectives';
+import type { StagedCall, ZeromqRequest, ZeromqSetup } from './zeromq-messages';
+
+/** How often the thread looks at the launcher's word while calls run. */
+const LOOK_MS = 20;
+
+interface Group {
+  readonly identity: GroupIdentity;
+  readonly calls: ZeromqGroupCalls;
+}
+
+export interface ZeromqLoopOptions {
+  readonly port: MessagePort;
+  readonly tickets: TicketBoard;
+  readonly setup: ZeromqSetup;
+  readonly control: ControlBlock;
+  readonly kernelModule: WebAssembly.Module;
+  readonly watcher: CommWatcher;
+}
+
+/** Runs a rank's collectives over zeromq, on the comm thread's event loop: one queue a group and direction. */
+export async function runZeromqLoop(options: ZeromqLoopOptions): Promise<void> {
+  const { setup } = options;
+  const opening = Mailbox.open(setup.rank, setup.addresses);
+  const loop = new ZeromqLoop(options, opening);
+  const mailbox = await opening.catch(() => undefined);
+  await loop.closed;
+  await mailbox?.close();
+}
+
+class ZeromqLoop {
+  readonly closed: Promise<void>;
+  private readonly options: ZeromqLoopOptions;
+  private readonly opening: Promise<Mailbox>;
+  private readonly bench: WireBench;
+  private readonly groups = new Map<number, Promise<Group>>();
+  private readonly tails = new Map<string, Promise<void>>();
+  private readonly running = new Set<{ readonly group: Group; readonly call: StagedCall }>();
+
+  constructor(options: ZeromqLoopOptions, opening: Promise<Mailbox>) {
+    this.options = options;
+    this.opening = opening;
+    this.bench = new WireBench(options.kernelModule);
+    this.closed = new Promise((resolve) => {
+      const timer = setInterval(() => this.look(), LOOK_MS);
+      const end = (): void => {
+        clearInterval(timer);
+        options.port.close();
+        resolve();
+      };
+      // Only the main thread's ZeromqPlane holds the other end.
+      options.port.on('message', (request: ZeromqRequest) => this.accept(request, end));
+    });
+  }
+
+  private accept(request: ZeromqRequest, end: () => void): void {
+    switch (request.kind) {
+      case 'close':
+        end();
+        return;
+      case 'group':
+        this.groups.set(request.id, this.openGroup(request.identity, request.path));
+        return;
+      case 'call':
+        this.enqueue(request.group, request.ticket, request.call);
+        return;
+      default:
+        request satisfies never;
+    }
+  }
+
+  private async openGroup(identity: GroupIdentity, path: string): Promise<Group> {
+    const mailbox = await this.opening;
+    return { identity, calls: new ZeromqGroupCalls(mailbox, this.bench, identity, path) };
+  }
+
+  private enqueue(id: number, ticket: number, call: StagedCall): void {
+    const { op, peer } = call.header;
+    const key = op === 'send' || op === 'recv' ? `${id} ${op} ${peer}` : `${id}`;
+    const previous = this.tails.get(key) ?? Promise.resolve();
+    this.tails.set(
+      key,
+      previous.then(() => this.run(id, ticket, call)),
+    );
+  }
+
+  /** Never rejects: the outcome goes to the ticket. */
+  private async run(id: number, ticket: number, call: StagedCall): Promise<void> {
+    const { tickets, port, watcher } = this.options;
+    const started = now();
+    watcher.began(call.header);
+    let failed = false;
+    try {
+      await this.runIn(await this.groups.get(id), call);
+    } catch (error) {
+      failed = true;
+      port.postMessage({ ticket, error: errorJson(error) } satisfies CommFailure);
+    }
+    if (this.running.size === 0) watcher.ended();
+    tickets.finish(ticket, failed, started, now());
+  }
+
+  private async runIn(group: Group | undefined, call: StagedCall): Promise<void> {
+    if (group === undefined) throw new ShardlabError('INTERNAL', 'the zeromq thread does not know the group');
+    const entry = { group, call };
+    this.running.add(entry);
+    try {
+      this.check(group, call);
+      await group.calls.run(call);
+    } finally {
+      this.running.delete(entry);
+    }
+  }
+
+  private check(group: Group, { header }: StagedCall): void {
+    const what = (): string => `${header.op} number ${header.number} of group ${header.group}`;
+    guardOf(this.options.control, group.identity, header.epoch, what).check();
+  }
+
+  /** Gives up what runs when the launcher said so. */
+  private look(): void {
+    for (const { group, call } of this.running) {
+      try {
+        this.check(group, call);
+      } catch (error) {
+        void this.opening.then((mailbox) => mailbox.giveUp(call.header.epoch, () => error));
+      }
+    }
+  }
+}
+
+function errorJson(error: unknown): CommFailure['error'] {
+  if (error instanceof ShardlabError) return error.toJSON();
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return { code: 'TRANSPORT', message: `a collective over zeromq failed: ${text}` };
+}

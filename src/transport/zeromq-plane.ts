@@ -1,0 +1,161 @@
+import type { BlockList, Call, CallResult } from './call';
+import { totalLength, VALUE_BYTES } from './call';
+import { lengthsOf } from './collectives';
+import { CommClient } from './comm-client';
+import { ControlBlock } from './control-block';
+import type { GroupIdentity } from './mismatch';
+import type { Plane, PlaneGroup, PostedCall } from './plane';
+import { toSpans } from './spans';
+import { guardOf } from './wait';
+import type { StagedCall, ZeromqRequest, ZeromqSetup } from './zeromq-messages';
+
+export interface ZeromqOptions {
+  readonly addresses: readonly string[];
+  readonly control: SharedArrayBuffer;
+  readonly identity: GroupIdentity;
+  /** Script of the comm thread; it runs a ZeromqLoop. */
+  readonly commScript: string;
+  readonly commExtra: unknown;
+}
+
+/**
+ * Ranks over zeromq, where memory cannot be shared. Everything runs on the comm thread; the main thread copies its
+ * data into memory of both, and waits for blocking calls.
+ */
+export function openZeromqPlane(options: ZeromqOptions): Plane {
+  const { identity, addresses, control, commScript, commExtra } = options;
+  const setup: ZeromqSetup = { rank: identity.rank, addresses, control, extra: commExtra };
+  const client = new CommClient(commScript, setup);
+  const block = new ControlBlock(control);
+  const groups = new ZeromqGroups(client, block);
+  return {
+    kind: 'zeromq',
+    get epoch() {
+      return block.epoch;
+    },
+    world: groups.open(identity, ''),
+    close: () => client.close(),
+  };
+}
+
+class ZeromqGroups {
+  readonly client: CommClient;
+  readonly control: ControlBlock;
+  private numGroups = 0;
+
+  constructor(client: CommClient, control: ControlBlock) {
+    this.client = client;
+    this.control = control;
+  }
+
+  open(identity: GroupIdentity, path: string): ZeromqGroup {
+    this.numGroups++;
+    const id = this.numGroups;
+    this.client.send({ kind: 'group', id, path, identity } satisfies ZeromqRequest);
+    return new ZeromqGroup(this, identity, id, path);
+  }
+}
+
+class ZeromqGroup implements PlaneGroup {
+  private readonly groups: ZeromqGroups;
+  private readonly identity: GroupIdentity;
+  private readonly id: number;
+  private readonly path: string;
+  private numSubgroups = 0;
+
+  constructor(groups: ZeromqGroups, identity: GroupIdentity, id: number, path: string) {
+    this.groups = groups;
+    this.identity = identity;
+    this.id = id;
+    this.path = path;
+  }
+
+  run(call: Call): CallResult {
+    return this.post(call).wait();
+  }
+
+  post(call: Call): PostedCall {
+    const { control, client } = this.groups;
+    const { header } = call;
+    const what = (): string => `${header.op} number ${header.number} of group ${header.group}`;
+    guardOf(control, this.identity, header.epoch, what).check();
+    const staged = stage(call, this.identity.ranks.length);
+    const posted = client.post(
+      (ticket): ZeromqRequest => ({ kind: 'call', group: this.id, ticket, call: staged }),
+    );
+    return new StagedPost(posted, call, staged);
+  }
+
+  offerSubgroup(): number {
+    return this.numSubgroups++;
+  }
+
+  openSubgroup(identity: GroupIdentity, offer: number): PlaneGroup {
+    return this.groups.open(identity, `${this.path}/${offer}`);
+  }
+}
+
+/** Copies the outputs back when somebody waits. */
+class StagedPost implements PostedCall {
+  private readonly posted: PostedCall;
+  private readonly call: Call;
+  private readonly staged: StagedCall;
+  private result: CallResult | undefined;
+
+  constructor(posted: PostedCall, call: Call, staged: StagedCall) {
+    this.posted = posted;
+    this.call = call;
+    this.staged = staged;
+  }
+
+  get done(): boolean {
+    return this.posted.done;
+  }
+
+  wait(): CallResult {
+    if (this.result !== undefined) return this.result;
+    const times = this.posted.wait();
+    this.call.outputs.forEach((list, index) => {
+      const source = this.staged.outputs[index];
+      if (source !== undefined) unstageList(source, list);
+    });
+    this.result = { ...times, values: [...new Int32Array(this.staged.values)] };
+    return this.result;
+  }
+}
+
+function stage(call: Call, size: number): StagedCall {
+  const { header } = call;
+  const inputs = call.inputs.map(stageList);
+  const outputs =
+    call.outputs === call.inputs
+      ? inputs
+      : call.outputs.map((list) => new SharedArrayBuffer(totalLength(list) * VALUE_BYTES));
+  const same = call.outputs === call.inputs;
+  const spans = call.inputs.map(toSpans);
+  const lengths = lengthsOf({ header, inputs: spans, outputs: same ? spans : call.outputs.map(toSpans) });
+  return { header, lengths, inputs, outputs, values: new SharedArrayBuffer(size * 4) };
+}
+
+function stageList(list: BlockList): SharedArrayBuffer {
+  const staged = new SharedArrayBuffer(totalLength(list) * VALUE_BYTES);
+  const bytes = new Uint8Array(staged);
+  let at = 0;
+  for (const { storage, offset, length } of list) {
+    const start = offset * VALUE_BYTES;
+    const end = start + length * VALUE_BYTES;
+    if (storage !== undefined) bytes.set(storage.view().subarray(start, end), at);
+    at += length * VALUE_BYTES;
+  }
+  return staged;
+}
+
+function unstageList(source: SharedArrayBuffer, list: BlockList): void {
+  const bytes = new Uint8Array(source);
+  let at = 0;
+  for (const { storage, offset, length } of list) {
+    const end = at + length * VALUE_BYTES;
+    if (storage !== undefined) storage.view().set(bytes.subarray(at, end), offset * VALUE_BYTES);
+    at = end;
+  }
+}

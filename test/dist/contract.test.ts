@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import test from 'node:test';
+import { probeSharedMemory } from '../../src/transport/native';
+import * as scenarios from './contract.scenarios';
+import { RankProcesses } from './rank-processes';
+import type { TestPlane } from './scenario';
+
+const FILE = join(__dirname, 'contract.scenarios.js');
+
+/** blockingAndAsync… → "blocking and async…" */
+function sentence(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`).replace('all reduce', 'allReduce');
+}
+
+for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
+  const probe = probeSharedMemory();
+  const skip = plane === 'shared-memory' && !probe.ok ? `no shared memory here: ${probe.reason}` : false;
+  for (const world of [1, 2, 3, 4]) {
+    if (world === 1 && plane === 'zeromq') continue;
+    const title = world === 1 ? 'a world of one, without any plane' : `${world} ranks over ${plane}`;
+    test(`${title}, keep the contract of collectives`, { skip, timeout: 60_000 }, async (t) => {
+      const ranks = await RankProcesses.start(plane, world);
+      try {
+        for (const name of Object.keys(scenarios)) {
+          await t.test(sentence(name), async () => {
+            const outcomes = await ranks.run(FILE, name);
+            outcomes.forEach((outcome, rank) => {
+              assert.ok(outcome !== undefined, `rank ${rank} died`);
+              if ('error' in outcome) assert.fail(`rank ${rank}: ${outcome.error.message}`);
+            });
+          });
+        }
+      } finally {
+        await ranks.stop();
+      }
+    });
+  }
+}

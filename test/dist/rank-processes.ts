@@ -1,0 +1,122 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Writable } from 'node:stream';
+import type { ErrorJson } from '../../src/core/errors';
+import type { AbortReason } from '../../src/transport/control-block';
+import { createSegment, type Segment } from '../../src/transport/segment';
+import type { RankReply, RankRequest, RankSetup, TestPlane } from './scenario';
+
+const SEGMENT_FD = 3;
+
+/** What a rank answered: its value, or the error that it threw. */
+export type Outcome = { readonly value: unknown } | { readonly error: ErrorJson };
+
+/** Rank processes of a test, with the part of a launcher that they need. */
+export class RankProcesses {
+  readonly children: readonly ChildProcess[];
+  private readonly segment: Segment | undefined;
+  private readonly folder: string;
+
+  private constructor(children: ChildProcess[], segment: Segment | undefined, folder: string) {
+    this.children = children;
+    this.segment = segment;
+    this.folder = folder;
+  }
+
+  static async start(plane: TestPlane, world: number, segmentBytes?: number): Promise<RankProcesses> {
+    const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-'));
+    const segment = plane === 'shared-memory' ? createSegment(segmentBytes) : undefined;
+    const addresses = Array.from({ length: world }, (_, rank) => `ipc://${folder}/rank-${rank}`);
+    const children = addresses.map((_, rank) => startRank(rank, world, segment, addresses));
+    const ranks = new RankProcesses(children, segment, folder);
+    await Promise.all(children.map((child) => nextReply(child)));
+    return ranks;
+  }
+
+  /** Runs one scenario on all ranks; a rank that dies meanwhile gives undefined. */
+  async run(file: string, name: string): Promise<(Outcome | undefined)[]> {
+    const request: RankRequest = { kind: 'scenario', file, name };
+    return Promise.all(
+      this.children.map(async (child) => {
+        const reply = nextReply(child);
+        child.send(request);
+        return reply;
+      }),
+    );
+  }
+
+  /** As a launcher does when a rank died. */
+  abort(reason: AbortReason): void {
+    this.segment?.abort(reason);
+    this.order({ abort: reason });
+  }
+
+  reset(): void {
+    this.segment?.reset();
+    this.order({ reset: true });
+  }
+
+  async stop(): Promise<void> {
+    const living = this.children.filter((child) => child.exitCode === null && child.signalCode === null);
+    await Promise.all(
+      living.map(async (child) => {
+        const exited = once(child, 'exit');
+        if (child.connected) child.send({ kind: 'close' } satisfies RankRequest);
+        const stuck = setTimeout(() => child.kill('SIGKILL'), 3000);
+        await exited;
+        clearTimeout(stuck);
+      }),
+    );
+    this.segment?.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  private order(order: unknown): void {
+    for (const child of this.children) {
+      // Descriptor 4 was asked for as a pipe.
+      (child.stdio[4] as Writable | null)?.write(`${JSON.stringify(order)}\n`);
+    }
+  }
+}
+
+function startRank(
+  rank: number,
+  world: number,
+  segment: Segment | undefined,
+  addresses: readonly string[],
+): ChildProcess {
+  const plane =
+    segment === undefined
+      ? { kind: 'zeromq' as const, addresses }
+      : { kind: 'shared-memory' as const, fd: SEGMENT_FD, bytes: segment.bytes };
+  const setup: RankSetup = world === 1 ? { rank, world } : { rank, world, plane };
+  const child = spawn(process.execPath, [join(__dirname, 'rank-entry.js'), JSON.stringify(setup)], {
+    stdio: ['ignore', 'inherit', 'inherit', segment?.fd ?? 'ignore', 'pipe', 'ipc'],
+  });
+  // Writing an order to a rank that just died is no failure of the test.
+  child.stdio[4]?.on('error', () => undefined);
+  return child;
+}
+
+async function nextReply(child: ChildProcess): Promise<Outcome | undefined> {
+  return new Promise((resolve) => {
+    const settle = (outcome: Outcome | undefined): void => {
+      child.off('message', heard);
+      child.off('exit', died);
+      resolve(outcome);
+    };
+    // Ranks send nothing but replies.
+    const heard = (message: unknown): void => settle(asOutcome(message as RankReply));
+    const died = (): void => settle(undefined);
+    child.once('message', heard);
+    child.once('exit', died);
+  });
+}
+
+function asOutcome(reply: RankReply): Outcome {
+  if (reply.kind === 'error') return { error: reply.error };
+  return { value: reply.kind === 'value' ? reply.value : undefined };
+}
