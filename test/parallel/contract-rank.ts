@@ -1,0 +1,82 @@
+import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import type { CollectiveEvent, MemoryCause } from '../../src/core/events';
+import { unitsOf } from '../../src/parallel/fsdp/fully-shard';
+import { paddingOf } from '../../src/parallel/fsdp/shard-layout';
+import { createTrainer } from '../../src/train/trainer';
+import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import type { Peak } from '../support/tally-observer';
+
+const CAUSES = [
+  'param.shard',
+  'param.full',
+  'grad.shard',
+  'grad.full',
+  'optimizer',
+  'batch',
+  'comm',
+] as const;
+export type CountedCause = (typeof CAUSES)[number];
+
+/** What one rank saw of one training step. */
+export interface ContractResult {
+  readonly rank: number;
+  readonly numParams: number;
+  /** Bytes between steps, by cause. */
+  readonly atRest: Readonly<Record<CountedCause, number>>;
+  /** Bytes when the whole forward has just ended. */
+  readonly afterForward: Readonly<Record<CountedCause, number>>;
+  readonly peaks: Readonly<Record<CountedCause, Peak>>;
+  /** Padding elements of this rank's shards. */
+  readonly padding: number;
+  readonly collectives: readonly Pick<
+    CollectiveEvent,
+    'op' | 'cause' | 'module' | 'count' | 'wireBytes' | 'async'
+  >[];
+  /** The engine's own count of bytes, and the observer's. */
+  readonly engineBytes: number;
+  readonly observedBytes: number;
+  /** Growth of the engine's bytes over further steps. */
+  readonly growth: number;
+  /** What is left after the trainer was disposed. */
+  readonly left: number;
+}
+
+interface ContractArgs extends RankArgs {
+  readonly configs: readonly TrainConfigInput[];
+}
+
+void runAsRank<ContractArgs>((rank) => rank.args.configs.map((config) => observe(rank, config)));
+
+/** Trains two steps, watches the third, and trains three more. */
+function observe(rank: TestRank<ContractArgs>, input: TrainConfigInput): ContractResult {
+  const { engine, tally } = rank;
+  const before = engine.memory.bytes;
+  const trainer = createTrainer({ ...rank, config: parseTrainConfig(input) });
+  trainer.step();
+  trainer.step();
+  tally.restart();
+  trainer.step();
+  const units = unitsOf(trainer.model);
+  const result = {
+    rank: rank.group.rank,
+    numParams: trainer.model.numParams(),
+    atRest: byCause((cause) => tally.bytes(cause)),
+    afterForward: byCause((cause) => tally.afterForward.get(cause) ?? 0),
+    peaks: byCause((cause) => tally.peak(cause)),
+    padding: units.reduce((sum, unit) => sum + paddingOf(unit.layout, rank.group.rank), 0),
+    collectives: tally.collectives.map(({ op, cause, module, count, wireBytes, async }) => {
+      return { op, cause, module, count, wireBytes, async };
+    }),
+    engineBytes: engine.memory.bytes,
+    observedBytes: tally.total,
+  };
+  for (let i = 0; i < 3; i++) trainer.step();
+  const growth = engine.memory.bytes - result.engineBytes;
+  trainer.dispose();
+  return { ...result, growth, left: engine.memory.bytes - before };
+}
+
+function byCause<T>(value: (cause: MemoryCause) => T): Record<CountedCause, T> {
+  // Every cause gets its entry.
+  return Object.fromEntries(CAUSES.map((cause) => [cause, value(cause)])) as Record<CountedCause, T>;
+}

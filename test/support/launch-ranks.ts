@@ -1,0 +1,70 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createSegment, type Segment } from '../../src/transport/segment';
+import { blasSearchPaths } from './blas-search';
+
+/** Which compiled script the ranks run, and with what. */
+export interface RankLaunch {
+  /** Absolute path of a compiled script that calls `runAsRank`. */
+  readonly script: string;
+  readonly world: number;
+  /** Plain JSON for all ranks. */
+  readonly args: unknown;
+}
+
+/** The descriptor under which a rank inherits the shared segment. */
+export const SEGMENT_FD = 4;
+
+/** What a rank process tells at its end. */
+export type RankMessage = { readonly result: unknown } | { readonly error: string };
+
+/**
+ * Runs a script in `world` real processes over shared memory and gives their results by rank. If one fails, the
+ * others are ended. A rank ends with its parent: descriptor 0 is a pipe that closes then.
+ */
+export async function launchRanks<T>(launch: RankLaunch): Promise<T[]> {
+  const segment = createSegment();
+  const searchPaths = blasSearchPaths();
+  const children: ChildProcess[] = [];
+  try {
+    const results = Array.from({ length: launch.world }, async (_, rank) => {
+      const child = start(launch, rank, segment, searchPaths);
+      children.push(child);
+      // The script's own type: it is the only one that sends.
+      return (await finished(child, rank)) as T;
+    });
+    return await Promise.all(results);
+  } finally {
+    for (const child of children) child.kill('SIGKILL');
+    segment.close();
+  }
+}
+
+function start(
+  launch: RankLaunch,
+  rank: number,
+  { fd, bytes }: Segment,
+  searchPaths: readonly string[],
+): ChildProcess {
+  return spawn(process.execPath, [launch.script], {
+    stdio: ['pipe', 'ignore', 'inherit', 'ipc', fd],
+    env: {
+      ...process.env,
+      RANK: String(rank),
+      WORLD_SIZE: String(launch.world),
+      SHARDLAB_TEST_SEGMENT_BYTES: String(bytes),
+      SHARDLAB_TEST_BLAS_PATHS: JSON.stringify(searchPaths),
+      SHARDLAB_TEST_ARGS: JSON.stringify(launch.args),
+    },
+  });
+}
+
+function finished(child: ChildProcess, rank: number): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    child.once('message', (message: RankMessage) => {
+      if ('result' in message) resolve(message.result);
+      else reject(new Error(`rank ${rank}: ${message.error}`));
+    });
+    child.once('error', reject);
+    child.once('exit', (code, signal) => reject(new Error(`rank ${rank} ended early (${code ?? signal})`)));
+  });
+}
