@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -46,8 +46,10 @@ test('two places at once are bad input', async () => {
   assert.match(stderr, /exclude each other/);
 });
 
-test('a folder that cannot be written is told with another way', async () => {
-  const { status, stderr } = await shardlab(['install', '--prefix', '/proc/sys']);
+test('a place that cannot be written is told with another way', async () => {
+  const file = join(folder, 'file');
+  writeFileSync(file, '');
+  const { status, stderr } = await shardlab(['install', '--prefix', file]);
   assert.equal(status, 1);
   assert.match(stderr, /cannot be written[\s\S]*--prefix DIR/);
 });
