@@ -4,7 +4,7 @@ import { ShardlabError } from '../../src/core/errors';
 import type { CollectiveEvent } from '../../src/core/events';
 import { SILENT } from '../../src/core/events';
 import { joinWorld } from '../../src/dist/world';
-import { createControlBuffer } from '../../src/transport/control-block';
+import { ControlBlock, createControlBuffer } from '../../src/transport/control-block';
 import { createStatusBoard } from '../../src/dist/status-board';
 import { startCourier } from './courier-stand-in';
 import type { RankReply, RankRequest, RankSetup, Scenario } from './scenario';
@@ -28,6 +28,10 @@ async function main(setup: RankSetup): Promise<void> {
     if (request.kind === 'close') {
       await joined.close();
       process.disconnect();
+      return;
+    }
+    if (request.kind === 'epoch') {
+      reply({ kind: 'value', value: new ControlBlock(control).epoch });
       return;
     }
     try {

@@ -19,6 +19,7 @@ export class RankProcesses {
   readonly children: readonly ChildProcess[];
   private readonly segment: Segment | undefined;
   private readonly folder: string;
+  private numResets = 0;
 
   private constructor(children: ChildProcess[], segment: Segment | undefined, folder: string) {
     this.children = children;
@@ -38,7 +39,10 @@ export class RankProcesses {
 
   /** Runs one scenario on all ranks; a rank that dies meanwhile gives undefined. */
   async run(file: string, name: string): Promise<(Outcome | undefined)[]> {
-    const request: RankRequest = { kind: 'scenario', file, name };
+    return this.ask({ kind: 'scenario', file, name });
+  }
+
+  private async ask(request: RankRequest): Promise<(Outcome | undefined)[]> {
     return Promise.all(
       this.children.map(async (child) => {
         const reply = nextReply(child);
@@ -54,9 +58,16 @@ export class RankProcesses {
     this.order({ abort: reason });
   }
 
-  reset(): void {
+  /** Begins a new epoch, and waits until every rank's courier knows. */
+  async reset(): Promise<void> {
     this.segment?.reset();
     this.order({ reset: true });
+    this.numResets++;
+    for (;;) {
+      const epochs = await this.ask({ kind: 'epoch' });
+      const known = epochs.every((reply) => reply !== undefined && 'value' in reply && reply.value === this.numResets + 1);
+      if (known) return;
+    }
   }
 
   async stop(): Promise<void> {

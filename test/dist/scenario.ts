@@ -29,6 +29,7 @@ export interface RankSetup {
 
 export type RankRequest =
   | { readonly kind: 'scenario'; readonly file: string; readonly name: string }
+  | { readonly kind: 'epoch' }
   | { readonly kind: 'close' };
 
 export type RankReply =

@@ -1,0 +1,77 @@
+import type { Engine } from '../backend/engine';
+import type { Tag } from '../core/events';
+import { type Bytes, now, type Seconds } from '../core/units';
+import type { PieceList, ProcessGroup } from './types';
+
+export const BENCH_OPS = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'] as const;
+export type BenchOp = (typeof BENCH_OPS)[number];
+
+/** Sizes of the whole tensor; for allGather of what each rank ends with. */
+export const BENCH_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20, 64 << 20];
+
+/** Runs timed together, so that small ones are not lost in the clock. */
+const REPEATS: Readonly<Record<Bytes, number>> = { 4096: 100, 65_536: 50, [1 << 20]: 20, [16 << 20]: 4 };
+const NUM_SAMPLES = 5;
+const TAG: Tag = { cause: 'comm', module: '' };
+
+export interface BenchRow {
+  readonly op: BenchOp;
+  readonly bytes: Bytes;
+  /** Median time of one collective. */
+  readonly seconds: Seconds;
+  /** Bus bandwidth: algorithm-independent, comparable between worlds. Source: nccl-tests, PERFORMANCE.md. */
+  readonly bytesPerSecond: number;
+}
+
+/** Bytes over time, scaled by what each link must carry: 2(N-1)/N for allReduce, (N-1)/N for the others. */
+export function busBandwidth(op: BenchOp, bytes: Bytes, seconds: Seconds, world: number): number {
+  const factor = ((op === 'allReduce' ? 2 : 1) * (world - 1)) / world;
+  return (bytes / seconds) * factor;
+}
+
+/** Times collectives of float32 sums; all ranks of the group call it together. */
+export function benchCollectives(
+  group: ProcessGroup,
+  engine: Engine,
+  sizes: readonly Bytes[] = BENCH_SIZES,
+): BenchRow[] {
+  return sizes.flatMap((bytes) => benchSize(group, engine, bytes));
+}
+
+function benchSize(group: ProcessGroup, engine: Engine, bytes: Bytes): BenchRow[] {
+  const length = bytes / 4;
+  const part = Math.floor(length / group.size);
+  const whole = engine.allocate([length], 'float32', TAG);
+  const other = engine.allocate([length], 'float32', TAG);
+  const share = engine.allocate([part], 'float32', TAG);
+  for (const tensor of [whole, other, share]) engine.fill(tensor, 0);
+  const partsOf = (tensor: typeof whole): PieceList[] =>
+    group.ranks.map((_, rank) => [{ tensor, offset: rank * part, length: part }]);
+  const [wholeParts, otherParts] = [partsOf(whole), partsOf(other)];
+  const own: PieceList = [{ tensor: share, offset: 0, length: part }];
+  const run: Record<BenchOp, () => unknown> = {
+    allReduce: () => group.allReduce(whole),
+    reduceScatter: () => group.reduceScatterPieces(wholeParts, own),
+    allGather: () => group.allGatherPieces(own, otherParts),
+    allToAll: () => group.allToAllPieces(wholeParts, otherParts),
+  };
+  try {
+    return BENCH_OPS.map((op) => {
+      const seconds = medianTime(group, run[op], REPEATS[bytes] ?? 2);
+      return { op, bytes, seconds, bytesPerSecond: busBandwidth(op, bytes, seconds, group.size) };
+    });
+  } finally {
+    for (const tensor of [whole, other, share]) tensor.dispose();
+  }
+}
+
+function medianTime(group: ProcessGroup, run: () => unknown, repeats: number): Seconds {
+  run();
+  const samples = Array.from({ length: NUM_SAMPLES }, () => {
+    group.barrier();
+    const from = now();
+    for (let i = 0; i < repeats; i++) run();
+    return (now() - from) / repeats;
+  });
+  return samples.sort((a, b) => a - b)[NUM_SAMPLES >> 1] ?? Number.NaN;
+}
