@@ -1,13 +1,19 @@
 import type { Failure } from './failure';
-import type { Outcome, RankEvent, RankOutput, RankWork } from './messages';
+import type { Outcome, RankEvent, RankOutput, RankStep, RankWork } from './messages';
 
 /** Where a call's outputs go while it runs. */
 export type OutputSink = (event: RankEvent) => void;
 
+/** What a call tells while it runs. */
+export interface CallSink {
+  readonly output?: OutputSink;
+  readonly step?: (rank: number, step: RankStep) => void;
+}
+
 const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   function: 'job.on().run',
   train: 'job.train',
-  step: 'run.step',
+  steps: 'run.step',
   disposeRun: 'run.dispose',
   recover: 'recovery',
 };
@@ -21,10 +27,10 @@ export class Call {
   readonly id: number;
   readonly ranks: readonly number[];
   readonly work: RankWork;
-  readonly #sink: OutputSink;
+  readonly #sink: CallSink;
   #resolve: () => void = () => undefined;
 
-  constructor(id: number, ranks: readonly number[], work: RankWork, sink: OutputSink) {
+  constructor(id: number, ranks: readonly number[], work: RankWork, sink: CallSink) {
     this.id = id;
     this.ranks = ranks;
     this.work = work;
@@ -44,7 +50,11 @@ export class Call {
   }
 
   emit(rank: number, output: RankOutput): void {
-    this.#sink({ ...output, rank, cell: this.cell });
+    this.#sink.output?.({ ...output, rank, cell: this.cell });
+  }
+
+  step(rank: number, step: RankStep): void {
+    this.#sink.step?.(rank, step);
   }
 
   /** Takes down how a rank ended; a second word about the same rank is ignored. */

@@ -5,6 +5,9 @@ import { type CourierData, type FromRank, SHARED_WORDS, type ToCourier, type ToM
 /** The longest that the process waits at its exit for the courier to send what it holds. */
 const CLOSE_MS = 1000;
 
+/** A rank that waits for a grant looks again after this time. */
+const GRANT_MS = 5;
+
 /** The courier as its main thread sees it. */
 export interface CourierHandle {
   /** Resolves when the courier can terminate what the main thread runs. */
@@ -15,6 +18,8 @@ export interface CourierHandle {
   receive(listener: (message: ToMain) => void): void;
   /** Says that the main thread has ended a work, before the message that tells its outcome. */
   ended(id: number): void;
+  /** Whether step `index` of the running call may be made; waits until that is known. */
+  mayStep(index: number): boolean;
   /** Says that the main thread has heard of the interrupt of a work. */
   heard(id: number): void;
 }
@@ -51,6 +56,18 @@ export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
     knowGroup: (name, ranks) => post({ type: 'group', name, ranks }),
     receive: (listener) => listeners.add(listener),
     ended: (id) => Atomics.store(shared, SHARED_WORDS.ended, id),
+    mayStep: (index) => mayStep(shared, index),
     heard: (id) => Atomics.store(shared, SHARED_WORDS.heard, id),
   };
+}
+
+function mayStep(shared: Int32Array, index: number): boolean {
+  for (;;) {
+    // In this order: the number that goes with the word "final" was written before it.
+    const isFinal = Atomics.load(shared, SHARED_WORDS.isFinal) === 1;
+    const granted = Atomics.load(shared, SHARED_WORDS.granted);
+    if (index < granted) return true;
+    if (isFinal) return false;
+    Atomics.wait(shared, SHARED_WORDS.granted, granted, GRANT_MS);
+  }
 }

@@ -7,7 +7,14 @@ import { readStatus } from '../dist/status-board';
 import { ControlBlock } from '../transport/control-block';
 import { situationOf } from './board-situation';
 import { type CourierLink, openCourierLink } from './courier-link';
-import { type CourierData, SHARED_WORDS, type ToCourier, type ToMain, type ToRank } from './messages';
+import {
+  type CourierData,
+  SHARED_WORDS,
+  type StepGrant,
+  type ToCourier,
+  type ToMain,
+  type ToRank,
+} from './messages';
 
 /** A main thread that has heard of an interrupt ends its work within this time, or it blocks again. */
 const SETTLE_MS = 150;
@@ -53,6 +60,7 @@ class Courier {
     switch (message.type) {
       case 'work':
         this.#work = message.id;
+        if (message.work.kind === 'steps') this.#grant(message.work.grant);
         this.#tell(message);
         break;
       case 'status':
@@ -67,12 +75,24 @@ class Courier {
       case 'reset':
         this.#controlBlock?.reset();
         break;
+      case 'grant':
+        this.#grant(message.grant);
+        break;
       case 'shutdown':
         this.#tell(message);
         break;
       default:
         message satisfies never;
     }
+  }
+
+  #grant({ granted, isFinal }: StepGrant): void {
+    // A rank that sees the word "final" must see the number that goes with it.
+    Atomics.store(this.#shared, SHARED_WORDS.isFinal, 0);
+    Atomics.store(this.#shared, SHARED_WORDS.granted, granted);
+    Atomics.store(this.#shared, SHARED_WORDS.isFinal, isFinal ? 1 : 0);
+    Atomics.notify(this.#shared, SHARED_WORDS.granted);
+    Atomics.notify(this.#shared, SHARED_WORDS.isFinal);
   }
 
   #answer(id: number): void {

@@ -78,7 +78,7 @@ export class Job {
    */
   async runCell({ js, cell, selection }: CellRequest, sink: OutputSink): Promise<void> {
     const ranks = parseSelection(selection, this.numRanks);
-    await this.#supervisor.run(ranks, { kind: 'cell', js, cell }, sink);
+    await this.#supervisor.run(ranks, { kind: 'cell', js, cell }, { output: sink });
   }
 
   /** Builds a model and its strategy on all ranks. Throws: CONFIG for a wrong config, and as `on().run` does. */

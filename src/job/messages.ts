@@ -35,7 +35,7 @@ export type RankWork =
       readonly config: unknown;
       readonly init: string | undefined;
     }
-  | { readonly kind: 'step'; readonly run: number; readonly curve: boolean }
+  | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
   | { readonly kind: 'disposeRun'; readonly run: number }
   | { readonly kind: 'recover' };
 
@@ -43,6 +43,12 @@ export type RankWork =
 export type Outcome =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: RankError };
+
+/** How many steps of a call ranks may make, and whether it stays at that. [Note: grants] in stepping.ts. */
+export interface StepGrant {
+  readonly granted: number;
+  readonly isFinal: boolean;
+}
 
 /** What a rank sends of one training step. */
 export interface RankStep {
@@ -70,6 +76,7 @@ export type ToRank =
   /** For ranks that share no memory with the launcher: what it would write into the control block. */
   | { readonly type: 'abort'; readonly reason: AbortReason }
   | { readonly type: 'reset' }
+  | { readonly type: 'grant'; readonly grant: StepGrant }
   | { readonly type: 'shutdown' };
 
 /** From a rank to the launcher. */
@@ -77,6 +84,7 @@ export type FromRank =
   | { readonly type: 'ready'; readonly report: ReadyReport }
   | { readonly type: 'failed'; readonly error: RankError }
   | { readonly type: 'output'; readonly id: number; readonly output: RankOutput }
+  | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
   | { readonly type: 'ended'; readonly id: number; readonly outcome: Outcome }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
 
@@ -102,7 +110,10 @@ export const SHARED_WORDS = {
   closed: 1,
   /** Number of the work about whose interrupt the main thread has heard. */
   heard: 2,
-  length: 3,
+  /** Steps that the running call may make, and 1 once it stays at that. */
+  granted: 3,
+  isFinal: 4,
+  length: 5,
 } as const;
 
 /** What the courier thread needs to start. */

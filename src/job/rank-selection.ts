@@ -41,7 +41,7 @@ export class RankSelection {
       const values = await this.#supervisor.run(
         this.ranks,
         { kind: 'function', source: String(work), args },
-        (event) => live?.add(event),
+        { output: (event) => live?.add(event) },
       );
       // Each rank sends what the function gave, as structured clone carries it.
       return values as Awaited<Value>[];

@@ -8,6 +8,15 @@ import type { Recorder } from '../ledger/recorder';
 import type { Trainer } from '../train/trainer';
 import type { RankStep } from './messages';
 
+/** Steps of a call, from the newest back, of which every allocation and free is sent. */
+const NUM_CURVES = 2;
+
+/** Between a rank's steps. */
+export interface StepCourier {
+  mayStep(index: number): boolean;
+  done(step: RankStep): void;
+}
+
 /** What a rank trains with. */
 export interface RankTrainingParts {
   readonly rank: number;
@@ -36,8 +45,17 @@ export class RankTraining {
     return trainer.model.numParams();
   }
 
-  /** One step with its ledger; with `curve`, every allocation and free in it. */
-  step(run: number, curve: boolean): RankStep {
+  /** Steps as far as it is granted; each is told when it is done. */
+  async steps(run: number, numSteps: number, courier: StepCourier): Promise<void> {
+    for (let i = 0; courier.mayStep(i); i++) {
+      // Every allocation of the first step, in case of an early end, and of the newest ones.
+      courier.done(this.#step(run, i === 0 || numSteps - i <= NUM_CURVES));
+      // Messages to this thread get their turn.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  #step(run: number, curve: boolean): RankStep {
     const trainer = this.#trainer(run);
     const { engine, group, recorder } = this.#parts;
     recorder.beginStep(trainer.steps + 1);

@@ -93,15 +93,18 @@ export class RankWorker {
   }
 
   #task(work: Exclude<RankWork, { kind: 'cell' }>): unknown {
-    const { scope, training, engine } = this.#parts;
+    const { scope, training, engine, courier } = this.#parts;
     switch (work.kind) {
       case 'function':
         return runShipped(work.source, scope, work.args);
       case 'train':
         // Checked by the launcher, which is of the same version.
         return training.create(work.run, work.config as TrainConfig, work.init);
-      case 'step':
-        return training.step(work.run, work.curve);
+      case 'steps':
+        return training.steps(work.run, work.numSteps, {
+          mayStep: (index) => courier.mayStep(index),
+          done: (step) => courier.send({ type: 'step', id: this.#id, step }),
+        });
       case 'disposeRun':
         return training.dispose(work.run);
       case 'recover':

@@ -12,17 +12,18 @@ import { type RunView, viewOf } from '../figures/run-view';
 import { createTable } from '../figures/table';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
-import type { OutputSink } from './call';
+import type { CallSink } from './call';
 import type { RankStep } from './messages';
 import { createProgress } from './progress';
 import { createRunSummary, type RunSummary } from './run-summary';
 import { sessionLesson } from './session-lesson';
+import { firstGrant, Stepping } from './stepping';
 import type { Supervisor } from './supervisor';
 
 /** Steps of which every allocation and free is kept, from the newest back; older records keep their totals. */
 const NUM_CURVES = 2;
 /** An interrupt waits at most so long for the running step's end; then the step is broken off. */
-const STOP_MS = 2000;
+const STOP_MS = 3000;
 
 export interface RunOptions {
   readonly config: TrainConfigInput;
@@ -46,8 +47,9 @@ export class Run {
   readonly #options: RunOptions;
   readonly #results: StepResult[] = [];
   readonly #records: StepRecord[] = [];
-  #stepping: Promise<unknown> | undefined;
-  #stopping = false;
+  #stepping: Promise<void> | undefined;
+  #isStopping = false;
+  #steps: Stepping | undefined;
   #numParams = 0;
   #isDisposed = false;
   /** Why no further step can be made. */
@@ -99,16 +101,19 @@ export class Run {
     if (!Number.isInteger(numSteps) || numSteps < 1) {
       throw new ConfigError(`step(${numSteps}) is no number of steps; give a whole number from 1`);
     }
-    if (this.#stepping !== undefined) {
+    if (this.#stepping !== undefined && !this.#isStopping) {
       throw new ConfigError('this run is stepping already; await the first step() before the next');
     }
-    this.#stopping = false;
-    const stepping = this.#stepMany(numSteps);
-    this.#stepping = stepping.catch(() => undefined);
+    const work = this.#stepAfter(this.#stepping, numSteps);
+    this.#stepping = work.then(
+      () => undefined,
+      () => undefined,
+    );
+    const ending = this.#stepping;
     try {
-      return await stepping;
+      return await work;
     } finally {
-      this.#stepping = undefined;
+      if (this.#stepping === ending) this.#stepping = undefined;
     }
   }
 
@@ -157,7 +162,8 @@ export class Run {
   /** Ends step() after the running step: whether it ended in time, or nothing ran. */
   async stop(): Promise<'stopped' | 'late' | 'idle'> {
     if (this.#stepping === undefined) return 'idle';
-    this.#stopping = true;
+    this.#isStopping = true;
+    this.#steps?.stop();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<'late'>((resolve) => {
       timer = setTimeout(() => resolve('late'), STOP_MS);
@@ -175,23 +181,39 @@ export class Run {
     await this.#callAll({ kind: 'disposeRun', run: this.#options.number });
   }
 
+  /** A call that was stopped may still be ending its step. */
+  async #stepAfter(stopped: Promise<void> | undefined, numSteps: number): Promise<RunSummary> {
+    await stopped;
+    this.#isStopping = false;
+    return this.#stepMany(numSteps);
+  }
+
   async #stepMany(numSteps: number): Promise<RunSummary> {
     const first = this.#results.length;
     const progress = createProgress(currentDisplay(), numSteps);
+    const { numRanks, number: run, supervisor } = this.#options;
+    const steps = new Stepping(
+      { numSteps, numRanks },
+      (grant) => supervisor.grant(grant),
+      (done) => {
+        const last = this.#keep(done);
+        progress.show(this.#results.slice(first), last);
+      },
+    );
+    this.#steps = steps;
     try {
-      for (let i = 0; i < numSteps; i++) {
-        const result = await this.#stepOnce(numSteps - i <= NUM_CURVES);
-        progress.show(this.#results.slice(first), result);
-        if (this.#stopping) throw this.#stopped(i + 1, numSteps);
-      }
+      const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps) } as const;
+      await this.#call(work, { step: (rank, step) => steps.receive(rank, step) });
     } finally {
+      this.#steps = undefined;
       progress.finish();
     }
+    if (steps.numDone < numSteps) throw this.#stopped(steps.numDone, numSteps);
     return createRunSummary(this.#results.slice(first));
   }
 
-  async #stepOnce(curve: boolean): Promise<StepResult> {
-    const steps = await this.#call<RankStep>({ kind: 'step', run: this.#options.number, curve });
+  /** Keeps one step of all ranks. */
+  #keep(steps: readonly RankStep[]): StepResult {
     const [first] = steps;
     if (first === undefined) throw new ShardlabError('INTERNAL', 'a step came back without results');
     this.#results.push(first.result);
@@ -217,26 +239,24 @@ export class Run {
   }
 
   /** Work on all ranks. A failure within a step leaves ranks with different parameters, so it ends the run. */
-  async #call<T>(work: RunWork): Promise<T[]> {
+  async #call<T>(work: RunWork, sink: CallSink = {}): Promise<T[]> {
     if (this.#ended !== undefined) throw this.#ended;
     try {
       // Ranks answer each kind of work with the type that the caller names.
-      return (await this.#callAll(work)) as T[];
+      return (await this.#callAll(work, sink)) as T[];
     } catch (error) {
-      if (work.kind === 'step') this.#ended = brokenOff(error, this.#results.length + 1);
+      if (work.kind === 'steps') this.#ended = brokenOff(error, this.#results.length + 1);
       throw error;
     }
   }
 
-  #callAll(work: RunWork): Promise<unknown[]> {
+  #callAll(work: RunWork, sink: CallSink = {}): Promise<unknown[]> {
     const ranks = Array.from({ length: this.#options.numRanks }, (_, rank) => rank);
-    return this.#options.supervisor.run(ranks, work, NO_OUTPUT);
+    return this.#options.supervisor.run(ranks, work, sink);
   }
 }
 
-const NO_OUTPUT: OutputSink = () => undefined;
-
-type RunWork = Parameters<Supervisor['run']>[1] & { kind: 'train' | 'step' | 'disposeRun' };
+type RunWork = Parameters<Supervisor['run']>[1] & { kind: 'train' | 'steps' | 'disposeRun' };
 
 function brokenOff(cause: unknown, step: number): ShardlabError {
   const why = cause instanceof Error ? cause.message : String(cause);

@@ -1,9 +1,9 @@
 import { ShardlabError } from '../core/errors';
 import type { AbortSwitch } from './abort-switch';
-import { Call, type OutputSink } from './call';
+import { Call, type CallSink } from './call';
 import type { ControlServer } from './control-server';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
-import type { FromRank, Outcome, RankOutput, RankWork } from './messages';
+import type { FromRank, Outcome, RankOutput, RankWork, StepGrant } from './messages';
 import { findMissing } from './missing';
 import { RankLocks } from './rank-locks';
 import { describeExit, type RankExit, type RankProcess } from './rank-process';
@@ -75,7 +75,7 @@ export class Supervisor {
    * Runs `work` on `ranks` when they are free and gives their values in that order.
    * Throws: RANK_FAILED or the code of what a rank threw, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED.
    */
-  async run(ranks: readonly number[], work: RankWork, sink: OutputSink): Promise<unknown[]> {
+  async run(ranks: readonly number[], work: RankWork, sink: CallSink): Promise<unknown[]> {
     this.#assertUsable();
     const interruptsBefore = this.#numInterrupts;
     const release = await this.#locks.acquire(ranks);
@@ -97,12 +97,18 @@ export class Supervisor {
     const call = this.#running.get(rank);
     if (message.type === 'status') this.#parts.desk.receive(rank, message);
     else if (message.type === 'output' && call?.id === message.id) call.emit(rank, message.output);
+    else if (message.type === 'step' && call?.id === message.id) call.step(rank, message.step);
     else if (message.type === 'ended' && call?.id === message.id) this.#ended(rank, call, message.outcome);
   }
 
   /** What a rank's process wrote by itself goes to the work that it does; between works it is dropped. */
   written(rank: number, output: RankOutput): void {
     this.#running.get(rank)?.emit(rank, output);
+  }
+
+  /** Tells ranks how many steps of their call they may make. */
+  grant(grant: StepGrant): void {
+    for (const { rank } of this.#parts.processes) this.#parts.control.send(rank, { type: 'grant', grant });
   }
 
   /** What each rank that lives does now. */
@@ -212,7 +218,7 @@ export class Supervisor {
     if (this.#broken !== undefined || this.#closed) return;
     this.#parts.abortSwitch.reset();
     const ranks = this.#parts.processes.map(({ rank }) => rank);
-    const call = new Call(this.#nextId++, ranks, { kind: 'recover' }, () => undefined);
+    const call = new Call(this.#nextId++, ranks, { kind: 'recover' }, {});
     this.#send(call);
     await call.ended;
     if (call.failure !== undefined) this.#broken ??= this.#error(call.failure, call);
