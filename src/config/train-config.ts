@@ -25,7 +25,7 @@ const parallelSchema = z.strictObject({
   /** Which modules become units of their own: every block, or none but the root. */
   wrap: z.enum(['blocks', 'root']).default('blocks'),
   /** Gathers the next unit while a unit's forward runs. */
-  forwardPrefetch: z.boolean().default(false),
+  forwardPrefetch: z.boolean().default(true),
   /** When the next unit is gathered in backward: before or after the unit's gradients are computed, or on demand. */
   backwardPrefetch: z.enum(['BACKWARD_PRE', 'BACKWARD_POST']).nullable().default('BACKWARD_PRE'),
   /** Size of a bucket of gradients under NO_SHARD. Source: bucket_cap_mb of torch's DistributedDataParallel. */

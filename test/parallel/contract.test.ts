@@ -22,9 +22,13 @@ const CASES = {
   NO_SHARD: { strategy: 'NO_SHARD' },
   SHARD_GRAD_OP: { strategy: 'SHARD_GRAD_OP' },
   FULL_SHARD: { strategy: 'FULL_SHARD' },
-  'FULL_SHARD without prefetch': { strategy: 'FULL_SHARD', backwardPrefetch: null },
-  'FULL_SHARD with forward prefetch': { strategy: 'FULL_SHARD', forwardPrefetch: true },
-  'FULL_SHARD, prefetch after backward': { strategy: 'FULL_SHARD', backwardPrefetch: 'BACKWARD_POST' },
+  'FULL_SHARD without prefetch': { strategy: 'FULL_SHARD', forwardPrefetch: false, backwardPrefetch: null },
+  'FULL_SHARD, prefetch forward only': { strategy: 'FULL_SHARD', backwardPrefetch: null },
+  'FULL_SHARD, prefetch after backward': {
+    strategy: 'FULL_SHARD',
+    forwardPrefetch: false,
+    backwardPrefetch: 'BACKWARD_POST',
+  },
   'FULL_SHARD, root only': { strategy: 'FULL_SHARD', wrap: 'root' },
 } as const satisfies Record<string, Settings>;
 type CaseName = keyof typeof CASES;
@@ -141,7 +145,7 @@ const PEAKS: Record<CaseName, PeakTerms> = {
   SHARD_GRAD_OP: { param: ALL, paramAfterForward: ALL, grad: AWAITING },
   FULL_SHARD: { param: UNITS, paramAfterForward: ROOT_ONLY, grad: AWAITING },
   'FULL_SHARD without prefetch': { param: ROOT_AND_BLOCK, paramAfterForward: ROOT_ONLY, grad: AWAITING },
-  'FULL_SHARD with forward prefetch': { param: UNITS, paramAfterForward: ROOT_ONLY, grad: AWAITING },
+  'FULL_SHARD, prefetch forward only': { param: UNITS, paramAfterForward: ROOT_ONLY, grad: AWAITING },
   'FULL_SHARD, prefetch after backward': {
     param: ROOT_AND_BLOCK,
     paramAfterForward: ROOT_ONLY,
@@ -166,7 +170,7 @@ const WIRE: Record<CaseName, WireTerms> = {
   SHARD_GRAD_OP: { param: { 'forward, all': WHOLE }, grad: { 'reduce-scatter': WHOLE } },
   FULL_SHARD: FULL_SHARD_WIRE,
   'FULL_SHARD without prefetch': FULL_SHARD_WIRE,
-  'FULL_SHARD with forward prefetch': FULL_SHARD_WIRE,
+  'FULL_SHARD, prefetch forward only': FULL_SHARD_WIRE,
   'FULL_SHARD, prefetch after backward': FULL_SHARD_WIRE,
   'FULL_SHARD, root only': { param: { 'forward, all': WHOLE }, grad: { 'reduce-scatter': WHOLE } },
 };

@@ -6,7 +6,10 @@ import type { FsdpUnit } from './fsdp-unit';
 
 /** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
 export interface PrefetchOptions {
-  /** Gathers the next unit, as the last forward ran, while this one's forward runs. */
+  /**
+   * Gathers the next unit, as the last forward ran, while this one's forward runs. On a GPU that comes by itself, for
+   * the host is ahead of the device (FSDP2's implicit prefetch); here the host computes, so it is asked for.
+   */
   readonly forward: boolean;
   /** BACKWARD_PRE gathers the next unit before this one's gradients are computed, BACKWARD_POST after. */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
@@ -31,8 +34,11 @@ export class FsdpSchedule {
   readonly #engine: Engine;
   readonly #root: FsdpUnit;
   readonly #prefetch: PrefetchOptions;
-  #lastOrder: readonly FsdpUnit[] = [];
-  #order: FsdpUnit[] = [];
+  /** Units as they entered the last forward, and this one. */
+  #lastEntered: readonly FsdpUnit[] = [];
+  #entered: FsdpUnit[] = [];
+  /** Units as they left this forward, less those whose backward began: the last one's comes next. */
+  #awaitingBackward: FsdpUnit[] = [];
   #reduction: Reduction | null = null;
 
   constructor(engine: Engine, root: FsdpUnit, prefetch: PrefetchOptions) {
@@ -43,18 +49,20 @@ export class FsdpSchedule {
 
   beforeForward(unit: FsdpUnit): void {
     if (unit === this.#root) this.#begin();
-    this.#order.push(unit);
+    this.#entered.push(unit);
     unit.waitForUnshard();
-    if (this.#prefetch.forward) this.#after(this.#lastOrder, unit)?.unshard();
+    if (this.#prefetch.forward) this.#enteredAfter(unit)?.unshard();
   }
 
   afterForward(unit: FsdpUnit): void {
+    this.#awaitingBackward.push(unit);
     if (unit.reshardAfterForward) unit.reshard();
   }
 
   beforeBackward(unit: FsdpUnit): void {
+    this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
     unit.waitForUnshard();
-    if (this.#prefetch.backward === 'BACKWARD_PRE') this.#before(unit)?.unshard();
+    if (this.#prefetch.backward === 'BACKWARD_PRE') this.#awaitingBackward.at(-1)?.unshard();
   }
 
   afterBackward(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
@@ -63,7 +71,7 @@ export class FsdpSchedule {
       if (grad !== null) this.#engine.retag(grad, { cause: 'grad.full', module });
     }
     unit.reshard();
-    if (this.#prefetch.backward === 'BACKWARD_POST') this.#before(unit)?.unshard();
+    if (this.#prefetch.backward === 'BACKWARD_POST') this.#awaitingBackward.at(-1)?.unshard();
     this.finishReduction();
     this.#reduction = { unit, grads, ...unit.reduce(grads) };
     if (unit === this.#root) this.finishReduction();
@@ -89,24 +97,19 @@ export class FsdpSchedule {
     settled(reduction?.work ?? null);
     for (const grad of reduction?.grads ?? []) grad?.dispose();
     reduction?.shard.dispose();
-    this.#order = [];
+    this.#entered = [];
+    this.#awaitingBackward = [];
   }
 
   #begin(): void {
     this.finishReduction();
-    this.#lastOrder = this.#order;
-    this.#order = [];
+    this.#lastEntered = this.#entered;
+    this.#entered = [];
+    this.#awaitingBackward = [];
   }
 
-  #after(order: readonly FsdpUnit[], unit: FsdpUnit): FsdpUnit | undefined {
-    const place = order.indexOf(unit);
-    return place < 0 ? undefined : order[place + 1];
-  }
-
-  /** The unit whose backward comes after this one's: the one that ran before it, the root excepted. */
-  #before(unit: FsdpUnit): FsdpUnit | undefined {
-    const place = this.#order.indexOf(unit);
-    const previous = place < 0 ? undefined : this.#order[place - 1];
-    return previous === this.#root ? undefined : previous;
+  #enteredAfter(unit: FsdpUnit): FsdpUnit | undefined {
+    const place = this.#lastEntered.indexOf(unit);
+    return place < 0 ? undefined : this.#lastEntered[place + 1];
   }
 }

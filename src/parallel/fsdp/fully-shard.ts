@@ -19,7 +19,7 @@ export interface ShardContext {
 export interface FullyShardOptions {
   /** true: FULL_SHARD; false: SHARD_GRAD_OP; left out: true for every unit but the root. */
   readonly reshardAfterForward?: boolean | undefined;
-  /** The root's counts. Default false: the next unit is gathered when it is called. */
+  /** The root's counts. Default true: the next unit is gathered during this one's forward; false: when it is called. */
   readonly forwardPrefetch?: boolean | undefined;
   /** The root's counts. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
@@ -81,6 +81,6 @@ function makeRoot(engine: Engine, module: Module, root: FsdpUnit, prefetch: Pref
 }
 
 function prefetchOf(options: FullyShardOptions): PrefetchOptions {
-  const { forwardPrefetch: forward = false, backwardPrefetch: backward = 'BACKWARD_PRE' } = options;
+  const { forwardPrefetch: forward = true, backwardPrefetch: backward = 'BACKWARD_PRE' } = options;
   return { forward, backward };
 }
