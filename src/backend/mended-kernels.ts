@@ -4,6 +4,7 @@ import {
   given,
   type Kernel,
   offsetOf,
+  replaced,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -12,12 +13,16 @@ import {
 /**
  * Registers anew what tfjs's wasm backend lacks or does slowly. Identity and casts to the same type copy there, and so
  * does every tensor that a gradient saves: here they are aliases. Slices read the whole tensor first; sums over leading
- * axes transpose first; exp calls libm; the gradient of gather is missing.
+ * axes transpose first; gather goes element by element, exp, tanh, log, roots and pow call libm; the gradient of gather is missing.
  */
 export function mendKernels(context: WasmContext): void {
   replaceKernel('Identity', (original) => identity(context, original));
   replaceKernel('Cast', (original) => cast(context, original));
-  replaceKernel('Exp', (original) => exp(context, original));
+  for (const [name, compute] of Object.entries(unaryFunctions(context))) {
+    replaceKernel(name, (original) => unary(context, original, compute));
+  }
+  replaceKernel('Pow', (original) => pow(context, original));
+  replaceKernel('GatherV2', (original) => gather(context, original));
   replaceKernel('Sum', (original) => sum(context, original));
   replaceKernel('UnsortedSegmentSum', () => unsortedSegmentSum(context));
 }
@@ -42,13 +47,61 @@ function cast(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-function exp(context: WasmContext, original: Kernel | null): Kernel {
+type Unary = (x: number, out: number, n: number) => void;
+
+function unaryFunctions({ kernels }: WasmContext): Readonly<Record<string, Unary>> {
+  const { exp, tanh, log, sqrt, rsqrt } = kernels;
+  return { Exp: exp, Tanh: tanh, Log: log, Sqrt: sqrt, Rsqrt: rsqrt };
+}
+
+function unary(context: WasmContext, original: Kernel | null, compute: Unary): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
     if (input.dtype !== 'float32') return given(original)({ x: input }, attrs);
     const out = context.backend.makeOutput(input.shape, 'float32');
-    context.kernels.exp(offsetOf(context, input), offsetOf(context, out), sizeOf(input.shape));
+    compute(offsetOf(context, input), offsetOf(context, out), sizeOf(input.shape));
     return out;
+  };
+}
+
+const MOST_MULTIPLICATIONS = 8;
+
+/** Small whole exponents are multiplied out. */
+function pow(context: WasmContext, original: Kernel | null): Kernel {
+  return ({ a, b }, attrs) => {
+    const [base, exponent] = [given(a), given(b)];
+    const value = sizeOf(exponent.shape) === 1 ? Number(context.backend.typedArrayFromHeap(exponent)[0]) : 0;
+    const isPlain = base.dtype === 'float32' && exponent.shape.length <= base.shape.length;
+    if (!isPlain || !Number.isInteger(value) || value < 1 || value > MOST_MULTIPLICATIONS) {
+      return given(original)({ a: base, b: exponent }, attrs);
+    }
+    const out = context.backend.makeOutput(base.shape, 'float32');
+    context.kernels.power(offsetOf(context, base), offsetOf(context, out), sizeOf(base.shape), value);
+    return out;
+  };
+}
+
+/** Rows along the first axis are copied whole; tfjs refuses bad indices and takes care of the rest. */
+function gather(context: WasmContext, original: Kernel | null): Kernel {
+  return ({ x, indices }, attrs) => {
+    const [input, ids] = [given(x), given(indices)];
+    const [rows = 0] = input.shape;
+    const width = rows === 0 ? 0 : sizeOf(input.shape) / rows;
+    const isByRows =
+      attrs.axis === 0 && !attrs.batchDims && (input.dtype === 'float32' || input.dtype === 'int32');
+    if (!isByRows || ids.dtype !== 'int32' || width === 0) {
+      return given(original)({ x: input, indices: ids }, attrs);
+    }
+    const out = context.backend.makeOutput([...ids.shape, ...input.shape.slice(1)], input.dtype);
+    const [from, at, to] = [input, ids, out].map((info) => offsetOf(context, info)) as [
+      number,
+      number,
+      number,
+    ];
+    const bad = context.kernels.takeRows(from, at, to, sizeOf(ids.shape), rows, width);
+    return bad < 0
+      ? out
+      : replaced(context, out, given(original)({ x: input, indices: ids }, attrs) as tf.TensorInfo);
   };
 }
 

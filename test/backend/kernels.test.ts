@@ -57,10 +57,33 @@ describe('the kernels write their results and nothing else, for every size and a
       const { kernels } = arena;
       const [x, y] = [normals(n, 'x'), normals(n, 'y')];
       const out = arena.put(new Float32Array(n));
-      kernels.add(arena.put(x), arena.put(y), out, n);
+      kernels.log(arena.put(x.map(Math.abs)), out, n);
+      assertClose(
+        arena.take(out, n),
+        x.map((v) => Math.log(Math.abs(v))),
+        2e-7,
+        'log',
+      );
+      kernels.tanh(arena.put(x), out, n);
+      assertClose(arena.take(out, n), x.map(Math.tanh), 2e-7, 'tanh');
+      kernels.sqrt(arena.put(x.map(Math.abs)), out, n);
       assert.deepEqual(
         arena.take(out, n),
-        x.map((v, i) => v + (y[i] ?? 0)),
+        x.map((v) => Math.sqrt(Math.abs(v))),
+      );
+      kernels.rsqrt(arena.put(x.map(Math.abs)), out, n);
+      assertClose(
+        arena.take(out, n),
+        x.map((v) => 1 / Math.sqrt(Math.abs(v))),
+        2e-7,
+        'rsqrt',
+      );
+      kernels.power(arena.put(x), out, n, 3);
+      assertClose(
+        arena.take(out, n),
+        x.map((v) => v ** 3),
+        2e-7,
+        'power',
       );
       kernels.exp(arena.put(x), out, n);
       assertClose(arena.take(out, n), x.map(Math.exp), 2e-7, 'exp');
@@ -214,6 +237,36 @@ describe('single values', () => {
     const ends = arena.put([-1000, -104, 88.8, 1000, -Infinity, Infinity, NaN]);
     arena.kernels.exp(ends, ends, 7);
     assert.deepEqual(arena.take(ends, 7), Float32Array.of(0, 0, Infinity, Infinity, 0, Infinity, NaN));
+  });
+
+  test('tanh and log hold their precision over their range and at its ends', () => {
+    const values = Float32Array.from({ length: 4001 }, (_, i) => (i - 2000) / 150);
+    const [x, y] = [arena.put(values), arena.put(new Float32Array(values.length))];
+    arena.kernels.tanh(x, y, values.length);
+    arena.take(y, values.length).forEach((actual, i) => {
+      const exact = Math.tanh(values[i] ?? 0);
+      assert.ok(
+        Math.abs(actual - exact) <= 4e-7 * Math.abs(exact),
+        `tanh(${values[i]}) = ${actual}, not ${exact}`,
+      );
+    });
+    const positive = Float32Array.from({ length: 2000 }, (_, i) => 10 ** (i / 27 - 37));
+    const [p, q] = [arena.put(positive), arena.put(new Float32Array(2000))];
+    arena.kernels.log(p, q, 2000);
+    arena.take(q, 2000).forEach((actual, i) => {
+      const exact = Math.log(positive[i] ?? 0);
+      assert.ok(
+        Math.abs(actual - exact) <= 3e-7 * Math.max(1, Math.abs(exact)),
+        `log(${positive[i]}) = ${actual}`,
+      );
+    });
+    const ends = arena.put([0, -1, Infinity, NaN, 1e-40, 1]);
+    arena.kernels.log(ends, ends, 6);
+    assertClose(arena.take(ends, 6).slice(4), [Math.log(1e-40), 0], 1e-6);
+    assert.deepEqual(arena.take(ends, 4), Float32Array.of(-Infinity, NaN, Infinity, NaN));
+    const far = arena.put([-100, 100, -Infinity, Infinity, NaN]);
+    arena.kernels.tanh(far, far, 5);
+    assert.deepEqual(arena.take(far, 5), Float32Array.of(-1, 1, -1, 1, NaN));
   });
 });
 

@@ -80,6 +80,25 @@ const CASES: Readonly<Record<string, () => readonly tf.Tensor[]>> = {
     tf.softmax(random(3, 5)),
     tf.logSoftmax(random(3, 5)),
   ],
+  'elementary functions and powers': () => [
+    tf.tanh(random(3, 5)),
+    tf.log(tf.abs(random(7))),
+    tf.sqrt(tf.abs(random(7))),
+    tf.rsqrt(tf.abs(random(7))),
+    tf.pow(random(3, 5), 3),
+    tf.pow(random(3, 5), tf.scalar(2)),
+    tf.pow(tf.abs(random(5)), 0.5),
+    tf.pow(random(3), tf.tensor2d([[2]])),
+    tf.pow(counted(4), tf.scalar(2, 'int32')),
+    tf.pow(tf.abs(random(4)), tf.tensor1d([1, 2, 3, -1])),
+  ],
+  'gathered parts': () => [
+    tf.gather(random(5, 3), tf.tensor1d([4, 0, 0], 'int32')),
+    tf.gather(random(5, 3, 2), tf.tensor2d([4, 0, 0, 2], [2, 2], 'int32')),
+    tf.gather(counted(5), tf.tensor1d([4, 1], 'int32')),
+    tf.gather(random(5, 3), tf.tensor1d([2, 1], 'int32'), 1),
+    tf.gather(random(2, 3, 4), tf.tensor2d([0, 2, 1, 1], [2, 2], 'int32'), 1, 1),
+  ],
   'sums of segments, dropped ids, and the gradient of gather': () => [
     tf.unsortedSegmentSum(random(5, 3), tf.tensor1d([2, 0, 2, 1, 0], 'int32'), 4),
     tf.unsortedSegmentSum(random(5), tf.tensor1d([2, -1, 2, 1, 0], 'int32'), 3),
@@ -107,6 +126,15 @@ for (const engineCase of ENGINE_CASES) {
         assert.equal(engine.memory.bytes, held);
       });
     }
+
+    test('an index outside is still an error', () => {
+      tf.tidy(() => {
+        assert.throws(
+          () => tf.gather(random(3, 2), tf.tensor1d([0, 3], 'int32')),
+          /index value 3 is not in \[0, 2\]/,
+        );
+      });
+    });
 
     test('strings are left to tfjs', () => {
       tf.tidy(() => {

@@ -4,11 +4,15 @@ import { ShardlabError } from '../../core/errors';
 
 /** The functions of kernels/assembly, on byte offsets of the backend's heap. Their own files say what each does. */
 export interface FusedKernels {
-  add(a: number, b: number, out: number, n: number): void;
   addScaled(target: number, source: number, factor: number, n: number): void;
   scale(x: number, factor: number, n: number): void;
   fill(x: number, bits: number, n: number): void;
   exp(x: number, out: number, n: number): void;
+  tanh(x: number, out: number, n: number): void;
+  log(x: number, out: number, n: number): void;
+  sqrt(x: number, out: number, n: number): void;
+  rsqrt(x: number, out: number, n: number): void;
+  power(x: number, out: number, n: number, exponent: number): void;
   sumOfSquares(x: number, n: number): number;
   columnSums(x: number, out: number, rows: number, columns: number): void;
   adamW(

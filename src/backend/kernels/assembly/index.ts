@@ -1,6 +1,7 @@
 // SIMD kernels on the wasm backend's own memory. Pointers are byte offsets into it; sizes count elements.
 // No static data, no allocation, no writes outside the given ranges. float32 unless said otherwise.
 export * from './elementwise';
+export * from './math';
 export * from './reduce';
 export * from './optimizer';
 export * from './norm';

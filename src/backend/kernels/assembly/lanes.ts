@@ -58,25 +58,31 @@ export function expLanes(value: v128): v128 {
   return f32x4.mul(mantissa, exponent);
 }
 
-/** Natural logarithm of a positive normal float. Source: Cephes logf. */
+/** Natural logarithm of positive normal floats within 2 ulp. Source: Cephes logf. */
+// @ts-ignore: decorator
+@inline
+export function logLanes(x: v128): v128 {
+  const reduced = v128.or(v128.and(x, i32x4.splat(0x007fffff)), i32x4.splat(0x3f800000));
+  const isBig = f32x4.gt(reduced, f32x4.splat(1.41421356));
+  const mantissa = v128.bitselect(f32x4.mul(reduced, f32x4.splat(0.5)), reduced, isBig);
+  // A true lane is -1.
+  const exponent = i32x4.sub(i32x4.sub(i32x4.shr_s(x, 23), i32x4.splat(127)), isBig);
+  const z = f32x4.sub(mantissa, f32x4.splat(1));
+  const zz = f32x4.mul(z, z);
+  let p = f32x4.splat(7.0376836292e-2);
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(-1.151461031e-1));
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(1.167699874e-1));
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(-1.2420140846e-1));
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(1.4249322787e-1));
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(-1.6668057665e-1));
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(2.0000714765e-1));
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(-2.4999993993e-1));
+  p = f32x4.add(f32x4.mul(p, z), f32x4.splat(3.3333331174e-1));
+  const curve = f32x4.sub(f32x4.mul(f32x4.mul(p, z), zz), f32x4.mul(f32x4.splat(0.5), zz));
+  return f32x4.add(f32x4.mul(f32x4.convert_i32x4_s(exponent), f32x4.splat(0.69314718)), f32x4.add(z, curve));
+}
+
+/** Natural logarithm of one positive normal float. */
 export function logOf(x: f32): f32 {
-  let bits = reinterpret<i32>(x);
-  let e = (bits >> 23) - 127;
-  let m = reinterpret<f32>((bits & 0x7fffff) | 0x3f800000);
-  if (m > 1.41421356) {
-    m *= 0.5;
-    e++;
-  }
-  const z = m - 1;
-  const zz = z * z;
-  let p: f32 = 7.0376836292e-2;
-  p = p * z - 1.151461031e-1;
-  p = p * z + 1.167699874e-1;
-  p = p * z - 1.2420140846e-1;
-  p = p * z + 1.4249322787e-1;
-  p = p * z - 1.6668057665e-1;
-  p = p * z + 2.0000714765e-1;
-  p = p * z - 2.4999993993e-1;
-  p = p * z + 3.3333331174e-1;
-  return <f32>e * 0.69314718 + (z - 0.5 * zz + p * z * zz);
+  return f32x4.extract_lane(logLanes(f32x4.splat(x)), 0);
 }
