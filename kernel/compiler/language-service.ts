@@ -1,15 +1,18 @@
 import { join } from 'node:path';
 import ts from 'typescript';
 import { GLOBALS_DECLARATION } from './globals';
-import { type ResolutionPlaces, createModuleResolver } from './module-resolution';
+import { type ResolutionPlaces, createModuleResolver, createTypeReferenceResolver } from './module-resolution';
 
 /** TypeScript's language service over files that exist in memory beside those on disk. */
 export interface CheckedFiles {
   readonly service: ts.LanguageService;
-  /** Sets a file's text and makes it the one that is checked; the other roots of the program are fixed. */
+  /** Sets a file's text and makes it the one that is checked. */
   show(path: string, text: string): void;
-  /** Keeps a file for others to import, or drops it. */
-  keep(path: string, text: string): void;
+  /**
+   * Keeps a file for others to import. The files of packages that it loads stay in memory: else the service would forget
+   * them whenever a cell does not mention them, and read them again for the next that does.
+   */
+  keep(path: string, text: string, loadsPackages: boolean): void;
   drop(path: string): void;
   /** A program that holds the shown file as it is now. */
   program(): ts.Program;
@@ -27,6 +30,7 @@ export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
   const files = new Map<string, VirtualFile>();
   const globals = join(places.cellDir, 'globals.d.ts');
   const options = compilerOptions(places.installation);
+  const loaders = new Set<string>();
   let shown = globals;
   let versions = 0;
   const put = (path: string, text: string): void => {
@@ -35,7 +39,10 @@ export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
   };
   put(globals, GLOBALS_DECLARATION);
   const host = createHost(files, options, places, () => (shown === globals ? [globals] : [globals, shown]));
-  const service = ts.createLanguageService(host, ts.createDocumentRegistry(true, places.installation));
+  const registry = ts.createDocumentRegistry(true, places.installation);
+  const service = ts.createLanguageService(host, registry);
+  // Shares the registry's files; its program is never checked, it only holds them.
+  const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();
     if (current === undefined) throw new Error('the language service has no program');
@@ -47,7 +54,12 @@ export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
       put(path, text);
       shown = path;
     },
-    keep: put,
+    keep: (path, text, loadsPackages) => {
+      put(path, text);
+      if (!loadsPackages) return;
+      loaders.add(path);
+      keeper.getProgram();
+    },
     drop: (path) => {
       files.delete(path);
     },
@@ -93,11 +105,19 @@ function createHost(
   roots: () => string[],
 ): ts.LanguageServiceHost {
   const { sys } = ts;
+  const packages = ts.createModuleResolutionCache(places.installation, (name) => name, options);
+  const read = new Map<string, { readonly version: string; readonly snapshot: ts.IScriptSnapshot | undefined }>();
   const onDisk = (path: string): ts.IScriptSnapshot | undefined => {
+    const version = diskVersion(path);
+    const known = read.get(path);
+    if (known?.version === version) return known.snapshot;
     const text = sys.readFile(path);
-    return text === undefined ? undefined : ts.ScriptSnapshot.fromString(text);
+    const snapshot = text === undefined ? undefined : ts.ScriptSnapshot.fromString(text);
+    read.set(path, { version, snapshot });
+    return snapshot;
   };
-  return {
+  // The typings lack getModuleResolutionCache, which the service passes on to its programs.
+  const host: ts.LanguageServiceHost & Pick<ts.CompilerHost, 'getModuleResolutionCache'> = {
     getCompilationSettings: () => options,
     getScriptFileNames: roots,
     getScriptVersion: (path) => String(files.get(path)?.version ?? diskVersion(path)),
@@ -109,8 +129,12 @@ function createHost(
     directoryExists: sys.directoryExists,
     getDirectories: sys.getDirectories,
     useCaseSensitiveFileNames: () => sys.useCaseSensitiveFileNames,
+    // Answers which package.json a file belongs to; without it every cell would read them all again.
+    getModuleResolutionCache: () => packages,
+    resolveTypeReferenceDirectiveReferences: createTypeReferenceResolver(options),
     resolveModuleNameLiterals: createModuleResolver(options, places, (path) => files.has(path)),
   };
+  return host;
 }
 
 /** Files of packages do not change under a kernel; a user's own may. */

@@ -16,7 +16,7 @@ export interface ResolutionPlaces {
 
 /**
  * Resolves modules for the checker as the importer does at run time: from the notebook's folder, `shardlab` and `tslab`
- * also from the installation. What was found is remembered, what was missing is not: it may be installed meanwhile.
+ * also from the installation. What was found is remembered; what a cell misses is not, it may be installed meanwhile.
  */
 export function createModuleResolver(
   options: ts.CompilerOptions,
@@ -41,7 +41,24 @@ export function createModuleResolver(
       const known = found.get(key);
       if (known !== undefined) return known;
       const result = resolve(text, containingFile);
-      if (result.resolvedModule !== undefined) found.set(key, result);
+      if (result.resolvedModule !== undefined || folder !== cellDir) found.set(key, result);
+      return result;
+    });
+}
+
+/** Resolves `/// <reference types>` and `types`; every answer is remembered. */
+export function createTypeReferenceResolver(
+  options: ts.CompilerOptions,
+): NonNullable<ts.LanguageServiceHost['resolveTypeReferenceDirectiveReferences']> {
+  const found = new Map<string, ts.ResolvedTypeReferenceDirectiveWithFailedLookupLocations>();
+  return (references, containingFile) =>
+    references.map((reference) => {
+      const name = typeof reference === 'string' ? reference : reference.fileName;
+      const key = `${dirname(containingFile)}\u0000${name}`;
+      const known = found.get(key);
+      if (known !== undefined) return known;
+      const result = ts.resolveTypeReferenceDirective(name, containingFile, options, ts.sys);
+      found.set(key, result);
       return result;
     });
 }

@@ -19,6 +19,7 @@ interface Pending {
   readonly specifier: string;
   readonly text: string;
   readonly declared: ReadonlyMap<string, NameKind>;
+  readonly loadsPackages: boolean;
 }
 
 /** Checks and compiles the cells of one notebook; see [Note: prelude] and [Note: cells as REPL code]. */
@@ -72,7 +73,7 @@ export class NotebookCompiler implements CompilerCalls {
     }
     const js = emit(program, file, source, name);
     this.#files.drop(path);
-    this.#pending.set(number, { namespace, path, specifier, text, declared: outline.declared });
+    this.#pending.set(number, { namespace, path, specifier, text, ...outline });
     return { ok: true, js, ticket: number };
   }
 
@@ -80,7 +81,7 @@ export class NotebookCompiler implements CompilerCalls {
     const pending = this.#pending.get(ticket);
     this.#pending.delete(ticket);
     if (pending === undefined || pending.declared.size === 0) return;
-    this.#files.keep(pending.path, pending.text);
+    this.#files.keep(pending.path, pending.text, pending.loadsPackages);
     this.#scopes[pending.namespace].declare(pending.specifier, pending.declared);
   }
 
@@ -112,12 +113,13 @@ export class NotebookCompiler implements CompilerCalls {
   #learnRankGlobals(namespace: Namespace): void {
     if (namespace !== 'ranks' || this.#rankGlobalsKnown) return;
     const path = join(this.#places.cellDir, '__rank_globals.mts');
-    this.#files.show(path, `import * as everything from '${RANK_MODULE}';\nexport { everything };`);
+    const text = `import * as everything from '${RANK_MODULE}';\nexport { everything };`;
+    this.#files.show(path, text);
     const checker = this.#files.program().getTypeChecker();
     const declaration = this.#files.file(path).statements.find(ts.isImportDeclaration);
     const module = declaration && checker.getSymbolAtLocation(declaration.moduleSpecifier);
-    this.#files.drop(path);
-    if (module === undefined) return;
+    if (module === undefined) return this.#files.drop(path);
+    this.#files.keep(path, text, true);
     const names = checker.getExportsOfModule(module).map((symbol) => symbol.name);
     this.#scopes.ranks.declareExports(RANK_MODULE, names);
     this.#rankGlobalsKnown = true;

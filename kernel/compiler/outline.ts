@@ -9,6 +9,8 @@ export interface Outline {
   readonly mentioned: ReadonlySet<string>;
   /** Declared names that the cell itself exports already. */
   readonly exported: ReadonlySet<string>;
+  /** Whether it imports anything. */
+  readonly loadsPackages: boolean;
 }
 
 /** Reads a cell's names without types. */
@@ -29,7 +31,7 @@ export function outlineOf(file: ts.SourceFile): Outline {
     ts.forEachChild(node, visit);
   };
   visit(file);
-  return { declared, mentioned, exported };
+  return { declared, mentioned, exported, loadsPackages: file.statements.some(ts.isImportDeclaration) };
 }
 
 interface Declared {

@@ -1,5 +1,7 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
 import { toMimeBundle } from '../../src/cell/mime';
+import { interruptJobs, registeredJobs } from '../../src/job/registry';
 import type { StrayError } from '../../src/cell/stray-errors';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
@@ -7,8 +9,10 @@ import type { Person } from './person';
 import type { Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
 
-/** How long a waiting cell may take to end by itself after an interrupt; jobs use it to stop their ranks. */
+/** How long a waiting cell may take to end by itself after an interrupt. */
 const INTERRUPT_GRACE_SECONDS = 0.03;
+/** How long jobs may take to stop their ranks before the cell is settled without them. */
+const JOBS_LIMIT_MS = 5000;
 
 export interface CellRunnerParts {
   readonly evaluator: Evaluator;
@@ -53,7 +57,12 @@ export class CellRunner {
     const { channel, evaluator, timers } = this.#parts;
     if (this.#rankCells?.interrupt() === true) return;
     const id = channel.current;
-    if (evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) timers.stop(id);
+    const settle = (): void => {
+      if (channel.current === id && evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) timers.stop(id);
+    };
+    // A cell that waits for ranks ends by their error, once they have stopped.
+    if (registeredJobs().length === 0) settle();
+    else void jobsStopped().then(settle);
   }
 
   /** Shows an error that no code caught, in the running cell's output. */
@@ -73,4 +82,11 @@ export class CellRunner {
       return { ok: false, error: this.#parts.evaluator.describe(thrown, name) };
     }
   }
+}
+
+/** Resolves when the jobs have stopped their ranks, could not, or took too long. */
+async function jobsStopped(): Promise<void> {
+  const limit = new AbortController();
+  await Promise.race([interruptJobs(), delay(JOBS_LIMIT_MS, undefined, { signal: limit.signal })]).catch(() => undefined);
+  limit.abort();
 }

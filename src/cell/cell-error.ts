@@ -1,4 +1,5 @@
 import { isNativeError } from 'node:util/types';
+import { ShardlabError } from '../core/errors';
 import { toPlainText } from './mime';
 import type { CellPosition, StackMapper } from './stack-mapper';
 
@@ -14,6 +15,8 @@ export interface CellError {
 }
 
 const FRAME = /^\s+at /;
+const CELL = /\bIn\[\d+\]:\d/;
+const RUNNER = /node:internal|[\\/]kernel[\\/]executor[\\/]/;
 
 /** Describes what a cell threw; `name` is the cell's, as "In[3]". */
 export function describeThrown(thrown: unknown, name: string, mapper: StackMapper): CellError {
@@ -57,7 +60,14 @@ function errorHead(error: Error): { ename: string; evalue: string } {
   return { ename: String(error.name || 'Error'), evalue: String(error.message) };
 }
 
+/** Lines of the stack that speak to the cell's author: not those of the runner, nor shardlab's own below a typed error. */
 function stackFrames(error: Error): string[] {
+  const lines = stackLines(error);
+  const typed = error instanceof ShardlabError;
+  return lines.filter((line) => !FRAME.test(line) || CELL.test(line) || !(typed || RUNNER.test(line)));
+}
+
+function stackLines(error: Error): string[] {
   if (typeof error.stack !== 'string') return [];
   const { ename, evalue } = errorHead(error);
   const head = `${ename}: ${evalue}`;

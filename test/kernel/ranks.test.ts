@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { type Exchange, JupyterClient, contents, resultText } from './jupyter-client';
+
+let client: JupyterClient;
+
+before(async () => {
+  client = await JupyterClient.start();
+  const code = "import * as sl from 'shardlab';\nconst job = await sl.launch({ ranks: 2 });";
+  const { reply } = await client.execute(code);
+  assert.equal(reply.content.status, 'ok', JSON.stringify(reply.content));
+});
+
+after(async () => {
+  await client.execute('await job.shutdown()');
+  await client.stop();
+});
+
+/** The text that the cell's display holds in the end. */
+function shownText(exchange: Exchange): string {
+  const shown = [...contents(exchange, 'display_data'), ...contents(exchange, 'update_display_data')];
+  return shown.map(({ data }) => String(Reflect.get(Object(data), 'text/plain'))).at(-1) ?? '';
+}
+
+describe('a %%ranks cell', () => {
+  it('runs in every rank with its globals in scope, shows outputs by rank, and variables live on', async () => {
+    const code = "%%ranks\nconsole.log('rank', rank);\nlet x = tf.ones([2]).mul(rank + 1);\ndist.allReduce(x);\nx.dataSync()[0]";
+    const text = shownText(await client.execute(code));
+    assert.match(text, /rank 0[\s\S]*3[\s\S]*rank 1[\s\S]*3/);
+    assert.match(shownText(await client.execute('%%ranks [1]\nx.dataSync()[1]')), /rank 1[\s\S]*3/);
+    assert.match(shownText(await client.execute('%%ranks\nworldSize')), /ranks 0-1 agree\s+2/);
+  });
+
+  it('that does not type-check is sent to no rank', async () => {
+    const { reply } = await client.execute("%%ranks\nconsole.log('ran');\nconst s: string = rank;");
+    assert.equal(reply.content.ename, 'TypeScriptError[TS2322]');
+    assert.match(String(Reflect.get(Object(reply.content.traceback), 0)), /^In\[\d+\]:3:7 /);
+  });
+
+  it('does not see the names of the notebook, nor the notebook its', async () => {
+    assert.equal((await client.execute('%%ranks\njob')).reply.content.ename, 'TypeScriptError[TS2304]');
+    assert.equal((await client.execute('x')).reply.content.ename, 'TypeScriptError[TS2304]');
+  });
+
+  it('that fails in one rank is one error with rank, cell and line, and declares nothing', async () => {
+    const exchange = await client.execute("%%ranks\nlet half = 1;\nif (rank === 1) throw new RangeError('one of two');");
+    const errors = contents(exchange, 'error');
+    assert.equal(errors.length, 1);
+    assert.match(String(errors[0]?.evalue), /\[rank 1\/2\] RangeError: one of two \(cell \d+, line 3\)/);
+    assert.equal((await client.execute('%%ranks\nhalf')).reply.content.ename, 'TypeScriptError[TS2304]');
+  });
+
+  it('is refused for ranks that the job does not have', async () => {
+    const { reply } = await client.execute('%%ranks 0,7\n1');
+    assert.match(String(reply.content.evalue), /rank 7 was selected, but the job has ranks 0-1/);
+  });
+
+  it('that loops is interrupted with variables kept; so is a cell that waits for ranks', async () => {
+    for (const code of ['%%ranks\nwhile (true) {}', "await job.on('all').run(() => { while (true) {} })"]) {
+      const running = client.execute(code);
+      await client.until(({ header }) => header.msg_type === 'execute_input');
+      await untilBusy();
+      await client.request('interrupt_request', {}, 'control');
+      const { reply } = await running;
+      assert.equal(reply.content.ename, 'ShardlabError[INTERRUPTED]', JSON.stringify(reply.content));
+      assert.match(shownText(await client.execute('%%ranks\nx.size')), /ranks 0-1 agree\s+2/);
+    }
+  });
+
+  it('leaves the notebook alive when a rank dies', async () => {
+    const { reply } = await client.execute("%%ranks 1\nprocess.kill(process.pid, 'SIGKILL'); while (true) {}");
+    assert.equal(reply.content.ename, 'ShardlabError[RANK_DIED]');
+    assert.equal(resultText(await client.execute('1 + 1')), '2');
+  });
+});
+
+/** Resolves after the cell was compiled and sent: the kernel answers is_complete only then. */
+async function untilBusy(): Promise<void> {
+  await client.request('is_complete_request', { code: '1' });
+  await client.request('is_complete_request', { code: '1' });
+}
