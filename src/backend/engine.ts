@@ -74,6 +74,7 @@ export interface Engine {
   /** From now on tells `observer` of every allocation, retag and free; buffers alive now are told first. */
   observe(observer: Observer): void;
 
+  // Updates in place are seen by every view of the buffer: reshape, clone and what operations saved of it.
   /** target[offset, offset + source.size) = source, in place. */
   copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void;
   /** target += factor * source, in place. */
@@ -83,6 +84,8 @@ export interface Engine {
   /** Sum of squares in float64 of elements [offset, offset + length). */
   sumOfSquares(tensor: tf.Tensor, offset?: number, length?: number): number;
   adamW(step: AdamWStep): void;
+  /** target = target rounded to nearest (ties to even) at a 16-bit type, kept as float32; in place. */
+  round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void;
 
   /**
    * Brings the engine back after an interrupted cell: ends open tidy scopes and tapes and disposes what was

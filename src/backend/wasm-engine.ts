@@ -183,6 +183,14 @@ class WasmEngine implements Engine {
     for (const tensor of [param, expAvg, expAvgSq]) this.#touch(tensor);
   }
 
+  round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void {
+    requireSameSize('round', [target]);
+    const { roundToBfloat16, roundToFloat16 } = this.#context.kernels;
+    const round = dtype === 'bfloat16' ? roundToBfloat16 : roundToFloat16;
+    round(this.#offset(target), target.size);
+    this.#touch(target);
+  }
+
   recover(keep: Iterable<tf.Tensor> = []): void {
     const spared = new Set<object>();
     for (const tensor of keep) spared.add(tensor.dataId);

@@ -277,6 +277,25 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([x, pass.loss]);
     });
 
+    test('step after step nothing grows', () => {
+      const x = input();
+      const unit = block('a');
+      const step = (): void => {
+        const pass = gradients(engine, () =>
+          tf.mean(runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [x])),
+        );
+        pass.backward();
+        pass.loss.dispose();
+      };
+      step();
+      const { bytes, numBuffers, heapBytes } = engine.memory;
+      const { numTensors } = tf.memory();
+      for (let i = 0; i < 300; i++) step();
+      assert.deepEqual(engine.memory, { bytes, numBuffers, heapBytes });
+      assert.equal(tf.memory().numTensors, numTensors);
+      x.dispose();
+    });
+
     test('the seed scales the gradients', () => {
       const x = input();
       const [plain, scaled] = [1, 0.25].map((seed) => {

@@ -90,6 +90,19 @@ for (const engineCase of ENGINE_CASES) {
       }
     });
 
+    test('round keeps the bits of a 16-bit type', () => {
+      tf.tidy(() => {
+        const [a, b] = [
+          tf.tensor1d([1 + 2 ** -8, 1 + 2 ** -7, 3e38, -0.1]),
+          tf.tensor1d([1 + 2 ** -11, 65520, -0.1]),
+        ];
+        engine.round(a, 'bfloat16');
+        engine.round(b, 'float16');
+        assert.deepEqual([...a.dataSync()], [1, 1 + 2 ** -7, 3.00405527047391e38, -0.10009765625]);
+        assert.deepEqual([...b.dataSync()], [1, Number.POSITIVE_INFINITY, -0.0999755859375]);
+      });
+    });
+
     test('products and convolutions use the values after an update in place', () => {
       tf.tidy(() => {
         const x = tf.ones([2, 3]);
