@@ -3,8 +3,8 @@ import type { MimeBundle } from '../../src/cell/mime';
 import type { Namespace } from '../compiler/protocol';
 import type { Outcome } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';
-import type { ExecutorClient } from './executor-client';
 import type { Executions } from './executions';
+import type { ExecutorClient } from './executor-client';
 import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
 import type { Json, Message } from './wire';
@@ -33,10 +33,14 @@ export class CellExecution {
       case 'help':
         return this.#help(asked.name);
       case 'unknown':
-        return failed('UnknownMagic', `${asked.magic} is not known; there is %%ranks [selection], and ?name for help`);
+        return failed(
+          'UnknownMagic',
+          `${asked.magic} is not known; there is %%ranks [--check] [selection], and ?name for help`,
+        );
       case 'notebook':
       case 'ranks': {
         if (asked.source.trim() === '') return { ok: true, result: undefined };
+        if (asked.kind === 'ranks' && asked.checkOnly) return this.#check(asked.source, cell);
         const selection = asked.kind === 'ranks' ? asked.selection : undefined;
         return this.#compileAndRun(request, asked.source, cell, selection);
       }
@@ -73,17 +77,34 @@ export class CellExecution {
     const name = `In[${cell}]`;
     const compiled = await this.#compiler.call('compile', { source, namespace, name });
     if (!compiled.ok) return { ok: false, error: compiled.error };
-    if (this.#interrupted) return failed('ShardlabError[INTERRUPTED]', 'the cell was interrupted before it ran');
+    if (this.#interrupted)
+      return failed('ShardlabError[INTERRUPTED]', 'the cell was interrupted before it ran');
     const { js, ticket } = compiled;
     const allowStdin = request.content.allow_stdin === true;
     const outcome = await this.#executions.run(
       this.#executor,
       request,
-      selection === undefined ? { type: 'run', cell, js, allowStdin } : { type: 'ranks', cell, js, selection },
+      selection === undefined
+        ? { type: 'run', cell, js, allowStdin }
+        : { type: 'ranks', cell, js, selection },
     );
     // A cell that failed in the notebook has declared what came before the error; ranks must not diverge.
     if (outcome.ok || selection === undefined) await this.#compiler.call('commit', ticket);
     return outcome;
+  }
+
+  /** Type-checks a cell for ranks and shows what the checker says; nothing runs and nothing is declared. */
+  async #check(source: string, cell: number): Promise<CellOutcome> {
+    const compiled = await this.#compiler.call('compile', {
+      source,
+      namespace: 'ranks',
+      name: `In[${cell}]`,
+    });
+    const words = compiled.ok ? ['no type errors'] : compiled.error.traceback;
+    return {
+      ok: true,
+      result: { 'text/plain': [...words, 'checked only: nothing was sent to the ranks'].join('\n') },
+    };
   }
 
   async #help(name: string): Promise<CellOutcome> {

@@ -2,27 +2,41 @@
 export type CellRequest =
   | { readonly kind: 'notebook'; readonly source: string }
   /** For the ranks of the newest job; `selection` as in `job.on`. The first line is blanked, so positions stay. */
-  | { readonly kind: 'ranks'; readonly source: string; readonly selection: string }
+  | {
+      readonly kind: 'ranks';
+      readonly source: string;
+      readonly selection: string;
+      /** Only type-checked: nothing is sent to the ranks. */
+      readonly checkOnly: boolean;
+    }
   | { readonly kind: 'help'; readonly name: string }
   | { readonly kind: 'unknown'; readonly magic: string };
 
 const HELP = /^\s*(?:\?\??\s*([\w$.]+)|([\w$.]+)\s*\?\??)\s*;?\s*$/;
 
-/** Reads magics: `%%ranks 0,2-3` in the first line, `?name` and `name?` alone. */
+const CHECK = /(?:^|\s)--check(?=\s|$)/;
+
+/** Reads magics: `%%ranks [--check] 0,2-3` in the first line, `?name` and `name?` alone. */
 export function readMagics(code: string): CellRequest {
   const help = HELP.exec(code);
   if (help !== null) return { kind: 'help', name: help[1] ?? help[2] ?? '' };
   const magic = /^\s*%%(\w+)([^\n]*)(?:\n|$)/.exec(code);
   if (magic === null) return { kind: 'notebook', source: code };
   if (magic[1] !== 'ranks') return { kind: 'unknown', magic: `%%${magic[1] ?? ''}` };
+  const rest = magic[2] ?? '';
   return {
     kind: 'ranks',
-    selection: withoutBrackets(magic[2] ?? ''),
+    selection: withoutBrackets(rest.replace(CHECK, ' ')),
+    checkOnly: CHECK.test(rest),
     source: magic[0].replace(/[^\n]/g, ' ') + code.slice(magic[0].length),
   };
 }
 
 function withoutBrackets(text: string): string {
-  const selection = text.replace(/\/\/.*$/, '').trim().replace(/^\[(.*)\]$/, '$1').trim();
+  const selection = text
+    .replace(/\/\/.*$/, '')
+    .trim()
+    .replace(/^\[(.*)\]$/, '$1')
+    .trim();
   return selection === '' ? 'all' : selection;
 }
