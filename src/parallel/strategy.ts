@@ -1,8 +1,9 @@
 import type { ParallelConfig, StrategyName } from '../config/train-config';
 import type { Module } from '../nn/module';
 import { DDP } from './ddp/distributed-data-parallel';
-import { abandonUnits, fullyShard, type ShardContext, unitsOf } from './fsdp/fully-shard';
-import { blockWrapPolicy, modulesToWrap, rootOnly, type WrapPolicy } from './wrap-policy';
+import { fullyShardByPolicy, type ShardContext } from './fsdp/fully-shard';
+import { abandonUnits, unitsOf } from './fsdp/units-of';
+import { blockWrapPolicy, rootOnly, type WrapPolicy } from './wrap-policy';
 
 /** What a training step keeps. */
 export type ModelState = 'parameter' | 'gradient' | 'optimizer';
@@ -77,7 +78,7 @@ function sharded(
   // true is left out so that the root stays gathered after forward, as fully_shard does by default.
   const reshardAfterForward = properties.reshardAfterForward ? undefined : false;
   const options = { reshardAfterForward, forwardPrefetch, backwardPrefetch };
-  for (const module of [...modulesToWrap(model, policy), model]) fullyShard(module, context, options);
+  fullyShardByPolicy(model, policy, context, options);
   return {
     model,
     properties,

@@ -1,7 +1,7 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { CollectiveEvent, MemoryCause } from '../../src/core/events';
-import { unitsOf } from '../../src/parallel/fsdp/fully-shard';
 import { paddingOf } from '../../src/parallel/fsdp/shard-layout';
+import { unitsOf } from '../../src/parallel/fsdp/units-of';
 import { createTrainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 import type { Peak } from '../support/tally-observer';

@@ -10,12 +10,12 @@ import { Linear } from '../../src/nn/linear';
 import { Module, ModuleList } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
 import {
-  abandonUnits,
   type FullyShardOptions,
   fullyShard,
+  fullyShardByPolicy,
   type ShardContext,
-  unitsOf,
 } from '../../src/parallel/fsdp/fully-shard';
+import { abandonUnits, unitsOf } from '../../src/parallel/fsdp/units-of';
 import { modulesToWrap, transformerAutoWrapPolicy } from '../../src/parallel/wrap-policy';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
@@ -224,16 +224,40 @@ test('a unit that ran before its root was wrapped is refused', () => {
   disposeUnits(model);
 });
 
-test('a scalar parameter cannot be cut along dim 0', () => {
-  class Scalar extends Module {
-    readonly value = this.addParameter('value', new Parameter(tf.scalar(1)));
+test('scalar and frozen parameters are refused by name', () => {
+  class Single extends Module {
+    readonly value: Parameter;
+    constructor(value: Parameter) {
+      super();
+      this.value = this.addParameter('value', value);
+    }
     forward(x: tf.Tensor): tf.Tensor {
       return tf.mul(x, this.value.tensor);
     }
   }
-  const model = new Scalar();
-  assert.throws(() => fullyShard(model, context), /value has shape \[\].*\[1\]/);
-  model.dispose();
+  const scalar = new Single(new Parameter(tf.scalar(1)));
+  const frozen = new Single(new Parameter(tf.ones([2]), { requiresGrad: false }));
+  assert.throws(() => fullyShard(scalar, context), /value is a scalar.*\[1\]/);
+  assert.throws(() => fullyShard(frozen, context), /value is frozen/);
+  scalar.dispose();
+  frozen.dispose();
+});
+
+test('a policy makes the modules that it chooses units, and the model the root even where nothing is left for it', () => {
+  const model = new Chain();
+  const policy = transformerAutoWrapPolicy({ transformerLayerCls: new Set([Linear]) });
+  fullyShardByPolicy(model, policy, context);
+  assert.deepEqual(
+    unitsOf(model).map(({ module }) => module),
+    ['layers.0', 'layers.1', 'layers.2', 'last'],
+  );
+  const x = input();
+  const pass = gradients(engine, () => model.apply(x));
+  assert.ok(unitsOf(model).every(({ state }) => state === 'sharded'));
+  pass.backward();
+  assert.ok(model.states().every(({ grad }) => grad !== null));
+  tf.dispose([pass.loss, x]);
+  disposeUnits(model);
 });
 
 test('a transformer policy wraps the modules of its classes, innermost first', () => {

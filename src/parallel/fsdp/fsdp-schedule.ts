@@ -1,6 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { Work } from '../../dist/types';
+import type { Module } from '../../nn/module';
 import { settled } from '../settled';
 import type { FsdpUnit } from './fsdp-unit';
 
@@ -31,8 +32,9 @@ interface Reduction {
  * unit are computed. The root's is waited for at the end of backward. Source: FSDPCommContext.reduce_scatter_state.
  */
 export class FsdpSchedule {
+  /** The module whose forward and backward are a pass; it need not have a unit of its own. */
+  readonly root: Module;
   readonly #engine: Engine;
-  readonly #root: FsdpUnit;
   readonly #prefetch: PrefetchOptions;
   /** Units as they entered the last forward, and this one. */
   #lastEntered: readonly FsdpUnit[] = [];
@@ -41,17 +43,25 @@ export class FsdpSchedule {
   #awaitingBackward: FsdpUnit[] = [];
   #reduction: Reduction | null = null;
 
-  constructor(engine: Engine, root: FsdpUnit, prefetch: PrefetchOptions) {
+  constructor(engine: Engine, root: Module, prefetch: PrefetchOptions) {
     this.#engine = engine;
-    this.#root = root;
+    this.root = root;
     this.#prefetch = prefetch;
   }
 
+  /** The root's forward begins. */
+  begin(): void {
+    this.finishReduction();
+    this.#lastEntered = this.#entered;
+    this.#entered = [];
+    this.#awaitingBackward = [];
+  }
+
   beforeForward(unit: FsdpUnit): void {
-    if (unit === this.#root) this.#begin();
     this.#entered.push(unit);
-    unit.waitForUnshard();
+    unit.unshard();
     if (this.#prefetch.forward) this.#enteredAfter(unit)?.unshard();
+    unit.waitForUnshard();
   }
 
   afterForward(unit: FsdpUnit): void {
@@ -59,10 +69,12 @@ export class FsdpSchedule {
     if (unit.reshardAfterForward) unit.reshard();
   }
 
-  beforeBackward(unit: FsdpUnit): void {
+  /** Also for a root without a unit: null. */
+  beforeBackward(unit: FsdpUnit | null): void {
     this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
-    unit.waitForUnshard();
+    unit?.unshard();
     if (this.#prefetch.backward === 'BACKWARD_PRE') this.#awaitingBackward.at(-1)?.unshard();
+    unit?.waitForUnshard();
   }
 
   afterBackward(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
@@ -74,7 +86,6 @@ export class FsdpSchedule {
     if (this.#prefetch.backward === 'BACKWARD_POST') this.#awaitingBackward.at(-1)?.unshard();
     this.finishReduction();
     this.#reduction = { unit, grads, ...unit.reduce(grads) };
-    if (unit === this.#root) this.finishReduction();
   }
 
   /** Waits for the reduction on its way, and frees the whole gradients. */
@@ -84,6 +95,9 @@ export class FsdpSchedule {
     this.#reduction = null;
     try {
       reduction.work.wait();
+    } catch (error) {
+      reduction.shard.dispose();
+      throw error;
     } finally {
       for (const grad of reduction.grads) grad?.dispose();
     }
@@ -97,13 +111,6 @@ export class FsdpSchedule {
     settled(reduction?.work ?? null);
     for (const grad of reduction?.grads ?? []) grad?.dispose();
     reduction?.shard.dispose();
-    this.#entered = [];
-    this.#awaitingBackward = [];
-  }
-
-  #begin(): void {
-    this.finishReduction();
-    this.#lastEntered = this.#entered;
     this.#entered = [];
     this.#awaitingBackward = [];
   }

@@ -1,7 +1,5 @@
 import * as tf from '@tensorflow/tfjs';
-import type { UnitHooks } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
-import { ShardlabError } from '../../core/errors';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter, StateBuffer, StateSlice } from '../../nn/parameter';
@@ -29,7 +27,7 @@ export interface FsdpUnitOptions {
  * [Note: no staging buffers] A gather writes every rank's chunk straight into the whole tensors, and a reduction reads
  * straight from the gradients: collectives take lists of pieces. Source: FSDPParamGroup, less its flat copies.
  */
-export class FsdpUnit implements UnitHooks, StateBuffer {
+export class FsdpUnit implements StateBuffer {
   readonly module: string;
   readonly layout: ShardLayout;
   readonly group: ProcessGroup;
@@ -163,22 +161,6 @@ export class FsdpUnit implements UnitHooks, StateBuffer {
     });
   }
 
-  beforeForward(): void {
-    this.#scheduled().beforeForward(this);
-  }
-
-  afterForward(): void {
-    this.#scheduled().afterForward(this);
-  }
-
-  beforeBackward(): void {
-    this.#scheduled().beforeBackward(this);
-  }
-
-  afterBackward(grads: readonly (tf.Tensor | null)[]): void {
-    this.#scheduled().afterBackward(this, grads);
-  }
-
   /** Starts to reduce gradients into a new shard, which `accumulate` takes. */
   reduce(grads: readonly (tf.Tensor | null)[]): { readonly shard: tf.Tensor; readonly work: Work<void> } {
     const tag = { cause: 'grad.shard', module: this.module } as const;
@@ -216,10 +198,5 @@ export class FsdpUnit implements UnitHooks, StateBuffer {
     this.reshard();
     this.zeroGrad();
     this.values.dispose();
-  }
-
-  #scheduled(): FsdpSchedule {
-    if (this.#schedule !== null) return this.#schedule;
-    throw new ShardlabError('INTERNAL', `unit "${this.module}" runs before its root was set up`);
   }
 }

@@ -3,9 +3,12 @@ import { ConfigError } from '../../core/errors';
 import type { Observer } from '../../core/events';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
+import type { Parameter } from '../../nn/parameter';
 import { runAsUnit } from '../run-as-unit';
-import { FsdpSchedule, type PrefetchOptions } from './fsdp-schedule';
+import { modulesToWrap, type WrapPolicy } from '../wrap-policy';
+import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
+import { ShardedModule } from './sharded-module';
 
 /** What `fullyShard` works with; a rank has one of each. */
 export interface ShardContext {
@@ -28,7 +31,7 @@ export interface FullyShardOptions {
 /**
  * Makes the module's parameters, less those of units below it, one unit: sharded at rest, gathered around forward and
  * backward, gradients reduced to shards. Call it from the inside out, the root last. Returns the module.
- * Throws: CONFIG when a parameter is too small in kind (a scalar), or the root comes too late.
+ * Throws: CONFIG for a scalar or frozen parameter; later, at the first forward, when the root came too late.
  */
 export function fullyShard<M extends Module>(
   module: M,
@@ -37,46 +40,39 @@ export function fullyShard<M extends Module>(
 ): M {
   const { engine, group, observer } = context;
   const parameters = module.parameters().filter((parameter) => parameter.state.shardGroup === null);
-  if (parameters.length === 0) return module;
-  for (const parameter of parameters) {
-    if (parameter.shape.length > 0 && parameter.size > 0) continue;
-    throw new ConfigError(
-      `${parameter.name} has shape [${parameter.shape.join(', ')}]; fullyShard cuts along dim 0: give it shape [1] at least`,
-    );
-  }
+  for (const parameter of parameters) requireShardable(parameter);
   const { reshardAfterForward } = options;
-  const unit = new FsdpUnit({ engine, group, module, parameters, reshardAfterForward });
-  runAsUnit({ engine, observer, module, parameters, hooks: unit });
+  const unit =
+    parameters.length === 0 ? null : new FsdpUnit({ engine, group, module, parameters, reshardAfterForward });
+  const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
+  runAsUnit({ engine, observer, module, parameters, hooks: sharded });
   module.wrap((inputs, next) => {
-    if (unit.schedule === null) makeRoot(engine, module, unit, prefetchOf(options));
+    sharded.prepare();
     return next(...inputs);
   });
   return module;
 }
 
-/** All units of a model, in the order of their parameters. */
-export function unitsOf(model: Module): FsdpUnit[] {
-  return model.states().filter((state) => state instanceof FsdpUnit);
+/** Makes the modules that a policy chooses units, innermost first, and the model the root. Returns the model. */
+export function fullyShardByPolicy<M extends Module>(
+  model: M,
+  policy: WrapPolicy,
+  context: ShardContext,
+  options: FullyShardOptions = {},
+): M {
+  for (const module of modulesToWrap(model, policy)) fullyShard(module, context, options);
+  return fullyShard(model, context, options);
 }
 
-/** Brings a model's units back after an interrupted pass: each holds its shard and nothing else. */
-export function abandonUnits(model: Module): void {
-  const units = unitsOf(model);
-  for (const schedule of new Set(units.map((unit) => unit.schedule))) schedule?.abandon();
-  for (const unit of units) unit.abandon();
-}
-
-/** The unit that was called first becomes the root of all below it. Source: FSDPState._lazy_init. */
-function makeRoot(engine: Engine, module: Module, root: FsdpUnit, prefetch: PrefetchOptions): void {
-  const schedule = new FsdpSchedule(engine, root, prefetch);
-  for (const unit of unitsOf(module)) {
-    if (unit.schedule !== null) {
-      throw new ConfigError(
-        `unit "${unit.module}" ran on its own before its root "${root.module}" did; ` +
-          `shard the root before the first forward, and call the root`,
-      );
-    }
-    unit.join(schedule, unit === root);
+function requireShardable({ name, shape, requiresGrad }: Parameter): void {
+  if (shape.length === 0) {
+    throw new ConfigError(`${name} is a scalar; fullyShard cuts along dim 0: give it shape [1]`);
+  }
+  if (!requiresGrad) {
+    throw new ConfigError(
+      `${name} is frozen (requiresGrad false), and a unit's flat shard is updated as one; ` +
+        'shard the modules that train, and leave out those that do not',
+    );
   }
 }
 

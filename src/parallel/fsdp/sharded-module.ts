@@ -1,0 +1,75 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { UnitHooks } from '../../autograd/unit';
+import type { Engine } from '../../backend/engine';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import type { Module } from '../../nn/module';
+import { FsdpSchedule, type PrefetchOptions } from './fsdp-schedule';
+import type { FsdpUnit } from './fsdp-unit';
+import { unitsOf } from './units-of';
+
+/**
+ * A module that `fullyShard` was called on: its unit, if any parameters were left for one, and its part in the schedule.
+ * The one that is called first becomes the root of all units below it. Source: FSDPState and its _lazy_init.
+ */
+export class ShardedModule implements UnitHooks {
+  readonly #engine: Engine;
+  readonly #module: Module;
+  readonly #unit: FsdpUnit | null;
+  readonly #prefetch: PrefetchOptions;
+  #schedule: FsdpSchedule | null = null;
+
+  constructor(engine: Engine, module: Module, unit: FsdpUnit | null, prefetch: PrefetchOptions) {
+    this.#engine = engine;
+    this.#module = module;
+    this.#unit = unit;
+    this.#prefetch = prefetch;
+  }
+
+  /** Finds or makes the schedule; runs before every forward. Throws: CONFIG when the root came too late. */
+  prepare(): void {
+    this.#schedule ??= this.#joined() ?? this.#asRoot();
+  }
+
+  beforeForward(): void {
+    const schedule = this.#scheduled();
+    if (schedule.root === this.#module) schedule.begin();
+    if (this.#unit !== null) schedule.beforeForward(this.#unit);
+  }
+
+  afterForward(): void {
+    if (this.#unit !== null) this.#scheduled().afterForward(this.#unit);
+  }
+
+  beforeBackward(): void {
+    this.#scheduled().beforeBackward(this.#unit);
+  }
+
+  afterBackward(grads: readonly (tf.Tensor | null)[]): void {
+    const schedule = this.#scheduled();
+    if (this.#unit !== null) schedule.afterBackward(this.#unit, grads);
+    if (schedule.root === this.#module) schedule.finishReduction();
+  }
+
+  /** The schedule of a root around this module, if one ran before. */
+  #joined(): FsdpSchedule | null {
+    const scheduled = unitsOf(this.#module).find((unit) => unit.schedule !== null);
+    const schedule = scheduled?.schedule ?? null;
+    if (scheduled === undefined || schedule === null) return null;
+    if (schedule.root !== this.#module && schedule.root.modules().includes(this.#module)) return schedule;
+    throw new ConfigError(
+      `unit "${scheduled.module}" ran on its own before its root "${this.#module.path}" did; ` +
+        `shard the root before the first forward, and call the root`,
+    );
+  }
+
+  #asRoot(): FsdpSchedule {
+    const schedule = new FsdpSchedule(this.#engine, this.#module, this.#prefetch);
+    for (const unit of unitsOf(this.#module)) unit.join(schedule, unit === this.#unit);
+    return schedule;
+  }
+
+  #scheduled(): FsdpSchedule {
+    if (this.#schedule !== null) return this.#schedule;
+    throw new ShardlabError('INTERNAL', `module "${this.#module.path}" runs before its root was set up`);
+  }
+}
