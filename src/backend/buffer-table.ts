@@ -69,6 +69,16 @@ export class BufferTable {
     for (const observer of this.#observers) observer.freed(record.id);
   }
 
+  /** A point in time, for `keysSince`. */
+  get mark(): number {
+    return this.#nextId;
+  }
+
+  /** Keys of the live buffers that were made after a mark. */
+  keysSince(mark: number): object[] {
+    return [...this.#records].filter(([, { id }]) => id >= mark).map(([key]) => key);
+  }
+
   tagOf(key: object): Tag {
     return this.#records.get(key)?.tag ?? UNTAGGED;
   }

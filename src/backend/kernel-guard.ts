@@ -3,7 +3,7 @@ import { ShardlabError } from '../core/errors';
 import { HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
 import { isReplaced } from './wasm-context';
-import { tableOf } from './wasm-memory';
+import { freeingOnError, tableOf } from './wasm-memory';
 
 const GUARDED = Symbol('its traps become errors');
 
@@ -20,7 +20,8 @@ export function guardKernels(): void {
     const { kernelName, kernelFunc } = config;
     const guarded: tf.KernelFunc = (call) => {
       try {
-        return kernelFunc(call);
+        // The guarded kernels are the wasm backend's.
+        return freeingOnError(call.backend as WasmBackend, () => kernelFunc(call));
       } catch (error) {
         throw error instanceof WebAssembly.RuntimeError ? explain(error, kernelName) : error;
       }

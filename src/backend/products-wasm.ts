@@ -41,13 +41,21 @@ export function wasmMultiplier(
       return out;
     }
     requireScratch(context, product);
-    const left = product.transposeA ? transposed(context, a) : aliasOf(context, a, a.shape);
-    const right = product.transposeB ? transposed(context, b) : aliasOf(context, b, b.shape);
-    multiplyEach(context, matMul, left, right, out, product);
-    context.backend.disposeData(left.dataId);
-    context.backend.disposeData(right.dataId);
+    const left = operand(context, a, product.transposeA);
+    try {
+      const right = operand(context, b, product.transposeB);
+      multiplyEach(context, matMul, left, right, out, product);
+      context.backend.disposeData(right.dataId);
+    } finally {
+      context.backend.disposeData(left.dataId);
+    }
     return out;
   };
+}
+
+/** The operand as the product needs it, for the caller to let go. */
+function operand(context: WasmContext, info: tf.TensorInfo, isTransposed: boolean): tf.TensorInfo {
+  return isTransposed ? transposed(context, info) : aliasOf(context, info, info.shape);
 }
 
 function multiplyEach(

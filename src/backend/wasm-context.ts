@@ -4,6 +4,7 @@ import type { Sgemm } from './blas';
 import type { BufferTable } from './buffer-table';
 import type { FusedKernels } from './kernels/fused-kernels';
 import type { WasmBackend } from './wasm-backend';
+import { freeingOnError } from './wasm-memory';
 
 /** What the engine's kernels work with. */
 export interface WasmContext {
@@ -69,7 +70,9 @@ export function replaceKernel(kernelName: string, make: (original: Kernel | null
   const config: ReplacedConfig = {
     kernelName,
     backendName: 'wasm',
-    kernelFunc: ({ inputs, attrs }) => kernel(inputs as Inputs, (attrs ?? {}) as Attributes),
+    kernelFunc: ({ inputs, attrs, backend }) =>
+      // The kernel is registered for the wasm backend; tfjs's names may be missing, as Inputs says.
+      freeingOnError(backend as WasmBackend, () => kernel(inputs as Inputs, (attrs ?? {}) as Attributes)),
     ...(original?.setupFunc === undefined ? {} : { setupFunc: original.setupFunc }),
     [ORIGINAL]: original,
   };

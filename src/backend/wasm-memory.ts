@@ -20,6 +20,18 @@ export function tableOf(backend: WasmBackend): BufferTable {
   return table;
 }
 
+/** Runs a kernel; when it throws, the buffers that it made are freed, for nobody else knows of them. */
+export function freeingOnError<T>(backend: WasmBackend, kernel: () => T): T {
+  const table = tableOf(backend);
+  const { mark } = table;
+  try {
+    return kernel();
+  } catch (error) {
+    for (const key of table.keysSince(mark)) backend.disposeData(key, true);
+    throw error;
+  }
+}
+
 /**
  * Puts the engine's own allocation into the backend: every buffer is entered in `table` when it is made and taken
  * out when it is freed, large ones are aligned to cache lines, and a buffer that cannot be had is an

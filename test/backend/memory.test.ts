@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
+import { layerNorm } from '../../src/backend/ops';
 import { ShardlabError } from '../../src/core/errors';
 import { ENGINE_CASES } from '../support/engines';
 import { LiveBuffers } from '../support/live-buffers';
@@ -137,6 +138,31 @@ for (const engineCase of ENGINE_CASES) {
   });
 }
 
+describe('the process around the engine', () => {
+  test("a trap in one of tfjs's kernels is an error that names the kernel", async () => {
+    tf.registerKernel({
+      kernelName: 'TrapsInTest',
+      backendName: 'wasm',
+      kernelFunc: () => {
+        throw new WebAssembly.RuntimeError('unreachable');
+      },
+    });
+    await ENGINE_CASES[1]?.start();
+    assert.throws(
+      () => tf.engine().runKernel('TrapsInTest', {}),
+      /wasm kernel TrapsInTest trapped \(unreachable\)/,
+    );
+  });
+
+  test('starting leaves no handler of uncaught errors behind', async () => {
+    const count = (): number[] =>
+      ['uncaughtException', 'unhandledRejection'].map((event) => process.listenerCount(event));
+    const before = count();
+    await ENGINE_CASES[1]?.start();
+    assert.deepEqual(count(), before);
+  });
+});
+
 describe('memory that is not there', () => {
   const refusal = (work: () => unknown): ShardlabError => {
     try {
@@ -168,6 +194,20 @@ describe('memory that is not there', () => {
   });
 
   for (const engineCase of ENGINE_CASES) {
+    test(`a kernel that runs out of memory half-way frees what it made (${engineCase.name})`, async () => {
+      // 640 + 64 bytes are held, layerNorm's output takes 640 more, its statistics do not fit.
+      const engine = await engineCase.start({ memoryLimit: 1400 });
+      const [x, w] = [tf.ones([10, 16]), tf.ones([16])];
+      const held = engine.memory.bytes;
+      refusal(() => layerNorm(x, w, w));
+      // The left operand is transposed, the product's output does not fit beside it, or the other way round.
+      refusal(() => tf.matMul(x, x, true, false));
+      refusal(() => tf.cumsum(tf.concat([x, x])));
+      assert.equal(engine.memory.bytes, held);
+      tf.dispose([x, w]);
+      assert.equal(engine.memory.bytes, 0);
+    });
+
     test(`the end of the heap is the same error, and work goes on after it (${engineCase.name})`, async () => {
       const engine = await engineCase.start();
       const tensors: tf.Tensor[] = [];
