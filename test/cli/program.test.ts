@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { shardlab } from './run-command';
 
-const COMMANDS = ['doctor', 'install', 'uninstall', 'run', 'bench gpt', 'bench kernel', 'trace'];
+const COMMANDS = [
+  'doctor',
+  'install',
+  'uninstall',
+  'run',
+  'bench gpt',
+  'bench collectives',
+  'bench kernel',
+  'trace',
+];
 
 test('every subcommand has help, which ends well', async () => {
   for (const name of COMMANDS) {

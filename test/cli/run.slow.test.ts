@@ -118,3 +118,22 @@ test('the peer comes along with the build', () => {
   assert.ok(existsSync(path));
   assert.match(readFileSync(path, 'utf8'), /fully_shard/);
 });
+
+test('bench collectives times each operation at each size, and beside a peer gives the ratio', async () => {
+  const peer = join(folder, 'gloo');
+  const rows = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'].map((op) => ({
+    op,
+    bytes: 4096,
+    seconds: 1,
+  }));
+  writeFileSync(peer, `#!/bin/sh\necho '${JSON.stringify(rows)}'\n`, { mode: 0o755 });
+  const args = ['bench', 'collectives', '--sizes', '4096', '--rounds', '1', '--peer', peer, '--json'];
+  const { status, stdout, stderr } = await shardlab(args);
+  assert.equal(status, 0, stderr);
+  const report = JSON.parse(stdout);
+  assert.deepEqual(
+    report.rows.map(({ op }: { op: string }) => op),
+    rows.map(({ op }) => op),
+  );
+  for (const row of report.rows) assert.ok(row.seconds > 0 && row.ratio > 1, JSON.stringify(row));
+});

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { Io } from '../io';
 import type { Perform } from '../program';
+import { addCollectivesBench } from './collectives-command';
 import { addGptBench } from './gpt-command';
 import { addKernelBench } from './kernel-command';
 
@@ -8,5 +9,6 @@ import { addKernelBench } from './kernel-command';
 export function addBench(program: Command, perform: Perform, io: Io): void {
   const bench = program.command('bench').description('measures, beside the same work of others');
   addGptBench(bench, perform, io);
+  addCollectivesBench(bench, perform, io);
   addKernelBench(bench, perform, io);
 }

@@ -1,0 +1,126 @@
+import { join } from 'node:path';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { z } from 'zod';
+import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
+import { BENCH_SIZES, type BenchRow, busBandwidth } from '../../dist/bench-collectives';
+import type { Job } from '../../job/job';
+import { launch } from '../../job/launch';
+import type { LaunchOptions } from '../../job/options';
+import type { RankScope } from '../../job/rank-scope';
+import { wholeNumber } from '../arguments';
+import { processorName } from '../doctor/node-check';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+import { runPython } from './python-peer';
+
+interface CollectivesOptions {
+  readonly world: number;
+  readonly rounds: number;
+  readonly sizes: readonly Bytes[];
+  readonly transport: NonNullable<LaunchOptions['transport']>;
+  readonly peer?: string;
+}
+
+type Timing = Pick<BenchRow, 'op' | 'bytes' | 'seconds'>;
+
+/** One collective at one size; medians over rounds. */
+interface ComparedRow extends Timing {
+  readonly bus_gb_per_s: number;
+  readonly peer_seconds?: Seconds;
+  /** Our bus bandwidth / the peer's. */
+  readonly ratio?: number;
+}
+
+const peerSchema = z.array(
+  z.object({
+    op: z.enum(['allReduce', 'reduceScatter', 'allGather', 'allToAll']),
+    bytes: z.number(),
+    seconds: z.number(),
+  }),
+);
+
+/** `shardlab bench collectives`: times of collectives, and those of torch's gloo in the same run. */
+export function addCollectivesBench(bench: Command, perform: Perform, io: Io): void {
+  const transports = ['auto', 'shared-memory', 'zeromq'];
+  const command = bench
+    .command('collectives')
+    .description('all-reduce, reduce-scatter, all-gather, all-to-all: time and bus bandwidth')
+    .option('--world <n>', 'ranks', wholeNumber(2), 2)
+    .option('--rounds <k>', 'measurements, in turn with the peer; the median counts', wholeNumber(1), 3)
+    .option('--sizes <bytes>', 'comma-separated', parseSizes, BENCH_SIZES)
+    .addOption(
+      new Option('--transport <name>', 'how ranks exchange tensors').choices(transports).default('auto'),
+    )
+    .option('--peer <python>', 'a Python with torch: times its gloo too and adds the ratios');
+  perform<CollectivesOptions>(command, async (_, options, output) => {
+    const { world, rounds, sizes, peer } = options;
+    const ours: Timing[] = [];
+    const theirs: Timing[] = [];
+    const job = await launch({ ranks: world, transport: options.transport, baseDir: io.cwd });
+    try {
+      for (let round = 1; round <= rounds; round++) {
+        output.note(`round ${round} of ${rounds}`);
+        ours.push(...(await timeOurs(job, sizes)));
+        if (peer !== undefined) theirs.push(...(await timePeer(peer, world, sizes, io)));
+      }
+    } finally {
+      await job.shutdown();
+    }
+    const transport = job.ranks[0]?.transport ?? '';
+    const rows = compare(ours, theirs, world);
+    const report = { processor: processorName(), world, transport, rows };
+    output.answer(report, () =>
+      [`${report.processor}, world ${world}, ${transport}`, ...rows.map(asLine)].join('\n'),
+    );
+    return 0;
+  });
+}
+
+async function timeOurs(job: Job, sizes: readonly Bytes[]): Promise<readonly Timing[]> {
+  const program = join(__dirname, '..', '..', 'dist', 'bench-collectives.js');
+  const [rows] = await job.on('all').run(timeInRank, program, sizes);
+  return rows ?? [];
+}
+
+/** Runs in a rank: it is sent by its source, so it loads what it needs by path. */
+function timeInRank({ group, engine }: RankScope, program: string, sizes: readonly Bytes[]): BenchRow[] {
+  const { createRequire } = process.getBuiltinModule('node:module');
+  return createRequire(program)(program).benchCollectives(group, engine, sizes);
+}
+
+async function timePeer(
+  python: string,
+  world: number,
+  sizes: readonly Bytes[],
+  io: Io,
+): Promise<readonly Timing[]> {
+  const args = [join(__dirname, 'collectives_peer.py'), String(world), ...sizes.map(String)];
+  return peerSchema.parse(JSON.parse(await runPython(python, args, io)));
+}
+
+function compare(ours: readonly Timing[], theirs: readonly Timing[], world: number): readonly ComparedRow[] {
+  const kinds = new Map(ours.map((row) => [`${row.op} ${row.bytes}`, row]));
+  return [...kinds.values()].map(({ op, bytes }) => {
+    const seconds = medianOf(ours, op, bytes);
+    const row = { op, bytes, seconds, bus_gb_per_s: busBandwidth(op, bytes, seconds, world) / 1e9 };
+    if (theirs.length === 0) return row;
+    const peerSeconds = medianOf(theirs, op, bytes);
+    return { ...row, peer_seconds: peerSeconds, ratio: Number((peerSeconds / seconds).toFixed(2)) };
+  });
+}
+
+function medianOf(rows: readonly Timing[], op: string, bytes: Bytes): Seconds {
+  const times = rows.filter((row) => row.op === op && row.bytes === bytes).map(({ seconds }) => seconds);
+  return times.sort((a, b) => a - b)[times.length >> 1] ?? Number.NaN;
+}
+
+function asLine({ op, bytes, seconds, bus_gb_per_s, peer_seconds, ratio }: ComparedRow): string {
+  const own = `${op.padEnd(14)} ${formatBytes(bytes).padStart(8)} ${formatSeconds(seconds).padStart(8)} ${bus_gb_per_s.toFixed(2).padStart(6)} GB/s`;
+  return peer_seconds === undefined ? own : `${own}   gloo ${formatSeconds(peer_seconds)}, ratio ${ratio}`;
+}
+
+function parseSizes(text: string): readonly Bytes[] {
+  const sizes = text.split(',').map(Number);
+  if (sizes.every((size) => Number.isInteger(size) && size >= 4096 && size % 4 === 0)) return sizes;
+  throw new InvalidArgumentError('Sizes are bytes, whole multiples of 4 from 4096, separated by commas.');
+}
