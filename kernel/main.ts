@@ -38,7 +38,9 @@ function endWithParent(ended: () => void): void {
 
 const [, , connectionFile] = process.argv;
 if (connectionFile === undefined) {
-  process.stderr.write('shardlab kernel: give the connection file that Jupyter wrote: main.js CONNECTION_FILE\n');
+  process.stderr.write(
+    'shardlab kernel: give the connection file that Jupyter wrote: main.js CONNECTION_FILE\n',
+  );
   process.exit(2);
 }
 main(connectionFile).catch((error: unknown) => {

@@ -38,7 +38,9 @@ function placed({ code, messageText, start = 0, length = 1 }: ts.Diagnostic, sou
   const before = source.slice(0, offset).split('\n');
   return {
     code,
-    message: ts.flattenDiagnosticMessageText(messageText, '\n').replace(/import\("[^"]*\/__cell[^"]*"\)\./g, ''),
+    message: ts
+      .flattenDiagnosticMessageText(messageText, '\n')
+      .replace(/import\("[^"]*\/__cell[^"]*"\)\./g, ''),
     line: before.length - 1,
     column: before.at(-1)?.length ?? 0,
     length,

@@ -25,7 +25,11 @@ export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFil
     const rest: ts.Statement[] = [];
     for (const statement of own) {
       const inner = ts.visitEachChild(statement, visit, context);
-      const place = ts.isFunctionDeclaration(inner) ? functions : ts.isImportDeclaration(inner) ? imports : rest;
+      const place = ts.isFunctionDeclaration(inner)
+        ? functions
+        : ts.isImportDeclaration(inner)
+          ? imports
+          : rest;
       place.push(...topLevel(inner));
     }
     const last = own.at(-1);
@@ -40,7 +44,8 @@ function topLevel(statement: ts.Statement): ts.Statement[] {
   if (ts.isFunctionDeclaration(statement)) return functionStatement(statement);
   if (ts.isClassDeclaration(statement)) return classStatement(statement);
   if (ts.isImportDeclaration(statement)) return importStatements(statement);
-  if (ts.isExportAssignment(statement)) return [at(statement, factory.createExpressionStatement(statement.expression))];
+  if (ts.isExportAssignment(statement))
+    return [at(statement, factory.createExpressionStatement(statement.expression))];
   return [statement];
 }
 
@@ -49,7 +54,10 @@ function at<T extends ts.Node>(origin: ts.Node, node: T): T {
 }
 
 function asLet(statement: ts.VariableStatement): ts.Statement {
-  const list = factory.createVariableDeclarationList(statement.declarationList.declarations, ts.NodeFlags.Let);
+  const list = factory.createVariableDeclarationList(
+    statement.declarationList.declarations,
+    ts.NodeFlags.Let,
+  );
   return at(statement, factory.createVariableStatement([], at(statement.declarationList, list)));
 }
 
@@ -112,7 +120,9 @@ function importStatements(declaration: ts.ImportDeclaration): ts.Statement[] {
   }
   if (elements.length > 0) {
     const names = elements.map(({ propertyName }) => (propertyName as ts.StringLiteral).text);
-    statements.push(letStatement(factory.createObjectBindingPattern(elements), awaitImport(moduleSpecifier, names)));
+    statements.push(
+      letStatement(factory.createObjectBindingPattern(elements), awaitImport(moduleSpecifier, names)),
+    );
   }
   return statements.map((statement) => at(declaration, statement));
 }
@@ -124,7 +134,10 @@ function bindingElement(key: string, name: ts.Identifier): ts.BindingElement {
 
 function awaitImport(specifier: ts.Expression, names: readonly string[]): ts.Expression {
   const list = factory.createArrayLiteralExpression(names.map((name) => factory.createStringLiteral(name)));
-  const call = factory.createCallExpression(factory.createIdentifier(IMPORT_FUNCTION), undefined, [specifier, list]);
+  const call = factory.createCallExpression(factory.createIdentifier(IMPORT_FUNCTION), undefined, [
+    specifier,
+    list,
+  ]);
   return factory.createAwaitExpression(at(specifier, call));
 }
 
@@ -162,7 +175,10 @@ function assignments(statement: ts.VariableStatement, hoisted: Set<string>): ts.
     ts.isIdentifier(name) && initializer !== undefined ? [factory.createAssignment(name, initializer)] : [],
   );
   if (parts.length === 0) return at(statement, factory.createEmptyStatement());
-  return at(statement, factory.createExpressionStatement(parts.reduce<ts.Expression>(commaOf, factory.createVoidZero())));
+  return at(
+    statement,
+    factory.createExpressionStatement(parts.reduce<ts.Expression>(commaOf, factory.createVoidZero())),
+  );
 }
 
 function commaOf(left: ts.Expression, right: ts.Expression): ts.Expression {

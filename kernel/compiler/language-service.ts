@@ -1,7 +1,11 @@
 import { join } from 'node:path';
 import ts from 'typescript';
 import { GLOBALS_DECLARATION } from './globals';
-import { type ResolutionPlaces, createModuleResolver, createTypeReferenceResolver } from './module-resolution';
+import {
+  createModuleResolver,
+  createTypeReferenceResolver,
+  type ResolutionPlaces,
+} from './module-resolution';
 
 /** TypeScript's language service over files that exist in memory beside those on disk. */
 export interface CheckedFiles {
@@ -106,7 +110,10 @@ function createHost(
 ): ts.LanguageServiceHost {
   const { sys } = ts;
   const packages = ts.createModuleResolutionCache(places.installation, (name) => name, options);
-  const read = new Map<string, { readonly version: string; readonly snapshot: ts.IScriptSnapshot | undefined }>();
+  const read = new Map<
+    string,
+    { readonly version: string; readonly snapshot: ts.IScriptSnapshot | undefined }
+  >();
   const onDisk = (path: string): ts.IScriptSnapshot | undefined => {
     const version = diskVersion(path);
     const known = read.get(path);

@@ -1,5 +1,5 @@
-import { serve } from './serve';
 import { NotebookCompiler } from './notebook-compiler';
+import { serve } from './serve';
 
 // The compiler process when there is no snapshot: the front writes installation and notebook's folder as arguments.
 const [, , installation = '', baseDir = ''] = process.argv;

@@ -64,5 +64,7 @@ export function createTypeReferenceResolver(
 }
 
 function resolvedCell(resolvedFileName: string): ts.ResolvedModuleWithFailedLookupLocations {
-  return { resolvedModule: { resolvedFileName, extension: ts.Extension.Mts, isExternalLibraryImport: false } };
+  return {
+    resolvedModule: { resolvedFileName, extension: ts.Extension.Mts, isExternalLibraryImport: false },
+  };
 }

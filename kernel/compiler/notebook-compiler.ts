@@ -6,9 +6,9 @@ import { replTransformer } from './emit';
 import { type CheckedFiles, createCheckedFiles } from './language-service';
 import type { ResolutionPlaces } from './module-resolution';
 import { type NameKind, outlineOf } from './outline';
-import type { CellSource, CompilerCalls, Compiled, Namespace, Position } from './protocol';
+import type { CellSource, Compiled, CompilerCalls, Namespace, Position } from './protocol';
 import { Scope } from './scope';
-import { type ShownSource, completionsAt, inspectionAt } from './tooling';
+import { completionsAt, inspectionAt, type ShownSource } from './tooling';
 
 const RANK_MODULE = 'shardlab/rank';
 
@@ -47,7 +47,7 @@ export class NotebookCompiler implements CompilerCalls {
    * leaves behind cannot be part of a snapshot.
    */
   warmUp(): void {
-    const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(`${warm}`);';
+    const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';
     this.compile({ source, namespace: 'notebook', name: 'In[0]' });
     this.#pending.clear();
     this.inspect({ source: 'parseInt', namespace: 'notebook', offset: 4 });
@@ -118,7 +118,10 @@ export class NotebookCompiler implements CompilerCalls {
     const checker = this.#files.program().getTypeChecker();
     const declaration = this.#files.file(path).statements.find(ts.isImportDeclaration);
     const module = declaration && checker.getSymbolAtLocation(declaration.moduleSpecifier);
-    if (module === undefined) return this.#files.drop(path);
+    if (module === undefined) {
+      this.#files.drop(path);
+      return;
+    }
     this.#files.keep(path, text, true);
     const names = checker.getExportsOfModule(module).map((symbol) => symbol.name);
     this.#scopes.ranks.declareExports(RANK_MODULE, names);

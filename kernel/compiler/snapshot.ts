@@ -17,6 +17,7 @@ export interface SnapshotPlace {
 }
 
 const PREFIX = 'compiler-';
+const WORK = /^work-(\d+)$/;
 
 /** Where the snapshot for this Node and this build lies. */
 export function snapshotPlace(installation: string): SnapshotPlace {
@@ -47,6 +48,7 @@ export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: Abort
   const folder = join(place.path, '..');
   const work = join(folder, `work-${process.pid}`);
   try {
+    removeAbandoned(folder);
     mkdirSync(work, { recursive: true });
     const entry = join(work, 'entry.js');
     const blob = join(work, 'blob');
@@ -58,13 +60,32 @@ export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: Abort
     });
     const [code] = await once(child, 'exit');
     if (code !== 0) return false;
-    for (const name of readdirSync(folder)) if (name.startsWith(PREFIX)) rmSync(join(folder, name), { force: true });
+    for (const name of readdirSync(folder))
+      if (name.startsWith(PREFIX)) rmSync(join(folder, name), { force: true });
     renameSync(blob, place.path);
     return true;
   } catch {
     return false;
   } finally {
     rmSync(work, { recursive: true, force: true });
+  }
+}
+
+/** Removes the working folders of kernels that were killed while they built. */
+function removeAbandoned(folder: string): void {
+  if (!existsSync(folder)) return;
+  for (const name of readdirSync(folder)) {
+    const owner = WORK.exec(name)?.[1];
+    if (owner !== undefined && !isAlive(Number(owner)))
+      rmSync(join(folder, name), { recursive: true, force: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
   }
 }
 

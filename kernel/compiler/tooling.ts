@@ -30,7 +30,11 @@ export function completionsAt({ service }: CheckedFiles, shown: ShownSource, off
 }
 
 /** Declaration and documentation of the name at the cursor. */
-export function inspectionAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Inspection | undefined {
+export function inspectionAt(
+  { service }: CheckedFiles,
+  shown: ShownSource,
+  offset: number,
+): Inspection | undefined {
   const { source, path, shift } = shown;
   const at = Math.min(wordStart(source, offset), Math.max(0, source.length - 1));
   const info = service.getQuickInfoAtPosition(path, shift + at);

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
 import { toMimeBundle } from '../../src/cell/mime';
-import { interruptJobs, registeredJobs } from '../../src/job/registry';
 import type { StrayError } from '../../src/cell/stray-errors';
+import { interruptJobs, registeredJobs } from '../../src/job/registry';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
 import type { Person } from './person';
@@ -70,7 +70,10 @@ export class CellRunner {
     const { channel, evaluator } = this.#parts;
     const name = cell === undefined ? '' : `In[${cell}]`;
     const from = cell === undefined ? '' : ` in ${name}`;
-    channel.write('stderr', `Nobody caught this error${from}:\n${evaluator.describe(thrown, name).traceback.join('\n')}\n`);
+    channel.write(
+      'stderr',
+      `Nobody caught this error${from}:\n${evaluator.describe(thrown, name).traceback.join('\n')}\n`,
+    );
   }
 
   async #outcome(result: EvaluateResult, name: string): Promise<Outcome> {
@@ -87,6 +90,8 @@ export class CellRunner {
 /** Resolves when the jobs have stopped their ranks, could not, or took too long. */
 async function jobsStopped(): Promise<void> {
   const limit = new AbortController();
-  await Promise.race([interruptJobs(), delay(JOBS_LIMIT_MS, undefined, { signal: limit.signal })]).catch(() => undefined);
+  await Promise.race([interruptJobs(), delay(JOBS_LIMIT_MS, undefined, { signal: limit.signal })]).catch(
+    () => undefined,
+  );
   limit.abort();
 }

@@ -27,10 +27,13 @@ export function trackTimers(channel: OutputChannel): CellTimers {
       if (!calledByCell(wrapped)) return start(callback, ...rest);
       const id = channel.current;
       const timers = own(id);
-      const timer = start((...values) => {
-        if (once) timers.delete(timer);
-        channel.within(id, () => callback(...values));
-      }, ...rest);
+      const timer = start(
+        (...values) => {
+          if (once) timers.delete(timer);
+          channel.within(id, () => callback(...values));
+        },
+        ...rest,
+      );
       timers.add(timer);
       return timer;
     };

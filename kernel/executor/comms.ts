@@ -53,7 +53,8 @@ export class Comms {
     const comm: Comm = {
       id,
       target,
-      send: (data, buffers) => this.#send({ type: 'comm', kind: 'message', commId: id, target, data, buffers }),
+      send: (data, buffers) =>
+        this.#send({ type: 'comm', kind: 'message', commId: id, target, data, buffers }),
       close: (data = {}) => {
         if (this.#open.delete(id)) this.#send({ type: 'comm', kind: 'close', commId: id, target, data });
       },

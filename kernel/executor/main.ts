@@ -4,7 +4,7 @@ import { captureConsole } from '../../src/cell/console-capture';
 import { registerDisplay } from '../../src/cell/display';
 import { createEvaluator } from '../../src/cell/evaluator';
 import { watchStrayErrors } from '../../src/cell/stray-errors';
-import { type TslabModule, createTslabModule } from '../../src/cell/tslab-module';
+import { createTslabModule, type TslabModule } from '../../src/cell/tslab-module';
 import { CellRunner } from './cell-runner';
 import { trackTimers } from './cell-timers';
 import { Comms } from './comms';
@@ -25,7 +25,8 @@ async function main(settings: ExecutorSettings): Promise<void> {
     overrides: { tslab: () => createTslabModule(versions) },
     globals: {
       comms,
-      prompt: (message?: string, options?: { readonly password?: boolean }) => person.prompt(message, options),
+      prompt: (message?: string, options?: { readonly password?: boolean }) =>
+        person.prompt(message, options),
     },
   });
   const runner = new CellRunner({
@@ -69,7 +70,9 @@ function packageVersions(installation: string): TslabModule['versions'] {
     const manifest: unknown = JSON.parse(
       readFileSync(join(installation, 'node_modules', name, 'package.json'), 'utf8'),
     );
-    return typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '';
+    return typeof manifest === 'object' && manifest !== null && 'version' in manifest
+      ? String(manifest.version)
+      : '';
   };
   return { tslab: version('tslab'), typescript: version('typescript'), node: process.version };
 }

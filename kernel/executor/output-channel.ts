@@ -1,5 +1,5 @@
-import type { DisplaySink } from '../../src/cell/display';
 import type { StreamWriter } from '../../src/cell/console-capture';
+import type { DisplaySink } from '../../src/cell/display';
 import type { CommMessage, ExecutionId, FromExecutor, Outcome, Output } from './protocol';
 
 /** Sends what cells show to the front, marked with the execution that it belongs to. */

@@ -67,7 +67,12 @@ export type FromExecutor =
   | { readonly type: 'ready' }
   | { readonly type: 'output'; readonly id: ExecutionId; readonly output: Output }
   | { readonly type: 'done'; readonly id: ExecutionId; readonly outcome: Outcome }
-  | { readonly type: 'inputRequest'; readonly id: ExecutionId; readonly prompt: string; readonly password: boolean }
+  | {
+      readonly type: 'inputRequest';
+      readonly id: ExecutionId;
+      readonly prompt: string;
+      readonly password: boolean;
+    }
   | (CommMessage & { readonly id: ExecutionId });
 
 /** Byte on the lifeline by which the front asks for an interrupt. */

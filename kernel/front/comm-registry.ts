@@ -14,7 +14,9 @@ export class CommRegistry {
   /** Content of comm_info_reply. */
   info(content: Json): Json {
     const wanted = content.target_name;
-    const open = [...this.#targets].filter(([, target]) => wanted === undefined || wanted === '' || wanted === target);
+    const open = [...this.#targets].filter(
+      ([, target]) => wanted === undefined || wanted === '' || wanted === target,
+    );
     return {
       status: 'ok',
       comms: Object.fromEntries(open.map(([id, target]) => [id, { target_name: target }])),

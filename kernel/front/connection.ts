@@ -34,13 +34,20 @@ export function parseConnection(content: unknown, path: string): Connection {
     return typeof value === 'string' && value !== '' ? value : undefined;
   };
   const scheme = text('signature_scheme') ?? 'hmac-sha256';
-  if (scheme !== 'hmac-sha256') throw unusable(path, `asks for signatures by ${scheme}; only hmac-sha256 is known`);
+  if (scheme !== 'hmac-sha256')
+    throw unusable(path, `asks for signatures by ${scheme}; only hmac-sha256 is known`);
   const address = (channel: Channel): string => {
     const port = fields.get(`${channel}_port`);
     if (typeof port !== 'number') throw unusable(path, `has no number ${channel}_port`);
     return endpoint(text('transport') ?? 'tcp', text('ip') ?? '127.0.0.1', port);
   };
-  const [shell, control, stdin, iopub, hb] = CHANNELS.map(address) as [string, string, string, string, string];
+  const [shell, control, stdin, iopub, hb] = CHANNELS.map(address) as [
+    string,
+    string,
+    string,
+    string,
+    string,
+  ];
   const [publicKey, secretKey] = [text('curve_publickey'), text('curve_secretkey')];
   return {
     key: text('key') ?? '',

@@ -13,10 +13,7 @@ export class Executions {
   #running: { readonly id: ExecutionId; readonly settle: (outcome: Outcome) => void } | undefined;
   #last: ExecutionId = 0;
 
-  constructor(
-    publisher: Publisher,
-    askInput: (parent: Message, prompt: string, password: boolean) => void,
-  ) {
+  constructor(publisher: Publisher, askInput: (parent: Message, prompt: string, password: boolean) => void) {
     this.#publisher = publisher;
     this.#askInput = askInput;
   }

@@ -37,7 +37,8 @@ export class History {
     if (access !== 'search') return this.#entries.slice(-last);
     const glob = globPattern(typeof pattern === 'string' ? pattern : '*');
     const matching = this.#entries.filter(([, , source]) => glob.test(source));
-    const kept = unique === true ? [...new Map(matching.map((entry) => [entry[2], entry])).values()] : matching;
+    const kept =
+      unique === true ? [...new Map(matching.map((entry) => [entry[2], entry])).values()] : matching;
     return kept.slice(-last);
   }
 }

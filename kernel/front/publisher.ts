@@ -6,7 +6,9 @@ import type { Header, Json } from './wire';
 /** What goes out on iopub, each message with the request that caused it; streams are coalesced and keep their place. */
 export class Publisher {
   readonly #sockets: Sockets;
-  readonly #streams = createStreamBuffer((name, text) => this.#send('stream', { name, text }, this.#streamParent));
+  readonly #streams = createStreamBuffer((name, text) =>
+    this.#send('stream', { name, text }, this.#streamParent),
+  );
   #streamParent: Header | undefined;
 
   constructor(sockets: Sockets) {
@@ -47,7 +49,8 @@ export class Publisher {
 
   comm(message: CommMessage, parent: Header | undefined): void {
     const { kind, commId, target, data, metadata = {}, buffers = [] } = message;
-    const content = kind === 'open' ? { comm_id: commId, target_name: target, data } : { comm_id: commId, data };
+    const content =
+      kind === 'open' ? { comm_id: commId, target_name: target, data } : { comm_id: commId, data };
     const type = kind === 'message' ? 'comm_msg' : `comm_${kind}`;
     this.publish(type, content, parent, { metadata, buffers });
   }

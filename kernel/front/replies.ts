@@ -36,12 +36,15 @@ export function errorReply(error: { ename: string; evalue: string; traceback: re
 
 /** Any thrown value as the three fields of the protocol. */
 export function describeFailure(thrown: unknown): { ename: string; evalue: string; traceback: string[] } {
-  if (!(thrown instanceof Error)) return { ename: 'Error', evalue: String(thrown), traceback: [String(thrown)] };
+  if (!(thrown instanceof Error))
+    return { ename: 'Error', evalue: String(thrown), traceback: [String(thrown)] };
   const { name: ename, message: evalue } = thrown;
   return { ename, evalue, traceback: [`${ename}: ${evalue}`] };
 }
 
 function packageVersion(folder: string): string {
   const manifest: unknown = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-  return typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '';
+  return typeof manifest === 'object' && manifest !== null && 'version' in manifest
+    ? String(manifest.version)
+    : '';
 }

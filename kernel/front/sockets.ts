@@ -59,9 +59,13 @@ async function bind(
   try {
     await socket.bind(endpoints[channel]);
   } catch (cause) {
-    throw new ShardlabError('TRANSPORT', `cannot bind ${channel} to ${endpoints[channel]}: ${String(cause)}`, {
-      cause,
-    });
+    throw new ShardlabError(
+      'TRANSPORT',
+      `cannot bind ${channel} to ${endpoints[channel]}: ${String(cause)}`,
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -95,6 +99,10 @@ async function welcome(socket: XPublisher, send: Sockets['send']): Promise<void>
   for await (const [frame] of socket) {
     if (frame?.[0] !== 1) continue;
     const topic = frame.subarray(1);
-    send('iopub', { type: 'iopub_welcome', content: { subscription: topic.toString() }, identities: [topic] });
+    send('iopub', {
+      type: 'iopub_welcome',
+      content: { subscription: topic.toString() },
+      identities: [topic],
+    });
   }
 }

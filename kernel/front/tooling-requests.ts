@@ -8,7 +8,12 @@ export async function complete(compiler: CompilerClient, content: Json): Promise
   const { code, offset, source, namespace } = cursor(content);
   const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });
   const [cursorStart, cursorEnd] = [codePoints(code.slice(0, start)), codePoints(code.slice(0, end))];
-  const types = matches.map((text, i) => ({ text, type: kinds[i] ?? '', start: cursorStart, end: cursorEnd }));
+  const types = matches.map((text, i) => ({
+    text,
+    type: kinds[i] ?? '',
+    start: cursorStart,
+    end: cursorEnd,
+  }));
   return {
     status: 'ok',
     matches,

@@ -1,5 +1,5 @@
-import { type DisplaySink, currentDisplay } from './display';
-import { type MimeBundle, encodeBinary, toMimeBundle } from './mime';
+import { currentDisplay, type DisplaySink } from './display';
+import { encodeBinary, type MimeBundle, toMimeBundle } from './mime';
 
 export interface ShowOptions {
   /** Names the display, so that `updateDisplay` can replace its content. */
@@ -27,7 +27,11 @@ export function createDisplayGlobals(sink: () => DisplaySink | undefined = curre
 }
 
 // A raw bundle is shown before the call returns, so that code without `await` keeps its order.
-function withBundle(value: unknown, raw: boolean | undefined, show: (bundle: MimeBundle) => void): Promise<void> {
+function withBundle(
+  value: unknown,
+  raw: boolean | undefined,
+  show: (bundle: MimeBundle) => void,
+): Promise<void> {
   if (raw === true && typeof value === 'object' && value !== null) {
     show(encodeBinary({ ...value }));
     return Promise.resolve();

@@ -2,10 +2,10 @@ import { Session } from 'node:inspector';
 import { ShardlabError } from '../core/errors';
 import { type CellError, describeThrown } from './cell-error';
 import { createDisplayGlobals } from './display-globals';
-import { type ImporterOptions, createImporter, findInstallation, requireFrom } from './importer';
+import { createImporter, findInstallation, type ImporterOptions, requireFrom } from './importer';
 import { repairAfterTermination } from './repair';
 import { type Evaluated, Repl } from './repl';
-import { type StackMapper, createStackMapper } from './stack-mapper';
+import { createStackMapper, type StackMapper } from './stack-mapper';
 
 export interface EvaluatorOptions extends ImporterOptions {
   /** Names that every cell finds on globalThis. */

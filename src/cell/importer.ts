@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { Script, constants } from 'node:vm';
+import { constants, Script } from 'node:vm';
 import { ShardlabError } from '../core/errors';
 
 /** Loads a package or file for a cell; `names` are the bindings that the cell wants of it. */

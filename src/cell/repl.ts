@@ -28,7 +28,11 @@ export class Repl {
   evaluate(code: string, name: string): Promise<Evaluated> {
     const expression = `${code}\n//# sourceURL=${name}`;
     // The typings lack replMode.
-    const parameters = { expression, replMode: true, objectGroup: OBJECT_GROUP } as Runtime.EvaluateParameterType;
+    const parameters = {
+      expression,
+      replMode: true,
+      objectGroup: OBJECT_GROUP,
+    } as Runtime.EvaluateParameterType;
     return new Promise((settle) => {
       this.#session.post('Runtime.evaluate', parameters, (failure, reply) => {
         // The only failure of a well-formed request is the termination of what it runs.

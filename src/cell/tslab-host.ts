@@ -27,8 +27,12 @@ export function findTslabDisplay(): DisplaySink | undefined {
 }
 
 function tslabSink(jupyter: TslabJupyter): DisplaySink {
-  const write = (data: MimeBundle, id: string | undefined, update: boolean, metadata: MimeBundle = {}): void =>
-    jupyter.lastWriteDisplayData?.({ data, metadata, transient: { display_id: id } }, update);
+  const write = (
+    data: MimeBundle,
+    id: string | undefined,
+    update: boolean,
+    metadata: MimeBundle = {},
+  ): void => jupyter.lastWriteDisplayData?.({ data, metadata, transient: { display_id: id } }, update);
   return {
     display: (bundle, options = {}) => write(bundle, options.displayId, false, options.metadata),
     update: (displayId, bundle) => write(bundle, displayId, true),

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type DisplaySink, currentDisplay } from './display';
+import { currentDisplay, type DisplaySink } from './display';
 import { encodeBinary } from './mime';
 
 /** tslab's display interface: one media type a call. Source: tslab/dist/public.d.ts */

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type EvaluateResult, type Evaluator, createEvaluator } from '../../src/cell/evaluator';
+import { createEvaluator, type EvaluateResult, type Evaluator } from '../../src/cell/evaluator';
 
 let evaluator: Evaluator;
 let folder: string;
@@ -21,7 +21,11 @@ async function value(js: string): Promise<unknown> {
 
 before(() => {
   folder = mkdtempSync(join(tmpdir(), 'shardlab-cell-'));
-  writePackage('esm-only', { type: 'module', exports: './index.js' }, 'export const a = 1; export default 2;');
+  writePackage(
+    'esm-only',
+    { type: 'module', exports: './index.js' },
+    'export const a = 1; export default 2;',
+  );
   writePackage('hidden', { main: 'index.js' }, "Object.assign(exports, { ['se' + 'cret']: 3 });");
   writeFileSync(join(folder, 'local.mjs'), 'export const near = true;');
   evaluator = createEvaluator({ baseDir: folder, globals: { given: 5 } });
@@ -60,7 +64,10 @@ describe('the evaluator', () => {
   });
 
   it('awaits at the top level', async () => {
-    assert.equal(await value('let waited = await new Promise((done) => setTimeout(done, 1, 7)); waited + 1'), 8);
+    assert.equal(
+      await value('let waited = await new Promise((done) => setTimeout(done, 1, 7)); waited + 1'),
+      8,
+    );
   });
 
   it('offers the globals that it was given', async () => {

@@ -45,7 +45,9 @@ async function main(): Promise<void> {
     const result = await evaluator.evaluate(code, { name: 'In[2]' });
     const milliseconds = performance.now() - started - waitBefore;
     await delay(10);
-    const next = await evaluator.evaluate('await new Promise((r) => setTimeout(r, 5)); ++kept', { name: 'In[3]' });
+    const next = await evaluator.evaluate('await new Promise((r) => setTimeout(r, 5)); ++kept', {
+      name: 'In[3]',
+    });
     const outcome: InterruptOutcome = {
       form,
       ename: result.ok ? undefined : result.error.ename,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { type Exchange, JupyterClient, contents, resultText, streamText } from './jupyter-client';
+import { contents, type Exchange, JupyterClient, resultText, streamText } from './jupyter-client';
 
 let client: JupyterClient;
 
@@ -20,13 +20,20 @@ async function ok(code: string): Promise<Exchange> {
   return exchange;
 }
 
-async function failure(code: string): Promise<{ ename: string; evalue: string; traceback: string; cell: number }> {
+async function failure(
+  code: string,
+): Promise<{ ename: string; evalue: string; traceback: string; cell: number }> {
   const { reply, published } = await client.execute(code);
   const { ename, evalue, traceback, execution_count: cell } = reply.content;
   const error = published.find(({ header }) => header.msg_type === 'error')?.content;
   assert.deepEqual({ ename, evalue, traceback }, error);
   assert.ok(Array.isArray(traceback));
-  return { ename: String(ename), evalue: String(evalue), traceback: traceback.join('\n'), cell: Number(cell) };
+  return {
+    ename: String(ename),
+    evalue: String(evalue),
+    traceback: traceback.join('\n'),
+    cell: Number(cell),
+  };
 }
 
 describe('a cell', () => {
@@ -59,7 +66,8 @@ describe('a cell', () => {
   it('awaits, uses enums, interfaces, generics and parameter properties across cells', async () => {
     await ok('interface Point { x: number }\nenum Colour { Red, Green }\ntype Maybe<T> = T | undefined');
     await ok('class Box<T> { constructor(readonly value: T) {} }');
-    const code = 'const p: Point = await Promise.resolve({ x: Colour.Green });\nconst m: Maybe<Box<Point>> = new Box(p);\nm.value.x';
+    const code =
+      'const p: Point = await Promise.resolve({ x: Colour.Green });\nconst m: Maybe<Box<Point>> = new Box(p);\nm.value.x';
     assert.equal(await result(code), '1');
   });
 
@@ -83,27 +91,31 @@ describe('a cell', () => {
   });
 
   it('that throws names the exact place of its TypeScript', async () => {
-    const code = 'interface Gone {\n  a: number;\n}\nfunction thrower(value: Gone): never {\n  throw new RangeError(`bad ${value.a}`);\n}\n\n  thrower({ a: 1 });';
+    const code =
+      "interface Gone {\n  a: number;\n}\nfunction thrower(value: Gone): never {\n  throw new RangeError('bad ' + value.a);\n}\n\n  thrower({ a: 1 });";
     const error = await failure(code);
     assert.deepEqual([error.ename, error.evalue], ['RangeError', 'bad 1']);
     const frames = error.traceback.split('\n').filter((line) => line.startsWith('    at '));
-    assert.deepEqual(frames, [
-      `    at thrower (In[${error.cell}]:5:9)`,
-      `    at In[${error.cell}]:8:3`,
-    ]);
+    assert.deepEqual(frames, [`    at thrower (In[${error.cell}]:5:9)`, `    at In[${error.cell}]:8:3`]);
   });
 
   it('finds null where it may be', async () => {
-    assert.equal((await failure("const maybe = [1].find((n) => n > 5);\nmaybe.toFixed()")).ename, 'TypeScriptError[TS18048]');
+    assert.equal(
+      (await failure('const maybe = [1].find((n) => n > 5);\nmaybe.toFixed()')).ename,
+      'TypeScriptError[TS18048]',
+    );
   });
 
   it('writes to both streams in order, all lines in its own cell, in few messages', async () => {
-    const exchange = await ok('for (let i = 0; i < 1000; i++) console.log(`line ${i}`);');
+    const exchange = await ok("for (let i = 0; i < 1000; i++) console.log('line ' + i);");
     const expected = Array.from({ length: 1000 }, (_, i) => `line ${i}\n`).join('');
     assert.equal(streamText(exchange), expected);
     assert.ok(contents(exchange, 'stream').length <= 20);
     const mixed = await ok("console.log('a'); console.error('b'); console.log('c');");
-    assert.deepEqual(contents(mixed, 'stream').map(({ text }) => text), ['a\n', 'b\n', 'c\n']);
+    assert.deepEqual(
+      contents(mixed, 'stream').map(({ text }) => text),
+      ['a\n', 'b\n', 'c\n'],
+    );
   });
 
   it('keeps outputs of its timers when they come during a later cell', async () => {
@@ -114,7 +126,8 @@ describe('a cell', () => {
   });
 
   it('displays, updates and clears', async () => {
-    const code = "await display(1, { displayId: 'd' }); await updateDisplay('d', { 'text/html': 'x' }, { raw: true }); clearOutput(true);";
+    const code =
+      "await display(1, { displayId: 'd' }); await updateDisplay('d', { 'text/html': 'x' }, { raw: true }); clearOutput(true);";
     const exchange = await ok(code);
     assert.deepEqual(contents(exchange, 'update_display_data')[0], {
       data: { 'text/html': 'x' },

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Dealer, Subscriber, curveKeyPair } from 'zeromq';
+import { curveKeyPair, Dealer, Subscriber } from 'zeromq';
 import { type Header, type Json, type Message, Wire } from '../../kernel/front/wire';
 
 /** The kernel's program, as built beside these tests. */
@@ -52,7 +52,9 @@ export class JupyterClient {
       ip: options.transport === 'ipc' ? join(folder, 'socket') : '127.0.0.1',
       key: randomBytes(16).toString('hex'),
       signature_scheme: 'hmac-sha256',
-      ...Object.fromEntries(['shell', 'control', 'stdin', 'iopub', 'hb'].map((name, i) => [`${name}_port`, ports[i]])),
+      ...Object.fromEntries(
+        ['shell', 'control', 'stdin', 'iopub', 'hb'].map((name, i) => [`${name}_port`, ports[i]]),
+      ),
       ...(keys && { curve_publickey: keys.publicKey, curve_secretkey: keys.secretKey }),
     };
     const client = new JupyterClient(folder, connection, keys?.publicKey, options);
@@ -60,12 +62,18 @@ export class JupyterClient {
     return client;
   }
 
-  private constructor(folder: string, connection: Json, serverKey: string | undefined, options: StartOptions) {
+  private constructor(
+    folder: string,
+    connection: Json,
+    serverKey: string | undefined,
+    options: StartOptions,
+  ) {
     this.#folder = folder;
     this.#wire = new Wire(String(connection.key));
     const file = join(folder, 'connection.json');
     writeFileSync(file, JSON.stringify(connection));
-    const program = options.launcher === undefined ? [KERNEL_MAIN, file] : [options.launcher, KERNEL_MAIN, file];
+    const program =
+      options.launcher === undefined ? [KERNEL_MAIN, file] : [options.launcher, KERNEL_MAIN, file];
     this.process = spawn(process.execPath, program, {
       cwd: options.cwd ?? folder,
       stdio: ['ignore', 'inherit', 'inherit'],
@@ -108,7 +116,13 @@ export class JupyterClient {
 
   /** Executes code; resolves when the reply and idle have come. */
   async execute(code: string, extra: Json = {}): Promise<Exchange> {
-    const content = { code, silent: false, store_history: true, allow_stdin: this.answerInput !== undefined, ...extra };
+    const content = {
+      code,
+      silent: false,
+      store_history: true,
+      allow_stdin: this.answerInput !== undefined,
+      ...extra,
+    };
     const frames = this.#wire.encode({ type: 'execute_request', content });
     const id = messageId(frames);
     const reply = new Promise<Message>((resolve) => this.#replies.set(id, resolve));
@@ -160,7 +174,9 @@ export class JupyterClient {
       const message = this.#decode(frames);
       if (channel === 'stdin') {
         const value = this.answerInput?.(String(message.content.prompt)) ?? '';
-        await socket.send(this.#wire.encode({ type: 'input_reply', content: { value }, parent: message.header }));
+        await socket.send(
+          this.#wire.encode({ type: 'input_reply', content: { value }, parent: message.header }),
+        );
         continue;
       }
       const id = String(message.parent.msg_id);

@@ -10,7 +10,8 @@ import { KERNEL_MAIN } from './jupyter-client';
 
 const python = process.env.SHARDLAB_PYTHON;
 const skip =
-  python === undefined && 'SHARDLAB_PYTHON does not name a Python with jupyter_client and jupyter_kernel_test';
+  python === undefined &&
+  'SHARDLAB_PYTHON does not name a Python with jupyter_client and jupyter_kernel_test';
 
 describe('jupyter_kernel_test', { skip }, () => {
   it('passes all of its 12 tests', () => {

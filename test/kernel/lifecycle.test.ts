@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -86,7 +86,9 @@ describe('the life of a kernel', { skip }, () => {
   it('survives the death of the process that runs cells, and says what is lost', async () => {
     const client = await JupyterClient.start();
     await client.execute('let lost = 1');
-    const { reply } = await client.execute("process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})");
+    const { reply } = await client.execute(
+      "process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})",
+    );
     assert.equal(reply.content.ename, 'KernelDied');
     assert.match(String(reply.content.evalue), /SIGKILL.*variables are gone/);
     const next = await client.execute('lost');
@@ -97,7 +99,8 @@ describe('the life of a kernel', { skip }, () => {
 
   it('shows what processes that a cell started write', async () => {
     const client = await JupyterClient.start();
-    const code = "import { spawnSync } from 'node:child_process';\nspawnSync('sh', ['-c', 'echo from outside'], { stdio: 'inherit' }); await new Promise((r) => setTimeout(r, 50));";
+    const code =
+      "import { spawnSync } from 'node:child_process';\nspawnSync('sh', ['-c', 'echo from outside'], { stdio: 'inherit' }); await new Promise((r) => setTimeout(r, 50));";
     assert.equal(streamText(await client.execute(code)), 'from outside\n');
     await client.stop();
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { JupyterClient, contents, resultText } from './jupyter-client';
+import { contents, JupyterClient, resultText } from './jupyter-client';
 
 let client: JupyterClient;
 
@@ -23,8 +23,13 @@ describe('the kernel', () => {
   });
 
   it('aborts the queued cells after an error, and goes on then', async () => {
-    const all = await Promise.all(['1', "throw new Error('stop')", '3', '4'].map((code) => client.execute(code)));
-    assert.deepEqual(all.map(({ reply }) => reply.content.status), ['ok', 'error', 'aborted', 'aborted']);
+    const all = await Promise.all(
+      ['1', "throw new Error('stop')", '3', '4'].map((code) => client.execute(code)),
+    );
+    assert.deepEqual(
+      all.map(({ reply }) => reply.content.status),
+      ['ok', 'error', 'aborted', 'aborted'],
+    );
     assert.equal(resultText(await client.execute('5')), '5');
     const [, after_] = await Promise.all([
       client.execute("throw new Error('go on')", { stop_on_error: false }),
@@ -36,7 +41,10 @@ describe('the kernel', () => {
   it('counts and shows nothing for silent cells, and evaluates user expressions', async () => {
     const before_ = (await client.execute('let shared = 7')).reply.content.execution_count;
     const silent = await client.execute('shared = 8', { silent: true });
-    assert.deepEqual(silent.published.map(({ header }) => header.msg_type), ['status', 'status']);
+    assert.deepEqual(
+      silent.published.map(({ header }) => header.msg_type),
+      ['status', 'status'],
+    );
     const asked = await client.execute('', { user_expressions: { a: 'shared + 1', b: 'nothing.here' } });
     const values = JSON.parse(JSON.stringify(asked.reply.content.user_expressions));
     assert.deepEqual(values.a.data, { 'text/plain': '9' });
@@ -55,9 +63,17 @@ describe('the kernel', () => {
   });
 
   it('inspects, and pages help', async () => {
-    const { content } = await client.request('inspect_request', { code: 'settings', cursor_pos: 3, detail_level: 0 });
+    const { content } = await client.request('inspect_request', {
+      code: 'settings',
+      cursor_pos: 3,
+      detail_level: 0,
+    });
     assert.match(JSON.stringify(content.data), /learningRate: number/);
-    const missing = await client.request('inspect_request', { code: 'nope_', cursor_pos: 3, detail_level: 0 });
+    const missing = await client.request('inspect_request', {
+      code: 'nope_',
+      cursor_pos: 3,
+      detail_level: 0,
+    });
     assert.equal(missing.content.found, false);
     const page = (await client.execute('?parseInt')).reply.content.payload;
     assert.match(JSON.stringify(page), /Converts a string to an integer/);
@@ -82,7 +98,9 @@ describe('the kernel', () => {
   });
 
   it('opens comms from either side, and carries their messages', async () => {
-    await client.execute("comms.register('echo', (comm) => { comm.onMessage = (data) => comm.send({ back: data }); });");
+    await client.execute(
+      "comms.register('echo', (comm) => { comm.onMessage = (data) => comm.send({ back: data }); });",
+    );
     await client.tell('comm_open', { comm_id: 'c1', target_name: 'echo', data: {} });
     const answered = client.until(({ header }) => header.msg_type === 'comm_msg');
     await client.tell('comm_msg', { comm_id: 'c1', data: { a: 1 } });
@@ -91,7 +109,9 @@ describe('the kernel', () => {
     assert.equal(contents(opened, 'comm_open')[0]?.target_name, 'widget');
     const info = await client.request('comm_info_request', { target_name: 'echo' });
     assert.deepEqual(info.content.comms, { c1: { target_name: 'echo' } });
-    const refused = client.until(({ header, content }) => header.msg_type === 'comm_close' && content.comm_id === 'c2');
+    const refused = client.until(
+      ({ header, content }) => header.msg_type === 'comm_close' && content.comm_id === 'c2',
+    );
     await client.tell('comm_open', { comm_id: 'c2', target_name: 'unknown', data: {} });
     await refused;
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { type Exchange, JupyterClient, contents, resultText } from './jupyter-client';
+import { contents, type Exchange, JupyterClient, resultText } from './jupyter-client';
 
 let client: JupyterClient;
 
@@ -24,7 +24,8 @@ function shownText(exchange: Exchange): string {
 
 describe('a %%ranks cell', () => {
   it('runs in every rank with its globals in scope, shows outputs by rank, and variables live on', async () => {
-    const code = "%%ranks\nconsole.log('rank', rank);\nlet x = tf.ones([2]).mul(rank + 1);\ndist.allReduce(x);\nx.dataSync()[0]";
+    const code =
+      "%%ranks\nconsole.log('rank', rank);\nlet x = tf.ones([2]).mul(rank + 1);\ndist.allReduce(x);\nx.dataSync()[0]";
     const text = shownText(await client.execute(code));
     assert.match(text, /rank 0[\s\S]*3[\s\S]*rank 1[\s\S]*3/);
     assert.match(shownText(await client.execute('%%ranks [1]\nx.dataSync()[1]')), /rank 1[\s\S]*3/);
@@ -37,13 +38,29 @@ describe('a %%ranks cell', () => {
     assert.match(String(Reflect.get(Object(reply.content.traceback), 0)), /^In\[\d+\]:3:7 /);
   });
 
+  it('is only type-checked with --check, which shows what the checker says', async () => {
+    const wrong = await client.execute('%%ranks --check\nconst s: string = rank;');
+    assert.equal(wrong.reply.content.status, 'ok');
+    assert.match(
+      String(resultText(wrong)),
+      /In\[\d+\]:2:7 - error TS2322[\s\S]*nothing was sent to the ranks/,
+    );
+    assert.match(
+      String(resultText(await client.execute('%%ranks --check [0]\nconst n: number = rank;'))),
+      /no type errors/,
+    );
+    assert.equal((await client.execute('%%ranks\nn')).reply.content.ename, 'TypeScriptError[TS2304]');
+  });
+
   it('does not see the names of the notebook, nor the notebook its', async () => {
     assert.equal((await client.execute('%%ranks\njob')).reply.content.ename, 'TypeScriptError[TS2304]');
     assert.equal((await client.execute('x')).reply.content.ename, 'TypeScriptError[TS2304]');
   });
 
   it('that fails in one rank is one error with rank, cell and line, and declares nothing', async () => {
-    const exchange = await client.execute("%%ranks\nlet half = 1;\nif (rank === 1) throw new RangeError('one of two');");
+    const exchange = await client.execute(
+      "%%ranks\nlet half = 1;\nif (rank === 1) throw new RangeError('one of two');",
+    );
     const errors = contents(exchange, 'error');
     assert.equal(errors.length, 1);
     assert.match(String(errors[0]?.evalue), /\[rank 1\/2\] RangeError: one of two \(cell \d+, line 3\)/);
@@ -68,7 +85,9 @@ describe('a %%ranks cell', () => {
   });
 
   it('leaves the notebook alive when a rank dies', async () => {
-    const { reply } = await client.execute("%%ranks 1\nprocess.kill(process.pid, 'SIGKILL'); while (true) {}");
+    const { reply } = await client.execute(
+      "%%ranks 1\nprocess.kill(process.pid, 'SIGKILL'); while (true) {}",
+    );
     assert.equal(reply.content.ename, 'ShardlabError[RANK_DIED]');
     assert.equal(resultText(await client.execute('1 + 1')), '2');
   });
