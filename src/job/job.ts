@@ -1,10 +1,10 @@
+import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../config/train-config';
 import { type Bytes, formatBytes, now } from '../core/units';
 import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../figures/table';
 import type { OutputSink } from './call';
-import type { Fleet } from './fleet';
 import type { ReadyReport } from './messages';
-import { describeExit } from './rank-process';
+import { describeExit, type RankProcess } from './rank-process';
 import { RankSelection } from './rank-selection';
 import { registerJob } from './registry';
 import { Run } from './run';
@@ -46,17 +46,25 @@ export interface TrainOptions {
   readonly init?: string | undefined;
 }
 
+/** The rank processes, as the job needs them. */
+export interface JobFleet {
+  readonly processes: readonly RankProcess[];
+  readonly reports: readonly ReadyReport[];
+  /** Ends all processes and removes what they had. */
+  end(): Promise<void>;
+}
+
 /** Rank processes that work together. Shown in a notebook as the table of its ranks. */
 export class Job {
   readonly ranks: readonly RankInfo[];
-  readonly #fleet: Fleet;
+  readonly #fleet: JobFleet;
   readonly #supervisor: Supervisor;
   readonly #unregister: () => void;
   readonly #runs = new Set<Run>();
   #numRuns = 0;
   #ended: Promise<void> | undefined;
 
-  constructor(fleet: Fleet, supervisor: Supervisor) {
+  constructor(fleet: JobFleet, supervisor: Supervisor) {
     this.#fleet = fleet;
     this.#supervisor = supervisor;
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
@@ -153,6 +161,11 @@ export class Job {
 
   [DISPLAY](): DisplayBundle {
     return this.#table()[DISPLAY]();
+  }
+
+  /** For hosts that inspect values. */
+  [inspect.custom](): string {
+    return this.#table().toText();
   }
 
   #table(): Table {

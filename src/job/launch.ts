@@ -1,6 +1,6 @@
-import { createAbortSwitch } from './abort-switch';
 import { startFleet } from './fleet';
 import { Job } from './job';
+import { createAbortSwitch } from './job-segment';
 import { type LaunchOptions, planLaunch } from './options';
 import { StatusDesk } from './status-desk';
 import { Supervisor } from './supervisor';

@@ -6,6 +6,9 @@ import { describeCollective, findWaits } from './why';
 /** How long a rank may wait for one that has nothing to do: another call that brings the collective may be on its way. */
 const GRACE_SECONDS: Seconds = 0.5;
 
+/** Time between two looks. */
+export const POLL_MS = 125;
+
 /** A collective that will never be complete. */
 export interface MissingCollective {
   readonly text: string;
@@ -33,4 +36,22 @@ export function findMissing(
     return { text, idle: absent };
   }
   return undefined;
+}
+
+/**
+ * Looks every so often and tells what it found twice in a row: between two collectives of a comm thread a rank can look
+ * idle for a moment. The returned function ends it.
+ */
+export function watchForMissing(
+  look: () => Promise<MissingCollective | undefined>,
+  found: (missing: MissingCollective) => void,
+): () => void {
+  let before: string | undefined;
+  const timer = setInterval(() => {
+    void look().then((missing) => {
+      if (missing !== undefined && missing.text === before) found(missing);
+      before = missing?.text;
+    });
+  }, POLL_MS);
+  return () => clearInterval(timer);
 }

@@ -1,9 +1,9 @@
 import type { Seconds } from '../core/units';
-import { DISPLAY, type DisplayBundle } from '../figures/table';
 import type { StepResult } from '../train/step-result';
+import { type Shown, shownAsText, withShown } from './shown';
 
 /** What some steps came to together. Shown in a notebook as one line. */
-export interface RunSummary {
+export interface RunSummary extends Shown {
   readonly numSteps: number;
   /** Number of the last step, from 1. */
   readonly lastStep: number;
@@ -13,8 +13,6 @@ export interface RunSummary {
   readonly tokensPerSecond: number;
   /** Median. */
   readonly stepSeconds: Seconds;
-  toString(): string;
-  [DISPLAY](): DisplayBundle;
 }
 
 /** Sums up at least one step. */
@@ -31,7 +29,7 @@ export function createRunSummary(results: readonly StepResult[]): RunSummary {
     stepSeconds: seconds[Math.floor(seconds.length / 2)] ?? Number.NaN,
   };
   const text = summaryText(facts);
-  return { ...facts, toString: () => text, [DISPLAY]: () => ({ 'text/plain': text }) };
+  return withShown(facts, shownAsText(text));
 }
 
 function summaryText(

@@ -1,10 +1,11 @@
 import { ShardlabError } from '../core/errors';
 import type { AbortSwitch } from './abort-switch';
 import { Call, type CallSink } from './call';
+import { Cancellation } from './cancellation';
 import type { ControlServer } from './control-server';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { FromRank, Outcome, RankOutput, RankWork, StepGrant } from './messages';
-import { findMissing } from './missing';
+import { findMissing, type MissingCollective, POLL_MS, watchForMissing } from './missing';
 import { RankLocks } from './rank-locks';
 import { describeExit, type RankExit, type RankProcess } from './rank-process';
 import type { Situation } from './situation';
@@ -28,16 +29,6 @@ const CANCEL_DELAY_MS = 1000;
 const STUCK_MS = 15_000;
 /** An abort waits at most so long to learn who waited for whom. */
 const SNAPSHOT_MS = 20;
-/** How often it is asked whether somebody waits for a rank that has ended its work. */
-const MISSING_POLL_MS = 125;
-
-interface Pending {
-  readonly reason: Failure;
-  /** Resolves when ranks can work again. */
-  readonly recovered: Promise<void>;
-  readonly finish: () => void;
-  recovering: boolean;
-}
 
 /** What a supervisor works with. */
 export interface SupervisorParts {
@@ -56,7 +47,7 @@ export class Supervisor {
   readonly #locks = new RankLocks();
   #nextId = 1;
   #numInterrupts = 0;
-  #pending: Pending | undefined;
+  #pending: Cancellation | undefined;
   #broken: ShardlabError | undefined;
   #closed = false;
 
@@ -146,9 +137,12 @@ export class Supervisor {
 
   async #execute(call: Call): Promise<unknown[]> {
     this.#send(call);
-    const watch = setInterval(() => void this.#watchMissing(), MISSING_POLL_MS);
+    const endWatch = watchForMissing(
+      () => this.#lookForMissing(),
+      (missing) => this.#fail({ kind: 'missing', ...missing }, CANCEL_DELAY_MS),
+    );
     await call.ended;
-    clearInterval(watch);
+    endWatch();
     if (call.failure !== undefined) {
       await this.#pending?.recovered;
       throw this.#error(call.failure, call);
@@ -180,15 +174,13 @@ export class Supervisor {
   /** The first failure counts; everything that runs fails with it. */
   #fail(reason: Failure, delayMs: number): void {
     if (this.#pending !== undefined) return;
-    let finish = (): void => undefined;
-    const recovered = new Promise<void>((resolve) => {
-      finish = resolve;
-    });
-    this.#pending = { reason, recovered, finish, recovering: false };
+    this.#pending = new Cancellation(reason);
     for (const call of this.#running.values()) call.failure ??= reason;
     if (this.#running.size > 0) this.#parts.abortSwitch.abort(abortReason(reason));
     this.#sendInterrupt(delayMs);
-    this.#killStuck(this.#pending);
+    this.#pending.overdue(STUCK_MS, () => {
+      for (const rank of this.#running.keys()) this.#parts.processes[rank]?.kill();
+    });
     this.#recoverWhenIdle();
   }
 
@@ -196,18 +188,10 @@ export class Supervisor {
     for (const rank of this.#running.keys()) this.#parts.control.send(rank, { type: 'interrupt', delayMs });
   }
 
-  #killStuck(pending: Pending): void {
-    const timer = setTimeout(() => {
-      for (const rank of this.#running.keys()) this.#parts.processes[rank]?.kill();
-    }, STUCK_MS);
-    timer.unref();
-    void pending.recovered.then(() => clearTimeout(timer));
-  }
-
   #recoverWhenIdle(): void {
     const pending = this.#pending;
-    if (pending === undefined || pending.recovering || this.#running.size > 0) return;
-    pending.recovering = true;
+    if (pending === undefined || pending.isRecovering || this.#running.size > 0) return;
+    pending.isRecovering = true;
     void this.#recover().then(() => {
       this.#pending = undefined;
       pending.finish();
@@ -252,13 +236,13 @@ export class Supervisor {
     this.#recoverWhenIdle();
   }
 
-  /** Fails the calls in which a rank waits for one that has ended its work without the collective. */
-  async #watchMissing(): Promise<void> {
-    if (this.#pending !== undefined || this.#running.size === this.#parts.processes.length) return;
-    const statuses = await this.statuses(MISSING_POLL_MS);
-    const idle = this.#parts.processes.map(({ rank }) => rank).filter((rank) => !this.#running.has(rank));
-    const missing = findMissing(statuses, idle);
-    if (missing !== undefined) this.#fail({ kind: 'missing', ...missing }, CANCEL_DELAY_MS);
+  /** Where a rank waits for one that has ended its work without the collective. */
+  async #lookForMissing(): Promise<MissingCollective | undefined> {
+    const { processes } = this.#parts;
+    if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;
+    const statuses = await this.statuses(POLL_MS);
+    const idle = processes.map(({ rank }) => rank).filter((rank) => !this.#running.has(rank));
+    return findMissing(statuses, idle);
   }
 
   async #snapshot(event: string): Promise<string> {

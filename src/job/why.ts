@@ -1,7 +1,7 @@
 import { formatSeconds, now, type Seconds } from '../core/units';
-import { DISPLAY, type DisplayBundle } from '../figures/table';
 import { describeExit, type RankExit } from './rank-process';
 import { rankNames } from './selection';
+import { type Shown, shownAsText, withShown } from './shown';
 import type { Situation, WaitingIn } from './situation';
 
 /** Ranks that stand in one collective, and those whose call it lacks. */
@@ -14,12 +14,10 @@ export interface Wait {
 }
 
 /** Who waits for whom, as data and as a sentence; shown in a notebook as that sentence. */
-export interface Why {
+export interface Why extends Shown {
   readonly waits: readonly Wait[];
   readonly situations: ReadonlyMap<number, Situation>;
   readonly text: string;
-  toString(): string;
-  [DISPLAY](): DisplayBundle;
 }
 
 /** Explains what ranks do now. A rank without a situation did not answer; one with an exit has ended. */
@@ -42,13 +40,7 @@ export function createWhy(
   situations: ReadonlyMap<number, Situation>,
   text: string,
 ): Why {
-  return {
-    waits,
-    situations,
-    text,
-    toString: () => text,
-    [DISPLAY]: () => ({ 'text/plain': text }),
-  };
+  return withShown({ waits, situations, text }, shownAsText(text));
 }
 
 /** Groups ranks that stand in the same collective, and says whose call of it is missing. */

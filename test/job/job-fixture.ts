@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { Job } from '../../src/job/job';
 import { launch } from '../../src/job/launch';
@@ -45,9 +46,26 @@ export function printed(
   return { seen, ended };
 }
 
-/** Folders of jobs that exist now. */
-export function jobFolders(): string[] {
-  return readdirSync(tmpdir()).filter((name) => /^shardlab-[A-Za-z0-9]{6}$/.test(name));
+/** A folder for temporary files of one test alone, so that what a job leaves in it can be seen. */
+export function temporaryFolder(context: TestContext): {
+  readonly path: string;
+  readonly left: () => string[];
+} {
+  const path = mkdtempSync(join(tmpdir(), 'job-'));
+  context.after(() => rmSync(path, { recursive: true, force: true }));
+  return { path, left: () => readdirSync(path) };
+}
+
+/** Runs `work` with another folder for temporary files. */
+export async function withTmpdir<T>(path: string, work: () => Promise<T>): Promise<T> {
+  const before = process.env.TMPDIR;
+  process.env.TMPDIR = path;
+  try {
+    return await work();
+  } finally {
+    if (before === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = before;
+  }
 }
 
 /** Whether a process exists; one that has ended and waits to be reaped by its parent does not count. */

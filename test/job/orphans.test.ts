@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { goneAfter, jobFolders } from './job-fixture';
+import { goneAfter, temporaryFolder } from './job-fixture';
 
 const OCCUPATIONS = {
   'are idle': '',
@@ -15,8 +15,9 @@ const OCCUPATIONS = {
 for (const [what, js] of Object.entries(OCCUPATIONS)) {
   for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
     test(`ranks that ${what} end within 2 s when their launcher ends by ${signal}`, async (context) => {
-      const before = jobFolders();
-      const launcher = fork(join(__dirname, 'orphan-launcher.js'), [js], { silent: true });
+      const folder = temporaryFolder(context);
+      const env = { ...process.env, TMPDIR: folder.path };
+      const launcher = fork(join(__dirname, 'orphan-launcher.js'), [js], { silent: true, env });
       context.after(() => launcher.kill('SIGKILL'));
       // The launcher sends nothing else.
       const pids = await new Promise<number[]>((resolve) =>
@@ -27,10 +28,7 @@ for (const [what, js] of Object.entries(OCCUPATIONS)) {
       const milliseconds = await goneAfter(pids, 2000);
       context.diagnostic(`gone after ${milliseconds?.toFixed(0)} ms`);
       assert.notEqual(milliseconds, undefined, 'ranks were left behind');
-      assert.deepEqual(
-        jobFolders().filter((folder) => !before.includes(folder)),
-        [],
-      );
+      assert.deepEqual(folder.left(), []);
     });
   }
 }
