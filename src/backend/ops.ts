@@ -89,7 +89,9 @@ export function softmaxCrossEntropy(
   const rows = logits.size / (logits.shape.at(-1) ?? 1);
   requireFit('softmaxCrossEntropy', labels.size === rows && labels.dtype === 'int32', { logits, labels });
   if (!hasFused(FUSED.crossEntropy)) return plainCrossEntropy(logits, labels);
-  const inPlace = options.consumeLogits === true && tfjsState().gradientDepth > 0;
+  // A second view may be what the operation that made the logits saved for its own gradient.
+  const isSoleView = tf.backend().refCount(logits.dataId) === 1;
+  const inPlace = options.consumeLogits === true && isSoleView && tfjsState().gradientDepth > 0;
   return runForFirst(inPlace ? FUSED.crossEntropyInPlace : FUSED.crossEntropy, { logits, labels });
 }
 

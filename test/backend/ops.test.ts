@@ -91,6 +91,12 @@ const CASES: readonly OpCase[] = [
       shapes: [[6, classes]],
     })),
   ),
+  {
+    name: 'softmaxCrossEntropy of consumed logits that an earlier gradient needs',
+    fused: ((x) => softmaxCrossEntropy(tf.tanh(x as tf.Tensor), labels(), { consumeLogits: true })) as Op,
+    plain: ((x) => plainCrossEntropy(tf.tanh(x as tf.Tensor), labels())) as Op,
+    shapes: [[6, 13]],
+  },
   ...[8, 5].map((width) => ({
     name: `embedding of width ${width}`,
     fused: ((t) => embedding(t as tf.Tensor, ids())) as Op,
