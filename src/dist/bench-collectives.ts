@@ -10,7 +10,7 @@ export type BenchOp = (typeof BENCH_OPS)[number];
 export const BENCH_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20, 64 << 20];
 
 /** Runs timed together, so that small ones are not lost in the clock. */
-const REPEATS: Readonly<Record<Bytes, number>> = { 4096: 100, 65_536: 50, [1 << 20]: 20, [16 << 20]: 4 };
+const REPEATS: Readonly<Record<Bytes, number>> = { 4096: 100, 65536: 50, [1 << 20]: 20, [16 << 20]: 4 };
 const NUM_SAMPLES = 5;
 const TAG: Tag = { cause: 'comm', module: '' };
 

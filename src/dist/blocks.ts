@@ -25,7 +25,10 @@ export function resolve(engine: Engine, pieces: PieceList): BlockList {
 
 function storageOf(engine: Engine, tensor: tf.Tensor): Storage {
   if (tensor.isDisposed) {
-    throw new ShardlabError('SHAPE', `a tensor of shape [${tensor.shape}] was disposed before its collective`);
+    throw new ShardlabError(
+      'SHAPE',
+      `a tensor of shape [${tensor.shape}] was disposed before its collective`,
+    );
   }
   return engine.storage(tensor);
 }
@@ -53,10 +56,16 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
       if ('padding' in piece) continue;
       const { dtype } = piece.tensor;
       if (dtype !== 'float32' && dtype !== 'int32') {
-        throw new ShardlabError('SHAPE', `collectives carry float32 and int32, not ${dtype}; cast the tensor first`);
+        throw new ShardlabError(
+          'SHAPE',
+          `collectives carry float32 and int32, not ${dtype}; cast the tensor first`,
+        );
       }
       if (common !== undefined && common !== dtype) {
-        throw new ShardlabError('SHAPE', `one collective carries one dtype, but its pieces are ${common} and ${dtype}`);
+        throw new ShardlabError(
+          'SHAPE',
+          `one collective carries one dtype, but its pieces are ${common} and ${dtype}`,
+        );
       }
       common = dtype;
     }

@@ -40,19 +40,21 @@ function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
   return NO_SITE;
 }
 
+const keepFrames = (_error: Error, sites: NodeJS.CallSite[]): unknown => sites;
+
 /** The stack's frames as objects, through V8's hook, which is put back at once. */
 function frames(limit: number): readonly NodeJS.CallSite[] {
   const { prepareStackTrace, stackTraceLimit } = Error;
   const holder: { stack?: unknown } = {};
   try {
     Error.stackTraceLimit = limit;
-    Error.prepareStackTrace = (_error, sites) => sites;
+    Error.prepareStackTrace = keepFrames;
     Error.captureStackTrace(holder, findCallSite);
     // V8 gives whatever prepareStackTrace returned: the frames.
     return (holder.stack ?? []) as readonly NodeJS.CallSite[];
   } finally {
-    if (prepareStackTrace === undefined) Reflect.deleteProperty(Error, 'prepareStackTrace');
-    else Error.prepareStackTrace = prepareStackTrace;
+    // Deleting the property instead would make every later access to Error slow; V8 takes undefined for absent.
+    Reflect.set(Error, 'prepareStackTrace', prepareStackTrace);
     Error.stackTraceLimit = stackTraceLimit;
   }
 }

@@ -20,7 +20,8 @@ export function rankAt(shape: readonly number[], coordinate: readonly number[]):
   const inside =
     coordinate.length === shape.length &&
     coordinate.every((place, axis) => Number.isInteger(place) && place >= 0 && place < (shape[axis] ?? 0));
-  if (!inside) throw new ShardlabError('MESH', `[${coordinate}] is not a place in a mesh of shape [${shape}]`);
+  if (!inside)
+    throw new ShardlabError('MESH', `[${coordinate}] is not a place in a mesh of shape [${shape}]`);
   return shape.reduce((rank, length, axis) => rank * length + (coordinate[axis] ?? 0), 0);
 }
 
@@ -84,7 +85,10 @@ function makeRows(
     const start = coordinateOf(shape, rank);
     if (start[axis] !== 0) continue;
     const places = Array.from({ length: shape[axis] ?? 1 }, (_, place) => start.with(axis, place));
-    const row = group.subgroup(places.map((at) => rankAt(shape, at)), name);
+    const row = group.subgroup(
+      places.map((at) => rankAt(shape, at)),
+      name,
+    );
     own ??= row;
   }
   if (own === null) {
@@ -99,7 +103,10 @@ function sizeOfShape(shape: readonly number[]): number {
 
 function checkShape(group: ProcessGroup, shape: readonly number[], axisNames: readonly string[]): void {
   if (shape.length !== axisNames.length || shape.length === 0) {
-    throw new ShardlabError('MESH', `a mesh of shape [${shape}] needs a name for each axis, not [${axisNames}]`);
+    throw new ShardlabError(
+      'MESH',
+      `a mesh of shape [${shape}] needs a name for each axis, not [${axisNames}]`,
+    );
   }
   if (new Set(axisNames).size !== axisNames.length) {
     throw new ShardlabError('MESH', `axes need different names: ${axisNames.join(', ')}`);

@@ -1,7 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
-import { ConfigError, ShardlabError } from '../core/errors';
 import type { DType } from '../core/dtypes';
+import { ConfigError, ShardlabError } from '../core/errors';
 import { wholeTensor } from './blocks';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import type { World } from './world';
@@ -37,11 +37,17 @@ export interface Dist {
   /** Every rank's tensor, concatenated along axis 0. */
   allGatherIntoTensor<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** Reduces list[r] onto rank r; a single tensor is split along axis 0. */
-  reduceScatter<O extends DistReduceOptions>(x: tf.Tensor | readonly tf.Tensor[], options?: O): Outcome<tf.Tensor, O>;
+  reduceScatter<O extends DistReduceOptions>(
+    x: tf.Tensor | readonly tf.Tensor[],
+    options?: O,
+  ): Outcome<tf.Tensor, O>;
   /** Part r along axis 0 goes to rank r. */
   allToAll<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** In place, from global rank `src`. */
-  broadcast<O extends DistOptions & { readonly src: number }>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
+  broadcast<O extends DistOptions & { readonly src: number }>(
+    x: tf.Tensor,
+    options: O,
+  ): Outcome<tf.Tensor, O>;
   send<O extends DistOptions & { readonly dst: number }>(x: tf.Tensor, options: O): Outcome<void, O>;
   /** In place, from global rank `src`. */
   recv<O extends DistOptions & { readonly src: number }>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;

@@ -109,11 +109,7 @@ class Group implements ProcessGroup {
     return this.start({ op: 'allGather', inputs: [wholeTensor(tensor)], outputs }, options, gathered);
   }
 
-  reduceScatter(
-    tensor: tf.Tensor,
-    op: ReduceOp = 'sum',
-    options: CollectiveOptions = {},
-  ): Work<tf.Tensor> {
+  reduceScatter(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
     const rows = rowsPerRank(this.identity, 'reduceScatter', tensor);
     const dtype = commonDType([wholeTensor(tensor)]);
     const tag = { cause: 'comm', module: options.module ?? '' } as const;
@@ -195,12 +191,7 @@ class Group implements ProcessGroup {
     return this.runner.start(call, header.async ? tensorsOf(parts) : [], value);
   }
 
-  private header(
-    parts: CallParts,
-    options: CollectiveOptions,
-    dtype: ValueDType,
-    count: number,
-  ): CallHeader {
+  private header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
     const epoch = this.enterEpoch();
     const { op, reduction, peer = -1, value = 0, signature = 0 } = parts;
     return {

@@ -64,7 +64,9 @@ export function checkPlace(
     );
   }
   if (other && rank === identity.rank) {
-    throw new ConfigError(`${speaker(identity)} ${call} got its own rank as ${what}; name another place of the group`);
+    throw new ConfigError(
+      `${speaker(identity)} ${call} got its own rank as ${what}; name another place of the group`,
+    );
   }
 }
 

@@ -22,7 +22,12 @@ export const CALL_OPS = [
   'subgroup',
 ] as const satisfies readonly CallOp[];
 export const REDUCTIONS = ['sum', 'avg', 'max'] as const satisfies readonly Reduction[];
-export const WIRE_DTYPES = ['float32', 'int32', 'bfloat16', 'float16'] as const satisfies readonly WireDType[];
+export const WIRE_DTYPES = [
+  'float32',
+  'int32',
+  'bfloat16',
+  'float16',
+] as const satisfies readonly WireDType[];
 
 /** Types that travel. Both take four bytes in memory. */
 export type ValueDType = 'float32' | 'int32';

@@ -120,9 +120,7 @@ export class Channel implements Wait {
     if (Atomics.load(this.group.words, this.poison) !== this.epoch) return;
     const { header } = this;
     const sides = header === undefined ? [] : this.sidesOf(header.number);
-    throw sides.length > 1
-      ? mismatchError(this.group.identity, sides)
-      : brokenError(this.group.identity);
+    throw sides.length > 1 ? mismatchError(this.group.identity, sides) : brokenError(this.group.identity);
   }
 
   private mismatch(records: readonly CallRecord[]): ShardlabError {
@@ -190,7 +188,10 @@ export class Channel implements Wait {
 function recordsOf(group: GroupMemory, stream: Stream): CallRecord[][] {
   const { buffer, layout, size } = group;
   return [0, 1].map((parity) =>
-    Array.from({ length: size }, (_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size)),
+    Array.from(
+      { length: size },
+      (_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size),
+    ),
   );
 }
 

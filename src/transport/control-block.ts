@@ -1,4 +1,4 @@
-import { ShardlabError, type ErrorCode } from '../core/errors';
+import { type ErrorCode, ShardlabError } from '../core/errors';
 
 /** Why every waiting rank must give up. */
 export interface AbortReason {

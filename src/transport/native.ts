@@ -98,9 +98,7 @@ function fileFunctions(koffi: typeof Koffi, libc: Koffi.LibraryHandle): FileFunc
   };
 }
 
-function memoryFunctions(
-  libc: Koffi.LibraryHandle,
-): Pick<Native, 'copy' | 'clear'> {
+function memoryFunctions(libc: Koffi.LibraryHandle): Pick<Native, 'copy' | 'clear'> {
   const memcpy = libc.func('intptr_t memcpy(uint64_t, uint64_t, size_t)');
   const memset = libc.func('intptr_t memset(uint64_t, int, size_t)');
   return {
@@ -109,10 +107,7 @@ function memoryFunctions(
   };
 }
 
-function waitFunctions(
-  libc: Koffi.LibraryHandle,
-  futex: number,
-): Pick<Native, 'waitWord' | 'wakeWord'> {
+function waitFunctions(libc: Koffi.LibraryHandle, futex: number): Pick<Native, 'waitWord' | 'wakeWord'> {
   const syscall = libc.func('long syscall(long, uint64_t, int, uint32_t, void*, void*, uint32_t)');
   const timespec = Buffer.alloc(16);
   return {

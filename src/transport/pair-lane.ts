@@ -1,5 +1,4 @@
 import type { ShardlabError } from '../core/errors';
-import { itemBytes } from '../core/dtypes';
 import type { CallHeader } from './call';
 import { lengthsOf, type SpanCall } from './collectives';
 import { ahead, countIn, tagged } from './epoch-word';
@@ -122,7 +121,11 @@ class Pair {
 
   /** Ready when at most `pieces` wait to be read, or the receiver refused. */
   untilRoom(pieces: number): Wait {
-    return this.wait(TAIL, TAIL_SLEEPER, () => ahead(this.head, this.counter(TAIL)) <= pieces || this.refused);
+    return this.wait(
+      TAIL,
+      TAIL_SLEEPER,
+      () => ahead(this.head, this.counter(TAIL)) <= pieces || this.refused,
+    );
   }
   untilWritten(): Wait {
     return this.wait(HEAD, HEAD_SLEEPER, () => this.counter(HEAD) !== this.tail);

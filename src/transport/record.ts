@@ -91,8 +91,7 @@ export class CallRecord {
     words[WORD.cell] = header.site.cell ?? -1;
     words[WORD.line] = header.site.line ?? -1;
     const { module, site } = header;
-    words[WORD.text] =
-      module === '' && site.text === '' ? 0 : this.text.write(`${module}\n${site.text}`);
+    words[WORD.text] = module === '' && site.text === '' ? 0 : this.text.write(`${module}\n${site.text}`);
     if (header.op !== 'allToAll') return;
     this.lengths.set(lengths.sends);
     this.lengths.set(lengths.receives, this.size);

@@ -34,9 +34,12 @@ export interface SharedMemorySetup {
   readonly extra: unknown;
 }
 
-/** Rounds that the main thread spins before it sleeps: long where every rank has a core of its own. */
-const SPINS_ALONE = 20000;
-const SPINS_CROWDED = 200;
+/**
+ * Rounds that the main thread spins before it sleeps: a few microseconds, which is how long a rank that runs at the
+ * same time takes to come. Longer spinning keeps the core from a rank that waits for it.
+ */
+const SPINS_ALONE = 1000;
+const SPINS_CROWDED = 100;
 
 /** Ranks of one host over one memory segment. Throws: TRANSPORT. */
 export function openSharedMemoryPlane(options: SharedMemoryOptions): Plane {

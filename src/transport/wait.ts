@@ -23,7 +23,12 @@ export interface Guard {
   check(): void;
 }
 
-export function guardOf(control: ControlBlock, identity: GroupIdentity, epoch: number, what: () => string): Guard {
+export function guardOf(
+  control: ControlBlock,
+  identity: GroupIdentity,
+  epoch: number,
+  what: () => string,
+): Guard {
   return {
     check() {
       const { reason } = control;

@@ -169,7 +169,8 @@ export class ZeromqGroupCalls {
 
   private post(to: number, key: string, letter: Letter): void {
     const global = this.identity.ranks[to];
-    if (global === undefined) throw new ShardlabError('INTERNAL', `group ${this.identity.name} has no place ${to}`);
+    if (global === undefined)
+      throw new ShardlabError('INTERNAL', `group ${this.identity.name} has no place ${to}`);
     this.mailbox.send(global, key, letter);
   }
 

@@ -1,8 +1,8 @@
 import type { MessagePort } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
 import { now } from '../core/units';
-import type { CommFailure } from './comm-messages';
 import type { CommWatcher } from './comm-loop';
+import type { CommFailure } from './comm-messages';
 import type { ControlBlock } from './control-block';
 import { Mailbox } from './mailbox';
 import type { GroupIdentity } from './mismatch';

@@ -2,8 +2,9 @@
 import { benchCollectives } from '../../src/dist/bench-collectives';
 import type { RankContext } from '../dist/scenario';
 
-const sizesOf = (text: string): number[] | undefined => (text === '' ? undefined : text.split(',').map(Number));
+const sizesOf = (text: string): number[] | undefined =>
+  text === '' ? undefined : text.split(',').map(Number);
 
 export function collectives({ group, engine }: RankContext): unknown {
-  return benchCollectives(group, engine, sizesOf(process.env['BENCH_SIZES'] ?? ''));
+  return benchCollectives(group, engine, sizesOf(process.env.BENCH_SIZES ?? ''));
 }

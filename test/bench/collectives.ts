@@ -44,7 +44,7 @@ async function main(): Promise<void> {
       sizes: { type: 'string', default: '' },
     },
   });
-  process.env['BENCH_SIZES'] = values.sizes;
+  process.env.BENCH_SIZES = values.sizes;
   const world = Number(values.world);
   const ours: Row[] = [];
   const theirs: Row[] = [];
@@ -59,7 +59,10 @@ async function main(): Promise<void> {
     const seconds = median(timesOf(ours, row));
     const peer = median(timesOf(theirs, row));
     const bandwidth = busBandwidth(row.op, row.bytes, seconds, world) / 1e9;
-    const ratio = values.peer === undefined ? '' : `  gloo ${(peer * 1e6).toFixed(0)} µs  ratio ${(peer / seconds).toFixed(2)}`;
+    const ratio =
+      values.peer === undefined
+        ? ''
+        : `  gloo ${(peer * 1e6).toFixed(0)} µs  ratio ${(peer / seconds).toFixed(2)}`;
     process.stdout.write(
       `${row.op.padEnd(14)} ${String(row.bytes).padStart(9)} B  ${(seconds * 1e6).toFixed(1).padStart(9)} µs  ${bandwidth.toFixed(2)} GB/s${ratio}\n`,
     );

@@ -4,7 +4,16 @@ import * as tf from '@tensorflow/tfjs';
 import { seeded } from '../../src/core/random';
 import type { PieceList, ReduceOp, Work } from '../../src/dist/types';
 import type { RankContext } from './scenario';
-import { expectValues, LARGE_SIZE, roundToBfloat16, roundToFloat16, SIZES, sumOver, valueAt, vector } from './values';
+import {
+  expectValues,
+  LARGE_SIZE,
+  roundToBfloat16,
+  roundToFloat16,
+  SIZES,
+  sumOver,
+  valueAt,
+  vector,
+} from './values';
 
 const piece = (tensor: tf.Tensor, offset = 0, length = tensor.size - offset) => ({ tensor, offset, length });
 
@@ -47,7 +56,11 @@ export function integersAreReducedExactly({ group }: RankContext): void {
     expectValues(max, (i) => -big(0, i), `int32 max of ${length}`);
     const avg = vector(length, (i) => -valueAt(rank, i), 'int32');
     group.allReduce(avg, 'avg').wait();
-    expectValues(avg, (i) => Math.trunc(sumOver(size, (r) => -valueAt(r, i)) / size), `int32 avg of ${length}`);
+    expectValues(
+      avg,
+      (i) => Math.trunc(sumOver(size, (r) => -valueAt(r, i)) / size),
+      `int32 avg of ${length}`,
+    );
     tf.dispose([sum, max, avg]);
   }
 }
@@ -95,8 +108,23 @@ export function sixteenBitWiresRoundOnceBeforeAndOnceAfterTheReduction({ group }
 export function sixteenBitWiresKeepSpecialValues({ group }: RankContext): void {
   const { size } = group;
   if (size === 1) return;
-  const special = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, -0, 1e-7, 6e-8, 65504, 65519, 65520, 1e30, 3.4e38];
-  for (const [wireDType, round] of [['bfloat16', roundToBfloat16], ['float16', roundToFloat16]] as const) {
+  const special = [
+    Number.NaN,
+    Number.POSITIVE_INFINITY,
+    Number.NEGATIVE_INFINITY,
+    -0,
+    1e-7,
+    6e-8,
+    65504,
+    65519,
+    65520,
+    1e30,
+    3.4e38,
+  ];
+  for (const [wireDType, round] of [
+    ['bfloat16', roundToBfloat16],
+    ['float16', roundToFloat16],
+  ] as const) {
     const x = tf.tensor1d(special);
     group.broadcast(x, size - 1, { wireDType }).wait();
     expectValues(x, (i) => round(Math.fround(special[i] ?? 0)), `broadcast over ${wireDType}`);
@@ -111,7 +139,12 @@ export function reduceScatterGivesEachRankItsShare({ group }: RankContext): void
     const shares = Array.from({ length: size }, (_, r) => (size === 1 ? length : r * length));
     const inputs = shares.map((share, to) => vector(share, (i) => valueAt(rank, i + to)));
     const mine = vector(shares[rank] ?? 0, () => -1);
-    group.reduceScatterPieces(inputs.map((t) => [piece(t)]), [piece(mine)]).wait();
+    group
+      .reduceScatterPieces(
+        inputs.map((t) => [piece(t)]),
+        [piece(mine)],
+      )
+      .wait();
     expectValues(mine, (i) => sumOver(size, (r) => valueAt(r, i + rank)), `share ${rank} of ${length}`);
     tf.dispose([...inputs, mine]);
   }
@@ -140,7 +173,9 @@ export function allGatherTakesUnevenParts({ group }: RankContext): void {
     const x = tf.tidy(() => vector(lengthOf(rank) * 3, (i) => valueAt(rank, i)).reshape([-1, 3]));
     const whole = group.allGather(x).wait();
     assert.deepEqual(whole.shape, [sumOver(size, lengthOf), 3]);
-    const parts = Array.from({ length: size }, (_, r) => Array.from({ length: lengthOf(r) * 3 }, (_, i) => valueAt(r, i)));
+    const parts = Array.from({ length: size }, (_, r) =>
+      Array.from({ length: lengthOf(r) * 3 }, (_, i) => valueAt(r, i)),
+    );
     const expected = parts.flat();
     expectValues(whole, (i) => expected[i] ?? Number.NaN, `allGather of ${rows} rows and more`);
     tf.dispose([x, whole]);
@@ -157,7 +192,13 @@ export function piecesScatterAndGatherWithPadding({ group }: RankContext): void 
   const outputs = targets.map((t): PieceList => [piece(t, 0, 9), { padding: 1 }, piece(t, 9, 2)]);
   group.allGatherPieces(input, outputs).wait();
   targets.forEach((target, r) => {
-    const wire = [...[2, 3, 4].map((i) => r * 100 + i), 0, 0, ...[1, 2, 3, 4, 5, 6].map((i) => r * 1000 + i), 0];
+    const wire = [
+      ...[2, 3, 4].map((i) => r * 100 + i),
+      0,
+      0,
+      ...[1, 2, 3, 4, 5, 6].map((i) => r * 1000 + i),
+      0,
+    ];
     const expected = [...wire.slice(0, 9), ...wire.slice(10, 12), -7];
     expectValues(target, (i) => expected[i] ?? Number.NaN, `target ${r}`);
   });
@@ -174,7 +215,12 @@ export function allToAllTransposesUnevenBlocks({ group }: RankContext): void {
     const places = Array.from({ length: size }, (_, r) => r);
     const inputs = places.map((to) => vector(lengthOf(rank, to), (i) => valueAt(rank, i) + to * 50));
     const outputs = places.map((from) => vector(lengthOf(from, rank), () => -1));
-    group.allToAllPieces(inputs.map((t) => [piece(t)]), outputs.map((t) => [piece(t)])).wait();
+    group
+      .allToAllPieces(
+        inputs.map((t) => [piece(t)]),
+        outputs.map((t) => [piece(t)]),
+      )
+      .wait();
     outputs.forEach((output, from) => {
       expectValues(output, (i) => valueAt(from, i) + rank * 50, `from ${from}, unit ${unit}`);
     });
@@ -231,7 +277,9 @@ export function asynchronousSendsAndRecvsGoBothWaysAtOnce({ group }: RankContext
     ...into.map((x) => group.recv(x, previous, { async: true })),
   ];
   for (const work of works) work.wait();
-  into.forEach((x, k) => expectValues(x, (i) => valueAt(previous, i) + k, `message ${k}`));
+  into.forEach((x, k) => {
+    expectValues(x, (i) => valueAt(previous, i) + k, `message ${k}`);
+  });
   // A blocking end meets an asynchronous one.
   if (rank === 0) group.send(out[0] ?? vector(1, () => 0), 1).wait();
   if (rank === 1) group.recv(into[0] ?? vector(1, () => 0), 0, { async: true }).wait();
@@ -276,7 +324,11 @@ export function tensorsLiveUntilTheirAsynchronousWorkIsDone({ group, engine }: R
   });
   const overwriting = Array.from({ length: 4 }, () => vector(500_000, () => -5));
   for (const work of works) work.wait();
-  expectValues(target, (i) => valueAt(Math.floor(i / 500_000), i % 500_000), 'gathered from a tensor that was tidied');
+  expectValues(
+    target,
+    (i) => valueAt(Math.floor(i / 500_000), i % 500_000),
+    'gathered from a tensor that was tidied',
+  );
   tf.dispose([target, ...overwriting]);
   assert.equal(engine.memory.numBuffers, before);
   assert.equal(tf.memory().numTensors, numTensors);

@@ -22,19 +22,40 @@ export function oneRankHasAnotherCount({ group }: RankContext): void {
 }
 
 export function oneRankHasAnotherDtype({ group }: RankContext): void {
-  group.broadcast(vector(10, () => 1, group.rank === 1 ? 'int32' : 'float32'), 0).wait();
+  group
+    .broadcast(
+      vector(10, () => 1, group.rank === 1 ? 'int32' : 'float32'),
+      0,
+    )
+    .wait();
 }
 
 export function oneRankReducesOtherwise({ group }: RankContext): void {
-  group.allReduce(vector(10, () => 1), group.rank === 1 ? 'max' : 'sum').wait();
+  group
+    .allReduce(
+      vector(10, () => 1),
+      group.rank === 1 ? 'max' : 'sum',
+    )
+    .wait();
 }
 
 export function oneRankRoundsOnTheWire({ group }: RankContext): void {
-  group.allReduce(vector(10, () => 1), 'sum', group.rank === 1 ? { wireDType: 'bfloat16' } : {}).wait();
+  group
+    .allReduce(
+      vector(10, () => 1),
+      'sum',
+      group.rank === 1 ? { wireDType: 'bfloat16' } : {},
+    )
+    .wait();
 }
 
 export function oneRankNamesAnotherSource({ group }: RankContext): void {
-  group.broadcast(vector(10, () => 1), group.rank === 1 ? 1 : 0).wait();
+  group
+    .broadcast(
+      vector(10, () => 1),
+      group.rank === 1 ? 1 : 0,
+    )
+    .wait();
 }
 
 export function oneRankGathersInsteadOfReducing({ group }: RankContext): void {
@@ -48,27 +69,66 @@ export function oneRankExpectsOtherParts({ group }: RankContext): void {
     const length = group.rank === 1 && r === 0 ? 3 : 2;
     return [{ tensor: vector(length, () => 1), offset: 0, length }];
   });
-  group.allToAllPieces(lists, group.ranks.map(() => [{ padding: 2 }])).wait();
+  group
+    .allToAllPieces(
+      lists,
+      group.ranks.map(() => [{ padding: 2 }]),
+    )
+    .wait();
 }
 
 export function asynchronousCallsDiffer({ group }: RankContext): void {
-  group.allReduce(vector(10, () => 1), 'sum', { async: true }).wait();
-  const work = group.allReduce(vector(group.rank === 1 ? 5 : 6, () => 1), 'sum', { async: true });
+  group
+    .allReduce(
+      vector(10, () => 1),
+      'sum',
+      { async: true },
+    )
+    .wait();
+  const work = group.allReduce(
+    vector(group.rank === 1 ? 5 : 6, () => 1),
+    'sum',
+    { async: true },
+  );
   work.wait();
 }
 
 export function oneRankPostsWhatTheOthersWaitFor({ group }: RankContext): void {
-  group.allReduce(vector(10, () => 1), 'sum', { async: group.rank === 1 }).wait();
+  group
+    .allReduce(
+      vector(10, () => 1),
+      'sum',
+      { async: group.rank === 1 },
+    )
+    .wait();
 }
 
 export function sendAndRecvDiffer({ group }: RankContext): void {
-  if (group.rank === 0) group.send(vector(10, () => 1), 1).wait();
-  else if (group.rank === 1) group.recv(vector(11, () => 1), 0).wait();
+  if (group.rank === 0)
+    group
+      .send(
+        vector(10, () => 1),
+        1,
+      )
+      .wait();
+  else if (group.rank === 1)
+    group
+      .recv(
+        vector(11, () => 1),
+        0,
+      )
+      .wait();
   else group.barrier().wait();
 }
 
 export function oneRankSendsWhatNobodyReceives({ group }: RankContext): void {
-  if (group.rank === 0) group.send(vector(10, () => 1), 1).wait();
+  if (group.rank === 0)
+    group
+      .send(
+        vector(10, () => 1),
+        1,
+      )
+      .wait();
   else group.allReduce(vector(10, () => 1)).wait();
 }
 

@@ -86,61 +86,81 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
   });
 
   for (const name of ['allReduceForEver', 'postForEver']) {
-    test(`when a rank is killed in ${name} over ${plane}, the others throw RANK_DIED within 100 ms`, options, async () => {
+    test(
+      `when a rank is killed in ${name} over ${plane}, the others throw RANK_DIED within 100 ms`,
+      options,
+      async () => {
+        const ranks = await RankProcesses.start(plane, 3);
+        try {
+          const running = ranks.run(FILE, name);
+          await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);
+          const [, victim] = ranks.children;
+          assert.ok(victim !== undefined);
+          const died = once(victim, 'exit');
+          victim.kill('SIGKILL');
+          await died;
+          const from = performance.now();
+          ranks.abort({ code: 'RANK_DIED', rank: 1, text: 'rank 1 was ended by SIGKILL' });
+          const [first, second, third] = await running;
+          const took = performance.now() - from;
+          assert.equal(second, undefined);
+          for (const error of errorsOf([first, third])) {
+            assert.equal(error.code, 'RANK_DIED', error.message);
+            assert.match(
+              error.message,
+              /gave up in allReduce number \d+ of group world: rank 1 was ended by SIGKILL/,
+            );
+            assert.equal(error.details?.rank, 1);
+          }
+          assert.ok(took < 100 * slack(), `took ${took} ms`);
+        } finally {
+          await ranks.stop();
+        }
+      },
+    );
+  }
+
+  test(
+    `after an interrupt over ${plane} all ranks throw INTERRUPTED, and work again in the next epoch`,
+    options,
+    async () => {
       const ranks = await RankProcesses.start(plane, 3);
       try {
-        const running = ranks.run(FILE, name);
-        await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);
-        const [, victim] = ranks.children;
-        assert.ok(victim !== undefined);
-        const died = once(victim, 'exit');
-        victim.kill('SIGKILL');
-        await died;
-        const from = performance.now();
-        ranks.abort({ code: 'RANK_DIED', rank: 1, text: 'rank 1 was ended by SIGKILL' });
-        const [first, second, third] = await running;
-        const took = performance.now() - from;
-        assert.equal(second, undefined);
-        for (const error of errorsOf([first, third])) {
-          assert.equal(error.code, 'RANK_DIED', error.message);
-          assert.match(error.message, /gave up in allReduce number \d+ of group world: rank 1 was ended by SIGKILL/);
-          assert.equal(error.details?.['rank'], 1);
+        for (const name of ['allReduceForEver', 'postForEver']) {
+          const running = ranks.run(FILE, name);
+          ranks.abort({ code: 'INTERRUPTED', text: 'you interrupted the cell' });
+          for (const error of errorsOf(await running)) assert.equal(error.code, 'INTERRUPTED', error.message);
+          for (const error of errorsOf(await ranks.run(FILE, 'aFurtherCall')))
+            assert.equal(error.code, 'INTERRUPTED');
+          await ranks.reset();
+          expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
         }
-        assert.ok(took < 100 * slack(), `took ${took} ms`);
       } finally {
         await ranks.stop();
       }
-    });
-  }
+    },
+  );
 
-  test(`after an interrupt over ${plane} all ranks throw INTERRUPTED, and work again in the next epoch`, options, async () => {
-    const ranks = await RankProcesses.start(plane, 3);
-    try {
-      for (const name of ['allReduceForEver', 'postForEver']) {
-        const running = ranks.run(FILE, name);
-        ranks.abort({ code: 'INTERRUPTED', text: 'you interrupted the cell' });
-        for (const error of errorsOf(await running)) assert.equal(error.code, 'INTERRUPTED', error.message);
-        for (const error of errorsOf(await ranks.run(FILE, 'aFurtherCall'))) assert.equal(error.code, 'INTERRUPTED');
-        await ranks.reset();
-        expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
+  test(
+    `ranks over ${plane} that wait for one that does not come throw what the launcher says`,
+    options,
+    async () => {
+      const ranks = await RankProcesses.start(plane, 3);
+      try {
+        const running = ranks.run(FILE, 'rankZeroDoesNotCome');
+        const reason: AbortReason = {
+          code: 'COLLECTIVE_MISSING',
+          rank: 0,
+          text: 'rank 0 ended its cell without it',
+        };
+        ranks.abort(reason);
+        const [, ...others] = await running;
+        for (const error of errorsOf(others)) assert.equal(error.code, 'COLLECTIVE_MISSING');
+      } finally {
+        await ranks.stop();
       }
-    } finally {
-      await ranks.stop();
-    }
-  });
-
-  test(`ranks over ${plane} that wait for one that does not come throw what the launcher says`, options, async () => {
-    const ranks = await RankProcesses.start(plane, 3);
-    try {
-      const running = ranks.run(FILE, 'rankZeroDoesNotCome');
-      const reason: AbortReason = { code: 'COLLECTIVE_MISSING', rank: 0, text: 'rank 0 ended its cell without it' };
-      ranks.abort(reason);
-      const [, ...others] = await running;
-      for (const error of errorsOf(others)) assert.equal(error.code, 'COLLECTIVE_MISSING');
-    } finally {
-      await ranks.stop();
-    }
-  });
+    },
+  );
 }
 
 test('a send that meets a collective is an error on all ranks, not a hang', { timeout: 60_000 }, async () => {
@@ -156,5 +176,5 @@ test('a send that meets a collective is an error on all ranks, not a hang', { ti
 
 /** Machines that run other tests at the same time answer later. */
 function slack(): number {
-  return process.env['SHARDLAB_TEST_STRICT'] === undefined ? 5 : 1;
+  return process.env.SHARDLAB_TEST_STRICT === undefined ? 5 : 1;
 }

@@ -65,7 +65,9 @@ export class RankProcesses {
     this.numResets++;
     for (;;) {
       const epochs = await this.ask({ kind: 'epoch' });
-      const known = epochs.every((reply) => reply !== undefined && 'value' in reply && reply.value === this.numResets + 1);
+      const known = epochs.every(
+        (reply) => reply !== undefined && 'value' in reply && reply.value === this.numResets + 1,
+      );
       if (known) return;
     }
   }

@@ -11,7 +11,11 @@ export function valueAt(rank: number, index: number): number {
   return (index % 13) + rank * 2 - 3;
 }
 
-export function vector(length: number, at: (index: number) => number, dtype: 'float32' | 'int32' = 'float32'): tf.Tensor1D {
+export function vector(
+  length: number,
+  at: (index: number) => number,
+  dtype: 'float32' | 'int32' = 'float32',
+): tf.Tensor1D {
   const values = dtype === 'float32' ? new Float32Array(length) : new Int32Array(length);
   for (let i = 0; i < length; i++) values[i] = at(i);
   return tf.tensor1d(values, dtype);

@@ -28,10 +28,7 @@ export function compileKernels(): WebAssembly.Module {
   return new WebAssembly.Module(readFileSync(join(__dirname, 'kernels.wasm')));
 }
 
-export function instantiateKernels(
-  module: WebAssembly.Module,
-  memory: WebAssembly.Memory,
-): ReductionKernels {
+export function instantiateKernels(module: WebAssembly.Module, memory: WebAssembly.Memory): ReductionKernels {
   const { exports } = new WebAssembly.Instance(module, { env: { memory } });
   // The module's exports are what assembly/index.ts declares.
   return exports as unknown as ReductionKernels;

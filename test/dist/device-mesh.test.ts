@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { coordinateOf, initDeviceMesh, rankAt } from '../../src/dist/device-mesh';
+import type { ProcessGroup } from '../../src/dist/types';
+
+/** A group that only knows its place, and makes subgroups of the same kind. */
+function standIn(ranks: readonly number[], rank: number, name = 'world'): ProcessGroup {
+  const group = {
+    name,
+    ranks,
+    rank,
+    size: ranks.length,
+    subgroup(places: readonly number[], title = 'sub') {
+      const place = places.indexOf(rank);
+      return place < 0
+        ? null
+        : standIn(
+            places.map((at) => ranks[at] ?? -1),
+            place,
+            title,
+          );
+    },
+  };
+  // The mesh uses nothing else of a group.
+  return group as unknown as ProcessGroup;
+}
+
+const shapes = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 });
+
+test('coordinates and ranks are a bijection in any shape', () => {
+  fc.assert(
+    fc.property(shapes, (shape) => {
+      const total = shape.reduce((a, b) => a * b, 1);
+      const seen = new Set<string>();
+      for (let rank = 0; rank < total; rank++) {
+        const coordinate = coordinateOf(shape, rank);
+        seen.add(coordinate.join());
+        assert.equal(rankAt(shape, coordinate), rank);
+      }
+      assert.equal(seen.size, total);
+    }),
+    { seed: 1 },
+  );
+});
+
+test('a rank finds along each axis the ranks that share its other coordinates', () => {
+  const world = Array.from({ length: 8 }, (_, rank) => rank);
+  const mesh = initDeviceMesh(standIn(world, 5), [2, 2, 2], ['pp', 'dp', 'tp']);
+  assert.deepEqual(mesh.coordinate, [1, 0, 1]);
+  assert.deepEqual(mesh.get('pp').ranks, [1, 5]);
+  assert.deepEqual(mesh.get('dp').ranks, [5, 7]);
+  assert.deepEqual(mesh.get('tp').ranks, [4, 5]);
+  assert.equal(mesh.get('dp').name, 'dp');
+  assert.equal(mesh.sizeOf('dp'), 2);
+  assert.throws(() => mesh.get('cp'), { code: 'MESH', message: /no axis 'cp'; its axes are pp, dp, tp/ });
+});
+
+test('a mesh that does not fit the job says how many ranks it needs', () => {
+  const group = standIn([0, 1, 2, 3], 0);
+  assert.throws(() => initDeviceMesh(group, [4, 2], ['dp', 'tp']), {
+    code: 'MESH',
+    message: 'mesh dp(4) x tp(2) = 8, but the job has 4 ranks; launch 8 ranks or change one axis',
+  });
+  assert.throws(() => initDeviceMesh(group, [2, 2], ['dp']), { code: 'MESH' });
+  assert.throws(() => initDeviceMesh(group, [2, 2], ['dp', 'dp']), { code: 'MESH' });
+  assert.throws(() => initDeviceMesh(group, [-2, -2], ['dp', 'tp']), { code: 'MESH' });
+});

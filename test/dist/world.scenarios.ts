@@ -1,0 +1,111 @@
+// What ranks report about themselves, and what they refuse.
+import assert from 'node:assert/strict';
+import * as tf from '@tensorflow/tfjs';
+import { initDeviceMesh } from '../../src/dist/device-mesh';
+import { createDist } from '../../src/dist/facade';
+import { readStatus } from '../../src/dist/status-board';
+import type { RankContext } from './scenario';
+import { expectValues, vector } from './values';
+
+export function wireBytesFollowTheRing({ group, events }: RankContext): void {
+  const { rank, size } = group;
+  const n = 12 * 100;
+  const x = vector(n, () => rank);
+  const options = { cause: 'grad', module: 'blocks.1' } as const;
+  group.allReduce(x, 'sum', options).wait();
+  group.allReduce(x, 'sum', { ...options, wireDType: 'bfloat16', async: true }).wait();
+  group.reduceScatter(x).wait();
+  group.allGather(x).wait();
+  group.allToAll(x).wait();
+  group.broadcast(x, 0).wait();
+  group.barrier().wait();
+  const others = size - 1;
+  const seen = events.map(({ op, bytes, wireBytes, count }) => ({ op, bytes, wireBytes, count }));
+  const row = (op: string, wireBytes: number, count = n) => ({ op, bytes: count * 4, wireBytes, count });
+  assert.deepEqual(seen, [
+    row('allReduce', (2 * others * n * 4) / size),
+    row('allReduce', (2 * others * n * 2) / size),
+    row('reduceScatter', (others * n * 4) / size),
+    row('allGather', others * n * 4),
+    row('allToAll', (others * n * 4) / size),
+    row('broadcast', rank === 0 ? 0 : n * 4),
+    row('barrier', 0, 0),
+  ]);
+  const [first, second] = events;
+  assert.ok(first !== undefined && second !== undefined);
+  assert.deepEqual([first.async, second.async, first.module, first.cause], [false, true, 'blocks.1', 'grad']);
+  for (const event of events) {
+    assert.ok(event.posted <= event.ended && event.started <= event.ended && event.exposed >= 0);
+    assert.deepEqual(event.ranks, group.ranks);
+  }
+}
+
+export function unevenPartsAreCountedAsTheyTravel({ group, events }: RankContext): number {
+  group.allReduce(vector(10, () => 1)).wait();
+  return events[0]?.wireBytes ?? -1;
+}
+
+export function meshAxesAreGroups({ group }: RankContext): void {
+  const mesh = initDeviceMesh(group, [2, 2], ['dp', 'tp']);
+  const x = tf.scalar(group.rank);
+  mesh.get('tp').allReduce(x).wait();
+  expectValues(x, () => (group.rank < 2 ? 1 : 5), 'tp');
+  mesh.get('dp').allReduce(x, 'max', { async: true }).wait();
+  expectValues(x, () => 5, 'dp');
+}
+
+export function theFacadeSpeaksAsTorch({ world, engine, group }: RankContext): void {
+  const dist = createDist(world, engine);
+  const [rank, size] = [dist.getRank(), dist.getWorldSize()];
+  const x = vector(4, () => rank);
+  assert.equal(dist.allReduce(x, { op: dist.ReduceOp.MAX }), x);
+  expectValues(x, () => size - 1, 'max');
+  const work = dist.allReduce(x, { asyncOp: true });
+  expectValues(work.wait(), () => (size - 1) * size, 'sum');
+  const own = vector(2, () => rank);
+  dist.allGather(own).forEach((part, r) => {
+    expectValues(part, () => r, `part ${r}`);
+  });
+  assert.deepEqual(dist.allGatherIntoTensor(own).shape, [2 * size]);
+  const parts = group.ranks.map((r) => vector(3, () => r));
+  expectValues(dist.reduceScatter(parts), () => rank * size, 'reduceScatter of a list');
+  const last = dist.newGroup([size - 2, size - 1]);
+  if (last !== null) {
+    // src is a global rank, also in a group.
+    expectValues(dist.broadcast(own, { src: size - 1, group: last }), () => size - 1, 'broadcast');
+    assert.throws(() => dist.broadcast(own, { src: 0, group: last }), { code: 'CONFIG' });
+  }
+  if (rank === 0) dist.send(x, { dst: 1 });
+  if (rank === 1) dist.recv(x, { src: 0 });
+  dist.barrier();
+}
+
+export function callersMistakesAreTypedAndHurtNobody({ group }: RankContext): void {
+  const x = vector(10, () => 1);
+  const piece = { tensor: x, offset: 8, length: 3 };
+  assert.throws(() => group.allReducePieces([piece]), { code: 'SHAPE', message: /\[8, 11\) reaches beyond/ });
+  assert.throws(() => group.allReduce(tf.tensor1d([true], 'bool')), { code: 'SHAPE', message: /not bool/ });
+  const whole = vector(4, () => 1, 'int32');
+  assert.throws(() => group.allReduce(whole, 'sum', { wireDType: 'bfloat16' }), { code: 'SHAPE' });
+  assert.throws(() => group.allGatherPieces([piece], []), {
+    code: 'SHAPE',
+    message: /one list for each rank/,
+  });
+  assert.throws(() => group.reduceScatter(vector(9, () => 1)), { code: 'SHAPE', message: /divisible by 4/ });
+  assert.throws(() => group.broadcast(x, 7), { code: 'CONFIG', message: /places 0 to 3/ });
+  assert.throws(() => group.send(x, group.rank), { code: 'CONFIG', message: /its own rank/ });
+  assert.throws(() => group.subgroup([0, 0]), { code: 'MESH' });
+  assert.throws(() => initDeviceMesh(group, [3], ['dp']), { code: 'MESH' });
+  group.allReduce(x).wait();
+  expectValues(x, () => group.size, 'afterwards');
+}
+
+export function theSegmentRunsFull({ group }: RankContext): void {
+  const all = group.ranks;
+  for (let i = 0; i < 10_000; i++) group.subgroup(all);
+}
+
+export function boardAfterwards({ statusBoard }: RankContext): unknown {
+  const { state, collective } = readStatus(statusBoard);
+  return { state, waits: collective !== undefined };
+}

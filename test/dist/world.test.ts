@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import test from 'node:test';
+import type { Engine } from '../../src/backend/engine';
+import { SILENT } from '../../src/core/events';
+import { joinWorld } from '../../src/dist/world';
+import { probeSharedMemory } from '../../src/transport/native';
+import { RankProcesses } from './rank-processes';
+
+const FILE = join(__dirname, 'world.scenarios.js');
+const probe = probeSharedMemory();
+const plane = probe.ok ? 'shared-memory' : 'zeromq';
+
+test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
+  const ranks = await RankProcesses.start(plane, 4);
+  const valuesOf = async (name: string): Promise<unknown[]> => {
+    const outcomes = await ranks.run(FILE, name);
+    return outcomes.map((outcome, rank) => {
+      if (outcome === undefined) return assert.fail(`rank ${rank} died`);
+      return 'error' in outcome ? assert.fail(`rank ${rank}: ${outcome.error.message}`) : outcome.value;
+    });
+  };
+  try {
+    await t.test('count what they receive by the ring', async () => {
+      await valuesOf('wireBytesFollowTheRing');
+      // 10 elements over 4 ranks: parts of 2, 3, 2, 3; 3 parts of the own size in, then the other parts.
+      assert.deepEqual(await valuesOf('unevenPartsAreCountedAsTheyTravel'), [56, 64, 56, 64]);
+    });
+    await t.test('communicate along the axes of a mesh', async () => {
+      await valuesOf('meshAxesAreGroups');
+    });
+    await t.test('use collectives as torch names them', async () => {
+      await valuesOf('theFacadeSpeaksAsTorch');
+    });
+    await t.test('refuse what a caller got wrong, before it reaches others', async () => {
+      await valuesOf('callersMistakesAreTypedAndHurtNobody');
+    });
+    await t.test('show no collective once it ended', async () => {
+      for (const value of await valuesOf('boardAfterwards'))
+        assert.deepEqual(value, { state: 'idle', waits: false });
+    });
+  } finally {
+    await ranks.stop();
+  }
+});
+
+const noSegment = probe.ok ? false : probe.reason;
+test('one group more than the segment holds is a typed error on all ranks', {
+  skip: noSegment,
+  timeout: 60_000,
+}, async () => {
+  const ranks = await RankProcesses.start('shared-memory', 2, 2 ** 28);
+  try {
+    for (const outcome of await ranks.run(FILE, 'theSegmentRunsFull')) {
+      assert.ok(outcome !== undefined && 'error' in outcome);
+      assert.equal(outcome.error.code, 'TRANSPORT');
+      assert.match(outcome.error.message, /segment of 268435456 bytes is full/);
+    }
+  } finally {
+    await ranks.stop();
+  }
+});
+
+test('ranks and worlds out of range are refused', async () => {
+  // Refused before the engine is looked at.
+  const engine = {} as Engine;
+  const join = (rank: number, world: number) => joinWorld({ rank, world, engine, observer: SILENT });
+  await assert.rejects(join(0, 0), { code: 'CONFIG', message: /1 to 64 ranks, not 0/ });
+  await assert.rejects(join(0, 1000), { code: 'CONFIG' });
+  await assert.rejects(join(4, 4), { code: 'CONFIG', message: /rank 4 is not in a world of 4/ });
+  await assert.rejects(join(0, 2), { code: 'CONFIG', message: /needs a plane/ });
+});
