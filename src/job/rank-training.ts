@@ -11,6 +11,9 @@ import type { RankStep } from './messages';
 /** Steps of a call, from the newest back, of which every allocation and free is sent. */
 const NUM_CURVES = 2;
 
+/** Buffers of cells and functions belong to no run. */
+const NO_RUN = 0;
+
 /** Between a rank's steps. */
 export interface StepCourier {
   mayStep(index: number): boolean;
@@ -40,7 +43,9 @@ export class RankTraining {
     const { createTrainer } = await import('../train/trainer.js');
     const { engine, group, recorder } = this.#parts;
     const initialState = init === undefined ? undefined : readSafetensors(init);
-    const trainer = createTrainer({ config, engine, group, observer: recorder, initialState });
+    const trainer = this.#within(run, () =>
+      createTrainer({ config, engine, group, observer: recorder, initialState }),
+    );
     this.#trainers.set(run, trainer);
     return trainer.model.numParams();
   }
@@ -49,7 +54,8 @@ export class RankTraining {
   async steps(run: number, numSteps: number, courier: StepCourier): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
       // Every allocation of the first step, in case of an early end, and of the newest ones.
-      courier.done(this.#step(run, i === 0 || numSteps - i <= NUM_CURVES));
+      const curve = i === 0 || numSteps - i <= NUM_CURVES;
+      courier.done(this.#within(run, () => this.#step(run, curve)));
       // Messages to this thread get their turn.
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -69,6 +75,17 @@ export class RankTraining {
       curve,
     });
     return { result, record };
+  }
+
+  /** Counts the buffers that `work` makes as the run's. */
+  #within<T>(run: number, work: () => T): T {
+    const { recorder } = this.#parts;
+    recorder.enter(run);
+    try {
+      return work();
+    } finally {
+      recorder.enter(NO_RUN);
+    }
   }
 
   /** Makes all runs usable again after work was broken off. */

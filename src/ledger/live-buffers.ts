@@ -5,6 +5,9 @@ import type { Owner } from './record';
 /** Numbers the owners that a process has seen, in order of appearance. */
 export class OwnerTable {
   readonly owners: Owner[] = [];
+  /** The run of each owner, in the order of `owners`. */
+  readonly runs: number[] = [];
+  private run = 0;
   private readonly byModule = new Map<string, Map<string, number>>();
   private lastTag: Tag | undefined;
   private lastSpace: Space | undefined;
@@ -19,17 +22,24 @@ export class OwnerTable {
     return this.lastIndex;
   }
 
+  /** From now on owners are those of this run; 0 is no run. */
+  enter(run: number): void {
+    this.run = run;
+    this.lastTag = undefined;
+  }
+
   private find(cause: MemoryCause, module: string, space: Space): number {
     let owners = this.byModule.get(module);
     if (owners === undefined) {
       owners = new Map();
       this.byModule.set(module, owners);
     }
-    const key = space === 'device' ? cause : `${cause} on host`;
+    const key = `${cause} ${space} ${this.run}`;
     let index = owners.get(key);
     if (index === undefined) {
       index = this.owners.length;
       this.owners.push({ cause, module, space });
+      this.runs.push(this.run);
       owners.set(key, index);
     }
     return index;

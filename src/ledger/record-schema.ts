@@ -40,6 +40,7 @@ const memory = z
     peakBytes: bytes,
     peakSeconds: seconds,
     restBytes: bytes,
+    elsewhereBytes: bytes.default(0),
     numBuffersAtRest: z.int(),
     residualBytes: z.union([z.literal(0), z.null()]),
     curve: curve.nullable(),

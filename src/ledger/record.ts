@@ -39,17 +39,22 @@ export interface ProcessMemory {
   readonly nodeBytes: Bytes;
 }
 
-/** Memory of one rank over one step. `atStart`, `atPeak` and `atRest` are bytes by owner, in the order of `owners`. */
+/**
+ * Memory of one run on one rank over one step. `atStart`, `atPeak` and `atRest` are bytes by owner, in the order of
+ * `owners`. What other runs and cells of the process hold is in `elsewhereBytes` alone.
+ */
 export interface MemoryRecord {
   readonly owners: readonly Owner[];
   readonly atStart: readonly Bytes[];
   readonly atPeak: readonly Bytes[];
   readonly atRest: readonly Bytes[];
-  /** Most bytes on the device at one moment of the step, and when (since its start). */
+  /** Most bytes that the run held on the device at one moment of the step, and when (since its start). */
   readonly peakBytes: Bytes;
   readonly peakSeconds: Seconds;
   /** Bytes on the device at the step's end. */
   readonly restBytes: Bytes;
+  /** Bytes on the device that are not this run's; with `restBytes` they add up to the engine's own count. */
+  readonly elsewhereBytes: Bytes;
   readonly numBuffersAtRest: number;
   /** The engine's own count less the ledger's at the step's end: 0, or null when it was not compared. */
   readonly residualBytes: 0 | null;

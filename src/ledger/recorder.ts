@@ -21,6 +21,8 @@ export interface StepFacts {
 export interface Recorder extends Observer {
   readonly rank: number;
   readonly world: number;
+  /** Buffers made from now on are this run's; 0 is no run. A step's record is about the run in which it began. */
+  enter(run: number): void;
   /** Starts a step; an unfinished one is dropped (its buffers stay counted). */
   beginStep(step: number): void;
   /**
@@ -65,6 +67,7 @@ class ColumnarRecorder implements Recorder {
   /** Events up to and including the one that reached the peak. */
   private peakEvents = 0;
   private step: number | undefined;
+  private run = 0;
   private start: Seconds = 0;
   private numUnknownFrees = 0;
 
@@ -117,6 +120,11 @@ class ColumnarRecorder implements Recorder {
     if (this.step !== undefined) this.spans.push(event);
   }
 
+  enter(run: number): void {
+    this.run = run;
+    this.table.enter(run);
+  }
+
   beginStep(step: number): void {
     this.step = step;
     this.seconds.clear();
@@ -138,6 +146,8 @@ class ColumnarRecorder implements Recorder {
     const step = this.step;
     this.step = undefined;
     this.compare(facts.engineBytes, step);
+    const atPeak = this.replay(this.peakEvents);
+    const restBytes = this.onDevice(this.own(this.live));
     return {
       step,
       rank: this.rank,
@@ -148,12 +158,13 @@ class ColumnarRecorder implements Recorder {
       tokens: facts.tokens ?? null,
       memory: {
         owners: this.table.owners.slice(),
-        atStart: this.filled(this.atStart),
-        atPeak: this.replay(this.peakEvents),
-        atRest: this.filled(this.live),
-        peakBytes: this.peakBytes,
+        atStart: this.own(this.atStart),
+        atPeak,
+        atRest: this.own(this.live),
+        peakBytes: this.onDevice(atPeak),
         peakSeconds: this.peakEvents === 0 ? 0 : microseconds(this.seconds.at(this.peakEvents - 1)),
-        restBytes: this.deviceBytes,
+        restBytes,
+        elsewhereBytes: this.deviceBytes - restBytes,
         numBuffersAtRest: this.buffers.size,
         residualBytes: facts.engineBytes === undefined ? null : 0,
         curve: facts.curve === false ? null : this.curve(),
@@ -199,17 +210,22 @@ class ColumnarRecorder implements Recorder {
     );
   }
 
-  private filled(bytes: readonly Bytes[]): Bytes[] {
-    return this.table.owners.map((_, i) => bytes[i] ?? 0);
+  /** Bytes of the run's owners; 0 for those of others. */
+  private own(bytes: readonly Bytes[]): Bytes[] {
+    return this.table.runs.map((run, i) => (run === this.run ? (bytes[i] ?? 0) : 0));
+  }
+
+  private onDevice(bytes: readonly Bytes[]): Bytes {
+    return this.table.owners.reduce((sum, { space }, i) => sum + (space === 'device' ? (bytes[i] ?? 0) : 0), 0);
   }
 
   private replay(numEvents: number): Bytes[] {
-    const held = this.filled(this.atStart);
+    const held = this.atStart.slice();
     for (let i = 0; i < numEvents; i++) {
       const owner = this.owner.at(i);
       held[owner] = (held[owner] ?? 0) + this.delta.at(i);
     }
-    return held;
+    return this.own(held);
   }
 
   private curve() {

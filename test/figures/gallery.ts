@@ -37,6 +37,7 @@ function emptied(record: StepRecord): StepRecord {
     peakBytes: 0,
     peakSeconds: 0,
     restBytes: 0,
+    elsewhereBytes: 0,
   };
   return {
     ...record,

@@ -57,6 +57,23 @@ test('a buffer that changes its owner changes no total, not even for a moment', 
   assert.equal(memoryAtRest(record).temp, 0);
 });
 
+test('a step is about its own run; what other runs hold stays in the engine’s count alone', () => {
+  const recorder = createRecorder(PLACE, ticking());
+  const shard: Tag = { cause: 'param.shard', module: '' };
+  recorder.enter(1);
+  recorder.allocated(1, 1000, 'float32', shard, 'device');
+  recorder.enter(2);
+  recorder.allocated(2, 100, 'float32', shard, 'device');
+  recorder.beginStep(1);
+  recorder.allocated(3, 20, 'float32', TEMP, 'device');
+  recorder.freed(3);
+  const { memory } = recorder.endStep({ engineBytes: 1100 });
+  assert.deepEqual([memory.peakBytes, memory.restBytes, memory.elsewhereBytes], [120, 100, 1000]);
+  recorder.enter(1);
+  recorder.beginStep(1);
+  assert.equal(recorder.endStep({ engineBytes: 1100 }).memory.restBytes, 1000);
+});
+
 test('host memory has its own owners and never counts for the device', () => {
   const recorder = createRecorder(PLACE, ticking());
   recorder.beginStep(1);
