@@ -37,7 +37,7 @@ test('a check says right, wrong or skipped and never throws', () => {
   assert.equal(lesson.check('00.mean', []).outcome, 'wrong');
   assert.equal(lesson.check('00.cause', ' Activation').outcome, 'right');
   assert.equal(lesson.check('00.cause', 3).outcome, 'wrong');
-  for (const nothing of [undefined, null, Number.NaN, '']) {
+  for (const nothing of [undefined, null, Number.NaN, '', [Number.NaN, Number.NaN]]) {
     assert.equal(lesson.check('00.mean', nothing).outcome, 'skipped');
   }
   assert.equal(lesson.check('constructor', 1).outcome, 'unknown');
