@@ -92,6 +92,8 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
       async () => {
         const ranks = await RankProcesses.start(plane, 3);
         try {
+          // Both threads of every rank are up.
+          expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
           const running = ranks.run(FILE, name);
           await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);
           const [, victim] = ranks.children;
