@@ -216,7 +216,10 @@ class ColumnarRecorder implements Recorder {
   }
 
   private onDevice(bytes: readonly Bytes[]): Bytes {
-    return this.table.owners.reduce((sum, { space }, i) => sum + (space === 'device' ? (bytes[i] ?? 0) : 0), 0);
+    return this.table.owners.reduce(
+      (sum, { space }, i) => sum + (space === 'device' ? (bytes[i] ?? 0) : 0),
+      0,
+    );
   }
 
   private replay(numEvents: number): Bytes[] {
