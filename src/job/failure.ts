@@ -7,7 +7,13 @@ import { rankNames } from './selection';
 /** Why a call could not end well; the first reason counts, what follows from it is a consequence. */
 export type Failure =
   | { readonly kind: 'thrown'; readonly rank: number }
-  | { readonly kind: 'died'; readonly rank: number; readonly exit: RankExit; readonly waiting: string }
+  | {
+      readonly kind: 'died';
+      readonly rank: number;
+      readonly exit: RankExit;
+      readonly waiting: string;
+      readonly said: string;
+    }
   | { readonly kind: 'missing'; readonly text: string; readonly idle: readonly number[] }
   | { readonly kind: 'interrupted'; readonly waiting: string }
   | { readonly kind: 'closed' };
@@ -77,7 +83,7 @@ function diedError(
   const waiting = failure.waiting === '' ? '' : `; ${failure.waiting}`;
   return new ShardlabError(
     'RANK_DIED',
-    `rank ${failure.rank}'s process ended (${describeExit(failure.exit)}) while ${title} ran${waiting}; ${AFTER_DEATH}`,
+    `rank ${failure.rank}'s process ended (${describeExit(failure.exit)}) while ${title} ran${waiting}${failure.said}; ${AFTER_DEATH}`,
     { details: { ...details, rank: failure.rank, exit: failure.exit }, rank: failure.rank },
   );
 }
@@ -90,16 +96,21 @@ function thrownError(first: number, call: FailedCall, errors: Record<number, Ran
   const ranks = same.length > 0 ? same : [first];
   const who =
     ranks.length === 1 ? `[rank ${ranks[0]}/${call.numRanks}]` : `[${rankNames(ranks)} of ${call.numRanks}]`;
-  const error = new ShardlabError(
-    root.code,
-    `${who} ${root.ename}: ${root.evalue} (${place(call.title, root)})`,
-    {
-      details: { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors },
-      rank: ranks[0],
-    },
-  );
+  const details = { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors };
+  const message = `${who} ${saying(root)} (${place(call.title, root)})`;
+  const error = new ShardlabError(root.code, message, { details, rank: ranks[0] });
   error.stack = [`${error.name}: ${error.message}`, ...root.traceback].join('\n');
   return error;
+}
+
+/** What went wrong, without the class of errors that are shardlab's own, and without the rank, which is said before. */
+function saying({ code, ename, evalue }: RankError): string {
+  const text = withoutRank(evalue);
+  return code === 'RANK_FAILED' ? `${ename}: ${text}` : text;
+}
+
+function withoutRank(text: string): string {
+  return text.replace(/^\[rank \d+\/\d+\] /, '');
 }
 
 function place(title: string, error: RankError): string {
@@ -115,5 +126,5 @@ function errorsByRank(outcomes: ReadonlyMap<number, Outcome>): Record<number, Ra
 }
 
 function sameError(a: RankError, b: RankError): boolean {
-  return a.ename === b.ename && a.evalue === b.evalue && a.line === b.line;
+  return a.ename === b.ename && withoutRank(a.evalue) === withoutRank(b.evalue) && a.line === b.line;
 }

@@ -4,7 +4,7 @@ import { type Bytes, formatBytes } from '../core/units';
 /** Ranks that one job may have on one host. A rank is a process with an engine of its own; beyond this, plan instead. */
 export const MAX_RANKS = 64;
 
-/** What a rank needs before it holds any tensor: Node, tfjs, the engine and its heap (measured 118 MB; rounded up). */
+/** What a rank needs before it holds any tensor: Node, tfjs, the engine and its heap (measured 110 MB; rounded up). */
 export const RANK_BASE_BYTES: Bytes = 128e6;
 
 export interface LaunchOptions {

@@ -116,6 +116,12 @@ export function killGroup(pid: number): void {
   }
 }
 
+/** The end of what a process that ended wrote, for a message; '' when it wrote nothing. */
+export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): string {
+  const lines = stderrTail.split('\n').filter((line) => line.trim() !== '');
+  return lines.length === 0 ? '' : `; its last words: ${lines.slice(-3).join(' | ')}`;
+}
+
 /** "exit code 3" or "SIGKILL". */
 export function describeExit(exit: RankExit): string {
   return exit.signal ?? `exit code ${exit.code}`;

@@ -16,6 +16,7 @@ export class StatusDesk {
   ask(ranks: readonly number[], timeoutMs: number): Promise<Map<number, Situation>> {
     const id = this.#nextId++;
     const answers = new Map<number, Situation>();
+    if (ranks.length === 0) return Promise.resolve(answers);
     return new Promise((resolve) => {
       const finish = (): void => {
         clearTimeout(timer);

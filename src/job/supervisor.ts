@@ -7,7 +7,7 @@ import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure'
 import type { FromRank, Outcome, RankOutput, RankWork, StepGrant } from './messages';
 import { findMissing, type MissingCollective, POLL_MS, watchForMissing } from './missing';
 import { RankLocks } from './rank-locks';
-import { describeExit, type RankExit, type RankProcess } from './rank-process';
+import { describeExit, lastWords, type RankExit, type RankProcess } from './rank-process';
 import type { Situation } from './situation';
 import type { StatusDesk } from './status-desk';
 import { explain, type Why } from './why';
@@ -218,9 +218,11 @@ export class Supervisor {
       `rank ${rank}'s process ended (${describeExit(exit)}); ${AFTER_DEATH}`,
       { rank, details: { rank, exit } },
     );
+    const process = this.#parts.processes[rank];
+    const said = process === undefined ? '' : lastWords(process);
     const others = [...this.#running.keys()].some((running) => running !== rank);
     void (others ? this.#snapshot(`when rank ${rank} ended`) : Promise.resolve('')).then((waiting) => {
-      this.#fail({ kind: 'died', rank, exit, waiting }, CANCEL_DELAY_MS);
+      this.#fail({ kind: 'died', rank, exit, waiting, said }, CANCEL_DELAY_MS);
       this.#endDead(rank, exit);
     });
   }
