@@ -93,6 +93,7 @@ function compilerOptions(installation: string): ts.CompilerOptions {
     noImplicitThis: true,
     esModuleInterop: true,
     resolveJsonModule: true,
+    allowImportingTsExtensions: true,
     skipLibCheck: true,
     allowUnreachableCode: true,
     allowUnusedLabels: true,
@@ -109,6 +110,7 @@ function createHost(
   roots: () => string[],
 ): ts.LanguageServiceHost {
   const { sys } = ts;
+  const diskVersion = createDiskVersions();
   const packages = ts.createModuleResolutionCache(places.installation, (name) => name, options);
   const read = new Map<
     string,
@@ -144,8 +146,19 @@ function createHost(
   return host;
 }
 
-/** Files of packages do not change under a kernel; a user's own may. */
-function diskVersion(path: string): string {
-  if (path.includes('/node_modules/')) return '0';
-  return String(ts.sys.getModifiedTime?.(path)?.getTime() ?? 0);
+/** How long a file's time of change is believed: a program asks for hundreds at once. */
+const BELIEVED_MS = 1000;
+
+/** Versions of files on disk. Files of packages do not change under a kernel; a user's own may. */
+function createDiskVersions(): (path: string) => string {
+  const known = new Map<string, { readonly at: number; readonly version: string }>();
+  return (path) => {
+    if (path.includes('/node_modules/')) return '0';
+    const entry = known.get(path);
+    const at = Date.now();
+    if (entry !== undefined && at - entry.at < BELIEVED_MS) return entry.version;
+    const version = String(ts.sys.getModifiedTime?.(path)?.getTime() ?? 0);
+    known.set(path, { at, version });
+    return version;
+  };
 }

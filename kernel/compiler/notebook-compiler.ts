@@ -11,6 +11,7 @@ import { Scope } from './scope';
 import { completionsAt, inspectionAt, type ShownSource } from './tooling';
 
 const RANK_MODULE = 'shardlab/rank';
+const NOTEBOOK_PACKAGES = ['shardlab', 'tslab'];
 
 /** A compiled cell whose names do not count yet. */
 interface Pending {
@@ -108,6 +109,13 @@ export class NotebookCompiler implements CompilerCalls {
     const path = join(this.#places.cellDir, '__scratch.mts');
     this.#files.show(path, `${prelude}${source}\n;export {};`);
     return { path, source, shift: prelude.length };
+  }
+
+  /** Reads the types of the packages that notebooks of shardlab use, before the first cell does. */
+  readPackages(): void {
+    this.#learnRankGlobals('ranks');
+    const path = join(this.#places.cellDir, '__packages.mts');
+    this.#files.keep(path, NOTEBOOK_PACKAGES.map((name) => `import '${name}';`).join('\n'), true);
   }
 
   #learnRankGlobals(namespace: Namespace): void {

@@ -9,6 +9,7 @@ import { serve } from './serve';
 export function buildSnapshot(installation: string): void {
   const compiler = new NotebookCompiler(installation);
   compiler.warmUp();
+  compiler.readPackages();
   startupSnapshot.setDeserializeMainFunction(() => {
     compiler.open(process.argv[2] ?? installation);
     serve(compiler);

@@ -1,9 +1,10 @@
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import { ShardlabError } from '../core/errors';
+import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 
 /** Loads a package or file for a cell; `names` are the bindings that the cell wants of it. */
 export type Importer = (specifier: string, names?: readonly string[]) => Promise<object>;
@@ -18,7 +19,16 @@ export interface ImporterOptions {
 }
 
 const OWN_PACKAGES = /^(shardlab|tslab)(\/|$)/;
-const EXTENSIONS = ['.js', '.mjs', '.cjs', '.json', '/index.js', '/index.mjs'];
+const EXTENSIONS = [
+  '.js',
+  '.mjs',
+  '.cjs',
+  ...TYPESCRIPT_EXTENSIONS,
+  '.json',
+  '/index.js',
+  '/index.mjs',
+  '/index.ts',
+];
 
 /**
  * Imports as Node does for a module in the notebook's folder: ESM and CommonJS packages, `exports`, built-ins, files.
@@ -28,9 +38,13 @@ export function createImporter(options: ImporterOptions): Importer {
   const { overrides = {}, installation = findInstallation() } = options;
   const fromNotebook = importFrom(options.baseDir);
   const fromInstallation = importFrom(installation);
+  let typescriptEnabled = false;
   const load = async (specifier: string): Promise<object> => {
+    const { url, typescript } = locate(specifier, options.baseDir);
+    if (typescript && !typescriptEnabled) enableTypescriptFiles();
+    typescriptEnabled ||= typescript;
     try {
-      return await fromNotebook(locate(specifier, options.baseDir));
+      return await fromNotebook(url);
     } catch (error) {
       if (!isMissing(error, specifier)) throw error;
       if (OWN_PACKAGES.test(specifier)) return fromInstallation(specifier);
@@ -70,11 +84,21 @@ function importFrom(folder: string): (specifier: string) => Promise<object> {
   return script.runInThisContext() as (specifier: string) => Promise<object>;
 }
 
-function locate(specifier: string, baseDir: string): string {
-  if (!/^\.{0,2}\//.test(specifier) && !isAbsolute(specifier)) return specifier;
+interface Located {
+  /** What Node's loader is given: a package's name, or a file's address. */
+  readonly url: string;
+  readonly typescript: boolean;
+}
+
+function locate(specifier: string, baseDir: string): Located {
+  if (!/^\.{0,2}\//.test(specifier) && !isAbsolute(specifier)) return { url: specifier, typescript: false };
   const path = resolve(baseDir, specifier);
-  const found = ['', ...EXTENSIONS].map((end) => path + end).find((file) => isFile(file, path));
-  return pathToFileURL(found ?? path).href;
+  const candidates = [path, ...EXTENSIONS.map((end) => path + end), path.replace(/\.(m?)js$/, '.$1ts')];
+  const found = candidates.find((file) => isFile(file, path));
+  const typescript = found !== undefined && isTypescript(found);
+  const { href } = pathToFileURL(found ?? path);
+  // Node keeps modules by address: a TypeScript file that was edited is another one, so that running the cell again reads it.
+  return { url: typescript ? `${href}?${statSync(found).mtimeMs}` : href, typescript };
 }
 
 function isFile(file: string, bare: string): boolean {

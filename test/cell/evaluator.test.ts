@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -103,6 +103,19 @@ describe('the evaluator', () => {
     assert.equal(await value("let { secret } = await __import('hidden', ['secret']); secret"), 3);
     assert.equal(await value("let { near } = await __import('./local', ['near']); near"), true);
     assert.equal(await value("(await __import('node:path', ['sep'])).sep"), '/');
+  });
+
+  it('loads TypeScript files beside the notebook, anew after an edit', async () => {
+    writeFileSync(join(folder, 'deep.ts'), 'export const depth: number = 2;');
+    const file = join(folder, 'helper.ts');
+    writeFileSync(
+      file,
+      "import { depth } from './deep';\nexport enum Kind { A, B }\nexport const two: number = depth * Kind.B;",
+    );
+    assert.equal(await value("let { two } = await __import('./helper', ['two']); two"), 2);
+    writeFileSync(file, 'export const two = 22 as number;');
+    utimesSync(file, 2e9, 2e9);
+    assert.equal(await value("let { two } = await __import('./helper.ts', ['two']); two"), 22);
   });
 
   it("finds shardlab's own packages outside its clone, and says what to install for others", async () => {

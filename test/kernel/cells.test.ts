@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { contents, type Exchange, JupyterClient, resultText, streamText } from './jupyter-client';
 
@@ -76,6 +78,18 @@ describe('a cell', () => {
     assert.equal(await result("join('c', 'd')"), "'c/d'");
     const shown = await ok("import * as tslab from 'tslab'; tslab.display.html('<b>bold</b>')");
     assert.deepEqual(contents(shown, 'display_data')[0]?.data, { 'text/html': '<b>bold</b>' });
+  });
+
+  it('imports TypeScript files beside the notebook, with their types', async () => {
+    writeFileSync(
+      join(client.folder, 'helper.ts'),
+      'export interface Pair { a: number }\nexport const pair: Pair = { a: 1 };',
+    );
+    assert.equal(
+      await result("import { pair, type Pair } from './helper'; const mine: Pair = pair; mine.a"),
+      '1',
+    );
+    assert.equal((await failure('pair.b')).ename, 'TypeScriptError[TS2339]');
   });
 
   it('keeps const constant across cells', async () => {

@@ -36,7 +36,8 @@ export class JupyterClient {
   readonly process: ChildProcess;
   readonly published: Published[] = [];
   answerInput: ((prompt: string) => string) | undefined;
-  readonly #folder: string;
+  /** The kernel's working folder, unless another was given. */
+  readonly folder: string;
   readonly #wire: Wire;
   readonly #sockets: Record<Channel, Dealer>;
   readonly #iopub: Subscriber;
@@ -68,7 +69,7 @@ export class JupyterClient {
     serverKey: string | undefined,
     options: StartOptions,
   ) {
-    this.#folder = folder;
+    this.folder = folder;
     this.#wire = new Wire(String(connection.key));
     const file = join(folder, 'connection.json');
     writeFileSync(file, JSON.stringify(connection));
@@ -162,7 +163,7 @@ export class JupyterClient {
   /** Closes the client's side. */
   close(): void {
     for (const socket of [...Object.values(this.#sockets), this.#iopub]) socket.close();
-    rmSync(this.#folder, { recursive: true, force: true });
+    rmSync(this.folder, { recursive: true, force: true });
   }
 
   async #subscribed(): Promise<void> {

@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs';
+import { register } from 'node:module';
+import { extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { transformSync } from 'oxc-transform';
+
+/** Names of files that are read as TypeScript modules. */
+export const TYPESCRIPT_EXTENSIONS = ['.ts', '.mts'] as const;
+
+interface Loaded {
+  readonly format?: string | null | undefined;
+  readonly source?: string | undefined;
+  readonly shortCircuit?: boolean | undefined;
+}
+
+interface Resolved {
+  readonly url: string;
+  readonly shortCircuit?: boolean | undefined;
+}
+
+/** Lets this process import TypeScript files beside the notebook; see Node's module customization hooks. */
+export function enableTypescriptFiles(): void {
+  register(`file://${__filename}`);
+}
+
+/** Hook: a relative import without an extension may mean a TypeScript file. */
+export async function resolve(
+  specifier: string,
+  context: { readonly parentURL?: string },
+  next: (specifier: string, context: unknown) => Promise<Resolved>,
+): Promise<Resolved> {
+  try {
+    return await next(specifier, context);
+  } catch (error) {
+    if (!/^\.{1,2}\//.test(specifier) || context.parentURL === undefined) throw error;
+    const bare = specifier.replace(/\.m?js$/, '');
+    for (const extension of TYPESCRIPT_EXTENSIONS) {
+      try {
+        return await next(bare + extension, context);
+      } catch {
+        // The next extension, or the first error.
+      }
+    }
+    throw error;
+  }
+}
+
+/** Hook: types are taken out of TypeScript files; the checker has its own eye on them. */
+export async function load(
+  url: string,
+  context: unknown,
+  next: (url: string, context: unknown) => Promise<Loaded>,
+): Promise<Loaded> {
+  const [bare = url] = url.split('?');
+  if (!bare.startsWith('file:') || !isTypescript(bare)) return next(url, context);
+  const path = fileURLToPath(bare);
+  const { code, errors } = transformSync(path, readFileSync(path, 'utf8'), {
+    lang: 'ts',
+    sourceType: 'module',
+  });
+  const first = errors[0];
+  if (first !== undefined) throw new SyntaxError(`${path}: ${first.message}`);
+  return { format: 'module', source: code, shortCircuit: true };
+}
+
+/** Whether a path names a TypeScript module, not a declaration. */
+export function isTypescript(path: string): boolean {
+  return TYPESCRIPT_EXTENSIONS.some((extension) => extname(path) === extension) && !/\.d\.m?ts$/.test(path);
+}

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { parseConnection } from '../../kernel/front/connection';
+import { History } from '../../kernel/front/history';
+import { readMagics } from '../../kernel/front/magics';
+import { Wire } from '../../kernel/front/wire';
+
+const PORTS = { shell_port: 1, control_port: 2, stdin_port: 3, iopub_port: 4, hb_port: 5 };
+
+describe('magics', () => {
+  it('read the ranks of %%ranks, and keep the positions of the code', () => {
+    for (const [line, selection] of [
+      ['%%ranks', 'all'],
+      ['%%ranks 0', '0'],
+      ['%%ranks [0,2-3]', '0,2-3'],
+      ['%%ranks 1 // one', '1'],
+    ]) {
+      const asked = readMagics(`${line}\nrank`);
+      assert.ok(asked.kind === 'ranks');
+      assert.equal(asked.selection, selection);
+      assert.equal(asked.source, `${' '.repeat(String(line).length)}\nrank`);
+    }
+  });
+
+  it('read help before or after a name, and leave everything else alone', () => {
+    assert.deepEqual(readMagics('?parseInt'), { kind: 'help', name: 'parseInt' });
+    assert.deepEqual(readMagics('a.b?'), { kind: 'help', name: 'a.b' });
+    assert.equal(readMagics('a ? b : c').kind, 'notebook');
+    assert.equal(readMagics('%%bash\nls').kind, 'unknown');
+  });
+});
+
+describe('the wire', () => {
+  it('decodes what it encodes, with identities and buffers', () => {
+    const wire = new Wire('secret');
+    const buffers = [Buffer.from([0, 255])];
+    const frames = wire.encode({ type: 'comm_msg', content: { a: 'ü' }, identities: ['who'], buffers });
+    const message = wire.decode(frames.map((frame) => Buffer.from(frame)));
+    assert.deepEqual(message?.content, { a: 'ü' });
+    assert.deepEqual(message?.buffers, buffers);
+    assert.equal(message?.identities[0]?.toString(), 'who');
+  });
+
+  it('drops messages that another key signed, and what is no message', () => {
+    const frames = new Wire('other').encode({ type: 'x', content: {} }).map((frame) => Buffer.from(frame));
+    assert.equal(new Wire('secret').decode(frames), undefined);
+    assert.equal(new Wire('secret').decode([Buffer.from('hello')]), undefined);
+  });
+});
+
+describe('a connection file', () => {
+  it('gives addresses for tcp and ipc, and keys for encryption', () => {
+    const tcp = parseConnection({ ...PORTS, ip: '127.0.0.1', transport: 'tcp', key: 'k' }, 'f');
+    assert.equal(tcp.endpoints.iopub, 'tcp://127.0.0.1:4');
+    assert.equal(tcp.curve, undefined);
+    const keys = { curve_publickey: 'p', curve_secretkey: 's' };
+    const ipc = parseConnection({ ...PORTS, ip: '/tmp/k', transport: 'ipc', ...keys }, 'f');
+    assert.equal(ipc.endpoints.hb, 'ipc:///tmp/k-5');
+    assert.deepEqual(ipc.curve, { publicKey: 'p', secretKey: 's' });
+  });
+
+  it('that lacks a port or asks for another signature is refused by name', () => {
+    assert.throws(
+      () => parseConnection({ shell_port: 1 }, 'file.json'),
+      /file\.json has no number control_port/,
+    );
+    assert.throws(() => parseConnection({ ...PORTS, signature_scheme: 'md5' }, 'f'), /only hmac-sha256/);
+  });
+});
+
+describe('the history', () => {
+  it('finds by tail, range and pattern', () => {
+    const history = new History();
+    for (const [i, source] of ['a = 1', 'b = 2', 'a = 1'].entries()) history.add(i + 1, source);
+    assert.deepEqual(history.find({ hist_access_type: 'tail', n: 1 }), [[0, 3, 'a = 1']]);
+    assert.deepEqual(history.find({ hist_access_type: 'range', start: 2, stop: 3 }), [[0, 2, 'b = 2']]);
+    assert.equal(history.find({ hist_access_type: 'search', pattern: 'a*', unique: true }).length, 1);
+    assert.deepEqual(history.find({ hist_access_type: 'tail', n: 1, output: true }), [
+      [0, 3, ['a = 1', null]],
+    ]);
+  });
+});
