@@ -97,7 +97,8 @@ function thrownError(first: number, call: FailedCall, errors: Record<number, Ran
   const who =
     ranks.length === 1 ? `[rank ${ranks[0]}/${call.numRanks}]` : `[${rankNames(ranks)} of ${call.numRanks}]`;
   const details = { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors };
-  const message = `${who} ${saying(root)} (${place(call.title, root)})`;
+  const sameLine = ranks.every((rank) => errors[rank]?.line === root.line);
+  const message = `${who} ${saying(root)} (${sameLine ? place(call.title, root) : call.title})`;
   const error = new ShardlabError(root.code, message, { details, rank: ranks[0] });
   error.stack = [`${error.name}: ${error.message}`, ...root.traceback].join('\n');
   return error;
@@ -125,6 +126,8 @@ function errorsByRank(outcomes: ReadonlyMap<number, Outcome>): Record<number, Ra
   return errors;
 }
 
+/** What shardlab says is the same wherever ranks stand; what a cell throws, only at the same line. */
 function sameError(a: RankError, b: RankError): boolean {
-  return a.ename === b.ename && withoutRank(a.evalue) === withoutRank(b.evalue) && a.line === b.line;
+  const samePlace = a.line === b.line || a.code !== 'RANK_FAILED';
+  return samePlace && a.ename === b.ename && withoutRank(a.evalue) === withoutRank(b.evalue);
 }

@@ -19,6 +19,9 @@ import { RankTraining } from './rank-training';
 import { RankWorker } from './rank-worker';
 import { createWorkBoard } from './work-board';
 
+/** Frames that an error's stack keeps in a rank. */
+const STACK_FRAMES = 60;
+
 /** What the rank's program has made before its engine was loaded. */
 export interface RankStart {
   readonly setup: RankSetup;
@@ -39,6 +42,8 @@ export async function startRank(start: RankStart): Promise<void> {
 
 async function buildRank(start: RankStart): Promise<void> {
   const { setup, courier, statusBoard } = start;
+  // Errors arise deep below a cell (tapes within units within layers): deeper stacks still name its line.
+  Error.stackTraceLimit = STACK_FRAMES;
   const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
   const engine = await withoutForeignHandlers(() =>
     createWasmEngine({ blas, searchPaths, ...(memoryLimit === null ? {} : { memoryLimit }) }),
