@@ -28,7 +28,7 @@ const CANCEL_DELAY_MS = 1000;
 /** A rank that neither ends nor can be terminated for so long (stuck in native code) is killed. */
 const STUCK_MS = 15_000;
 /** An abort waits at most so long to learn who waited for whom. */
-const SNAPSHOT_MS = 20;
+const SNAPSHOT_MS = 60;
 
 /** What a supervisor works with. */
 export interface SupervisorParts {
