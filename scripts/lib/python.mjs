@@ -13,30 +13,31 @@ const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Process
 
 /**
  * A Python with all that `purpose` ('run' or 'test') needs: the one that SHARDLAB_PYTHON names, else the clone's
- * own environment, else one on the PATH that has everything already, else a new own environment.
+ * own environment, else one on the PATH that has everything already, else a new own environment in `state`.
  * `jupyter` is the folder for this clone's kernelspec: inside the own environment, else beside the build, never global.
  */
-export async function ensurePython({ purpose, state, env, patienceSeconds = INDEX_PATIENCE_SECONDS }, say) {
+export async function ensurePython(request, say) {
+  const { purpose, state, env, clone = root, patienceSeconds = INDEX_PATIENCE_SECONDS } = request;
   const folder = join(state, '.venv');
-  const outside = state === root ? join(root, 'build', 'jupyter') : join(state, 'jupyter');
+  const outside = state === clone ? join(clone, 'build', 'jupyter') : join(state, 'jupyter');
+  const use = (python, jupyter, text) => {
+    say(text);
+    return { python, jupyter };
+  };
   if (env.SHARDLAB_PYTHON) {
     const python = await namedPython(env.SHARDLAB_PYTHON, purpose, env);
-    say(`${python}, as SHARDLAB_PYTHON says`);
-    return { python, jupyter: outside };
+    return use(python, outside, `${python}, as SHARDLAB_PYTHON says`);
   }
-  const own = { python: venvPython(folder), jupyter: join(folder, 'share', 'jupyter') };
-  if (await isReady(folder, purpose, env)) {
-    say('up to date');
-    return own;
+  const inside = join(folder, 'share', 'jupyter');
+  if (await isReady(folder, purpose, env)) return use(venvPython(folder), inside, 'up to date');
+  const inClone = join(clone, '.venv');
+  if (state !== clone && (await isReady(inClone, purpose, env))) {
+    return use(venvPython(inClone), outside, "up to date: the clone's");
   }
   const pythons = await usablePythons(purpose, env);
   const complete = existsSync(folder) ? undefined : pythons.find(({ missing }) => missing.length === 0);
-  if (complete) {
-    say(`${complete.executable} has all that is needed`);
-    return { python: complete.executable, jupyter: outside };
-  }
-  say(await makeOwn(folder, pythons, env, patienceSeconds));
-  return own;
+  if (complete) return use(complete.executable, outside, `${complete.executable} has all that is needed`);
+  return use(venvPython(folder), inside, await makeOwn(folder, pythons, env, patienceSeconds));
 }
 
 async function namedPython(command, purpose, env) {

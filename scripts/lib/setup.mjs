@@ -15,7 +15,9 @@ import { step } from './step.mjs';
  */
 export async function setUp(purpose, { withPython = true } = {}) {
   const state = stateFolder();
-  const env = { ...process.env, ...homeVariables(state) };
+  const moved = homeVariables(state);
+  for (const folder of Object.values(moved)) mkdirSync(folder, { recursive: true });
+  const env = { ...process.env, ...moved };
   await step('npm packages', (say) => ensurePackages(say, env));
   await step('build', ensureBuild);
   await step('link to itself', linkSelf);

@@ -93,7 +93,7 @@ test('a Python on the PATH that has everything is used, and nothing is made', { 
   const path = pathWith(`exec '${process.env.SHARDLAB_PYTHON}' "$@"`);
   const found = await ensure({ purpose: 'test', state, env: { PATH: path } });
   assert.deepEqual(readdirSync(state), []);
-  assert.equal(found.jupyter, join(state, 'jupyter'));
+  assert.equal(found.jupyter, join(state, 'build', 'jupyter'));
 });
 
 test('a SHARDLAB_PYTHON that lacks packages is named with the pip line that mends it', { skip }, async () => {
@@ -111,7 +111,7 @@ test('a SHARDLAB_PYTHON that has everything is used, and nothing is made', {
   const state = fresh('state');
   const found = await ensure({ purpose: 'test', state, env: process.env });
   assert.deepEqual(readdirSync(state), []);
-  assert.equal(found.jupyter, join(state, 'jupyter'));
+  assert.equal(found.jupyter, join(state, 'build', 'jupyter'));
 });
 
 /** Answers as Debian's python3 does where neither python3-venv nor python3-pip is installed. */
@@ -129,9 +129,9 @@ esac`;
 const VENV_WITHOUT_PIP = DEBIAN_WITHOUT_VENV.replace(/.*"-m pip".*\n/, '');
 
 function ensure(request: Request): Promise<Found> {
-  return importScript<{ ensurePython(request: Request, say: (text: string) => void): Promise<Found> }>(
-    'python',
-  ).then(({ ensurePython }) => ensurePython(request, () => {}));
+  return importScript<{
+    ensurePython(request: Request & { clone: string }, say: (text: string) => void): Promise<Found>;
+  }>('python').then(({ ensurePython }) => ensurePython({ ...request, clone: request.state }, () => {}));
 }
 
 async function failureOf(
