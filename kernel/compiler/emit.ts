@@ -174,11 +174,9 @@ function assignments(statement: ts.VariableStatement, hoisted: Set<string>): ts.
   const parts = declarations.flatMap(({ name, initializer }) =>
     ts.isIdentifier(name) && initializer !== undefined ? [factory.createAssignment(name, initializer)] : [],
   );
-  if (parts.length === 0) return at(statement, factory.createEmptyStatement());
-  return at(
-    statement,
-    factory.createExpressionStatement(parts.reduce<ts.Expression>(commaOf, factory.createVoidZero())),
-  );
+  const [first, ...rest] = parts;
+  if (first === undefined) return at(statement, factory.createEmptyStatement());
+  return at(statement, factory.createExpressionStatement(rest.reduce<ts.Expression>(commaOf, first)));
 }
 
 function commaOf(left: ts.Expression, right: ts.Expression): ts.Expression {

@@ -1,45 +1,8 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { JupyterClient, resultText, streamText } from './jupyter-client';
-
-const LIMIT_MS = 2000;
-
-/** All processes below one, with itself. Linux only. */
-function family(pid: number): number[] {
-  const children = readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .filter((other) => parentOf(other) === pid);
-  return [pid, ...children.flatMap(family)];
-}
-
-function parentOf(pid: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
-  } catch {
-    return undefined;
-  }
-}
-
-function alive(pids: readonly number[]): number[] {
-  return pids.filter((pid) => {
-    try {
-      return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-    } catch {
-      return false;
-    }
-  });
-}
-
-async function goneIn(pids: readonly number[], limit: number): Promise<void> {
-  const deadline = performance.now() + limit;
-  while (alive(pids).length > 0 && performance.now() < deadline) await delay(20);
-  assert.deepEqual(alive(pids), []);
-}
+import { family, goneIn, NO_PROC } from './processes';
 
 async function interruptTime(client: JupyterClient, form: string): Promise<number> {
   const running = client.execute(`console.log('started'); ${form}`);
@@ -51,16 +14,14 @@ async function interruptTime(client: JupyterClient, form: string): Promise<numbe
   return performance.now() - asked;
 }
 
-const skip = process.platform !== 'linux' && 'looks for processes in /proc';
-
-describe('the life of a kernel', { skip }, () => {
+describe('the life of a kernel', { skip: NO_PROC }, () => {
   it('ends with all of its processes on shutdown', async () => {
     const client = await JupyterClient.start();
     await client.execute("import { spawn } from 'node:child_process'; spawn('sleep', ['1000']); 1");
     const pids = family(client.pid);
     assert.ok(pids.length >= 4);
     await client.stop();
-    await goneIn(pids, LIMIT_MS);
+    await goneIn(pids);
   });
 
   it('leaves nothing behind when its front is killed while a cell loops', async () => {
@@ -70,7 +31,7 @@ describe('the life of a kernel', { skip }, () => {
     void client.execute('while (true) {}');
     await client.until(({ header }) => header.msg_type === 'execute_input');
     process.kill(client.pid, 'SIGKILL');
-    await goneIn(pids, LIMIT_MS);
+    await goneIn(pids);
     client.close();
   });
 
@@ -79,7 +40,7 @@ describe('the life of a kernel', { skip }, () => {
     await client.execute('1');
     const pids = family(client.pid);
     process.kill(client.pid, 'SIGKILL');
-    await goneIn(pids, LIMIT_MS);
+    await goneIn(pids);
     client.close();
   });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { contents, type Exchange, JupyterClient, resultText } from './jupyter-client';
+import { family, goneIn, NO_PROC } from './processes';
 
 let client: JupyterClient;
 
@@ -91,6 +92,27 @@ describe('a %%ranks cell', () => {
     assert.equal(reply.content.ename, 'ShardlabError[RANK_DIED]');
     assert.equal(resultText(await client.execute('1 + 1')), '2');
   });
+});
+
+describe('ranks of a notebook', { skip: NO_PROC }, () => {
+  for (const victim of ['front', 'executor'] as const) {
+    it(`are gone soon after the kernel's ${victim} was killed while they compute`, async () => {
+      const other = await JupyterClient.start();
+      await other.execute("import * as sl from 'shardlab';\nconst job = await sl.launch({ ranks: 2 });");
+      const kernel = family(other.pid);
+      const ranks = JSON.parse(
+        String(resultText(await other.execute('JSON.stringify(job.ranks.map((r) => r.pid))'))).slice(1, -1),
+      );
+      const executor = resultText(await other.execute('process.pid'));
+      void other.execute('%%ranks\nwhile (true) {}');
+      await other.until(({ header }) => header.msg_type === 'execute_input');
+      process.kill(victim === 'front' ? other.pid : Number(executor), 'SIGKILL');
+      await goneIn(ranks);
+      if (victim === 'front') await goneIn(kernel);
+      else await other.stop();
+      other.close();
+    });
+  }
 });
 
 /** Resolves after the cell was compiled and sent: the kernel answers is_complete only then. */

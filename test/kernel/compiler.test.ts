@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { before, describe, it } from 'node:test';
+import { NotebookCompiler } from '../../kernel/compiler/notebook-compiler';
+import { findInstallation } from '../../src/cell/importer';
+
+let compiler: NotebookCompiler;
+let cells = 0;
+
+before(() => {
+  compiler = new NotebookCompiler(findInstallation());
+});
+
+/** The JavaScript of a cell without its map, one line. */
+function emitted(source: string): string {
+  const compiled = compiler.compile({ source, namespace: 'notebook', name: `In[${++cells}]` });
+  assert.ok(compiled.ok, compiled.ok ? '' : compiled.error.traceback.join('\n'));
+  compiler.commit(compiled.ticket);
+  return compiled.js
+    .replace(/\/\/# sourceMappingURL.*/, '')
+    .replace(/\s+/g, ' ')
+    .trim();
+}
+
+function messages(source: string): string[] {
+  const compiled = compiler.compile({ source, namespace: 'notebook', name: `In[${++cells}]` });
+  return compiled.ok ? [] : [...compiled.error.traceback];
+}
+
+describe('the compiler', () => {
+  it('emits every top-level declaration as let, functions first', () => {
+    assert.equal(
+      emitted('const a = 1; var b = 2; function f() { return a; }'),
+      'let f = function () { return a; }; let a = 1; let b = 2; void 0;',
+    );
+    assert.equal(
+      emitted('class C<T> { x?: T }\nabstract class D {}'),
+      'let C = class C { x; }; let D = class D { }; void 0;',
+    );
+    assert.equal(emitted('if (true) { var inner = 1; }'), 'let inner; if (true) { inner = 1; } void 0;');
+  });
+
+  it('turns imports into awaited calls, and drops those of types', () => {
+    assert.equal(
+      emitted(
+        "import fs, { existsSync as has, type Stats } from 'node:fs';\nimport * as os from 'node:os';\nhas",
+      ),
+      'let { "default": fs, "existsSync": has } = await __import(\'node:fs\', ["default", "existsSync"]); let os = await __import(\'node:os\', []); has;',
+    );
+    assert.equal(emitted("await import('node:os')"), "await __import('node:os');");
+  });
+
+  it('leaves nothing of types, nor of the names of earlier cells', () => {
+    assert.equal(
+      emitted('interface I { a: number }\ntype T = I;\nexport const kept: T = { a: 1 };'),
+      'let kept = { a: 1 }; void 0;',
+    );
+    assert.equal(emitted('const again: I = kept; again'), 'let again = kept; again;');
+  });
+
+  it('checks across cells and costs the same after many', () => {
+    assert.match(
+      String(messages('kept.b')[0]),
+      /^In\[\d+\]:1:6 - error TS2339: Property 'b' does not exist on type 'I'/,
+    );
+    assert.match(String(messages('again = kept')[0]), /TS2588/);
+    for (let i = 0; i < 30; i++) emitted(`const c${i} = ${i === 0 ? 0 : `c${i - 1} + 1`};`);
+    assert.deepEqual(messages('c29.toFixed()'), []);
+  });
+
+  it('does not flag what notebooks do: unused values, unannotated parameters, unused labels', () => {
+    assert.deepEqual(messages('1 + 1; kept; function g(x) { return x; }'), []);
+  });
+
+  it('knows whole, unfinished and wrong cells apart', () => {
+    for (const source of ['1', '', 'type T = { a: number }', 'await 1']) {
+      assert.deepEqual(compiler.isComplete(source), { status: 'complete' }, source);
+    }
+    for (const source of ['[1, 2,', 'const t = `open', 'f(', '/* open']) {
+      assert.equal(compiler.isComplete(source).status, 'incomplete', source);
+    }
+    assert.deepEqual(compiler.isComplete('if (true) {'), { status: 'incomplete', indent: '  ' });
+    for (const source of ['import = 7q', 'a.b(1))']) {
+      assert.deepEqual(compiler.isComplete(source), { status: 'invalid' }, source);
+    }
+  });
+});

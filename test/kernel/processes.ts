@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** Why tests that look for processes are skipped, where they are. */
+export const NO_PROC: string | false = process.platform !== 'linux' && 'looks for processes in /proc';
+
+/** How long processes may take to be gone. */
+export const GONE_MS = 2000;
+
+/** All processes below one, with itself. */
+export function family(pid: number): number[] {
+  const children = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((other) => statOf(other)?.[1] === String(pid));
+  return [pid, ...children.flatMap(family)];
+}
+
+/** Waits until all of them are gone; fails when some are there after the limit. */
+export async function goneIn(pids: readonly number[], limit: number = GONE_MS): Promise<void> {
+  const deadline = performance.now() + limit;
+  while (alive(pids).length > 0 && performance.now() < deadline) await delay(20);
+  assert.deepEqual(alive(pids), []);
+}
+
+function alive(pids: readonly number[]): number[] {
+  return pids.filter((pid) => (statOf(pid)?.[0] ?? 'Z') !== 'Z');
+}
+
+/** State, parent and so on: what follows the program's name in /proc/PID/stat. */
+function statOf(pid: number): string[] | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  } catch {
+    return undefined;
+  }
+}
