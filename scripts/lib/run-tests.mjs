@@ -7,7 +7,7 @@ import { root } from './places.mjs';
 import { passThrough } from './run.mjs';
 import { StepError } from './step.mjs';
 
-const TEST_TIMEOUT_MILLISECONDS = 300_000;
+const TEST_TIMEOUT_MILLISECONDS = 600_000;
 
 /**
  * The test files of a run: NAME.test.ts always, NAME.slow.test.ts except in the fast run, NAME.long.test.ts only in the
