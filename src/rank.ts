@@ -27,4 +27,5 @@ export const {
   fullyShard,
   DDP,
   transformerAutoWrapPolicy,
+  gradients,
 } = currentRankScope();

@@ -1,4 +1,5 @@
 import * as tf from '@tensorflow/tfjs';
+import { gradients, type Pass } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
 import type { Observer } from '../core/events';
 import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
@@ -47,6 +48,11 @@ export interface RankScope {
   readonly fullyShard: <M extends Module>(module: M, options?: FullyShardOptions & MeshOption) => M;
   readonly DDP: (module: Module, options?: DdpOptions & MeshOption) => DistributedDataParallel;
   readonly transformerAutoWrapPolicy: typeof transformerAutoWrapPolicy;
+  /**
+   * Runs a model to its loss with a recording; `.backward()` then leaves the gradients in the parameters or their shards,
+   * for `optim` to use. Throws: SHAPE when the loss is not a float32 scalar.
+   */
+  readonly gradients: (loss: () => tf.Tensor) => Pass;
 }
 
 /** What a rank's scope is made of. */
@@ -85,5 +91,6 @@ export function createRankScope({ rank, world, engine, observer }: RankParts): R
       return new DistributedDataParallel(module, contextOf(options), options);
     },
     transformerAutoWrapPolicy,
+    gradients: (loss) => gradients(engine, loss),
   };
 }

@@ -25,6 +25,20 @@ test("a rank's cell builds, shards and trains a model of its own with the names 
     model.numParams()`;
   const params = resultsOf(await runCell(job, js, 1));
   assert.equal(params[0], params[1]);
+  const training = `
+    let ids = tf.tensor2d([[1, 2, 3, 4, 5, 6, 7, 8]], [1, 8], 'int32');
+    let targets = tf.tensor1d([2, 3, 4, 5, 6, 7, 8, 9], 'int32');
+    let losses = [];
+    for (let step = 0; step < 8; step++) {
+      const { loss, backward } = gradients(() => model.apply(ids, targets));
+      backward();
+      opt.step();
+      opt.zeroGrad();
+      losses.push(loss.dataSync()[0]);
+      loss.dispose();
+    }
+    losses[7] < losses[0] - 0.5`;
+  assert.deepEqual(resultsOf(await runCell(job, training, 2)), { 0: 'true', 1: 'true' });
   const coordinates = await job.on('all').run(({ initDeviceMesh, dist, tf }) => {
     const mesh = initDeviceMesh([2, 1], ['dp', 'tp']);
     const x = tf.ones([2]) as import('@tensorflow/tfjs').Tensor;
