@@ -32,10 +32,7 @@ export function seeded(seed: number, ...labels: readonly (string | number)[]): R
   };
 }
 
-function initialState(
-  seed: number,
-  labels: readonly (string | number)[],
-): [number, number, number, number] {
+function initialState(seed: number, labels: readonly (string | number)[]): [number, number, number, number] {
   let state = seed | 0;
   const mix = (): number => {
     state = (state + 0x9e3779b9) | 0;
