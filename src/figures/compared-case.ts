@@ -2,7 +2,7 @@ import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
 import { memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
-import { titleOf } from './figure';
+import { type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, listed, type Scaled } from './format';
 import { type RunView, recordsOfStep } from './run-view';
 
@@ -45,13 +45,28 @@ function distance(a: BytesByCause, b: BytesByCause): Bytes {
   return MEMORY_CAUSES.reduce((sum, cause) => sum + Math.abs(a[cause] - b[cause]), 0);
 }
 
-/** What the comparison shows. */
-export function comparisonFinding(cases: readonly ComparedCase[], scale: Scaled): string {
+/** Numbers of a comparison that a guess may be about. */
+export function comparisonQuantities(cases: readonly ComparedCase[]): Quantities {
+  const { states, peak } = extremes(cases);
+  return {
+    stateRatio: { value: states, unit: '×', label: 'the largest model states over the smallest' },
+    peakRatio: { value: peak, unit: '×', label: 'the peak with most states over the one with least' },
+  };
+}
+
+/** The cases that hold most and least, and how many times more the first holds. */
+function extremes(cases: readonly ComparedCase[]) {
   const most = cases.reduce((a, b) => (totalBytes(b.states) > totalBytes(a.states) ? b : a));
   const least = cases.reduce((a, b) => (order(b) < order(a) ? b : a));
-  const held = `${inUnit(totalBytes(most.states), scale)} of model states`;
   const states = ratio(totalBytes(most.states), totalBytes(least.states));
   const peak = ratio(totalBytes(most.peak), totalBytes(least.peak));
+  return { most, least, states, peak };
+}
+
+/** What the comparison shows. */
+export function comparisonFinding(cases: readonly ComparedCase[], scale: Scaled): string {
+  const { most, least, states, peak } = extremes(cases);
+  const held = `${inUnit(totalBytes(most.states), scale)} of model states`;
   const off = cases.filter(({ residual }) => residual !== null && residual > 0);
   if (off.length > 0) {
     const largest = Math.max(...off.map(({ residual }) => residual ?? 0));

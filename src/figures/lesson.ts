@@ -78,7 +78,7 @@ function tellOne(figure: Figure, guess: Guess | undefined): { id: string; note: 
   if (quantity === undefined) return [];
   const { value, unit, label } = quantity;
   const said = (number: number): string =>
-    `${spoken(number)}${unit === '%' || unit === '' ? '' : ' '}${unit}`;
+    `${spoken(number)}${['%', '×', ''].includes(unit) ? '' : ' '}${unit}`;
   const truth = `${said(value)}: ${label}`;
   const note = Number.isNaN(guess.value) ? `It is ${truth}.` : `You ${said(guess.value)}, it is ${truth}.`;
   return [{ id: guess.id, note }];

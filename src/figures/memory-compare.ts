@@ -1,7 +1,13 @@
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
 import { totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes } from '../ledger/record';
-import { type ComparedCase, caseOf, comparisonFinding, comparisonSubtitle } from './compared-case';
+import {
+  type ComparedCase,
+  caseOf,
+  comparisonFinding,
+  comparisonQuantities,
+  comparisonSubtitle,
+} from './compared-case';
 import { createFigure, type Figure } from './figure';
 import { byteScale, type Scaled, short } from './format';
 import { bold, safe, soft, strong } from './ink';
@@ -58,6 +64,7 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
       annotations: drawn.flatMap(({ annotations }) => annotations),
     },
     table: tableOf(cases),
+    quantities: comparisonQuantities(cases),
   });
 }
 
