@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
-import { toMimeBundle } from '../../src/cell/mime';
+import { toMimeBundle, toWireBundle } from '../../src/cell/mime';
 import type { StrayError } from '../../src/cell/stray-errors';
 import { interruptJobs, registeredJobs } from '../../src/job/registry';
 import type { CellTimers } from './cell-timers';
@@ -80,7 +80,7 @@ export class CellRunner {
     if (!result.ok) return { ok: false, error: result.error };
     if (result.value === undefined) return { ok: true, result: undefined };
     try {
-      return { ok: true, result: await toMimeBundle(result.value) };
+      return { ok: true, result: toWireBundle(await toMimeBundle(result.value)) };
     } catch (thrown) {
       return { ok: false, error: this.#parts.evaluator.describe(thrown, name) };
     }

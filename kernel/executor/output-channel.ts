@@ -1,5 +1,6 @@
 import type { StreamWriter } from '../../src/cell/console-capture';
 import type { DisplaySink } from '../../src/cell/display';
+import { toWireBundle } from '../../src/cell/mime';
 import type { CommMessage, ExecutionId, FromExecutor, Outcome, Output } from './protocol';
 
 /** Sends what cells show to the front, marked with the execution that it belongs to. */
@@ -11,8 +12,9 @@ export class OutputChannel {
 
   readonly sink: DisplaySink = {
     display: (bundle, { displayId, metadata = {} } = {}) =>
-      this.#output({ kind: 'display', bundle, metadata, displayId }),
-    update: (displayId, bundle) => this.#output({ kind: 'update', bundle, metadata: {}, displayId }),
+      this.#output({ kind: 'display', bundle: toWireBundle(bundle), metadata, displayId }),
+    update: (displayId, bundle) =>
+      this.#output({ kind: 'update', bundle: toWireBundle(bundle), metadata: {}, displayId }),
     clear: (wait = false) => this.#output({ kind: 'clear', wait }),
   };
 
@@ -29,7 +31,7 @@ export class OutputChannel {
   }
 
   comm(message: CommMessage): void {
-    this.#send({ ...message, id: this.current });
+    this.#send({ ...message, data: toWireBundle(message.data), id: this.current });
   }
 
   /** Runs a piece of an execution that comes later, as a timer's callback, so that its outputs are its own. */

@@ -1,7 +1,7 @@
 import type { ExecutorSettings } from '../executor/protocol';
 import { CellExecution } from './cell-execution';
 import { CommRegistry } from './comm-registry';
-import { type CompilerClient, startCompiler } from './compiler-client';
+import type { CompilerClient } from './compiler-client';
 import { ExecuteQueue } from './execute-queue';
 import { Executions } from './executions';
 import { type ExecutorClient, startExecutor } from './executor-client';
@@ -29,8 +29,9 @@ export class KernelSession {
   readonly #ended: () => void;
 
   /** `ended` is called when a client has asked for the end and was answered. */
-  constructor(sockets: Sockets, settings: ExecutorSettings, ended: () => void) {
+  constructor(sockets: Sockets, settings: ExecutorSettings, compiler: CompilerClient, ended: () => void) {
     this.#sockets = sockets;
+    this.#compiler = compiler;
     this.#ended = ended;
     this.#publisher = new Publisher(sockets);
     this.#executions = new Executions(this.#publisher, (parent, prompt, password) =>
@@ -42,7 +43,6 @@ export class KernelSession {
       }),
     );
     this.#executor = this.#start(settings);
-    this.#compiler = startCompiler(settings);
     this.#cells = new CellExecution(this.#compiler, this.#executor, this.#executions);
     this.#queue = new ExecuteQueue({
       cells: this.#cells,

@@ -1,10 +1,13 @@
 import { existsSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import { ShardlabError } from '../core/errors';
+import { findInstallation } from './installation';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
+
+export { findInstallation } from './installation';
 
 /** Loads a package or file for a cell; `names` are the bindings that the cell wants of it. */
 export type Importer = (specifier: string, names?: readonly string[]) => Promise<object>;
@@ -56,17 +59,6 @@ export function createImporter(options: ImporterOptions): Importer {
     if (override !== undefined) return override();
     return withInterop(await load(specifier), names);
   };
-}
-
-/** The folder that holds shardlab's package.json: the nearest one above this file. */
-export function findInstallation(start: string = __dirname): string {
-  let folder = start;
-  while (!existsSync(join(folder, 'package.json'))) {
-    const parent = dirname(folder);
-    if (parent === folder) return start;
-    folder = parent;
-  }
-  return folder;
 }
 
 /** `require` as a file in the folder has it. */

@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { ConfigError } from '../core/errors';
 
 /** A value in several media types, richest first or not: the front end picks. Plain JSON; binary values in base64. */
 export type MimeBundle = Readonly<Record<string, unknown>>;
@@ -30,6 +31,23 @@ export function encodeBinary(bundle: MimeBundle): MimeBundle {
     value instanceof Uint8Array ? [type, Buffer.from(value).toString('base64')] : [type, value],
   );
   return Object.fromEntries(entries);
+}
+
+/**
+ * The bundle as the Jupyter protocol can carry it: binary in base64, the rest as JSON.
+ * Throws: CONFIG for what JSON cannot hold (a cycle, a bigint).
+ */
+export function toWireBundle(bundle: MimeBundle): MimeBundle {
+  try {
+    // A string is most of what bundles hold and needs no copy.
+    const plain = Object.values(bundle).every((value) => typeof value === 'string');
+    return plain ? bundle : JSON.parse(JSON.stringify(encodeBinary(bundle)));
+  } catch (cause) {
+    const types = Object.keys(bundle).join(', ');
+    throw new ConfigError(
+      `a display of ${types} cannot be sent: ${String(cause)}; give values that JSON can hold`,
+    );
+  }
 }
 
 function plainBundle(value: unknown): MimeBundle {

@@ -153,6 +153,16 @@ describe('a cell', () => {
     assert.deepEqual(contents(own, 'execute_result')[0]?.data, { 'text/markdown': '# t' });
   });
 
+  it('that displays what JSON cannot hold fails, and the kernel goes on', async () => {
+    const own = "({ [Symbol.for('Jupyter.display')]() { return { 'application/json': { big: 1n } }; } })";
+    assert.match((await failure(own)).evalue, /application\/json cannot be sent: .*BigInt/);
+    assert.match(
+      (await failure("await display({ 'application/json': { f: 1n } }, { raw: true })")).evalue,
+      /BigInt/,
+    );
+    assert.equal(await result('1n'), '1n');
+  });
+
   it('reports a rejection that nobody caught, with its place', async () => {
     const told = client.until(({ content }) => String(content.text).includes('Nobody caught'));
     await ok("void Promise.reject(new Error('forgotten'))");

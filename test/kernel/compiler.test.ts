@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import { NotebookCompiler } from '../../kernel/compiler/notebook-compiler';
-import { findInstallation } from '../../src/cell/importer';
+import { findInstallation } from '../../src/cell/installation';
 
 let compiler: NotebookCompiler;
 let cells = 0;

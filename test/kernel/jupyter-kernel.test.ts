@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { findInstallation } from '../../src/cell/importer';
+import { findInstallation } from '../../src/cell/installation';
 import { kernelSpec } from '../../src/cell/kernelspec';
 import { KERNEL_MAIN } from './jupyter-client';
 
