@@ -1,7 +1,11 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Reply, Router, type Writable, XPublisher } from 'zeromq';
 import { ShardlabError } from '../../src/core/errors';
 import { CHANNELS, type Channel, type Connection } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
+
+/** A sent message is with zeromq's thread; it gets this long to write it, since a process that exits does not wait for it. */
+const FLUSH_MS = 50;
 
 /** Channels on which requests come and replies go. */
 export type RequestChannel = 'shell' | 'control' | 'stdin';
@@ -46,6 +50,7 @@ export async function bindSockets(connection: Connection, wire: Wire): Promise<S
     listen: (channel, handle) => void receive(sockets[channel], wire, handle),
     close: async () => {
       await Promise.all(Object.values(senders).map((sender) => sender.drained()));
+      await delay(FLUSH_MS);
       for (const socket of Object.values(sockets)) socket.close();
     },
   };
