@@ -6,7 +6,7 @@ import { createImporter, type ImporterOptions, requireFrom } from './importer';
 import { findInstallation } from './installation';
 import { repairAfterTermination } from './repair';
 import { type Evaluated, Repl } from './repl';
-import { createStackMapper, type StackMapper } from './stack-mapper';
+import { type CellPosition, createStackMapper, type StackMapper } from './stack-mapper';
 
 export interface EvaluatorOptions extends ImporterOptions {
   /** Names that every cell finds on globalThis. */
@@ -31,6 +31,8 @@ export interface Evaluator {
    * What the cell had started and nobody ended goes on; a loop is ended by the guardian. False when no cell runs.
    */
   interrupt(graceSeconds?: number): boolean;
+  /** The place in a cell's source for one in its compiled code. */
+  toWritten(name: string, compiled: CellPosition): CellPosition;
   /** Describes an error as cells of this evaluator show theirs. */
   describe(thrown: unknown, name: string): CellError;
   dispose(): void;
@@ -76,6 +78,7 @@ export function createEvaluator(options: EvaluatorOptions): Evaluator {
       else setTimeout(() => settle(interrupted()), graceSeconds * 1e3);
       return true;
     },
+    toWritten: mapper.original,
     describe: (thrown, name) => describeThrown(thrown, name, mapper),
     dispose: () => {
       session.disconnect();

@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import { ShardlabError } from '../core/errors';
 import { findInstallation } from './installation';
+import { showTensorValues } from './tensor-text';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 
 export { findInstallation } from './installation';
@@ -22,6 +23,7 @@ export interface ImporterOptions {
 }
 
 const OWN_PACKAGES = /^(shardlab|tslab)(\/|$)/;
+const TFJS = /^@tensorflow\/tfjs/;
 const EXTENSIONS = [
   '.js',
   '.mjs',
@@ -57,7 +59,9 @@ export function createImporter(options: ImporterOptions): Importer {
   return async (specifier, names = []) => {
     const override = overrides[specifier];
     if (override !== undefined) return override();
-    return withInterop(await load(specifier), names);
+    const loaded = withInterop(await load(specifier), names);
+    if (TFJS.test(specifier) && 'Tensor' in loaded) showTensorValues(loaded.Tensor);
+    return loaded;
   };
 }
 

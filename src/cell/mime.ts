@@ -1,5 +1,7 @@
 import { inspect } from 'node:util';
+import { isPromise } from 'node:util/types';
 import { ConfigError } from '../core/errors';
+import { tensorText } from './tensor-text';
 
 /** A value in several media types, richest first or not: the front end picks. Plain JSON; binary values in base64. */
 export type MimeBundle = Readonly<Record<string, unknown>>;
@@ -51,11 +53,16 @@ export function toWireBundle(bundle: MimeBundle): MimeBundle {
 }
 
 function plainBundle(value: unknown): MimeBundle {
-  const text = toPlainText(value);
+  const text = isPromise(value) ? promiseText(value) : toPlainText(value);
   if (value instanceof Uint8Array && PNG_SIGNATURE.equals(value.subarray(0, 8))) {
     return { 'image/png': Buffer.from(value).toString('base64'), 'text/plain': text };
   }
   return { 'text/plain': text };
+}
+
+function promiseText(promise: Promise<unknown>): string {
+  const text = toPlainText(promise);
+  return text.includes('<pending>') ? `${text}: write await before it to see its value` : text;
 }
 
 function displayMethod(value: unknown): (() => unknown) | undefined {
@@ -68,30 +75,4 @@ function displayMethod(value: unknown): (() => unknown) | undefined {
 
 function isBundle(value: unknown): value is MimeBundle {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-interface TensorLike {
-  readonly dtype: string;
-  readonly shape: readonly number[];
-  readonly isDisposed: boolean;
-  toString(): string;
-}
-
-function tensorText(value: unknown): string | undefined {
-  if (!isTensor(value)) return undefined;
-  const head = `${value.dtype}[${value.shape.join(', ')}]`;
-  if (value.isDisposed) return `${head} (disposed)`;
-  return `${head}\n${value.toString().replace(/^Tensor\n/, '')}`;
-}
-
-function isTensor(value: unknown): value is TensorLike {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'dataId' in value &&
-    'dtype' in value &&
-    'isDisposed' in value &&
-    'shape' in value &&
-    Array.isArray(value.shape)
-  );
 }

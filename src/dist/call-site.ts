@@ -9,22 +9,34 @@ const FAR = 60;
 
 export const NO_SITE: CallSite = { cell: undefined, line: undefined, text: '' };
 
+/** A place in a cell; both count from 1. */
+export interface Place {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** The place in a cell as it was written, for one in the code that it was compiled to. */
+export type ToWritten = (cell: string, compiled: Place) => Place;
+
 /** The notebook cell and line that led here, or else the nearest file outside shardlab. */
-export function findCallSite(): CallSite {
+export function findCallSite(toWritten: ToWritten = (_, compiled) => compiled): CallSite {
   const near = frames(NEAR);
-  const cell = cellAmong(near);
+  const cell = cellAmong(near, toWritten);
   if (cell !== undefined) return cell;
   if (near.length < NEAR) return fileAmong(near);
   const far = frames(FAR);
-  return cellAmong(far) ?? fileAmong(far);
+  return cellAmong(far, toWritten) ?? fileAmong(far);
 }
 
-function cellAmong(sites: readonly NodeJS.CallSite[]): CallSite | undefined {
+function cellAmong(sites: readonly NodeJS.CallSite[], toWritten: ToWritten): CallSite | undefined {
   for (const site of sites) {
     const match = CELL.exec(site.getScriptNameOrSourceURL() ?? '');
     if (match === null) continue;
-    const line = site.getLineNumber() ?? undefined;
-    return { cell: Number(match[1]), line, text: `${match[0]}:${line ?? '?'}` };
+    const { line } = toWritten(match[0], {
+      line: site.getLineNumber() ?? 1,
+      column: site.getColumnNumber() ?? 1,
+    });
+    return { cell: Number(match[1]), line, text: `${match[0]}:${line}` };
   }
   return undefined;
 }

@@ -1,9 +1,12 @@
+import { Tensor } from '@tensorflow/tfjs';
 import type { BlasAbsent, BlasInfo, Engine } from '../backend/engine';
 import { createWasmEngine } from '../backend/wasm-engine';
 import { captureConsole } from '../cell/console-capture';
-import { createEvaluator } from '../cell/evaluator';
+import { createEvaluator, type Evaluator } from '../cell/evaluator';
 import { watchStrayErrors } from '../cell/stray-errors';
+import { showTensorValues } from '../cell/tensor-text';
 import { now } from '../core/units';
+import { findCallSite } from '../dist/call-site';
 import { joinWorld, type PlaneConfig, type World } from '../dist/world';
 import { createRecorder } from '../ledger/recorder';
 import { announcedGroup } from './announced-group';
@@ -50,6 +53,8 @@ async function buildRank(start: RankStart): Promise<void> {
   );
   const recorder = createRecorder({ rank, world: numRanks });
   engine.observe(recorder);
+  showTensorValues(Tensor);
+  let evaluator: Evaluator | undefined;
   const joined = await joinWorld({
     rank,
     world: numRanks,
@@ -57,12 +62,13 @@ async function buildRank(start: RankStart): Promise<void> {
     engine,
     observer: recorder,
     statusBoard,
+    callSite: () => findCallSite(evaluator?.toWritten),
   });
   const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
   const world = { ...joined, group };
   const scope = createRankScope({ rank, world, engine, observer: recorder });
   setRankScope(scope);
-  const evaluator = createEvaluator({ baseDir, globals: { ...scope } });
+  evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   const training = new RankTraining({ rank, engine, group, recorder });
   const board = createWorkBoard(statusBoard);
   const worker = new RankWorker({ courier, evaluator, engine, scope, training, board });

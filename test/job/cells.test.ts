@@ -62,6 +62,21 @@ test('cells and functions run in the selected ranks, and what cells declare live
     },
   );
 
+  await context.test(
+    'a tensor is shown with its values, also where it is printed within an object',
+    async () => {
+      const [printed, result] = await runCell(
+        job,
+        'const x = tf.tensor1d([1, 2.5]); console.log({ x }); x',
+        12,
+        '0',
+      );
+      const text = 'float32[2]\n    [1, 2.5]';
+      assert.equal(printed?.kind === 'stream' && printed.text, `{\n  x: ${text.replace('\n', '\n  ')}\n}\n`);
+      assert.equal(result?.kind === 'result' && result.bundle['text/plain'], text);
+    },
+  );
+
   await context.test('a value with a display method shows itself', async () => {
     const js = '({ [Symbol.for("Jupyter.display")]: () => ({ "text/html": "<b>" + rank + "</b>" }) })';
     const [event] = await runCell(job, js, 11, '1');

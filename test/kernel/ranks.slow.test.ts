@@ -68,6 +68,11 @@ describe('a %%ranks cell', () => {
     assert.equal((await client.execute('%%ranks\nhalf')).reply.content.ename, 'TypeScriptError[TS2304]');
   });
 
+  it('that calls a collective alone is told where, by the line that its author sees', async () => {
+    const { reply } = await client.execute('%%ranks 0\n\n// alone\ninterface I { a: 1 }\ndist.barrier()');
+    assert.match(String(reply.content.evalue), /rank 0 waits in barrier #\d+ \(cell \d+, line 5\)/);
+  });
+
   it('is refused for ranks that the job does not have', async () => {
     const { reply } = await client.execute('%%ranks 0,7\n1');
     assert.match(String(reply.content.evalue), /rank 7 was selected, but the job has ranks 0-1/);
