@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { DisplaySink } from '../cell/display';
 import type { MimeBundle } from '../cell/mime';
+import type { Figure } from '../figures/figure';
 import { lossCurve } from '../figures/loss-curve';
+import { DISPLAY } from '../figures/table';
 import type { StepResult } from '../train/step-result';
 import { createRunSummary } from './run-summary';
 
@@ -11,46 +13,76 @@ const REDRAW_MS = 200;
 /** Shows steps while they run. */
 export interface Progress {
   show(done: readonly StepResult[], last: StepResult): void;
-  /** Shows the last state for good. */
+  /** Shows the last state for good: the whole figure, as documents without plotly need it. */
   finish(): void;
 }
 
 /** Draws into one display that is updated at most five times a second; nothing where there is no display. */
 export function createProgress(display: DisplaySink | undefined, numSteps: number): Progress {
   const displayId = `shardlab-run-${randomUUID()}`;
-  let waiting: MimeBundle | undefined;
+  let newest: State | undefined;
   let drawnAt = -Infinity;
   let isDisplayed = false;
-  const draw = (): void => {
-    if (waiting === undefined) return;
-    if (isDisplayed) display?.update(displayId, waiting);
-    else display?.display(waiting, { displayId });
+  const draw = (bundle: MimeBundle): void => {
+    if (isDisplayed) display?.update(displayId, bundle);
+    else display?.display(bundle, { displayId });
     isDisplayed = true;
     drawnAt = performance.now();
-    waiting = undefined;
   };
   return {
     show(done, last) {
       if (display === undefined) return;
-      waiting = progressBundle(done, last, numSteps);
-      if (performance.now() - drawnAt >= REDRAW_MS) draw();
+      newest = { done, last, numSteps };
+      if (performance.now() - drawnAt >= REDRAW_MS) draw(runningBundle(newest));
     },
-    finish: draw,
+    finish() {
+      if (newest !== undefined) draw(finalBundle(newest));
+    },
   };
 }
 
-function progressBundle(done: readonly StepResult[], last: StepResult, numSteps: number): MimeBundle {
-  // The first step warms up; the speed is that of the newest ones.
-  const { tokensPerSecond } = createRunSummary(done.slice(-10));
-  const text =
-    `step ${done.length}/${numSteps}  loss ${last.loss.toFixed(4)}  ` +
-    `${Math.round(tokensPerSecond).toLocaleString('en-US')} tokens/s  ${(last.seconds * 1e3).toFixed(1)} ms`;
+/** How far the steps have come. */
+interface State {
+  readonly done: readonly StepResult[];
+  readonly last: StepResult;
+  readonly numSteps: number;
+}
+
+function runningBundle(state: State): MimeBundle {
+  const { done, numSteps } = state;
+  const text = progressText(state);
   const bar = `<progress value="${done.length}" max="${numSteps}" style="width:12em;vertical-align:middle"></progress>`;
   const html = `<div>${bar} <code>${text}</code></div>`;
-  if (done.length < 2) return { 'text/plain': text, 'text/html': html };
+  if (done.length < 2) return { 'text/html': html, 'text/plain': text };
+  // No picture while it runs: drawing one takes as long as a step.
+  return {
+    'application/vnd.plotly.v1+json': curveOf(state).toPlotly(),
+    'text/html': html,
+    'text/plain': text,
+  };
+}
+
+function finalBundle(state: State): MimeBundle {
+  const text = progressText(state);
+  if (state.done.length < 2) return { 'text/plain': text };
+  const bundle = curveOf(state)[DISPLAY]();
+  return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
+}
+
+function progressText({ done, last, numSteps }: State): string {
+  return (
+    `step ${done.length}/${numSteps}  loss ${last.loss.toFixed(4)}  ` +
+    `${speedOf(done).toLocaleString('en-US')} tokens/s  ${(last.seconds * 1e3).toFixed(1)} ms`
+  );
+}
+
+function curveOf({ done, numSteps }: State): Figure {
   const firstStep = done[0]?.step ?? 1;
   const series = [{ name: '', losses: done.map(({ loss }) => loss), firstStep }];
-  const curve = lossCurve(series, { tokensPerSecond, steps: firstStep + numSteps - 1 });
-  // No picture while it runs: drawing one takes as long as a step.
-  return { 'application/vnd.plotly.v1+json': curve.toPlotly(), 'text/html': html, 'text/plain': text };
+  return lossCurve(series, { tokensPerSecond: speedOf(done), steps: firstStep + numSteps - 1 });
+}
+
+/** The first step warms up; the speed is that of the newest ones. */
+function speedOf(done: readonly StepResult[]): number {
+  return Math.round(createRunSummary(done.slice(-10)).tokensPerSecond);
 }

@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { inspect } from 'node:util';
 import type { DataFrame } from 'danfojs-node';
 import { currentDisplay } from '../cell/display';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
@@ -9,13 +10,14 @@ import type { Figure } from '../figures/figure';
 import { lossCurve } from '../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../figures/memory-figure';
 import { type RunView, viewOf } from '../figures/run-view';
-import { createTable } from '../figures/table';
+import { createTable, DISPLAY, type DisplayBundle } from '../figures/table';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
 import type { CallSink } from './call';
 import type { RankStep } from './messages';
 import { createProgress } from './progress';
 import { createRunSummary, type RunSummary } from './run-summary';
+import { runText } from './run-text';
 import { sessionLesson } from './session-lesson';
 import { firstGrant, Stepping } from './stepping';
 import type { Supervisor } from './supervisor';
@@ -37,7 +39,7 @@ export interface RunOptions {
   readonly disposed: (run: Run) => void;
 }
 
-/** A model in training on all ranks of a job. */
+/** A model in training on all ranks of a job. Shown in a notebook as one line. */
 export class Run {
   readonly config: TrainConfig;
   /** What each step came to. */
@@ -148,6 +150,20 @@ export class Run {
       comm: await this.comm().frame(),
       timeline: await this.timeline().frame(),
     };
+  }
+
+  [DISPLAY](): DisplayBundle {
+    return { 'text/plain': this[inspect.custom]() };
+  }
+
+  /** For hosts that inspect values. */
+  [inspect.custom](): string {
+    return runText({
+      ...this.config.parallel,
+      world: this.world,
+      numParams: this.numParams,
+      losses: this.losses,
+    });
   }
 
   #figure(draw: (view: RunView) => Figure): Figure {

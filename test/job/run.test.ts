@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 import { registerDisplay } from '../../src/cell/display';
 import type { MimeBundle } from '../../src/cell/mime';
 import type { TrainConfigInput } from '../../src/config/train-config';
@@ -23,6 +24,10 @@ test('runs of a job', async (context) => {
       const losses: number[][] = [];
       for (const strategy of ['NO_SHARD', 'FULL_SHARD', 'SHARD_GRAD_OP'] as const) {
         const run = await job.train(config(strategy));
+        assert.match(
+          inspect(run),
+          new RegExp(`^${strategy} on 2 ranks, [\\d,]+ parameters, no step yet: await`),
+        );
         const summary = await run.step(4);
         assert.equal(summary.numSteps, 4);
         assert.match(String(summary), /^step 4: loss \d\.\d+ → \d\.\d+, [\d,]+ tokens\/s/);
@@ -43,6 +48,7 @@ test('runs of a job', async (context) => {
         ]) {
           assert.ok(figure.title.length > 0);
         }
+        assert.match(inspect(run), /, 4 steps: loss \d\.\d{4} → \d\.\d{4}$/);
         losses.push(run.losses);
         await run.dispose();
         await assert.rejects(run.step(), { code: 'CLOSED', message: /job\.train/ });
@@ -92,25 +98,37 @@ test('runs of a job', async (context) => {
     );
   });
 
-  await context.test('loss and speed are shown while it runs, in one display that is updated', async () => {
-    const shown: string[] = [];
-    const unregister = registerDisplay({
-      display: (bundle: MimeBundle, options) =>
-        shown.push(`display ${options?.displayId?.slice(0, 12)} ${bundle['text/plain']}`),
-      update: (id, bundle) => shown.push(`update ${id.slice(0, 12)} ${bundle['text/plain']}`),
-      clear: () => {},
-    });
-    const run = await job.train(config('NO_SHARD'));
-    try {
-      await run.step(30);
-    } finally {
-      unregister();
-    }
-    assert.match(shown[0] ?? '', /^display shardlab-run step 1\/30 +loss \d/);
-    assert.match(shown.at(-1) ?? '', /^update shardlab-run step 30\/30 +loss .*tokens\/s/);
-    assert.equal(shown.filter((line) => line.startsWith('display')).length, 1);
-    await run.dispose();
-  });
+  await context.test(
+    'loss and speed are shown while it runs, in one display, which ends as the whole figure',
+    async () => {
+      const shown: { readonly how: string; readonly bundle: MimeBundle }[] = [];
+      const unregister = registerDisplay({
+        display: (bundle, options) =>
+          shown.push({ how: `display ${options?.displayId?.slice(0, 12)}`, bundle }),
+        update: (id, bundle) => shown.push({ how: `update ${id.slice(0, 12)}`, bundle }),
+        clear: () => {},
+      });
+      const run = await job.train(config('NO_SHARD'));
+      try {
+        await run.step(30);
+      } finally {
+        unregister();
+      }
+      const [first, last] = [shown[0], shown.at(-1)];
+      assert.equal(first?.how, 'display shardlab-run');
+      assert.match(String(first?.bundle['text/plain']), /^step 1\/30 +loss \d/);
+      assert.equal(last?.how, 'update shardlab-run');
+      assert.match(String(last?.bundle['text/plain']), /^step 30\/30 +loss .*tokens\/s.*\nThe loss /);
+      assert.deepEqual(Object.keys(last?.bundle ?? {}), [
+        'application/vnd.plotly.v1+json',
+        'image/png',
+        'text/plain',
+      ]);
+      assert.equal(shown.filter(({ how }) => how.startsWith('display')).length, 1);
+      assert.equal(shown.filter(({ bundle }) => 'image/png' in bundle).length, 1);
+      await run.dispose();
+    },
+  );
 
   await context.test('cells of ranks and runs live side by side', async () => {
     const run = await job.train(config('FULL_SHARD'));
