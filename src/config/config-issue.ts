@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { nearest } from './nearest';
+import { fromOtherName } from './other-names';
 
 /** One thing that is wrong with a config. */
 export interface ConfigIssue {
@@ -46,12 +47,16 @@ function translate(
     );
     return (branch ?? []).flatMap((error) => translate(error, path, input, knownKeys));
   }
-  return [
-    {
-      path,
-      message: `${lowerFirst(issue.message.replace(/^Invalid (input|option): /, ''))}, got ${JSON.stringify(value)}`,
-    },
-  ];
+  const said = lowerFirst(issue.message.replace(/^Invalid (input|option): /, ''));
+  const hint = issue.code === 'invalid_value' ? meant(value, issue.values.map(String)) : '';
+  return [{ path, message: `${said}, got ${JSON.stringify(value)}${hint}` }];
+}
+
+/** The value that was probably meant: one spelled alike, or ours for another library's name. */
+function meant(value: unknown, allowed: readonly string[]): string {
+  if (typeof value !== 'string') return '';
+  const name = nearest(value, allowed) ?? fromOtherName(value);
+  return name !== undefined && allowed.includes(name) ? `; did you mean "${name}"?` : '';
 }
 
 function unknownKey(path: readonly (string | number)[], known: readonly string[]): ConfigIssue {

@@ -52,6 +52,17 @@ test('a wrong value is named with what was given', () => {
   assert.match(thrown(() => parseTrainConfig({ model: 'huge' })).message, /model: .*tiny.*got "huge"/);
 });
 
+test('a wrong name of a strategy or model names the one that was meant, also for names of other libraries', () => {
+  const said = (strategy: string): string =>
+    thrown(() => parseTrainConfig({ parallel: { strategy } })).message.replace(/^.*, got /, '');
+  assert.equal(said('full_shard'), '"full_shard"; did you mean "FULL_SHARD"?');
+  assert.equal(said('ZeRO-3'), '"ZeRO-3"; did you mean "FULL_SHARD"?');
+  assert.equal(said('zero_stage_2'), '"zero_stage_2"; did you mean "SHARD_GRAD_OP"?');
+  assert.equal(said('DDP'), '"DDP"; did you mean "NO_SHARD"?');
+  assert.equal(said('ZERO_9'), '"ZERO_9"');
+  assert.match(thrown(() => parseTrainConfig({ model: 'tny' })).message, /did you mean "tiny"\?$/);
+});
+
 test('heads that do not divide the dimension, and a vocabulary below the bytes, are refused', () => {
   const model = { kind: 'gpt', layers: 1, dim: 10, heads: 3, vocab: 300, seq: 8 };
   assert.match(thrown(() => parseTrainConfig({ model })).message, /dim 10 is not divisible by heads 3/);
