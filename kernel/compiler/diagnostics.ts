@@ -4,13 +4,24 @@ import type { CellError } from '../../src/cell/cell-error';
 /** How many messages of one cell are shown. */
 const SHOWN = 10;
 
+/** "Did you forget to use 'await'?", which the checker tells beside an error. */
+const FORGOTTEN_AWAIT = 2773;
+/** "Cannot find name 'x'." and the same with the nearest name. */
+const UNKNOWN_NAMES: readonly number[] = [2304, 2552];
+
+/** A cell whose errors are described. */
+export interface FaultyCell {
+  readonly source: string;
+  /** As stack traces call it: "In[3]". */
+  readonly name: string;
+  /** What to say of a name that the checker does not know. */
+  readonly adviceFor: (unknownName: string) => string | undefined;
+}
+
 /** Describes what the checker found as one error of the cell; positions are those of its source. */
-export function describeDiagnostics(
-  diagnostics: readonly ts.Diagnostic[],
-  source: string,
-  name: string,
-): CellError {
-  const found = diagnostics.map((diagnostic) => placed(diagnostic, source));
+export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell: FaultyCell): CellError {
+  const { source, name } = cell;
+  const found = diagnostics.map((diagnostic) => placed(diagnostic, cell));
   const first = found[0];
   if (first === undefined) throw new Error('an error was described without a diagnostic');
   const ename = `TypeScriptError[TS${first.code}]`;
@@ -33,18 +44,32 @@ interface Placed {
   readonly length: number;
 }
 
-function placed({ code, messageText, start = 0, length = 1 }: ts.Diagnostic, source: string): Placed {
+function placed(diagnostic: ts.Diagnostic, cell: FaultyCell): Placed {
+  const { code, messageText, start = 0, length = 1 } = diagnostic;
+  const { source } = cell;
   const offset = Math.min(start, source.length);
   const before = source.slice(0, offset).split('\n');
+  const message = ts
+    .flattenDiagnosticMessageText(messageText, '\n')
+    .replace(/import\("[^"]*\/__cell[^"]*"\)\./g, '');
   return {
     code,
-    message: ts
-      .flattenDiagnosticMessageText(messageText, '\n')
-      .replace(/import\("[^"]*\/__cell[^"]*"\)\./g, ''),
+    message: [message, ...advice(diagnostic, cell)].join(' '),
     line: before.length - 1,
     column: before.at(-1)?.length ?? 0,
     length,
   };
+}
+
+function advice(
+  { code, start = 0, length = 0, relatedInformation = [] }: ts.Diagnostic,
+  cell: FaultyCell,
+): string[] {
+  const said = relatedInformation
+    .filter((related) => related.code === FORGOTTEN_AWAIT)
+    .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+  if (!UNKNOWN_NAMES.includes(code)) return said;
+  return [...said, cell.adviceFor(cell.source.slice(start, start + length)) ?? []].flat();
 }
 
 function underlined({ code, message, line, column, length }: Placed, source: string, name: string): string[] {

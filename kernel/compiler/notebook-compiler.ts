@@ -70,7 +70,8 @@ export class NotebookCompiler implements CompilerCalls {
     const diagnostics = errorsOf(program, file);
     if (diagnostics.length > 0) {
       this.#files.drop(path);
-      return { ok: false, error: describeDiagnostics(diagnostics, source, name) };
+      const adviceFor = (unknown: string): string | undefined => this.#elsewhere(unknown, namespace);
+      return { ok: false, error: describeDiagnostics(diagnostics, { source, name, adviceFor }) };
     }
     const js = emit(program, file, source, name);
     this.#files.drop(path);
@@ -101,6 +102,16 @@ export class NotebookCompiler implements CompilerCalls {
   reset(namespace: Namespace): void {
     this.#scopes[namespace].clear();
     this.#rankGlobalsKnown &&= namespace !== 'ranks';
+  }
+
+  /** Where a name lives that this namespace does not have. */
+  #elsewhere(name: string, namespace: Namespace): string | undefined {
+    if (namespace === 'notebook') {
+      if (!this.#scopes.ranks.has(name)) return undefined;
+      return 'Ranks have it: begin the cell with %%ranks to use it there.';
+    }
+    if (!this.#scopes.notebook.has(name)) return undefined;
+    return "The notebook has it, ranks do not: send values with job.on('all').run(fn, ...values).";
   }
 
   #show({ source, namespace }: Position, all: boolean): ShownSource {

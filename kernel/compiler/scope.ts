@@ -34,8 +34,8 @@ export class Scope {
     this.#homes.clear();
   }
 
-  get names(): IterableIterator<string> {
-    return this.#homes.keys();
+  has(name: string): boolean {
+    return this.#homes.has(name);
   }
 
   /** One line of declarations for the names that a cell mentions and does not declare itself; `all` declares every name. */

@@ -16,13 +16,13 @@ const HELP = /^\s*(?:\?\??\s*([\w$.]+)|([\w$.]+)\s*\?\??)\s*;?\s*$/;
 
 const CHECK = /(?:^|\s)--check(?=\s|$)/;
 
-/** Reads magics: `%%ranks [--check] 0,2-3` in the first line, `?name` and `name?` alone. */
+/** Reads magics; no TypeScript begins with a percent sign: `%%ranks [--check] 0,2-3` in the first line, `?name` and `name?` alone. */
 export function readMagics(code: string): CellRequest {
   const help = HELP.exec(code);
   if (help !== null) return { kind: 'help', name: help[1] ?? help[2] ?? '' };
-  const magic = /^\s*%%(\w+)([^\n]*)(?:\n|$)/.exec(code);
+  const magic = /^\s*(%%?\w+)([^\n]*)(?:\n|$)/.exec(code);
   if (magic === null) return { kind: 'notebook', source: code };
-  if (magic[1] !== 'ranks') return { kind: 'unknown', magic: `%%${magic[1] ?? ''}` };
+  if (magic[1] !== '%%ranks') return { kind: 'unknown', magic: magic[1] ?? '' };
   const rest = magic[2] ?? '';
   return {
     kind: 'ranks',

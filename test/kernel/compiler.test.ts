@@ -67,6 +67,22 @@ describe('the compiler', () => {
     assert.deepEqual(messages('c29.toFixed()'), []);
   });
 
+  it('says where a forgotten await or a name of the other side is the reason', () => {
+    assert.match(
+      String(messages("import { readFile } from 'node:fs/promises';\nreadFile('a').length;")[0]),
+      /TS2339: .*Did you forget to use 'await'\?$/,
+    );
+    const inRanks = (source: string) => compiler.compile({ source, namespace: 'ranks', name: 'In[1]' });
+    const declared = inRanks('const theirs = rank;');
+    assert.ok(declared.ok);
+    compiler.commit(declared.ticket);
+    assert.match(String(messages('theirs')[0]), /TS2304: .* Ranks have it: begin the cell with %%ranks/);
+    emitted('const ours = 1;');
+    const wrong = inRanks('ours');
+    assert.match(wrong.ok ? '' : wrong.error.evalue, /The notebook has it, ranks do not: .*job\.on/);
+    assert.match(String(messages('nowhere')[0]), /Cannot find name 'nowhere'\.$/);
+  });
+
   it('does not flag what notebooks do: unused values, unannotated parameters, unused labels', () => {
     assert.deepEqual(messages('1 + 1; kept; function g(x) { return x; }'), []);
   });

@@ -27,6 +27,7 @@ describe('magics', () => {
     assert.deepEqual(readMagics('a.b?'), { kind: 'help', name: 'a.b' });
     assert.equal(readMagics('a ? b : c').kind, 'notebook');
     assert.equal(readMagics('%%bash\nls').kind, 'unknown');
+    assert.deepEqual(readMagics('%ranks 0\nrank'), { kind: 'unknown', magic: '%ranks' });
   });
 });
 
