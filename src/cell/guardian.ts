@@ -28,16 +28,17 @@ export interface StagedInterrupt {
   /** Whether the main thread has answered. */
   readonly answered: () => boolean;
   readonly guardian: Pick<Guardian, 'terminate'>;
+  /** How long blocking code gets to end by an error before it is terminated. Default 50. */
+  readonly graceMs?: number;
 }
 
-/** How long blocking code gets to end by an error before it is terminated. */
 const GRACE_MS = 50;
 /** How often a main thread that blocks again (in the next callback) is terminated again. */
 const ATTEMPTS = 20;
 
 /**
  * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then, where
- * the main thread has not answered after 50 ms, termination, which skips `finally`.
+ * the main thread has not answered after the grace period, termination, which skips `finally`.
  */
 export function interruptInStages(steps: StagedInterrupt): void {
   steps.notify();
@@ -47,5 +48,5 @@ export function interruptInStages(steps: StagedInterrupt): void {
     steps.guardian.terminate();
     setTimeout(check, GRACE_MS, attempt + 1);
   };
-  setTimeout(check, GRACE_MS, 1);
+  setTimeout(check, steps.graceMs ?? GRACE_MS, 1);
 }

@@ -16,6 +16,8 @@ import {
   type ToRank,
 } from './messages';
 
+/** A main thread that stood in a collective gets this long to end by the error that the abort word makes, also on a busy machine. */
+const ABORTED_MS = 500;
 /** A main thread that has heard of an interrupt ends its work within this time, or it blocks again. */
 const SETTLE_MS = 150;
 
@@ -114,10 +116,15 @@ class Courier {
     const guardian = this.#guardian;
     const notify = (): void => this.#tell({ type: 'interrupt', id, at: now() });
     const answered = (): boolean => !this.#runs(id) || Atomics.load(this.#shared, SHARED_WORDS.heard) === id;
-    interruptInStages({ notify, answered, guardian });
-    setTimeout(() => {
-      if (this.#runs(id)) interruptInStages({ notify, answered: () => !this.#runs(id), guardian });
-    }, SETTLE_MS);
+    // A blocking collective ends by the abort word; terminating the code that it then ends by would only do harm.
+    const isWaiting = readStatus(this.#data.statusBoard).collective !== undefined;
+    interruptInStages({ notify, answered, guardian, ...(isWaiting && { graceMs: ABORTED_MS }) });
+    setTimeout(
+      () => {
+        if (this.#runs(id)) interruptInStages({ notify, answered: () => !this.#runs(id), guardian });
+      },
+      SETTLE_MS + (isWaiting ? ABORTED_MS : 0),
+    );
   }
 
   #runs(id: number): boolean {

@@ -3,6 +3,7 @@ import { registerDisplay } from '../cell/display';
 import type { EvaluateResult, Evaluator } from '../cell/evaluator';
 import { toMimeBundle } from '../cell/mime';
 import type { TrainConfig } from '../config/train-config';
+import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
 import type { CourierHandle } from './courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from './messages';
@@ -14,6 +15,13 @@ import type { WorkBoard } from './work-board';
 
 /** A free main thread that was interrupted settles its work after this time, so that `finally` blocks can run. */
 const INTERRUPT_GRACE_SECONDS = 0.05;
+
+/**
+ * [Note: lost ends] V8 may be told to end JavaScript at the very moment at which a work ends by itself; then it is this
+ * thread's own code, on its way to report the end, that is cut off. A work that was interrupted and has not reported its end
+ * after this time is reported here.
+ */
+const LOST_SECONDS = 0.25;
 
 /** Key on globalThis under which the evaluator finds work that is not a cell. */
 const TASK: unique symbol = Symbol.for('shardlab.task');
@@ -36,6 +44,8 @@ export class RankWorker {
   readonly #parts: RankWorkerParts;
   /** The newest work; what is printed after its end still belongs to it. */
   #id = 0;
+  /** The newest work whose end was reported. */
+  #reported = 0;
   /** Ends the wait for a value that shows itself, at an interrupt. */
   #interrupted: () => void = () => undefined;
 
@@ -62,13 +72,19 @@ export class RankWorker {
   }
 
   async #work(id: number, work: RankWork): Promise<void> {
-    const { courier, board } = this.#parts;
     this.#id = id;
-    board.running(work.kind === 'cell' ? work.cell : undefined);
-    const outcome = await this.#outcome(work);
+    this.#parts.board.running(work.kind === 'cell' ? work.cell : undefined);
+    this.#report(id, await this.#outcome(work));
+  }
+
+  /** Tells the end of a work, unless it was told. */
+  #report(id: number, outcome: Outcome): void {
+    if (id !== this.#id || id === this.#reported) return;
+    const { courier, board } = this.#parts;
     board.idle();
     courier.ended(id);
     courier.send({ type: 'ended', id, outcome });
+    this.#reported = id;
   }
 
   async #outcome(work: RankWork): Promise<Outcome> {
@@ -125,14 +141,21 @@ export class RankWorker {
   }
 
   #interrupt(id: number, at: Seconds): void {
-    if (id !== this.#id) return;
+    if (id !== this.#id || id === this.#reported) return;
     this.#parts.courier.heard(id);
     // A main thread that hears of it late was blocked, and was given its time then.
     this.#parts.evaluator.interrupt(Math.max(0, INTERRUPT_GRACE_SECONDS - (now() - at)));
     this.#interrupted();
+    // [Note: lost ends]
+    setTimeout(() => this.#report(id, cutOff()), LOST_SECONDS * 1e3);
   }
 
   #show(output: RankOutput): void {
     this.#parts.courier.send({ type: 'output', id: this.#id, output });
   }
+}
+
+function cutOff(): Outcome {
+  const error = new ShardlabError('INTERRUPTED', 'the work was interrupted; variables keep their values');
+  return { ok: false, error: rankError(error) };
 }
