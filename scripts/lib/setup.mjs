@@ -6,6 +6,7 @@ import { linkSelf } from './link.mjs';
 import { ensurePackages } from './packages.mjs';
 import { homeVariables, root, stateFolder } from './places.mjs';
 import { ensurePython } from './python.mjs';
+import { ensureSnapshot } from './snapshot.mjs';
 import { step } from './step.mjs';
 
 /**
@@ -21,6 +22,7 @@ export async function setUp(purpose, { withPython = true } = {}) {
   await step('npm packages', (say) => ensurePackages(say, env));
   await step('build', ensureBuild);
   await step('link to itself', linkSelf);
+  if (purpose !== 'build') await step('compiler snapshot', ensureSnapshot);
   if (!withPython) return { state, env, python: undefined };
   const { python, jupyter } = await step('Python environment', (say) =>
     ensurePython({ purpose, state, env }, say),
