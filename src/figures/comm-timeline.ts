@@ -26,7 +26,6 @@ const MAX_ROWS = 8;
 /** Each rank's step in two lanes, the main thread over the wire, with the share that it waited at the row's end. */
 export function commTimeline(run: RunView, options: CommTimelineOptions = {}): Figure {
   const records = recordsOfStep(run.records, options.step);
-  if (records.length === 0) throw new RangeError('there is no recorded step yet; run a step first');
   // One clock for all rows: a collective ends on all ranks at about the same place.
   const origin = Math.min(...records.map(({ start }) => start));
   const all = records.map((record) => timeline(record, origin));

@@ -1,10 +1,11 @@
+import { ConfigError } from '../core/errors';
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
 import { memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, listed, type Scaled } from './format';
-import { type RunView, recordsOfStep } from './run-view';
+import { higherPeak, type RunView, recordsOfStep } from './run-view';
 
 /** One run's bars: what was predicted, what was measured, what the peak was. */
 export interface ComparedCase {
@@ -18,8 +19,8 @@ export interface ComparedCase {
 
 /** Takes a run's last step apart. */
 export function caseOf(name: string, run: RunView): ComparedCase {
-  const [record] = recordsOfStep(run.records).sort((a, b) => b.memory.peakBytes - a.memory.peakBytes);
-  if (record === undefined) throw new RangeError(`run ${name} has no recorded step; run a step first`);
+  if (run.records.length === 0) throw new ConfigError(`run ${name} has no recorded step; run a step first`);
+  const record = recordsOfStep(run.records).reduce(higherPeak);
   const predicted = run.prediction ? { ...noBytes() } : null;
   for (const { cause, bytes } of run.prediction?.states ?? []) if (predicted) predicted[cause] += bytes;
   const states = measuredStates(record, predicted);

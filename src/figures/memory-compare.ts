@@ -1,3 +1,4 @@
+import { ConfigError } from '../core/errors';
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
 import { totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes } from '../ledger/record';
@@ -31,7 +32,7 @@ const WIDTH = 800;
  */
 export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
   const cases = Object.entries(runs).map(([name, run]) => caseOf(name, run));
-  if (cases.length === 0) throw new RangeError('no runs to compare; pass an object of runs by name');
+  if (cases.length === 0) throw new ConfigError('no runs to compare; pass an object of runs by name');
   const largest = cases.flatMap(({ peak, predicted }) => [
     totalBytes(peak),
     predicted ? totalBytes(predicted) : 0,

@@ -1,3 +1,4 @@
+import { ConfigError } from '../core/errors';
 import type { Figure } from './figure';
 import { memoryRanks } from './memory-ranks';
 import { memoryTimeline } from './memory-timeline';
@@ -12,8 +13,11 @@ export interface MemoryOptions {
   readonly step?: number;
 }
 
-/** A run's memory, as run.memory() shows it. */
+/** A run's memory, as run.memory() shows it. Throws: CONFIG for another `over`. */
 export function memoryFigure(run: RunView, { over, rank, step }: MemoryOptions = {}): Figure {
+  if (over !== undefined && over !== 'time' && over !== 'ranks') {
+    throw new ConfigError(`memory has no figure over '${String(over)}'; it has 'time' and 'ranks'`);
+  }
   const chosen = step === undefined ? {} : { step };
   if (over === 'time' || (over === undefined && rank !== undefined)) {
     return memoryTimeline(run, rank === undefined ? chosen : { ...chosen, rank });

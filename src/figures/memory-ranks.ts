@@ -28,7 +28,6 @@ const WIDEST_BAR = 150;
 /** Every rank's memory at its own peak as a stacked bar by cause; the highest and the lowest rank are named. */
 export function memoryRanks(run: RunView, options: MemoryRanksOptions = {}): Figure {
   const records = recordsOfStep(run.records, options.step);
-  if (records.length === 0) throw new RangeError('there is no recorded step yet; run a step first');
   const peaks = records.map((record) => ({ rank: record.rank, bytes: memoryAtPeak(record) }));
   const totals = peaks.map(({ bytes }) => totalBytes(bytes));
   const most = Math.max(...totals);

@@ -1,3 +1,4 @@
+import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
@@ -12,7 +13,7 @@ import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
 import { peakPanel } from './peak-panel';
 import { phaseStrip, phases } from './phase-strip';
 import type { Annotation, ScatterTrace } from './plotly';
-import { type RunView, recordsOfStep } from './run-view';
+import { higherPeak, type RunView, recordsOfStep } from './run-view';
 import { STATIC_WIDTH } from './static-svg';
 import { createTable, type Table } from './table';
 
@@ -84,30 +85,16 @@ function lastStepWithCurve(run: RunView): number | undefined {
   return steps.length === 0 ? undefined : Math.max(...steps);
 }
 
-function chosen(records: readonly StepRecord[], rank: number | undefined): StepRecord {
-  const found =
-    rank === undefined
-      ? records.reduce<StepRecord | undefined>(higher, undefined)
-      : records.find((record) => record.rank === rank);
-  if (found === undefined) throw noRecord(records, rank);
-  return found;
-}
-
-function noRecord(records: readonly StepRecord[], rank: number | undefined): RangeError {
-  const present = records.map((record) => record.rank).join(', ') || 'none';
-  return new RangeError(
-    rank === undefined
-      ? 'there is no recorded step yet; run a step first'
-      : `no record of rank ${rank} in this step; records are of ranks: ${present}`,
-  );
+function chosen(records: readonly [StepRecord, ...StepRecord[]], rank: number | undefined): StepRecord {
+  if (rank === undefined) return records.reduce(higherPeak);
+  const found = records.find((record) => record.rank === rank);
+  if (found !== undefined) return found;
+  const present = records.map((record) => record.rank).join(', ');
+  throw new ConfigError(`no record of rank ${rank} in this step; choose one of ranks: ${present}`);
 }
 
 function longest(records: readonly StepRecord[]): Seconds {
   return Math.max(...records.map((record) => record.end - record.start));
-}
-
-function higher(best: StepRecord | undefined, record: StepRecord): StepRecord {
-  return best === undefined || record.memory.peakBytes > best.memory.peakBytes ? record : best;
 }
 
 function highest(records: readonly StepRecord[]): Bytes {

@@ -1,4 +1,5 @@
 import type { TrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
 import type { StepRecord } from '../ledger/record';
 import type { ZeroPrediction } from '../plan/zero-formulas';
 import { predictRun } from '../plan/zero-units';
@@ -38,10 +39,25 @@ export function lossesOf(run: RunView): { firstStep: number; losses: number[] } 
   return { firstStep, losses: Array.from({ length }, (_, i) => bySteps.get(firstStep + i) ?? Number.NaN) };
 }
 
-/** Records of one step (the last complete one when none is named), by rank. */
-export function recordsOfStep(records: readonly StepRecord[], step?: number): StepRecord[] {
+/**
+ * Records of one step (the last complete one when none is named), by rank; at least one.
+ * Throws: CONFIG when there is none.
+ */
+export function recordsOfStep(records: readonly StepRecord[], step?: number): [StepRecord, ...StepRecord[]] {
   const chosen = step ?? lastCompleteStep(records);
-  return records.filter((record) => record.step === chosen).sort((a, b) => a.rank - b.rank);
+  const [first, ...rest] = records.filter((record) => record.step === chosen).sort((a, b) => a.rank - b.rank);
+  if (first !== undefined) return [first, ...rest];
+  const steps = records.map((record) => record.step);
+  throw new ConfigError(
+    steps.length === 0
+      ? 'there is no recorded step yet; run a step first'
+      : `step ${step} is not recorded; choose one of ${Math.min(...steps)} to ${Math.max(...steps)}`,
+  );
+}
+
+/** For `reduce`: the record with the higher peak, the first of equal ones. */
+export function higherPeak(best: StepRecord, record: StepRecord): StepRecord {
+  return record.memory.peakBytes > best.memory.peakBytes ? record : best;
 }
 
 function lastCompleteStep(records: readonly StepRecord[]): number {

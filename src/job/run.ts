@@ -9,8 +9,9 @@ import { type CommTimelineOptions, commTimeline } from '../figures/comm-timeline
 import type { Figure } from '../figures/figure';
 import { lossCurve } from '../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../figures/memory-figure';
+import { processTable } from '../figures/process-table';
 import { type RunView, viewOf } from '../figures/run-view';
-import { createTable, DISPLAY, type DisplayBundle } from '../figures/table';
+import { createTable, DISPLAY, type DisplayBundle, type Table } from '../figures/table';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
 import type { CallSink } from './call';
@@ -132,6 +133,11 @@ export class Run {
   /** One step of all ranks: computing, waiting, and what the wire did meanwhile. */
   timeline(options: CommTimelineOptions = {}): Figure {
     return this.#figure((view) => commTimeline(view, options));
+  }
+
+  /** What each rank's process held at the end of a step (default: the last): every resident byte has a name. */
+  processes(step?: number): Table {
+    return processTable(this.#records, step);
   }
 
   /** The loss over all steps. */

@@ -48,6 +48,16 @@ test('runs of a job', async (context) => {
         ]) {
           assert.ok(figure.title.length > 0);
         }
+        assert.deepEqual(
+          run.processes().rows.map(({ rank, rssBytes }) => [rank, Number(rssBytes) > 50e6]),
+          [
+            [0, true],
+            [1, true],
+          ],
+        );
+        for (const wrong of [{ over: 'tme' as never }, { rank: 2 }, { step: 5 }]) {
+          assert.throws(() => run.memory(wrong), { code: 'CONFIG', message: /'ranks'|ranks: 0, 1|1 to 4/ });
+        }
         assert.match(inspect(run), /, 4 steps: loss \d\.\d{4} → \d\.\d{4}$/);
         losses.push(run.losses);
         await run.dispose();
