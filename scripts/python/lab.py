@@ -13,6 +13,11 @@ def end_with_parent():
 
 threading.Thread(target=end_with_parent, daemon=True).start()
 
-from jupyterlab.labapp import main  # noqa: E402  (the watch begins first)
+# This folder's labconfig/ changes defaults: no question about news, no look for updates. What the user has set stays.
+here = os.path.dirname(os.path.abspath(__file__))
+others = os.environ.get("JUPYTER_CONFIG_PATH")
+os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([here, *([others] if others else [])])
+
+from jupyterlab.labapp import main  # noqa: E402  (the watch begins first, and the path is set)
 
 sys.exit(main())

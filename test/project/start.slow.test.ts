@@ -24,6 +24,13 @@ test('npm start prints an address with a token, guards it, and Ctrl-C leaves no 
   const { origin } = new URL(lab.url);
   assert.equal((await fetch(`${origin}/api/status`)).status, 403);
   assert.equal((await fetch(`${origin}/api/status?${lab.url.split('?')[1]}`)).status, 200);
+  const notices = `/lab/api/settings/@jupyterlab/apputils-extension:notification?${lab.url.split('?')[1]}`;
+  // What the lab would ask and look for on the network by itself.
+  const { schema } = (await (await fetch(origin + notices)).json()) as Settings;
+  assert.deepEqual(
+    [schema.properties.fetchNews?.default, schema.properties.checkForUpdates?.default],
+    ['false', false],
+  );
   const server = childrenOf(lab.child.pid);
   assert.equal(server.length, 1);
   lab.child.kill('SIGINT');
@@ -64,6 +71,11 @@ test('a wrong option ends with status 2 and the usage', async () => {
   assert.equal(code, 2);
   assert.match(stderr, /--prot[\s\S]*--port N/);
 });
+
+/** The part of a plugin's settings that tests read. */
+interface Settings {
+  readonly schema: { readonly properties: Readonly<Record<string, { readonly default: unknown }>> };
+}
 
 interface Lab {
   readonly child: ChildProcess;
