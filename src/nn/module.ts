@@ -1,5 +1,7 @@
+import { inspect } from 'node:util';
 import type * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
+import { moduleText } from './module-text';
 import { type Parameter, type StateBuffer, stateBuffers } from './parameter';
 
 /** What a wrapper calls to go on: the next wrapper, at last the module's forward. */
@@ -105,6 +107,11 @@ export abstract class Module {
       parameter.tensor.dispose();
       parameter.replace(null);
     }
+  }
+
+  /** How it is printed. */
+  [inspect.custom](): string {
+    return moduleText(this);
   }
 
   protected addParameter(name: string, parameter: Parameter): Parameter {

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { inspect } from 'node:util';
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import { initializer } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
 import { loadState } from '../../src/nn/load-state';
+import { gpt } from '../../src/nn/models/gpt';
 import { Module, ModuleList } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
 import { testEngine } from '../support/wasm-test-engine';
@@ -32,6 +34,31 @@ class Tied extends Module {
 let engine: Engine;
 before(async () => {
   engine = await testEngine();
+});
+
+test('a module is printed as a tree with the shapes of its parameters, equal neighbours once', () => {
+  assert.equal(
+    inspect(gpt({ layers: 3, dim: 4, heads: 1, vocab: 5, seq: 2 })),
+    [
+      'GPT(',
+      '  (wte): Embedding(weight [5, 4])',
+      '  (wpe): Embedding(weight [2, 4])',
+      '  (blocks): ModuleList(',
+      '    (0-2): 3 x Block(',
+      '      (ln1): LayerNorm(weight [4], bias [4])',
+      '      (ln2): LayerNorm(weight [4], bias [4])',
+      '      (qkv): Linear(weight [12, 4], bias [12])',
+      '      (attention): CausalSelfAttention()',
+      '      (proj): Linear(weight [4, 4], bias [4])',
+      '      (fc1): Linear(weight [16, 4], bias [16])',
+      '      (fc2): Linear(weight [4, 16], bias [4])',
+      '    )',
+      '  )',
+      '  (ln_f): LayerNorm(weight [4], bias [4])',
+      ')',
+    ].join('\n'),
+  );
+  assert.match(inspect(new Tied()), /\(0\): Linear[^\n]*\n *\(1\): Linear/);
 });
 
 test('parameters are named as in torch, parents first, a tied one once', () => {
