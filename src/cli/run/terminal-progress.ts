@@ -9,7 +9,8 @@ import type { Io } from '../io';
 export function showProgress(io: Io): () => void {
   let last = '';
   const show = (bundle: MimeBundle): void => {
-    last = String(bundle['text/plain'] ?? '');
+    // The last state of all has the figure's numbers below its line.
+    last = String(bundle['text/plain'] ?? '').split('\n', 1)[0] ?? '';
     if (io.isTerminal) io.stderr(`\r${last}\u001b[K`);
   };
   const unregister = registerDisplay({
