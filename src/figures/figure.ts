@@ -1,5 +1,5 @@
 import type { DataFrame } from 'danfojs-node';
-import { LIGHT, plain, soft, strong, type Theme } from './ink';
+import { EITHER, LIGHT, plain, soft, strong, type Theme } from './ink';
 import type { Layout, Trace } from './plotly';
 import { toPng } from './png';
 import { toSvg } from './static-svg';
@@ -70,7 +70,8 @@ export function createFigure(parts: FigureParts): Figure {
     frame: () => table.frame(),
     [DISPLAY]: () => ({
       'application/vnd.plotly.v1+json': plotlyOf(parts),
-      'image/png': toPng(toSvg(parts, LIGHT)).toString('base64'),
+      // Notebooks show this picture until plotly draws, in whatever theme they have.
+      'image/png': toPng(toSvg(parts, EITHER)).toString('base64'),
       'text/plain': `${title}\n${plain(parts.subtitle)}\n${table.toText()}`,
     }),
   };

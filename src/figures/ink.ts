@@ -28,6 +28,11 @@ export interface Theme {
 
 export const LIGHT: Theme = { background: '#ffffff', strong: '#222222', soft: '#666666' };
 export const DARK: Theme = { background: '#111111', strong: '#e4e4e4', soft: '#aaaaaa' };
+/**
+ * Without a background of its own, for hosts that show the same picture in light and in dark. Its greys have a contrast of
+ * at least 4.3 (WCAG 2) to white and to #111111 alike.
+ */
+export const EITHER: Theme = { background: 'none', strong: '#797979', soft: '#797979' };
 
 /** Puts a theme's colours in place of the host's variables. */
 export function themed(json: string, theme: Theme): string {
