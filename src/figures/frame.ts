@@ -10,3 +10,23 @@ export async function frameOf(
   if (values.length === 0) return new Frame([], { columns: [] });
   return new Frame(values, { columns: [...keys] });
 }
+
+/** Rows by column of a frame; of a series too, which has one column. */
+export function rowsOf({ columns, values }: DataFrame): Record<string, unknown>[] {
+  return values.map((row: unknown) =>
+    Object.fromEntries(columns.map((key, i) => [key, Array.isArray(row) ? row[i] : row])),
+  );
+}
+
+/** The prototype that frames and series, also those computed from them, have in common. */
+export function commonPrototype(frame: DataFrame): object {
+  let common: object = frame;
+  for (
+    let next: unknown = Object.getPrototypeOf(frame);
+    typeof next === 'object' && next !== null && next !== Object.prototype;
+    next = Object.getPrototypeOf(next)
+  ) {
+    common = next;
+  }
+  return common;
+}

@@ -1,6 +1,6 @@
 import type { DataFrame } from 'danfojs-node';
 import { escapeHtml, toCsvText } from './escape';
-import { frameOf } from './frame';
+import { commonPrototype, frameOf, rowsOf } from './frame';
 
 /** What a table's cell may hold; null is shown as a dash. */
 export type CellValue = string | number | boolean | null;
@@ -56,10 +56,22 @@ export function createTable(rows: readonly TableRow[], options: TableOptions = {
     toText: (maxRows = 40) => textOf(table, maxRows),
     toHtml: (maxRows = 200) => htmlOf(table, maxRows),
     toCsv: () => toCsvText(keys, rows),
-    frame: () => frameOf(keys, rows),
+    frame: async () => shownAsTable(await frameOf(keys, rows)),
     [DISPLAY]: () => ({ 'text/html': table.toHtml(), 'text/plain': table.toText() }),
   };
   return table;
+}
+
+/** Lets a frame, and whatever is computed from it, show itself as a table in a notebook. */
+function shownAsTable(frame: DataFrame): DataFrame {
+  Object.defineProperty(commonPrototype(frame), DISPLAY, {
+    configurable: true,
+    value(this: DataFrame): DisplayBundle {
+      // What a frame holds is what a table's cells hold.
+      return createTable(rowsOf(this) as TableRow[])[DISPLAY]();
+    },
+  });
+  return frame;
 }
 
 function shown(column: Column, row: TableRow): string {

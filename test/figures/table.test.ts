@@ -62,3 +62,22 @@ test('a table becomes a danfojs frame with the same rows', async () => {
   assert.deepEqual(frame.columns, ['rank', 'pid', 'state', 'rss']);
   assert.deepEqual(frame.shape, [2, 4]);
 });
+
+test('a frame, and one that is computed from it, shows itself to a notebook as a table', async () => {
+  const frame = await createTable([
+    { cause: 'optimizer', bytes: 1000 },
+    { cause: 'optimizer', bytes: 2000 },
+    { cause: 'batch', bytes: 5 },
+  ]).frame();
+  const shown = (value: object): string => {
+    const method: unknown = Reflect.get(value, DISPLAY);
+    assert.ok(typeof method === 'function');
+    return method.call(value)['text/plain'];
+  };
+  assert.equal(shown(frame), 'cause      bytes\noptimizer  1,000\noptimizer  2,000\nbatch          5');
+  assert.equal(
+    shown(frame.groupby(['cause']).col(['bytes']).sum()),
+    'cause      bytes_sum\noptimizer      3,000\nbatch              5',
+  );
+  assert.equal(shown(frame.column('bytes')), 'bytes\n1,000\n2,000\n    5');
+});
