@@ -1,9 +1,9 @@
 import { ShardlabError } from '../core/errors';
 import type { CallHeader } from './call';
-import { arrivalsIn, barrierWord, isStale, phaseOf } from './epoch-word';
+import { arrivalsIn, barrierWord, countIn, isLater, isStale, phaseOf } from './epoch-word';
 import type { GroupMemory } from './group-memory';
 import { STREAM, type Stream } from './layout';
-import { brokenError, mismatchError } from './mismatch';
+import { brokenError, mismatchError, speaker } from './mismatch';
 import { type CallLengths, CallRecord, type CallSide } from './record';
 import type { Steps, Wait } from './wait';
 
@@ -27,10 +27,13 @@ export class Channel implements Wait {
   private phase = 0;
   private awaited = 0;
   private header: CallHeader | undefined;
+  private readonly serves: (rank: number) => boolean;
 
-  constructor(group: GroupMemory, stream: Stream) {
+  /** `serves` says whether this rank's other thread still exchanges with a rank point to point, or is about to. */
+  constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean) {
     this.group = group;
     this.stream = stream;
+    this.serves = serves;
     this.word = group.layout.barrier(stream) >> 2;
     this.sleepers = group.layout.sleepers(stream) >> 2;
     this.poison = group.layout.poison() >> 2;
@@ -78,6 +81,7 @@ export class Channel implements Wait {
     const mine = barrierWord(this.epoch, this.phase, 0);
     for (;;) {
       const word = Atomics.load(words, this.word);
+      if (isLater(word, this.epoch)) throw this.overtaken();
       const stale = isStale(word, this.epoch);
       if (!stale && phaseOf(word) !== mine) throw this.lostPhase(word);
       const arrivals = (stale ? 0 : arrivalsIn(word)) + 1;
@@ -86,21 +90,27 @@ export class Channel implements Wait {
       if (Atomics.compareExchange(words, this.word, word, next) !== word) continue;
       this.awaited = mine;
       this.phase = (this.phase + 1) & 0xfff;
-      if (last && Atomics.exchange(words, this.sleepers, 0) !== 0) this.wake();
+      if (last && Atomics.load(words, this.sleepers) > 0) this.wake();
       return last;
     }
   }
 
+  /** A word of another epoch is no barrier that was passed: the guard ends that wait. */
   ready(): boolean {
-    return phaseOf(Atomics.load(this.group.words, this.word)) !== this.awaited;
+    const word = Atomics.load(this.group.words, this.word);
+    return phaseOf(word) !== this.awaited && !isStale(word, this.epoch);
   }
 
+  /** Sleepers count themselves, before they look: whoever comes last sees them, or they see the new phase. */
   sleep(milliseconds: number): void {
     const { words, native, base } = this.group;
-    Atomics.store(words, this.sleepers, 1);
-    const word = Atomics.load(words, this.word);
-    if (phaseOf(word) !== this.awaited) return;
-    native.waitWord(base + this.word * 4, word, milliseconds);
+    Atomics.add(words, this.sleepers, 1);
+    try {
+      const word = Atomics.load(words, this.word);
+      if (phaseOf(word) === this.awaited) native.waitWord(base + this.word * 4, word, milliseconds);
+    } finally {
+      Atomics.sub(words, this.sleepers, 1);
+    }
   }
 
   /** Looks whether an absent rank runs this collective on its other stream, or waits for us point to point. */
@@ -148,11 +158,9 @@ export class Channel implements Wait {
   private rankThatAwaitsUs(): number | undefined {
     if (this.stream !== STREAM.main) return undefined;
     const { words, layout, rank, size } = this.group;
-    const partnerOf = (stream: Stream, who: number): number =>
-      Atomics.load(words, layout.partner(stream, who) >> 2);
     for (let other = 0; other < size; other++) {
-      const serves = partnerOf(STREAM.comm, rank) === other + 1;
-      if (other !== rank && partnerOf(STREAM.main, other) === rank + 1 && !serves) return other;
+      const partner = countIn(Atomics.load(words, layout.partner(other) >> 2), this.epoch);
+      if (other !== rank && partner === rank + 1 && !this.serves(other)) return other;
     }
     return undefined;
   }
@@ -173,6 +181,15 @@ export class Channel implements Wait {
 
   private wake(): void {
     this.group.native.wakeWord(this.group.base + this.word * 4);
+  }
+
+  private overtaken(): ShardlabError {
+    const { identity } = this.group;
+    return new ShardlabError(
+      'ABORTED',
+      `${speaker(identity)} gave up in group ${identity.name}: the job was reset while its collective still ran`,
+      { rank: this.globalRank(identity.rank) },
+    );
   }
 
   private lostPhase(word: number): ShardlabError {

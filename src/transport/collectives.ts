@@ -28,10 +28,11 @@ export class CollectiveLane {
   private readonly stream: Stream;
   private readonly channel: Channel;
 
-  constructor(group: GroupMemory, stream: Stream) {
+  /** `serves`: whether this rank's other thread exchanges with a rank point to point. */
+  constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean = () => false) {
     this.group = group;
     this.stream = stream;
-    this.channel = new Channel(group, stream);
+    this.channel = new Channel(group, stream, serves);
   }
 
   *run(call: SpanCall): Steps<readonly number[]> {

@@ -147,11 +147,13 @@ export class CommLoop {
 
   private advance(key: string, current: Running): void {
     try {
-      if (current.wait === undefined) current.task.guard.check();
+      current.task.guard.check();
       const step = current.steps.next();
       if (step.done === true) this.finish(key, current, undefined);
       else current.wait = step.value;
     } catch (error) {
+      // Ends the generator so that what it holds in `finally` is let go.
+      current.steps.return([]);
       this.finish(key, current, error);
     }
   }

@@ -35,7 +35,13 @@ export function phaseOf(word: number): number {
   return word & ~ARRIVAL_MASK;
 }
 
-/** Whether the word was left behind by another epoch. */
+/** Whether the word is of another epoch. */
 export function isStale(word: number, epoch: number): boolean {
   return word >>> COUNT_BITS !== (epoch & 0xfff);
+}
+
+/** Whether the word is of a later epoch: whoever still works in `epoch` must give up. */
+export function isLater(word: number, epoch: number): boolean {
+  const distance = ((word >>> COUNT_BITS) - epoch) & 0xfff;
+  return distance > 0 && distance < 0x800;
 }

@@ -74,9 +74,9 @@ export class RegionLayout {
   poison(): number {
     return this.privateBytes + 4 * LINE;
   }
-  /** The word in which a rank's thread says with whom it exchanges point to point. */
-  partner(stream: Stream, rank: number): number {
-    return this.privateBytes + 1024 + (stream * MAX_RANKS + rank) * 4;
+  /** The word in which a rank's main thread says with whom it exchanges point to point. */
+  partner(rank: number): number {
+    return this.privateBytes + 1024 + rank * 4;
   }
   record(stream: Stream, parity: number, rank: number): number {
     return this.recordsAt + ((stream * 2 + parity) * this.size + rank) * this.recordBytes;

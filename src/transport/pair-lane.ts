@@ -37,16 +37,22 @@ export class PairLane {
     const { header } = call;
     const sends = header.op === 'send';
     const pair = new Pair(this.group, header, sends);
-    const partner = this.group.layout.partner(this.stream, this.group.rank) >> 2;
     pair.enter(call);
-    Atomics.store(this.group.words, partner, header.peer + 1);
+    this.tellPartner(header.epoch, header.peer + 1);
     try {
       if (sends) yield* this.send(call, pair);
       else yield* this.receive(call, pair);
     } finally {
-      Atomics.store(this.group.words, partner, 0);
+      this.tellPartner(header.epoch, 0);
     }
     return [];
+  }
+
+  /** For ranks that wait for this one's main thread: place of its partner from 1, 0 for none. */
+  private tellPartner(epoch: number, partner: number): void {
+    if (this.stream !== STREAM.main) return;
+    const { words, layout, rank } = this.group;
+    Atomics.store(words, layout.partner(rank) >> 2, tagged(epoch, partner));
   }
 
   private *send(call: SpanCall, pair: Pair): Steps {
@@ -184,9 +190,13 @@ class Pair {
     return {
       ready,
       sleep: (milliseconds) => {
-        Atomics.store(words, this.at + sleeper, 1);
-        const value = Atomics.load(words, this.at + word);
-        if (!ready()) native.waitWord(base + (this.at + word) * 4, value, milliseconds);
+        Atomics.add(words, this.at + sleeper, 1);
+        try {
+          const value = Atomics.load(words, this.at + word);
+          if (!ready()) native.waitWord(base + (this.at + word) * 4, value, milliseconds);
+        } finally {
+          Atomics.sub(words, this.at + sleeper, 1);
+        }
       },
       diagnose: () => this.diagnose(),
     };
@@ -219,7 +229,7 @@ class Pair {
     const { words } = this.group;
     const next = (count + 1) & 0x7ffff;
     Atomics.store(words, this.at + word, tagged(this.header.epoch, next));
-    if (Atomics.exchange(words, this.at + sleeper, 0) !== 0) this.wake(word);
+    if (Atomics.load(words, this.at + sleeper) > 0) this.wake(word);
     return next;
   }
 

@@ -113,6 +113,8 @@ class SharedMemoryGroup implements PlaneGroup {
   private readonly memory: GroupMemory;
   private readonly collectives: CollectiveLane;
   private readonly pairs: PairLane;
+  /** The newest posted send and recv of each direction. */
+  private readonly exchanges = new Map<string, PostedCall>();
   private known = false;
 
   constructor(shared: SharedMemory, id: number, attachment: GroupAttachment) {
@@ -120,7 +122,7 @@ class SharedMemoryGroup implements PlaneGroup {
     this.id = id;
     this.attachment = attachment;
     this.memory = attach(attachment, shared.tools);
-    this.collectives = new CollectiveLane(this.memory, STREAM.main);
+    this.collectives = new CollectiveLane(this.memory, STREAM.main, (rank) => this.serves(rank));
     this.pairs = new PairLane(this.memory, STREAM.main);
   }
 
@@ -143,7 +145,17 @@ class SharedMemoryGroup implements PlaneGroup {
       this.known = true;
     }
     const spans = spanCall(call);
-    return comm.post((ticket): CommRequest => ({ kind: 'call', group: this.id, ticket, call: spans }));
+    const posted = comm.post(
+      (ticket): CommRequest => ({ kind: 'call', group: this.id, ticket, call: spans }),
+    );
+    const { op, peer } = call.header;
+    if (op === 'send' || op === 'recv') this.exchanges.set(`${op} ${peer}`, posted);
+    return posted;
+  }
+
+  /** Whether a posted send or recv with a rank has not ended: it may not even have begun. */
+  private serves(rank: number): boolean {
+    return (['send', 'recv'] as const).some((op) => this.exchanges.get(`${op} ${rank}`)?.done === false);
   }
 
   offerSubgroup(size: number): number {
