@@ -1,14 +1,16 @@
-import { once } from 'node:events';
+import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { type ErrorJson, ShardlabError } from '../core/errors';
 import type { CallResult } from './call';
-import type { CommFailure } from './comm-messages';
+import { type CommFailure, WHOLE_THREAD } from './comm-messages';
 import type { PostedCall } from './plane';
 import { NUM_TICKETS, TicketBoard } from './tickets';
 
 /** What a comm thread's script finds in its workerData, besides what its plane adds. */
 export interface CommThreadInput<Setup> {
+  /** What the thread runs. */
+  readonly script: string;
   readonly port: MessagePort;
   readonly tickets: SharedArrayBuffer;
   readonly setup: Setup;
@@ -24,6 +26,7 @@ export class CommClient {
   private readonly tickets = new TicketBoard();
   private readonly owners: (Posted | undefined)[] = new Array(NUM_TICKETS).fill(undefined);
   private readonly failures = new Map<number, ErrorJson>();
+  private readonly exited: Promise<void>;
   private next = 0;
   private closing = false;
 
@@ -31,8 +34,19 @@ export class CommClient {
   constructor(script: string, setup: unknown) {
     const { port1, port2 } = new MessageChannel();
     this.port = port1;
-    const workerData: CommThreadInput<unknown> = { port: port2, tickets: this.tickets.buffer, setup };
-    this.worker = new Worker(script, { workerData, transferList: [port2] });
+    const workerData: CommThreadInput<unknown> = { script, port: port2, tickets: this.tickets.buffer, setup };
+    this.worker = new Worker(join(__dirname, 'comm-thread-start.js'), { workerData, transferList: [port2] });
+    this.exited = new Promise((resolve) => {
+      this.worker.once('exit', () => {
+        this.tickets.abandon();
+        resolve();
+      });
+    });
+    // What the thread itself could not tell: its memory is full, or its first script does not load.
+    this.worker.once('error', (error) => {
+      this.failures.set(WHOLE_THREAD, { code: 'TRANSPORT', message: String(error) });
+      this.tickets.abandon();
+    });
     this.worker.unref();
     this.port.unref();
   }
@@ -67,18 +81,18 @@ export class CommClient {
     this.readFailures();
     const error = this.failures.get(ticket);
     this.failures.delete(ticket);
-    return error === undefined
-      ? new ShardlabError('INTERNAL', 'a call failed on the comm thread without saying why')
-      : ShardlabError.fromJSON(error);
+    if (error !== undefined) return ShardlabError.fromJSON(error);
+    return this.tickets.isAbandoned
+      ? threadError(this.failures.get(WHOLE_THREAD))
+      : new ShardlabError('INTERNAL', 'a call failed on the comm thread without saying why');
   }
 
   async close(): Promise<void> {
     if (this.closing) return;
     this.closing = true;
-    const exited = once(this.worker, 'exit');
     this.send({ kind: 'close' });
     this.worker.ref();
-    await Promise.race([exited, setTimeout(CLOSE_MS, undefined, { ref: false })]);
+    await Promise.race([this.exited, setTimeout(CLOSE_MS, undefined, { ref: false })]);
     await this.worker.terminate();
     this.port.close();
   }
@@ -118,6 +132,14 @@ class Posted implements PostedCall {
     if (this.result instanceof ShardlabError) throw this.result;
     return this.result;
   }
+}
+
+function threadError(reason: ErrorJson | undefined): ShardlabError {
+  const why = reason?.message ?? 'it did not say why';
+  return new ShardlabError(
+    reason?.code ?? 'TRANSPORT',
+    `the thread for asynchronous collectives has ended: ${why}. This rank can run no more of them; launch the job anew`,
+  );
 }
 
 function closedError(): ShardlabError {

@@ -8,8 +8,12 @@ export type CommRequest =
   | { readonly kind: 'call'; readonly group: number; readonly ticket: number; readonly call: SpanCall }
   | { readonly kind: 'close' };
 
+/** In place of a ticket: the thread itself has ended. */
+export const WHOLE_THREAD = -1;
+
 /** Comm thread → main thread: why a call failed. It is sent before its ticket is marked. */
 export interface CommFailure {
+  /** WHOLE_THREAD where all calls failed. */
   readonly ticket: number;
   readonly error: ErrorJson;
 }

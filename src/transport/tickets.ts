@@ -7,6 +7,7 @@ export const NUM_TICKETS = 1024;
 const STATE = { free: 0, pending: 1, done: 2, failed: 3 } as const;
 const NUM_CONTROL_WORDS = 32;
 const POSTED = 0;
+const ABANDONED = 1;
 const TIMES_AT = (NUM_CONTROL_WORDS + NUM_TICKETS) * 4;
 
 /** How the main thread learns what became of calls on the comm thread: states and times in memory of both. */
@@ -49,19 +50,36 @@ export class TicketBoard {
     Atomics.notify(this.words, wordOf(ticket));
   }
 
-  isFinished(ticket: number): boolean {
-    return Atomics.load(this.words, wordOf(ticket)) !== STATE.pending;
+  /** The comm thread has ended: no call will be finished any more, and those that were pending have failed. */
+  abandon(): void {
+    Atomics.store(this.words, ABANDONED, 1);
+    for (let ticket = 0; ticket < NUM_TICKETS; ticket++) {
+      const word = wordOf(ticket);
+      if (Atomics.compareExchange(this.words, word, STATE.pending, STATE.failed) === STATE.pending)
+        Atomics.notify(this.words, word);
+    }
   }
 
-  /** Main thread: blocks until the call ended; spins first. Returns whether it failed. Throws: TRANSPORT where the comm thread is gone. */
-  await(ticket: number, isAlive: () => boolean): boolean {
+  get isAbandoned(): boolean {
+    return Atomics.load(this.words, ABANDONED) !== 0;
+  }
+
+  isFinished(ticket: number): boolean {
+    return Atomics.load(this.words, wordOf(ticket)) !== STATE.pending || this.isAbandoned;
+  }
+
+  /**
+   * Main thread: blocks until the call ended; spins first. Returns whether it failed, as all do that the comm thread left
+   * pending when it ended. Throws: CLOSED where the world was closed meanwhile.
+   */
+  await(ticket: number, isOpen: () => boolean): boolean {
     const word = wordOf(ticket);
     for (let i = 0; i < 200; i++) if (this.isFinished(ticket)) break;
     while (!this.isFinished(ticket)) {
       Atomics.wait(this.words, word, STATE.pending, 50);
-      if (!isAlive()) throw new ShardlabError('CLOSED', 'the thread for asynchronous collectives has ended');
+      if (!isOpen()) throw new ShardlabError('CLOSED', 'the thread for asynchronous collectives has ended');
     }
-    return Atomics.load(this.words, word) === STATE.failed;
+    return Atomics.load(this.words, word) !== STATE.done;
   }
 
   timesOf(ticket: number): { started: Seconds; ended: Seconds } {

@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { CommClient } from '../../src/transport/comm-client';
+
+const stub = join(__dirname, 'comm-thread-stub.js');
+
+for (const when of ['while it loads', 'at its first message'] as const) {
+  test(`a comm thread that ends ${when} is a typed error for whoever waits, at once and later`, async () => {
+    const client = new CommClient(stub, when);
+    const posted = client.post((ticket) => ({ ticket }));
+    // Blocks this thread: no event can tell it.
+    const expected = { code: 'ENGINE', message: /has ended: the kernels are missing.*launch the job anew/ };
+    assert.throws(() => posted.wait(), expected);
+    assert.throws(() => posted.wait(), expected);
+    const next = client.post((ticket) => ({ ticket }));
+    assert.throws(() => next.wait(), expected);
+    assert.equal(next.done, true);
+    await client.close();
+    assert.throws(() => client.post((ticket) => ({ ticket })), { code: 'CLOSED' });
+  });
+}
+
+test('a comm thread whose script is not there is a typed error that names it', async () => {
+  const client = new CommClient(join(__dirname, 'nowhere.js'), null);
+  const posted = client.post((ticket) => ({ ticket }));
+  assert.throws(() => posted.wait(), { code: 'TRANSPORT', message: /nowhere\.js/ });
+  await client.close();
+});
