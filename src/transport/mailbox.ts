@@ -21,6 +21,8 @@ export class Mailbox {
   private readonly tails = new Map<number, Promise<void>>();
   private readonly letters = new Map<string, Letter>();
   private readonly waiters = new Map<string, Waiter>();
+  /** Letters of epochs up to this one are read by nobody any more. */
+  private givenUp = 0;
 
   private constructor(addresses: readonly string[], pull: Pull) {
     this.addresses = addresses;
@@ -63,12 +65,13 @@ export class Mailbox {
 
   /** Makes every wait of the epoch fail, and forgets letters that came for it. */
   giveUp(epoch: number, error: () => unknown): void {
+    this.givenUp = Math.max(this.givenUp, epoch);
     for (const [key, waiter] of this.waiters) {
       if (waiter.epoch !== epoch) continue;
       this.waiters.delete(key);
       waiter.reject(error());
     }
-    for (const key of this.letters.keys()) if (key.startsWith(`${epoch}|`)) this.letters.delete(key);
+    for (const key of this.letters.keys()) if (epochOf(key) <= epoch) this.letters.delete(key);
   }
 
   /** Closes the sockets once what was sent has gone out. */
@@ -97,10 +100,15 @@ export class Mailbox {
   private deliver(key: string, letter: Letter): void {
     const waiter = this.waiters.get(key);
     if (waiter === undefined) {
-      this.letters.set(key, letter);
+      if (epochOf(key) > this.givenUp) this.letters.set(key, letter);
       return;
     }
     this.waiters.delete(key);
     waiter.resolve(letter);
   }
+}
+
+/** Keys begin with their epoch and a bar. */
+function epochOf(key: string): number {
+  return Number.parseInt(key, 10);
 }
