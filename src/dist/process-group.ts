@@ -8,7 +8,7 @@ import { commonDType, resolve, wholeTensor } from './blocks';
 import { CallRunner } from './call-runner';
 import type { GroupContext } from './group-context';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
-import { checkOneListEach, checkPlace, checkSubgroup, rowsPerRank, wireOf } from './validation';
+import { checkOneListEach, checkOwnPart, checkPlace, checkSubgroup, rowsPerRank, wireOf } from './validation';
 
 interface CallParts {
   readonly op: CallOp;
@@ -70,6 +70,7 @@ class Group implements ProcessGroup {
     options: CollectiveOptions = {},
   ): Work<void> {
     checkOneListEach(this.identity, 'reduceScatterPieces', 'inputs', inputs);
+    checkOwnPart(this.identity, 'reduceScatterPieces', output, inputs[this.rank] ?? []);
     return this.start({ op: 'reduceScatter', inputs, outputs: [output], reduction: op }, options, undefined);
   }
 
@@ -79,6 +80,7 @@ class Group implements ProcessGroup {
     options: CollectiveOptions = {},
   ): Work<void> {
     checkOneListEach(this.identity, 'allGatherPieces', 'outputs', outputs);
+    checkOwnPart(this.identity, 'allGatherPieces', input, outputs[this.rank] ?? []);
     return this.start({ op: 'allGather', inputs: [input], outputs }, options, undefined);
   }
 
@@ -192,8 +194,10 @@ class Group implements ProcessGroup {
   }
 
   private header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
-    const epoch = this.enterEpoch();
     const { op, reduction, peer = -1, value = 0, signature = 0 } = parts;
+    // First what may be refused: a refused call has no number.
+    const wireDType = wireOf(this.identity, op, dtype, options.wireDType);
+    const epoch = this.enterEpoch();
     return {
       op,
       group: this.name,
@@ -201,7 +205,7 @@ class Group implements ProcessGroup {
       epoch,
       async: options.async ?? false,
       dtype,
-      wireDType: wireOf(this.identity, op, dtype, options.wireDType),
+      wireDType,
       reduction,
       peer,
       count,

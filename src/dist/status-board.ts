@@ -133,8 +133,10 @@ export class StatusWriter {
     this.lastModule = module;
   }
 
+  /** Odd also where a writer was ended between begin and end. */
   private begin(): void {
-    Atomics.add(this.words, WORD.sequence, 1);
+    const sequence = Atomics.load(this.words, WORD.sequence);
+    Atomics.store(this.words, WORD.sequence, (sequence + 1) | 1);
   }
   private end(): void {
     Atomics.add(this.words, WORD.sequence, 1);

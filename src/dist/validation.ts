@@ -36,6 +36,22 @@ export function checkOneListEach(
   );
 }
 
+/** Throws: SHAPE unless a rank's own part is as long as the others are told. */
+export function checkOwnPart(identity: GroupIdentity, call: string, own: PieceList, told: PieceList): void {
+  const [length, expected] = [lengthOf(own), lengthOf(told)];
+  if (length === expected) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${speaker(identity)} ${call} in group ${identity.name}: this rank's own part has ${length} elements, but its place ` +
+      `${identity.rank} in the list of all has ${expected}; make both equal`,
+    { details: { length, expected } },
+  );
+}
+
+function lengthOf(pieces: PieceList): number {
+  return pieces.reduce((sum, piece) => sum + ('padding' in piece ? piece.padding : piece.length), 0);
+}
+
 /** Rows of axis 0 that fall to each rank. Throws: SHAPE when they do not come out even. */
 export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Tensor): number {
   const size = identity.ranks.length;

@@ -21,6 +21,10 @@ test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
     });
   };
   try {
+    // First, while no rank has a comm thread yet.
+    await t.test('wait for a posted send whose thread only starts', async () => {
+      await valuesOf('aPostedSendIsNoMismatchWhileItsThreadStarts');
+    });
     await t.test('count what they receive by the ring', async () => {
       await valuesOf('wireBytesFollowTheRing');
       // 10 elements over 4 ranks: parts of 2, 3, 2, 3; 3 parts of the own size in, then the other parts.
