@@ -213,6 +213,47 @@ test('after a pass that failed midway, units hold their shards alone and the nex
   disposeUnits(model);
 });
 
+test('the pass after one whose collectives were broken off is right, and nothing of that one is left', () => {
+  const solo = soloGroup(engine);
+  let breaks = false;
+  const wait = (): never => {
+    throw new Error('interrupted');
+  };
+  const breaking = new Proxy(solo, {
+    get: (target, key) => {
+      const broken = breaks && (key === 'allGatherPieces' || key === 'reduceScatterPieces');
+      return broken ? () => ({ done: true, wait }) : Reflect.get(target, key);
+    },
+  });
+  const model = new Chain();
+  fullyShardByPolicy(model, (module) => module instanceof Linear, { ...context, group: breaking });
+  const x = input();
+  const run = (whileBackward = (): void => undefined): number => {
+    model.zeroGrad();
+    const pass = gradients(engine, () => model.apply(x));
+    try {
+      whileBackward();
+      pass.backward();
+      return pass.loss.dataSync()[0] ?? Number.NaN;
+    } finally {
+      pass.loss.dispose();
+    }
+  };
+  const expected = run();
+  const { numBuffers } = engine.memory;
+  const breakOff = (): void => {
+    breaks = true;
+  };
+  assert.throws(() => run(breakOff), /interrupted/);
+  assert.throws(() => run(), /interrupted/);
+  engine.recover();
+  breaks = false;
+  assert.equal(run(), expected);
+  assert.equal(engine.memory.numBuffers, numBuffers);
+  x.dispose();
+  disposeUnits(model);
+});
+
 test('a unit that ran before its root was wrapped is refused', () => {
   const model = new Chain();
   const x = input();

@@ -72,7 +72,9 @@ export class DDP {
 
   #hooks(parameters: readonly Parameter[], isRoot: boolean): UnitHooks {
     return {
-      beforeForward() {},
+      beforeForward: () => {
+        if (isRoot) this.#reducer.begin();
+      },
       afterForward() {},
       beforeBackward() {},
       afterBackward: (grads) => {

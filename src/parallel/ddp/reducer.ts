@@ -1,5 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
+import { ConfigError } from '../../core/errors';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
 import { settled } from '../settled';
@@ -52,11 +53,25 @@ export class Reducer {
     }
   }
 
-  /** Takes a gradient over; the last one of a bucket starts its reduction. */
+  /** A forward begins: forgets the reductions of a backward that was broken off; gradients stay. */
+  begin(): void {
+    for (const work of this.#works) settled(work);
+    this.#restart();
+  }
+
+  /**
+   * Takes a gradient over; the last one of a bucket starts its reduction.
+   * Throws: CONFIG for a gradient that comes when its bucket is on its way.
+   */
   add(parameter: Parameter, grad: tf.Tensor | null): void {
-    if (grad !== null) this.#accumulate(parameter, grad);
+    const bucket = this.#bucketOf.get(parameter);
+    if (grad !== null) {
+      if (bucket !== undefined && this.#buckets.indexOf(bucket) < this.#started)
+        throw tooLate(parameter, grad);
+      this.#accumulate(parameter, grad);
+    }
     if (!this.#sync) return;
-    this.#bucketOf.get(parameter)?.missing.delete(parameter);
+    bucket?.missing.delete(parameter);
     while (this.#buckets[this.#started]?.missing.size === 0) this.#start();
   }
 
@@ -71,8 +86,7 @@ export class Reducer {
 
   /** Forgets an interrupted backward: its reductions will not end. */
   abandon(): void {
-    for (const work of this.#works) settled(work);
-    this.#restart();
+    this.begin();
     for (const bucket of this.#buckets) {
       for (const parameter of bucket.parameters) parameter.state.zeroGrad();
     }
@@ -111,4 +125,12 @@ export class Reducer {
     this.#engine.fill(zeros, 0);
     return zeros;
   }
+}
+
+function tooLate(parameter: Parameter, grad: tf.Tensor): ConfigError {
+  grad.dispose();
+  return new ConfigError(
+    `module "${parameter.module}" ran more than once in this forward: a gradient of ${parameter.name} came when its bucket was ` +
+      'already being reduced. Give DDP { policy: rootOnly }, so that gradients are reduced once all are there',
+  );
 }

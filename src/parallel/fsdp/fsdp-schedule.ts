@@ -4,6 +4,7 @@ import type { Work } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import { settled } from '../settled';
 import type { FsdpUnit } from './fsdp-unit';
+import { unitsOf } from './units-of';
 
 /** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
 export interface PrefetchOptions {
@@ -49,12 +50,12 @@ export class FsdpSchedule {
     this.#prefetch = prefetch;
   }
 
-  /** The root's forward begins. */
+  /** The root's forward begins. What the last pass left on its way was broken off: its outcome does not matter. */
   begin(): void {
-    this.finishReduction();
-    this.#lastEntered = this.#entered;
-    this.#entered = [];
-    this.#awaitingBackward = [];
+    const entered = this.#entered;
+    this.abandon();
+    for (const unit of unitsOf(this.root)) if (unit.isGathering) unit.reshard();
+    this.#lastEntered = entered;
   }
 
   beforeForward(unit: FsdpUnit): void {
@@ -77,15 +78,21 @@ export class FsdpSchedule {
     unit?.waitForUnshard();
   }
 
+  /** Takes the gradients over. */
   afterBackward(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
     for (const [i, grad] of grads.entries()) {
       const module = unit.parameters[i]?.module ?? unit.module;
       if (grad !== null) this.#engine.retag(grad, { cause: 'grad.full', module });
     }
-    unit.reshard();
-    if (this.#prefetch.backward === 'BACKWARD_POST') this.#awaitingBackward.at(-1)?.unshard();
-    this.finishReduction();
-    this.#reduction = { unit, grads, ...unit.reduce(grads) };
+    try {
+      unit.reshard();
+      if (this.#prefetch.backward === 'BACKWARD_POST') this.#awaitingBackward.at(-1)?.unshard();
+      this.finishReduction();
+      this.#reduction = { unit, grads, ...unit.reduce(grads) };
+    } catch (error) {
+      for (const grad of grads) grad?.dispose();
+      throw error;
+    }
   }
 
   /** Waits for the reduction on its way, and frees the whole gradients. */

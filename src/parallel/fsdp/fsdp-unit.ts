@@ -105,6 +105,7 @@ export class FsdpUnit implements StateBuffer {
   /** Starts to gather the whole parameters; a second call joins the first. */
   unshard(): void {
     if (this.#state === 'unsharded' || this.#gather !== null) return;
+    this.#freeWholes();
     this.#wholes = this.layout.entries.map(({ parameter }) =>
       tf.keep(
         this.#engine.allocate(parameter.shape, 'float32', { cause: 'param.full', module: parameter.module }),
@@ -130,19 +131,27 @@ export class FsdpUnit implements StateBuffer {
     });
   }
 
-  /** Frees the whole parameters; the shard stays. */
+  /** Whether a gather is on its way that nobody waited for. */
+  get isGathering(): boolean {
+    return this.#gather !== null;
+  }
+
+  /** Frees the whole parameters; the shard stays. A gather on its way is waited for, whatever its outcome. */
   reshard(): void {
-    if (this.#gather !== null) this.waitForUnshard();
+    settled(this.#gather);
+    this.#gather = null;
     for (const parameter of this.#parameters) parameter.replace(null);
+    this.#freeWholes();
+    this.#state = 'sharded';
+  }
+
+  #freeWholes(): void {
     for (const whole of this.#wholes) whole.dispose();
     this.#wholes = [];
-    this.#state = 'sharded';
   }
 
   /** Lets go of all but the shard after an interrupted pass: what was on its way will not arrive. */
   abandon(): void {
-    settled(this.#gather);
-    this.#gather = null;
     this.zeroGrad();
     this.reshard();
   }
@@ -165,13 +174,18 @@ export class FsdpUnit implements StateBuffer {
   reduce(grads: readonly (tf.Tensor | null)[]): { readonly shard: tf.Tensor; readonly work: Work<void> } {
     const tag = { cause: 'grad.shard', module: this.module } as const;
     const shard = tf.keep(this.#engine.allocate([this.layout.size], 'float32', tag));
-    const work = this.group.reduceScatterPieces(
-      sharesOf(this.layout, grads),
-      [{ tensor: shard, offset: 0, length: this.layout.size }],
-      'avg',
-      { async: true, cause: 'grad', module: this.module },
-    );
-    return { shard, work };
+    try {
+      const work = this.group.reduceScatterPieces(
+        sharesOf(this.layout, grads),
+        [{ tensor: shard, offset: 0, length: this.layout.size }],
+        'avg',
+        { async: true, cause: 'grad', module: this.module },
+      );
+      return { shard, work };
+    } catch (error) {
+      shard.dispose();
+      throw error;
+    }
   }
 
   /** Adds a reduced shard to the gradient; the unit owns it from now on. */
