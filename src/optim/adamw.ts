@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { StateBuffer } from '../nn/parameter';
 
@@ -101,7 +101,8 @@ export class AdamW implements Optimizer {
 
   #zeros(buffer: StateBuffer): tf.Tensor {
     const tag = { cause: 'optimizer', module: buffer.module } as const;
-    const zeros = this.#engine.allocate(buffer.values.shape, 'float32', tag);
+    // Kept: the step that makes them may run within a tidy scope.
+    const zeros = tf.keep(this.#engine.allocate(buffer.values.shape, 'float32', tag));
     this.#engine.fill(zeros, 0);
     return zeros;
   }

@@ -133,10 +133,13 @@ class GptTrainer implements Trainer {
     const { ids, targets } = watch.span('data', () => this.#tensors(this.#steps * accumulation + micro));
     try {
       const pass = watch.sum('forward', () => gradients(engine, () => this.model.apply(ids, targets)));
-      const loss = pass.loss.dataSync()[0] ?? Number.NaN;
-      watch.sum('backward', () => pass.backward(1 / accumulation));
-      pass.loss.dispose();
-      return { loss, tokens: targets.size };
+      try {
+        const loss = pass.loss.dataSync()[0] ?? Number.NaN;
+        watch.sum('backward', () => pass.backward(1 / accumulation));
+        return { loss, tokens: targets.size };
+      } finally {
+        pass.loss.dispose();
+      }
     } finally {
       ids.dispose();
       targets.dispose();
