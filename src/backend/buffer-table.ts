@@ -3,7 +3,7 @@ import type { BufferId, MemoryCause, Observer, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 
 /** The tag of buffers made outside all scopes. */
-export const UNTAGGED: Tag = { cause: 'temp', module: '' };
+const UNTAGGED: Tag = { cause: 'temp', module: '' };
 
 interface BufferRecord {
   readonly id: BufferId;

@@ -39,16 +39,15 @@ export function describeThrown(thrown: unknown, name: string, mapper: StackMappe
 }
 
 /** Source line and mark under it, as a traceback shows a place in a cell. */
-export function codeFrame(
+function codeFrame(
   name: string,
   position: CellPosition | undefined,
   mapper: Pick<StackMapper, 'sourceLine'>,
-  width = 1,
 ): string[] {
   if (position === undefined) return [];
   const text = mapper.sourceLine(name, position.line);
   if (text === undefined) return [`  ${name}:${position.line}:${position.column}`];
-  const mark = text.slice(0, position.column - 1).replace(/\S/g, ' ') + '^'.repeat(Math.max(1, width));
+  const mark = `${text.slice(0, position.column - 1).replace(/\S/g, ' ')}^`;
   return [`  ${name}:${position.line}:${position.column}`, `    ${text}`, `    ${mark}`];
 }
 

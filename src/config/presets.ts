@@ -11,5 +11,3 @@ export const PRESETS = {
     clipNorm: 1,
   },
 } as const satisfies Record<string, TrainConfigInput>;
-
-export type PresetName = keyof typeof PRESETS;

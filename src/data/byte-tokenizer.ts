@@ -1,7 +1,7 @@
 import { ConfigError } from '../core/errors';
 
 /** Size of the byte vocabulary. */
-export const BYTE_VOCAB = 256;
+const BYTE_VOCAB = 256;
 
 /** Turns text into tokens and back. */
 export interface Tokenizer {

@@ -3,7 +3,7 @@ import type { Tag } from '../core/events';
 import { type Bytes, now, type Seconds } from '../core/units';
 import type { PieceList, ProcessGroup } from './types';
 
-export const BENCH_OPS = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'] as const;
+const BENCH_OPS = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'] as const;
 export type BenchOp = (typeof BENCH_OPS)[number];
 
 /** Sizes of the whole tensor; for allGather of what each rank ends with. */

@@ -9,15 +9,10 @@ export interface Shown {
 
 /** Methods that show a text wherever the value is looked at. */
 export function shownAsText(text: string): Shown {
-  return shownAs({ 'text/plain': text });
-}
-
-/** As `shownAsText`, with further media types. */
-export function shownAs(bundle: DisplayBundle & { readonly 'text/plain': string }): Shown {
   const methods = {
-    toString: () => bundle['text/plain'],
-    [DISPLAY]: () => bundle,
-    [inspect.custom]: () => bundle['text/plain'],
+    toString: () => text,
+    [DISPLAY]: (): DisplayBundle => ({ 'text/plain': text }),
+    [inspect.custom]: () => text,
   };
   // Hidden, so that the value's own fields are what a loop over it sees.
   const descriptors = Object.getOwnPropertyDescriptors(methods);
