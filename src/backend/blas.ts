@@ -62,22 +62,24 @@ const SYSTEM_LIBRARIES: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   win32: ['libopenblas.dll', 'mkl_rt.2.dll'],
 };
 
+/** What loaders of Linux and macOS say of a library that is simply not there. */
+const ABSENT = /no such file/i;
+
 /** Finds a BLAS in the order: the user's path, numpy's OpenBLAS, the system's libraries. Never throws. */
 export function findBlas(options: BlasOptions = {}): BlasFound | BlasAbsent {
   const { blas = 'auto', threads = 1, searchPaths = [] } = options;
   if (blas === 'none') return { library: null, reason: "it was switched off (blas: 'none')" };
   const native = loadKoffi();
   if (native.koffi === null) return { library: null, reason: native.reason };
-  const failures: string[] = [];
+  const tried: string[] = [];
   for (const path of candidates(blas, searchPaths)) {
     const found = open(native.koffi, path, threads);
     if (typeof found !== 'string') return found;
-    failures.push(`${path}: ${found}`);
+    tried.push(ABSENT.test(found) ? path : `${path}: ${found}`);
   }
-  const tried = failures.length === 0 ? 'no library to try' : failures.join('; ');
   return {
     library: null,
-    reason: `none was found (${tried}); install numpy in the Jupyter environment or the system's OpenBLAS, or name a path`,
+    reason: `no library was found (${tried.length === 0 ? 'no library to try' : `tried ${tried.join(', ')}`}); install numpy in the Jupyter environment or the system's OpenBLAS, or name a path`,
   };
 }
 
