@@ -6,7 +6,7 @@ import { createEvaluator, type Evaluator } from '../cell/evaluator';
 import { watchStrayErrors } from '../cell/stray-errors';
 import { showTensorValues } from '../cell/tensor-text';
 import { now } from '../core/units';
-import { findCallSite } from '../dist/call-site';
+import { findCallSite, NO_SITE } from '../dist/call-site';
 import { joinWorld, type PlaneConfig, type World } from '../dist/world';
 import { createRecorder } from '../ledger/recorder';
 import { announcedGroup } from './announced-group';
@@ -55,6 +55,7 @@ async function buildRank(start: RankStart): Promise<void> {
   engine.observe(recorder);
   showTensorValues(Tensor);
   let evaluator: Evaluator | undefined;
+  let training: RankTraining | undefined;
   const joined = await joinWorld({
     rank,
     world: numRanks,
@@ -62,14 +63,14 @@ async function buildRank(start: RankStart): Promise<void> {
     engine,
     observer: recorder,
     statusBoard,
-    callSite: () => findCallSite(evaluator?.toWritten),
+    callSite: () => (training?.isStepping === true ? NO_SITE : findCallSite(evaluator?.toWritten)),
   });
   const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
   const world = { ...joined, group };
   const scope = createRankScope({ rank, world, engine, observer: recorder });
   setRankScope(scope);
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
-  const training = new RankTraining({ rank, engine, group, recorder });
+  training = new RankTraining({ rank, engine, group, recorder });
   const board = createWorkBoard(statusBoard);
   const worker = new RankWorker({ courier, evaluator, engine, scope, training, board });
   worker.listen(() => end(world));

@@ -5,6 +5,7 @@ import { ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
 import { explainProcess } from '../ledger/process-memory';
 import type { Recorder } from '../ledger/recorder';
+import type { StepResult } from '../train/step-result';
 import type { Trainer } from '../train/trainer';
 import type { RankStep } from './messages';
 
@@ -32,9 +33,15 @@ export interface RankTrainingParts {
 export class RankTraining {
   readonly #parts: RankTrainingParts;
   readonly #trainers = new Map<number, Trainer>();
+  #isStepping = false;
 
   constructor(parts: RankTrainingParts) {
     this.#parts = parts;
+  }
+
+  /** Whether a run's step is on the stack: no cell called what happens in it. */
+  get isStepping(): boolean {
+    return this.#isStepping;
   }
 
   /** Builds a run's model and gives its number of parameters. The config was checked by the launcher. */
@@ -65,7 +72,7 @@ export class RankTraining {
     const trainer = this.#trainer(run);
     const { engine, group, recorder } = this.#parts;
     recorder.beginStep(trainer.steps + 1);
-    const result = trainer.step();
+    const result = this.#stepOf(trainer);
     const memory = engine.memory;
     const record = recorder.endStep({
       loss: result.loss,
@@ -75,6 +82,15 @@ export class RankTraining {
       curve,
     });
     return { result, record };
+  }
+
+  #stepOf(trainer: Trainer): StepResult {
+    this.#isStepping = true;
+    try {
+      return trainer.step();
+    } finally {
+      this.#isStepping = false;
+    }
   }
 
   /** Counts the buffers that `work` makes as the run's. */
@@ -88,8 +104,10 @@ export class RankTraining {
     }
   }
 
-  /** Makes all runs usable again after work was broken off. */
+  /** Makes all runs usable again after work was broken off: V8 may have left out its `finally`. */
   recover(): void {
+    this.#isStepping = false;
+    this.#parts.recorder.enter(NO_RUN);
     for (const trainer of this.#trainers.values()) trainer.recover();
   }
 
