@@ -1,7 +1,7 @@
 import { type ErrorCode, ShardlabError } from '../core/errors';
 import type { AbortReason } from '../transport/control-block';
 import type { Outcome, RankError } from './messages';
-import { describeExit, type RankExit } from './rank-process';
+import { codeOfExit, describeExit, explainExit, type RankExit } from './rank-process';
 import { rankNames } from './selection';
 
 /** Why a call could not end well; the first reason counts, what follows from it is a consequence. */
@@ -82,8 +82,9 @@ function diedError(
 ): ShardlabError {
   const waiting = failure.waiting === '' ? '' : `; ${failure.waiting}`;
   return new ShardlabError(
-    'RANK_DIED',
-    `rank ${failure.rank}'s process ended (${describeExit(failure.exit)}) while ${title} ran${waiting}${failure.said}; ${AFTER_DEATH}`,
+    codeOfExit(failure.exit),
+    `rank ${failure.rank}'s process ended (${describeExit(failure.exit)}) while ${title} ran` +
+      `${explainExit(failure.exit)}${waiting}${failure.said}; ${AFTER_DEATH}`,
     { details: { ...details, rank: failure.rank, exit: failure.exit }, rank: failure.rank },
   );
 }

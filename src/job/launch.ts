@@ -1,4 +1,5 @@
 import { startFleet } from './fleet';
+import { availableMemory } from './host-memory';
 import { Job } from './job';
 import { createAbortSwitch } from './job-segment';
 import { type LaunchOptions, planLaunch } from './options';
@@ -10,7 +11,7 @@ import { Supervisor } from './supervisor';
  * Throws: CONFIG for options that cannot be, LAUNCH when ranks do not fit or do not start; nothing is left behind then.
  */
 export async function launch(options: LaunchOptions): Promise<Job> {
-  const plan = planLaunch(options, process.availableMemory());
+  const plan = planLaunch(options, availableMemory());
   const fleet = await startFleet(plan);
   const ranks = fleet.processes.map(({ rank }) => rank);
   const abortSwitch = createAbortSwitch(fleet.segment, fleet.control, ranks);

@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { EVALUATOR_FLAGS } from '../cell/evaluator';
-import { ShardlabError } from '../core/errors';
+import { type ErrorCode, ShardlabError } from '../core/errors';
+import { countOomKills } from './host-memory';
 
 /** How a rank's process ended. */
 export interface RankExit {
   readonly code: number | null;
   readonly signal: string | null;
+  /** Where it was killed: by this job, for want of memory, or by somebody unknown. */
+  readonly cause?: 'job' | 'memory' | 'unknown';
 }
 
 /** Descriptors that a rank inherits beside its standard streams. */
@@ -14,7 +17,10 @@ export const SEGMENT_FD = 3;
 export const LIFELINE_FD = 4;
 
 /** Bytes of standard error kept for messages about a failed start. */
-const TAIL_CHARACTERS = 4000;
+const TAIL_CHARACTERS = 8000;
+
+/** What a process wrote last may be read after its end is told; it is waited for so long. */
+const LAST_WORDS_MS = 100;
 
 export interface RankProcess {
   readonly rank: number;
@@ -75,6 +81,8 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
   const pid = child.pid ?? 0;
   let exit: RankExit | undefined;
   let tail = '';
+  let killedByJob = false;
+  const oomKillsBefore = countOomKills() ?? 0;
   // The lifeline breaks with the rank; that is told by the exit.
   child.stdio[LIFELINE_FD]?.on('error', () => undefined);
   for (const name of ['stdout', 'stderr'] as const) {
@@ -88,7 +96,14 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
       exit = { code, signal };
       // Processes that the rank's own code started stay in its group: they end with it.
       killGroup(pid);
-      resolve(exit);
+      const settle = (): void => {
+        clearTimeout(timer);
+        const oomKills = (countOomKills() ?? 0) - oomKillsBefore;
+        exit = withCause({ code, signal }, { killedByJob, oomKills, tail });
+        resolve(exit);
+      };
+      const timer = setTimeout(settle, LAST_WORDS_MS);
+      child.once('close', settle);
     });
   });
   return {
@@ -102,9 +117,29 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
       return tail.trim();
     },
     kill: () => {
-      if (exit === undefined) killGroup(pid);
+      if (exit !== undefined) return;
+      killedByJob = true;
+      killGroup(pid);
     },
   };
+}
+
+/** V8's last words where JavaScript's own heap is full. */
+const HEAP_FULL = /^.*(?:FATAL ERROR|Fatal process).*out of memory.*$/im;
+
+interface Circumstances {
+  readonly killedByJob: boolean;
+  /** How often the kernel ended a process for want of memory while this one lived. */
+  readonly oomKills: number;
+  readonly tail: string;
+}
+
+/** Why a process ended that was killed or aborted, as far as that is known. */
+export function withCause(exit: RankExit, { killedByJob, oomKills, tail }: Circumstances): RankExit {
+  if (exit.signal !== null && HEAP_FULL.test(tail)) return { ...exit, cause: 'memory' };
+  if (exit.signal !== 'SIGKILL') return exit;
+  if (killedByJob) return { ...exit, cause: 'job' };
+  return { ...exit, cause: oomKills > 0 ? 'memory' : 'unknown' };
 }
 
 /** Ends a process group; one that has ended is no error. */
@@ -118,6 +153,8 @@ export function killGroup(pid: number): void {
 
 /** The end of what a process that ended wrote, for a message; '' when it wrote nothing. */
 export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): string {
+  const fatal = HEAP_FULL.exec(stderrTail)?.[0];
+  if (fatal !== undefined) return `; its last words: ${fatal}`;
   const lines = stderrTail.split('\n').filter((line) => line.trim() !== '');
   return lines.length === 0 ? '' : `; its last words: ${lines.slice(-3).join(' | ')}`;
 }
@@ -125,4 +162,20 @@ export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): stri
 /** "exit code 3" or "SIGKILL". */
 export function describeExit(exit: RankExit): string {
   return exit.signal ?? `exit code ${exit.code}`;
+}
+
+/** What stands behind a process's end and what to do about it, for a message; '' where its end says it all. */
+export function explainExit({ signal, cause }: RankExit): string {
+  if (cause === 'memory') {
+    const who = signal === 'SIGKILL' ? 'the kernel ended it because memory ran out' : 'its memory was full';
+    return `; ${who}: launch fewer ranks, make the batch or the model smaller, or give the machine or container more memory`;
+  }
+  return cause === 'unknown'
+    ? '; this job did not send that: the kernel ends processes so when memory runs out (dmesg tells), or somebody else did'
+    : '';
+}
+
+/** The code of the error for a process that ended by itself. */
+export function codeOfExit({ cause }: RankExit): ErrorCode {
+  return cause === 'memory' ? 'OUT_OF_MEMORY' : 'RANK_DIED';
 }

@@ -1,6 +1,6 @@
 import { ShardlabError } from '../core/errors';
 import type { FromRank, ReadyReport } from './messages';
-import { describeExit, type RankProcess } from './rank-process';
+import { codeOfExit, describeExit, explainExit, type RankProcess } from './rank-process';
 
 /** A rank's last words may still be in the pipes when it has ended; after this time they have been read. */
 const LAST_WORDS_MS = 50;
@@ -79,7 +79,9 @@ export class StartReports implements FleetListener {
 function startError({ rank, exit, stderrTail }: RankProcess): ShardlabError {
   const how = exit === undefined ? 'ended' : `ended (${describeExit(exit)})`;
   const said = stderrTail === '' ? 'It wrote nothing.' : `It wrote:\n${stderrTail}`;
-  return new ShardlabError('LAUNCH', `rank ${rank} ${how} before it was ready. ${said}`, {
+  const why = exit === undefined ? '' : explainExit(exit);
+  const code = exit === undefined || codeOfExit(exit) === 'RANK_DIED' ? 'LAUNCH' : codeOfExit(exit);
+  return new ShardlabError(code, `rank ${rank} ${how} before it was ready${why}. ${said}`, {
     rank,
     details: { exit, stderr: stderrTail },
   });

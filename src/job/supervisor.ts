@@ -7,7 +7,14 @@ import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure'
 import type { FromRank, Outcome, RankOutput, RankWork, StepGrant } from './messages';
 import { findMissing, type MissingCollective, POLL_MS, watchForMissing } from './missing';
 import { RankLocks } from './rank-locks';
-import { describeExit, lastWords, type RankExit, type RankProcess } from './rank-process';
+import {
+  codeOfExit,
+  describeExit,
+  explainExit,
+  lastWords,
+  type RankExit,
+  type RankProcess,
+} from './rank-process';
 import type { Situation } from './situation';
 import type { StatusDesk } from './status-desk';
 import { explain, type Why } from './why';
@@ -214,8 +221,8 @@ export class Supervisor {
       return;
     }
     this.#broken ??= new ShardlabError(
-      'RANK_DIED',
-      `rank ${rank}'s process ended (${describeExit(exit)}); ${AFTER_DEATH}`,
+      codeOfExit(exit),
+      `rank ${rank}'s process ended (${describeExit(exit)})${explainExit(exit)}; ${AFTER_DEATH}`,
       { rank, details: { rank, exit } },
     );
     const process = this.#parts.processes[rank];
