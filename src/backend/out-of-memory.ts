@@ -6,14 +6,26 @@ import type { Holding } from './buffer-table';
 /** What a 32-bit address can reach: the end of every wasm heap. */
 export const HEAP_END: Bytes = 2 ** 32;
 
+/** The user's limit, the end of every wasm heap, or a host that lets the heap grow no further. */
+export type Boundary = keyof typeof BOUNDARIES;
+
+const BOUNDARIES = {
+  memoryLimit: { end: 'the memoryLimit is', advice: 'raise memoryLimit' },
+  heap: { end: "the wasm engine's heap ends at", advice: 'use FULL_SHARD' },
+  host: {
+    end: "this machine or container lets the wasm engine's heap grow no further than",
+    advice: 'give it more memory (ulimit -v, the limit of the container)',
+  },
+} as const;
+
 /** What was asked of the engine's memory when it was full. */
 export interface FailedRequest {
   readonly bytes: Bytes;
   readonly shape: readonly number[];
   readonly dtype: string;
   readonly tag: Tag;
-  /** What stood in the way: 'memoryLimit' was set by the user, 'heap' is the engine's own end. */
-  readonly boundary: 'memoryLimit' | 'heap';
+  /** What stood in the way: see `BOUNDARIES`. */
+  readonly boundary: Boundary;
   readonly limit: Bytes;
   readonly held: Bytes;
   readonly holdings: readonly Holding[];
@@ -27,13 +39,12 @@ export function outOfMemory(request: FailedRequest): ShardlabError {
   const listed = holdings.slice(0, MAX_LISTED).map(describe);
   const others = holdings.length - listed.length;
   if (others > 0) listed.push(`${others} more`);
-  const end = boundary === 'heap' ? "the wasm engine's heap ends at" : 'the memoryLimit is';
+  const { end, advice } = BOUNDARIES[boundary];
   return new ShardlabError(
     'OUT_OF_MEMORY',
     `${formatBytes(bytes)} for ${nameOf(tag)} (${dtype} [${shape.join(', ')}]) do not fit: ` +
       `${formatBytes(held)} are held and ${end} ${formatBytes(limit)}. Held: ${listed.join('; ') || 'nothing'}. ` +
-      `Make the batch, the sequence or the model smaller, shard over more ranks` +
-      (boundary === 'memoryLimit' ? ', or raise memoryLimit.' : ', or use FULL_SHARD.'),
+      `Make the batch, the sequence or the model smaller, shard over more ranks, or ${advice}.`,
     { details: { asked: bytes, shape, dtype, tag, boundary, limit, held, holdings } },
   );
 }

@@ -3,7 +3,7 @@ import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
-import { HEAP_END, outOfMemory } from './out-of-memory';
+import { type Boundary, HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
 
 const ALIGNMENT = 64;
@@ -51,14 +51,18 @@ export function observeAllocations(
     shape: readonly number[],
     dtype: tf.DataType,
   ): { start: number; offset: number } => {
-    const fail = (boundary: 'heap' | 'memoryLimit', limit: Bytes): never => {
+    const fail = (boundary: Boundary, limit: Bytes): never => {
       const { currentTag: tag, bytes: held } = table;
       throw outOfMemory({ bytes, shape, dtype, tag, boundary, limit, held, holdings: table.holdings });
     };
     if (memoryLimit !== undefined && table.bytes + bytes > memoryLimit) fail('memoryLimit', memoryLimit);
     const slack = bytes >= ALIGNED_FROM ? ALIGNMENT - 8 : 0;
     const start = bytes + slack < HEAP_END ? wasm._malloc(bytes + slack) >>> 0 : 0;
-    if (start === 0 && bytes > 0) fail('heap', HEAP_END);
+    if (start === 0 && bytes > 0) {
+      const heap = wasm.HEAPU8.length;
+      if (heap + bytes + slack < HEAP_END) fail('host', heap);
+      else fail('heap', HEAP_END);
+    }
     const offset = slack === 0 ? start : Math.ceil(start / ALIGNMENT) * ALIGNMENT;
     return { start, offset };
   };
