@@ -1,6 +1,6 @@
 import { ShardlabError } from '../core/errors';
 import { probeSharedMemory } from '../transport/native';
-import { createSegment, type Segment } from '../transport/segment';
+import { createSegment, SEGMENT_BYTES, type Segment } from '../transport/segment';
 import type { AbortSwitch } from './abort-switch';
 import type { ControlServer } from './control-server';
 import type { ToRank } from './messages';
@@ -12,7 +12,7 @@ import type { LaunchPlan } from './options';
  */
 export function createJobSegment(transport: LaunchPlan['transport']): Segment | undefined {
   if (transport === 'zeromq') return undefined;
-  const probe = probeSharedMemory();
+  const probe = probeSharedMemory(SEGMENT_BYTES);
   if (probe.ok) return createSegment();
   if (transport === 'auto') return undefined;
   throw new ShardlabError(

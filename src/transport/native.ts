@@ -120,13 +120,18 @@ function waitFunctions(libc: Koffi.LibraryHandle, futex: number): Pick<Native, '
   };
 }
 
+const PROBE_BYTES = 65536;
+
 export type SharedMemoryProbe = { readonly ok: true } | { readonly ok: false; readonly reason: string };
 
-/** Tries whether ranks can share memory here: koffi, a memory file, and a mapping over a WebAssembly memory. */
-export function probeSharedMemory(): SharedMemoryProbe {
+/**
+ * Tries whether ranks can share memory here: koffi, a memory file of `bytes` (a limit as ulimit -f may refuse a large
+ * one), and a mapping over a WebAssembly memory.
+ */
+export function probeSharedMemory(bytes: Bytes = PROBE_BYTES): SharedMemoryProbe {
   try {
     const native = loadNative();
-    const fd = native.createMemoryFile('shardlab-probe', 65536);
+    const fd = native.createMemoryFile('shardlab-probe', bytes);
     try {
       probeMapping(native, fd);
     } finally {
@@ -142,7 +147,7 @@ function probeMapping(native: Native, fd: number): void {
   const views = [0, 1].map(() => {
     const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
     const bytes = new Uint8Array(memory.buffer);
-    native.mapOver(native.addressOf(bytes), 65536, fd, 0);
+    native.mapOver(native.addressOf(bytes), PROBE_BYTES, fd, 0);
     return bytes;
   });
   const [first, second] = views;

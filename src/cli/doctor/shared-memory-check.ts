@@ -1,18 +1,14 @@
-import { loadNative } from '../../transport/native';
+import { probeSharedMemory } from '../../transport/native';
+import { SEGMENT_BYTES } from '../../transport/segment';
 import type { Check } from './check';
-
-const PROBE_BYTES = 65536;
 
 /** Whether ranks can exchange tensors through shared memory, or which plane they fall back to. */
 export function checkSharedMemory(): Check {
   const name = 'shared memory';
-  try {
-    const native = loadNative();
-    native.closeFile(native.createMemoryFile('shardlab-doctor', PROBE_BYTES));
+  const probe = probeSharedMemory(SEGMENT_BYTES);
+  if (probe.ok) {
     return { name, status: 'good', found: 'koffi loads and memfd works', facts: { plane: 'shared-memory' } };
-  } catch (error) {
-    const found = error instanceof Error ? error.message : String(error);
-    const advice = 'ranks exchange tensors over zeromq instead, which is slower; nothing has to be done';
-    return { name, status: 'note', found, advice, facts: { plane: 'zeromq' } };
   }
+  const advice = 'ranks exchange tensors over zeromq instead, which is slower; nothing has to be done';
+  return { name, status: 'note', found: probe.reason, advice, facts: { plane: 'zeromq' } };
 }
