@@ -54,12 +54,17 @@ function nonFiniteToText(_key: string, value: unknown): unknown {
   return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }
 
-function attempt<T>(path: string, what: string, work: () => T): T {
+/** What to do about a failure. */
+const ADVICE = { create: '; name another place', write: '; free some space or name another place', read: '' };
+
+function attempt<T>(path: string, what: keyof typeof ADVICE, work: () => T): T {
   try {
     return work();
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ShardlabError('IO', `cannot ${what} the event file ${path}: ${reason}`, { cause });
+    throw new ShardlabError('IO', `cannot ${what} the event file ${path}: ${reason}${ADVICE[what]}`, {
+      cause,
+    });
   }
 }
 

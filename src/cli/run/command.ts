@@ -7,11 +7,10 @@ import { PRESETS } from '../../config/presets';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
-import { createEventFile } from '../../ledger/event-file';
 import { wholeNumber } from '../arguments';
 import type { Io } from '../io';
 import type { Perform } from '../program';
-import { type HeadlessRun, trainHeadless } from './headless';
+import { trainHeadless } from './headless';
 import { type RunReport, runReport } from './report';
 
 interface RunCommandOptions {
@@ -39,11 +38,14 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
     const config = readConfig(name, io.cwd, options.steps);
     const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
-    const run = await trainHeadless({ config, ranks: options.ranks, blas: options.blas ?? 'auto', init }, io);
-    if (options.events !== undefined) writeEvents(resolve(io.cwd, options.events), run);
+    const events = options.events === undefined ? undefined : resolve(io.cwd, options.events);
+    const { ranks, blas = 'auto' } = options;
+    const run = await trainHeadless({ config, ranks, blas, init, events }, io);
     const report = runReport(run);
     output.answer(report, () => asText(report));
-    return 0;
+    if (run.eventsFailure === undefined) return 0;
+    output.note(`shardlab: ${run.eventsFailure.message}`);
+    return 1;
   });
 }
 
@@ -67,15 +69,6 @@ function readConfigFile(name: string, cwd: string): TrainConfig {
     throw new ConfigError(`${name} is neither a preset nor a file that can be read (${reason}); ${advice}`);
   }
   return parseTrainConfigText(text, name);
-}
-
-function writeEvents(path: string, run: HeadlessRun): void {
-  const file = createEventFile(path, { world: run.world, config: run.config });
-  try {
-    for (const record of run.records) file.append(record);
-  } finally {
-    file.close();
-  }
 }
 
 function asText(report: RunReport): string {
