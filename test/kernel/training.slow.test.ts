@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { type Exchange, JupyterClient, KERNEL_MAIN, resultText } from './jupyter-client';
+import { family, goneIn, NO_PROC } from './processes';
+
+const TRAIN =
+  "const run = await job.train({ model: 'tiny', data: 'synthetic', parallel: { strategy: 'FULL_SHARD' } });";
+const STEP = "console.log('training'); await run.step(100_000);";
+
+/** Launches a job in the kernel and gives its ranks' processes. */
+async function launchIn(client: JupyterClient, name: string): Promise<number[]> {
+  const code = `import * as sl from 'shardlab';\nconst ${name} = await sl.launch({ ranks: 2 });\n${name}.ranks.map((r) => r.pid).join()`;
+  const { reply, published } = await client.execute(code);
+  assert.equal(reply.content.status, 'ok', JSON.stringify(reply.content));
+  return String(resultText({ reply, published })).replaceAll("'", '').split(',').map(Number);
+}
+
+/** A kernel that is gone with the test, also where the test fails. */
+async function startKernel(context: TestContext): Promise<JupyterClient> {
+  const client = await JupyterClient.start();
+  context.after(() => client.process.kill('SIGKILL'));
+  return client;
+}
+
+/** Starts a training that does not end by itself; resolves once it has made a step, which shows itself. */
+async function startTraining(client: JupyterClient): Promise<{ readonly ended: Promise<Exchange> }> {
+  assert.equal((await client.execute(TRAIN)).reply.content.status, 'ok');
+  const shown = client.until(({ header }) => header.msg_type === 'display_data');
+  const ended = client.execute(STEP);
+  await shown;
+  return { ended };
+}
+
+describe('a notebook that trains', { skip: NO_PROC }, () => {
+  const ways: Readonly<Record<string, (client: JupyterClient) => void>> = {
+    'its kernel is killed with -9': ({ pid }) => process.kill(pid, 'SIGKILL'),
+    'its kernel is ended by SIGTERM': ({ pid }) => process.kill(pid, 'SIGTERM'),
+    'it is restarted': (client) => void client.request('shutdown_request', { restart: true }, 'control'),
+    'it is shut down': (client) => void client.request('shutdown_request', { restart: false }, 'control'),
+  };
+  for (const [what, act] of Object.entries(ways)) {
+    it(`leaves neither kernel nor ranks when ${what}`, async (context) => {
+      const client = await startKernel(context);
+      const ranks = await launchIn(client, 'job');
+      await startTraining(client);
+      const kernel = family(client.pid);
+      act(client);
+      await goneIn([...ranks, ...kernel]);
+      client.close();
+    });
+  }
+
+  it('shares the machine with another notebook and with another job of its own', async (context) => {
+    const one = await startKernel(context);
+    const other = await startKernel(context);
+    const clients = [one, other];
+    const ranks: number[] = [];
+    for (const client of clients) {
+      for (const name of ['first', 'job']) ranks.push(...(await launchIn(client, name)));
+    }
+    assert.equal(new Set(ranks).size, 8);
+    const sums = await Promise.all(
+      clients.map(async (client, i) => {
+        const both = `const f = (r: sl.RankScope, x: number) => { const t = r.tf.fill([2], x + r.rank); r.dist.allReduce(t); return t.arraySync(); };
+JSON.stringify(await Promise.all([first.on('all').run(f, ${i}), job.on('all').run(f, ${i + 10})]))`;
+        return String(resultText(await client.execute(both)));
+      }),
+    );
+    assert.deepEqual(sums, ["'[[[1,1],[1,1]],[[21,21],[21,21]]]'", "'[[[3,3],[3,3]],[[23,23],[23,23]]]'"]);
+    const [, { ended }] = await Promise.all([startTraining(one), startTraining(other)]);
+    await one.stop();
+    await goneIn(ranks.slice(0, 4));
+    await other.request('interrupt_request', {}, 'control');
+    assert.equal((await ended).reply.content.ename, 'ShardlabError[INTERRUPTED]');
+    assert.equal(resultText(await other.execute('run.losses.length > 0')), 'true');
+    await other.stop();
+    await goneIn(ranks);
+  });
+});
+
+describe('a connection file whose port is in use', () => {
+  it('ends the kernel at once with the address in its message, and leaves no process', {
+    timeout: 20_000,
+  }, async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'shardlab-kernel-'));
+    const blocker = createServer().listen(0, '127.0.0.1');
+    await once(blocker, 'listening');
+    // The server listens on TCP, so its address is not a pipe's name.
+    const { port } = blocker.address() as AddressInfo;
+    const file = join(folder, 'connection.json');
+    const ports = { shell_port: port, iopub_port: 0, stdin_port: 0, control_port: 0, hb_port: 0 };
+    const rest = { transport: 'tcp', ip: '127.0.0.1', key: 'k', signature_scheme: 'hmac-sha256' };
+    writeFileSync(file, JSON.stringify({ ...ports, ...rest }));
+    const kernel = spawn(process.execPath, [KERNEL_MAIN, file], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const { code, said } = await endOf(kernel);
+    assert.equal(code, 1);
+    assert.match(
+      said,
+      new RegExp(`^shardlab kernel: cannot bind shell to tcp://127\\.0\\.0\\.1:${port}: .*in use`, 'm'),
+    );
+    blocker.close();
+    rmSync(folder, { recursive: true });
+  });
+});
+
+/** Resolves when the process and all that hold its standard error have ended. */
+async function endOf(child: ChildProcess): Promise<{ readonly code: number; readonly said: string }> {
+  let said = '';
+  child.stderr?.on('data', (text) => {
+    said += text;
+  });
+  const [code] = await once(child, 'close');
+  return { code, said };
+}
