@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { ShardlabError } from '../core/errors';
 import type { ProcessGroup } from './types';
 
@@ -62,14 +63,17 @@ export function initDeviceMesh(
     if (index >= 0) return index;
     throw new ShardlabError('MESH', `the mesh has no axis '${axis}'; its axes are ${axisNames.join(', ')}`);
   };
-  return {
+  const axes = axisNames.map((name, axis) => `${name}(${shape[axis]})`).join(' x ');
+  const mesh = {
     shape,
     axisNames,
     group,
     coordinate,
-    get: (axis) => groups[indexOf(axis)] ?? group,
-    sizeOf: (axis) => shape[indexOf(axis)] ?? 1,
+    get: (axis: string) => groups[indexOf(axis)] ?? group,
+    sizeOf: (axis: string) => shape[indexOf(axis)] ?? 1,
+    [inspect.custom]: () => `mesh ${axes}, this rank at [${coordinate.join(', ')}]`,
   };
+  return mesh;
 }
 
 /** Makes the groups of all rows along an axis, in the same order on all ranks; returns this rank's. */

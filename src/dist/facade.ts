@@ -54,22 +54,24 @@ export interface Dist {
   barrier<O extends DistOptions>(options?: O): Outcome<void, O>;
 }
 
+const REDUCE_OP = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist['ReduceOp'];
+
 /** The collectives of a world for cells. */
 export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
   const of = (options: DistOptions | undefined): ProcessGroup => options?.group ?? world.group;
   return {
-    ReduceOp: { SUM: 'sum', AVG: 'avg', MAX: 'max' },
+    ReduceOp: REDUCE_OP,
     getRank: (group = world.group) => group.rank,
     getWorldSize: (group = world.group) => group.size,
     newGroup: (ranks) => world.group.subgroup(ranks),
-    allReduce: (x, options) => outcome(of(options).allReduce(x, options?.op, plain(options)), options),
+    allReduce: (x, options) => outcome(of(options).allReduce(x, opOf(options), plain(options)), options),
     allGather: (x, options) => outcome(gatherList(engine, of(options), x, plain(options)), options),
     allGatherIntoTensor: (x, options) => outcome(of(options).allGather(x, plain(options)), options),
     reduceScatter: (x, options) =>
       outcome(
         isList(x)
-          ? scatterList(engine, of(options), x, options?.op, plain(options))
-          : of(options).reduceScatter(x, options?.op, plain(options)),
+          ? scatterList(engine, of(options), x, opOf(options), plain(options))
+          : of(options).reduceScatter(x, opOf(options), plain(options)),
         options,
       ),
     allToAll: (x, options) => outcome(of(options).allToAll(x, plain(options)), options),
@@ -92,6 +94,14 @@ function plain(options: DistOptions | undefined): CollectiveOptions {
   return { async: options?.asyncOp ?? false };
 }
 
+/** Cells may hand on what no checker saw. Throws: CONFIG for another operation. */
+function opOf(options: DistReduceOptions | undefined): ReduceOp | undefined {
+  const op = options?.op;
+  if (op === undefined || Object.values<string>(REDUCE_OP).includes(op)) return op;
+  const known = Object.values(REDUCE_OP).join("', '");
+  throw new ConfigError(`op is '${String(op)}', but must be one of '${known}'`, { op });
+}
+
 function placeOf(group: ProcessGroup, globalRank: number, what: string): number {
   const place = group.ranks.indexOf(globalRank);
   if (place >= 0) return place;
@@ -111,8 +121,10 @@ function gatherList(
   options: CollectiveOptions,
 ): Work<tf.Tensor[]> {
   const outputs = group.ranks.map(() => engine.allocate(x.shape, dtypeOf(x), { cause: 'comm', module: '' }));
-  const work = group.allGatherPieces(wholeTensor(x), outputs.map(wholeTensor), options);
-  return giving(work, outputs);
+  return disposingOnError(outputs, () => {
+    const work = group.allGatherPieces(wholeTensor(x), outputs.map(wholeTensor), options);
+    return giving(work, outputs);
+  });
 }
 
 function scatterList(
@@ -131,7 +143,19 @@ function scatterList(
   }
   const output = engine.allocate(own.shape, dtypeOf(own), { cause: 'comm', module: '' });
   const lists: PieceList[] = parts.map(wholeTensor);
-  return giving(group.reduceScatterPieces(lists, wholeTensor(output), op, options), output);
+  return disposingOnError([output], () => {
+    return giving(group.reduceScatterPieces(lists, wholeTensor(output), op, options), output);
+  });
+}
+
+/** Starts a collective into tensors that were made for it: they go where it is refused or fails at once. */
+function disposingOnError<T>(made: readonly tf.Tensor[], start: () => Work<T>): Work<T> {
+  try {
+    return start();
+  } catch (error) {
+    for (const tensor of made) tensor.dispose();
+    throw error;
+  }
 }
 
 /** The same work with a result. */

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { now, type Seconds } from '../core/units';
 import type { CallResult } from '../transport/call';
 import type { PostedCall } from '../transport/plane';
@@ -44,6 +45,11 @@ export class PostedWork<T> implements Work<T> {
 
   get done(): boolean {
     return this.settled || this.posted.done;
+  }
+
+  /** How it is printed. */
+  [inspect.custom](): string {
+    return `Work (${this.done ? 'done' : 'pending'}); wait() gives its result`;
   }
 
   wait(): T {

@@ -132,6 +132,8 @@ class Courier {
   }
 
   async #close(): Promise<void> {
+    // Node would say on stderr that it waits for a debugger.
+    this.#guardian.close();
     await this.#link.close();
     Atomics.store(this.#shared, SHARED_WORDS.closed, 1);
     Atomics.notify(this.#shared, SHARED_WORDS.closed);

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import type { Engine } from '../backend/engine';
 import { registerDisplay } from '../cell/display';
 import type { EvaluateResult, Evaluator } from '../cell/evaluator';
@@ -74,7 +75,10 @@ export class RankWorker {
   async #work(id: number, work: RankWork): Promise<void> {
     this.#id = id;
     this.#parts.board.running(work.kind === 'cell' ? work.cell : undefined);
-    this.#report(id, await this.#outcome(work));
+    const outcome = await this.#outcome(work);
+    // Node tells of promises that nobody awaits when a turn has ended: what they threw still belongs to this work.
+    if (work.kind === 'cell' || work.kind === 'function') await setImmediate();
+    this.#report(id, outcome);
   }
 
   /** Tells the end of a work, unless it was told. */

@@ -77,6 +77,25 @@ test('cells and functions run in the selected ranks, and what cells declare live
     },
   );
 
+  await context.test('meshes and pending work print as a line; an unknown reduction is refused', async () => {
+    const [mesh] = Object.values(resultsOf(await runCell(job, 'mesh', 14, '2')));
+    assert.equal(mesh, 'mesh dp(3), this rank at [2]');
+    const [work] = Object.values(
+      resultsOf(await runCell(job, 'dist.allReduce(tf.scalar(1), { asyncOp: true })', 15)),
+    );
+    assert.match(String(work), /^Work \((pending|done)\); wait\(\) gives its result$/);
+    await assert.rejects(runCell(job, 'dist.allReduce(tf.scalar(1), { op: "mean" })', 16), {
+      code: 'CONFIG',
+      message: /op is 'mean', but must be one of 'sum', 'avg', 'max'/,
+    });
+  });
+
+  await context.test('an error that nobody awaits is told in the cell that made it', async () => {
+    const events = await runCell(job, 'void Promise.reject(new Error("floating")); 1', 13, '0');
+    const texts = events.map((event) => (event.kind === 'stream' ? event.text : event.kind));
+    assert.deepEqual(texts, ['result', 'Nobody caught: Error: floating\n']);
+  });
+
   await context.test('a value with a display method shows itself', async () => {
     const js = '({ [Symbol.for("Jupyter.display")]: () => ({ "text/html": "<b>" + rank + "</b>" }) })';
     const [event] = await runCell(job, js, 11, '1');
