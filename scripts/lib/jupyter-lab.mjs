@@ -70,6 +70,7 @@ function adviseReach(ip, port, env = process.env) {
 /** Keeps the server's log, shows its address and its errors, and ends it on a signal. */
 function watch(child, log) {
   const file = createWriteStream(log);
+  file.on('error', (error) => process.stdout.write(`the log cannot be written: ${error.message}\n`));
   let tail = '';
   let announced = false;
   let asked = false;

@@ -58,11 +58,25 @@ def failed_cell(notebook):
     return None
 
 
-def write_html(notebook, path):
+def save(text, path):
+    """Puts the text in the file's place once it is written whole: a full disk takes nothing away."""
+    part = f"{path}.part"
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        with open(part, "w", encoding="utf8") as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError as error:
+        if os.path.exists(part):
+            os.remove(part)
+        sys.exit(f"\n{path} cannot be written ({error.strerror}): free some space, or name another folder by --output")
+    print(f"  {path}", flush=True)
+
+
+def as_html(notebook):
     from nbconvert import HTMLExporter
     body, _ = HTMLExporter(embed_images=True).from_notebook_node(notebook)
-    with open(path, "w", encoding="utf8") as file:
-        file.write(body)
+    return body
 
 
 def main():
@@ -86,13 +100,9 @@ def main():
         print(f"{'failed' if failure else 'executed'} ({seconds:.1f} s)", flush=True)
         target = path if options.in_place else os.path.join(options.output, os.path.basename(path))
         if not (failure and options.in_place):
-            os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-            nbformat.write(notebook, target)
-            print(f"  {target}", flush=True)
+            save(nbformat.writes(notebook) + "\n", target)
         if options.output:
-            html = os.path.splitext(target)[0] + ".html"
-            write_html(notebook, html)
-            print(f"  {html}", flush=True)
+            save(as_html(notebook), os.path.splitext(target)[0] + ".html")
         if STOPPED.is_set():
             return 130
         if failure:

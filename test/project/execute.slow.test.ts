@@ -53,6 +53,17 @@ test('a notebook that is not there ends it with status 1 and its name', { skip }
   assert.match(ran.stderr, /No such notebook: .*absent\.ipynb/);
 });
 
+test('an output folder that cannot be written is named, and leaves no bare traceback', { skip }, async () => {
+  const file = writeNotebook('one-cell.ipynb', ['1']);
+  const ran = await execute(file, '--output', join(file, 'inside-a-file'));
+  assert.equal(ran.status, 1);
+  assert.match(
+    ran.stderr,
+    /inside-a-file\/one-cell\.ipynb cannot be written \(Not a directory\): free some space/,
+  );
+  assert.doesNotMatch(ran.stderr, /Traceback/);
+});
+
 interface Cell {
   readonly cell_type: string;
   readonly execution_count?: number | null;
