@@ -17,7 +17,7 @@ import {
 } from './messages';
 
 /** A main thread that stood in a collective gets this long to end by the error that the abort word makes, also on a busy machine. */
-const ABORTED_MS = 500;
+const ABORTED_MS = 250;
 /** A main thread that has heard of an interrupt ends its work within this time, or it blocks again. */
 const SETTLE_MS = 150;
 
