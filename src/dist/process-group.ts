@@ -108,7 +108,7 @@ class Group implements ProcessGroup {
       offset += length * row;
       return [piece];
     });
-    return this.start({ op: 'allGather', inputs: [wholeTensor(tensor)], outputs }, options, gathered);
+    return this.startInto({ op: 'allGather', inputs: [wholeTensor(tensor)], outputs }, options, gathered);
   }
 
   reduceScatter(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
@@ -119,7 +119,7 @@ class Group implements ProcessGroup {
     const part = this.context.engine.allocate(shape, dtype, tag);
     const inputs = this.partsOf(tensor);
     const outputs = [wholeTensor(part)];
-    return this.start({ op: 'reduceScatter', inputs, outputs, reduction: op }, options, part);
+    return this.startInto({ op: 'reduceScatter', inputs, outputs, reduction: op }, options, part);
   }
 
   allToAll(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
@@ -128,7 +128,7 @@ class Group implements ProcessGroup {
     const tag = { cause: 'comm', module: options.module ?? '' } as const;
     const received = this.context.engine.allocate(tensor.shape, dtype, tag);
     const parts = { inputs: this.partsOf(tensor), outputs: this.partsOf(received) };
-    return this.start({ op: 'allToAll', ...parts }, options, received);
+    return this.startInto({ op: 'allToAll', ...parts }, options, received);
   }
 
   broadcast(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
@@ -180,6 +180,16 @@ class Group implements ProcessGroup {
     const parts = { op: 'exchange', inputs: [], outputs: [], value, signature: signatureOf(rest) } as const;
     const header = this.header(parts, { ...options, async: false }, dtype, tensor.size);
     return this.runner.runInternal({ header, inputs: [], outputs: [] }).values;
+  }
+
+  /** As `start`, with a result that was made for this call: it goes where the call is refused or fails at once. */
+  private startInto(parts: CallParts, options: CollectiveOptions, result: tf.Tensor): Work<tf.Tensor> {
+    try {
+      return this.start(parts, options, result);
+    } catch (error) {
+      result.dispose();
+      throw error;
+    }
   }
 
   private start<T>(parts: CallParts, options: CollectiveOptions, value: T): Work<T> {

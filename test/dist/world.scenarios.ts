@@ -91,7 +91,7 @@ export function aPostedSendIsNoMismatchWhileItsThreadStarts({ group }: RankConte
   if (rank < 3) expectValues(x, () => 0, 'what was sent');
 }
 
-export function callersMistakesAreTypedAndHurtNobody({ group }: RankContext): void {
+export function callersMistakesAreTypedAndHurtNobody({ group, engine }: RankContext): void {
   const x = vector(10, () => 1);
   const piece = { tensor: x, offset: 8, length: 3 };
   assert.throws(() => group.allReducePieces([piece]), { code: 'SHAPE', message: /\[8, 11\) reaches beyond/ });
@@ -110,6 +110,12 @@ export function callersMistakesAreTypedAndHurtNobody({ group }: RankContext): vo
   assert.throws(() => group.reduceScatterPieces(rows, [{ padding: 1 }]), { code: 'SHAPE' });
   assert.throws(() => group.reduceScatter(vector(9, () => 1)), { code: 'SHAPE', message: /divisible by 4/ });
   assert.throws(() => group.broadcast(x, 7), { code: 'CONFIG', message: /places 0 to 3/ });
+  const asIntegers = { wireDType: 'int32' } as const;
+  const even = vector(8, () => 1);
+  const before = engine.memory.numBuffers;
+  assert.throws(() => group.reduceScatter(even, 'sum', asIntegers), { code: 'SHAPE' });
+  assert.throws(() => group.allToAll(even, asIntegers), { code: 'SHAPE' });
+  assert.equal(engine.memory.numBuffers, before, 'what was made for a refused call is freed');
   assert.throws(() => group.send(x, group.rank), { code: 'CONFIG', message: /its own rank/ });
   assert.throws(() => group.subgroup([0, 0]), { code: 'MESH' });
   assert.throws(() => initDeviceMesh(group, [3], ['dp']), { code: 'MESH' });
