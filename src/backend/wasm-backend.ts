@@ -2,6 +2,7 @@ import { dirname } from 'node:path';
 import * as tf from '@tensorflow/tfjs';
 import * as tfWasm from '@tensorflow/tfjs-backend-wasm';
 import { ShardlabError } from '../core/errors';
+import { HEAP_END } from './out-of-memory';
 
 /** tfjs's record of one buffer on the wasm heap. `memoryOffset` is null for strings, which live in JavaScript. */
 export interface TensorData {
@@ -56,6 +57,7 @@ export interface WasmBackend {
 }
 
 const NAME = 'wasm';
+const WASM_PAGE_BYTES = 65536;
 
 /**
  * Starts a new wasm backend, single-threaded, and makes it tfjs's current one. A process has one: starting another
@@ -72,7 +74,7 @@ export async function startWasmBackend(): Promise<WasmBackend> {
     tf.registerBackend(NAME, factory, 2);
   }
   if (!(await withoutNewListeners(() => tf.setBackend(NAME))))
-    throw missing('tfjs could not start it (the lines above say why)');
+    throw refusedMemory() ?? missing('tfjs could not start it (the lines above say why)');
   // The backend's class declares these members private or not at all.
   return tf.backend() as unknown as WasmBackend;
 }
@@ -91,6 +93,21 @@ async function withoutNewListeners<T>(work: () => Promise<T>): Promise<T> {
         if (!before[i]?.has(listener)) process.removeListener(event, listener as () => void);
       }
     });
+  }
+}
+
+/** The error for a process that may not reserve a wasm heap's addresses; undefined where it may. */
+function refusedMemory(): ShardlabError | undefined {
+  try {
+    new WebAssembly.Memory({ initial: 256, maximum: HEAP_END / WASM_PAGE_BYTES });
+    return undefined;
+  } catch (cause) {
+    return new ShardlabError(
+      'OUT_OF_MEMORY',
+      'The wasm engine cannot start: this process may not reserve addresses for a heap. Each takes 10 GB of them, ' +
+        'which are no memory; raise the limit of virtual memory (ulimit -v unlimited).',
+      { cause },
+    );
   }
 }
 

@@ -115,8 +115,16 @@ function checkShape(group: ProcessGroup, shape: readonly number[], axisNames: re
   if (new Set(axisNames).size !== axisNames.length) {
     throw new ShardlabError('MESH', `axes need different names: ${axisNames.join(', ')}`);
   }
+  const wrong = axisNames.find((_, axis) => !Number.isInteger(shape[axis]) || (shape[axis] ?? 0) < 1);
+  if (wrong !== undefined) {
+    const size = shape[axisNames.indexOf(wrong)];
+    throw new ShardlabError(
+      'MESH',
+      `axis ${wrong} has size ${size}, but must have a whole number of ranks from 1`,
+    );
+  }
   const total = sizeOfShape(shape);
-  if (shape.every((length) => Number.isInteger(length) && length >= 1) && total === group.size) return;
+  if (total === group.size) return;
   const product = axisNames.map((name, axis) => `${name}(${shape[axis]})`).join(' x ');
   const owner = group.name === 'world' ? 'the job' : `group ${group.name}`;
   throw new ShardlabError(

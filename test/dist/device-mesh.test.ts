@@ -66,3 +66,16 @@ test('a mesh that does not fit the job says how many ranks it needs', () => {
   assert.throws(() => initDeviceMesh(group, [2, 2], ['dp', 'dp']), { code: 'MESH' });
   assert.throws(() => initDeviceMesh(group, [-2, -2], ['dp', 'tp']), { code: 'MESH' });
 });
+
+test('an axis whose size is no whole number from 1 is named, also where the product fits', () => {
+  const group = standIn([0, 1, 2, 3], 0);
+  for (const [shape, size] of [
+    [[2, 0], '0'],
+    [[2, -2], '-2'],
+    [[1.6, 2.5], '1.6'],
+    [[2, Number.NaN], 'NaN'],
+  ] as const) {
+    const message = new RegExp(`axis (dp|tp) has size ${size}, but must have a whole number`);
+    assert.throws(() => initDeviceMesh(group, shape, ['dp', 'tp']), { code: 'MESH', message });
+  }
+});

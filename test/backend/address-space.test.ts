@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { outOfMemory } from '../../src/backend/out-of-memory';
+
+const ENGINE = join(__dirname, '..', '..', 'src', 'backend', 'wasm-engine.js');
+const PROGRAM = `require(${JSON.stringify(ENGINE)}).createWasmEngine({ blas: 'none' })
+  .then(() => console.log('started'), ({ code, message }) => console.log(code, message));`;
+
+test('an engine that may not reserve addresses for its heap says so', {
+  skip: process.platform !== 'linux' && 'limits of virtual memory are kept on Linux alone',
+}, async () => {
+  const limited = ['-c', 'ulimit -v 8000000; exec "$0" -e "$1"', process.execPath, PROGRAM];
+  const { stdout } = await promisify(execFile)('/bin/sh', limited);
+  assert.match(stdout, /^OUT_OF_MEMORY The wasm engine cannot start.*ulimit -v unlimited/m);
+});
+
+test('a heap that the host does not let grow is told from one at its end', () => {
+  const request = {
+    bytes: 2e9,
+    shape: [5e8],
+    dtype: 'float32',
+    tag: { cause: 'temp', module: '' },
+    boundary: 'host',
+    limit: 1e9,
+    held: 9e8,
+    holdings: [],
+  } as const;
+  assert.match(outOfMemory(request).message, /lets the wasm engine's heap grow no further than 1\.00 GB/);
+  assert.match(outOfMemory({ ...request, boundary: 'heap' }).message, /heap ends at 1\.00 GB/);
+});
