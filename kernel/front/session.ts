@@ -130,7 +130,9 @@ export class KernelSession {
   }
 
   #executorDied(how: string): void {
-    const evalue = `the process that ran the cells ended (${how}); its variables are gone, the next cell starts anew`;
+    // SIGKILL comes from the host, SIGABRT from V8.
+    const hint = how === 'SIGKILL' || how === 'SIGABRT' ? ', as processes do when memory runs out' : '';
+    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone, the next cell starts anew`;
     const error = { ename: 'KernelDied', evalue, traceback: [`KernelDied: ${evalue}`] };
     this.#comms.clear();
     for (const namespace of ['notebook', 'ranks'] as const) {
