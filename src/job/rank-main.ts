@@ -1,6 +1,7 @@
 import { createStatusBoard } from '../dist/status-board';
 import { createControlBuffer } from '../transport/control-block';
 import { startCourier } from './courier-handle';
+import { goBeforeLauncher } from './host-memory';
 import { LIFELINE_FD } from './rank-process';
 import { takeRankSetup } from './rank-setup';
 
@@ -13,6 +14,7 @@ if (setup === undefined) {
   process.stderr.write('This program is a rank of a shardlab job; it is started by launch({ ranks }).\n');
   process.exit(2);
 }
+goBeforeLauncher();
 const { rank, control, folder } = setup;
 const statusBoard = createStatusBoard();
 const controlBlock = setup.segmentBytes === null ? createControlBuffer() : undefined;

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { rankError } from '../../src/job/rank-error';
 import { codeOfExit, explainExit, lastWords, withCause } from '../../src/job/rank-process';
@@ -69,4 +70,12 @@ test('a rank that somebody kills says that memory may be the reason', async (con
   const kill = 'if (rank === 1) process.kill(process.pid, "SIGKILL"); dist.barrier()';
   await assert.rejects(runCell(job, kill), { code: 'RANK_DIED', message: /when memory runs out/ });
   await assert.rejects(runCell(job, 'rank'), { code: 'RANK_DIED', message: /when memory runs out/ });
+});
+
+test('ranks go before their launcher when memory runs out', {
+  skip: process.platform !== 'linux' && 'only Linux tells whom it ends first',
+}, async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const score = (pid: number): number => Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8'));
+  assert.ok(score(job.ranks[0]?.pid ?? 0) > score(process.pid));
 });
