@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { Tensor } from '@tensorflow/tfjs';
 import type { BlasAbsent, BlasInfo, Engine } from '../backend/engine';
 import { createWasmEngine } from '../backend/wasm-engine';
@@ -48,8 +49,10 @@ async function buildRank(start: RankStart): Promise<void> {
   // Errors arise deep below a cell (tapes within units within layers): deeper stacks still name its line.
   Error.stackTraceLimit = STACK_FRAMES;
   const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
+  // The host's cores, shared evenly; only products use more than one.
+  const threads = Math.max(1, Math.floor(availableParallelism() / numRanks));
   const engine = await withoutForeignHandlers(() =>
-    createWasmEngine({ blas, searchPaths, ...(memoryLimit === null ? {} : { memoryLimit }) }),
+    createWasmEngine({ blas, threads, searchPaths, ...(memoryLimit === null ? {} : { memoryLimit }) }),
   );
   const recorder = createRecorder({ rank, world: numRanks });
   engine.observe(recorder);

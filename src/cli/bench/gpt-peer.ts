@@ -42,9 +42,14 @@ export async function runGptPeer(
   ] as const;
   const args = names.map((name) => `--${name}=${work[name]}`);
   if (work.init !== undefined) args.push(`--init=${work.init}`);
-  const printed = await runPython(python, [join(__dirname, 'torch_gpt_bench.py'), ...args], io);
-  const line = printed.split('\n').find((text) => text.startsWith('{'));
-  const report = reportSchema.safeParse(line === undefined ? undefined : JSON.parse(line));
-  if (report.success) return report.data;
+  const program = [join(__dirname, 'torch_gpt_bench.py'), ...args];
+  const printed = await runPython(python, program, io, (stdout) => reportIn(stdout) !== undefined);
+  const report = reportIn(printed);
+  if (report !== undefined) return report;
   throw new ShardlabError('ENGINE', `the peer printed no report: ${printed.trim().slice(-400)}`);
+}
+
+function reportIn(printed: string): PeerReport | undefined {
+  const line = printed.split('\n').find((text) => text.startsWith('{') && text.endsWith('}'));
+  return line === undefined ? undefined : reportSchema.safeParse(JSON.parse(line)).data;
 }

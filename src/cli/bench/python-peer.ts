@@ -2,8 +2,16 @@ import { spawn } from 'node:child_process';
 import { ShardlabError } from '../../core/errors';
 import type { Io } from '../io';
 
-/** Runs a Python program to its end and gives its stdout. Throws: ENGINE with its last lines when it fails. */
-export function runPython(python: string, args: readonly string[], io: Io): Promise<string> {
+/**
+ * Runs a Python program to its end and gives its stdout. A program that failed after it had printed what `isWhole` accepts
+ * counts as good: torch's gloo aborts now and then while it shuts down. Throws: ENGINE with its last lines when it fails.
+ */
+export function runPython(
+  python: string,
+  args: readonly string[],
+  io: Io,
+  isWhole: (stdout: string) => boolean = () => false,
+): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(python, args, { cwd: io.cwd, env: io.env, stdio: ['ignore', 'pipe', 'pipe'] });
     let stdout = '';
@@ -22,7 +30,7 @@ export function runPython(python: string, args: readonly string[], io: Io): Prom
       );
     });
     child.once('close', (code) => {
-      if (code === 0) return resolve(stdout);
+      if (code === 0 || isWhole(stdout)) return resolve(stdout);
       const last = stderr.trim().split('\n').slice(-8).join('\n');
       reject(new ShardlabError('ENGINE', `${python} ${args[0]} ended with status ${code}:\n${last}`));
     });
