@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { DisplaySink } from '../cell/display';
 import type { MimeBundle } from '../cell/mime';
 import type { Figure } from '../figures/figure';
+import { EITHER } from '../figures/ink';
 import { lossCurve } from '../figures/loss-curve';
 import { DISPLAY } from '../figures/table';
 import type { StepResult } from '../train/step-result';
@@ -52,14 +53,9 @@ function runningBundle(state: State): MimeBundle {
   const { done, numSteps } = state;
   const text = progressText(state);
   const bar = `<progress value="${done.length}" max="${numSteps}" style="width:12em;vertical-align:middle"></progress>`;
-  const html = `<div>${bar} <code>${text}</code></div>`;
-  if (done.length < 2) return { 'text/html': html, 'text/plain': text };
-  // No picture while it runs: drawing one takes as long as a step.
-  return {
-    'application/vnd.plotly.v1+json': curveOf(state).toPlotly(),
-    'text/html': html,
-    'text/plain': text,
-  };
+  // No plotly while it runs: JupyterLab's extension draws a display once and ignores its updates.
+  const picture = done.length < 2 ? '' : curveOf(state).toSvg(EITHER);
+  return { 'text/html': `<div>${bar} <code>${text}</code></div>${picture}`, 'text/plain': text };
 }
 
 function finalBundle(state: State): MimeBundle {

@@ -136,6 +136,8 @@ test('runs of a job', async (context) => {
       ]);
       assert.equal(shown.filter(({ how }) => how.startsWith('display')).length, 1);
       assert.equal(shown.filter(({ bundle }) => 'image/png' in bundle).length, 1);
+      // JupyterLab's plotly draws a display once: it may only come last.
+      assert.equal(shown.filter(({ bundle }) => 'application/vnd.plotly.v1+json' in bundle).length, 1);
       await run.dispose();
     },
   );
