@@ -153,28 +153,6 @@ test('live bytes are told by cause and module while a step runs', () => {
   assert.deepEqual(recorder.liveByModule()[0], { cause: 'activation', module: 'blocks.0', bytes: 300 });
 });
 
-test('2,000 allocations and frees cost under 0.5 ms: 2% of a step of 25 ms', () => {
-  const recorder = createRecorder(PLACE);
-  const tags = Array.from({ length: 30 }, (_, i) => ({
-    cause: 'activation' as const,
-    module: `blocks.${i}`,
-  }));
-  const costs = Array.from({ length: 60 }, (_, step) => {
-    const start = process.hrtime.bigint();
-    recorder.beginStep(step);
-    for (let i = 0; i < 1000; i++) {
-      recorder.allocated(i, 4096, 'float32', tags[i % 30] ?? TEMP, 'device');
-      if (i >= 100) recorder.freed(i - 100);
-    }
-    for (let i = 900; i < 1000; i++) recorder.freed(i);
-    recorder.endStep({ engineBytes: 0 });
-    return Number(process.hrtime.bigint() - start) / 1e6;
-  });
-  // The best of many steps: the machine may be busy with something else.
-  const best = Math.min(...costs);
-  assert.ok(best < 0.5, `${best} ms`);
-});
-
 type Command =
   | { readonly kind: 'take'; readonly bytes: number; readonly owner: number }
   | { readonly kind: 'free' | 'retag'; readonly which: number; readonly owner: number };
