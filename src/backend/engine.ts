@@ -33,12 +33,16 @@ export interface EngineMemory {
   readonly heapBytes: Bytes;
 }
 
-/** One AdamW step over flat arrays of equal length, in place. Source: Loshchilov and Hutter 2019, as torch.optim.AdamW. */
+/** One AdamW step over `length` elements of flat arrays, each from its own first element on, in place. Source: Loshchilov and Hutter 2019, as torch.optim.AdamW. */
 export interface AdamWStep {
   readonly param: tf.Tensor;
   readonly grad: tf.Tensor;
   readonly expAvg: tf.Tensor;
   readonly expAvgSq: tf.Tensor;
+  /** First elements; 0 when absent. */
+  readonly offsets?: Readonly<Partial<Record<'param' | 'grad' | 'expAvg' | 'expAvgSq', number>>>;
+  /** Default: all of `param`. */
+  readonly length?: number;
   readonly lr: number;
   readonly beta1: number;
   readonly beta2: number;

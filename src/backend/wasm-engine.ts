@@ -158,18 +158,31 @@ class WasmEngine implements Engine {
   }
 
   adamW(step: AdamWStep): void {
-    const { param, grad, expAvg, expAvgSq, lr, beta1, beta2, eps, weightDecay, gradScale = 1 } = step;
-    const tensors = [param, grad, expAvg, expAvgSq];
-    requireSameSize('adamW', tensors);
-    const [p = 0, g = 0, m = 0, v = 0] = tensors.map((tensor) => this.#offset(tensor));
+    const {
+      param,
+      offsets = {},
+      length = param.size,
+      lr,
+      beta1,
+      beta2,
+      eps,
+      weightDecay,
+      gradScale = 1,
+    } = step;
+    const at = (name: 'param' | 'grad' | 'expAvg' | 'expAvgSq'): number => {
+      const tensor = step[name];
+      const offset = offsets[name] ?? 0;
+      requireRange('adamW', name, tensor, offset, length);
+      return this.#offset(tensor) + 4 * offset;
+    };
     const stepSize = lr / (1 - beta1 ** step.step);
     const rootCorrection = 1 / Math.sqrt(1 - beta2 ** step.step);
     this.#context.kernels.adamW(
-      p,
-      g,
-      m,
-      v,
-      param.size,
+      at('param'),
+      at('grad'),
+      at('expAvg'),
+      at('expAvgSq'),
+      length,
       1 - lr * weightDecay,
       stepSize,
       beta1,
@@ -180,7 +193,7 @@ class WasmEngine implements Engine {
       eps,
       gradScale,
     );
-    for (const tensor of [param, expAvg, expAvgSq]) this.#touch(tensor);
+    for (const tensor of [param, step.expAvg, step.expAvgSq]) this.#touch(tensor);
   }
 
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void {
@@ -229,6 +242,14 @@ function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): vo
   throw new ShardlabError(
     'SHAPE',
     `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`,
+  );
+}
+
+function requireRange(what: string, name: string, tensor: tf.Tensor, offset: number, length: number): void {
+  if (tensor.dtype === 'float32' && offset >= 0 && length >= 0 && offset + length <= tensor.size) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${what}: ${length} elements of ${name} from ${offset} on do not lie in ${tensor.dtype} [${tensor.shape}].`,
   );
 }
 

@@ -55,7 +55,7 @@ function translate(
 /** The value that was probably meant: one spelled alike, or ours for another library's name. */
 function meant(value: unknown, allowed: readonly string[]): string {
   if (typeof value !== 'string') return '';
-  const name = nearest(value, allowed) ?? fromOtherName(value);
+  const name = fromOtherName(value) ?? nearest(value, allowed);
   return name !== undefined && allowed.includes(name) ? `; did you mean "${name}"?` : '';
 }
 

@@ -1,53 +1,29 @@
 import { z } from 'zod';
 import { ConfigError } from '../core/errors';
 import { type ConfigIssue, issueMessage, toIssues } from './config-issue';
-
-/** The sizes that have a name. Source: tiny is the notebooks' default, bench the shape of the torch benchmark. */
-export const MODEL_SHAPES = {
-  tiny: { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 2048, seq: 64 },
-  bench: { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128 },
-} as const;
-
-const size = z.int().min(1);
-const fraction = z.number().min(0).lt(1);
-
-const modelSchema = z.strictObject({
-  kind: z.literal('gpt'),
-  layers: size,
-  dim: size,
-  heads: size,
-  vocab: size,
-  seq: size,
-});
-
-const parallelSchema = z.strictObject({
-  strategy: z.enum(['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD']).default('FULL_SHARD'),
-  /** Which modules become units of their own: every block, or none but the root. */
-  wrap: z.enum(['blocks', 'root']).default('blocks'),
-  /** Gathers the next unit while a unit's forward runs. */
-  forwardPrefetch: z.boolean().default(true),
-  /** When the next unit is gathered in backward: before or after the unit's gradients are computed, or on demand. */
-  backwardPrefetch: z.enum(['BACKWARD_PRE', 'BACKWARD_POST']).nullable().default('BACKWARD_PRE'),
-  /** Size of a bucket of gradients under NO_SHARD. Source: bucket_cap_mb of torch's DistributedDataParallel. */
-  bucketBytes: size.default(25 * 2 ** 20),
-});
-
-const optimizerSchema = z.strictObject({
-  lr: z.number().min(0).default(1e-3),
-  betas: z.tuple([fraction, fraction]).default([0.9, 0.95]),
-  eps: z.number().positive().default(1e-8),
-  weightDecay: z.number().min(0).default(0.1),
-});
+import { activationCheckpointingSchema, offloadSchema } from './memory-config';
+import { gptSchema, modelSchema, modelShape, moeSchema, size } from './model-config';
+import { optimizerSchema, scheduleSchema } from './optimizer-config';
+import { meshSchema, parallelSchema, unitStrategySchema } from './parallel-config';
+import { gradScalerSchema, mixedPrecisionSchema } from './precision-config';
 
 const configSchema = z.strictObject({
-  model: z.union([z.enum(['tiny', 'bench']), modelSchema]).default('tiny'),
+  model: modelSchema.default('tiny'),
   parallel: parallelSchema.prefault({}),
+  mixedPrecision: mixedPrecisionSchema.default(null),
+  gradScaler: gradScalerSchema.default(null),
+  offload: offloadSchema.prefault({}),
+  activationCheckpointing: activationCheckpointingSchema.nullable().default(null),
   data: z.enum(['typescript', 'synthetic']).default('typescript'),
   /** Sequences a rank and micro-batch. */
   batch: size.default(4),
   /** Micro-batches a step. */
   accumulation: size.default(1),
   optimizer: optimizerSchema.prefault({}),
+  /** null: the learning rate stays. */
+  schedule: scheduleSchema.nullable().default(null),
+  /** Modules, by name with '*' for one part, whose parameters are not trained. */
+  frozen: z.array(z.string()).default([]),
   /** Largest norm of all gradients together; null leaves them. */
   clipNorm: z.number().positive().nullable().default(1),
   seed: z.int().default(0),
@@ -60,15 +36,15 @@ export type TrainConfig = Readonly<z.output<typeof configSchema>>;
 /** A TrainConfig in which everything that has a default may be left out. */
 export type TrainConfigInput = z.input<typeof configSchema>;
 
-export type ParallelConfig = TrainConfig['parallel'];
-export type StrategyName = ParallelConfig['strategy'];
-export type ModelConfig = z.output<typeof modelSchema>;
-
 const KEYS: Readonly<Record<string, readonly string[]>> = {
   '': Object.keys(configSchema.shape),
-  model: Object.keys(modelSchema.shape),
+  model: [...new Set([...Object.keys(gptSchema.shape), ...Object.keys(moeSchema.shape)])],
   parallel: Object.keys(parallelSchema.shape),
+  'parallel.mesh': Object.keys(meshSchema.shape),
+  'parallel.unitStrategies': Object.keys(unitStrategySchema.shape),
+  offload: Object.keys(offloadSchema.shape),
   optimizer: Object.keys(optimizerSchema.shape),
+  schedule: Object.keys(scheduleSchema.shape),
 };
 
 /** What a setting may be called at a place ('' is the top). */
@@ -116,9 +92,4 @@ export function parseTrainConfig(input: unknown): TrainConfig {
   throw new ConfigError(checked.issues.map((issue) => issueMessage(issue)).join('\n'), {
     issues: checked.issues,
   });
-}
-
-/** The model's sizes, whether named or spelled out. */
-export function modelShape(config: Pick<TrainConfig, 'model'>): ModelConfig {
-  return typeof config.model === 'string' ? MODEL_SHAPES[config.model] : config.model;
 }

@@ -1,4 +1,5 @@
-import { modelShape, type TrainConfig } from '../config/train-config';
+import { modelShape } from '../config/model-config';
+import type { TrainConfig } from '../config/train-config';
 import type { BatchSource } from './batch';
 import { byteTokenizer } from './byte-tokenizer';
 import { syntheticBatches } from './synthetic';

@@ -1,4 +1,4 @@
-import type { StrategyName } from '../config/train-config';
+import type { StrategyName } from '../config/parallel-config';
 import { counted } from '../figures/format';
 
 /** What a run's line tells. */

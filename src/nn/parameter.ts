@@ -2,6 +2,22 @@ import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
 
+/** Elements of a tensor, from `offset` on. */
+export interface TensorSpan {
+  readonly tensor: tf.Tensor;
+  readonly offset: number;
+}
+
+/** A stretch of a state buffer whose values lie in one tensor, and whose gradients do. */
+export interface StateSegment {
+  /** First element within the buffer. */
+  readonly offset: number;
+  readonly length: number;
+  readonly values: TensorSpan;
+  /** null while there is no gradient. */
+  readonly grad: TensorSpan | null;
+}
+
 /** A parameter's place in a state buffer. */
 export interface StateSlice {
   readonly parameter: Parameter;
@@ -14,18 +30,22 @@ export interface StateSlice {
 }
 
 /**
- * What an optimizer updates as one array: a whole parameter, or the flat shard of a unit. Strategies put their own
- * in a parameter's place; optimizers, clipping and checkpoints only know this.
+ * What an optimizer updates on this rank, and keeps states for: a whole parameter, the flat shard of a unit, or this rank's
+ * parts of whole parameters. Its elements are numbered from 0 to `size`; segments say where their values and gradients lie,
+ * slices to which parameter they belong. Strategies put their own in a parameter's place; optimizers, clipping and
+ * checkpoints only know this.
  */
 export interface StateBuffer {
   readonly name: string;
   /** Full name of the module for ledgers. */
   readonly module: string;
-  readonly values: tf.Tensor;
-  readonly grad: tf.Tensor | null;
+  /** Elements that this rank updates, with padding. */
+  readonly size: number;
   /** The ranks over which the elements are spread; null where every rank holds all of them. */
   readonly shardGroup: ProcessGroup | null;
   readonly slices: readonly StateSlice[];
+  /** Where the elements lie now, in order; padding may be left out. */
+  segments(): readonly StateSegment[];
   /** Frees the gradient. */
   zeroGrad(): void;
   /** Says that `values` were changed: copies made of them are stale. */
@@ -103,12 +123,14 @@ class WholeParameter implements StateBuffer {
     return this.#parameter.module;
   }
 
-  get values(): tf.Tensor {
-    return this.#parameter.tensor;
+  get size(): number {
+    return this.#parameter.size;
   }
 
-  get grad(): tf.Tensor | null {
-    return this.#parameter.grad;
+  segments(): readonly StateSegment[] {
+    const { tensor, grad, size: length } = this.#parameter;
+    const values = { tensor, offset: 0 };
+    return [{ offset: 0, length, values, grad: grad === null ? null : { tensor: grad, offset: 0 } }];
   }
 
   get slices(): readonly StateSlice[] {

@@ -11,7 +11,7 @@ export interface AdamWOptions {
   readonly weightDecay?: number;
 }
 
-/** Moments of one state buffer, of its shape. */
+/** Moments of one state buffer, one element each. */
 export interface AdamWState {
   readonly expAvg: tf.Tensor;
   readonly expAvgSq: tf.Tensor;
@@ -60,19 +60,27 @@ export class AdamW implements Optimizer {
     this.#steps++;
     const { betas, eps, weightDecay } = this.#options;
     for (const buffer of this.#model.states()) {
-      if (buffer.grad === null) continue;
-      this.#engine.adamW({
-        param: buffer.values,
-        grad: buffer.grad,
-        ...this.stateOf(buffer),
-        lr: this.lr,
-        beta1: betas[0],
-        beta2: betas[1],
-        eps,
-        weightDecay,
-        step: this.#steps,
-        gradScale,
-      });
+      const segments = buffer.segments().filter(({ grad }) => grad !== null);
+      if (segments.length === 0) continue;
+      const { expAvg, expAvgSq } = this.stateOf(buffer);
+      for (const { offset, length, values, grad } of segments) {
+        if (grad === null) continue;
+        this.#engine.adamW({
+          param: values.tensor,
+          grad: grad.tensor,
+          expAvg,
+          expAvgSq,
+          offsets: { param: values.offset, grad: grad.offset, expAvg: offset, expAvgSq: offset },
+          length,
+          lr: this.lr,
+          beta1: betas[0],
+          beta2: betas[1],
+          eps,
+          weightDecay,
+          step: this.#steps,
+          gradScale,
+        });
+      }
       buffer.updated();
     }
   }
@@ -102,7 +110,7 @@ export class AdamW implements Optimizer {
   #zeros(buffer: StateBuffer): tf.Tensor {
     const tag = { cause: 'optimizer', module: buffer.module } as const;
     // Kept: the step that makes them may run within a tidy scope.
-    const zeros = tf.keep(this.#engine.allocate(buffer.values.shape, 'float32', tag));
+    const zeros = tf.keep(this.#engine.allocate([buffer.size], 'float32', tag));
     this.#engine.fill(zeros, 0);
     return zeros;
   }

@@ -21,9 +21,12 @@ const EPS = 1e-6;
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
   const sums = new Map<ProcessGroup | null, number>();
-  for (const { grad, shardGroup } of model.states()) {
-    if (grad === null) continue;
-    sums.set(shardGroup, (sums.get(shardGroup) ?? 0) + engine.sumOfSquares(grad));
+  for (const state of model.states()) {
+    for (const { grad, length } of state.segments()) {
+      if (grad === null) continue;
+      const sum = engine.sumOfSquares(grad.tensor, grad.offset, length);
+      sums.set(state.shardGroup, (sums.get(state.shardGroup) ?? 0) + sum);
+    }
   }
   let total = 0;
   for (const [group, sum] of sums) total += group === null ? sum : summed(engine, group, sum);

@@ -1,9 +1,9 @@
-import type { ParallelConfig, StrategyName } from '../config/train-config';
+import type { ParallelConfig, StrategyName } from '../config/parallel-config';
 import type { Module } from '../nn/module';
 import { DDP } from './ddp/distributed-data-parallel';
 import { fullyShardByPolicy, type ShardContext } from './fsdp/fully-shard';
 import { abandonUnits, unitsOf } from './fsdp/units-of';
-import { blockWrapPolicy, rootOnly, type WrapPolicy } from './wrap-policy';
+import { type WrapPolicy, wrapPolicyOf } from './wrap-policy';
 
 /** What a training step keeps. */
 export type ModelState = 'parameter' | 'gradient' | 'optimizer';
@@ -14,15 +14,36 @@ export interface StrategyProperties {
   readonly shardedAtRest: readonly ModelState[];
   /** Whether whole parameters are freed between a unit's forward and backward. */
   readonly reshardAfterForward: boolean;
+  /** Whether shards exist in copies: sharded over one axis of a mesh, replicated over the other. */
+  readonly isHybrid: boolean;
+  /** Whether gradients of micro-batches but the last stay local unless a setting says otherwise. */
+  readonly accumulatesLocally: boolean;
 }
 
 const ALL: readonly ModelState[] = ['parameter', 'gradient', 'optimizer'];
 
-/** Source: torch.distributed.fsdp.ShardingStrategy. */
+const NOTHING = {
+  shardedAtRest: [],
+  reshardAfterForward: false,
+  isHybrid: false,
+  accumulatesLocally: true,
+} as const;
+const EVERYTHING = {
+  shardedAtRest: ALL,
+  reshardAfterForward: true,
+  isHybrid: false,
+  accumulatesLocally: false,
+} as const;
+
+/** Source: torch.distributed.fsdp.ShardingStrategy; Rajbhandari et al. 2020 for ZERO_1 (P_os) and ZERO_2 (P_os+g). */
 export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {
-  NO_SHARD: { shardedAtRest: [], reshardAfterForward: false },
-  SHARD_GRAD_OP: { shardedAtRest: ALL, reshardAfterForward: false },
-  FULL_SHARD: { shardedAtRest: ALL, reshardAfterForward: true },
+  NO_SHARD: NOTHING,
+  ZERO_1: { ...NOTHING, shardedAtRest: ['optimizer'] },
+  ZERO_2: { ...NOTHING, shardedAtRest: ['gradient', 'optimizer'], accumulatesLocally: false },
+  SHARD_GRAD_OP: { ...EVERYTHING, reshardAfterForward: false },
+  FULL_SHARD: EVERYTHING,
+  HYBRID_SHARD: { ...EVERYTHING, isHybrid: true },
+  _HYBRID_SHARD_ZERO2: { ...EVERYTHING, isHybrid: true, reshardAfterForward: false },
 };
 
 /** A model that trains on several ranks. */
@@ -39,16 +60,11 @@ export interface ParallelModel {
 /** Puts a strategy around a model, in place. */
 export function parallelize(model: Module, config: ParallelConfig, context: ShardContext): ParallelModel {
   const properties = STRATEGIES[config.strategy];
-  const policy = WRAPS[config.wrap](model);
+  const policy = wrapPolicyOf(config.wrap, model);
   return properties.shardedAtRest.includes('parameter')
     ? sharded(model, config, context, policy, properties)
     : replicated(model, config, context, policy, properties);
 }
-
-const WRAPS: Readonly<Record<ParallelConfig['wrap'], (model: Module) => WrapPolicy>> = {
-  blocks: blockWrapPolicy,
-  root: () => rootOnly,
-};
 
 function replicated(
   model: Module,

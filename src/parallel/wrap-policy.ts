@@ -1,3 +1,5 @@
+import type { WrapConfig } from '../config/parallel-config';
+import { ConfigError } from '../core/errors';
 import { type Module, ModuleList } from '../nn/module';
 
 /** Says which modules become units of their own. */
@@ -25,6 +27,13 @@ export function blockWrapPolicy(model: Module): WrapPolicy {
 
 /** No module but the root is a unit. */
 export const rootOnly: WrapPolicy = () => false;
+
+/** The policy that a config's `parallel.wrap` names. */
+export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
+  if (wrap === 'blocks') return blockWrapPolicy(model);
+  if (wrap === 'root') return rootOnly;
+  throw new ConfigError(`parallel.wrap is ${JSON.stringify(wrap)}; 'blocks' and 'root' can be used`);
+}
 
 /** The modules that a policy chooses, innermost first, without the model itself. */
 export function modulesToWrap(model: Module, policy: WrapPolicy): Module[] {

@@ -1,8 +1,9 @@
+import type { StrategyName } from '../config/parallel-config';
 import type { MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
 
-/** What is cut over the ranks. ZERO_1 cuts optimizer states, SHARD_GRAD_OP gradients too, FULL_SHARD parameters too. */
-export type ZeroStrategy = 'NO_SHARD' | 'ZERO_1' | 'SHARD_GRAD_OP' | 'FULL_SHARD';
+/** What is cut over the ranks. */
+export type ZeroStrategy = StrategyName;
 
 /** Parameters that are gathered and reduced together. */
 export interface ZeroUnit {
@@ -47,24 +48,24 @@ interface Sharded {
   readonly reducesWhole: boolean;
 }
 
+const FULL_SHARD: Sharded = {
+  optimizer: true,
+  gradients: true,
+  parameters: true,
+  gathers: (unit) => (unit.staysWhole ? 1 : 2),
+  reducesWhole: false,
+};
+const SHARD_GRAD_OP: Sharded = { ...FULL_SHARD, gathers: () => 1 };
+
 const SHARDED: Readonly<Record<ZeroStrategy, Sharded>> = {
   NO_SHARD: { optimizer: false, gradients: false, parameters: false, gathers: () => 0, reducesWhole: true },
   ZERO_1: { optimizer: true, gradients: false, parameters: false, gathers: () => 1, reducesWhole: false },
+  ZERO_2: { optimizer: true, gradients: true, parameters: false, gathers: () => 1, reducesWhole: false },
   // FSDP's form: parameters are cut at rest and whole from forward to backward; the paper's stage 2 keeps them whole.
-  SHARD_GRAD_OP: {
-    optimizer: true,
-    gradients: true,
-    parameters: true,
-    gathers: () => 1,
-    reducesWhole: false,
-  },
-  FULL_SHARD: {
-    optimizer: true,
-    gradients: true,
-    parameters: true,
-    gathers: (unit) => (unit.staysWhole ? 1 : 2),
-    reducesWhole: false,
-  },
+  SHARD_GRAD_OP,
+  FULL_SHARD,
+  HYBRID_SHARD: FULL_SHARD,
+  _HYBRID_SHARD_ZERO2: SHARD_GRAD_OP,
 };
 
 /**

@@ -1,4 +1,5 @@
-import { modelShape, type TrainConfig } from '../config/train-config';
+import { modelShape } from '../config/model-config';
+import type { TrainConfig } from '../config/train-config';
 import { predictStates, type ZeroPrediction, type ZeroUnit } from './zero-formulas';
 
 /** Shapes of one unit's parameters, as FSDP cuts them along dim 0. */

@@ -1,7 +1,8 @@
 import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
-import { modelShape, type TrainConfig } from '../config/train-config';
+import { modelShape } from '../config/model-config';
+import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
 import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
 import { createBatches } from '../data/batches';
@@ -62,8 +63,8 @@ class GptTrainer implements Trainer {
     const { config, engine, initialState } = options;
     this.config = config;
     this.#options = options;
-    const { kind: _kind, ...shape } = modelShape(config);
-    const model = gpt({ ...shape, seed: config.seed });
+    const { layers, dim, heads, vocab, seq } = modelShape(config);
+    const model = gpt({ layers, dim, heads, vocab, seq, seed: config.seed });
     if (initialState !== undefined) loadState(engine, model, initialState);
     this.#batches = options.batches ?? createBatches(config);
     this.#parallel = parallelize(model, config.parallel, options);

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseTrainConfigText } from '../../src/config/config-text';
+import { modelShape } from '../../src/config/model-config';
 import { PRESETS } from '../../src/config/presets';
-import { modelShape, parseTrainConfig } from '../../src/config/train-config';
+import { parseTrainConfig } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
 
 const thrown = (work: () => unknown): ConfigError => {
@@ -26,7 +27,15 @@ test('an empty config is the tiny model under FULL_SHARD', () => {
 test('a parsed config parses to itself', () => {
   const config = parseTrainConfig(PRESETS.bench);
   assert.deepEqual(parseTrainConfig(config), config);
-  assert.deepEqual(modelShape(config), { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128 });
+  assert.deepEqual(modelShape(config), {
+    kind: 'gpt',
+    layers: 4,
+    dim: 256,
+    heads: 8,
+    vocab: 8192,
+    seq: 128,
+    tied: true,
+  });
 });
 
 test('an unknown key names the nearest known one', () => {
@@ -57,9 +66,9 @@ test('a wrong name of a strategy or model names the one that was meant, also for
     thrown(() => parseTrainConfig({ parallel: { strategy } })).message.replace(/^.*, got /, '');
   assert.equal(said('full_shard'), '"full_shard"; did you mean "FULL_SHARD"?');
   assert.equal(said('ZeRO-3'), '"ZeRO-3"; did you mean "FULL_SHARD"?');
-  assert.equal(said('zero_stage_2'), '"zero_stage_2"; did you mean "SHARD_GRAD_OP"?');
+  assert.equal(said('zero_stage_2'), '"zero_stage_2"; did you mean "ZERO_2"?');
   assert.equal(said('DDP'), '"DDP"; did you mean "NO_SHARD"?');
-  assert.equal(said('ZERO_9'), '"ZERO_9"');
+  assert.equal(said('ZERO_9'), '"ZERO_9"; did you mean "ZERO_1"?');
   assert.match(thrown(() => parseTrainConfig({ model: 'tny' })).message, /did you mean "tiny"\?$/);
 });
 

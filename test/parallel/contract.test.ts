@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import type { ParallelConfig, StrategyName, TrainConfigInput } from '../../src/config/train-config';
+import type { ParallelConfig, StrategyName } from '../../src/config/parallel-config';
+import type { TrainConfigInput } from '../../src/config/train-config';
 import type { CommCause } from '../../src/core/events';
 import { launchRanks } from '../support/launch-ranks';
 import type { ContractResult, CountedCause } from './contract-rank';

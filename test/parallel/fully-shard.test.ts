@@ -93,7 +93,7 @@ test('after forward only the root is whole; after backward nothing is', () => {
     'layers.2: sharded',
     ': sharded',
   ]);
-  assert.ok(model.states().every(({ grad }) => grad !== null));
+  assert.ok(unitsOf(model).every(({ grad }) => grad !== null));
   tf.dispose([pass.loss, x]);
   disposeUnits(model);
 });
@@ -161,7 +161,7 @@ test('gradients of several backwards add up in the shard', () => {
     const pass = gradients(engine, () => model.apply(x));
     pass.backward();
     pass.loss.dispose();
-    return model.states().map(({ grad }) => grad?.dataSync<'float32'>().slice() ?? new Float32Array());
+    return unitsOf(model).map(({ grad }) => grad?.dataSync<'float32'>().slice() ?? new Float32Array());
   };
   const once = run();
   const twice = run();
@@ -296,7 +296,7 @@ test('a policy makes the modules that it chooses units, and the model the root e
   const pass = gradients(engine, () => model.apply(x));
   assert.ok(unitsOf(model).every(({ state }) => state === 'sharded'));
   pass.backward();
-  assert.ok(model.states().every(({ grad }) => grad !== null));
+  assert.ok(unitsOf(model).every(({ grad }) => grad !== null));
   tf.dispose([pass.loss, x]);
   disposeUnits(model);
 });

@@ -1,12 +1,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { readSafetensors } from '../../src/checkpoint/safetensors';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { BatchSource } from '../../src/data/batch';
 import { syntheticBatches } from '../../src/data/synthetic';
 import { loadState } from '../../src/nn/load-state';
+import { readState } from '../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { testData } from '../support/paths';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
@@ -61,7 +61,7 @@ function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
     const { loss, gradNorm } = trainer.step();
     losses.push(loss);
     gradNorms.push(gradNorm);
-    writeState(trainer, join(run.folder, `step${step}.rank${rank.group.rank}.bin`));
+    writeStates(rank.engine, trainer, join(run.folder, `step${step}.rank${rank.group.rank}.bin`));
   }
   trainer.dispose();
   return { losses, gradNorms };
@@ -103,7 +103,7 @@ function takeParameters(
 function writeManifest(trainer: Trainer, run: ParityRun, rank: number): void {
   const manifest: DumpManifest = trainer.model.states().map((buffer) => ({
     name: buffer.name,
-    size: buffer.values.size,
+    size: buffer.size,
     isShard: buffer.shardGroup !== null,
     slices: buffer.slices.map(({ parameter, offset, length, start }) => {
       return { parameter: parameter.name, size: parameter.size, offset, length, start };
@@ -113,13 +113,13 @@ function writeManifest(trainer: Trainer, run: ParityRun, rank: number): void {
 }
 
 /** Values, gradient and moments of every buffer, one after another. */
-function writeState(trainer: Trainer, file: string): void {
+function writeStates(engine: Engine, trainer: Trainer, file: string): void {
   const parts = trainer.model.states().flatMap((buffer) => {
     const { expAvg, expAvgSq } = trainer.optimizer.stateOf(buffer);
-    return [buffer.values, buffer.grad ?? tf.zerosLike(buffer.values), expAvg, expAvgSq].map((tensor) => {
-      const values = tensor.dataSync();
-      return Buffer.from(values.buffer, values.byteOffset, values.byteLength);
-    });
+    const moments = [expAvg, expAvgSq].map((tensor) => tensor.dataSync<'float32'>());
+    return [readState(engine, buffer), readState(engine, buffer, 'grad'), ...moments].map((values) =>
+      Buffer.from(values.buffer, values.byteOffset, values.byteLength),
+    );
   });
   writeFileSync(file, Buffer.concat(parts));
 }

@@ -1,4 +1,5 @@
-import { parseTrainConfig, type StrategyName, type TrainConfig } from '../../config/train-config';
+import type { StrategyName } from '../../config/parallel-config';
+import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 
 /** The peer's names for strategies. */

@@ -2,7 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Module } from '../../nn/module';
-import type { Parameter, StateBuffer, StateSlice } from '../../nn/parameter';
+import type { Parameter, StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
 import { settled } from '../settled';
 import type { FsdpSchedule } from './fsdp-schedule';
 import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';
@@ -76,6 +76,22 @@ export class FsdpUnit implements StateBuffer {
 
   get shardGroup(): ProcessGroup {
     return this.group;
+  }
+
+  get size(): number {
+    return this.layout.size;
+  }
+
+  segments(): readonly StateSegment[] {
+    const grad = this.#gradShard;
+    return [
+      {
+        offset: 0,
+        length: this.size,
+        values: { tensor: this.values, offset: 0 },
+        grad: grad === null ? null : { tensor: grad, offset: 0 },
+      },
+    ];
   }
 
   /** This rank's shard of the reduced gradients. */

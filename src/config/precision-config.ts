@@ -1,0 +1,55 @@
+import { z } from 'zod';
+
+const SHORT = { fp32: 'float32', bf16: 'bfloat16', fp16: 'float16' } as const;
+
+/** A type of floating point numbers, by torch's name or the short one. */
+export const floatSchema = z
+  .enum(['float32', 'bfloat16', 'float16', 'fp32', 'bf16', 'fp16'])
+  .transform((name) => (name === 'fp32' || name === 'bf16' || name === 'fp16' ? SHORT[name] : name));
+
+const float = floatSchema.nullable().default(null);
+
+/** Source: torch.distributed.fsdp.MixedPrecisionPolicy; bufferDtype and keepLowPrecisionGrads are FSDP1's MixedPrecision. */
+const policySchema = z.strictObject({
+  /** Type of gathered parameters and of what is computed with them. null: float32. */
+  paramDtype: float,
+  /** Type in which gradients are reduced. null: paramDtype. */
+  reduceDtype: float,
+  /** Type of the root's output. null: as it comes. */
+  outputDtype: float,
+  /** Type of buffers in forward. null: float32. */
+  bufferDtype: float,
+  /** Rounds floating point inputs of units to paramDtype. */
+  castForwardInputs: z.boolean().default(true),
+  /** Gradients stay at reduceDtype instead of being taken up into float32. */
+  keepLowPrecisionGrads: z.boolean().default(false),
+});
+
+/** 'bf16' and 'fp16' are parameters of that type and a reduction of the same. */
+export const mixedPrecisionSchema = z
+  .union([
+    z
+      .enum(['bf16', 'fp16', 'bfloat16', 'float16'])
+      .transform((paramDtype) => policySchema.parse({ paramDtype })),
+    policySchema,
+  ])
+  .nullable();
+
+export type FloatDType = z.output<typeof floatSchema>;
+export type MixedPrecisionConfig = Readonly<z.output<typeof policySchema>>;
+
+/** Source: torch.amp.GradScaler. */
+const scalerSchema = z.strictObject({
+  initScale: z.number().positive().default(65536),
+  growthFactor: z.number().gt(1).default(2),
+  backoffFactor: z.number().positive().lt(1).default(0.5),
+  growthInterval: z.int().min(1).default(2000),
+});
+
+/** null: with fp16 parameters or reduction only. */
+export const gradScalerSchema = z.union([z.boolean(), scalerSchema]).nullable();
+
+export type GradScalerConfig = Readonly<z.output<typeof scalerSchema>>;
+
+/** torch's settings of a GradScaler. */
+export const DEFAULT_GRAD_SCALER: GradScalerConfig = scalerSchema.parse({});

@@ -1,0 +1,50 @@
+import type { Engine } from '../backend/engine';
+import type { StateBuffer, TensorSpan } from './parameter';
+
+const ITEM_BYTES = 4;
+
+/** Copies elements of a buffer out, from `offset` on. What no segment covers (padding, a missing gradient) reads as 0. */
+export function readState(
+  engine: Engine,
+  buffer: StateBuffer,
+  what: 'values' | 'grad' = 'values',
+  offset = 0,
+  length = buffer.size - offset,
+): Float32Array {
+  const read = new Float32Array(length);
+  for (const part of overlaps(buffer, what, offset, length)) {
+    read.set(viewOf(engine, part.span, part.length), part.at);
+  }
+  return read;
+}
+
+/** Writes values over a buffer's elements, from `offset` on, and says that they changed. */
+export function writeState(engine: Engine, buffer: StateBuffer, offset: number, values: Float32Array): void {
+  for (const { span, at, length } of overlaps(buffer, 'values', offset, values.length)) {
+    viewOf(engine, span, length).set(values.subarray(at, at + length));
+  }
+  buffer.updated();
+}
+
+interface Overlap {
+  readonly span: TensorSpan;
+  /** First element within what is read or written. */
+  readonly at: number;
+  readonly length: number;
+}
+
+function overlaps(buffer: StateBuffer, what: 'values' | 'grad', offset: number, length: number): Overlap[] {
+  return buffer.segments().flatMap((segment) => {
+    const span = segment[what];
+    const from = Math.max(offset, segment.offset);
+    const to = Math.min(offset + length, segment.offset + segment.length);
+    if (span === null || to <= from) return [];
+    const start = span.offset + from - segment.offset;
+    return [{ span: { tensor: span.tensor, offset: start }, at: from - offset, length: to - from }];
+  });
+}
+
+function viewOf(engine: Engine, { tensor, offset }: TensorSpan, length: number): Float32Array {
+  const bytes = engine.storage(tensor).view();
+  return new Float32Array(bytes.buffer, bytes.byteOffset + ITEM_BYTES * offset, length);
+}
