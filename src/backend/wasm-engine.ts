@@ -5,6 +5,7 @@ import type { Observer, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 import { type BlasChoice, findBlas } from './blas';
 import { BufferTable } from './buffer-table';
+import { registerConvolutionGradients } from './convolution-gradients';
 import type { AdamWStep, BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
 import { guardKernels } from './kernel-guard';
@@ -50,6 +51,7 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   registerSlices(context);
   registerTranspose(context);
   registerProducts(context);
+  registerConvolutionGradients(context);
   registerFusedKernels(context);
   const blas =
     found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
