@@ -1,0 +1,124 @@
+import * as tf from '@tensorflow/tfjs';
+import { ConfigError } from '../core/errors';
+import { Module } from './module';
+import { Parameter } from './parameter';
+
+/** A layer of tfjs, or a whole model: what is accepted wherever a module is. */
+export type Layer = tf.layers.Layer;
+
+type Variable = Layer['weights'][number];
+type Arguments = Parameters<Layer['call']>[1];
+
+const MODULE: unique symbol = Symbol('the module of a layer');
+
+interface WithModule extends Layer {
+  [MODULE]?: Module;
+}
+
+/** True for a tfjs layer or model. */
+export function isLayer(value: unknown): value is Layer {
+  return value instanceof tf.layers.Layer;
+}
+
+/**
+ * The module of a tfjs layer or model, always the same one. From now on its trained weights are the module's parameters, and
+ * its calls run through the module, with all that is wrapped around it; a model's layers with weights are its children,
+ * named as they are. Weights that are not trained by gradients (batch norm's moving averages) stay the layer's own: whole on
+ * every rank, and not synchronised, as buffers under torch's FSDP.
+ * Throws: CONFIG for a model that is not built, and for layers that keep state between batches.
+ */
+export function moduleOf(layer: Layer): Module {
+  const known = (layer as WithModule)[MODULE];
+  if (known !== undefined) return known;
+  if (layer instanceof tf.Sequential && !layer.built && layer.outputs?.length > 0) layer.build();
+  if (!layer.built) {
+    throw new ConfigError(
+      `${layer.name} has no weights yet; give its first layer an inputShape, or call it once, before it is sharded`,
+    );
+  }
+  if (layer.stateful) {
+    throw new ConfigError(
+      `${layer.name} is stateful: it keeps activations between batches, which no strategy shards; make it with stateful: false`,
+    );
+  }
+  const module = new LayerModule(layer);
+  (layer as WithModule)[MODULE] = module;
+  return module;
+}
+
+/** A tfjs layer or model as a module. Shapes: those of the layer. */
+class LayerModule extends Module {
+  readonly #layer: Layer;
+  readonly #call: Layer['call'];
+  /** Of the last call, for forward and for running it again. */
+  #arguments: Arguments = {};
+
+  constructor(layer: Layer) {
+    super();
+    this.#layer = layer;
+    const parts = partsOf(layer);
+    for (const part of parts) if (part.weights.length > 0) this.addChild(part.name, moduleOf(part));
+    const taken = new Set(parts.flatMap((part) => part.weights));
+    for (const variable of layer.weights) if (!taken.has(variable)) this.#adopt(variable);
+    this.#call = layer.call.bind(layer);
+    layer.call = (inputs, given) => {
+      this.#arguments = given;
+      return this.apply(...(Array.isArray(inputs) ? inputs : [inputs]));
+    };
+    if (layer instanceof tf.LayersModel) refuseOwnTraining(layer);
+  }
+
+  forward(...inputs: tf.Tensor[]): tf.Tensor {
+    const output = this.#call(inputs, this.#arguments);
+    const outputs = Array.isArray(output) ? output : [output];
+    const [only] = outputs;
+    if (only !== undefined && outputs.length === 1) return only;
+    throw new ConfigError(
+      `${this.#layer.name} has ${outputs.length} outputs, and a unit has one; shard the layers inside it, or let a model ` +
+        'with one output (a loss) be around it',
+    );
+  }
+
+  /** The variable's values become a parameter, which the layer reads and the module disposes. */
+  #adopt(variable: Variable): void {
+    if (!variable.trainable) return;
+    const requiresGrad = this.#layer.trainable;
+    const value = variable.read();
+    const parameter = new Parameter(tf.clone(value), { requiresGrad });
+    value.dispose();
+    this.addParameter(this.#nameFor(variable), parameter);
+    variable.read = () => parameter.tensor;
+    variable.dispose = () => undefined;
+    variable.write = () => {
+      throw new ConfigError(
+        `${parameter.name} belongs to a sharded model; load values with loadCheckpoint, or set them before it is sharded`,
+      );
+    };
+  }
+
+  /** 'dense_Dense1/kernel' is 'kernel'; a second one of a name has a number. */
+  #nameFor({ originalName }: Variable): string {
+    const name = (originalName.split('/').at(-1) ?? originalName).replaceAll('.', '_');
+    let free = name;
+    for (let i = 1; this.ownParameters.has(free); i++) free = `${name}_${i}`;
+    return free;
+  }
+}
+
+/** The layers of a model; a layer alone, and a wrapper (bidirectional, time distributed), has none. */
+function partsOf(layer: Layer): readonly Layer[] {
+  return layer instanceof tf.LayersModel ? layer.layers : [];
+}
+
+/** tfjs's own ways to train and predict go past the model's call: they would find parameters that are not there. */
+function refuseOwnTraining(model: tf.LayersModel): void {
+  const refuse = (name: string, instead: string) => (): never => {
+    throw new ConfigError(`model.${name} knows no other ranks; ${instead}`);
+  };
+  const train = 'train with gradients(() => loss).backward() and an optimizer of optim';
+  model.fit = refuse('fit', train);
+  model.fitDataset = refuse('fitDataset', train);
+  model.trainOnBatch = refuse('trainOnBatch', train);
+  model.evaluate = refuse('evaluate', 'compute the loss from model.apply(x)');
+  model.predict = (x) => tf.tidy(() => model.apply(x) as tf.Tensor); // one output: forward saw to it
+}

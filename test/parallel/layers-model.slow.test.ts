@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { relativeDistance } from '../support/close';
+import { launchRanks } from '../support/launch-ranks';
+import { LAYERS_MODELS, type LayersModelName } from './layers-models';
+import type { Around, LayersResult, LayersRun } from './layers-rank';
+
+const NAMES = Object.keys(LAYERS_MODELS) as LayersModelName[]; // its own keys
+const AROUND: readonly Around[] = ['every layer a unit', 'the root a unit', 'DDP'];
+const RUNS = NAMES.flatMap((model) => AROUND.map((around): LayersRun => ({ model, around, ranks: 1 })));
+
+/** Sums of the same products in another order, over four steps. */
+const BOUND = 1e-5;
+
+const finish = (world: number, runs: readonly LayersRun[]): Promise<LayersResult[][]> =>
+  launchRanks({ script: join(__dirname, 'layers-rank.js'), world, args: { blas: 'none', runs } });
+
+let alone: readonly LayersResult[];
+const together = new Map<number, LayersResult[][]>();
+
+before(async () => {
+  const single = [2, 3].flatMap((ranks) =>
+    NAMES.map((model): LayersRun => ({ model, around: 'DDP', ranks })),
+  );
+  alone = (await finish(1, single))[0] ?? [];
+  for (const world of [2, 3]) together.set(world, await finish(world, RUNS));
+});
+
+for (const world of [2, 3]) {
+  for (const [i, { model, around }] of RUNS.entries()) {
+    test(`a ${model} tf.LayersModel on ${world} ranks, ${around}, trains as in one process`, () => {
+      const ranks = (together.get(world) ?? []).map((results) => results[i]);
+      const single = alone[(world - 2) * NAMES.length + NAMES.indexOf(model)];
+      assert.ok(single && ranks.length === world);
+      single.losses.forEach((loss, step) => {
+        const mean = ranks.reduce((sum, rank) => sum + (rank?.losses[step] ?? Number.NaN), 0) / world;
+        assert.ok(
+          Math.abs(mean - loss) <= BOUND * Math.abs(loss),
+          `step ${step}: loss ${mean}, one process ${loss}`,
+        );
+      });
+      for (const { name, values } of single.parts) {
+        const whole = new Array<number>(values.length).fill(Number.NaN);
+        for (const rank of ranks) {
+          for (const part of rank?.parts ?? []) {
+            if (part.name === name) whole.splice(part.start, part.values.length, ...part.values);
+          }
+        }
+        const distance = relativeDistance(whole, values);
+        assert.ok(distance <= BOUND, `${name} differs by ${distance}`);
+      }
+    });
+
+    test(`a ${model} tf.LayersModel on ${world} ranks, ${around}, leaves nothing behind`, () => {
+      for (const rank of (together.get(world) ?? []).map((results) => results[i]))
+        assert.equal(rank?.left, 0);
+    });
+  }
+}
+
+test('between steps a rank holds its chunks of rows alone, or all under DDP', () => {
+  for (const world of [2, 3]) {
+    for (const [i, { around, model }] of RUNS.entries()) {
+      for (const { heldBytes, shapes } of (together.get(world) ?? []).flatMap(
+        (results) => results[i] ?? [],
+      )) {
+        const held = shapes.map(([rows = 1, ...rest]) => {
+          const row = rest.reduce((product, extent) => product * extent, 1);
+          return 4 * row * (around === 'DDP' ? rows : Math.ceil(rows / world));
+        });
+        assert.equal(
+          heldBytes,
+          held.reduce((sum, bytes) => sum + bytes, 0),
+          `${model}, ${around}`,
+        );
+      }
+    }
+  }
+});
