@@ -1,5 +1,5 @@
 import type { DType } from '../core/dtypes';
-import type { BufferId, MemoryCause, Observer, Tag } from '../core/events';
+import type { BufferId, MemoryCause, Observer, Space, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 
 /** The tag of buffers made outside all scopes. */
@@ -9,6 +9,7 @@ interface BufferRecord {
   readonly id: BufferId;
   readonly bytes: Bytes;
   readonly dtype: DType;
+  readonly space: Space;
   tag: Tag;
 }
 
@@ -19,20 +20,32 @@ export interface Holding {
   readonly bytes: Bytes;
 }
 
-/** Every live buffer of a backend with its tag; tells observers of each change. Keys are tfjs's data ids. */
+/**
+ * Every live buffer of a backend with its tag; tells observers of each change. Keys are tfjs's data ids on the device, and
+ * the arrays themselves on the host. Sums are the device's where no space is named.
+ */
 export class BufferTable {
   readonly #records = new Map<object, BufferRecord>();
   readonly #scopes: Tag[] = [];
   readonly #observers: Observer[] = [];
   #nextId: BufferId = 1;
-  #bytes: Bytes = 0;
+  readonly #bytes: Record<Space, Bytes> = { device: 0, host: 0 };
+  readonly #sizes: Record<Space, number> = { device: 0, host: 0 };
 
   get bytes(): Bytes {
-    return this.#bytes;
+    return this.#bytes.device;
   }
 
   get size(): number {
-    return this.#records.size;
+    return this.#sizes.device;
+  }
+
+  bytesIn(space: Space): Bytes {
+    return this.#bytes[space];
+  }
+
+  sizeIn(space: Space): number {
+    return this.#sizes[space];
   }
 
   get currentTag(): Tag {
@@ -54,18 +67,20 @@ export class BufferTable {
     this.#scopes.length = 0;
   }
 
-  add(key: object, bytes: Bytes, dtype: DType): void {
-    const record = { id: this.#nextId++, bytes, dtype, tag: this.currentTag };
+  add(key: object, bytes: Bytes, dtype: DType, space: Space = 'device'): void {
+    const record = { id: this.#nextId++, bytes, dtype, space, tag: this.currentTag };
     this.#records.set(key, record);
-    this.#bytes += bytes;
-    for (const observer of this.#observers) observer.allocated(record.id, bytes, dtype, record.tag, 'device');
+    this.#bytes[space] += bytes;
+    this.#sizes[space]++;
+    for (const observer of this.#observers) observer.allocated(record.id, bytes, dtype, record.tag, space);
   }
 
   remove(key: object): void {
     const record = this.#records.get(key);
     if (record === undefined) return;
     this.#records.delete(key);
-    this.#bytes -= record.bytes;
+    this.#bytes[record.space] -= record.bytes;
+    this.#sizes[record.space]--;
     for (const observer of this.#observers) observer.freed(record.id);
   }
 
@@ -74,9 +89,11 @@ export class BufferTable {
     return this.#nextId;
   }
 
-  /** Keys of the live buffers that were made after a mark. */
+  /** Keys of the live buffers on the device that were made after a mark. */
   keysSince(mark: number): object[] {
-    return [...this.#records].filter(([, { id }]) => id >= mark).map(([key]) => key);
+    return [...this.#records]
+      .filter(([, { id, space }]) => id >= mark && space === 'device')
+      .map(([key]) => key);
   }
 
   tagOf(key: object): Tag {
@@ -91,15 +108,20 @@ export class BufferTable {
   }
 
   observe(observer: Observer): void {
-    for (const { id, bytes, dtype, tag } of this.#records.values())
-      observer.allocated(id, bytes, dtype, tag, 'device');
+    for (const { id, bytes, dtype, tag, space } of this.#records.values())
+      observer.allocated(id, bytes, dtype, tag, space);
     this.#observers.push(observer);
   }
 
-  /** What is held by cause and module, largest first. */
+  /** What is held on the device by cause and module, largest first. */
   get holdings(): Holding[] {
+    return this.holdingsIn('device');
+  }
+
+  holdingsIn(space: Space): Holding[] {
     const sums = new Map<string, Holding>();
-    for (const { bytes, tag } of this.#records.values()) {
+    for (const { bytes, tag, space: own } of this.#records.values()) {
+      if (own !== space) continue;
       const key = `${tag.cause}\u0000${tag.module}`;
       sums.set(key, { ...tag, bytes: bytes + (sums.get(key)?.bytes ?? 0) });
     }

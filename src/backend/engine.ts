@@ -2,6 +2,8 @@ import type * as tf from '@tensorflow/tfjs';
 import type { DType } from '../core/dtypes';
 import type { Observer, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
+import type { Elementwise } from './elementwise';
+import type { HostMemory } from './host-arrays';
 
 /** Where a tensor's values lie in this process. Good until the tensor is disposed. */
 export interface Storage {
@@ -33,32 +35,11 @@ export interface EngineMemory {
   readonly heapBytes: Bytes;
 }
 
-/** One AdamW step over `length` elements of flat arrays, each from its own first element on, in place. Source: Loshchilov and Hutter 2019, as torch.optim.AdamW. */
-export interface AdamWStep {
-  readonly param: tf.Tensor;
-  readonly grad: tf.Tensor;
-  readonly expAvg: tf.Tensor;
-  readonly expAvgSq: tf.Tensor;
-  /** First elements; 0 when absent. */
-  readonly offsets?: Readonly<Partial<Record<'param' | 'grad' | 'expAvg' | 'expAvgSq', number>>>;
-  /** Default: all of `param`. */
-  readonly length?: number;
-  readonly lr: number;
-  readonly beta1: number;
-  readonly beta2: number;
-  readonly eps: number;
-  readonly weightDecay: number;
-  /** From 1. */
-  readonly step: number;
-  /** Factor on the gradient before use (clipping); 1 when absent. */
-  readonly gradScale?: number;
-}
-
 /**
  * What computes and holds tensors. All model code is plain tfjs; an engine is the backend beneath it,
  * with what sharding needs besides: addresses, tags on buffers, allocation without values, updates in place.
  */
-export interface Engine {
+export interface Engine extends Elementwise<tf.Tensor> {
   readonly name: 'wasm' | 'tensorflow' | 'meta';
   readonly blas: BlasInfo | BlasAbsent;
 
@@ -75,19 +56,14 @@ export interface Engine {
   storage(tensor: tf.Tensor): Storage;
 
   readonly memory: EngineMemory;
+  /** Arrays on the host and copies between them and tensors. */
+  readonly host: HostMemory;
   /** From now on tells `observer` of every allocation, retag and free; buffers alive now are told first. */
   observe(observer: Observer): void;
 
   // Updates in place are seen by every view of the buffer: reshape, clone and what operations saved of it.
   /** target[offset, offset + source.size) = source, in place. */
   copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void;
-  /** target += factor * source, in place. */
-  addInto(target: tf.Tensor, source: tf.Tensor, factor?: number): void;
-  fill(target: tf.Tensor, value: number): void;
-  scale(target: tf.Tensor, factor: number): void;
-  /** Sum of squares in float64 of elements [offset, offset + length). */
-  sumOfSquares(tensor: tf.Tensor, offset?: number, length?: number): number;
-  adamW(step: AdamWStep): void;
   /** target = target rounded to nearest (ties to even) at a 16-bit type, kept as float32; in place. */
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void;
 

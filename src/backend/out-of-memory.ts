@@ -6,12 +6,16 @@ import type { Holding } from './buffer-table';
 /** What a 32-bit address can reach: the end of every wasm heap. */
 export const HEAP_END: Bytes = 2 ** 32;
 
-/** The user's limit, the end of every wasm heap, or a host that lets the heap grow no further. */
+/** The user's limit, the end of every wasm heap, the end of the heap for host arrays, or a host that lets the heap grow no further. */
 export type Boundary = keyof typeof BOUNDARIES;
 
 const BOUNDARIES = {
   memoryLimit: { end: 'the memoryLimit is', advice: 'raise memoryLimit' },
   heap: { end: "the wasm engine's heap ends at", advice: 'use FULL_SHARD' },
+  hostHeap: {
+    end: "the host's heap grows no further than",
+    advice: 'leave something of it on the device (offload)',
+  },
   host: {
     end: "this machine or container lets the wasm engine's heap grow no further than",
     advice: 'give it more memory (ulimit -v, the limit of the container)',

@@ -6,8 +6,10 @@ import type { Bytes } from '../core/units';
 import { type BlasChoice, findBlas } from './blas';
 import { BufferTable } from './buffer-table';
 import { registerConvolutionGradients } from './convolution-gradients';
-import type { AdamWStep, BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
+import { type AdamWStep, type Elementwise, WasmElementwise } from './elementwise';
+import type { BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
+import { type HostMemory, WasmHostMemory } from './host-arrays';
 import { guardKernels } from './kernel-guard';
 import { loadFusedKernels } from './kernels/fused-kernels';
 
@@ -67,12 +69,23 @@ function addressOf(wasm: WasmModule): number {
 class WasmEngine implements Engine {
   readonly name = 'wasm';
   readonly blas: BlasInfo | BlasAbsent;
+  readonly host: HostMemory;
   readonly #context: WasmContext;
+  readonly #elementwise: Elementwise<tf.Tensor>;
   readonly #releases = new Set<() => void>();
 
   constructor(context: WasmContext, blas: BlasInfo | BlasAbsent) {
     this.#context = context;
     this.blas = blas;
+    const changed = (tensor: tf.Tensor): void => this.#touch(tensor);
+    this.host = new WasmHostMemory(context, changed);
+    this.#elementwise = new WasmElementwise<tf.Tensor>(context.kernels, {
+      offsetOf: (tensor) => offsetOf(context, tensor),
+      sizeOf: (tensor) => tensor.size,
+      describe: ({ dtype, shape }) => `${dtype} [${shape}]`,
+      isFloat32: ({ dtype }) => dtype === 'float32',
+      changed,
+    });
   }
 
   get currentTag(): Tag {
@@ -132,74 +145,38 @@ class WasmEngine implements Engine {
     this.#touch(target);
   }
 
-  addInto(target: tf.Tensor, source: tf.Tensor, factor = 1): void {
-    requireSameSize('addInto', [target, source]);
-    this.#context.kernels.addScaled(this.#offset(target), this.#offset(source), factor, target.size);
-    this.#touch(target);
+  addInto(target: tf.Tensor, source: tf.Tensor, factor?: number): void {
+    this.#elementwise.addInto(target, source, factor);
   }
 
   fill(target: tf.Tensor, value: number): void {
-    if (target.dtype === 'float32' || target.dtype === 'int32') {
-      const bits = target.dtype === 'int32' ? value : (new Int32Array(Float32Array.of(value).buffer)[0] ?? 0);
-      this.#context.kernels.fill(this.#offset(target), bits, target.size);
-    } else {
-      this.storage(target).view().fill(value);
+    if (target.dtype === 'float32') {
+      this.#elementwise.fill(target, value);
+      return;
     }
-    this.#touch(target);
+    const { buffer, byteOffset, length } = this.storage(target).view();
+    if (target.dtype === 'int32') new Int32Array(buffer, byteOffset, target.size).fill(value);
+    else new Uint8Array(buffer, byteOffset, length).fill(value);
   }
 
   scale(target: tf.Tensor, factor: number): void {
-    requireSameSize('scale', [target]);
-    this.#context.kernels.scale(this.#offset(target), factor, target.size);
-    this.#touch(target);
+    this.#elementwise.scale(target, factor);
   }
 
-  sumOfSquares(tensor: tf.Tensor, offset = 0, length = tensor.size - offset): number {
-    requireSameSize('sumOfSquares', [tensor]);
-    return this.#context.kernels.sumOfSquares(this.#offset(tensor) + offset * 4, length);
+  sumOfSquares(tensor: tf.Tensor, offset?: number, length?: number): number {
+    return this.#elementwise.sumOfSquares(tensor, offset, length);
   }
 
-  adamW(step: AdamWStep): void {
-    const {
-      param,
-      offsets = {},
-      length = param.size,
-      lr,
-      beta1,
-      beta2,
-      eps,
-      weightDecay,
-      gradScale = 1,
-    } = step;
-    const at = (name: 'param' | 'grad' | 'expAvg' | 'expAvgSq'): number => {
-      const tensor = step[name];
-      const offset = offsets[name] ?? 0;
-      requireRange('adamW', name, tensor, offset, length);
-      return this.#offset(tensor) + 4 * offset;
-    };
-    const stepSize = lr / (1 - beta1 ** step.step);
-    const rootCorrection = 1 / Math.sqrt(1 - beta2 ** step.step);
-    this.#context.kernels.adamW(
-      at('param'),
-      at('grad'),
-      at('expAvg'),
-      at('expAvgSq'),
-      length,
-      1 - lr * weightDecay,
-      stepSize,
-      beta1,
-      1 - beta1,
-      beta2,
-      1 - beta2,
-      rootCorrection,
-      eps,
-      gradScale,
-    );
-    for (const tensor of [param, step.expAvg, step.expAvgSq]) this.#touch(tensor);
+  adamW(step: AdamWStep<tf.Tensor>): void {
+    this.#elementwise.adamW(step);
   }
 
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void {
-    requireSameSize('round', [target]);
+    if (target.dtype !== 'float32')
+      throw new ShardlabError(
+        'SHAPE',
+        `round works on float32 tensors, not on ${target.dtype} [${target.shape}].`,
+      );
     const { roundToBfloat16, roundToFloat16 } = this.#context.kernels;
     const round = dtype === 'bfloat16' ? roundToBfloat16 : roundToFloat16;
     round(this.#offset(target), target.size);
@@ -245,18 +222,4 @@ function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): vo
     'SHAPE',
     `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`,
   );
-}
-
-function requireRange(what: string, name: string, tensor: tf.Tensor, offset: number, length: number): void {
-  if (tensor.dtype === 'float32' && offset >= 0 && length >= 0 && offset + length <= tensor.size) return;
-  throw new ShardlabError(
-    'SHAPE',
-    `${what}: ${length} elements of ${name} from ${offset} on do not lie in ${tensor.dtype} [${tensor.shape}].`,
-  );
-}
-
-function requireSameSize(what: string, tensors: readonly tf.Tensor[]): void {
-  if (tensors.every(({ size, dtype }) => dtype === 'float32' && size === tensors[0]?.size)) return;
-  const given = tensors.map(({ dtype, shape }) => `${dtype} [${shape}]`).join(', ');
-  throw new ShardlabError('SHAPE', `${what} works on float32 tensors of one size, not on ${given}.`);
 }

@@ -1,5 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
-import { ShardlabError } from '../core/errors';
+import type { HostArray } from '../backend/host-arrays';
+import { ConfigError, ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
 
 /** Elements of a tensor, from `offset` on. */
@@ -8,14 +9,28 @@ export interface TensorSpan {
   readonly offset: number;
 }
 
-/** A stretch of a state buffer whose values lie in one tensor, and whose gradients do. */
+/** Elements of an array on the host, from `offset` on. */
+export interface HostSpan {
+  readonly host: HostArray;
+  readonly offset: number;
+}
+
+/** Where elements lie. */
+export type Span = TensorSpan | HostSpan;
+
+/** Whether elements lie on the host. */
+export function isOnHost(span: Span): span is HostSpan {
+  return 'host' in span;
+}
+
+/** A stretch of a state buffer whose values lie in one tensor or host array, and whose gradients do. */
 export interface StateSegment {
   /** First element within the buffer. */
   readonly offset: number;
   readonly length: number;
-  readonly values: TensorSpan;
+  readonly values: Span;
   /** null while there is no gradient. */
-  readonly grad: TensorSpan | null;
+  readonly grad: Span | null;
 }
 
 /** A parameter's place in a state buffer. */
@@ -52,11 +67,16 @@ export interface StateBuffer {
   updated(): void;
 }
 
+/** A tensor's extents without the tensor. */
+interface ShapeOnly {
+  readonly shape: readonly number[];
+  readonly size: number;
+}
+
 /** A trainable tensor of a module. It stays the same object while its tensor changes between sharded and whole. */
 export class Parameter {
   readonly shape: readonly number[];
   readonly size: number;
-  readonly requiresGrad: boolean;
   /** Gradient of the whole parameter; null while there is none, or where a unit keeps a shard of it. */
   grad: tf.Tensor | null = null;
   /** Full name within the model; the module that owns it sets it. */
@@ -65,13 +85,35 @@ export class Parameter {
   module = '';
   #tensor: tf.Tensor | null;
   #state: StateBuffer;
+  #requiresGrad: boolean;
 
-  constructor(tensor: tf.Tensor, options: { readonly requiresGrad?: boolean } = {}) {
+  constructor(tensor: tf.Tensor | ShapeOnly, options: { readonly requiresGrad?: boolean } = {}) {
     this.shape = tensor.shape;
     this.size = tensor.size;
-    this.requiresGrad = options.requiresGrad ?? true;
-    this.#tensor = tf.keep(tensor);
+    this.#requiresGrad = options.requiresGrad ?? true;
+    this.#tensor = tensor instanceof tf.Tensor ? tf.keep(tensor) : null;
     this.#state = new WholeParameter(this);
+  }
+
+  /** A parameter without values, for plans: reading its tensor throws. */
+  static ofShape(shape: readonly number[]): Parameter {
+    return new Parameter({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
+  }
+
+  /** Whether it is trained. */
+  get requiresGrad(): boolean {
+    return this.#requiresGrad;
+  }
+
+  /** Throws: CONFIG once a strategy holds the parameter, which by then has decided what is reduced and updated. */
+  set requiresGrad(value: boolean) {
+    if (!(this.#state instanceof WholeParameter)) {
+      throw new ConfigError(
+        `${this.name}: requiresGrad is set to ${value}, but unit "${this.#state.name}" shards it already; ` +
+          'freeze parameters before fullyShard, FSDP or DDP',
+      );
+    }
+    this.#requiresGrad = value;
   }
 
   /** The whole tensor. Throws: SHAPE while only a shard is here. */
@@ -79,7 +121,7 @@ export class Parameter {
     if (this.#tensor === null) {
       throw new ShardlabError(
         'SHAPE',
-        `parameter ${this.name} ${JSON.stringify(this.shape)} is sharded: this rank holds a part of it. ` +
+        `parameter ${this.name} ${JSON.stringify(this.shape)} has no whole tensor on this rank: it is sharded. ` +
           `Call the module (its unit gathers by itself), or unshard() the unit first`,
       );
     }

@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import type { StateBuffer, TensorSpan } from './parameter';
+import { isOnHost, type Span, type StateBuffer } from './parameter';
 
 const ITEM_BYTES = 4;
 
@@ -13,21 +13,26 @@ export function readState(
 ): Float32Array {
   const read = new Float32Array(length);
   for (const part of overlaps(buffer, what, offset, length)) {
-    read.set(viewOf(engine, part.span, part.length), part.at);
+    read.set(floatsOf(engine, part.span, part.length), part.at);
   }
   return read;
 }
 
 /** Writes values over a buffer's elements, from `offset` on, and says that they changed. */
 export function writeState(engine: Engine, buffer: StateBuffer, offset: number, values: Float32Array): void {
-  for (const { span, at, length } of overlaps(buffer, 'values', offset, values.length)) {
-    viewOf(engine, span, length).set(values.subarray(at, at + length));
-  }
+  writePart(engine, buffer, offset, values);
   buffer.updated();
 }
 
+/** Writes one of several parts: the caller says that the buffer changed once all are written. */
+export function writePart(engine: Engine, buffer: StateBuffer, offset: number, values: Float32Array): void {
+  for (const { span, at, length } of overlaps(buffer, 'values', offset, values.length)) {
+    floatsOf(engine, span, length).set(values.subarray(at, at + length));
+  }
+}
+
 interface Overlap {
-  readonly span: TensorSpan;
+  readonly span: Span;
   /** First element within what is read or written. */
   readonly at: number;
   readonly length: number;
@@ -40,11 +45,11 @@ function overlaps(buffer: StateBuffer, what: 'values' | 'grad', offset: number, 
     const to = Math.min(offset + length, segment.offset + segment.length);
     if (span === null || to <= from) return [];
     const start = span.offset + from - segment.offset;
-    return [{ span: { tensor: span.tensor, offset: start }, at: from - offset, length: to - from }];
+    return [{ span: { ...span, offset: start }, at: from - offset, length: to - from }];
   });
 }
 
-function viewOf(engine: Engine, { tensor, offset }: TensorSpan, length: number): Float32Array {
-  const bytes = engine.storage(tensor).view();
-  return new Float32Array(bytes.buffer, bytes.byteOffset + ITEM_BYTES * offset, length);
+function viewOf(engine: Engine, span: Span, length: number): Float32Array {
+  const bytes = isOnHost(span) ? span.host.bytesView() : engine.storage(span.tensor).view();
+  return new Float32Array(bytes.buffer, bytes.byteOffset + ITEM_BYTES * span.offset, length);
 }

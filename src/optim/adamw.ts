@@ -1,6 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
-import type { StateBuffer } from '../nn/parameter';
+import { isOnHost, type StateBuffer } from '../nn/parameter';
 
 /** AdamW's settings; defaults are torch.optim.AdamW's. */
 export interface AdamWOptions {
@@ -64,7 +64,7 @@ export class AdamW implements Optimizer {
       if (segments.length === 0) continue;
       const { expAvg, expAvgSq } = this.stateOf(buffer);
       for (const { offset, length, values, grad } of segments) {
-        if (grad === null) continue;
+        if (grad === null || isOnHost(grad) || isOnHost(values)) continue;
         this.#engine.adamW({
           param: values.tensor,
           grad: grad.tensor,

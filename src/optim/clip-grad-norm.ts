@@ -1,6 +1,7 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { ProcessGroup } from '../dist/types';
+import { isOnHost } from '../nn/parameter';
 import type { HasStates } from './adamw';
 
 /** What clipping found. */
@@ -24,7 +25,9 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
   for (const state of model.states()) {
     for (const { grad, length } of state.segments()) {
       if (grad === null) continue;
-      const sum = engine.sumOfSquares(grad.tensor, grad.offset, length);
+      const sum = isOnHost(grad)
+        ? engine.host.sumOfSquares(grad.host, grad.offset, length)
+        : engine.sumOfSquares(grad.tensor, grad.offset, length);
       sums.set(state.shardGroup, (sums.get(state.shardGroup) ?? 0) + sum);
     }
   }

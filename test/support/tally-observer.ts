@@ -1,7 +1,16 @@
-import type { BufferId, CollectiveEvent, MemoryCause, Observer, SpanEvent, Tag } from '../../src/core/events';
+import type {
+  BufferId,
+  CollectiveEvent,
+  MemoryCause,
+  Observer,
+  Space,
+  SpanEvent,
+  Tag,
+} from '../../src/core/events';
 
 interface LiveBuffer {
   readonly bytes: number;
+  readonly space: Space;
   tag: Tag;
 }
 
@@ -11,34 +20,36 @@ export interface Peak {
   readonly byModule: Readonly<Record<string, number>>;
 }
 
-/** Adds up what an engine and a group tell: live bytes by cause, peaks, collectives, spans. */
+/** Adds up what an engine and a group tell: live bytes by cause, peaks, collectives, spans. Of the device unless it says host. */
 export class TallyObserver implements Observer {
   readonly #live = new Map<BufferId, LiveBuffer>();
   readonly #now = new Map<MemoryCause, number>();
   readonly #peaks = new Map<MemoryCause, Peak>();
+  readonly #host = new Map<MemoryCause, number>();
+  readonly #hostPeaks = new Map<MemoryCause, number>();
   collectives: CollectiveEvent[] = [];
   spans: SpanEvent[] = [];
   /** Bytes by cause when the last forward of a whole model ended. */
   afterForward: ReadonlyMap<MemoryCause, number> = new Map();
 
-  allocated(buffer: BufferId, bytes: number, _dtype: string, tag: Tag): void {
-    this.#live.set(buffer, { bytes, tag });
-    this.#add(tag.cause, bytes);
+  allocated(buffer: BufferId, bytes: number, _dtype: string, tag: Tag, space: Space): void {
+    this.#live.set(buffer, { bytes, space, tag });
+    this.#add(space, tag.cause, bytes);
   }
 
   retagged(buffer: BufferId, tag: Tag): void {
     const live = this.#live.get(buffer);
     if (live === undefined) return;
-    this.#add(live.tag.cause, -live.bytes);
+    this.#add(live.space, live.tag.cause, -live.bytes);
     live.tag = tag;
-    this.#add(tag.cause, live.bytes);
+    this.#add(live.space, tag.cause, live.bytes);
   }
 
   freed(buffer: BufferId): void {
     const live = this.#live.get(buffer);
     if (live === undefined) return;
     this.#live.delete(buffer);
-    this.#add(live.tag.cause, -live.bytes);
+    this.#add(live.space, live.tag.cause, -live.bytes);
   }
 
   collective(event: CollectiveEvent): void {
@@ -55,9 +66,22 @@ export class TallyObserver implements Observer {
     return this.#now.get(cause) ?? 0;
   }
 
+  /** Bytes held now on the host for a cause. */
+  hostBytes(cause: MemoryCause): number {
+    return this.#host.get(cause) ?? 0;
+  }
+
+  /** Most bytes that the host held for a cause. */
+  hostPeak(cause: MemoryCause): number {
+    return this.#hostPeaks.get(cause) ?? 0;
+  }
+
   /** All bytes held now. */
   get total(): number {
-    return [...this.#live.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+    return [...this.#live.values()].reduce(
+      (sum, { bytes, space }) => sum + (space === 'device' ? bytes : 0),
+      0,
+    );
   }
 
   peak(cause: MemoryCause): Peak {
@@ -67,8 +91,8 @@ export class TallyObserver implements Observer {
   /** Bytes held now for a cause, by module. */
   byModule(cause: MemoryCause): Record<string, number> {
     const sums: Record<string, number> = {};
-    for (const { bytes, tag } of this.#live.values()) {
-      if (tag.cause === cause) sums[tag.module] = (sums[tag.module] ?? 0) + bytes;
+    for (const { bytes, tag, space } of this.#live.values()) {
+      if (tag.cause === cause && space === 'device') sums[tag.module] = (sums[tag.module] ?? 0) + bytes;
     }
     return sums;
   }
@@ -77,11 +101,19 @@ export class TallyObserver implements Observer {
   restart(): void {
     this.#peaks.clear();
     for (const [cause, bytes] of this.#now) this.#peaks.set(cause, { bytes, byModule: this.byModule(cause) });
+    this.#hostPeaks.clear();
+    for (const [cause, bytes] of this.#host) this.#hostPeaks.set(cause, bytes);
     this.collectives = [];
     this.spans = [];
   }
 
-  #add(cause: MemoryCause, bytes: number): void {
+  #add(space: Space, cause: MemoryCause, bytes: number): void {
+    if (space === 'host') {
+      const held = this.hostBytes(cause) + bytes;
+      this.#host.set(cause, held);
+      this.#hostPeaks.set(cause, Math.max(this.hostPeak(cause), held));
+      return;
+    }
     const now = this.bytes(cause) + bytes;
     this.#now.set(cause, now);
     if (bytes > 0 && cause !== 'temp' && cause !== 'activation' && now > this.peak(cause).bytes) {

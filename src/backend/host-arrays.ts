@@ -1,0 +1,211 @@
+import type * as tf from '@tensorflow/tfjs';
+import { type DType, itemBytes } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
+import type { Tag } from '../core/events';
+import type { Bytes } from '../core/units';
+import { type AdamWStep, type Elementwise, WasmElementwise } from './elementwise';
+import { HostHeap } from './host-heap';
+import { loadFusedKernels } from './kernels/fused-kernels';
+import { outOfMemory } from './out-of-memory';
+import { offsetOf, type WasmContext } from './wasm-context';
+
+/** A flat array on the host: beside the engine's heap, in the same process. Whoever allocates it disposes it. */
+export interface HostArray {
+  readonly length: number;
+  readonly dtype: DType;
+  readonly bytes: Bytes;
+  /** The elements, without a copy. Invalid after the next allocation on the host: take it anew. Throws: SHAPE when it is not float32, CLOSED after dispose. */
+  view(): Float32Array;
+  /** The same bytes whatever the type, under the same rules. */
+  bytesView(): Uint8Array;
+  dispose(): void;
+}
+
+/**
+ * Arrays on the host, updated there with the device's own kernels, bit for bit. What is held counts as `space: 'host'` for
+ * observers and not for the device's memoryLimit. [Note: device and host] CPU ranks have one memory: the device is the
+ * engine's heap, the host is a heap of its own, and a transfer between them is a copy.
+ */
+export interface HostMemory extends Elementwise<HostArray> {
+  /** Bytes of all live arrays. */
+  readonly bytes: Bytes;
+  readonly numArrays: number;
+  /** An array whose values are not set. Throws: OUT_OF_MEMORY with what is resident on the host. */
+  allocate(length: number, tag: Tag, dtype?: DType): HostArray;
+  /** array[at, at + length) = tensor[offset, offset + length). */
+  fromDevice(tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number): void;
+  /** tensor[offset, offset + length) = array[at, at + length). */
+  toDevice(array: HostArray, at: number, length: number, tensor: tf.Tensor, offset: number): void;
+}
+
+/** The host's side of a wasm engine. Its heap begins with the first array. */
+export class WasmHostMemory implements HostMemory {
+  readonly #context: WasmContext;
+  readonly #changed: (tensor: tf.Tensor) => void;
+  #store: HostStore | undefined;
+
+  /** `changed` is told of every tensor that was written to. */
+  constructor(context: WasmContext, changed: (tensor: tf.Tensor) => void) {
+    this.#context = context;
+    this.#changed = changed;
+  }
+
+  get bytes(): Bytes {
+    return this.#context.table.bytesIn('host');
+  }
+
+  get numArrays(): number {
+    return this.#context.table.sizeIn('host');
+  }
+
+  allocate(length: number, tag: Tag, dtype: DType = 'float32'): HostArray {
+    const { table } = this.#context;
+    const bytes = length * itemBytes(dtype);
+    this.#store ??= createStore(bytes);
+    const { heap } = this.#store;
+    const start = heap.allocate(bytes);
+    if (start === undefined) {
+      const [held, holdings] = [table.bytesIn('host'), table.holdingsIn('host')];
+      throw outOfMemory({
+        bytes,
+        shape: [length],
+        dtype,
+        tag,
+        boundary: 'hostHeap',
+        limit: heap.bytes,
+        held,
+        holdings,
+      });
+    }
+    const array = new WasmHostArray(heap, start, length, dtype, () => table.remove(array));
+    table.tagged(tag, () => table.add(array, bytes, dtype, 'host'));
+    return array;
+  }
+
+  fromDevice(tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number): void {
+    const { from, to } = this.#ranges('fromDevice', tensor, offset, length, array, at);
+    to.set(from);
+  }
+
+  toDevice(array: HostArray, at: number, length: number, tensor: tf.Tensor, offset: number): void {
+    const { from, to } = this.#ranges('toDevice', tensor, offset, length, array, at);
+    from.set(to);
+    this.#changed(tensor);
+  }
+
+  addInto(target: HostArray, source: HostArray, factor?: number): void {
+    this.#elementwise.addInto(target, source, factor);
+  }
+
+  fill(target: HostArray, value: number): void {
+    this.#elementwise.fill(target, value);
+  }
+
+  scale(target: HostArray, factor: number): void {
+    this.#elementwise.scale(target, factor);
+  }
+
+  sumOfSquares(array: HostArray, offset?: number, length?: number): number {
+    return this.#elementwise.sumOfSquares(array, offset, length);
+  }
+
+  adamW(step: AdamWStep<HostArray>): void {
+    this.#elementwise.adamW(step);
+  }
+
+  /** There is one once there is an array to work on. */
+  get #elementwise(): Elementwise<HostArray> {
+    this.#store ??= createStore(0);
+    return this.#store.elementwise;
+  }
+
+  /** The bytes of both sides of a copy. Throws: SHAPE when types differ or a range ends outside. */
+  #ranges(what: string, tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number) {
+    const { dtype, size } = tensor;
+    const fits =
+      offset >= 0 && length >= 0 && at >= 0 && offset + length <= size && at + length <= array.length;
+    if (dtype !== array.dtype || !fits) {
+      throw new ShardlabError(
+        'SHAPE',
+        `${what}: ${length} elements from ${offset} on of ${dtype} [${tensor.shape}] and from ${at} on of a host array ` +
+          `${array.dtype} [${array.length}] do not match; give equal types and ranges that lie in both.`,
+      );
+    }
+    const item = itemBytes(dtype);
+    const first = offsetOf(this.#context, tensor) + item * offset;
+    return {
+      from: this.#context.backend.wasm.HEAPU8.subarray(first, first + item * length),
+      to: array.bytesView().subarray(item * at, item * (at + length)),
+    };
+  }
+}
+
+interface HostStore {
+  readonly heap: HostHeap;
+  readonly elementwise: Elementwise<HostArray>;
+}
+
+function createStore(bytes: Bytes): HostStore {
+  try {
+    const heap = new HostHeap();
+    return { heap, elementwise: new WasmElementwise(loadFusedKernels(heap.memory), PLACES) };
+  } catch (cause) {
+    if (cause instanceof ShardlabError) throw cause;
+    throw new ShardlabError(
+      'OUT_OF_MEMORY',
+      `An array of ${bytes} bytes on the host does not fit: this process may not reserve addresses for a second heap ` +
+        '(10 GB of them, which are no memory); raise the limit of virtual memory (ulimit -v unlimited), or leave offload out.',
+      { cause },
+    );
+  }
+}
+
+const PLACES = {
+  offsetOf: (array: HostArray) => array.bytesView().byteOffset,
+  sizeOf: (array: HostArray) => array.length,
+  describe: (array: HostArray) => `a host array of ${array.dtype} [${array.length}]`,
+  isFloat32: (array: HostArray) => array.dtype === 'float32',
+  changed: () => undefined,
+};
+
+class WasmHostArray implements HostArray {
+  readonly length: number;
+  readonly dtype: DType;
+  readonly bytes: Bytes;
+  readonly #heap: HostHeap;
+  readonly #start: number;
+  readonly #disposed: () => void;
+  #isLive = true;
+
+  constructor(heap: HostHeap, start: number, length: number, dtype: DType, disposed: () => void) {
+    this.#heap = heap;
+    this.#start = start;
+    this.length = length;
+    this.dtype = dtype;
+    this.bytes = length * itemBytes(dtype);
+    this.#disposed = disposed;
+  }
+
+  view(): Float32Array {
+    if (this.dtype !== 'float32')
+      throw new ShardlabError('SHAPE', `A host array of ${this.dtype} has no float32 view; use bytesView().`);
+    const { buffer, byteOffset } = this.bytesView();
+    return new Float32Array(buffer, byteOffset, this.length);
+  }
+
+  bytesView(): Uint8Array {
+    if (!this.#isLive)
+      throw new ShardlabError(
+        'CLOSED',
+        `A host array of ${this.dtype} [${this.length}] was used after its dispose().`,
+      );
+    return new Uint8Array(this.#heap.memory.buffer, this.#start, this.bytes);
+  }
+
+  dispose(): void {
+    if (!this.#isLive) return;
+    this.#isLive = false;
+    this.#heap.free(this.#start);
+    this.#disposed();
+  }
+}

@@ -1,0 +1,87 @@
+import type { Bytes } from '../core/units';
+import { HEAP_END } from './out-of-memory';
+
+const ALIGNMENT = 16;
+const PAGE_BYTES = 65536;
+
+interface Block {
+  start: number;
+  bytes: Bytes;
+}
+
+/**
+ * A WebAssembly.Memory with an allocator: blocks aligned to 16 bytes, the first free one that is large enough, neighbours
+ * joined when freed; the memory grows where none is. Memory that was never written to takes no room in the process.
+ */
+export class HostHeap {
+  readonly memory: WebAssembly.Memory;
+  /** Free blocks by address; no two touch. */
+  readonly #free: Block[] = [];
+  readonly #used = new Map<number, Bytes>();
+  /** Where the memory ends; what lies behind comes by growing. */
+  #end: Bytes = PAGE_BYTES;
+
+  /** Throws: RangeError where the process may not reserve the addresses. */
+  constructor() {
+    this.memory = new WebAssembly.Memory({ initial: 1, maximum: HEAP_END / PAGE_BYTES });
+    // Address 0 stays unused: no array begins there.
+    this.#free.push({ start: ALIGNMENT, bytes: PAGE_BYTES - ALIGNMENT });
+  }
+
+  get bytes(): Bytes {
+    return this.#end;
+  }
+
+  /** Offset of a new block; undefined when the memory can't grow so far. */
+  allocate(bytes: Bytes): number | undefined {
+    const needed = Math.max(ALIGNMENT, roundUp(bytes, ALIGNMENT));
+    const index = this.#free.findIndex((block) => block.bytes >= needed);
+    if (index < 0) return this.#grow(needed) ? this.allocate(bytes) : undefined;
+    // findIndex gave it.
+    const block = this.#free[index] as Block;
+    const { start } = block;
+    if (block.bytes === needed) this.#free.splice(index, 1);
+    else this.#free[index] = { start: start + needed, bytes: block.bytes - needed };
+    this.#used.set(start, needed);
+    return start;
+  }
+
+  free(start: number): void {
+    const bytes = this.#used.get(start);
+    if (bytes === undefined) return;
+    this.#used.delete(start);
+    this.#release(start, bytes);
+  }
+
+  #grow(needed: Bytes): boolean {
+    const last = this.#free.at(-1);
+    const there = last !== undefined && last.start + last.bytes === this.#end ? last.bytes : 0;
+    const growth = roundUp(needed - there, PAGE_BYTES);
+    if (this.#end + growth > HEAP_END) return false;
+    try {
+      this.memory.grow(growth / PAGE_BYTES);
+    } catch {
+      return false;
+    }
+    this.#release(this.#end, growth);
+    this.#end += growth;
+    return true;
+  }
+
+  /** Enters a free block and joins it with its neighbours. */
+  #release(start: number, bytes: Bytes): void {
+    const found = this.#free.findIndex((block) => block.start > start);
+    const index = found < 0 ? this.#free.length : found;
+    const before = this.#free[index - 1];
+    const after = this.#free[index];
+    const joinsAfter = after !== undefined && start + bytes === after.start;
+    const length = bytes + (joinsAfter ? after.bytes : 0);
+    if (joinsAfter) this.#free.splice(index, 1);
+    if (before !== undefined && before.start + before.bytes === start) before.bytes += length;
+    else this.#free.splice(index, 0, { start, bytes: length });
+  }
+}
+
+function roundUp(value: number, unit: number): number {
+  return Math.ceil(value / unit) * unit;
+}
