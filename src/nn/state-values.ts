@@ -49,7 +49,8 @@ function overlaps(buffer: StateBuffer, what: 'values' | 'grad', offset: number, 
   });
 }
 
-function viewOf(engine: Engine, span: Span, length: number): Float32Array {
+/** Float32 elements where they lie (no copy); good until the next allocation. */
+export function floatsOf(engine: Engine, span: Span, length: number): Float32Array {
   const bytes = isOnHost(span) ? span.host.bytesView() : engine.storage(span.tensor).view();
   return new Float32Array(bytes.buffer, bytes.byteOffset + ITEM_BYTES * span.offset, length);
 }
