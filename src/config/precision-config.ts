@@ -53,3 +53,32 @@ export type GradScalerConfig = Readonly<z.output<typeof scalerSchema>>;
 
 /** torch's settings of a GradScaler. */
 export const DEFAULT_GRAD_SCALER: GradScalerConfig = scalerSchema.parse({});
+
+/** The settings that say in which types a model trains. */
+export interface PrecisionSettings {
+  readonly mixedPrecision: MixedPrecisionConfig | null;
+  readonly parallel: { readonly communicationDataType: FloatDType | null };
+}
+
+/** Type in which gradients are reduced: mixedPrecision's, else communicationDataType, else that of parameters. */
+export function reduceDtypeOf({ mixedPrecision, parallel }: PrecisionSettings): FloatDType {
+  const { reduceDtype = null, paramDtype = null } = mixedPrecision ?? {};
+  return reduceDtype ?? parallel.communicationDataType ?? paramDtype ?? 'float32';
+}
+
+/** Whether values are rounded to float16 somewhere between forward and the optimizer: small gradients become 0 there. */
+export function usesFloat16(settings: PrecisionSettings): boolean {
+  return settings.mixedPrecision?.paramDtype === 'float16' || reduceDtypeOf(settings) === 'float16';
+}
+
+/** What contradicts itself in the settings, by name and value; null where nothing does. */
+export function precisionConflict({ mixedPrecision, parallel }: PrecisionSettings): string | null {
+  const reduceDtype = mixedPrecision?.reduceDtype ?? null;
+  const { communicationDataType } = parallel;
+  if (reduceDtype === null || communicationDataType === null || reduceDtype === communicationDataType)
+    return null;
+  return (
+    `parallel.communicationDataType is ${communicationDataType}, but mixedPrecision.reduceDtype is ${reduceDtype}; ` +
+    'both name the type of gradients on the wire: give one of them, or the same'
+  );
+}

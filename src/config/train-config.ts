@@ -5,7 +5,7 @@ import { activationCheckpointingSchema, offloadSchema } from './memory-config';
 import { gptSchema, modelSchema, modelShape, moeSchema, size } from './model-config';
 import { optimizerSchema, scheduleSchema } from './optimizer-config';
 import { meshSchema, parallelSchema, unitStrategySchema } from './parallel-config';
-import { gradScalerSchema, mixedPrecisionSchema } from './precision-config';
+import { gradScalerSchema, mixedPrecisionSchema, precisionConflict } from './precision-config';
 
 const configSchema = z.strictObject({
   model: modelSchema.default('tiny'),
@@ -82,6 +82,8 @@ export function checkTrainConfig(input: unknown): ConfigCheck {
       ],
     };
   }
+  const conflict = precisionConflict(parsed.data);
+  if (conflict !== null) return { issues: [{ path: [], message: conflict }] };
   return { config: parsed.data };
 }
 

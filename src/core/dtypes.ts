@@ -4,6 +4,9 @@ export type DType = 'float32' | 'int32' | 'bool';
 /** Types of values as they travel between ranks. */
 export type WireDType = 'float32' | 'int32' | 'bfloat16' | 'float16';
 
+/** Floating point types of two bytes. */
+export type HalfDType = 'bfloat16' | 'float16';
+
 const ITEM_BYTES = { float32: 4, int32: 4, bool: 1, bfloat16: 2, float16: 2 } as const;
 
 /** Size in bytes of one element. */

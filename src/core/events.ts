@@ -1,4 +1,4 @@
-import type { DType, WireDType } from './dtypes';
+import type { DType, HalfDType, WireDType } from './dtypes';
 import type { Bytes, Seconds } from './units';
 
 /** Why bytes are held. Same words in ledgers, figures and plans. */
@@ -22,6 +22,8 @@ export type Space = 'device' | 'host';
 export interface Tag {
   readonly cause: MemoryCause;
   readonly module: string;
+  /** The type of a float32 buffer's values, where they were rounded to it: what a device with that type would hold them in. */
+  readonly declared?: HalfDType | undefined;
 }
 
 /** Why ranks communicate. */

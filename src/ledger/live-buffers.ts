@@ -1,4 +1,4 @@
-import type { BufferId, MemoryCause, Space, Tag } from '../core/events';
+import type { BufferId, Space, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 import type { Owner } from './record';
 
@@ -18,7 +18,7 @@ export class OwnerTable {
     if (tag === this.lastTag && space === this.lastSpace) return this.lastIndex;
     this.lastTag = tag;
     this.lastSpace = space;
-    this.lastIndex = this.find(tag.cause, tag.module, space);
+    this.lastIndex = this.find(tag, space);
     return this.lastIndex;
   }
 
@@ -28,17 +28,19 @@ export class OwnerTable {
     this.lastTag = undefined;
   }
 
-  private find(cause: MemoryCause, module: string, space: Space): number {
+  private find({ cause, module, declared }: Tag, space: Space): number {
     let owners = this.byModule.get(module);
     if (owners === undefined) {
       owners = new Map();
       this.byModule.set(module, owners);
     }
-    const key = `${cause} ${space} ${this.run}`;
+    const key = `${cause} ${space} ${this.run} ${declared ?? ''}`;
     let index = owners.get(key);
     if (index === undefined) {
       index = this.owners.length;
-      this.owners.push({ cause, module, space });
+      this.owners.push(
+        declared === undefined ? { cause, module, space } : { cause, module, space, declared },
+      );
       this.runs.push(this.run);
       owners.set(key, index);
     }

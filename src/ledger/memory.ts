@@ -1,3 +1,4 @@
+import { itemBytes } from '../core/dtypes';
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type BytesByCause, type MemoryCurve, noBytes, type Owner, type StepRecord } from './record';
@@ -9,6 +10,22 @@ export function byCause(owners: readonly Owner[], bytes: readonly Bytes[]): Byte
     if (space === 'device') sums[cause] += bytes[i] ?? 0;
   });
   return sums;
+}
+
+/**
+ * Bytes on the device by cause as they would be at the declared types: half of what is held here where values were
+ * rounded to 16 bits.
+ */
+export function logicalByCause(owners: readonly Owner[], bytes: readonly Bytes[]): BytesByCause {
+  return byCause(
+    owners,
+    owners.map((owner, i) => logicalBytes(owner, bytes[i] ?? 0)),
+  );
+}
+
+/** What an owner's bytes would be at its declared type. */
+export function logicalBytes({ declared }: Pick<Owner, 'declared'>, bytes: Bytes): Bytes {
+  return declared === undefined ? bytes : (bytes * itemBytes(declared)) / itemBytes('float32');
 }
 
 /** Sum over causes. */
@@ -26,21 +43,40 @@ export function memoryAtRest(record: StepRecord): BytesByCause {
   return byCause(record.memory.owners, record.memory.atRest);
 }
 
+/** Who held what on the device at the step's peak, at the declared types. The moment is that of most held bytes. */
+export function logicalAtPeak(record: StepRecord): BytesByCause {
+  return logicalByCause(record.memory.owners, record.memory.atPeak);
+}
+
+/** Who held what on the device at the step's end, at the declared types. */
+export function logicalAtRest(record: StepRecord): BytesByCause {
+  return logicalByCause(record.memory.owners, record.memory.atRest);
+}
+
 export interface ModuleBytes {
   readonly cause: MemoryCause;
   readonly module: string;
+  /** Held here. */
   readonly bytes: Bytes;
+  /** The same at the declared types. */
+  readonly logicalBytes: Bytes;
 }
 
 /** Who held what on the device at the step's peak, by cause and module, largest first. */
 export function modulesAtPeak(record: StepRecord): ModuleBytes[] {
   const { owners, atPeak } = record.memory;
-  return owners
-    .flatMap(({ cause, module, space }, i) => {
-      const bytes = atPeak[i] ?? 0;
-      return space === 'device' && bytes > 0 ? [{ cause, module, bytes }] : [];
-    })
-    .sort((a, b) => b.bytes - a.bytes || a.module.localeCompare(b.module));
+  const sums = new Map<string, ModuleBytes>();
+  owners.forEach((owner, i) => {
+    const { cause, module, space } = owner;
+    const bytes = atPeak[i] ?? 0;
+    if (space !== 'device' || bytes <= 0) return;
+    // Owners that differ in their declared type only are one row.
+    const key = `${cause} ${module}`;
+    const sum = sums.get(key);
+    const logical = logicalBytes(owner, bytes) + (sum?.logicalBytes ?? 0);
+    sums.set(key, { cause, module, bytes: bytes + (sum?.bytes ?? 0), logicalBytes: logical });
+  });
+  return [...sums.values()].sort((a, b) => b.bytes - a.bytes || a.module.localeCompare(b.module));
 }
 
 /** Bytes on the device after each event of a step; the first point is the step's start, the last its end. */

@@ -14,6 +14,7 @@ const owner = z.object({
   cause: z.enum(MEMORY_CAUSES),
   module: z.string(),
   space: z.enum(['device', 'host']),
+  declared: z.enum(['bfloat16', 'float16']).optional(),
 });
 
 const curve = z

@@ -1,3 +1,4 @@
+import type { HalfDType } from '../core/dtypes';
 import {
   type CollectiveEvent,
   MEMORY_CAUSES,
@@ -12,6 +13,8 @@ export interface Owner {
   readonly cause: MemoryCause;
   readonly module: string;
   readonly space: Space;
+  /** The 16-bit type that the values were rounded to, held as float32; left out where there is none. */
+  readonly declared?: HalfDType | undefined;
 }
 
 /** Every allocation, free and change of owner within one step; three columns of equal length, in order of time. */

@@ -97,3 +97,12 @@ test('text: YAML and JSON give the same config', () => {
 test('text that is not YAML names the place', () => {
   assert.match(thrown(() => parseTrainConfigText('a: [1,\nb', 'bad.yaml')).message, /^bad\.yaml:\d+:\d+: /);
 });
+
+test('two types for gradients on the wire are a contradiction that names both settings', () => {
+  const input = { mixedPrecision: { reduceDtype: 'bf16' }, parallel: { communicationDataType: 'fp16' } };
+  const { code, message } = thrown(() => parseTrainConfig(input));
+  assert.equal(code, 'CONFIG');
+  assert.match(message, /communicationDataType is float16, but mixedPrecision.reduceDtype is bfloat16/);
+  const same = { mixedPrecision: { reduceDtype: 'fp16' }, parallel: { communicationDataType: 'fp16' } };
+  assert.equal(parseTrainConfig(same).mixedPrecision?.reduceDtype, 'float16');
+});

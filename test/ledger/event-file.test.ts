@@ -44,6 +44,20 @@ test('what is written is read again, with its header', () => {
   assert.deepEqual(back, records);
 });
 
+test('the declared type of an owner is kept; a line without one is read as before', () => {
+  const path = join(folder, 'declared.jsonl');
+  const file = createEventFile(path, { world: 1, config: null });
+  const [first] = records;
+  assert.ok(first !== undefined);
+  const declared = first.memory.owners.map((owner) => ({ ...owner, declared: 'float16' as const }));
+  const record = { ...first, memory: { ...first.memory, owners: declared } };
+  file.append(record);
+  file.append(first);
+  file.close();
+  assert.ok(!JSON.stringify(first).includes('declared'));
+  assert.deepEqual(readEventFile(path).records, [record, first]);
+});
+
 test('a loss that is not finite comes back as it was', () => {
   const path = join(folder, 'nan.jsonl');
   const file = createEventFile(path, { world: 1, config: null });

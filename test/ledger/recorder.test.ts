@@ -4,6 +4,8 @@ import * as fc from 'fast-check';
 import { ShardlabError } from '../../src/core/errors';
 import { MEMORY_CAUSES, type Tag } from '../../src/core/events';
 import {
+  logicalAtPeak,
+  logicalAtRest,
   memoryAtPeak,
   memoryAtRest,
   memoryOverTime,
@@ -34,15 +36,34 @@ test('the peak is who held what at the fullest moment, the rest who holds what a
   const record = recorder.endStep({ engineBytes: 140, loss: 2.5, tokens: 64 });
   assert.equal(record.memory.peakBytes, 180);
   assert.deepEqual(modulesAtPeak(record), [
-    { cause: 'param.shard', module: '', bytes: 100 },
-    { cause: 'temp', module: 'blocks.0', bytes: 50 },
-    { cause: 'activation', module: 'blocks.0', bytes: 30 },
+    { cause: 'param.shard', module: '', bytes: 100, logicalBytes: 100 },
+    { cause: 'temp', module: 'blocks.0', bytes: 50, logicalBytes: 50 },
+    { cause: 'activation', module: 'blocks.0', bytes: 30, logicalBytes: 30 },
   ]);
   assert.equal(memoryAtRest(record).temp, 10);
   assert.equal(record.memory.restBytes, 140);
   assert.equal(record.memory.residualBytes, 0);
   assert.equal(record.memory.numBuffersAtRest, 3);
   assert.deepEqual([record.rank, record.world, record.step, record.loss, record.tokens], [1, 2, 1, 2.5, 64]);
+});
+
+test('bytes at the declared types stand beside those that are held', () => {
+  const recorder = createRecorder(PLACE, ticking());
+  const whole = { cause: 'param.full', module: 'blocks.0' } as const;
+  recorder.beginStep(1);
+  recorder.allocated(1, 100, 'float32', { cause: 'param.shard', module: 'blocks.0' }, 'device');
+  recorder.allocated(2, 400, 'float32', { ...whole, declared: 'bfloat16' }, 'device');
+  recorder.allocated(3, 40, 'float32', whole, 'device');
+  const record = recorder.endStep({ engineBytes: 540 });
+  assert.equal(record.memory.peakBytes, 540);
+  assert.equal(memoryAtPeak(record)['param.full'], 440);
+  assert.equal(logicalAtPeak(record)['param.full'], 240);
+  assert.equal(logicalAtRest(record)['param.shard'], 100);
+  assert.deepEqual(modulesAtPeak(record)[0], { ...whole, bytes: 440, logicalBytes: 240 });
+  assert.deepEqual(
+    record.memory.owners.map(({ declared }) => declared),
+    [undefined, 'bfloat16', undefined],
+  );
 });
 
 test('a buffer that changes its owner changes no total, not even for a moment', () => {
