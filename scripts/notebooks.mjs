@@ -1,15 +1,14 @@
-import { join } from 'node:path';
-import { filesBelow } from './lib/build.mjs';
+import { resolve } from 'node:path';
 import { executeNotebooks } from './lib/execute.mjs';
-import { root } from './lib/places.mjs';
+import { notebookFiles, stampInputs } from './lib/notebook-inputs.mjs';
 import { setUp } from './lib/setup.mjs';
 import { runMain } from './lib/step.mjs';
 
 await runMain(async () => {
   const setup = await setUp('run');
-  const named = process.argv.slice(2);
-  const all = filesBelow(join(root, 'notebooks')).filter(
-    (file) => file.endsWith('.ipynb') && !file.includes('.ipynb_checkpoints'),
-  );
-  return executeNotebooks(setup, named.length > 0 ? named : all, { inPlace: true });
+  const named = process.argv.slice(2).map((path) => resolve(path));
+  const notebooks = named.length > 0 ? named : notebookFiles();
+  const status = await executeNotebooks(setup, notebooks, { inPlace: true });
+  if (status === 0) for (const notebook of notebooks) stampInputs(notebook);
+  return status;
 });

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { basename } from 'node:path';
+import { test } from 'node:test';
+import { errorsIn, executed, notebookInputs, readNotebook, skip } from './executed';
+
+test('every notebook is stored as executed from top to bottom, without an error', async (t) => {
+  const { notebookFiles, isStale } = await notebookInputs();
+  for (const path of notebookFiles()) {
+    await t.test(
+      basename(path),
+      { skip: isStale(path) ? 'its inputs changed: it is executed below' : false },
+      () => {
+        const notebook = readNotebook(path);
+        assert.deepEqual(errorsIn(notebook), []);
+        const counts = notebook.cells.flatMap((cell) =>
+          cell.cell_type === 'code' ? [cell.execution_count] : [],
+        );
+        assert.deepEqual(
+          counts,
+          counts.map((_, i) => i + 1),
+        );
+      },
+    );
+  }
+});
+
+test('notebooks whose code, or whose library, changed since they were executed run without an error', {
+  skip,
+}, async (t) => {
+  const { notebookFiles, isStale } = await notebookInputs();
+  for (const path of notebookFiles().filter(isStale)) {
+    await t.test(basename(path), () => {
+      const { notebook, failure } = executed(path);
+      assert.equal(failure, undefined, failure);
+      assert.deepEqual(errorsIn(notebook), []);
+    });
+  }
+});
