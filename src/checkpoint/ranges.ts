@@ -1,0 +1,30 @@
+/** Elements [start, start + length) of a whole parameter, flattened. */
+export interface Range {
+  readonly start: number;
+  readonly length: number;
+}
+
+/** What two ranges have in common; null where that is nothing. */
+export function overlapOf(a: Range, b: Range): Range | null {
+  const start = Math.max(a.start, b.start);
+  const end = Math.min(a.start + a.length, b.start + b.length);
+  return end > start ? { start, length: end - start } : null;
+}
+
+/** The parts of `range` that none of `taken` covers, in order. */
+export function withoutRanges(range: Range, taken: readonly Range[]): Range[] {
+  let left: Range[] = range.length > 0 ? [range] : [];
+  for (const other of taken) left = left.flatMap((part) => outside(part, other));
+  return left;
+}
+
+function outside(part: Range, other: Range): Range[] {
+  const common = overlapOf(part, other);
+  if (common === null) return [part];
+  const end = part.start + part.length;
+  const after = common.start + common.length;
+  return [
+    { start: part.start, length: common.start - part.start },
+    { start: after, length: end - after },
+  ].filter(({ length }) => length > 0);
+}
