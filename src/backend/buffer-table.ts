@@ -68,7 +68,7 @@ export class BufferTable {
   }
 
   add(key: object, bytes: Bytes, dtype: DType, space: Space = 'device'): void {
-    const record = { id: this.#nextId++, bytes, dtype, space, tag: this.currentTag };
+    const record = { id: this.#nextId++, bytes, dtype, space, tag: fitting(this.currentTag, dtype) };
     this.#records.set(key, record);
     this.#bytes[space] += bytes;
     this.#sizes[space]++;
@@ -100,9 +100,12 @@ export class BufferTable {
     return this.#records.get(key)?.tag ?? UNTAGGED;
   }
 
-  retag(key: object, tag: Tag): void {
+  retag(key: object, wanted: Tag): void {
     const record = this.#records.get(key);
-    if (record === undefined || (record.tag.cause === tag.cause && record.tag.module === tag.module)) return;
+    if (record === undefined) return;
+    const tag = fitting(wanted, record.dtype);
+    const { cause, module, declared } = record.tag;
+    if (cause === tag.cause && module === tag.module && declared === tag.declared) return;
     record.tag = tag;
     for (const observer of this.#observers) observer.retagged(record.id, tag);
   }
@@ -127,4 +130,10 @@ export class BufferTable {
     }
     return [...sums.values()].sort((a, b) => b.bytes - a.bytes);
   }
+}
+
+/** A declared type is that of float32 buffers; others made in the same scope have none. */
+function fitting(tag: Tag, dtype: DType): Tag {
+  if (dtype === 'float32' || tag.declared === undefined) return tag;
+  return { cause: tag.cause, module: tag.module };
 }

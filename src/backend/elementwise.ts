@@ -30,7 +30,8 @@ export interface Elementwise<T> {
   /** target += factor * source, in place. */
   addInto(target: T, source: T, factor?: number): void;
   fill(target: T, value: number): void;
-  scale(target: T, factor: number): void;
+  /** Elements [offset, offset + length) *= factor, in place. */
+  scale(target: T, factor: number, offset?: number, length?: number): void;
   /** Sum of squares in float64 of elements [offset, offset + length). */
   sumOfSquares(array: T, offset?: number, length?: number): number;
   adamW(step: AdamWStep<T>): void;
@@ -73,11 +74,10 @@ export class WasmElementwise<T> implements Elementwise<T> {
     changed(target);
   }
 
-  scale(target: T, factor: number): void {
+  scale(target: T, factor: number, offset = 0, length = this.#places.sizeOf(target) - offset): void {
     this.#requireSameSize('scale', [target]);
-    const { offsetOf, sizeOf, changed } = this.#places;
-    this.#kernels.scale(offsetOf(target), factor, sizeOf(target));
-    changed(target);
+    this.#kernels.scale(this.#at('scale', target, offset, length), factor, length);
+    this.#places.changed(target);
   }
 
   sumOfSquares(array: T, offset = 0, length = this.#places.sizeOf(array) - offset): number {

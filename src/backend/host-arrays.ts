@@ -101,8 +101,8 @@ export class WasmHostMemory implements HostMemory {
     this.#elementwise.fill(target, value);
   }
 
-  scale(target: HostArray, factor: number): void {
-    this.#elementwise.scale(target, factor);
+  scale(target: HostArray, factor: number, offset?: number, length?: number): void {
+    this.#elementwise.scale(target, factor, offset, length);
   }
 
   sumOfSquares(array: HostArray, offset?: number, length?: number): number {

@@ -159,8 +159,8 @@ class WasmEngine implements Engine {
     else new Uint8Array(buffer, byteOffset, length).fill(value);
   }
 
-  scale(target: tf.Tensor, factor: number): void {
-    this.#elementwise.scale(target, factor);
+  scale(target: tf.Tensor, factor: number, offset?: number, length?: number): void {
+    this.#elementwise.scale(target, factor, offset, length);
   }
 
   sumOfSquares(tensor: tf.Tensor, offset?: number, length?: number): number {

@@ -42,17 +42,25 @@ function roundToBfloat16(values: Float32Array): void {
   }
 }
 
-/** Adding and taking away a number whose last place is as large as the result's rounds to that place, in float64 exactly. */
+/** Below the smallest normal, adding and taking away this rounds to multiples of the smallest subnormal, in float64 exactly. */
+const SUBNORMAL_MAGIC = 1.5 * 2 ** 52 * HALF_FORMATS.float16.smallestSubnormal;
+/** The bits of 2 ** -14 and of 65536 as float32. */
+const SMALLEST_NORMAL_BITS = 0x38800000;
+const TOO_LARGE_BITS = 0x47800000;
+const INFINITY_BITS = 0x7f800000;
+
 function roundToFloat16(values: Float32Array): void {
-  const { largest, smallestNormal } = HALF_FORMATS.float16;
-  for (let i = 0; i < values.length; i++) {
-    const value = values[i] as number; // i is below the length
-    const size = Math.abs(value);
-    if (!(size < Number.POSITIVE_INFINITY)) continue;
-    const exponent = size < smallestNormal ? -14 : Math.floor(Math.log2(size));
-    const magic = 1.5 * 2 ** (52 + exponent - 10);
-    const rounded = size + magic - magic;
-    const kept = rounded > largest ? Number.POSITIVE_INFINITY : rounded;
-    values[i] = value < 0 || Object.is(value, -0) ? -kept : kept;
+  const bits = new Int32Array(values.buffer, values.byteOffset, values.length);
+  for (let i = 0; i < bits.length; i++) {
+    const word = bits[i] as number; // i is below the length
+    const sign = word & 0x80000000;
+    const size = word & 0x7fffffff;
+    if (size < SMALLEST_NORMAL_BITS) {
+      values[i] = Math.abs(values[i] as number) + SUBNORMAL_MAGIC - SUBNORMAL_MAGIC;
+      bits[i] = (bits[i] as number) | sign;
+    } else if (size <= INFINITY_BITS) {
+      const rounded = (size + 0xfff + ((size >>> 13) & 1)) & 0xffffe000;
+      bits[i] = (rounded >= TOO_LARGE_BITS ? INFINITY_BITS : rounded) | sign;
+    }
   }
 }

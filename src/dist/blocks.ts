@@ -1,6 +1,8 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine, Storage } from '../backend/engine';
+import type { HalfDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
+import { roundValues } from '../core/rounding';
 import type { Block, BlockList, ValueDType } from '../transport/call';
 import { VALUE_BYTES } from '../transport/call';
 import type { PieceList } from './types';
@@ -87,6 +89,15 @@ export function copyBlocks(from: BlockList, to: BlockList): void {
     writeTo += length;
     if (readFrom === input.length) [source, readFrom] = [source + 1, 0];
     if (writeTo === output.length) [target, writeTo] = [target + 1, 0];
+  }
+}
+
+/** Gives the elements the values that they would have had on a wire of this type. */
+export function roundBlocks(list: BlockList, dtype: HalfDType): void {
+  for (const { storage, offset, length } of list) {
+    if (storage === undefined) continue;
+    const bytes = storage.view();
+    roundValues(new Float32Array(bytes.buffer, bytes.byteOffset + offset * VALUE_BYTES, length), dtype);
   }
 }
 
