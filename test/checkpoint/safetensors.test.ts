@@ -1,7 +1,17 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { conversionLine } from '../../src/checkpoint/not-safetensors';
 import { parseSafetensors, readSafetensors } from '../../src/checkpoint/safetensors';
+import { SafetensorsFile } from '../../src/checkpoint/safetensors-file';
+import { encodeHeader } from '../../src/checkpoint/safetensors-header';
+import { decodeValues, encodeValues } from '../../src/checkpoint/stored-dtypes';
 import { testData } from '../support/paths';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-safetensors-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
 
 const file = (header: unknown, payload = Buffer.alloc(0)): Buffer => {
   const json = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
@@ -22,6 +32,8 @@ test('every damage is an error that says what is wrong', () => {
   const cases: readonly (readonly [Buffer, RegExp])[] = [
     [Buffer.from('abc'), /too short/],
     [Buffer.from('version https://git-lfs.github.com/spec/v1'), /git lfs pull/],
+    [Buffer.from('PK\u0003\u0004\u0000\u0000\b\b'), /torch pickle.*python -c/],
+    [Buffer.from([0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46]), /torch pickle/],
     [file('{nonsense'), /not JSON/],
     [file({ a: { ...entry, dtype: 'F8' } }, Buffer.alloc(8)), /a is F8/],
     [file({ a: { ...entry, shape: [3] } }, Buffer.alloc(8)), /a \[3\] needs 12 bytes/],
@@ -33,4 +45,41 @@ test('every damage is an error that says what is wrong', () => {
   for (const [bytes, message] of cases)
     assert.throws(() => parseSafetensors(bytes, 'x.safetensors'), message);
   assert.throws(() => readSafetensors('/nowhere/x.safetensors'), /cannot read/);
+});
+
+test('a header that is 640 bytes long is not taken for a pickle', () => {
+  const bytes = file(JSON.stringify({ a: { dtype: 'F32', shape: [0], data_offsets: [0, 0] } }).padEnd(640));
+  assert.deepEqual([...bytes.subarray(0, 2)], [0x80, 2]);
+  assert.equal(parseSafetensors(bytes, 'x.safetensors').size, 1);
+});
+
+test('pickles are refused by name, with the line that converts them', () => {
+  for (const name of ['t5.pth', 'vae.pt', 'pytorch_model.bin'])
+    assert.throws(
+      () => parseSafetensors(Buffer.alloc(16), name),
+      /torch\.load\('.*save_file.*\.safetensors'/,
+    );
+  const line = conversionLine("it's $HOME.pt");
+  assert.match(line, /torch\.load\('it\\x27s \\x24HOME\.pt'/);
+  assert.match(line, /'it\\x27s \\x24HOME\.safetensors'/);
+});
+
+test('stretches of a tensor are read where they lie, in every type', () => {
+  const values = Float32Array.from({ length: 12 }, (_, i) => i / 4);
+  const { bytes, fileBytes } = encodeHeader(
+    new Map((['F32', 'BF16', 'F16', 'I32'] as const).map((dtype) => [dtype, { dtype, shape: [4, 3] }])),
+    { format: 'pt' },
+  );
+  const data = (['F32', 'BF16', 'F16', 'I32'] as const).map((dtype) => encodeValues(values, dtype));
+  const path = join(folder, 'types.safetensors');
+  writeFileSync(path, Buffer.concat([bytes, ...data]));
+  const stored = new SafetensorsFile(path);
+  assert.equal(stored.header.metadata.format, 'pt');
+  assert.equal(bytes.length + data.reduce((sum, part) => sum + part.length, 0), fileBytes);
+  for (const dtype of ['F32', 'BF16', 'F16'] as const)
+    assert.deepEqual([...decodeValues(stored.read(dtype, 5, 3), dtype)], [1.25, 1.5, 1.75]);
+  assert.deepEqual([...decodeValues(stored.read('I32', 7, 2), 'I32')], [1, 2]);
+  assert.throws(() => stored.read('F32', 10, 3), /elements 10 to 13 of F32 were asked for, it has \[4, 3\]/);
+  assert.throws(() => stored.read('b', 0, 1), /has no tensor b/);
+  stored.close();
 });

@@ -1,0 +1,86 @@
+/** Types of values in safetensors files that are read and written. Source: safetensors' Dtype. */
+export const STORED_DTYPES = ['F32', 'I32', 'BF16', 'F16'] as const;
+export type StoredDType = (typeof STORED_DTYPES)[number];
+
+const ITEM_BYTES = { F32: 4, I32: 4, BF16: 2, F16: 2 } as const;
+
+/** Size in bytes of one stored element. */
+export function storedBytes(dtype: StoredDType): number {
+  return ITEM_BYTES[dtype];
+}
+
+/** Whether values of a dtype can be read here. */
+export function isStoredDType(dtype: string): dtype is StoredDType {
+  return (STORED_DTYPES as readonly string[]).includes(dtype);
+}
+
+/** Values as they are stored, little-endian; 16-bit types are rounded to nearest, ties to even. */
+export function encodeValues(values: Float32Array | Int32Array, dtype: StoredDType): Uint8Array {
+  if (dtype === 'F32') return bytesOf(asFloats(values));
+  if (dtype === 'I32') return bytesOf(values instanceof Int32Array ? values : Int32Array.from(values));
+  const bits = bytesOf(asFloats(values));
+  const words = new Uint32Array(bits.buffer, bits.byteOffset, values.length);
+  const narrow = dtype === 'BF16' ? toBfloat16 : toFloat16;
+  return bytesOf(Uint16Array.from(words, narrow));
+}
+
+/** Values of stored bytes, which may begin at any address; 16-bit types become float32 without loss. */
+export function decodeValues(bytes: Uint8Array, dtype: StoredDType): Float32Array | Int32Array {
+  const aligned = new Uint8Array(bytes);
+  if (dtype === 'F32') return new Float32Array(aligned.buffer);
+  if (dtype === 'I32') return new Int32Array(aligned.buffer);
+  const halves = new Uint16Array(aligned.buffer);
+  const widen = dtype === 'BF16' ? (bits: number) => bits << 16 : fromFloat16;
+  const words = new Uint32Array(halves.length);
+  for (let i = 0; i < halves.length; i++) words[i] = widen(halves[i] ?? 0);
+  return new Float32Array(words.buffer);
+}
+
+function asFloats(values: Float32Array | Int32Array): Float32Array {
+  return values instanceof Float32Array ? values : Float32Array.from(values);
+}
+
+function bytesOf(array: Float32Array | Int32Array | Uint16Array): Uint8Array {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
+
+const SIGN = 0x80000000;
+const INFINITY_32 = 0x7f800000;
+
+function toBfloat16(bits: number): number {
+  if ((bits & ~SIGN) > INFINITY_32) return (bits >>> 16) | 0x40; // a NaN stays one, and quiet
+  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+}
+
+/** [Note: fp16 bits] fp32 has 23 bits of mantissa and bias 127, fp16 has 10 and 15; below 2^-14 fp16 is subnormal, in steps of 2^-24. */
+function toFloat16(bits: number): number {
+  const sign = (bits >>> 16) & 0x8000;
+  const magnitude = bits & ~SIGN;
+  if (magnitude > INFINITY_32) return sign | 0x7e00;
+  if (magnitude >= 0x47800000) return sign | 0x7c00; // 2^16 and above
+  if (magnitude < 0x33000000) return sign; // below 2^-25: less than half of the smallest
+  if (magnitude < 0x38800000) {
+    const mantissa = (magnitude & 0x7fffff) | 0x800000;
+    return sign | roundedShift(mantissa, 126 - (magnitude >>> 23));
+  }
+  return sign | roundedShift(magnitude - 0x38000000, 13);
+}
+
+/** value / 2^shift, to nearest, ties to even. A carry runs into the exponent, which is what rounding up means there. */
+function roundedShift(value: number, shift: number): number {
+  const half = 2 ** (shift - 1);
+  const kept = Math.floor(value / 2 ** shift);
+  const rest = value - kept * 2 ** shift;
+  return rest > half || (rest === half && kept % 2 === 1) ? kept + 1 : kept;
+}
+
+function fromFloat16(half: number): number {
+  const sign = (half & 0x8000) << 16;
+  const exponent = (half >>> 10) & 0x1f;
+  const mantissa = half & 0x3ff;
+  if (exponent === 31) return sign | INFINITY_32 | (mantissa << 13);
+  if (exponent > 0) return sign | ((exponent + 112) << 23) | (mantissa << 13);
+  if (mantissa === 0) return sign;
+  const shift = Math.clz32(mantissa) - 21; // brings the leading bit to place 10
+  return sign | ((113 - shift) << 23) | (((mantissa << shift) & 0x3ff) << 13);
+}
