@@ -5,8 +5,16 @@
 export { Block } from '../nn/block';
 export { CausalSelfAttention } from '../nn/causal-self-attention';
 export { Embedding } from '../nn/embedding';
+export { FeedForward } from '../nn/feed-forward';
+export { freeze } from '../nn/freeze';
 export { initializer } from '../nn/init';
 export { LayerNorm } from '../nn/layer-norm';
 export { Linear } from '../nn/linear';
+export { MixtureOfExperts } from '../nn/mixture-of-experts';
 export { GPT, gpt } from '../nn/models/gpt';
+export { LanguageHead } from '../nn/models/language-model';
+export { MoeGPT, moe } from '../nn/models/moe';
 export { Module, ModuleList } from '../nn/module';
+export { MoeBlock } from '../nn/moe-block';
+export { Parameter } from '../nn/parameter';
+export { TemperatureGating } from '../nn/temperature-gating';

@@ -29,6 +29,14 @@ export function initializer(seed: number, path: readonly string[] = []): Init {
   };
 }
 
+/** Parameters that have a shape and no values. */
+export const shapesOnly: Init = {
+  within: () => shapesOnly,
+  normal: (_name, shape) => Parameter.ofShape(shape),
+  uniform: (_name, shape) => Parameter.ofShape(shape),
+  constant: (shape) => Parameter.ofShape(shape),
+};
+
 function parameter(shape: readonly number[], value: () => number): Parameter {
   const values = new Float32Array(shape.reduce((product, extent) => product * extent, 1));
   for (let i = 0; i < values.length; i++) values[i] = value();

@@ -126,6 +126,12 @@ export abstract class Module {
     return child;
   }
 
+  /** Puts another module in a child's place, under the same name. */
+  protected replaceChild(name: string, child: Module): void {
+    this.#children.set(name, child);
+    this.#place(this.#path);
+  }
+
   #run(depth: number, inputs: tf.Tensor[]): tf.Tensor {
     const wrapper = this.#wrappers[depth - 1];
     if (wrapper === undefined) return this.forward(...inputs);
@@ -159,6 +165,17 @@ export class ModuleList<M extends Module> extends Module implements Iterable<M> 
 
   at(index: number): M | undefined {
     return this.#items.at(index);
+  }
+
+  /** Puts another module in a place, under the same name: a wrapper around the one that was there. Throws: CONFIG outside of the list. */
+  set(index: number, item: M): void {
+    if (this.#items[index] === undefined) {
+      throw new ConfigError(
+        `the list "${this.path}" has ${this.#items.length} modules, from 0 on; there is none at ${index} to replace`,
+      );
+    }
+    this.#items[index] = item;
+    this.replaceChild(String(index), item);
   }
 
   [Symbol.iterator](): Iterator<M> {

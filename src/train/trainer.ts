@@ -1,14 +1,14 @@
 import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
-import { modelShape } from '../config/model-config';
 import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
 import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
 import { createBatches } from '../data/batches';
 import type { ProcessGroup } from '../dist/types';
+import { freeze } from '../nn/freeze';
 import { loadState, type StateDict } from '../nn/load-state';
-import { gpt } from '../nn/models/gpt';
+import { buildModel } from '../nn/models/build-model';
 import type { Module } from '../nn/module';
 import { AdamW } from '../optim/adamw';
 import { clipGradNorm } from '../optim/clip-grad-norm';
@@ -63,9 +63,9 @@ class GptTrainer implements Trainer {
     const { config, engine, initialState } = options;
     this.config = config;
     this.#options = options;
-    const { layers, dim, heads, vocab, seq } = modelShape(config);
-    const model = gpt({ layers, dim, heads, vocab, seq, seed: config.seed });
+    const model = buildModel(config);
     if (initialState !== undefined) loadState(engine, model, initialState);
+    freeze(model, config.frozen);
     this.#batches = options.batches ?? createBatches(config);
     this.#parallel = parallelize(model, config.parallel, options);
     this.optimizer = new AdamW(engine, model, config.optimizer);

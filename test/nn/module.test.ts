@@ -73,6 +73,16 @@ test('parameters are named as in torch, parents first, a tied one once', () => {
   model.dispose();
 });
 
+test('a list takes another module in a place, under the same name', () => {
+  const model = new Tied();
+  const other = new Linear(2, 2, initializer(1));
+  model.layers.set(1, other);
+  assert.equal(other.path, 'layers.1');
+  assert.equal(other.bias.name, 'layers.1.bias');
+  assert.deepEqual([...model.layers].indexOf(other), 1);
+  assert.throws(() => model.layers.set(2, other), /the list "layers" has 2 modules.*none at 2/);
+});
+
 test('names with a dot, empty or taken are refused', () => {
   class Wrong extends Tied {
     add(name: string): void {

@@ -1,0 +1,16 @@
+import { ConfigError } from '../core/errors';
+import type { Module } from './module';
+import { parametersMatching } from './name-patterns';
+
+/**
+ * From now on the named parameters are not trained. Patterns are names of modules or parameters, '*' for one part.
+ * Throws: CONFIG for a name that fits nothing, for a model of which nothing would train, and after sharding.
+ */
+export function freeze(model: Module, patterns: readonly string[]): void {
+  for (const pattern of patterns) {
+    for (const parameter of parametersMatching(model, pattern, 'frozen')) parameter.requiresGrad = false;
+  }
+  if (patterns.length > 0 && !model.parameters().some(({ requiresGrad }) => requiresGrad)) {
+    throw new ConfigError(`frozen: ${patterns.join(', ')} leave nothing to train; leave some modules out`);
+  }
+}

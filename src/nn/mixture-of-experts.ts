@@ -1,0 +1,96 @@
+import * as tf from '@tensorflow/tfjs';
+import { embedding } from '../backend/ops';
+import { FeedForward } from './feed-forward';
+import type { Init } from './init';
+import { Module, ModuleList } from './module';
+import type { RowKeys } from './row-keys';
+import { TemperatureGating } from './temperature-gating';
+
+/** Sizes and sources of a `MixtureOfExperts`. */
+export interface MixtureOptions {
+  readonly dim: number;
+  readonly experts: number;
+  readonly seed: number;
+  readonly init: Init;
+  readonly keys: RowKeys;
+}
+
+/**
+ * Feed-forward layers of which each row passes one, chosen by a gate. Rows of an expert are gathered, run at once, and put
+ * back. The gate learns from the chosen expert alone: the others' outputs are not computed.
+ * Shapes: x [B, T, d] → the same. Source: Fedus et al. 2021 (top-1 routing).
+ */
+export class MixtureOfExperts extends Module {
+  readonly gate: TemperatureGating;
+  readonly experts: ModuleList<FeedForward>;
+
+  constructor({ dim, experts, seed, init, keys }: MixtureOptions) {
+    super();
+    this.gate = this.addChild(
+      'gate',
+      new TemperatureGating(dim, experts, { seed, keys, init: init.within('gate') }),
+    );
+    const items = Array.from(
+      { length: experts },
+      (_, i) => new FeedForward(dim, init.within('experts').within(String(i))),
+    );
+    this.experts = this.addChild('experts', new ModuleList(items));
+  }
+
+  forward(x_BTD: tf.Tensor): tf.Tensor {
+    const dim = x_BTD.shape.at(-1) ?? 1;
+    const x_ND = tf.reshape(x_BTD, [-1, dim]);
+    const gates_NE = this.gate.apply(x_ND);
+    const routes = routesOf(gates_NE);
+    const outputs: tf.Tensor[] = [];
+    const rows: number[] = [];
+    [...this.experts].forEach((expert, i) => {
+      const own = routes[i] ?? [];
+      const taken = own.length > 0 ? own : spareRows(expert);
+      if (taken.length === 0) return;
+      outputs.push(expert.apply(embedding(x_ND, tf.tensor1d(taken, 'int32'))));
+      // A spare row's output is nobody's.
+      rows.push(...(own.length > 0 ? own : taken.map(() => -1)));
+    });
+    const y_ND = embedding(tf.concat(outputs, 0), tf.tensor1d(placesOf(rows), 'int32'));
+    // One in every row: it changes no value, and carries the gradient to the chosen gate.
+    const chosen_N1 = tf.sum(tf.mul(gates_NE, oneHotOf(gates_NE)), -1, true);
+    return tf.reshape(tf.mul(y_ND, chosen_N1), x_BTD.shape);
+  }
+}
+
+/** Rows by expert, ascending. */
+function routesOf(gates_NE: tf.Tensor): number[][] {
+  const [rows = 0, experts = 0] = gates_NE.shape;
+  const gates = gates_NE.dataSync();
+  const routes: number[][] = Array.from({ length: experts }, () => []);
+  for (let i = 0; i < rows * experts; i++) {
+    if (gates[i] === 1) routes[i % experts]?.push(Math.floor(i / experts));
+  }
+  return routes;
+}
+
+/**
+ * What an expert runs when no row was routed to it: nothing, or one row whose output nobody uses, where the expert is
+ * sharded by itself. Its gathers and reductions are collectives, which every rank must call.
+ */
+function spareRows(expert: Module): number[] {
+  const isSharded = expert.parameters().some(({ state }) => {
+    return state.shardGroup !== null && `${state.module}.`.startsWith(`${expert.path}.`);
+  });
+  return isSharded ? [0] : [];
+}
+
+/** Where each row's output lies. */
+function placesOf(rows: readonly number[]): number[] {
+  const places: number[] = [];
+  rows.forEach((row, place) => {
+    if (row >= 0) places[row] = place;
+  });
+  return places;
+}
+
+/** The gates' values, as a tensor that no gradient flows to. */
+function oneHotOf(gates_NE: tf.Tensor): tf.Tensor {
+  return tf.tensor(gates_NE.dataSync(), gates_NE.shape, 'float32');
+}

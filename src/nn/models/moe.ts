@@ -1,0 +1,42 @@
+import type * as tf from '@tensorflow/tfjs';
+import { type Init, initializer } from '../init';
+import { MoeBlock } from '../moe-block';
+import { TokenKeys } from '../row-keys';
+import { requireSizes } from './gpt';
+import { type GptShape, LanguageModel } from './language-model';
+
+/** The size of a GPT with experts. */
+export interface MoeShape extends GptShape {
+  /** Experts a block. */
+  readonly experts: number;
+}
+
+/** A model's size, and the seed of its initial values and of its gates' noise. */
+export interface MoeOptions extends MoeShape {
+  /** Default 0. */
+  readonly seed?: number;
+}
+
+/** A GPT whose blocks have a mixture of experts in place of the one feed-forward layer; every token passes one of them. */
+export class MoeGPT extends LanguageModel<MoeBlock> {
+  readonly #keys: TokenKeys;
+
+  constructor({ experts, ...shape }: MoeShape, seed: number, init: Init) {
+    const keys = new TokenKeys();
+    const mixture = { dim: shape.dim, experts, seed, keys: keys.of };
+    super(shape, init, (blockInit) => new MoeBlock(shape.heads, { ...mixture, init: blockInit }));
+    this.#keys = keys;
+  }
+
+  override forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
+    this.#keys.read(ids);
+    return super.forward(ids, targets);
+  }
+}
+
+/** A GPT with experts and seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+export function moe(options: MoeOptions): MoeGPT {
+  const { seed = 0, ...shape } = options;
+  requireSizes('moe', shape);
+  return new MoeGPT(shape, seed, initializer(seed));
+}

@@ -1,0 +1,33 @@
+import * as tf from '@tensorflow/tfjs';
+import { CausalSelfAttention } from './causal-self-attention';
+import { LayerNorm } from './layer-norm';
+import { Linear } from './linear';
+import { MixtureOfExperts, type MixtureOptions } from './mixture-of-experts';
+import { Module } from './module';
+
+/** A pre-norm transformer block whose feed-forward layer is a mixture of experts. Shapes: x [B, T, d] → the same. */
+export class MoeBlock extends Module {
+  readonly ln1: LayerNorm;
+  readonly ln2: LayerNorm;
+  readonly qkv: Linear;
+  readonly attention: CausalSelfAttention;
+  readonly proj: Linear;
+  readonly moe: MixtureOfExperts;
+
+  constructor(heads: number, mixture: MixtureOptions) {
+    super();
+    const { dim, init } = mixture;
+    this.ln1 = this.addChild('ln1', new LayerNorm(dim, init));
+    this.ln2 = this.addChild('ln2', new LayerNorm(dim, init));
+    this.qkv = this.addChild('qkv', new Linear(dim, 3 * dim, init.within('qkv')));
+    this.attention = this.addChild('attention', new CausalSelfAttention(heads));
+    this.proj = this.addChild('proj', new Linear(dim, dim, init.within('proj')));
+    this.moe = this.addChild('moe', new MixtureOfExperts({ ...mixture, init: init.within('moe') }));
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const attended = this.attention.apply(this.qkv.apply(this.ln1.apply(x)));
+    const middle = tf.add(x, this.proj.apply(attended));
+    return tf.add(middle, this.moe.apply(this.ln2.apply(middle)));
+  }
+}

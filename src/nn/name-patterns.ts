@@ -1,0 +1,59 @@
+import { nearest } from '../config/nearest';
+import { ConfigError } from '../core/errors';
+import type { Module } from './module';
+import type { Parameter } from './parameter';
+
+/** Whether a full name fits a pattern in which '*' stands for one part: 'blocks.*.fc1'. */
+export function fitsPattern(name: string, pattern: string): boolean {
+  const [parts, wanted] = [name.split('.'), pattern.split('.')];
+  return parts.length === wanted.length && wanted.every((part, i) => part === '*' || part === parts[i]);
+}
+
+/**
+ * The modules of a model whose names fit a pattern; '' is the model itself. `setting` is only for the message.
+ * Throws: CONFIG where none does, naming the module that is spelled most like it.
+ */
+export function modulesMatching(model: Module, pattern: string, setting: string): Module[] {
+  const modules = model.modules();
+  const found = modules.filter((module) => fitsPattern(localName(model, module.path), pattern));
+  if (found.length > 0) return found;
+  const names = modules.map((module) => localName(model, module.path));
+  throw unmatched(pattern, setting, names);
+}
+
+/**
+ * The parameters that patterns name, each by its own name or by that of a module around it.
+ * Throws: CONFIG for a pattern that fits nothing.
+ */
+export function parametersMatching(model: Module, pattern: string, setting: string): Parameter[] {
+  const named = [...model.namedParameters()];
+  const direct = named.filter(([name]) => fitsPattern(name, pattern)).map(([, parameter]) => parameter);
+  if (direct.length > 0) return direct;
+  const names = model.modules().map((module) => localName(model, module.path));
+  const within = model
+    .modules()
+    .filter((module) => fitsPattern(localName(model, module.path), pattern))
+    .flatMap((module) => module.parameters());
+  if (within.length > 0) return [...new Set(within)];
+  throw unmatched(pattern, setting, [...names, ...named.map(([name]) => name)]);
+}
+
+function localName(model: Module, path: string): string {
+  return model.path === '' ? path : path.slice(model.path.length + 1);
+}
+
+function unmatched(pattern: string, setting: string, names: readonly string[]): ConfigError {
+  const known = [...new Set(names.filter((name) => name !== '').map(generalized))];
+  const near =
+    (pattern.includes('*') ? undefined : nearest(pattern, names)) ?? nearest(generalized(pattern), known);
+  const hint = near === undefined ? `there are ${known.join(', ')}` : `did you mean "${near}"?`;
+  return new ConfigError(`${setting}: no module of the model is named "${pattern}"; ${hint}`, {
+    setting,
+    pattern,
+  });
+}
+
+/** 'blocks.3.fc1' as 'blocks.*.fc1'. */
+function generalized(name: string): string {
+  return name.replaceAll(/(?<=\.|^)\d+(?=\.|$)/g, '*');
+}

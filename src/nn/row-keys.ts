@@ -1,0 +1,52 @@
+import type * as tf from '@tensorflow/tfjs';
+
+/**
+ * One number for each row, from which the row's noise is drawn.
+ *
+ * [Note: noise by row] A gate's noise must be the same when backward runs forward again, and should not depend on how rows
+ * are spread over ranks and micro-batches, or sharded training could not be compared with unsharded. So it is no sequence
+ * of draws but a function of seed, gate and row.
+ */
+export type RowKeys = (x_ND: tf.Tensor) => Uint32Array;
+
+/** Keys from the rows' values, bit for bit. */
+export const valueKeys: RowKeys = (x_ND) => {
+  const [rows = 0, width = 1] = x_ND.shape;
+  const values = x_ND.dataSync<'float32'>();
+  const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
+  return Uint32Array.from({ length: rows }, (_, row) => {
+    let key = 0;
+    for (let i = row * width; i < (row + 1) * width; i++) key = mixed(key ^ (bits[i] ?? 0));
+    return key;
+  });
+};
+
+/** Keys from tokens and those before them: they do not change with what rounding does to the rows. */
+export class TokenKeys {
+  #keys = new Uint32Array(0);
+
+  /** Takes the tokens whose rows come next. Shapes: ids [B, T] int32. */
+  read(ids_BT: tf.Tensor): void {
+    const [batch = 0, seq = 0] = ids_BT.shape;
+    const ids = ids_BT.dataSync<'int32'>();
+    this.#keys = new Uint32Array(batch * seq);
+    for (let sequence = 0; sequence < batch; sequence++) {
+      let key = 0;
+      for (let i = sequence * seq; i < (sequence + 1) * seq; i++) {
+        key = mixed(key ^ (ids[i] ?? 0));
+        this.#keys[i] = key;
+      }
+    }
+  }
+
+  /** Keys of the rows of B·T tokens; of other rows, from their values. */
+  readonly of: RowKeys = (x_ND) => (x_ND.shape[0] === this.#keys.length ? this.#keys : valueKeys(x_ND));
+}
+
+/** Every bit of the result depends on every bit given. Source: splitmix32. */
+export function mixed(value: number): number {
+  let z = (value + 0x9e3779b9) | 0;
+  z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
+  z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
+  return (z ^ (z >>> 15)) >>> 0;
+}

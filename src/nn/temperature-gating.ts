@@ -1,0 +1,89 @@
+import * as tf from '@tensorflow/tfjs';
+import { ConfigError } from '../core/errors';
+import { seeded } from '../core/random';
+import { type Init, initializer } from './init';
+import { Linear } from './linear';
+import { Module } from './module';
+import type { Parameter } from './parameter';
+import { mixed, type RowKeys, valueKeys } from './row-keys';
+
+/** Options of `TemperatureGating`. */
+export interface TemperatureGatingOptions {
+  /** First value of the learned temperature. Default 1. */
+  readonly initTemp?: number;
+  /** Of initial values and noise. Default 0. */
+  readonly seed?: number;
+  /** Where initial values come from instead of the seed. */
+  readonly init?: Init;
+  /** What a row's noise is drawn from. Default: the row's values. */
+  readonly keys?: RowKeys;
+}
+
+/**
+ * Chooses one of several experts for each row: a linear gate, logits over a learned temperature, hard Gumbel-softmax.
+ * The result is one-hot; its gradient is the soft one's (straight-through).
+ * Shapes: x […, inputDim] → […, numExperts]. Source: Jang et al. 2017; torch.nn.functional.gumbel_softmax(hard=True).
+ * Throws: CONFIG for sizes that are no whole numbers from 1, or a temperature that is not positive.
+ */
+export class TemperatureGating extends Module {
+  readonly gate: Linear;
+  readonly temperature: Parameter;
+  readonly #seed: number;
+  readonly #keys: RowKeys;
+
+  constructor(inputDim: number, numExperts: number, options: TemperatureGatingOptions = {}) {
+    super();
+    const { initTemp = 1, seed = 0, init = initializer(seed), keys = valueKeys } = options;
+    for (const [name, value] of Object.entries({ inputDim, numExperts })) {
+      if (!Number.isInteger(value) || value < 1) {
+        throw new ConfigError(`TemperatureGating: ${name} is ${value}; give a whole number of at least 1`);
+      }
+    }
+    if (!(initTemp > 0)) {
+      throw new ConfigError(
+        `TemperatureGating: initTemp is ${initTemp}; logits are divided by it: give more than 0`,
+      );
+    }
+    this.#seed = seed;
+    this.#keys = keys;
+    this.gate = this.addChild('gate', new Linear(inputDim, numExperts, init.within('gate')));
+    this.temperature = this.addParameter('temperature', init.constant([1], initTemp));
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const inputs = x.shape.at(-1) ?? 1;
+    const rows = x.rank === 2 ? x : tf.reshape(x, [-1, inputs]);
+    const logits = tf.div(this.gate.apply(rows), this.temperature.tensor);
+    const soft = tf.softmax(tf.add(logits, this.noiseOf(rows)));
+    const hard = straightThrough(soft);
+    return x.rank === 2 ? hard : tf.reshape(hard, [...x.shape.slice(0, -1), hard.shape[1] ?? 1]);
+  }
+
+  /** Gumbel noise of rows: [rows, experts]. See [Note: noise by row]. */
+  noiseOf(rows: tf.Tensor): tf.Tensor {
+    const [numExperts = 1] = this.gate.bias.shape;
+    const salt = seeded(this.#seed, 'gating', this.path).integer(2 ** 32);
+    const keys = this.#keys(rows);
+    const noise = new Float32Array(keys.length * numExperts);
+    keys.forEach((key, row) => {
+      for (let expert = 0; expert < numExperts; expert++) {
+        // In (0, 1): both logarithms are finite.
+        const uniform = (mixed(mixed(key ^ salt) + expert) + 0.5) / 2 ** 32;
+        noise[row * numExperts + expert] = -Math.log(-Math.log(uniform));
+      }
+    });
+    return tf.tensor2d(noise, [keys.length, numExperts]);
+  }
+}
+
+/** One-hot at each row's largest value; the gradient passes as if nothing had been done. */
+function straightThrough(soft: tf.Tensor): tf.Tensor {
+  const choose = tf.customGrad((x) => {
+    const probabilities = x as tf.Tensor; // one tensor is given
+    const indices = tf.argMax(probabilities, -1);
+    // Cast after: tfjs's wasm kernel of oneHot writes whole numbers' bits also where floats are asked for.
+    const value = tf.cast(tf.oneHot(indices, probabilities.shape[1] ?? 1), 'float32');
+    return { value, gradFunc: (dy: tf.Tensor) => dy };
+  });
+  return choose(soft);
+}

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { ShardlabError } from '../../src/core/errors';
+import { freeze } from '../../src/nn/freeze';
+import { buildModel, modelParameterShapes } from '../../src/nn/models/build-model';
+import { gpt } from '../../src/nn/models/gpt';
+import { assertClose } from '../support/close';
+import { collectGradients } from '../support/collect-gradients';
+import { testEngine } from '../support/wasm-test-engine';
+
+const SHAPE = { layers: 2, dim: 8, heads: 2, vocab: 300, seq: 4 };
+const MODELS = {
+  gpt: { kind: 'gpt', ...SHAPE },
+  untied: { kind: 'gpt', ...SHAPE, tied: false },
+  moe: { kind: 'moe', ...SHAPE, tied: false, experts: 2 },
+} as const;
+
+before(async () => {
+  await testEngine();
+});
+
+const shapesOf = (model: ReturnType<typeof buildModel>): string[] =>
+  [...model.namedParameters()].map(([name, { shape }]) => `${name} ${JSON.stringify(shape)}`);
+
+for (const [name, model] of Object.entries(MODELS)) {
+  test(`${name}: the shapes without values are those of the model`, () => {
+    const config = parseTrainConfig({ model });
+    const [real, planned] = [buildModel(config), modelParameterShapes(config)];
+    assert.deepEqual(shapesOf(planned), shapesOf(real));
+    assert.equal(planned.numParams(), real.numParams());
+    assert.throws(() => planned.wte.weight.tensor, ShardlabError);
+    real.dispose();
+    planned.dispose();
+  });
+}
+
+test('an untied head is a parameter of its own and gets its own gradient', async () => {
+  const engine = await testEngine();
+  const tied = gpt({ ...SHAPE, vocab: 16 });
+  const untied = gpt({ ...SHAPE, vocab: 16, tied: false });
+  assert.equal(untied.numParams() - tied.numParams(), 16 * 8);
+  engine.copyInto(untied.lmHead?.weight.tensor ?? tf.zeros([0]), 0, tied.wte.weight.tensor);
+  const grads = [tied, untied].map((model) => {
+    return collectGradients(
+      engine,
+      model,
+    )(() => model.apply(tf.tensor2d([[1, 2, 3, 4]], [1, 4], 'int32'), tf.tensor1d([2, 3, 4, 5], 'int32')));
+  });
+  const of = (i: number, name: string): number[] => [...(grads[i]?.get(name) ?? [])];
+  const sum = of(1, 'wte.weight').map((value, i) => value + (of(1, 'lm_head.weight')[i] ?? 0));
+  // A tied table's gradient is the sum of both uses.
+  assertClose(of(0, 'wte.weight'), sum, 1e-6, 'table');
+  tied.dispose();
+  untied.dispose();
+});
+
+test('frozen parameters are named by module or by themselves', () => {
+  const model = gpt(SHAPE);
+  freeze(model, ['wte', 'blocks.*.ln1', 'blocks.1.fc1.bias']);
+  const frozen = model.parameters().filter(({ requiresGrad }) => !requiresGrad);
+  assert.deepEqual(
+    frozen.map(({ name }) => name),
+    [
+      'wte.weight',
+      ...[0, 1].flatMap((i) => [`blocks.${i}.ln1.weight`, `blocks.${i}.ln1.bias`]),
+      'blocks.1.fc1.bias',
+    ].sort((a, b) => order(model, a) - order(model, b)),
+  );
+  model.dispose();
+});
+
+test('a pattern that fits nothing names the nearest module; nothing left to train is refused', () => {
+  const model = gpt(SHAPE);
+  assert.throws(() => freeze(model, ['blocks.*.fc3']), {
+    code: 'CONFIG',
+    message: 'frozen: no module of the model is named "blocks.*.fc3"; did you mean "blocks.*.fc1"?',
+  });
+  assert.throws(() => freeze(model, ['block.1']), /did you mean "blocks.1"/);
+  assert.throws(() => freeze(model, ['decoder.rotary']), /there are wte, wpe, blocks, blocks\.\*/);
+  assert.throws(() => freeze(model, ['']), /frozen: {2}leave nothing to train|leave nothing to train/);
+  model.dispose();
+});
+
+function order(model: ReturnType<typeof gpt>, name: string): number {
+  return [...model.namedParameters().keys()].indexOf(name);
+}

@@ -1,0 +1,40 @@
+import type * as tf from '@tensorflow/tfjs';
+import { gradients } from '../../src/autograd/unit';
+import type { Engine } from '../../src/backend/engine';
+import type { Module } from '../../src/nn/module';
+import { runAsUnit } from '../../src/parallel/run-as-unit';
+import { valuesOf } from './close';
+import { TallyObserver } from './tally-observer';
+
+/**
+ * Makes a module one unit that hands its gradients out. The returned function runs a loss and its backward and gives the
+ * gradients by full name; null for parameters that the loss does not depend on.
+ */
+export function collectGradients(
+  engine: Engine,
+  module: Module,
+): (loss: () => tf.Tensor) => Map<string, Float32Array | null> {
+  const parameters = module.parameters();
+  let collected = new Map<string, Float32Array | null>();
+  runAsUnit({
+    engine,
+    observer: new TallyObserver(),
+    module,
+    parameters,
+    hooks: {
+      beforeForward() {},
+      afterForward() {},
+      beforeBackward() {},
+      afterBackward(grads) {
+        collected = new Map(parameters.map(({ name }, i) => [name, grads[i] ? valuesOf(grads[i]) : null]));
+        for (const grad of grads) grad?.dispose();
+      },
+    },
+  });
+  return (loss) => {
+    const pass = gradients(engine, loss);
+    pass.backward();
+    pass.loss.dispose();
+    return collected;
+  };
+}
