@@ -3,6 +3,7 @@ import { workerData } from 'node:worker_threads';
 import type { CommThreadInput } from '../transport/comm-client';
 import { CommLoop } from '../transport/comm-loop';
 import { ControlBlock } from '../transport/control-block';
+import { LinkClock } from '../transport/link-clock';
 import { loadNative } from '../transport/native';
 import type { SharedMemorySetup } from '../transport/shared-memory-plane';
 import { TicketBoard } from '../transport/tickets';
@@ -15,6 +16,7 @@ const tools = {
   native: loadNative(),
   control: new ControlBlock(setup.controlBuffer),
   kernelModule: setup.kernelModule,
+  link: setup.link === undefined ? undefined : new LinkClock(setup.link),
 };
 new CommLoop(port, new TicketBoard(tickets), tools, {
   began: (header) => status.enter(header),

@@ -5,6 +5,7 @@ import type { Observer } from '../core/events';
 import type { Bytes } from '../core/units';
 import type { CallSite } from '../transport/call';
 import { MAX_RANKS } from '../transport/layout';
+import type { Link } from '../transport/link';
 import type { Plane } from '../transport/plane';
 import { openSharedMemoryPlane } from '../transport/shared-memory-plane';
 import { openZeromqPlane } from '../transport/zeromq-plane';
@@ -35,6 +36,8 @@ export interface JoinOptions {
   readonly world: number;
   /** Needed from two ranks on. */
   readonly plane?: PlaneConfig | undefined;
+  /** Shapes the wire between all ranks; default: as fast as the plane is. */
+  readonly link?: Link | undefined;
   readonly engine: Engine;
   readonly observer: Observer;
   /** Made by createStatusBoard; the courier reads it. */
@@ -88,7 +91,7 @@ function identityOf({ rank, world }: JoinOptions) {
 }
 
 async function openPlane(options: JoinOptions, board: SharedArrayBuffer): Promise<Plane | undefined> {
-  const { plane, world, engine } = options;
+  const { plane, world, engine, link } = options;
   if (world === 1) return undefined;
   if (plane === undefined) {
     throw new ConfigError(`a world of ${world} ranks needs a plane: 'shared-memory' or 'zeromq'`);
@@ -97,10 +100,10 @@ async function openPlane(options: JoinOptions, board: SharedArrayBuffer): Promis
   if (plane.kind === 'shared-memory') {
     checkAddresses(engine);
     const commScript = join(__dirname, 'comm-thread-main.js');
-    return openSharedMemoryPlane({ ...plane, identity, commScript, commExtra: board });
+    return openSharedMemoryPlane({ ...plane, identity, link, commScript, commExtra: board });
   }
   const commScript = join(__dirname, 'zeromq-thread-main.js');
-  return openZeromqPlane({ ...plane, identity, commScript, commExtra: board });
+  return openZeromqPlane({ ...plane, identity, link, commScript, commExtra: board });
 }
 
 function checkAddresses(engine: Engine): void {

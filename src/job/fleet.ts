@@ -1,6 +1,7 @@
 import { createServer } from 'node:net';
 import { findInstallation } from '../cell/importer';
 import { now } from '../core/units';
+import type { Link } from '../transport/link';
 import type { Segment } from '../transport/segment';
 import { type ControlServer, openControlServer } from './control-server';
 import { createJobFolder, removeJobFolder, socketEndpoint } from './folder';
@@ -22,6 +23,8 @@ export interface Fleet {
   readonly control: ControlServer;
   readonly segment: Segment | undefined;
   readonly folder: string;
+  /** The shaped wire, where there is one. */
+  readonly link: Link | undefined;
   /** What takes the ranks' messages; a job sets its own when it is made. */
   listener: FleetListener;
   /** Ends all processes, by their own will where they have one, and removes what the job had. */
@@ -49,7 +52,7 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
   };
   try {
     segment = createJobSegment(plan.transport);
-    const fleet = { processes, folder, segment, end, listener: starting as FleetListener };
+    const fleet = { processes, folder, segment, link: plan.link, end, listener: starting as FleetListener };
     control = await openControlServer(folder, (rank, message) => fleet.listener.receive(rank, message));
     await startProcesses(plan, { ...fleet, control }, (rank, name, text) =>
       fleet.listener.written(rank, name, text),
@@ -79,6 +82,7 @@ async function startProcesses(
       engine: plan.engine,
       blas: plan.blas,
       memoryLimit: plan.memoryLimit ?? null,
+      link: plan.link ?? null,
       baseDir: plan.baseDir,
       searchPaths,
       planeAddresses,

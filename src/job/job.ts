@@ -2,6 +2,7 @@ import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../config/train-config';
 import { type Bytes, formatBytes, now } from '../core/units';
 import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../figures/table';
+import type { Link } from '../transport/link';
 import type { OutputSink } from './call';
 import type { ReadyReport } from './messages';
 import { describeExit, type RankProcess } from './rank-process';
@@ -50,6 +51,8 @@ export interface TrainOptions {
 export interface JobFleet {
   readonly processes: readonly RankProcess[];
   readonly reports: readonly ReadyReport[];
+  /** The shaped wire, where there is one. */
+  readonly link?: Link | undefined;
   /** Ends all processes and removes what they had. */
   end(): Promise<void>;
 }
@@ -69,6 +72,11 @@ export class Job {
     this.#supervisor = supervisor;
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
     this.#unregister = registerJob(this);
+  }
+
+  /** The shaped wire between ranks; undefined where it is as fast as the transport is. */
+  get link(): Link | undefined {
+    return this.#fleet.link;
   }
 
   get numRanks(): number {
@@ -95,6 +103,7 @@ export class Job {
       config,
       init: options.init,
       numRanks: this.numRanks,
+      link: this.link,
       number: ++this.#numRuns,
       supervisor: this.#supervisor,
       disposed: (ended) => this.#runs.delete(ended),

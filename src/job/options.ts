@@ -1,5 +1,6 @@
 import { ConfigError, ShardlabError } from '../core/errors';
 import { type Bytes, formatBytes } from '../core/units';
+import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
 
 /** Ranks that one job may have on one host. A rank is a process with an engine of its own; beyond this, plan instead. */
 export const MAX_RANKS = 64;
@@ -16,6 +17,11 @@ export interface LaunchOptions {
   readonly blas?: 'auto' | 'none' | { readonly path: string };
   /** How ranks exchange tensors; 'auto' is shared memory where koffi and memfd work, else zeromq. */
   readonly transport?: 'auto' | 'shared-memory' | 'zeromq';
+  /**
+   * The wire between ranks, made as slow as this: a name as '10GbE', or its numbers. Default: as fast as the transport is.
+   * A link that is faster than the transport changes nothing.
+   */
+  readonly link?: LinkName | LinkNumbers;
   /** Most bytes that a rank's engine may hold; over it, an allocation is an OUT_OF_MEMORY error. */
   readonly memoryLimit?: Bytes;
   /** Folder against which ranks resolve imports; default the current one. */
@@ -30,12 +36,13 @@ export interface LaunchPlan {
   readonly engine: 'wasm';
   readonly blas: 'auto' | 'none' | { readonly path: string };
   readonly transport: 'auto' | 'shared-memory' | 'zeromq';
+  readonly link: Link | undefined;
   readonly memoryLimit: Bytes | undefined;
   readonly baseDir: string;
   readonly startSeconds: number;
 }
 
-const KNOWN = ['ranks', 'engine', 'blas', 'transport', 'memoryLimit', 'baseDir', 'startSeconds'];
+const KNOWN = ['ranks', 'engine', 'blas', 'transport', 'link', 'memoryLimit', 'baseDir', 'startSeconds'];
 
 /**
  * Checks what `launch` was given against what this host can do.
@@ -61,7 +68,8 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   positive('startSeconds', startSeconds, 'seconds');
   checkFits(options.ranks, availableMemory);
   const baseDir = options.baseDir ?? process.cwd();
-  return { ranks: options.ranks, engine, blas, transport, memoryLimit, baseDir, startSeconds };
+  const link = options.link === undefined ? undefined : linkOf(options.link);
+  return { ranks: options.ranks, engine, blas, transport, link, memoryLimit, baseDir, startSeconds };
 }
 
 function checkRanks(ranks: unknown): asserts ranks is number {

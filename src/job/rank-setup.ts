@@ -1,3 +1,4 @@
+import type { Link } from '../transport/link';
 import type { ControlAddress } from './messages';
 import type { LaunchPlan } from './options';
 
@@ -11,6 +12,8 @@ export interface RankSetup {
   readonly engine: LaunchPlan['engine'];
   readonly blas: LaunchPlan['blas'];
   readonly memoryLimit: number | null;
+  /** null where the wire is as fast as it can. */
+  readonly link: Link | null;
   readonly baseDir: string;
   readonly searchPaths: readonly string[];
   /** Size of the shared segment; null where ranks exchange tensors by messages. */

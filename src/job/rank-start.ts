@@ -63,6 +63,7 @@ async function buildRank(start: RankStart): Promise<void> {
     rank,
     world: numRanks,
     plane: planeOf(start),
+    link: setup.link ?? undefined,
     engine,
     observer: recorder,
     statusBoard,

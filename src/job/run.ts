@@ -14,6 +14,7 @@ import { type RunView, viewOf } from '../figures/run-view';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../figures/table';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
+import { type Link, linkText } from '../transport/link';
 import type { CallSink } from './call';
 import type { RankStep } from './messages';
 import { createProgress } from './progress';
@@ -33,6 +34,8 @@ export interface RunOptions {
   /** A safetensors file with the initial parameters; default: from the config's seed. */
   readonly init?: string | undefined;
   readonly numRanks: number;
+  /** The job's shaped wire, where there is one. */
+  readonly link?: Link | undefined;
   /** Number of the run in its job. */
   readonly number: number;
   readonly supervisor: Supervisor;
@@ -84,11 +87,13 @@ export class Run {
     return this.#options.numRanks;
   }
 
-  /** For subtitles: how ranks share this machine. */
+  /** For subtitles: how ranks share this machine, and over which wire. */
   get note(): string {
     const ranks = this.world === 1 ? '1 rank has' : `${this.world} ranks share`;
     const cores = availableParallelism();
-    return `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}`;
+    const { link } = this.#options;
+    const wire = link === undefined ? '' : `, ${linkText(link)}`;
+    return `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}${wire}`;
   }
 
   /** Mean loss over all ranks, step by step. */

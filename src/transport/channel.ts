@@ -1,4 +1,5 @@
 import { ShardlabError } from '../core/errors';
+import type { Seconds } from '../core/units';
 import type { CallHeader } from './call';
 import { arrivalsIn, barrierWord, countIn, isLater, isStale, phaseOf } from './epoch-word';
 import type { GroupMemory } from './group-memory';
@@ -27,6 +28,7 @@ export class Channel implements Wait {
   private phase = 0;
   private awaited = 0;
   private header: CallHeader | undefined;
+  private readyAt: Seconds = 0;
   private readonly serves: (rank: number) => boolean;
 
   /** `serves` says whether this rank's other thread still exchanges with a rank point to point, or is about to. */
@@ -50,6 +52,11 @@ export class Channel implements Wait {
     return (this.phase & 1) ^ 1;
   }
 
+  /** When all ranks of the newest collective had arrived with their links free; 0 where links are not shaped. */
+  get allReady(): Seconds {
+    return this.readyAt;
+  }
+
   /** Begins a collective. Throws: COLLECTIVE_MISMATCH where the group broke before. */
   enter(header: CallHeader): void {
     if (this.epoch !== header.epoch) {
@@ -62,10 +69,13 @@ export class Channel implements Wait {
 
   /** The first barrier of a collective: all compare what all called. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
   *meet(header: CallHeader, lengths: CallLengths): Steps<readonly CallRecord[]> {
-    const { rank } = this.group;
+    const { rank, link } = this.group;
     const records = this.records[this.phase & 1] ?? [];
-    records[rank]?.write(header, lengths);
+    const own = records[rank];
+    own?.write(header, lengths);
+    if (own !== undefined && link !== undefined) own.freeAt = link.freeAt(header.epoch);
     if (!this.arrive()) yield this;
+    if (link !== undefined) this.readyAt = Math.max(...records.map(({ freeAt }) => freeAt));
     const first = records[0];
     if (first === undefined) return records;
     for (let other = 1; other < records.length; other++) {

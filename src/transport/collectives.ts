@@ -1,4 +1,6 @@
+import type { Seconds } from '../core/units';
 import type { CallHeader } from './call';
+import type { Lane } from './carried';
 import { Channel } from './channel';
 import type { GroupMemory } from './group-memory';
 import { roundUp, SLOT_BYTES, type Stream } from './layout';
@@ -23,7 +25,7 @@ const MIN_CHUNK = 16384;
 const NUM_CHUNKS = 4;
 
 /** One stream of a group with all collectives over it. Steps return the values of exchange and subgroup. */
-export class CollectiveLane {
+export class CollectiveLane implements Lane {
   private readonly group: GroupMemory;
   private readonly stream: Stream;
   private readonly channel: Channel;
@@ -33,6 +35,10 @@ export class CollectiveLane {
     this.group = group;
     this.stream = stream;
     this.channel = new Channel(group, stream, serves);
+  }
+
+  get ready(): Seconds {
+    return this.channel.allReady;
   }
 
   *run(call: SpanCall): Steps<readonly number[]> {

@@ -2,10 +2,12 @@ import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
 import type { CallHeader } from './call';
+import { type Carried, carried } from './carried';
 import { CollectiveLane, type SpanCall } from './collectives';
 import type { CommFailure, CommRequest } from './comm-messages';
 import { attach, type GroupMemory, type ThreadTools } from './group-memory';
 import { STREAM } from './layout';
+import { Landing } from './link-clock';
 import { PairLane } from './pair-lane';
 import type { TicketBoard } from './tickets';
 import { type Guard, guardOf, PATIENCE_MS, type Steps, type Wait } from './wait';
@@ -30,8 +32,9 @@ interface Task {
 }
 
 interface Running {
+  readonly key: string;
   readonly task: Task;
-  readonly steps: Steps<readonly number[]>;
+  readonly steps: Steps<Carried>;
   readonly started: Seconds;
   wait: Wait | undefined;
 }
@@ -52,6 +55,8 @@ export class CommLoop {
   private readonly groups = new Map<number, Group>();
   private readonly queues = new Map<string, Task[]>();
   private readonly running = new Map<string, Running>();
+  /** Calls whose data is there, while a shaped link would still carry it: their queues have gone on. */
+  private readonly landing = new Set<Running>();
   private lastLook: Seconds = now();
   private idleRounds = 0;
   private closed = false;
@@ -71,8 +76,8 @@ export class CommLoop {
       if (this.closed) return;
       const progressed = this.turn();
       if (progressed) this.idleRounds = 0;
-      else if (this.running.size === 0) this.tickets.awaitPost(seen);
-      else this.rest();
+      else if (this.running.size + this.landing.size === 0) this.tickets.awaitPost(seen);
+      else this.rest(seen);
     }
   }
 
@@ -120,13 +125,18 @@ export class CommLoop {
   /** Moves every queue as far as it goes. Returns whether any moved. */
   private turn(): boolean {
     let progressed = false;
+    for (const current of this.landing) {
+      if (current.wait?.ready() === false) continue;
+      progressed = true;
+      this.advance(current);
+    }
     for (const key of this.queues.keys()) {
       if (!this.running.has(key) && !this.start(key)) continue;
       const current = this.running.get(key);
       if (current === undefined) continue;
       if (current.wait !== undefined && !current.wait.ready()) continue;
       progressed = true;
-      this.advance(key, current);
+      this.advance(current);
     }
     return progressed;
   }
@@ -141,48 +151,76 @@ export class CommLoop {
     const { op } = task.call.header;
     const lane = op === 'send' || op === 'recv' ? task.group.pairs : task.group.collectives;
     this.watcher.began(task.call.header);
-    this.running.set(key, { task, steps: lane.run(task.call), started: now(), wait: undefined });
+    const steps = carried(lane, task.call, task.group.memory);
+    this.running.set(key, { key, task, steps, started: now(), wait: undefined });
     return true;
   }
 
-  private advance(key: string, current: Running): void {
+  private advance(current: Running): void {
     try {
       current.task.guard.check();
       const step = current.steps.next();
-      if (step.done === true) this.finish(key, current, undefined);
-      else current.wait = step.value;
+      if (step.done === true) this.succeed(current, step.value.started);
+      else this.await(current, step.value);
     } catch (error) {
-      // Ends the generator so that what it holds in `finally` is let go.
-      current.steps.return([]);
-      this.finish(key, current, error);
+      this.fail(current, error);
     }
   }
 
-  private finish(key: string, { task, started }: Running, error: unknown): void {
-    this.running.delete(key);
-    if (this.running.size === 0) this.watcher.ended();
-    if (error !== undefined) this.port.postMessage(failureOf(task.ticket, error));
-    this.tickets.finish(task.ticket, error !== undefined, started, now());
+  /** A queue goes on while the link carries what it has brought. */
+  private await(current: Running, wait: Wait): void {
+    current.wait = wait;
+    if (!(wait instanceof Landing)) return;
+    this.running.delete(current.key);
+    this.landing.add(current);
+  }
+
+  private succeed(current: Running, started: Seconds | undefined): void {
+    this.remove(current);
+    this.tickets.finish(current.task.ticket, false, started ?? current.started, now());
+  }
+
+  private fail(current: Running, error: unknown): void {
+    // Ends the generator so that what it holds in `finally` is let go.
+    current.steps.return({ values: [], started: undefined });
+    this.remove(current);
+    this.port.postMessage(failureOf(current.task.ticket, error));
+    this.tickets.finish(current.task.ticket, true, current.started, now());
+  }
+
+  private remove(current: Running): void {
+    // A call that has landed left its queue before.
+    if (!this.landing.delete(current)) this.running.delete(current.key);
+    if (this.running.size + this.landing.size === 0) this.watcher.ended();
   }
 
   /** Nothing could move: spin a little, then sleep shortly; at times look whether waiting still makes sense. */
-  private rest(): void {
+  private rest(seen: number): void {
     if (this.idleRounds++ < NUM_SPINS) return;
-    const [first] = this.running.values();
-    first?.wait?.sleep(NAP_MS);
+    this.nap(seen);
     if ((now() - this.lastLook) * 1e3 < PATIENCE_MS / 2) return;
     this.lastLook = now();
-    for (const [key, current] of this.running) this.lookAt(key, current);
+    for (const current of [...this.running.values(), ...this.landing]) this.lookAt(current);
   }
 
-  private lookAt(key: string, current: Running): void {
+  /** Sleeps for what the first call waits for, but not beyond the next landing. */
+  private nap(seen: number): void {
+    let spare = PATIENCE_MS / 2;
+    for (const { wait } of this.landing) {
+      if (wait instanceof Landing) spare = Math.min(spare, wait.spareMilliseconds);
+    }
+    if (spare <= 0) return;
+    const [first] = this.running.values();
+    if (first === undefined) this.tickets.awaitPost(seen, spare);
+    else first.wait?.sleep(Math.min(NAP_MS, spare));
+  }
+
+  private lookAt(current: Running): void {
     try {
       current.task.guard.check();
       current.wait?.diagnose();
     } catch (error) {
-      // Ends the generator so that what it holds in `finally` is let go.
-      current.steps.return([]);
-      this.finish(key, current, error);
+      this.fail(current, error);
     }
   }
 }

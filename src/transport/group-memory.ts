@@ -1,6 +1,7 @@
 import type { ControlBlock } from './control-block';
 import { instantiateKernels, type ReductionKernels } from './kernels/load';
 import { RegionLayout } from './layout';
+import type { LinkClock } from './link-clock';
 import type { GroupIdentity } from './mismatch';
 import type { Native } from './native';
 import { sharedBuffer } from './segment';
@@ -25,6 +26,8 @@ export interface GroupMemory {
   readonly native: Native;
   readonly control: ControlBlock;
   readonly kernels: ReductionKernels;
+  /** undefined where links are as fast as they can. */
+  readonly link: LinkClock | undefined;
 }
 
 /** What all groups of a thread have in common. */
@@ -32,6 +35,7 @@ export interface ThreadTools {
   readonly native: Native;
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
+  readonly link: LinkClock | undefined;
 }
 
 export function attach(attachment: GroupAttachment, tools: ThreadTools): GroupMemory {
@@ -48,5 +52,6 @@ export function attach(attachment: GroupAttachment, tools: ThreadTools): GroupMe
     native: tools.native,
     control: tools.control,
     kernels: instantiateKernels(tools.kernelModule, memory),
+    link: tools.link,
   };
 }

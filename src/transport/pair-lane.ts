@@ -1,5 +1,7 @@
 import type { ShardlabError } from '../core/errors';
+import type { Seconds } from '../core/units';
 import type { CallHeader } from './call';
+import type { Lane } from './carried';
 import { lengthsOf, type SpanCall } from './collectives';
 import { ahead, countIn, tagged } from './epoch-word';
 import type { GroupMemory } from './group-memory';
@@ -24,7 +26,8 @@ const NUM_BUFFERS = 2;
  * read. A send ends when the receiver has everything, so a mismatch is an error on both sides. It serves the
  * blocking and the asynchronous stream alike: the group sees to it that one call at a time uses a direction.
  */
-export class PairLane {
+export class PairLane implements Lane {
+  ready: Seconds = 0;
   private readonly group: GroupMemory;
   private readonly stream: Stream;
 
@@ -42,6 +45,7 @@ export class PairLane {
     try {
       if (sends) yield* this.send(call, pair);
       else yield* this.receive(call, pair);
+      this.ready = pair.ready;
     } finally {
       this.tellPartner(header.epoch, 0);
     }
@@ -122,7 +126,9 @@ class Pair {
   /** Leaves this side's fingerprint. Throws: COLLECTIVE_MISMATCH where the group broke before. */
   enter(call: SpanCall): void {
     this.checkPoison();
-    this.record(this.sends).write(this.header, lengthsOf(call));
+    const own = this.record(this.sends);
+    own.write(this.header, lengthsOf(call));
+    if (this.group.link !== undefined) own.freeAt = this.group.link.freeAt(this.header.epoch);
   }
 
   /** Ready when at most `pieces` wait to be read, or the receiver refused. */
@@ -135,6 +141,13 @@ class Pair {
   }
   untilWritten(): Wait {
     return this.wait(HEAD, HEAD_SLEEPER, () => this.counter(HEAD) !== this.tail);
+  }
+
+  /** When both sides had come with their links free; the other's next call may have begun, then it had come before. */
+  get ready(): Seconds {
+    const { number } = this.header;
+    const sides = [this.record(true), this.record(false)].filter((record) => record.number === number);
+    return Math.max(...sides.map(({ freeAt }) => freeAt));
   }
 
   nextSlot(): number {

@@ -1,10 +1,11 @@
+import type { Seconds } from '../core/units';
 import { CALL_OPS, type CallHeader, REDUCTIONS, WIRE_DTYPES } from './call';
 
 /**
  * A collective's fingerprint in memory that ranks share, and over zeromq the head of a message.
  * Words: 0 epoch, 1 number, 2 op, 3 dtype, 4 wire dtype, 5 reduction, 6 peer, 7 signature of all lengths,
- * 8 asynchronous, 9 count, 10 value, 11 cell, 12 line, 13 bytes of text; text from byte 64; from byte 512 what
- * this rank sends to each, then what it awaits from each (allToAll alone).
+ * 8 asynchronous, 9 count, 10 value, 11 cell, 12 line, 13 bytes of text, 14 and 15 when this rank's shaped link was free;
+ * text from byte 64; from byte 512 what this rank sends to each, then what it awaits from each (allToAll alone).
  */
 const WORD = {
   epoch: 0,
@@ -26,6 +27,7 @@ const WORD = {
 /** Words [number, async] must be equal on all ranks. */
 const COMPARED_FROM = WORD.number;
 const COMPARED_TO = WORD.async;
+const FREE_AT = 56;
 const TEXT_AT = 64;
 const TEXT_LIMIT = 448;
 const LENGTHS_AT = 512;
@@ -63,12 +65,14 @@ export interface CallSide {
 /** A record at a place of shared memory. */
 export class CallRecord {
   private readonly words: Int32Array;
+  private readonly free: Float64Array;
   private readonly text: Buffer;
   private readonly lengths: Int32Array;
   private readonly size: number;
 
   constructor(buffer: SharedArrayBuffer | ArrayBuffer, at: number, size: number) {
     this.words = new Int32Array(buffer, at, 16);
+    this.free = new Float64Array(buffer, at + FREE_AT, 1);
     // Buffer.from takes both kinds of buffer; its declarations want to know which.
     this.text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
     this.lengths = new Int32Array(buffer, at + LENGTHS_AT, 2 * size);
@@ -95,6 +99,14 @@ export class CallRecord {
     if (header.op !== 'allToAll') return;
     this.lengths.set(lengths.sends);
     this.lengths.set(lengths.receives, this.size);
+  }
+
+  /** When the rank came with its link free, on the host's clock; 0 where links are not shaped. */
+  get freeAt(): Seconds {
+    return this.free[0] ?? 0;
+  }
+  set freeAt(at: Seconds) {
+    this.free[0] = at;
   }
 
   get epoch(): number {

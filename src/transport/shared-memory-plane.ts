@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { ShardlabError } from '../core/errors';
 import { type Bytes, now } from '../core/units';
 import type { Call, CallHeader, CallResult } from './call';
+import { carried } from './carried';
 import { CollectiveLane, type SpanCall } from './collectives';
 import { CommClient } from './comm-client';
 import type { CommRequest } from './comm-messages';
@@ -9,6 +10,8 @@ import { CONTROL_BYTES } from './control-block';
 import { attach, type GroupAttachment, type GroupMemory, type ThreadTools } from './group-memory';
 import { compileKernels } from './kernels/load';
 import { RegionLayout, STREAM } from './layout';
+import type { Link } from './link';
+import { LinkClock, type SharedLink, shareLink } from './link-clock';
 import { type GroupIdentity, speaker } from './mismatch';
 import { PairLane } from './pair-lane';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
@@ -21,6 +24,8 @@ export interface SharedMemoryOptions {
   readonly fd: number;
   readonly bytes: Bytes;
   readonly identity: GroupIdentity;
+  /** Shapes the wire; undefined: as fast as memory is. */
+  readonly link?: Link | undefined;
   /** Script of the comm thread; it runs a CommLoop. */
   readonly commScript: string;
   /** Goes to the script besides the plane's own setup. */
@@ -31,6 +36,7 @@ export interface SharedMemoryOptions {
 export interface SharedMemorySetup {
   readonly controlBuffer: SharedArrayBuffer;
   readonly kernelModule: WebAssembly.Module;
+  readonly link: SharedLink | undefined;
   readonly extra: unknown;
 }
 
@@ -68,7 +74,8 @@ class SharedMemory {
     this.options = options;
     this.segment = openSegment(options.fd, options.bytes);
     const { native, control } = this.segment;
-    this.tools = { native, control, kernelModule: compileKernels() };
+    const link = options.link === undefined ? undefined : new LinkClock(shareLink(options.link));
+    this.tools = { native, control, kernelModule: compileKernels(), link };
     const world = options.identity.ranks.length;
     this.spins = world <= availableParallelism() ? SPINS_ALONE : SPINS_CROWDED;
     this.subgroupsFrom = (CONTROL_BYTES + new RegionLayout(world).sharedBytes) / PAGE_BYTES;
@@ -94,6 +101,7 @@ class SharedMemory {
       const setup: SharedMemorySetup = {
         controlBuffer: this.segment.controlBuffer,
         kernelModule: this.tools.kernelModule,
+        link: this.tools.link?.shared,
         extra: this.options.commExtra,
       };
       this.client = new CommClient(this.options.commScript, setup);
@@ -133,8 +141,9 @@ class SharedMemoryGroup implements PlaneGroup {
     guard.check();
     const lane = header.op === 'send' || header.op === 'recv' ? this.pairs : this.collectives;
     const started = now();
-    const values = runBlocking(lane.run(spanCall(call)), this.shared.spins, guard);
-    return { started, ended: now(), values };
+    const steps = carried(lane, spanCall(call), this.memory);
+    const result = runBlocking(steps, this.shared.spins, guard);
+    return { started: result.started ?? started, ended: now(), values: result.values };
   }
 
   post(call: Call): PostedCall {

@@ -27,9 +27,9 @@ export class TicketBoard {
     return Atomics.load(this.words, POSTED);
   }
 
-  /** Comm thread: sleeps until more is announced than `seen`. */
-  awaitPost(seen: number): void {
-    Atomics.wait(this.words, POSTED, seen);
+  /** Comm thread: sleeps until more is announced than `seen`, at most `milliseconds`. */
+  awaitPost(seen: number, milliseconds?: number): void {
+    Atomics.wait(this.words, POSTED, seen, milliseconds);
   }
 
   /** Main thread: announces a message on the port. */

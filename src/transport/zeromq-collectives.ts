@@ -1,4 +1,6 @@
 import { ShardlabError } from '../core/errors';
+import type { Seconds } from '../core/units';
+import type { LinkClock } from './link-clock';
 import type { Letter, Mailbox } from './mailbox';
 import { brokenError, type GroupIdentity, mismatchError } from './mismatch';
 import { CallRecord, recordBytes } from './record';
@@ -17,17 +19,33 @@ export class ZeromqGroupCalls {
   private readonly bench: WireBench;
   private readonly identity: GroupIdentity;
   private readonly path: string;
+  private readonly link: LinkClock | undefined;
+  /** When all ranks of a call that runs had come with their links free. */
+  private readonly ready = new WeakMap<StagedCall, Seconds>();
   private brokenEpoch = 0;
 
-  constructor(mailbox: Mailbox, bench: WireBench, identity: GroupIdentity, path: string) {
+  constructor(
+    mailbox: Mailbox,
+    bench: WireBench,
+    identity: GroupIdentity,
+    path: string,
+    link: LinkClock | undefined,
+  ) {
     this.mailbox = mailbox;
     this.bench = bench;
     this.identity = identity;
     this.path = path;
+    this.link = link;
   }
 
-  async run(call: StagedCall): Promise<void> {
+  /** Returns when all ranks had come with their links free, on the host's clock; 0 where links are not shaped. */
+  async run(call: StagedCall): Promise<Seconds> {
     if (call.header.epoch === this.brokenEpoch) throw brokenError(this.identity);
+    await this.move(call);
+    return this.ready.get(call) ?? 0;
+  }
+
+  private async move(call: StagedCall): Promise<void> {
     switch (call.header.op) {
       case 'allReduce':
         return this.allReduce(call);
@@ -119,6 +137,7 @@ export class ZeromqGroupCalls {
   private checkPair(call: StagedCall, own: Uint8Array, letter: Letter): void {
     const ours = this.recordIn(own);
     const theirs = this.recordIn(letter.record);
+    this.ready.set(call, Math.max(ours.freeAt, theirs.freeAt));
     if (ours.fitsPeer(theirs)) return;
     this.brokenEpoch = call.header.epoch;
     const { ranks, rank } = this.identity;
@@ -133,6 +152,7 @@ export class ZeromqGroupCalls {
     const records = this.others(true).map((rank) =>
       this.recordIn(rank === this.identity.rank ? own : letters.get(rank)?.record),
     );
+    this.ready.set(call, Math.max(...records.map(({ freeAt }) => freeAt)));
     const [first] = records;
     const agree =
       first !== undefined &&
@@ -180,7 +200,9 @@ export class ZeromqGroupCalls {
 
   private write(call: StagedCall): Uint8Array {
     const bytes = new Uint8Array(recordBytes(this.identity.ranks.length));
-    this.recordIn(bytes).write(call.header, call.lengths);
+    const record = this.recordIn(bytes);
+    record.write(call.header, call.lengths);
+    if (this.link !== undefined) record.freeAt = this.link.freeAt(call.header.epoch);
     return bytes;
   }
 

@@ -1,11 +1,15 @@
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
-import { now } from '../core/units';
+import { now, type Seconds } from '../core/units';
+import { VALUE_BYTES } from './call';
 import type { CommWatcher } from './comm-loop';
 import type { CommFailure } from './comm-messages';
 import type { ControlBlock } from './control-block';
+import { type Landing, LinkClock } from './link-clock';
 import { Mailbox } from './mailbox';
 import type { GroupIdentity } from './mismatch';
+import { ringCost } from './ring-cost';
 import type { TicketBoard } from './tickets';
 import { guardOf } from './wait';
 import { WireBench } from './wire-bench';
@@ -14,6 +18,8 @@ import type { StagedCall, ZeromqRequest, ZeromqSetup } from './zeromq-messages';
 
 /** How often the thread looks at the launcher's word while calls run. */
 const LOOK_MS = 20;
+/** A timer may be as late as this. */
+const TIMER_MS = 1;
 
 interface Group {
   readonly identity: GroupIdentity;
@@ -44,14 +50,18 @@ class ZeromqLoop {
   private readonly options: ZeromqLoopOptions;
   private readonly opening: Promise<Mailbox>;
   private readonly bench: WireBench;
+  private readonly link: LinkClock | undefined;
   private readonly groups = new Map<number, Promise<Group>>();
   private readonly tails = new Map<string, Promise<void>>();
   private readonly running = new Set<{ readonly group: Group; readonly call: StagedCall }>();
+  private numLanding = 0;
 
   constructor(options: ZeromqLoopOptions, opening: Promise<Mailbox>) {
     this.options = options;
     this.opening = opening;
     this.bench = new WireBench(options.kernelModule);
+    const { link } = options.setup;
+    this.link = link === undefined ? undefined : new LinkClock(link);
     this.closed = new Promise((resolve) => {
       const timer = setInterval(() => this.look(), LOOK_MS);
       const end = (): void => {
@@ -82,7 +92,8 @@ class ZeromqLoop {
 
   private async openGroup(identity: GroupIdentity, path: string): Promise<Group> {
     const mailbox = await this.opening;
-    return { identity, calls: new ZeromqGroupCalls(mailbox, this.bench, identity, path) };
+    const calls = new ZeromqGroupCalls(mailbox, this.bench, identity, path, this.link);
+    return { identity, calls };
   }
 
   private enqueue(id: number, ticket: number, call: StagedCall): void {
@@ -95,31 +106,66 @@ class ZeromqLoop {
     );
   }
 
-  /** Never rejects: the outcome goes to the ticket. */
+  /**
+   * Moves a call's data; the next of its queue may begin while a shaped link still carries it.
+   * Never rejects: the outcome goes to the ticket.
+   */
   private async run(id: number, ticket: number, call: StagedCall): Promise<void> {
-    const { tickets, port, watcher } = this.options;
     const started = now();
-    watcher.began(call.header);
-    let failed = false;
+    this.options.watcher.began(call.header);
     try {
-      await this.runIn(await this.groups.get(id), call);
+      const group = await this.groups.get(id);
+      const ready = await this.runIn(group, call);
+      if (group === undefined || this.link === undefined) this.finish(ticket, false, started);
+      else void this.land(this.link, ready, { group, ticket, call }); // Never rejects.
     } catch (error) {
-      failed = true;
-      port.postMessage({ ticket, error: errorJson(error) } satisfies CommFailure);
+      this.fail(ticket, started, error);
     }
-    if (this.running.size === 0) watcher.ended();
+  }
+
+  private fail(ticket: number, started: Seconds, error: unknown): void {
+    this.options.port.postMessage({ ticket, error: errorJson(error) } satisfies CommFailure);
+    this.finish(ticket, true, started);
+  }
+
+  private finish(ticket: number, failed: boolean, started: Seconds): void {
+    const { tickets, watcher } = this.options;
+    if (this.running.size + this.numLanding === 0) watcher.ended();
     tickets.finish(ticket, failed, started, now());
   }
 
-  private async runIn(group: Group | undefined, call: StagedCall): Promise<void> {
+  private async runIn(group: Group | undefined, call: StagedCall): Promise<Seconds> {
     if (group === undefined) throw new ShardlabError('INTERNAL', 'the zeromq thread does not know the group');
     const entry = { group, call };
     this.running.add(entry);
     try {
       this.check(group, call);
-      await group.calls.run(call);
+      return await group.calls.run(call);
     } finally {
       this.running.delete(entry);
+    }
+  }
+
+  /** Waits until a shaped link would have carried the call. Never rejects. */
+  private async land(
+    link: LinkClock,
+    ready: Seconds,
+    { group, ticket, call }: { readonly group: Group; readonly ticket: number; readonly call: StagedCall },
+  ): Promise<void> {
+    const { rank, ranks } = group.identity;
+    const { op, wireDType, epoch } = call.header;
+    const lengths = (lists: readonly SharedArrayBuffer[]): number[] =>
+      lists.map(({ byteLength }) => byteLength / VALUE_BYTES);
+    const sizes = { op, wireDType, inputs: lengths(call.inputs), outputs: lengths(call.outputs) };
+    const landing = link.carry(epoch, ready, ringCost(sizes, rank, ranks.length));
+    this.numLanding++;
+    try {
+      await untilLanded(landing, () => this.check(group, call));
+      this.numLanding--;
+      this.finish(ticket, false, landing.started);
+    } catch (error) {
+      this.numLanding--;
+      this.fail(ticket, landing.started, error);
     }
   }
 
@@ -137,6 +183,16 @@ class ZeromqLoop {
         void this.opening.then((mailbox) => mailbox.giveUp(call.header.epoch, () => error));
       }
     }
+  }
+}
+
+/** Timers are exact to about a millisecond: what is left then is spun, with a look at the sockets in between. */
+async function untilLanded(landing: Landing, check: () => void): Promise<void> {
+  while (!landing.ready()) {
+    const spare = Math.min(landing.spareMilliseconds - TIMER_MS, LOOK_MS);
+    if (spare > 1) await setTimeout(spare, undefined, { ref: false });
+    else await setImmediate();
+    check();
   }
 }
 

@@ -1,4 +1,5 @@
 import type { CallHeader } from './call';
+import type { SharedLink } from './link-clock';
 import type { GroupIdentity } from './mismatch';
 import type { CallLengths } from './record';
 
@@ -23,5 +24,6 @@ export interface ZeromqSetup {
   readonly rank: number;
   readonly addresses: readonly string[];
   readonly control: SharedArrayBuffer;
+  readonly link: SharedLink | undefined;
   readonly extra: unknown;
 }

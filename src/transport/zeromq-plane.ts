@@ -3,6 +3,8 @@ import { totalLength, VALUE_BYTES } from './call';
 import { lengthsOf } from './collectives';
 import { CommClient } from './comm-client';
 import { ControlBlock } from './control-block';
+import type { Link } from './link';
+import { shareLink } from './link-clock';
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 import { toSpans } from './spans';
@@ -13,6 +15,8 @@ export interface ZeromqOptions {
   readonly addresses: readonly string[];
   readonly control: SharedArrayBuffer;
   readonly identity: GroupIdentity;
+  /** Shapes the wire; undefined: as fast as sockets are. */
+  readonly link?: Link | undefined;
   /** Script of the comm thread; it runs a ZeromqLoop. */
   readonly commScript: string;
   readonly commExtra: unknown;
@@ -24,7 +28,8 @@ export interface ZeromqOptions {
  */
 export function openZeromqPlane(options: ZeromqOptions): Plane {
   const { identity, addresses, control, commScript, commExtra } = options;
-  const setup: ZeromqSetup = { rank: identity.rank, addresses, control, extra: commExtra };
+  const link = options.link === undefined ? undefined : shareLink(options.link);
+  const setup: ZeromqSetup = { rank: identity.rank, addresses, control, link, extra: commExtra };
   const client = new CommClient(commScript, setup);
   const block = new ControlBlock(control);
   const groups = new ZeromqGroups(client, block);

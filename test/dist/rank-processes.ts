@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import type { ErrorJson } from '../../src/core/errors';
 import type { AbortReason } from '../../src/transport/control-block';
+import type { Link } from '../../src/transport/link';
 import { createSegment, type Segment } from '../../src/transport/segment';
 import type { RankReply, RankRequest, RankSetup, TestPlane } from './scenario';
 
@@ -27,11 +28,15 @@ export class RankProcesses {
     this.folder = folder;
   }
 
-  static async start(plane: TestPlane, world: number, segmentBytes?: number): Promise<RankProcesses> {
+  static async start(
+    plane: TestPlane,
+    world: number,
+    { segmentBytes, link }: { readonly segmentBytes?: number; readonly link?: Link } = {},
+  ): Promise<RankProcesses> {
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-'));
     const segment = plane === 'shared-memory' ? createSegment(segmentBytes) : undefined;
     const addresses = Array.from({ length: world }, (_, rank) => `ipc://${folder}/rank-${rank}`);
-    const children = addresses.map((_, rank) => startRank(rank, world, segment, addresses));
+    const children = addresses.map((_, rank) => startRank({ rank, world, link }, segment, addresses));
     const ranks = new RankProcesses(children, segment, folder);
     await Promise.all(children.map((child) => nextReply(child)));
     return ranks;
@@ -96,8 +101,7 @@ export class RankProcesses {
 }
 
 function startRank(
-  rank: number,
-  world: number,
+  { rank, world, link }: { readonly rank: number; readonly world: number; readonly link: Link | undefined },
   segment: Segment | undefined,
   addresses: readonly string[],
 ): ChildProcess {
@@ -105,7 +109,8 @@ function startRank(
     segment === undefined
       ? { kind: 'zeromq' as const, addresses }
       : { kind: 'shared-memory' as const, fd: SEGMENT_FD, bytes: segment.bytes };
-  const setup: RankSetup = world === 1 ? { rank, world } : { rank, world, plane };
+  const shaped = link === undefined ? {} : { link };
+  const setup: RankSetup = world === 1 ? { rank, world } : { rank, world, plane, ...shaped };
   const child = spawn(process.execPath, [join(__dirname, 'rank-entry.js'), JSON.stringify(setup)], {
     stdio: ['ignore', 'inherit', 'inherit', segment?.fd ?? 'ignore', 'pipe', 'ipc'],
   });

@@ -3,6 +3,7 @@ import type { ErrorJson } from '../../src/core/errors';
 import type { CollectiveEvent } from '../../src/core/events';
 import type { ProcessGroup } from '../../src/dist/types';
 import type { World } from '../../src/dist/world';
+import type { Link } from '../../src/transport/link';
 
 /** What a scenario works with, in a rank process. */
 export interface RankContext {
@@ -22,6 +23,8 @@ export type TestPlane = 'shared-memory' | 'zeromq';
 export interface RankSetup {
   readonly rank: number;
   readonly world: number;
+  /** The shaped wire, where there is one. */
+  readonly link?: Link;
   readonly plane?:
     | { readonly kind: 'shared-memory'; readonly fd: number; readonly bytes: number }
     | { readonly kind: 'zeromq'; readonly addresses: readonly string[] };

@@ -53,7 +53,7 @@ test('one group more than the segment holds is a typed error on all ranks', {
   skip: noSegment,
   timeout: 60_000,
 }, async () => {
-  const ranks = await RankProcesses.start('shared-memory', 2, 2 ** 28);
+  const ranks = await RankProcesses.start('shared-memory', 2, { segmentBytes: 2 ** 28 });
   try {
     for (const outcome of await ranks.run(FILE, 'theSegmentRunsFull')) {
       assert.ok(outcome !== undefined && 'error' in outcome);

@@ -40,6 +40,7 @@ test('launch refuses unknown options and values, and names what there is', () =>
     () => planLaunch(loose({ ranks: 2, transport: 'tcp' }), PLENTY),
     /'shared-memory' or 'zeromq'/,
   );
+  assert.throws(() => planLaunch(loose({ ranks: 2, link: '10GB' }), PLENTY), /did you mean '10GbE'/);
   assert.throws(() => planLaunch({ ranks: 2, memoryLimit: -1 }, PLENTY), /memoryLimit is -1/);
   assert.throws(() => planLaunch(loose({ ranks: 2, blas: {} }), PLENTY), /blas/);
   assert.throws(() => planLaunch(loose(4), PLENTY), /launch\(\{ ranks: 4 \}\)/);
@@ -50,5 +51,6 @@ test('what is left out has its default', () => {
   assert.equal(plan.engine, 'wasm');
   assert.equal(plan.blas, 'auto');
   assert.equal(plan.transport, 'auto');
+  assert.equal(plan.link, undefined);
   assert.equal(plan.baseDir, process.cwd());
 });

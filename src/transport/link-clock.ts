@@ -1,0 +1,99 @@
+import { now, type Seconds } from '../core/units';
+import { type Link, transferSeconds, type WireCost } from './link';
+import type { Wait } from './wait';
+
+/** A rank's shaped link, as plain data that goes to its comm thread. */
+export interface SharedLink {
+  readonly link: Link;
+  readonly buffer: SharedArrayBuffer;
+}
+
+/** Sleeping is exact to about this; the rest of a wait is spun. */
+const SPIN_SECONDS: Seconds = 100e-6;
+const BUSY_UNTIL = 0;
+const EPOCH = 1;
+const NANOS = 1e9;
+
+/** Memory for one rank's link. */
+export function shareLink(link: Link): SharedLink {
+  return { link, buffer: new SharedArrayBuffer(16) };
+}
+
+/**
+ * One rank's wire, which its main thread and its comm thread have together.
+ * [Note: link shaping] The bytes themselves go as fast as they can; a collective then ends when a link of the asked speed
+ * would have carried it. Its transfer begins when all ranks have arrived with their links free: each rank writes this time
+ * into its fingerprint, and the latest counts, so all ranks reckon alike whenever they are scheduled. A transfer keeps the
+ * link busy, and those of other collectives queue behind it: nothing overlaps for free.
+ */
+export class LinkClock {
+  readonly shared: SharedLink;
+  /** Nanoseconds: until when the link is taken, and by which epoch's collectives. */
+  private readonly words: BigInt64Array;
+
+  constructor(shared: SharedLink) {
+    this.shared = shared;
+    this.words = new BigInt64Array(shared.buffer);
+  }
+
+  /** When this rank could begin a transfer, if it came now. */
+  freeAt(epoch: number): Seconds {
+    return Math.max(now(), this.busyUntil(epoch));
+  }
+
+  /** Takes the link for a transfer that all were ready for at `ready`. */
+  carry(epoch: number, ready: Seconds, cost: WireCost): Landing {
+    const seconds = transferSeconds(this.shared.link, cost);
+    this.enterEpoch(epoch);
+    for (;;) {
+      const busy = Atomics.load(this.words, BUSY_UNTIL);
+      const started = Math.max(ready, Number(busy) / NANOS);
+      const lands = started + seconds;
+      const next = BigInt(Math.round(lands * NANOS));
+      if (Atomics.compareExchange(this.words, BUSY_UNTIL, busy, next) === busy)
+        return new Landing(started, lands);
+    }
+  }
+
+  private busyUntil(epoch: number): Seconds {
+    if (Atomics.load(this.words, EPOCH) !== BigInt(epoch)) return 0;
+    return Number(Atomics.load(this.words, BUSY_UNTIL)) / NANOS;
+  }
+
+  /** Transfers that a reset of the job cut off do not keep the link busy. */
+  private enterEpoch(epoch: number): void {
+    const known = Atomics.load(this.words, EPOCH);
+    if (known === BigInt(epoch)) return;
+    if (Atomics.compareExchange(this.words, EPOCH, known, BigInt(epoch)) === known)
+      Atomics.store(this.words, BUSY_UNTIL, 0n);
+  }
+}
+
+/** The wait for a transfer's end: sleeps until shortly before it, then spins. */
+export class Landing implements Wait {
+  /** When the transfer began, and when it ends. */
+  readonly started: Seconds;
+  readonly lands: Seconds;
+
+  constructor(started: Seconds, lands: Seconds) {
+    this.started = started;
+    this.lands = lands;
+  }
+
+  ready(): boolean {
+    return now() >= this.lands;
+  }
+
+  /** How long one may sleep, in milliseconds; 0 or less when the rest is to be spun. */
+  get spareMilliseconds(): number {
+    return (this.lands - SPIN_SECONDS - now()) * 1e3;
+  }
+
+  sleep(milliseconds: number): void {
+    const spare = Math.min(milliseconds, this.spareMilliseconds);
+    if (spare > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, spare);
+  }
+
+  /** Nobody else is waited for. */
+  diagnose(): void {}
+}

@@ -1,0 +1,107 @@
+import { nearest } from '../config/nearest';
+import { ConfigError } from '../core/errors';
+import type { Bytes, Seconds } from '../core/units';
+
+/** A wire between ranks, by the alpha-beta model: every step costs the latency, every byte its share of the bandwidth. */
+export interface Link {
+  /** As it was asked for: '10GbE', or '' where numbers were given. */
+  readonly name: string;
+  /** One way. */
+  readonly bytesPerSecond: number;
+  /** Of one message from rank to rank. */
+  readonly latencySeconds: Seconds;
+}
+
+/** A link by its numbers: gigabits per second one way, and microseconds of one message. */
+export interface LinkNumbers {
+  readonly gbit: number;
+  readonly latencyUs: number;
+}
+
+/** NCCL's own latencies of one ring step, protocol Simple. Source: NCCL 2.20, src/graph/tuning.cc, hwLat, in µs. */
+const NCCL_RING_US = { nvlink: 3.4, pci: 5.7, net: 14 } as const;
+/** TCP between two hosts' applications. Source: Hurwitz and Feng 2003, Hot Interconnects 11, in µs. */
+const TCP_US = 20;
+/** The lower end of what gigabit cards are said to take (40 to 300). Source: aspsys.com, glossary, in µs. */
+const TCP_GIGABIT_US = 40;
+
+/**
+ * Known links, nominal one way. Source of bandwidths: IEEE 802.3 (…GbE), InfiniBand roadmap (HDR, NDR: 4 lanes),
+ * PCI Express base specifications (16 lanes less 128b/130b coding), NVIDIA's A100 and H100 data sheets (NVLink3, NVLink4:
+ * half of what both directions have together).
+ */
+export const LINKS = {
+  '1GbE': { gbit: 1, latencyUs: TCP_GIGABIT_US },
+  '10GbE': { gbit: 10, latencyUs: TCP_US },
+  '25GbE': { gbit: 25, latencyUs: TCP_US },
+  '40GbE': { gbit: 40, latencyUs: TCP_US },
+  '100GbE': { gbit: 100, latencyUs: NCCL_RING_US.net },
+  HDR: { gbit: 200, latencyUs: NCCL_RING_US.net },
+  NDR: { gbit: 400, latencyUs: NCCL_RING_US.net },
+  PCIe3: { gbit: 126, latencyUs: NCCL_RING_US.pci },
+  PCIe4: { gbit: 252, latencyUs: NCCL_RING_US.pci },
+  PCIe5: { gbit: 504, latencyUs: NCCL_RING_US.pci },
+  NVLink3: { gbit: 2400, latencyUs: NCCL_RING_US.nvlink },
+  NVLink4: { gbit: 3600, latencyUs: NCCL_RING_US.nvlink },
+} as const satisfies Readonly<Record<string, LinkNumbers>>;
+
+export type LinkName = keyof typeof LINKS;
+
+/** Checks a link. Throws: CONFIG for an unknown name (with the nearest), and for numbers that no link has. */
+export function linkOf(asked: LinkName | LinkNumbers): Link {
+  if (typeof asked === 'string') return named(asked);
+  const { gbit, latencyUs } = numbersIn(asked);
+  return { name: '', bytesPerSecond: (gbit * 1e9) / 8, latencySeconds: latencyUs / 1e6 };
+}
+
+function named(name: string): Link {
+  if (Object.hasOwn(LINKS, name)) {
+    // Its own key, as the line above says.
+    const { gbit, latencyUs } = LINKS[name as LinkName];
+    return { name, bytesPerSecond: (gbit * 1e9) / 8, latencySeconds: latencyUs / 1e6 };
+  }
+  const known = Object.keys(LINKS);
+  const near = nearest(name, known);
+  throw new ConfigError(
+    `link '${name}' is not known${near === undefined ? '' : `; did you mean '${near}'?`}; known are ${known.join(', ')}, or give { gbit: 2, latencyUs: 50 }`,
+    { link: name },
+  );
+}
+
+function numbersIn(asked: unknown): LinkNumbers {
+  const given = (typeof asked === 'object' && asked !== null ? asked : {}) as Record<string, unknown>; // checked below
+  const unknown = Object.keys(given).find((key) => key !== 'gbit' && key !== 'latencyUs');
+  const { gbit, latencyUs } = given;
+  const good =
+    unknown === undefined &&
+    typeof gbit === 'number' &&
+    gbit > 0 &&
+    Number.isFinite(gbit) &&
+    typeof latencyUs === 'number' &&
+    latencyUs >= 0 &&
+    Number.isFinite(latencyUs);
+  if (good) return { gbit, latencyUs };
+  throw new ConfigError(
+    `link is ${JSON.stringify(asked)}, but must be a name as '10GbE', or { gbit, latencyUs } with a positive number of ` +
+      'Gbit/s and microseconds from 0',
+    { link: asked },
+  );
+}
+
+/** For subtitles: "link 2 Gbit/s, 50 µs", with the name where it has one. */
+export function linkText({ name, bytesPerSecond, latencySeconds }: Link): string {
+  const gbit = Number(((bytesPerSecond * 8) / 1e9).toPrecision(4));
+  const micros = Number((latencySeconds * 1e6).toPrecision(4));
+  return `link ${name === '' ? '' : `${name}: `}${gbit} Gbit/s, ${micros} µs`;
+}
+
+/** What a collective costs on a wire: messages that follow each other, and bytes that pass a rank's link one way. */
+export interface WireCost {
+  readonly steps: number;
+  readonly bytes: Bytes;
+}
+
+/** Time on the wire: latency × steps + bytes / bandwidth (alpha-beta model). */
+export function transferSeconds(link: Link, { steps, bytes }: WireCost): Seconds {
+  return link.latencySeconds * steps + bytes / link.bytesPerSecond;
+}

@@ -1,0 +1,61 @@
+import { itemBytes, type WireDType } from '../core/dtypes';
+import type { CallOp } from './call';
+import type { WireCost } from './link';
+
+/** Sizes of a collective, as far as its time on a wire goes. */
+export interface CallSizes {
+  readonly op: CallOp;
+  readonly wireDType: WireDType;
+  /** Elements of each of the call's lists; see Call for what they are by op. */
+  readonly inputs: readonly number[];
+  readonly outputs: readonly number[];
+}
+
+/** What exchange and subgroup tell: one number each. */
+const NUMBER_BYTES = 4;
+
+/**
+ * Steps and bytes of a collective by the ring algorithm, alike on all ranks (uneven parts count with their mean; those of
+ * allToAll and send are this rank's own, the larger of what it sends and receives).
+ * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast as a pipelined chain.
+ */
+export function ringCost(
+  { op, wireDType, inputs, outputs }: CallSizes,
+  rank: number,
+  size: number,
+): WireCost {
+  const others = size - 1;
+  const bytes = (elements: number): number => elements * itemBytes(wireDType);
+  const share = others / size;
+  switch (op) {
+    case 'allReduce':
+      return { steps: 2 * others, bytes: 2 * share * bytes(sum(inputs)) };
+    case 'reduceScatter':
+      return { steps: others, bytes: share * bytes(sum(inputs)) };
+    case 'allGather':
+      return { steps: others, bytes: share * bytes(sum(outputs)) };
+    case 'allToAll':
+      return { steps: others, bytes: bytes(Math.max(exceptOwn(inputs, rank), exceptOwn(outputs, rank))) };
+    case 'broadcast':
+      return { steps: others, bytes: bytes(sum(inputs)) };
+    case 'send':
+      return { steps: 1, bytes: bytes(sum(inputs)) };
+    case 'recv':
+      return { steps: 1, bytes: bytes(sum(outputs)) };
+    case 'barrier':
+      return { steps: 2 * others, bytes: 0 };
+    case 'exchange':
+    case 'subgroup':
+      return { steps: others, bytes: others * NUMBER_BYTES };
+    default:
+      return op satisfies never;
+  }
+}
+
+function sum(lengths: readonly number[]): number {
+  return lengths.reduce((total, length) => total + length, 0);
+}
+
+function exceptOwn(lengths: readonly number[], rank: number): number {
+  return sum(lengths) - (lengths[rank] ?? 0);
+}
