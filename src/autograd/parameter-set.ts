@@ -33,6 +33,12 @@ export class ParameterSet {
     return this.#byId.keys();
   }
 
+  /** The tensor that the parameter is now that had this id in forward; undefined for other tensors. */
+  now(id: number): tf.Tensor | undefined {
+    const index = this.#byId.get(id);
+    return index === undefined ? undefined : this.#current()[index];
+  }
+
   /** Disposes a saved tensor if it is one of the parameters' buffers, to be put back by `fill`. */
   leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     const index = this.#byBuffer.get(tensor.dataId);

@@ -3,6 +3,7 @@ import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import type { ParameterSet } from './parameter-set';
+import { Surroundings } from './surroundings';
 
 /**
  * Saved tensors that these kernels' gradients ask for their shape only; a disposed tensor still has one.
@@ -22,10 +23,21 @@ const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
   'Sum',
 ]);
 
-/** A recorded operation; one that is a whole unit can be let go without its backward. */
+/** Gradients by tensor id; whoever takes one out owns it. */
+export type Gradients = Map<number, tf.Tensor>;
+
+/** A recorded operation; one that is a whole unit or region can be let go without its backward. */
 export interface RecordedNode extends TapeNode {
   release?(): void;
+  /** In place of `gradient`: runs backward on the gradients as they are so far, and adds to them. */
+  resume?(dys: readonly (tf.Tensor | null)[], gradients: Gradients): void;
 }
+
+/**
+ * What becomes of operations. keep: their backward follows. sieve: forward will run again before its backward, so only
+ * what it depends on is noted. replay: that second forward, whose enclosing units' parameters are whole.
+ */
+export type RecordingMode = 'keep' | 'sieve' | 'replay';
 
 /** What the recordings of one pass share: whose parameter a tensor is. */
 export type Owners = Map<number, string>;
@@ -39,13 +51,30 @@ export class Recording extends Array<RecordedNode> {
   readonly parent: Recording | null;
   readonly owners: Owners;
   readonly parameters: ParameterSet | null;
+  readonly mode: RecordingMode;
+  /** Whether this is part of a second forward. */
+  readonly isReplayed: boolean;
   /** Tensors of enclosing recordings that were used here, by id. */
   readonly captured = new Map<number, tf.Tensor>();
+  /** Of a sieve: all that its operations read and did not make. */
+  readonly surroundings = new Surroundings();
+  /** Open tidy scopes when it began. */
+  scopeDepth = 0;
+  /** The gradients of a backward in progress, to be let go if it is cut off. */
+  inFlight: Gradients | null = null;
   readonly #leaves = new Set<number>();
   readonly #flowing = new Set<number>();
 
-  constructor(engine: Engine, parent: Recording | null, owners: Owners, parameters: ParameterSet | null) {
+  constructor(
+    engine: Engine,
+    parent: Recording | null,
+    owners: Owners,
+    parameters: ParameterSet | null,
+    mode: RecordingMode = 'keep',
+  ) {
     super();
+    this.mode = mode;
+    this.isReplayed = mode === 'replay' || parent?.isReplayed === true;
     this.engine = engine;
     this.parent = parent;
     this.owners = owners;
@@ -85,10 +114,27 @@ export class Recording extends Array<RecordedNode> {
     return this.length;
   }
 
-  /** Takes in an operation that is not tfjs's: a whole unit. */
+  /** Takes in an operation that is not tfjs's: a whole unit or region. */
   addUnit(node: RecordedNode): void {
     for (const output of node.outputs) this.#flowing.add(output.id);
     super.push(node);
+  }
+
+  /** Of a sieve: takes in a unit whose forward, a sieve too, is over. */
+  absorb(unit: Recording, value: tf.Tensor): void {
+    if (unit.flows(value)) this.#flowing.add(value.id);
+    this.surroundings.absorb(unit.surroundings, value);
+    unit.release();
+  }
+
+  /** Where the tidy scopes of the pass, or of the second forward, that this is part of begin. */
+  get firstScope(): number {
+    return this.mode === 'replay' || this.parent === null ? this.scopeDepth : this.parent.firstScope;
+  }
+
+  /** The tensor that an enclosing unit's parameter is now, by its id in forward; undefined for other tensors. */
+  parameterNow(id: number): tf.Tensor | undefined {
+    return this.parameters?.now(id) ?? this.parent?.parameterNow(id);
   }
 
   /** Lets go of everything saved. The recording is then of no use. */
@@ -97,15 +143,19 @@ export class Recording extends Array<RecordedNode> {
       for (const tensor of node.saved ?? []) tensor.dispose();
       node.release?.();
     }
+    for (const gradient of this.inFlight?.values() ?? []) gradient.dispose();
+    this.inFlight = null;
   }
 
   #add(node: RecordedNode, isInner: boolean): void {
     const inputs = Object.values(node.inputs).filter((input) => input != null);
+    const isSieve = this.mode === 'sieve';
+    if (isSieve) this.surroundings.note(inputs, node.outputs);
     // Every input is asked, so that all captures are noted.
     const isNeeded = inputs.map((input) => this.#asks(input)).includes(true);
     if (isNeeded)
       for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
-    if (!isNeeded && !isInner) {
+    if ((isSieve || !isNeeded) && !isInner) {
       for (const tensor of node.saved ?? []) tensor.dispose();
       return;
     }
@@ -141,6 +191,8 @@ export class Recording extends Array<RecordedNode> {
   #leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     for (let recording: Recording | null = this; recording !== null; recording = recording.parent) {
       if (recording.parameters?.leaveHole(saved, slot, tensor)) return true;
+      // The holes of units around a second forward were filled before it.
+      if (recording.mode === 'replay') return false;
     }
     return false;
   }

@@ -4,10 +4,7 @@ import type { Engine } from '../backend/engine';
 import { isFusedKernel } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
-import type { RecordedNode, Recording } from './recording';
-
-/** Gradients by tensor id; whoever takes one out owns it. */
-export type Gradients = Map<number, tf.Tensor>;
+import type { Gradients, RecordedNode, Recording } from './recording';
 
 /** Runs `work` with `tape` as tfjs's tape; what work does not return and no operation saved is disposed. */
 export function record<T extends tf.TensorContainer>(tape: Recording, work: () => T): T {
@@ -16,6 +13,7 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
   state.activeTape = tape;
   state.gradientDepth = 1;
   state.kernelDepth = 0;
+  tape.scopeDepth = state.scopeStack.length;
   try {
     return tf.tidy(work);
   } catch (error) {
@@ -33,35 +31,36 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
  */
 export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gradients {
   const gradients = seeds;
+  tape.inFlight = gradients;
   try {
-    for (let node = tape.pop(); node !== undefined; node = tape.pop()) {
-      const dys = node.outputs.map((output) => take(gradients, output.id));
+    // An operation stays on the tape until its gradient ran: one that is cut off is let go with the tape.
+    for (let node = tape.at(-1); node !== undefined; node = tape.at(-1)) {
+      const dys = node.outputs.map((output) => gradients.get(output.id) ?? null);
       try {
         if (isFusedKernel(node.kernelName)) offer(dys, node.saved);
-        if (dys.some((dy) => dy !== null)) differentiate(engine, tape, node, dys, gradients);
+        if (dys.some((dy) => dy !== null)) {
+          if (node.resume === undefined) differentiate(engine, tape, node, dys, gradients);
+          else node.resume(dys, gradients);
+        }
       } finally {
         for (const tensor of node.saved ?? []) tensor.dispose();
         node.release?.();
         for (const dy of dys) dy?.dispose();
+        for (const output of node.outputs) gradients.delete(output.id);
+        tape.pop();
       }
     }
   } catch (error) {
     tape.release();
-    for (const gradient of gradients.values()) gradient.dispose();
     throw error;
   }
+  tape.inFlight = null;
   return gradients;
 }
 
 /** This is the last use of the gradients and of what was saved: a kernel may write its result over them. */
 function offer(dys: readonly (tf.Tensor | null)[], saved: readonly tf.Tensor[] = []): void {
   for (const tensor of [...dys, ...saved]) if (tensor !== null) markConsumable(tensor);
-}
-
-function take(gradients: Gradients, id: number): tf.Tensor | null {
-  const gradient = gradients.get(id) ?? null;
-  gradients.delete(id);
-  return gradient;
 }
 
 function differentiate(

@@ -1,10 +1,14 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
-import { tfjsState, untracked } from '../backend/tfjs-state';
+import { untracked } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
+import { currentRecording } from './current-recording';
 import { ParameterSet } from './parameter-set';
-import { type RecordedNode, Recording } from './recording';
-import { backward, type Gradients, isSoleOwner, record } from './tape';
+import { type Gradients, type RecordedNode, Recording } from './recording';
+import { backward, isSoleOwner, record } from './tape';
+
+/** Whether a forward is the first or, in a checkpointed region, the one that runs again just before its backward. */
+export type ForwardPhase = 'forward' | 'recompute';
 
 /**
  * What happens around a unit's forward and backward. Hooks run outside all tapes and tidy scopes: a tensor that a hook
@@ -12,9 +16,9 @@ import { backward, type Gradients, isSoleOwner, record } from './tape';
  */
 export interface UnitHooks {
   /** Makes the parameters whole. */
-  beforeForward(): void;
+  beforeForward(phase: ForwardPhase): void;
   /** May free the parameters. */
-  afterForward(): void;
+  afterForward(phase: ForwardPhase): void;
   /** Makes the parameters whole again, in the same or in new tensors. */
   beforeBackward(): void;
   /** Takes over the gradients, in the order of the parameters; null where the unit's output does not depend on one. */
@@ -26,6 +30,8 @@ export interface Unit {
   readonly hooks: UnitHooks;
   /** The parameters as they are now. A parameter keeps its place while its tensor changes. */
   readonly parameters: () => readonly tf.Tensor[];
+  /** The first so many have gradients, the rest are frozen; default all. */
+  readonly numTrained?: number | undefined;
   /** The module's full name, for tags. */
   readonly module: string;
 }
@@ -81,26 +87,15 @@ export function runUnit(
   inputs: readonly tf.Tensor[],
 ): tf.Tensor {
   const { hooks, module } = unit;
-  const outer = currentRecording(module);
-  untracked(() => hooks.beforeForward());
+  const outer = currentRecording(`Unit '${module}'`);
+  const phase = outer?.isReplayed === true ? 'recompute' : 'forward';
+  untracked(() => hooks.beforeForward(phase));
   const run = (): tf.Tensor => forward(...inputs);
   const value = engine.tagged({ cause: 'temp', module }, () => {
     return outer === null ? tf.tidy(run) : recordUnit(engine, unit, outer, run, inputs);
   });
-  untracked(() => hooks.afterForward());
+  untracked(() => hooks.afterForward(phase));
   return value;
-}
-
-/** The recording that is on, or null where no gradient is asked for. */
-function currentRecording(module: string): Recording | null {
-  const { activeTape, gradientDepth, kernelDepth } = tfjsState();
-  if (gradientDepth === 0 || kernelDepth > 0) return null;
-  if (activeTape instanceof Recording && gradientDepth === 1) return activeTape;
-  throw new ShardlabError(
-    'ENGINE',
-    `Unit '${module}' runs inside tf.grads, tf.valueAndGrads or tf.variableGrads, whose tape would keep the parameters ` +
-      'that the unit frees. Use gradients(engine, () => loss) around it.',
-  );
 }
 
 function recordUnit(
@@ -111,8 +106,9 @@ function recordUnit(
   inputs: readonly tf.Tensor[],
 ): tf.Tensor {
   const parameters = new ParameterSet(unit.parameters);
-  const tape = new Recording(engine, outer, outer.owners, parameters);
-  for (const tensor of unit.parameters()) {
+  const mode = outer.mode === 'sieve' ? 'sieve' : 'keep';
+  const tape = new Recording(engine, outer, outer.owners, parameters, mode);
+  for (const tensor of unit.parameters().slice(0, unit.numTrained)) {
     tape.addLeaf(tensor);
     outer.owners.set(tensor.id, unit.module);
   }
@@ -122,6 +118,10 @@ function recordUnit(
     // The output must be another tensor than the inputs, for its gradient is another.
     return tape.isLeaf(result) ? tf.clone(result) : result;
   });
+  if (mode === 'sieve') {
+    outer.absorb(tape, value);
+    return value;
+  }
   if (!tape.flows(value)) {
     tape.release();
     return value;
@@ -166,6 +166,8 @@ function backwardUnit(
   const { hooks, module } = unit;
   untracked(() => hooks.beforeBackward());
   parameters.fill();
+  // A region inside that runs forward again meets them as they are now.
+  for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
   return engine.tagged({ cause: 'temp', module }, () => {
     // The outer tape has no further use for it: the first operations here may write over it, and it is freed early.
     const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, dy]]);

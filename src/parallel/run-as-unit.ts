@@ -1,5 +1,5 @@
 import type * as tf from '@tensorflow/tfjs';
-import { runUnit, type UnitHooks } from '../autograd/unit';
+import { type ForwardPhase, runUnit, type UnitHooks } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
 import type { Observer } from '../core/events';
 import { now } from '../core/units';
@@ -12,6 +12,8 @@ export interface UnitRun {
   readonly observer: Observer;
   readonly module: Module;
   readonly parameters: readonly Parameter[];
+  /** The first so many have gradients, the rest are frozen; default all. */
+  readonly numTrained?: number | undefined;
   readonly hooks: UnitHooks;
 }
 
@@ -22,14 +24,18 @@ const TAGGED = Symbol('tagged');
  * `hooks.afterBackward`, and spans say how long both took.
  */
 export function runAsUnit(run: UnitRun): void {
-  const { engine, module, parameters } = run;
+  const { engine, module, parameters, numTrained } = run;
   tagModules(engine, module);
-  const hooks = timed(run);
+  let phase: ForwardPhase = 'forward';
+  const hooks = timed(run, (now) => {
+    phase = now;
+  });
   const tensors = (): tf.Tensor[] => parameters.map((parameter) => parameter.tensor);
+  const unit = { hooks, parameters: tensors, numTrained, module: module.path };
   module.wrap((inputs, next) => {
     const start = now();
-    const output = runUnit(engine, { hooks, parameters: tensors, module: module.path }, next, inputs);
-    run.observer.span({ kind: 'span', name: 'forward', module: module.path, start, end: now() });
+    const output = runUnit(engine, unit, next, inputs);
+    run.observer.span({ kind: 'span', name: phase, module: module.path, start, end: now() });
     return output;
   });
 }
@@ -43,11 +49,14 @@ function tagModules(engine: Engine, root: Module): void {
   }
 }
 
-function timed({ hooks, observer, module }: UnitRun): UnitHooks {
+function timed({ hooks, observer, module }: UnitRun, entered: (phase: ForwardPhase) => void): UnitHooks {
   let start = 0;
   return {
-    beforeForward: () => hooks.beforeForward(),
-    afterForward: () => hooks.afterForward(),
+    beforeForward(phase) {
+      entered(phase);
+      hooks.beforeForward(phase);
+    },
+    afterForward: (phase) => hooks.afterForward(phase),
     beforeBackward() {
       start = now();
       hooks.beforeBackward();

@@ -1,0 +1,30 @@
+import type * as tf from '@tensorflow/tfjs';
+import { tfjsState } from '../backend/tfjs-state';
+
+/** What operations read without having made it. */
+export class Surroundings {
+  readonly #made = new Set<number>();
+  readonly #read = new Map<number, tf.Tensor>();
+
+  note(inputs: readonly tf.Tensor[], outputs: readonly tf.Tensor[]): void {
+    for (const input of inputs) if (!this.#made.has(input.id)) this.#read.set(input.id, input);
+    for (const output of outputs) this.#made.add(output.id);
+  }
+
+  /** Takes in those of a part with its output. */
+  absorb(part: Surroundings, output: tf.Tensor): void {
+    this.note([...part.#read.values()], [output]);
+  }
+
+  /** Tensors that were read and that a tidy scope from `depth` on would dispose. */
+  shortLived(depth: number): tf.Tensor[] {
+    const scopes = new Set(
+      tfjsState()
+        .scopeStack.slice(depth)
+        .map(({ id }) => id),
+    );
+    return [...this.#read.values()].filter(
+      (tensor) => !tensor.kept && !tensor.isDisposed && scopes.has(tensor.scopeId),
+    );
+  }
+}
