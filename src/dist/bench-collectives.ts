@@ -1,6 +1,8 @@
 import type { Engine } from '../backend/engine';
 import type { Tag } from '../core/events';
 import { type Bytes, now, type Seconds } from '../core/units';
+import { type Link, transferSeconds } from '../transport/link';
+import { ringCost } from '../transport/ring-cost';
 import type { PieceList, ProcessGroup } from './types';
 
 const BENCH_OPS = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'] as const;
@@ -27,6 +29,29 @@ export interface BenchRow {
 export function busBandwidth(op: BenchOp, bytes: Bytes, seconds: Seconds, world: number): number {
   const factor = ((op === 'allReduce' ? 2 : 1) * (world - 1)) / world;
   return (bytes / seconds) * factor;
+}
+
+/** How long one of these collectives takes on a link, by the model that shapes it. */
+export function modelSeconds(link: Link, op: BenchOp, bytes: Bytes, world: number): Seconds {
+  const length = bytes / 4;
+  const lists = listsOf(op, length, Math.floor(length / world), world);
+  return transferSeconds(link, ringCost({ op, wireDType: 'float32', ...lists }, 0, world));
+}
+
+function listsOf(op: BenchOp, length: number, part: number, world: number) {
+  const parts = Array.from({ length: world }, () => part);
+  switch (op) {
+    case 'allReduce':
+      return { inputs: [length], outputs: [length] };
+    case 'reduceScatter':
+      return { inputs: parts, outputs: [part] };
+    case 'allGather':
+      return { inputs: [part], outputs: parts };
+    case 'allToAll':
+      return { inputs: parts, outputs: parts };
+    default:
+      return op satisfies never;
+  }
 }
 
 /** Times collectives of float32 sums; all ranks of the group call it together. */

@@ -28,6 +28,8 @@ export class Channel implements Wait {
   private phase = 0;
   private awaited = 0;
   private header: CallHeader | undefined;
+  /** When this rank came with its link free, and when all had. */
+  private cameAt: Seconds = 0;
   private readyAt: Seconds = 0;
   private readonly serves: (rank: number) => boolean;
 
@@ -64,6 +66,7 @@ export class Channel implements Wait {
       this.phase = 0;
     }
     this.header = header;
+    this.cameAt = this.group.link?.freeAt(header.epoch) ?? 0;
     this.checkPoison();
   }
 
@@ -73,7 +76,7 @@ export class Channel implements Wait {
     const records = this.records[this.phase & 1] ?? [];
     const own = records[rank];
     own?.write(header, lengths);
-    if (own !== undefined && link !== undefined) own.freeAt = link.freeAt(header.epoch);
+    if (own !== undefined) own.freeAt = this.cameAt;
     if (!this.arrive()) yield this;
     if (link !== undefined) this.readyAt = Math.max(...records.map(({ freeAt }) => freeAt));
     const first = records[0];

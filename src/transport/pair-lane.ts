@@ -128,7 +128,7 @@ class Pair {
     this.checkPoison();
     const own = this.record(this.sends);
     own.write(this.header, lengthsOf(call));
-    if (this.group.link !== undefined) own.freeAt = this.group.link.freeAt(this.header.epoch);
+    own.freeAt = this.group.link?.freeAt(this.header.epoch) ?? 0;
   }
 
   /** Ready when at most `pieces` wait to be read, or the receiver refused. */

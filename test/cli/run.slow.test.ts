@@ -138,3 +138,16 @@ test('bench collectives times each operation at each size, and beside a peer giv
   );
   for (const row of report.rows) assert.ok(row.seconds > 0 && row.ratio > 1, JSON.stringify(row));
 });
+
+test('bench collectives over a shaped link prints its model and what was measured beside it', async () => {
+  const args = ['bench', 'collectives', '--sizes', '65536', '--rounds', '1', '--link', '2,50', '--json'];
+  const { status, stdout, stderr } = await shardlab(args);
+  assert.equal(status, 0, stderr);
+  const { rows } = JSON.parse(stdout);
+  // Two ranks at 250 MB/s: an all-reduce takes 2 steps and 65,536 bytes one way.
+  assert.ok(Math.abs(rows[0].model_seconds - (2 * 50e-6 + 65536 / 250e6)) < 1e-12);
+  for (const row of rows) assert.ok(row.measured_over_model >= 1, JSON.stringify(row));
+  const unknown = await shardlab(['bench', 'collectives', '--link', '10GB']);
+  assert.equal(unknown.status, 2);
+  assert.match(unknown.stderr, /did you mean '10GbE'/);
+});

@@ -1,12 +1,14 @@
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
+import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
-import { BENCH_SIZES, type BenchRow, busBandwidth } from '../../dist/bench-collectives';
+import { BENCH_SIZES, type BenchRow, busBandwidth, modelSeconds } from '../../dist/bench-collectives';
 import type { Job } from '../../job/job';
 import { launch } from '../../job/launch';
 import type { LaunchOptions } from '../../job/options';
 import type { RankScope } from '../../job/rank-scope';
+import { type Link, type LinkName, linkOf, linkText } from '../../transport/link';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
 import type { Io } from '../io';
@@ -18,6 +20,7 @@ interface CollectivesOptions {
   readonly rounds: number;
   readonly sizes: readonly Bytes[];
   readonly transport: NonNullable<LaunchOptions['transport']>;
+  readonly link?: Link;
   readonly peer?: string;
 }
 
@@ -26,6 +29,9 @@ type Timing = Pick<BenchRow, 'op' | 'bytes' | 'seconds'>;
 /** One collective at one size; medians over rounds. */
 interface ComparedRow extends Timing {
   readonly bus_gb_per_s: number;
+  /** What the shaped link's model says, and measured ÷ model. */
+  readonly model_seconds?: Seconds;
+  readonly measured_over_model?: number;
   readonly peer_seconds?: Seconds;
   /** Our bus bandwidth / the peer's. */
   readonly ratio?: number;
@@ -51,12 +57,20 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
     .addOption(
       new Option('--transport <name>', 'how ranks exchange tensors').choices(transports).default('auto'),
     )
+    .option(
+      '--link <name>',
+      "shapes the wire: a name as 10GbE, or 'GBIT,MICROSECONDS'; adds the model",
+      parseLink,
+    )
     .option('--peer <python>', 'a Python with torch: times its gloo too and adds the ratios');
   perform<CollectivesOptions>(command, async (_, options, output) => {
-    const { world, rounds, sizes, peer } = options;
+    const { world, rounds, sizes, peer, link } = options;
+    if (peer !== undefined && link !== undefined)
+      throw new ConfigError('--link does not shape the wire of a --peer; leave one out');
     const ours: Timing[] = [];
     const theirs: Timing[] = [];
-    const job = await launch({ ranks: world, transport: options.transport, baseDir: io.cwd });
+    const shaped = link === undefined ? {} : { link: numbersOf(link) };
+    const job = await launch({ ranks: world, transport: options.transport, baseDir: io.cwd, ...shaped });
     try {
       for (let round = 1; round <= rounds; round++) {
         output.note(`round ${round} of ${rounds}`);
@@ -67,10 +81,11 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
       await job.shutdown();
     }
     const transport = job.ranks[0]?.transport ?? '';
-    const rows = compare(ours, theirs, world);
-    const report = { processor: processorName(), world, transport, rows };
+    const rows = compare(ours, theirs, world).map((row) => besideModel(row, link, world));
+    const wire = link === undefined ? transport : `${transport}, ${linkText(link)}`;
+    const report = { processor: processorName(), world, transport, ...shaped, rows };
     output.answer(report, () =>
-      [`${report.processor}, world ${world}, ${transport}`, ...rows.map(asLine)].join('\n'),
+      [`${report.processor}, world ${world}, ${wire}`, ...rows.map(asLine)].join('\n'),
     );
     return 0;
   });
@@ -109,14 +124,39 @@ function compare(ours: readonly Timing[], theirs: readonly Timing[], world: numb
   });
 }
 
+function besideModel(row: ComparedRow, link: Link | undefined, world: number): ComparedRow {
+  if (link === undefined) return row;
+  const model = modelSeconds(link, row.op, row.bytes, world);
+  return { ...row, model_seconds: model, measured_over_model: Number((row.seconds / model).toFixed(3)) };
+}
+
 function medianOf(rows: readonly Timing[], op: string, bytes: Bytes): Seconds {
   const times = rows.filter((row) => row.op === op && row.bytes === bytes).map(({ seconds }) => seconds);
   return times.sort((a, b) => a - b)[times.length >> 1] ?? Number.NaN;
 }
 
-function asLine({ op, bytes, seconds, bus_gb_per_s, peer_seconds, ratio }: ComparedRow): string {
+function asLine(row: ComparedRow): string {
+  const { op, bytes, seconds, bus_gb_per_s, peer_seconds, ratio, model_seconds, measured_over_model } = row;
   const own = `${op.padEnd(14)} ${formatBytes(bytes).padStart(8)} ${formatSeconds(seconds).padStart(8)} ${bus_gb_per_s.toFixed(2).padStart(6)} GB/s`;
+  if (model_seconds !== undefined)
+    return `${own}   model ${formatSeconds(model_seconds).padStart(8)}, measured / model ${measured_over_model}`;
   return peer_seconds === undefined ? own : `${own}   gloo ${formatSeconds(peer_seconds)}, ratio ${ratio}`;
+}
+
+/** What launch takes; a link that has a name has its numbers all the same. */
+function numbersOf({ bytesPerSecond, latencySeconds }: Link) {
+  return { gbit: (bytesPerSecond * 8) / 1e9, latencyUs: latencySeconds * 1e6 };
+}
+
+function parseLink(text: string): Link {
+  const [, gbit, latencyUs] = /^([\d.]+),([\d.]+)$/.exec(text) ?? [];
+  try {
+    // linkOf checks names.
+    if (gbit === undefined) return linkOf(text as LinkName);
+    return linkOf({ gbit: Number(gbit), latencyUs: Number(latencyUs) });
+  } catch (error) {
+    throw new InvalidArgumentError(error instanceof Error ? error.message : String(error));
+  }
 }
 
 function parseSizes(text: string): readonly Bytes[] {
