@@ -11,7 +11,7 @@ import { AdamW, type AdamWOptions, type HasStates } from '../optim/adamw';
 import { clipGradNorm, type GradNorm } from '../optim/clip-grad-norm';
 import { type DdpOptions, DDP as DistributedDataParallel } from '../parallel/ddp/distributed-data-parallel';
 import { type FullyShardOptions, fullyShard } from '../parallel/fsdp/fully-shard';
-import { transformerAutoWrapPolicy } from '../parallel/wrap-policy';
+import { transformerAutoWrapPolicy } from '../parallel/wrap-policies';
 import * as nn from './nn-names';
 
 /** Where a module is sharded or replicated. */

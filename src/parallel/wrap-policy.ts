@@ -1,44 +1,131 @@
+import { nearest } from '../config/nearest';
 import type { WrapConfig } from '../config/parallel-config';
 import { ConfigError } from '../core/errors';
+import { Linear } from '../nn/linear';
+import { LanguageHead } from '../nn/models/language-model';
 import { type Module, ModuleList } from '../nn/module';
+import { modulesMatching } from '../nn/name-patterns';
+import {
+  type ModuleClass,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  sizeBasedAutoWrapPolicy,
+} from './wrap-policies';
 
-/** Says which modules become units of their own. */
-export type WrapPolicy = (module: Module) => boolean;
+/**
+ * Says which modules become units of their own, in torch's form. With `recurse`: whether to look for units within the
+ * module; without: whether the module becomes one, with the `nonwrappedNumel` elements of it that are in no unit yet.
+ * A policy of one argument is only asked the second. Source: torch.distributed.fsdp's auto_wrap_policy.
+ */
+export type WrapPolicy = (module: Module, recurse: boolean, nonwrappedNumel: number) => boolean;
 
-/** A class of modules. */
-export type ModuleClass = abstract new (...args: never[]) => Module;
-
-/** Every module of these classes is a unit. Source: torch.distributed.fsdp.wrap.transformer_auto_wrap_policy. */
-export function transformerAutoWrapPolicy(options: {
-  readonly transformerLayerCls: Iterable<ModuleClass>;
-}): WrapPolicy {
-  const classes = [...options.transformerLayerCls];
-  return (module) => classes.some((layer) => module instanceof layer);
-}
-
-/** Every item of a ModuleList is a unit: the blocks of a model. */
+/** Every item of a ModuleList that is not within another one's item: the blocks of a model. */
 export function blockWrapPolicy(model: Module): WrapPolicy {
-  const blocks = new Set<Module>();
-  for (const module of model.modules()) {
-    if (module instanceof ModuleList) for (const block of module) blocks.add(block);
-  }
-  return (module) => blocks.has(module);
+  return moduleListWrapPolicy(blocksOf(model));
 }
 
 /** No module but the root is a unit. */
 export const rootOnly: WrapPolicy = () => false;
 
-/** The policy that a config's `parallel.wrap` names. */
+/** Exactly these modules are units. */
+export function moduleListWrapPolicy(modules: Iterable<Module>): WrapPolicy {
+  const chosen = new Set(modules);
+  return (module, recurse) => recurse || chosen.has(module);
+}
+
+/** A module is a unit when one of the policies says so. Source: torch.distributed.fsdp.wrap._or_policy. */
+export function anyWrapPolicy(...policies: readonly WrapPolicy[]): WrapPolicy {
+  return (module, recurse, numel) => policies.some((policy) => asked(policy, module, recurse, numel));
+}
+
+/**
+ * The policy that a config's `parallel.wrap` names.
+ * Throws: CONFIG for a class or module that the model does not have, naming the nearest one.
+ */
 export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if (wrap === 'blocks') return blockWrapPolicy(model);
   if (wrap === 'root') return rootOnly;
-  throw new ConfigError(`parallel.wrap is ${JSON.stringify(wrap)}; 'blocks' and 'root' can be used`);
+  if (wrap === 'linear') return ModuleWrapPolicy([Linear, LanguageHead]);
+  if (wrap === 'moe') return anyWrapPolicy(blockWrapPolicy(model), moeAutoWrapPolicy);
+  if ('minNumParams' in wrap) return sizeBasedAutoWrapPolicy(wrap);
+  if ('layerCls' in wrap) return ModuleWrapPolicy(wrap.layerCls.map((name) => classNamed(name, model)));
+  return moduleListWrapPolicy(
+    wrap.modules.flatMap((pattern) => modulesMatching(model, pattern, 'parallel.wrap.modules')),
+  );
 }
 
-/** The modules that a policy chooses, innermost first, without the model itself. */
-export function modulesToWrap(model: Module, policy: WrapPolicy): Module[] {
-  return model
-    .modules()
-    .filter((module) => module !== model && policy(module))
-    .reverse();
+/** What `modulesToWrap` leaves out. */
+export interface WrapOptions {
+  /** These and all below them are in no unit. */
+  readonly ignoredModules?: Iterable<Module>;
+}
+
+/**
+ * The modules that a policy chooses, innermost and last first, without the model itself.
+ * Throws: CONFIG when the policy gives no answer that is true or false.
+ * Source: torch.distributed.fsdp.wrap._recursive_wrap.
+ */
+export function modulesToWrap(model: Module, policy: WrapPolicy, options: WrapOptions = {}): Module[] {
+  const ignored = new Set([...(options.ignoredModules ?? [])].flatMap((module) => module.modules()));
+  const chosen = new Set<Module>();
+  wrapWithin(model, { policy, ignored, chosen, root: model });
+  return [...chosen];
+}
+
+interface Walk {
+  readonly policy: WrapPolicy;
+  readonly ignored: ReadonlySet<Module>;
+  /** What was chosen so far. */
+  readonly chosen: Set<Module>;
+  readonly root: Module;
+}
+
+/** Chooses units within a module, and the module itself; gives how many elements are in units now. */
+function wrapWithin(module: Module, walk: Walk): number {
+  const { policy, ignored, chosen, root } = walk;
+  const numel = numelWithout(module, ignored);
+  if (!asked(policy, module, true, numel)) return 0;
+  let wrapped = 0;
+  for (const child of [...module.children.values()].reverse()) {
+    if (!ignored.has(child) && !chosen.has(child)) wrapped += wrapWithin(child, walk);
+  }
+  if (module === root || !asked(policy, module, false, numel - wrapped)) return wrapped;
+  chosen.add(module);
+  return numel;
+}
+
+function numelWithout(module: Module, ignored: ReadonlySet<Module>): number {
+  const left = new Set([...ignored].flatMap((other) => [...other.ownParameters.values()]));
+  return module
+    .parameters()
+    .filter((parameter) => !left.has(parameter))
+    .reduce((sum, parameter) => sum + parameter.size, 0);
+}
+
+function asked(policy: WrapPolicy, module: Module, recurse: boolean, numel: number): boolean {
+  if (policy.length <= 1 && recurse) return true;
+  const answer: unknown = policy(module, recurse, numel);
+  if (typeof answer === 'boolean') return answer;
+  throw new ConfigError(
+    `the wrap policy ${policy.name || '(a function)'} gave ${String(answer)} for module "${module.path}"; ` +
+      'it is (module, recurse, nonwrappedNumel) => boolean, or made by one like transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })',
+  );
+}
+
+function blocksOf(module: Module): Module[] {
+  if (module instanceof ModuleList) return [...module];
+  return [...module.children.values()].flatMap(blocksOf);
+}
+
+function classNamed(name: string, model: Module): ModuleClass {
+  const classes = new Map<string, ModuleClass>();
+  for (const module of model.modules()) {
+    // A module's constructor is its class.
+    if (module !== model) classes.set(module.constructor.name, module.constructor as ModuleClass);
+  }
+  const found = classes.get(name);
+  if (found !== undefined) return found;
+  const near = nearest(name, [...classes.keys()]);
+  const hint = near === undefined ? `it has ${[...classes.keys()].join(', ')}` : `did you mean "${near}"?`;
+  throw new ConfigError(`parallel.wrap.layerCls: the model has no module of class "${name}"; ${hint}`);
 }

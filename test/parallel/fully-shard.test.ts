@@ -16,7 +16,8 @@ import {
   type ShardContext,
 } from '../../src/parallel/fsdp/fully-shard';
 import { abandonUnits, unitsOf } from '../../src/parallel/fsdp/units-of';
-import { modulesToWrap, transformerAutoWrapPolicy } from '../../src/parallel/wrap-policy';
+import { transformerAutoWrapPolicy } from '../../src/parallel/wrap-policies';
+import { modulesToWrap } from '../../src/parallel/wrap-policy';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
 

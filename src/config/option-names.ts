@@ -1,0 +1,25 @@
+import { ConfigError } from '../core/errors';
+import { nearest } from './nearest';
+
+/**
+ * Checks that options have no names but the known ones. `what` is how the call begins, as 'FSDP(model, …)'.
+ * Throws: CONFIG naming every unknown one and the known one that is spelled most like it; snake_case is told apart.
+ */
+export function requireKnownOptions(what: string, given: object, known: readonly string[]): void {
+  const wrong = Object.keys(given).filter((name) => !known.includes(name));
+  if (wrong.length === 0) return;
+  throw new ConfigError(wrong.map((name) => unknownOption(what, name, known)).join('\n'), { unknown: wrong });
+}
+
+function unknownOption(what: string, name: string, known: readonly string[]): string {
+  const spelled = camelCase(name);
+  if (spelled !== name && known.includes(spelled)) return `${what}: ${name} is written ${spelled} here`;
+  const near = nearest(name, known);
+  const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean ${near}?`;
+  return `${what} has no argument ${name}; ${hint}`;
+}
+
+/** 'auto_wrap_policy' as 'autoWrapPolicy'. */
+export function camelCase(name: string): string {
+  return name.replaceAll(/(?<=[a-z0-9])_([a-z0-9])/g, (_match, letter: string) => letter.toUpperCase());
+}

@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import type * as tf from '@tensorflow/tfjs';
+import { Block } from '../../src/nn/block';
+import { initializer, shapesOnly } from '../../src/nn/init';
+import { Linear } from '../../src/nn/linear';
+import { GPT } from '../../src/nn/models/gpt';
+import { MoeGPT } from '../../src/nn/models/moe';
+import { Module, ModuleList } from '../../src/nn/module';
+import {
+  alwaysWrapPolicy,
+  lambdaAutoWrapPolicy,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  neverWrapPolicy,
+  sizeBasedAutoWrapPolicy,
+  transformerAutoWrapPolicy,
+} from '../../src/parallel/wrap-policies';
+import { modulesToWrap, type WrapPolicy, wrapPolicyOf } from '../../src/parallel/wrap-policy';
+import { testEngine } from '../support/wasm-test-engine';
+
+/** A module of `size` elements of its own. */
+class Sized extends Module {
+  constructor(size: number, children: Readonly<Record<string, Module>> = {}) {
+    super();
+    if (size > 0) this.addParameter('weight', shapesOnly.constant([size], 0));
+    for (const [name, child] of Object.entries(children)) this.addChild(name, child);
+  }
+  forward(): tf.Tensor {
+    throw new Error('never called');
+  }
+}
+class Leaf extends Sized {}
+
+before(async () => {
+  await testEngine();
+});
+
+const SHAPE = { layers: 2, dim: 4, heads: 1, vocab: 5, seq: 2 };
+const gpt = (): GPT => new GPT(SHAPE, shapesOnly);
+const moe = (): MoeGPT => new MoeGPT({ ...SHAPE, experts: 2 }, 0, shapesOnly);
+
+const names = (model: Module, policy: WrapPolicy, ignoredModules: Module[] = []): string[] =>
+  modulesToWrap(model, policy, { ignoredModules })
+    .map(({ path }) => path)
+    .reverse();
+
+test('units are chosen by class', () => {
+  const blocks = ['blocks.0', 'blocks.1'];
+  assert.deepEqual(names(gpt(), transformerAutoWrapPolicy({ transformerLayerCls: [Block] })), blocks);
+  assert.deepEqual(
+    names(gpt(), transformerAutoWrapPolicy({ transformerLayerCls: new Set([Block]) })),
+    blocks,
+  );
+  assert.deepEqual(names(gpt(), ModuleWrapPolicy([Block, Linear])), [
+    'blocks.0',
+    ...['qkv', 'proj', 'fc1', 'fc2'].map((name) => `blocks.0.${name}`),
+    'blocks.1',
+    ...['qkv', 'proj', 'fc1', 'fc2'].map((name) => `blocks.1.${name}`),
+  ]);
+  assert.deepEqual(names(gpt(), lambdaAutoWrapPolicy({ lambdaFn: ({ path }) => path === 'wte' })), ['wte']);
+  assert.deepEqual(
+    names(gpt(), ({ path }) => path === 'blocks.1.fc1'),
+    ['blocks.1.fc1'],
+  );
+  assert.deepEqual(names(gpt(), neverWrapPolicy), []);
+  assert.equal(names(gpt(), alwaysWrapPolicy).includes('blocks'), false);
+});
+
+test('by size, what units within a module took does not count for the module', () => {
+  const tree = (): Sized =>
+    new Sized(0, {
+      a: new Sized(1, { big: new Leaf(6), small: new Leaf(4) }),
+      list: new ModuleList([new Leaf(5), new Leaf(5), new Leaf(9)]),
+      c: new Sized(2, { d: new Leaf(3), e: new Leaf(3) }),
+    });
+  const bySize = (minNumParams: number, more: object = {}): string[] =>
+    names(tree(), sizeBasedAutoWrapPolicy({ minNumParams, ...more }));
+  // a: 11 - 6 = 5 are left; the list's 10 are left to the root, for lists are no units; c: all 8.
+  assert.deepEqual(bySize(6), ['a.big', 'list.2', 'c']);
+  assert.deepEqual(bySize(5), ['a', 'a.big', 'list.0', 'list.1', 'list.2', 'c']);
+  assert.deepEqual(bySize(12), []);
+  assert.deepEqual(bySize(6, { forceLeafModules: [Sized] }), []);
+  assert.deepEqual(bySize(9, { excludeWrapModules: [Leaf] }), ['a', 'list']);
+  assert.deepEqual(names(tree(), sizeBasedAutoWrapPolicy()), []);
+});
+
+test('ignored modules are in no unit and do not count', () => {
+  const model = new Sized(0, { a: new Sized(2, { b: new Leaf(8) }), c: new Leaf(8) });
+  const [b] = [...(model.children.get('a')?.children.values() ?? [])];
+  assert.deepEqual(names(model, sizeBasedAutoWrapPolicy({ minNumParams: 3 }), b === undefined ? [] : [b]), [
+    'c',
+  ]);
+});
+
+test('experts are units of their own; the gate stays with its block', () => {
+  const units = names(moe(), moeAutoWrapPolicy);
+  assert.deepEqual(
+    units,
+    [0, 1].flatMap((i) => [`blocks.${i}`, `blocks.${i}.moe.experts.0`, `blocks.${i}.moe.experts.1`]),
+  );
+});
+
+test('every form of parallel.wrap chooses its modules', () => {
+  const model = moe();
+  const chosen = (wrap: Parameters<typeof wrapPolicyOf>[0]): string[] =>
+    names(model, wrapPolicyOf(wrap, model));
+  assert.deepEqual(chosen('root'), []);
+  assert.deepEqual(chosen('blocks'), ['blocks.0', 'blocks.1']);
+  assert.equal(chosen('moe').length, 6);
+  assert.equal(chosen('linear').length, 2 * (2 + 1 + 2 * 2));
+  assert.deepEqual(chosen({ layerCls: ['TemperatureGating'] }), ['blocks.0.moe.gate', 'blocks.1.moe.gate']);
+  assert.deepEqual(chosen({ modules: ['blocks.*.moe', 'wte'] }), ['wte', 'blocks.0.moe', 'blocks.1.moe']);
+  assert.deepEqual(chosen({ minNumParams: 1e8 }), []);
+});
+
+test('a class or module that the model does not have is refused with the nearest one', () => {
+  const model = gpt();
+  assert.throws(
+    () => wrapPolicyOf({ layerCls: ['Blok'] }, model),
+    /no module of class "Blok"; did you mean "Block"\?/,
+  );
+  assert.throws(
+    () => wrapPolicyOf({ layerCls: ['T5Attention'] }, model),
+    /it has Embedding, ModuleList, Block/,
+  );
+  assert.throws(() => wrapPolicyOf({ modules: ['blocks.*.fc9'] }, model), /did you mean "blocks\.\*\.fc1"/);
+});
+
+test('a policy without its options is told the right form', () => {
+  // What the articles write, which TypeScript refuses as well.
+  const bare = [
+    transformerAutoWrapPolicy,
+    sizeBasedAutoWrapPolicy,
+    lambdaAutoWrapPolicy,
+  ] as unknown as WrapPolicy[];
+  const forms = ['transformerLayerCls: [nn.Block]', 'minNumParams: 1e8', 'lambdaFn: (module)'];
+  for (const [i, policy] of bare.entries()) {
+    assert.throws(
+      () => names(gpt(), policy),
+      ({ message }: Error) =>
+        /without its options.*functools\.partial/.test(message) && message.includes(forms[i] ?? '-'),
+    );
+  }
+  assert.throws(
+    () => sizeBasedAutoWrapPolicy(1e6 as never),
+    /write sizeBasedAutoWrapPolicy\(\{ minNumParams: 1000000 \}\)/,
+  );
+  assert.throws(
+    () => sizeBasedAutoWrapPolicy({ min_num_params: 1e6 } as never),
+    /min_num_params is written minNumParams here/,
+  );
+  assert.throws(
+    () => transformerAutoWrapPolicy({ transformerLayerCls: ['Block'] as never }),
+    /takes classes.*Block in its list/,
+  );
+  assert.throws(() => names(gpt(), (() => () => true) as never), /gave .* for module/);
+});
+
+test('a model with values is wrapped as its shapes are', () => {
+  const model = new GPT(SHAPE, initializer(0));
+  const policy = sizeBasedAutoWrapPolicy({ minNumParams: 60 });
+  assert.deepEqual(names(model, policy), names(gpt(), policy));
+  model.dispose();
+});
