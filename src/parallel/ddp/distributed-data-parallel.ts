@@ -1,12 +1,19 @@
+import type * as tf from '@tensorflow/tfjs';
 import type { UnitHooks } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
+import type { HalfDType } from '../../core/dtypes';
 import type { Observer } from '../../core/events';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
+import { castBoundaries } from '../precision/cast-boundaries';
+import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
+import { RoundedParameters } from '../precision/rounded-parameters';
 import { runAsUnit } from '../run-as-unit';
+import { rowTables } from '../sparse/row-tables';
 import { blockWrapPolicy, modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import { type BucketSizes, DEFAULT_BUCKET_SIZES } from './buckets';
+import type { CommHook } from './comm-hooks';
 import { Reducer } from './reducer';
 
 /** What data-parallel ranks work with. */
@@ -20,6 +27,10 @@ export interface DdpContext {
 export interface DdpOptions extends Partial<BucketSizes> {
   /** Where gradients become ready: after the backward of these modules, and of the model. Default: items of ModuleLists. */
   readonly policy?: WrapPolicy;
+  /** Types of values in forward, backward and on the wire; parameters and what the optimizer sees stay float32. */
+  readonly precision?: MixedPrecision | undefined;
+  /** Only rows of tables, and only experts, that some rank touched travel. Source: DeepSpeed's sparse_gradients. */
+  readonly sparseGradients?: boolean | undefined;
 }
 
 /**
@@ -28,19 +39,33 @@ export interface DdpOptions extends Partial<BucketSizes> {
  */
 export class DDP {
   readonly module: Module;
+  readonly #engine: Engine;
+  readonly #precision: MixedPrecision;
   readonly #reducer: Reducer;
+  /** The copies that each unit computes with, where parameters are rounded. */
+  readonly #copies: RoundedParameters[] = [];
 
   constructor(module: Module, context: DdpContext, options: DdpOptions = {}) {
     const { engine, group } = context;
     this.module = module;
+    this.#engine = engine;
+    this.#precision = options.precision ?? FULL_PRECISION;
     const parameters = module.parameters();
     for (const parameter of parameters) {
       engine.retag(parameter.tensor, { cause: 'param.full', module: parameter.module });
       if (group.size > 1)
         group.broadcast(parameter.tensor, 0, { cause: 'param', module: parameter.module }).wait();
     }
-    const trained = parameters.filter((parameter) => parameter.requiresGrad);
-    this.#reducer = new Reducer(engine, group, trained, { ...DEFAULT_BUCKET_SIZES, ...options });
+    const { reduceDtype, keepLowPrecisionGrads } = this.#precision;
+    this.#reducer = new Reducer({
+      engine,
+      group,
+      parameters: parameters.filter((parameter) => parameter.requiresGrad),
+      sizes: { ...DEFAULT_BUCKET_SIZES, ...options },
+      wireDType: reduceDtype,
+      declared: keepLowPrecisionGrads ? (halfOf(reduceDtype) ?? undefined) : undefined,
+      tables: options.sparseGradients === true ? rowTables(module) : [],
+    });
     this.#hook(context, options.policy ?? blockWrapPolicy(module));
   }
 
@@ -54,8 +79,18 @@ export class DDP {
     return this.#reducer.noSync(work);
   }
 
+  /**
+   * From now on `hook` starts the reduction of every bucket; rows of sparse gradients are reduced without it.
+   * Throws: CONFIG when there is a hook already, or a setting gives gradients a type on the wire.
+   * Source: torch's DistributedDataParallel.register_comm_hook.
+   */
+  registerCommHook<S>(state: S, hook: CommHook<S>): void {
+    this.#reducer.useHook((bucket) => hook(state, bucket));
+  }
+
   /** Forgets an interrupted backward and its gradients; parameters stay. */
   abandon(): void {
+    for (const copies of this.#copies) copies.leave();
     this.#reducer.abandon();
   }
 
@@ -66,23 +101,42 @@ export class DDP {
         .parameters()
         .filter((parameter) => parameter.requiresGrad && !taken.has(parameter));
       for (const parameter of parameters) taken.add(parameter);
-      runAsUnit({ ...context, module, parameters, hooks: this.#hooks(parameters, module === this.module) });
+      const isRoot = module === this.module;
+      const outputDtype = isRoot ? this.#precision.outputDtype : null;
+      castBoundaries(this.#engine, module, { ...this.#precision, outputDtype });
+      runAsUnit({ ...context, module, parameters, hooks: this.#hooks(parameters, isRoot) });
     }
   }
 
   #hooks(parameters: readonly Parameter[], isRoot: boolean): UnitHooks {
+    const half = halfOf(this.#precision.paramDtype);
+    const copies = half === null ? null : new RoundedParameters(this.#engine, parameters, half);
+    if (copies !== null) this.#copies.push(copies);
     return {
       beforeForward: () => {
-        if (isRoot) this.#reducer.begin();
+        if (isRoot) this.#begin();
+        copies?.enter();
       },
-      afterForward() {},
-      beforeBackward() {},
+      afterForward: () => copies?.leave(),
+      beforeBackward: () => copies?.enter(),
       afterBackward: (grads) => {
+        copies?.leave();
         parameters.forEach((parameter, i) => {
-          this.#reducer.add(parameter, grads[i] ?? null);
+          this.#reducer.add(parameter, this.#rounded(grads[i] ?? null, half));
         });
         if (isRoot) this.#reducer.finish();
       },
     };
+  }
+
+  /** What a pass that was broken off left in place goes. */
+  #begin(): void {
+    for (const copies of this.#copies) copies.leave();
+    this.#reducer.begin();
+  }
+
+  #rounded(grad: tf.Tensor | null, half: HalfDType | null): tf.Tensor | null {
+    if (grad !== null && half !== null) this.#engine.round(grad, half);
+    return grad;
   }
 }

@@ -1,14 +1,33 @@
-import * as tf from '@tensorflow/tfjs';
+import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
+import type { HalfDType, WireDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
 import { settled } from '../settled';
+import type { RowTable } from '../sparse/row-tables';
 import { assignBuckets, type BucketSizes } from './buckets';
+import type { GradBucket } from './comm-hooks';
+import { accumulateGrad, gradOrZeros } from './gradients';
+import { SparseReducer } from './sparse-reducer';
 
 interface Bucket {
   readonly parameters: readonly Parameter[];
   missing: Set<Parameter>;
+}
+
+/** What a reducer is made of. */
+export interface ReducerOptions {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  readonly parameters: readonly Parameter[];
+  readonly sizes: BucketSizes;
+  /** Type of gradients on the wire. */
+  readonly wireDType: WireDType;
+  /** The type that ledgers count gradients at; undefined: float32. */
+  readonly declared: HalfDType | undefined;
+  /** Parameters of which only touched rows travel; they are in no bucket. */
+  readonly tables: readonly RowTable[];
 }
 
 /**
@@ -17,29 +36,47 @@ interface Bucket {
  * Gradients are reduced where they lie: a bucket is a list of tensors. Source: torch's c10d Reducer.
  */
 export class Reducer {
-  readonly #engine: Engine;
-  readonly #group: ProcessGroup;
+  readonly #options: ReducerOptions;
   readonly #buckets: readonly Bucket[];
   readonly #bucketOf = new Map<Parameter, Bucket>();
+  readonly #sparse: SparseReducer | null;
+  #hook: ((bucket: GradBucket) => Work<void>) | null = null;
   #started = 0;
   #works: Work<void>[] = [];
   #sync = true;
 
-  constructor(engine: Engine, group: ProcessGroup, parameters: readonly Parameter[], sizes: BucketSizes) {
-    this.#engine = engine;
-    this.#group = group;
-    this.#buckets = assignBuckets(parameters, sizes).map((bucket) => ({
+  constructor(options: ReducerOptions) {
+    this.#options = options;
+    const { parameters, sizes, tables } = options;
+    const sparse = new Set(tables.map(({ parameter }) => parameter));
+    const dense = parameters.filter((parameter) => !sparse.has(parameter));
+    this.#buckets = assignBuckets(dense, sizes).map((bucket) => ({
       parameters: bucket,
       missing: new Set(bucket),
     }));
     for (const bucket of this.#buckets) {
       for (const parameter of bucket.parameters) this.#bucketOf.set(parameter, bucket);
     }
+    this.#sparse = tables.length === 0 ? null : new SparseReducer(options);
   }
 
   /** Parameters of every bucket, in the order of reduction. */
   get buckets(): readonly (readonly Parameter[])[] {
     return this.#buckets.map((bucket) => bucket.parameters);
+  }
+
+  /** From now on starts the buckets' reductions. Throws: CONFIG when there is one already, or a type for the wire. */
+  useHook(hook: (bucket: GradBucket) => Work<void>): void {
+    if (this.#hook !== null) {
+      throw new ConfigError('this DDP has a communication hook already; register one, once, before training');
+    }
+    if (this.#options.wireDType !== 'float32') {
+      throw new ConfigError(
+        `gradients travel as ${this.#options.wireDType} by setting (communicationDataType or mixed precision's reduceDtype), ` +
+          'and a communication hook chooses the type itself; leave out one of them',
+      );
+    }
+    this.#hook = hook;
   }
 
   /** Gradients of backwards within `work` stay local and add up. */
@@ -68,7 +105,7 @@ export class Reducer {
     if (grad !== null) {
       if (bucket !== undefined && this.#buckets.indexOf(bucket) < this.#started)
         throw tooLate(parameter, grad);
-      this.#accumulate(parameter, grad);
+      accumulateGrad(this.#options.engine, parameter, grad, this.#options.declared);
     }
     if (!this.#sync) return;
     bucket?.missing.delete(parameter);
@@ -79,6 +116,7 @@ export class Reducer {
   finish(): void {
     if (!this.#sync) return;
     while (this.#started < this.#buckets.length) this.#start();
+    this.#sparse?.reduce();
     const works = this.#works;
     this.#restart();
     for (const work of works) work.wait();
@@ -87,9 +125,7 @@ export class Reducer {
   /** Forgets an interrupted backward: its reductions will not end. */
   abandon(): void {
     this.begin();
-    for (const bucket of this.#buckets) {
-      for (const parameter of bucket.parameters) parameter.state.zeroGrad();
-    }
+    for (const parameter of this.#options.parameters) parameter.state.zeroGrad();
   }
 
   #restart(): void {
@@ -98,32 +134,21 @@ export class Reducer {
     for (const bucket of this.#buckets) bucket.missing = new Set(bucket.parameters);
   }
 
-  #accumulate(parameter: Parameter, grad: tf.Tensor): void {
-    if (parameter.grad === null) {
-      this.#engine.retag(grad, { cause: 'grad.full', module: parameter.module });
-      parameter.grad = grad;
-      return;
-    }
-    this.#engine.addInto(parameter.grad, grad);
-    grad.dispose();
-  }
-
   #start(): void {
-    const bucket = this.#buckets[this.#started++];
+    const { engine, group, wireDType, declared } = this.#options;
+    const index = this.#started++;
+    const bucket = this.#buckets[index];
     if (bucket === undefined) return;
-    const pieces = bucket.parameters.map((parameter) => {
-      parameter.grad ??= this.#zeros(parameter);
-      return { tensor: parameter.grad, offset: 0, length: parameter.size };
+    const { parameters } = bucket;
+    const pieces = parameters.map((parameter) => {
+      return { tensor: gradOrZeros(engine, parameter, declared), offset: 0, length: parameter.size };
     });
-    const module = bucket.parameters[0]?.module ?? '';
-    this.#works.push(this.#group.allReducePieces(pieces, 'avg', { async: true, cause: 'grad', module }));
-  }
-
-  #zeros(parameter: Parameter): tf.Tensor {
-    const tag = { cause: 'grad.full', module: parameter.module } as const;
-    const zeros = tf.keep(this.#engine.allocate(parameter.shape, 'float32', tag));
-    this.#engine.fill(zeros, 0);
-    return zeros;
+    const module = parameters[0]?.module ?? '';
+    const isLast = index === this.#buckets.length - 1;
+    const work =
+      this.#hook?.({ index, isLast, parameters, pieces, group, module }) ??
+      group.allReducePieces(pieces, 'avg', { async: true, cause: 'grad', module, wireDType });
+    this.#works.push(work);
   }
 }
 

@@ -1,0 +1,34 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { HalfDType } from '../../core/dtypes';
+import type { Parameter } from '../../nn/parameter';
+
+/** Adds a gradient to a parameter's, and takes it over. `declared`: the type that its values are kept at, if one is. */
+export function accumulateGrad(
+  engine: Engine,
+  parameter: Parameter,
+  grad: tf.Tensor,
+  declared: HalfDType | undefined,
+): void {
+  if (parameter.grad === null) {
+    engine.retag(grad, { cause: 'grad.full', module: parameter.module, declared });
+    parameter.grad = grad;
+    return;
+  }
+  engine.addInto(parameter.grad, grad);
+  grad.dispose();
+}
+
+/** The parameter's gradient; zeros are put in place where there is none. */
+export function gradOrZeros(
+  engine: Engine,
+  parameter: Parameter,
+  declared: HalfDType | undefined,
+): tf.Tensor {
+  if (parameter.grad !== null) return parameter.grad;
+  const tag = { cause: 'grad.full', module: parameter.module, declared } as const;
+  const zeros = tf.keep(engine.allocate(parameter.shape, 'float32', tag));
+  engine.fill(zeros, 0);
+  parameter.grad = zeros;
+  return zeros;
+}

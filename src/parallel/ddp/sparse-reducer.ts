@@ -1,0 +1,69 @@
+import type { Engine } from '../../backend/engine';
+import type { HalfDType, WireDType } from '../../core/dtypes';
+import type { ProcessGroup } from '../../dist/types';
+import { touchedRows, unionOfRows } from '../sparse/row-masks';
+import { piecesOfRows } from '../sparse/row-pieces';
+import type { RowTable } from '../sparse/row-tables';
+import { gradOrZeros } from './gradients';
+
+/** What a sparse reduction is made of. */
+export interface SparseReducerOptions {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  readonly tables: readonly RowTable[];
+  readonly wireDType: WireDType;
+  readonly declared: HalfDType | undefined;
+}
+
+/**
+ * Averages gradients of which backward touched some rows only. Ranks first agree on the rows that any of them touched, in
+ * one small reduction for all tables; then those rows travel, right from and into the dense gradients. Rows that nobody
+ * touched are zero on every rank, and so is their mean: the result is the dense reduction's to the bit.
+ * Source: DeepSpeed's sparse_gradients, which gathers indices and values instead.
+ */
+export class SparseReducer {
+  readonly #options: SparseReducerOptions;
+
+  constructor(options: SparseReducerOptions) {
+    this.#options = options;
+  }
+
+  /** Reduces the gradients of all tables; blocks. */
+  reduce(): void {
+    const { engine, group, tables, wireDType, declared } = this.#options;
+    const own = tables.map(({ parameter, rows }) => touchedRows(engine, parameter.grad, rows));
+    const union = split(unionOfRows(engine, group, joined(own)), own);
+    const pieces = tables.flatMap(({ parameter }, i) => {
+      const grad = gradOrZeros(engine, parameter, declared);
+      return piecesOfRows(grad, union[i] ?? new Uint8Array(1));
+    });
+    if (pieces.length === 0) return;
+    group.allReducePieces(pieces, 'avg', { cause: 'grad', module: moduleOf(tables), wireDType }).wait();
+  }
+}
+
+/** The tables' own module where they share one. */
+function moduleOf(tables: readonly RowTable[]): string {
+  const modules = new Set(tables.map(({ parameter }) => parameter.module));
+  const [only = ''] = modules;
+  return modules.size === 1 ? only : '';
+}
+
+function joined(masks: readonly Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(masks.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const mask of masks) {
+    all.set(mask, at);
+    at += mask.length;
+  }
+  return all;
+}
+
+function split(all: Uint8Array, like: readonly Uint8Array[]): Uint8Array[] {
+  let at = 0;
+  return like.map(({ length }) => {
+    const from = at;
+    at += length;
+    return all.subarray(from, at);
+  });
+}

@@ -1,0 +1,48 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { HalfDType } from '../../core/dtypes';
+import type { Parameter } from '../../nn/parameter';
+
+/**
+ * Rounded copies that stand in for whole parameters while a module computes; what the optimizer updates stays float32.
+ * They exist between `enter` and `leave`, as a unit's gathered parameters do.
+ */
+export class RoundedParameters {
+  readonly #engine: Engine;
+  readonly #parameters: readonly Parameter[];
+  readonly #half: HalfDType;
+  /** Each parameter's own tensor while its copy stands in. */
+  #masters: readonly tf.Tensor[] = [];
+
+  constructor(engine: Engine, parameters: readonly Parameter[], half: HalfDType) {
+    this.#engine = engine;
+    this.#parameters = parameters;
+    this.#half = half;
+  }
+
+  /** Puts the copies in place; a second call keeps them. */
+  enter(): void {
+    if (this.#masters.length > 0) return;
+    this.#masters = this.#parameters.map(({ tensor }) => tensor);
+    for (const parameter of this.#parameters) parameter.replace(this.#copy(parameter));
+  }
+
+  /** Puts the parameters' own tensors back. */
+  leave(): void {
+    this.#masters.forEach((master, i) => {
+      const parameter = this.#parameters[i];
+      if (parameter === undefined || parameter.tensor === master) return;
+      parameter.tensor.dispose();
+      parameter.replace(master);
+    });
+    this.#masters = [];
+  }
+
+  #copy({ tensor, module }: Parameter): tf.Tensor {
+    const tag = { cause: 'param.full', module, declared: this.#half } as const;
+    const copy = tf.keep(this.#engine.allocate(tensor.shape, 'float32', tag));
+    this.#engine.copyInto(copy, 0, tensor);
+    this.#engine.round(copy, this.#half);
+    return copy;
+  }
+}

@@ -1,0 +1,82 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
+
+/** One flag a row: 1 where some rank has values there. */
+export type RowMask = Uint8Array;
+
+/** The rows of a gradient [rows, …] that are not all zero; no gradient has none. */
+export function touchedRows(engine: Engine, grad: tf.Tensor | null, rows: number): RowMask {
+  const mask = new Uint8Array(rows);
+  if (grad === null) return mask;
+  const bytes = engine.storage(grad).view();
+  // Zeros of float32 are zero bits; a negative zero counts as a value, which costs a row and changes nothing.
+  const values = new Int32Array(bytes.buffer, bytes.byteOffset, grad.size);
+  const width = grad.size / rows;
+  for (let row = 0; row < rows; row++) {
+    let i = row * width;
+    const end = i + width;
+    while (i < end && values[i] === 0) i++;
+    if (i < end) mask[row] = 1;
+  }
+  return mask;
+}
+
+/** Words of 32 bits in which `rows` flags travel between `world` ranks: each has room to count all ranks. */
+export function maskWords(rows: number, world: number): number {
+  return Math.ceil(rows / rowsPerWord(world));
+}
+
+/**
+ * The rows that some rank of the group touched. Flags travel as counters side by side in words that are summed: a sum
+ * of flags is their union, and no counter overflows into the next. Blocks.
+ */
+export function unionOfRows(
+  engine: Engine,
+  group: ProcessGroup,
+  mask: RowMask,
+  options: Pick<CollectiveOptions, 'module'> = {},
+): RowMask {
+  if (group.size === 1 || mask.length === 0) return mask;
+  const perWord = rowsPerWord(group.size);
+  const bits = bitsPerRow(group.size);
+  const words = new Int32Array(maskWords(mask.length, group.size));
+  mask.forEach((flag, row) => {
+    if (flag !== 0)
+      words[Math.floor(row / perWord)] =
+        (words[Math.floor(row / perWord)] ?? 0) | (1 << ((row % perWord) * bits));
+  });
+  const summed = sumOverRanks(engine, group, words, options);
+  const union = new Uint8Array(mask.length);
+  for (let row = 0; row < mask.length; row++) {
+    const count = ((summed[Math.floor(row / perWord)] ?? 0) >>> ((row % perWord) * bits)) & (2 ** bits - 1);
+    union[row] = count > 0 ? 1 : 0;
+  }
+  return union;
+}
+
+function sumOverRanks(
+  engine: Engine,
+  group: ProcessGroup,
+  words: Int32Array,
+  { module = '' }: Pick<CollectiveOptions, 'module'>,
+): Int32Array {
+  const tensor = engine.tagged({ cause: 'comm', module }, () => tf.tensor1d(words, 'int32'));
+  try {
+    group.allReduce(tensor, 'sum', { cause: 'grad', module }).wait();
+    return tensor.dataSync<'int32'>().slice();
+  } finally {
+    tensor.dispose();
+  }
+}
+
+/** The sign's bit is left alone. */
+const WORD_BITS = 31;
+
+function bitsPerRow(world: number): number {
+  return Math.ceil(Math.log2(world + 1));
+}
+
+function rowsPerWord(world: number): number {
+  return Math.floor(WORD_BITS / bitsPerRow(world));
+}

@@ -1,0 +1,57 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Piece, PieceList } from '../../dist/types';
+import type { RowMask } from './row-masks';
+
+/** Elements [start, start + length) of something. */
+export interface Range {
+  readonly start: number;
+  readonly length: number;
+}
+
+/** The touched rows of rows [from, to) as ranges of elements, neighbours together; counted from row `from`. */
+export function touchedRanges(mask: RowMask, width: number, from = 0, to = mask.length): Range[] {
+  const ranges: Range[] = [];
+  for (let row = from; row < to; ) {
+    if (mask[row] === 0) {
+      row++;
+      continue;
+    }
+    const first = row;
+    while (row < to && mask[row] !== 0) row++;
+    ranges.push({ start: (first - from) * width, length: (row - first) * width });
+  }
+  return ranges;
+}
+
+/** The touched rows of a tensor [rows, …] where they lie. */
+export function piecesOfRows(tensor: tf.Tensor, mask: RowMask): Piece[] {
+  const width = tensor.size / mask.length;
+  return touchedRanges(mask, width).map(({ start, length }) => ({ tensor, offset: start, length }));
+}
+
+/** The parts of a list of pieces that lie in ranges of its elements; ranges ascend and do not overlap. */
+export function slicePieces(pieces: PieceList, ranges: readonly Range[]): Piece[] {
+  const sliced: Piece[] = [];
+  let at = 0;
+  let next = 0;
+  for (const piece of pieces) {
+    const length = 'padding' in piece ? piece.padding : piece.length;
+    for (; next < ranges.length; next++) {
+      const range = ranges[next];
+      if (range === undefined || range.start >= at + length) break;
+      const from = Math.max(at, range.start);
+      const to = Math.min(at + length, range.start + range.length);
+      if (to > from) sliced.push(part(piece, from - at, to - from));
+      // What reaches into the next piece is taken up there.
+      if (range.start + range.length > at + length) break;
+    }
+    at += length;
+  }
+  return sliced;
+}
+
+function part(piece: Piece, offset: number, length: number): Piece {
+  return 'padding' in piece
+    ? { padding: length }
+    : { tensor: piece.tensor, offset: piece.offset + offset, length };
+}
