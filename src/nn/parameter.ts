@@ -58,6 +58,8 @@ export interface StateBuffer {
   readonly size: number;
   /** The ranks over which the elements are spread; null where every rank holds all of them. */
   readonly shardGroup: ProcessGroup | null;
+  /** Whether gradients, and so values, are this rank's own: they have no part in what ranks have in common, as a norm. */
+  readonly isLocal: boolean;
   readonly slices: readonly StateSlice[];
   /** Where the elements lie now, in order; padding may be left out. */
   segments(): readonly StateSegment[];
@@ -65,6 +67,8 @@ export interface StateBuffer {
   zeroGrad(): void;
   /** Says that `values` were changed: copies made of them are stale. */
   updated(): void;
+  /** Frees all that it holds: it is used no more. */
+  dispose(): void;
 }
 
 /** A tensor's extents without the tensor. */
@@ -151,6 +155,7 @@ export class Parameter {
 /** The state of a parameter that every rank holds whole. */
 class WholeParameter implements StateBuffer {
   readonly shardGroup = null;
+  readonly isLocal = false;
   readonly #parameter: Parameter;
 
   constructor(parameter: Parameter) {
@@ -186,6 +191,13 @@ class WholeParameter implements StateBuffer {
 
   updated(): void {
     // There are no copies.
+  }
+
+  dispose(): void {
+    this.zeroGrad();
+    if (!this.#parameter.isWhole) return;
+    this.#parameter.tensor.dispose();
+    this.#parameter.replace(null);
   }
 }
 

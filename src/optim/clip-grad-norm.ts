@@ -2,7 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { ProcessGroup } from '../dist/types';
 import { isOnHost } from '../nn/parameter';
-import type { HasStates } from './adamw';
+import type { HasStates } from './optimizer';
 
 /** What clipping found. */
 export interface GradNorm {
@@ -17,12 +17,13 @@ const EPS = 1e-6;
 
 /**
  * The global norm of the gradients, and the factor that brings it down to `maxNorm` (null: only measures). Sums over
- * shards are added up by one all-reduce a group; whole gradients are the same on every rank and are counted once.
+ * shards are added up by one all-reduce a group; whole gradients are the same on every rank and are counted once; those of
+ * ignored modules, which are each rank's own, are not counted.
  * Gradients stay as they are: give `scale` to the optimizer's step.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
   const sums = new Map<ProcessGroup | null, number>();
-  for (const state of model.states()) {
+  for (const state of model.states().filter(({ isLocal }) => !isLocal)) {
     for (const { grad, length } of state.segments()) {
       if (grad === null) continue;
       const sum = isOnHost(grad)

@@ -1,9 +1,4 @@
-import type { ParallelConfig, StrategyName } from '../config/parallel-config';
-import type { Module } from '../nn/module';
-import { DDP } from './ddp/distributed-data-parallel';
-import { fullyShardByPolicy, type ShardContext } from './fsdp/fully-shard';
-import { abandonUnits, unitsOf } from './fsdp/units-of';
-import { type WrapPolicy, wrapPolicyOf } from './wrap-policy';
+import type { StrategyName } from '../config/parallel-config';
 
 /** What a training step keeps. */
 export type ModelState = 'parameter' | 'gradient' | 'optimizer';
@@ -45,63 +40,3 @@ export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {
   HYBRID_SHARD: { ...EVERYTHING, isHybrid: true },
   _HYBRID_SHARD_ZERO2: { ...EVERYTHING, isHybrid: true, reshardAfterForward: false },
 };
-
-/** A model that trains on several ranks. */
-export interface ParallelModel {
-  readonly model: Module;
-  readonly properties: StrategyProperties;
-  /** Runs a micro-batch that is not a step's last; where gradients can stay local, they are not reduced. */
-  accumulate<T>(work: () => T): T;
-  /** Lets go of an interrupted pass: gradients, whole copies, what was on its way. Parameters and their shards stay. */
-  abandon(): void;
-  dispose(): void;
-}
-
-/** Puts a strategy around a model, in place. */
-export function parallelize(model: Module, config: ParallelConfig, context: ShardContext): ParallelModel {
-  const properties = STRATEGIES[config.strategy];
-  const policy = wrapPolicyOf(config.wrap, model);
-  return properties.shardedAtRest.includes('parameter')
-    ? sharded(model, config, context, policy, properties)
-    : replicated(model, config, context, policy, properties);
-}
-
-function replicated(
-  model: Module,
-  config: ParallelConfig,
-  context: ShardContext,
-  policy: WrapPolicy,
-  properties: StrategyProperties,
-): ParallelModel {
-  const ddp = new DDP(model, context, { bucketBytes: config.bucketBytes, policy });
-  return {
-    model,
-    properties,
-    accumulate: (work) => ddp.noSync(work),
-    abandon: () => ddp.abandon(),
-    dispose: () => model.dispose(),
-  };
-}
-
-function sharded(
-  model: Module,
-  config: ParallelConfig,
-  context: ShardContext,
-  policy: WrapPolicy,
-  properties: StrategyProperties,
-): ParallelModel {
-  const { forwardPrefetch, backwardPrefetch } = config;
-  // true is left out so that the root stays gathered after forward, as fully_shard does by default.
-  const reshardAfterForward = properties.reshardAfterForward ? undefined : false;
-  const options = { reshardAfterForward, forwardPrefetch, backwardPrefetch };
-  fullyShardByPolicy(model, policy, context, options);
-  return {
-    model,
-    properties,
-    accumulate: (work) => work(),
-    abandon: () => abandonUnits(model),
-    dispose() {
-      for (const unit of unitsOf(model)) unit.dispose();
-    },
-  };
-}

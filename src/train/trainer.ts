@@ -12,7 +12,7 @@ import { buildModel } from '../nn/models/build-model';
 import type { Module } from '../nn/module';
 import { AdamW } from '../optim/adamw';
 import { clipGradNorm } from '../optim/clip-grad-norm';
-import { type ParallelModel, parallelize } from '../parallel/strategy';
+import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
 
@@ -67,7 +67,7 @@ class GptTrainer implements Trainer {
     if (initialState !== undefined) loadState(engine, model, initialState);
     freeze(model, config.frozen);
     this.#batches = options.batches ?? createBatches(config);
-    this.#parallel = parallelize(model, config.parallel, options);
+    this.#parallel = parallelize(model, config, options);
     this.optimizer = new AdamW(engine, model, config.optimizer);
   }
 

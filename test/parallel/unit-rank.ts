@@ -2,8 +2,11 @@ import * as tf from '@tensorflow/tfjs';
 import { type Random, seeded } from '../../src/core/random';
 import { Module } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
+import { readState, writeState } from '../../src/nn/state-values';
 import { FsdpUnit } from '../../src/parallel/fsdp/fsdp-unit';
+import { RowsOfRanks } from '../../src/parallel/fsdp/rows-of-ranks';
 import { chunkOf, paddingOf } from '../../src/parallel/fsdp/shard-layout';
+import { placementOf } from '../../src/parallel/fsdp/unit-placement';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 
 /** What one rank found for one random unit. */
@@ -50,10 +53,9 @@ function check({ engine, group, tally }: TestRank<UnitArgs>, random: Random): Un
   const module = new Bag(values.map((array, i) => tf.tensor(array, shapes[i], 'float32')));
   const unit = new FsdpUnit({
     engine,
-    group,
     module,
     parameters: module.parameters(),
-    reshardAfterForward: undefined,
+    placement: placementOf('FULL_SHARD', undefined, { group, rows: new RowsOfRanks() }),
   });
   const shardBytes = tally.bytes('param.shard') - start;
   unit.waitForUnshard();
@@ -91,19 +93,17 @@ function reduceIntegers({ engine, group, unit }: Reducing, shapes: readonly numb
     ),
   );
   const mean = byParameter.map((base) => base.map((value) => (value * size * (size + 1)) / 2));
-  const { shard, work } = unit.reduce(grads);
-  work.wait();
-  unit.accumulate(shard);
-  const own = shard.dataSync();
+  unit.gradients.add(unit.gradients.reduce(grads.map((grad) => tf.keep(grad.clone()))).finish());
+  const own = readState(engine, unit.trained, 'grad');
   const reduced = unit.layout.entries.every((entry, i) => {
     const { start, length } = chunkOf(entry, rank);
     const part = own.subarray(entry.offset, entry.offset + entry.chunk);
     const expected = mean[i]?.subarray(start, start + length);
     return same(part.subarray(0, length), expected) && part.subarray(length).every((value) => value === 0);
   });
-  engine.copyInto(unit.values, 0, shard);
+  writeState(engine, unit.trained, 0, own);
   unit.waitForUnshard();
-  const likeAllReduce = unit.parameters.every((parameter, i) => {
+  const likeAllReduce = unit.members.every((parameter, i) => {
     const grad = grads[i];
     if (grad === undefined) return false;
     group.allReduce(grad, 'avg').wait();

@@ -1,9 +1,8 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
-import type { Work } from '../../dist/types';
 import type { Module } from '../../nn/module';
-import { settled } from '../settled';
 import type { FsdpUnit } from './fsdp-unit';
+import type { Reduction } from './reduction';
 import { unitsOf } from './units-of';
 
 /** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
@@ -15,115 +14,164 @@ export interface PrefetchOptions {
   readonly forward: boolean;
   /** BACKWARD_PRE gathers the next unit before this one's gradients are computed, BACKWARD_POST after. */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
+  /** At most two gathers on their way; further ones begin when one was waited for. Source: FSDP's limit_all_gathers. */
+  readonly limit: boolean;
 }
 
-/** A unit's gradients on their way. */
-interface Reduction {
+/** Source: FSDP's rate limiter, _FreeEventQueue. */
+const MOST_GATHERS = 2;
+
+interface Reducing {
   readonly unit: FsdpUnit;
-  readonly grads: readonly (tf.Tensor | null)[];
-  readonly shard: tf.Tensor;
-  readonly work: Work<void>;
+  readonly reduction: Reduction;
 }
 
 /**
- * What the units of one root share: the order in which they ran, and the reduction on its way.
+ * What the units of one root share: the order in which they ran, and the reductions on their way.
  *
  * [Note: reductions in flight] A unit's gradients are reduced beside the next unit's backward. That reduction is waited
  * for when the next one starts, so at most one unit's whole gradients await their reduction while those of one other
- * unit are computed. The root's is waited for at the end of backward. Source: FSDPCommContext.reduce_scatter_state.
+ * unit are computed; where shards exist in copies, the copies' all-reduce then runs beside one more unit's backward.
+ * All are waited for at the end of the root's backward. Source: FSDPCommContext.reduce_scatter_state.
  */
 export class FsdpSchedule {
   /** The module whose forward and backward are a pass; it need not have a unit of its own. */
   readonly root: Module;
   readonly #engine: Engine;
   readonly #prefetch: PrefetchOptions;
+  readonly units: readonly FsdpUnit[];
   /** Units as they entered the last forward, and this one. */
   #lastEntered: readonly FsdpUnit[] = [];
   #entered: FsdpUnit[] = [];
   /** Units as they left this forward, less those whose backward began: the last one's comes next. */
   #awaitingBackward: FsdpUnit[] = [];
-  #reduction: Reduction | null = null;
+  /** Units to be gathered ahead as soon as few enough are on their way. */
+  #wanted: FsdpUnit[] = [];
+  #reducing: Reducing[] = [];
 
   constructor(engine: Engine, root: Module, prefetch: PrefetchOptions) {
     this.#engine = engine;
     this.root = root;
     this.#prefetch = prefetch;
+    this.units = unitsOf(root);
   }
 
   /** The root's forward begins. What the last pass left on its way was broken off: its outcome does not matter. */
   begin(): void {
     const entered = this.#entered;
     this.abandon();
-    for (const unit of unitsOf(this.root)) if (unit.isGathering) unit.reshard();
+    for (const unit of this.units) if (unit.isGathering) unit.reshard();
     this.#lastEntered = entered;
   }
 
   beforeForward(unit: FsdpUnit): void {
-    this.#entered.push(unit);
-    unit.unshard();
-    if (this.#prefetch.forward) this.#enteredAfter(unit)?.unshard();
-    unit.waitForUnshard();
+    if (unit.parameters.isGathered) this.#entered.push(unit);
+    const next = this.#prefetch.forward ? this.#enteredAfter(unit) : [];
+    this.#gather(unit, unit.forwardPrefetch ?? next);
   }
 
   afterForward(unit: FsdpUnit): void {
-    this.#awaitingBackward.push(unit);
-    if (unit.reshardAfterForward) unit.reshard();
+    if (unit.parameters.isGathered) this.#awaitingBackward.push(unit);
+    if (unit.reshardAfterForward) unit.parameters.freeAfterForward();
+  }
+
+  /** A checkpointed region runs forward again; the units in it stay whole for their backward. */
+  beforeRecompute(unit: FsdpUnit): void {
+    this.#gather(unit, []);
   }
 
   /** Also for a root without a unit: null. */
   beforeBackward(unit: FsdpUnit | null): void {
     this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
-    unit?.unshard();
-    if (this.#prefetch.backward === 'BACKWARD_PRE') this.#awaitingBackward.at(-1)?.unshard();
-    unit?.waitForUnshard();
+    const next = this.#prefetch.backward === 'BACKWARD_PRE' ? this.#awaitingBackward.slice(-1) : [];
+    this.#gather(unit, unit?.backwardPrefetch ?? next);
   }
 
   /** Takes the gradients over. */
-  afterBackward(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
-    for (const [i, grad] of grads.entries()) {
-      const module = unit.parameters[i]?.module ?? unit.module;
+  afterBackward(unit: FsdpUnit, all: readonly (tf.Tensor | null)[]): void {
+    const grads = all.slice(0, unit.numTrained);
+    grads.forEach((grad, i) => {
+      const module = unit.members[i]?.module ?? unit.module;
       if (grad !== null) this.#engine.retag(grad, { cause: 'grad.full', module });
-    }
+    });
     try {
       unit.reshard();
-      if (this.#prefetch.backward === 'BACKWARD_POST') this.#awaitingBackward.at(-1)?.unshard();
-      this.finishReduction();
-      this.#reduction = { unit, grads, ...unit.reduce(grads) };
+      if (this.#prefetch.backward === 'BACKWARD_POST' && unit.backwardPrefetch === null)
+        this.#ahead(this.#awaitingBackward.slice(-1));
+      this.#advance();
     } catch (error) {
       for (const grad of grads) grad?.dispose();
       throw error;
     }
+    if (unit.requiresGradientSync) this.#reduce(unit, grads);
+    else unit.gradients.addLocal(grads);
   }
 
-  /** Waits for the reduction on its way, and frees the whole gradients. */
-  finishReduction(): void {
-    const reduction = this.#reduction;
-    if (reduction === null) return;
-    this.#reduction = null;
-    try {
-      reduction.work.wait();
-    } catch (error) {
-      reduction.shard.dispose();
-      throw error;
-    } finally {
-      for (const grad of reduction.grads) grad?.dispose();
+  /** The root's backward ends: nothing is on its way any more, and what does not stay whole is freed. */
+  finish(): void {
+    this.#wanted = [];
+    for (const unit of this.units) {
+      unit.reshard();
+      if (!unit.requiresGradientSync || !unit.gradients.hasLocal) continue;
+      // Its gradients stayed local before, and it had no part in this pass.
+      this.#advance();
+      this.#reduce(unit, []);
     }
-    reduction.unit.accumulate(reduction.shard);
+    while (this.#reducing.length > 0) this.#advance();
   }
 
   /** Lets go of an interrupted pass's gradients: their reduction will not end. */
   abandon(): void {
-    const reduction = this.#reduction;
-    this.#reduction = null;
-    settled(reduction?.work ?? null);
-    for (const grad of reduction?.grads ?? []) grad?.dispose();
-    reduction?.shard.dispose();
+    const reducing = this.#reducing;
+    this.#reducing = [];
+    for (const { reduction } of reducing) reduction.abandon();
     this.#entered = [];
     this.#awaitingBackward = [];
+    this.#wanted = [];
   }
 
-  #enteredAfter(unit: FsdpUnit): FsdpUnit | undefined {
+  #reduce(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
+    if (unit.numTrained === 0) return;
+    this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
+  }
+
+  /** Takes every reduction on its way to its next group; those that are done are added up. */
+  #advance(): void {
+    const reducing = this.#reducing;
+    this.#reducing = [];
+    try {
+      for (let next = reducing.shift(); next !== undefined; next = reducing.shift()) {
+        if (next.reduction.advance()) this.#reducing.push(next);
+        else next.unit.gradients.add(next.reduction.finish());
+      }
+    } catch (error) {
+      for (const { reduction } of [...this.#reducing, ...reducing]) reduction.abandon();
+      this.#reducing = [];
+      throw error;
+    }
+  }
+
+  /** Makes a unit whole; gathers others beside its computation. */
+  #gather(unit: FsdpUnit | null, ahead: readonly FsdpUnit[]): void {
+    this.#wanted = this.#wanted.filter((other) => other !== unit);
+    unit?.unshard();
+    this.#ahead(ahead);
+    unit?.waitForUnshard();
+    this.#ahead([]);
+  }
+
+  #ahead(units: readonly FsdpUnit[]): void {
+    this.#wanted.push(...units);
+    while (this.#wanted.length > 0 && !this.#isFull()) this.#wanted.shift()?.unshard();
+  }
+
+  #isFull(): boolean {
+    const most = this.#prefetch.limit ? MOST_GATHERS : Number.POSITIVE_INFINITY;
+    return this.units.filter((unit) => unit.isGathering).length >= most;
+  }
+
+  #enteredAfter(unit: FsdpUnit): readonly FsdpUnit[] {
     const place = this.#lastEntered.indexOf(unit);
-    return place < 0 ? undefined : this.#lastEntered[place + 1];
+    return place < 0 ? [] : this.#lastEntered.slice(place + 1, place + 2);
   }
 }

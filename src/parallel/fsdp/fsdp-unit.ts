@@ -1,111 +1,103 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
-import type { ProcessGroup, Work } from '../../dist/types';
 import type { Module } from '../../nn/module';
-import type { Parameter, StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
-import { settled } from '../settled';
+import type { Parameter } from '../../nn/parameter';
+import { halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import type { FsdpSchedule } from './fsdp-schedule';
-import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';
-
-/** What a unit holds now. Source: torch.distributed.fsdp, ShardedState. */
-export type ShardedState = 'sharded' | 'shardedPostForward' | 'unsharded';
+import { type ShardLayout, shardLayout } from './shard-layout';
+import { UnitGradients } from './unit-gradients';
+import { type ShardedState, UnitParameters } from './unit-parameters';
+import type { UnitPlacement } from './unit-placement';
+import { UnitState } from './unit-state';
 
 /** What makes a unit. */
 export interface FsdpUnitOptions {
   readonly engine: Engine;
-  readonly group: ProcessGroup;
   readonly module: Module;
   readonly parameters: readonly Parameter[];
-  /** Whether whole parameters are freed between forward and backward; undefined: in all units but the root. */
-  readonly reshardAfterForward: boolean | undefined;
+  readonly placement: UnitPlacement;
+  /** Types of parameters and gradients on the wire and in values; default float32. */
+  readonly precision?: MixedPrecision | undefined;
+  /** Whether shards of parameters and gradients lie on the host. */
+  readonly offloadsParameters?: boolean | undefined;
 }
 
 /**
- * Parameters that are gathered and freed together. At rest each rank holds one flat shard of them, and of their
- * gradients; whole tensors exist only around the module's forward and backward.
- *
- * [Note: no staging buffers] A gather writes every rank's chunk straight into the whole tensors, and a reduction reads
- * straight from the gradients: collectives take lists of pieces. Source: FSDPParamGroup, less its flat copies.
+ * Parameters that are gathered and freed together. Where and for how long they, their gradients and what the optimizer
+ * updates are whole or in shards is their placement's matter. Frozen parameters are gathered with the others; they have
+ * no gradient, and their chunks are a state buffer of their own that no optimizer is given.
  */
-export class FsdpUnit implements StateBuffer {
+export class FsdpUnit {
+  /** The module's full name. */
   readonly module: string;
-  readonly layout: ShardLayout;
-  readonly group: ProcessGroup;
-  readonly slices: readonly StateSlice[];
-  /** The flat shard of this rank. */
-  readonly values: tf.Tensor;
-  readonly #reshardAfterForward: boolean | undefined;
-  #isRoot = false;
-  readonly #engine: Engine;
-  readonly #parameters: readonly Parameter[];
+  readonly owner: Module;
+  readonly placement: UnitPlacement;
+  /** Those that train, then the frozen ones. */
+  readonly members: readonly Parameter[];
+  readonly numTrained: number;
+  readonly parameters: UnitParameters;
+  readonly gradients: UnitGradients;
+  /** What an optimizer updates. */
+  readonly trained: UnitState;
+  readonly frozen: UnitState;
+  /** Whether the end of backward reduces gradients; otherwise they add up, local and whole. */
+  requiresGradientSync = true;
+  /** Units to gather during this one's forward and backward; null: those that ran next. Source: set_modules_to_forward_prefetch. */
+  forwardPrefetch: readonly FsdpUnit[] | null = null;
+  backwardPrefetch: readonly FsdpUnit[] | null = null;
+  readonly #released = new Set<UnitState>();
   #schedule: FsdpSchedule | null = null;
-  #state: ShardedState = 'unsharded';
-  #gather: Work<void> | null = null;
-  #wholes: readonly tf.Tensor[];
-  #gradShard: tf.Tensor | null = null;
+  #isRoot = false;
 
-  constructor(options: FsdpUnitOptions) {
-    const { engine, group, module, parameters } = options;
-    this.#engine = engine;
-    this.group = group;
+  constructor({ engine, module, parameters, placement, precision, offloadsParameters }: FsdpUnitOptions) {
+    this.owner = module;
     this.module = module.path;
-    this.#parameters = parameters;
-    this.#reshardAfterForward = options.reshardAfterForward;
-    this.layout = shardLayout(parameters, group.size);
-    this.slices = this.layout.entries.map((entry) => {
-      return { parameter: entry.parameter, offset: entry.offset, ...chunkOf(entry, group.rank) };
+    this.placement = placement;
+    const trained = parameters.filter((parameter) => parameter.requiresGrad);
+    const frozen = parameters.filter((parameter) => !parameter.requiresGrad);
+    this.members = [...trained, ...frozen];
+    this.numTrained = trained.length;
+    const onHost = (offloadsParameters ?? false) && placement.shardsParameters;
+    const shared = { engine, module: this.module, placement, onHost };
+    const half = halfOf(precision?.paramDtype ?? null);
+    this.parameters = new UnitParameters({ ...shared, parameters: this.members, half });
+    const numRanks = placement.shardGroup?.size ?? 1;
+    const layout = shardLayout(trained, numRanks);
+    this.gradients = new UnitGradients({ ...shared, layout, half: halfOf(precision?.reduceDtype ?? null) });
+    this.trained = new UnitState(this, { name: this.module, layout, first: 0, trains: true });
+    this.frozen = new UnitState(this, {
+      name: `${this.module} (frozen)`,
+      layout: shardLayout(frozen, numRanks),
+      first: trained.length,
+      trains: false,
     });
-    this.values = engine.allocate([this.layout.size], 'float32', {
-      cause: 'param.shard',
-      module: this.module,
-    });
-    tf.keep(this.values);
-    this.#wholes = parameters.map((parameter) => parameter.tensor);
-    this.writeShard(this.#wholes);
-    for (const parameter of parameters) parameter.adopt(this);
-    this.reshard();
+    for (const parameter of trained) parameter.adopt(this.trained);
+    for (const parameter of frozen) parameter.adopt(this.frozen);
   }
 
-  get name(): string {
-    return this.module;
+  /** All parameters in flat shards. */
+  get layout(): ShardLayout {
+    return this.parameters.layout;
   }
 
   get state(): ShardedState {
-    return this.#state;
+    return this.parameters.state;
   }
 
-  get shardGroup(): ProcessGroup {
-    return this.group;
+  /** Whether gradients, and so values, are this rank's own. */
+  get isLocal(): boolean {
+    const { shardGroup, replicateGroup } = this.placement;
+    return shardGroup === null && replicateGroup === null;
   }
 
-  get size(): number {
-    return this.layout.size;
+  /** Whether there is a mean gradient. */
+  get hasGrad(): boolean {
+    return this.gradients.shard !== null || this.gradients.wholes !== null;
   }
 
-  segments(): readonly StateSegment[] {
-    const grad = this.#gradShard;
-    return [
-      {
-        offset: 0,
-        length: this.size,
-        values: { tensor: this.values, offset: 0 },
-        grad: grad === null ? null : { tensor: grad, offset: 0 },
-      },
-    ];
-  }
-
-  /** This rank's shard of the reduced gradients. */
-  get grad(): tf.Tensor | null {
-    return this.#gradShard;
-  }
-
-  get parameters(): readonly Parameter[] {
-    return this.#parameters;
-  }
-
-  /** Whether whole parameters are freed after forward. Source: fully_shard's default, all units but the root. */
+  /** Whether whole parameters are freed after forward. */
   get reshardAfterForward(): boolean {
-    return this.#reshardAfterForward ?? !this.#isRoot;
+    const { reshardAfterForward } = this.placement;
+    return reshardAfterForward === 'allButRoot' ? !this.#isRoot : reshardAfterForward;
   }
 
   /** Puts this unit under a root's schedule. */
@@ -120,113 +112,43 @@ export class FsdpUnit implements StateBuffer {
 
   /** Starts to gather the whole parameters; a second call joins the first. */
   unshard(): void {
-    if (this.#state === 'unsharded' || this.#gather !== null) return;
-    this.#freeWholes();
-    this.#wholes = this.layout.entries.map(({ parameter }) =>
-      tf.keep(
-        this.#engine.allocate(parameter.shape, 'float32', { cause: 'param.full', module: parameter.module }),
-      ),
-    );
-    this.#gather = this.group.allGatherPieces(
-      [{ tensor: this.values, offset: 0, length: this.layout.size }],
-      sharesOf(this.layout, this.#wholes),
-      { async: true, cause: 'param', module: this.module },
-    );
+    this.parameters.gather();
   }
 
   /** Gathers the whole parameters and waits until they are here. */
   waitForUnshard(): void {
-    this.unshard();
-    if (this.#gather === null) return;
-    const gather = this.#gather;
-    this.#gather = null;
-    gather.wait();
-    this.#state = 'unsharded';
-    this.#parameters.forEach((parameter, i) => {
-      parameter.replace(this.#wholes[i] ?? null);
-    });
+    this.parameters.wait();
   }
 
   /** Whether a gather is on its way that nobody waited for. */
   get isGathering(): boolean {
-    return this.#gather !== null;
+    return this.parameters.isGathering;
   }
 
-  /** Frees the whole parameters; the shard stays. A gather on its way is waited for, whatever its outcome. */
+  /** Frees the whole parameters where they do not stay. */
   reshard(): void {
-    settled(this.#gather);
-    this.#gather = null;
-    for (const parameter of this.#parameters) parameter.replace(null);
-    this.#freeWholes();
-    this.#state = 'sharded';
+    this.parameters.free();
   }
 
-  #freeWholes(): void {
-    for (const whole of this.#wholes) whole.dispose();
-    this.#wholes = [];
-  }
-
-  /** Lets go of all but the shard after an interrupted pass: what was on its way will not arrive. */
+  /**
+   * Lets go of all but the parameters' chunks after an interrupted pass: what was on its way will not arrive. Whole parameters
+   * that stay count as stale, on every rank alike.
+   */
   abandon(): void {
-    this.zeroGrad();
-    this.reshard();
+    this.gradients.zero();
+    this.parameters.changed();
   }
 
-  /** Takes this rank's chunks of whole tensors into the shard; padding becomes 0. */
-  writeShard(wholes: readonly tf.Tensor[]): void {
-    this.#engine.fill(this.values, 0);
-    this.slices.forEach(({ offset, start, length }, i) => {
-      const whole = wholes[i];
-      if (whole === undefined || length === 0) return;
-      const flat = whole.reshape([-1]);
-      const chunk = flat.slice(start, length);
-      this.#engine.copyInto(this.values, offset, chunk);
-      flat.dispose();
-      chunk.dispose();
-    });
-  }
-
-  /** Starts to reduce gradients into a new shard, which `accumulate` takes. */
-  reduce(grads: readonly (tf.Tensor | null)[]): { readonly shard: tf.Tensor; readonly work: Work<void> } {
-    const tag = { cause: 'grad.shard', module: this.module } as const;
-    const shard = tf.keep(this.#engine.allocate([this.layout.size], 'float32', tag));
-    try {
-      const work = this.group.reduceScatterPieces(
-        sharesOf(this.layout, grads),
-        [{ tensor: shard, offset: 0, length: this.layout.size }],
-        'avg',
-        { async: true, cause: 'grad', module: this.module },
-      );
-      return { shard, work };
-    } catch (error) {
-      shard.dispose();
-      throw error;
-    }
-  }
-
-  /** Adds a reduced shard to the gradient; the unit owns it from now on. */
-  accumulate(shard: tf.Tensor): void {
-    if (this.#gradShard === null) {
-      this.#gradShard = shard;
-      return;
-    }
-    this.#engine.addInto(this.#gradShard, shard);
-    shard.dispose();
-  }
-
-  zeroGrad(): void {
-    this.#gradShard?.dispose();
-    this.#gradShard = null;
-  }
-
-  updated(): void {
-    if (this.#state === 'unsharded' || this.#gather !== null) this.reshard();
+  /** One of its state buffers is used no more; the unit goes with the last of them. */
+  released(state: UnitState): void {
+    this.#released.add(state);
+    const states = [this.trained, this.frozen].filter(({ slices }) => slices.length > 0);
+    if (states.every((one) => this.#released.has(one))) this.dispose();
   }
 
   /** Frees all that the unit holds. */
   dispose(): void {
-    this.reshard();
-    this.zeroGrad();
-    this.values.dispose();
+    this.gradients.zero();
+    this.parameters.dispose();
   }
 }

@@ -1,14 +1,20 @@
 import type { Engine } from '../../backend/engine';
+import type { StrategyName } from '../../config/parallel-config';
 import { ConfigError } from '../../core/errors';
 import type { Observer } from '../../core/events';
+import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
+import type { MixedPrecision } from '../precision/mixed-precision';
 import { runAsUnit } from '../run-as-unit';
 import { modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
+import { RowsOfRanks } from './rows-of-ranks';
 import { ShardedModule } from './sharded-module';
+import { IGNORED, placementOf, type ReshardAfterForward, type UnitPlacement } from './unit-placement';
+import { UnitState } from './unit-state';
 
 /** What `fullyShard` works with; a rank has one of each. */
 export interface ShardContext {
@@ -16,40 +22,52 @@ export interface ShardContext {
   readonly observer: Observer;
   /** The ranks to shard over. */
   readonly group: ProcessGroup;
+  /** The same ranks as copies (first axis) times shards, for hybrid strategies. */
+  readonly mesh?: DeviceMesh | undefined;
+  /** Groups that units share; default: made for each call. */
+  readonly rows?: RowsOfRanks | undefined;
 }
 
 /** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard. */
 export interface FullyShardOptions {
-  /** true: FULL_SHARD; false: SHARD_GRAD_OP; left out: true for every unit but the root. */
-  readonly reshardAfterForward?: boolean | undefined;
+  /** Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
+  readonly strategy?: StrategyName | undefined;
+  /** true: FULL_SHARD; false: SHARD_GRAD_OP; n: kept over n consecutive ranks; left out: true for every unit but the root. */
+  readonly reshardAfterForward?: ReshardAfterForward;
   /** The root's counts. Default true: the next unit is gathered during this one's forward; false: when it is called. */
   readonly forwardPrefetch?: boolean | undefined;
   /** The root's counts. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
+  /** The root's counts. Default true: at most two gathers on their way. */
+  readonly limitAllGathers?: boolean | undefined;
+  /** Modules below whose parameters stay whole and whose gradients are not reduced. */
+  readonly ignoredModules?: readonly Module[] | undefined;
+  /** Sends rank 0's values to all before they are cut. */
+  readonly syncModuleStates?: boolean | undefined;
+  /** Default float32. */
+  readonly precision?: MixedPrecision | undefined;
+  /** Shards of parameters and gradients lie on the host, and the optimizer steps there. Source: CPUOffloadPolicy. */
+  readonly offloadParameters?: boolean | undefined;
 }
 
 /**
  * Makes the module's parameters, less those of units below it, one unit: sharded at rest, gathered around forward and
  * backward, gradients reduced to shards. Call it from the inside out, the root last. Returns the module.
- * Throws: CONFIG for a scalar or frozen parameter; later, at the first forward, when the root came too late.
+ * Throws: CONFIG for a scalar parameter; later, at the first forward, when the root came too late.
  */
 export function fullyShard<M extends Module>(
   module: M,
   context: ShardContext,
   options: FullyShardOptions = {},
 ): M {
-  const { engine, group, observer } = context;
-  const parameters = module.parameters().filter((parameter) => parameter.state.shardGroup === null);
-  for (const parameter of parameters) requireShardable(parameter);
-  const { reshardAfterForward } = options;
-  const unit =
-    parameters.length === 0 ? null : new FsdpUnit({ engine, group, module, parameters, reshardAfterForward });
-  const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
-  runAsUnit({ engine, observer, module, parameters, hooks: sharded });
-  module.wrap((inputs, next) => {
-    sharded.prepare();
-    return next(...inputs);
-  });
+  const { mesh, rows = new RowsOfRanks() } = context;
+  const isMesh = mesh !== undefined && mesh.axisNames.length > 1;
+  const { strategy = isMesh ? 'HYBRID_SHARD' : 'FULL_SHARD' } = options;
+  const placement = placementOf(strategy, options.reshardAfterForward, { ...context, rows });
+  for (const ignored of options.ignoredModules ?? []) {
+    if (freeParameters(ignored).length > 0) makeUnit(ignored, IGNORED, context, options);
+  }
+  makeUnit(module, placement, context, options);
   return module;
 }
 
@@ -64,19 +82,46 @@ export function fullyShardByPolicy<M extends Module>(
   return fullyShard(model, context, options);
 }
 
-function requireShardable({ name, shape, requiresGrad }: Parameter): void {
-  if (shape.length === 0) {
-    throw new ConfigError(`${name} is a scalar; fullyShard cuts along dim 0: give it shape [1]`);
-  }
-  if (!requiresGrad) {
-    throw new ConfigError(
-      `${name} is frozen (requiresGrad false), and a unit's flat shard is updated as one; ` +
-        'shard the modules that train, and leave out those that do not',
-    );
-  }
+function makeUnit(
+  module: Module,
+  placement: UnitPlacement,
+  context: ShardContext,
+  options: FullyShardOptions,
+): void {
+  const { engine, observer } = context;
+  const parameters = freeParameters(module);
+  if (placement.shardGroup !== null) for (const parameter of parameters) requireShardable(parameter);
+  if (options.syncModuleStates && placement !== IGNORED) syncStates(parameters, context.group);
+  const { precision, offloadParameters: offloadsParameters } = options;
+  const unit =
+    parameters.length === 0
+      ? null
+      : new FsdpUnit({ engine, module, parameters, placement, precision, offloadsParameters });
+  const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
+  const { members = [], numTrained = 0 } = unit ?? {};
+  runAsUnit({ engine, observer, module, parameters: members, numTrained, hooks: sharded });
+  module.wrap((inputs, next) => {
+    sharded.prepare();
+    return next(...inputs);
+  });
+}
+
+/** Parameters that are in no unit yet. */
+function freeParameters(module: Module): Parameter[] {
+  return module.parameters().filter(({ state }) => !(state instanceof UnitState));
+}
+
+function syncStates(parameters: readonly Parameter[], group: ProcessGroup): void {
+  if (group.size === 1) return;
+  for (const { tensor, module } of parameters) group.broadcast(tensor, 0, { cause: 'param', module }).wait();
+}
+
+function requireShardable({ name, shape }: Parameter): void {
+  if (shape.length > 0) return;
+  throw new ConfigError(`${name} is a scalar; fullyShard cuts along dim 0: give it shape [1]`);
 }
 
 function prefetchOf(options: FullyShardOptions): PrefetchOptions {
   const { forwardPrefetch: forward = true, backwardPrefetch: backward = 'BACKWARD_PRE' } = options;
-  return { forward, backward };
+  return { forward, backward, limit: options.limitAllGathers ?? true };
 }

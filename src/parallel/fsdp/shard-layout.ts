@@ -69,6 +69,11 @@ export function shareOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)
   return pieces;
 }
 
+/** Elements of all whole tensors that this rank updates: its chunks, without padding. */
+export function ownPieces(layout: ShardLayout, wholes: readonly tf.Tensor[], rank: number): Piece[] {
+  return shareOf(layout, wholes, rank).filter((piece) => 'tensor' in piece);
+}
+
 /** Every rank's share, by rank. */
 export function sharesOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)[]): Piece[][] {
   return Array.from({ length: layout.numRanks }, (_, rank) => shareOf(layout, wholes, rank));

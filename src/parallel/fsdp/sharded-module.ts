@@ -1,5 +1,5 @@
 import type * as tf from '@tensorflow/tfjs';
-import type { UnitHooks } from '../../autograd/unit';
+import type { ForwardPhase, UnitHooks } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Module } from '../../nn/module';
@@ -30,14 +30,18 @@ export class ShardedModule implements UnitHooks {
     this.#schedule ??= this.#joined() ?? this.#asRoot();
   }
 
-  beforeForward(): void {
+  beforeForward(phase: ForwardPhase): void {
     const schedule = this.#scheduled();
+    if (phase === 'recompute') {
+      if (this.#unit !== null) schedule.beforeRecompute(this.#unit);
+      return;
+    }
     if (schedule.root === this.#module) schedule.begin();
     if (this.#unit !== null) schedule.beforeForward(this.#unit);
   }
 
-  afterForward(): void {
-    if (this.#unit !== null) this.#scheduled().afterForward(this.#unit);
+  afterForward(phase: ForwardPhase): void {
+    if (phase === 'forward' && this.#unit !== null) this.#scheduled().afterForward(this.#unit);
   }
 
   beforeBackward(): void {
@@ -47,7 +51,7 @@ export class ShardedModule implements UnitHooks {
   afterBackward(grads: readonly (tf.Tensor | null)[]): void {
     const schedule = this.#scheduled();
     if (this.#unit !== null) schedule.afterBackward(this.#unit, grads);
-    if (schedule.root === this.#module) schedule.finishReduction();
+    if (schedule.root === this.#module) schedule.finish();
   }
 
   /** The schedule of a root around this module, if one ran before. */
@@ -64,7 +68,7 @@ export class ShardedModule implements UnitHooks {
 
   #asRoot(): FsdpSchedule {
     const schedule = new FsdpSchedule(this.#engine, this.#module, this.#prefetch);
-    for (const unit of unitsOf(this.#module)) unit.join(schedule, unit === this.#unit);
+    for (const unit of schedule.units) unit.join(schedule, unit === this.#unit);
     return schedule;
   }
 

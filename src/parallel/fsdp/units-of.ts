@@ -1,9 +1,12 @@
 import type { Module } from '../../nn/module';
-import { FsdpUnit } from './fsdp-unit';
+import type { FsdpUnit } from './fsdp-unit';
+import { UnitState } from './unit-state';
 
 /** All units of a model, in the order of their parameters. */
 export function unitsOf(model: Module): FsdpUnit[] {
-  return model.states().filter((state) => state instanceof FsdpUnit);
+  const units = new Set<FsdpUnit>();
+  for (const { state } of model.parameters()) if (state instanceof UnitState) units.add(state.unit);
+  return [...units];
 }
 
 /** Brings a model's units back after an interrupted pass: each holds its shard and nothing else. */

@@ -1,0 +1,146 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { HalfDType } from '../../core/dtypes';
+import type { Piece, ProcessGroup, Work } from '../../dist/types';
+import { settled } from '../settled';
+import { ownPieces, type ShardLayout, sharesOf } from './shard-layout';
+import type { UnitPlacement } from './unit-placement';
+
+/** What gradients are reduced into: a flat shard, or the whole tensors, right in the own chunks. */
+export type Reduced = { readonly shard: tf.Tensor } | { readonly wholes: readonly tf.Tensor[] };
+
+/** What a reduction is made of. */
+export interface ReductionOptions {
+  readonly engine: Engine;
+  /** The module's full name. */
+  readonly module: string;
+  readonly placement: UnitPlacement;
+  /** Of the parameters that train. */
+  readonly layout: ShardLayout;
+  /** Values of gradients on the wire; null: float32. */
+  readonly half: HalfDType | null;
+}
+
+/**
+ * One unit's gradients on their way to their mean over all ranks: over the ranks that share the unit's elements, then
+ * over those that hold the same ones. It owns the gradients from its start on.
+ */
+export class Reduction {
+  readonly #options: ReductionOptions;
+  readonly #result: Reduced;
+  /** Whole gradients that go when the first group is done; none where they are the result. */
+  #grads: readonly (tf.Tensor | null)[];
+  /** What follows the work on its way. */
+  readonly #next: (() => Work<void>)[];
+  #work: Work<void> | null = null;
+
+  /** Starts it; missing gradients count as zeros. */
+  constructor(options: ReductionOptions, grads: readonly (tf.Tensor | null)[]) {
+    const { placement } = options;
+    this.#options = options;
+    this.#grads = grads;
+    const { shardGroup, replicateGroup } = placement;
+    try {
+      this.#result = placement.shardsGradients ? { shard: this.#shard() } : { wholes: this.#takenOver() };
+    } catch (error) {
+      for (const grad of grads) grad?.dispose();
+      throw error;
+    }
+    this.#next = [
+      ...(shardGroup === null ? [] : [() => this.#scatter(shardGroup)]),
+      ...(replicateGroup === null ? [] : [() => this.#agree(replicateGroup)]),
+    ];
+    try {
+      this.#startNext();
+    } catch (error) {
+      this.abandon();
+      throw error;
+    }
+  }
+
+  /** Waits for the group that is on, and goes on to the next; false: there was none, and the result is here. */
+  advance(): boolean {
+    const work = this.#work;
+    this.#work = null;
+    try {
+      work?.wait();
+      this.#freeGrads();
+      this.#startNext();
+    } catch (error) {
+      this.abandon();
+      throw error;
+    }
+    return this.#work !== null;
+  }
+
+  /** Waits for all. The caller owns the result. */
+  finish(): Reduced {
+    while (this.advance()) {
+      // The next group is on.
+    }
+    return this.#result;
+  }
+
+  /** Lets go of all: it will not end. */
+  abandon(): void {
+    settled(this.#work);
+    this.#work = null;
+    this.#freeGrads();
+    for (const tensor of 'shard' in this.#result ? [this.#result.shard] : this.#result.wholes)
+      tensor.dispose();
+  }
+
+  #startNext(): void {
+    const start = this.#next.shift();
+    if (start !== undefined) this.#work = start();
+  }
+
+  #scatter(group: ProcessGroup): Work<void> {
+    const result = this.#result;
+    const inputs = sharesOf(this.#options.layout, 'wholes' in result ? result.wholes : this.#grads);
+    // In place where gradients stay whole: the own share is read before it is written.
+    const output = 'wholes' in result ? (inputs[group.rank] ?? []) : this.#own();
+    return group.reduceScatterPieces(inputs, output, 'avg', this.#wire);
+  }
+
+  #agree(group: ProcessGroup): Work<void> {
+    return group.allReducePieces(this.#own(), 'avg', this.#wire);
+  }
+
+  /** The elements of the result that this rank answers for. */
+  #own(): Piece[] {
+    const { layout, placement } = this.#options;
+    if ('shard' in this.#result) return [{ tensor: this.#result.shard, offset: 0, length: layout.size }];
+    return ownPieces(layout, this.#result.wholes, placement.shardGroup?.rank ?? 0);
+  }
+
+  #shard(): tf.Tensor {
+    const { engine, layout, module } = this.#options;
+    return tf.keep(engine.allocate([layout.size], 'float32', { cause: 'grad.shard', module }));
+  }
+
+  #takenOver(): tf.Tensor[] {
+    const { engine, layout } = this.#options;
+    const wholes = layout.entries.map(({ parameter }, i) => {
+      const grad = this.#grads[i] ?? null;
+      if (grad !== null) return grad;
+      const tag = { cause: 'grad.full', module: parameter.module } as const;
+      const zeros = tf.keep(engine.allocate(parameter.shape, 'float32', tag));
+      engine.fill(zeros, 0);
+      return zeros;
+    });
+    this.#grads = [];
+    return wholes;
+  }
+
+  #freeGrads(): void {
+    for (const grad of this.#grads) grad?.dispose();
+    this.#grads = [];
+  }
+
+  get #wire() {
+    const { module, half } = this.#options;
+    const options = { async: true, cause: 'grad', module } as const;
+    return half === null ? options : { ...options, wireDType: half };
+  }
+}

@@ -1,0 +1,123 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Span } from '../../nn/parameter';
+import { type Reduced, Reduction, type ReductionOptions } from './reduction';
+import { chunkOf } from './shard-layout';
+import { allocateFlat, copyElements, disposeSpan } from './spans';
+
+/** What a unit's gradients are made of. */
+export interface UnitGradientsOptions extends ReductionOptions {
+  /** Whether reduced shards lie on the host. */
+  readonly onHost: boolean;
+}
+
+/** A unit's gradients between backward and the optimizer's step: those that were reduced, and those that stayed local. */
+export class UnitGradients {
+  readonly #options: UnitGradientsOptions;
+  /** Sums of gradients that were not reduced yet, whole. */
+  #local: (tf.Tensor | null)[] = [];
+  #shard: Span | null = null;
+  #wholes: readonly tf.Tensor[] | null = null;
+
+  constructor(options: UnitGradientsOptions) {
+    this.#options = options;
+  }
+
+  /** The flat shard of the mean gradients. */
+  get shard(): Span | null {
+    return this.#shard;
+  }
+
+  /** Mean gradients in whole tensors, right in this rank's chunks. */
+  get wholes(): readonly tf.Tensor[] | null {
+    return this.#wholes;
+  }
+
+  get hasLocal(): boolean {
+    return this.#local.some((grad) => grad !== null);
+  }
+
+  /** Where the mean gradient of this rank's chunk of a parameter begins; null while there is none. */
+  spanOf(index: number): Span | null {
+    const { layout, placement } = this.#options;
+    const entry = layout.entries[index];
+    const tensor = this.#wholes?.[index];
+    if (entry === undefined) return null;
+    if (this.#shard !== null) return { ...this.#shard, offset: entry.offset };
+    if (tensor === undefined) return null;
+    return { tensor, offset: chunkOf(entry, placement.shardGroup?.rank ?? 0).start };
+  }
+
+  /** Takes over gradients that are not reduced yet. */
+  addLocal(grads: readonly (tf.Tensor | null)[]): void {
+    this.#local = this.#withLocal(grads);
+  }
+
+  /** Starts to reduce gradients and all that stayed local; takes them over. */
+  reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
+    const all = this.#withLocal(grads);
+    this.#local = [];
+    return new Reduction(this.#options, all);
+  }
+
+  /** Adds what a reduction gave; takes it over. */
+  add(reduced: Reduced): void {
+    if ('wholes' in reduced) this.#addWholes(reduced.wholes);
+    else if (this.#options.onHost) this.#addOnHost(reduced.shard);
+    else this.#addShard(reduced.shard);
+  }
+
+  zero(): void {
+    for (const grad of this.#local) grad?.dispose();
+    this.#local = [];
+    if (this.#shard !== null) disposeSpan(this.#shard);
+    this.#shard = null;
+    for (const whole of this.#wholes ?? []) whole.dispose();
+    this.#wholes = null;
+  }
+
+  #withLocal(grads: readonly (tf.Tensor | null)[]): (tf.Tensor | null)[] {
+    const { engine, layout } = this.#options;
+    return layout.entries.map((_, i) => {
+      const [sum = null, grad = null] = [this.#local[i], grads[i]];
+      if (sum === null || grad === null) return sum ?? grad;
+      engine.addInto(sum, grad);
+      grad.dispose();
+      return sum;
+    });
+  }
+
+  #addWholes(wholes: readonly tf.Tensor[]): void {
+    const before = this.#wholes;
+    if (before === null) {
+      this.#wholes = wholes;
+      return;
+    }
+    wholes.forEach((whole, i) => {
+      const sum = before[i];
+      if (sum !== undefined) this.#options.engine.addInto(sum, whole);
+      whole.dispose();
+    });
+  }
+
+  #addShard(shard: tf.Tensor): void {
+    if (this.#shard === null || !('tensor' in this.#shard)) {
+      this.#shard = { tensor: shard, offset: 0 };
+      return;
+    }
+    this.#options.engine.addInto(this.#shard.tensor, shard);
+    shard.dispose();
+  }
+
+  #addOnHost(shard: tf.Tensor): void {
+    const { engine, module } = this.#options;
+    const arrived = allocateFlat(engine, shard.size, { cause: 'grad.shard', module }, true);
+    copyElements(engine, { tensor: shard, offset: 0 }, arrived, shard.size);
+    shard.dispose();
+    if (this.#shard === null || !('host' in this.#shard) || !('host' in arrived)) {
+      this.#shard = arrived;
+      return;
+    }
+    engine.host.addInto(this.#shard.host, arrived.host);
+    arrived.host.dispose();
+  }
+}

@@ -1,0 +1,92 @@
+import type { StrategyName } from '../../config/parallel-config';
+import { ConfigError } from '../../core/errors';
+import type { DeviceMesh } from '../../dist/device-mesh';
+import type { ProcessGroup } from '../../dist/types';
+import { STRATEGIES } from '../strategy';
+import type { RowsOfRanks } from './rows-of-ranks';
+
+/**
+ * How one unit lies on the ranks: what is cut, over which ranks, and for how long. A unit asks for these properties and
+ * never for its strategy.
+ */
+export interface UnitPlacement {
+  /** For tables and messages. IGNORED: whole, and no gradient is reduced. */
+  readonly strategy: StrategyName | 'IGNORED';
+  /** The ranks over which the unit's elements are spread; null: this rank holds all of them. */
+  readonly shardGroup: ProcessGroup | null;
+  /** The ranks that hold the same elements as this one; null: there are none to agree with. */
+  readonly replicateGroup: ProcessGroup | null;
+  /** Whether parameters are in shards at rest; otherwise they stay whole, and the own chunks are updated in place. */
+  readonly shardsParameters: boolean;
+  /** Whether gradients are reduced into a flat shard; otherwise they stay whole, reduced in the own chunks. */
+  readonly shardsGradients: boolean;
+  /** Whether whole parameters are freed after forward. Source: fully_shard's default, all units but the root. */
+  readonly reshardAfterForward: boolean | 'allButRoot';
+  /** Consecutive ranks over which parameters stay spread between forward and backward; null: as at rest. */
+  readonly postForwardGroup: ProcessGroup | null;
+}
+
+/** When whole parameters are freed after forward; a number of ranks: kept in shards over so many. Left out: by strategy. */
+export type ReshardAfterForward = boolean | number | null | undefined;
+
+/** Where units are placed. */
+export interface PlacementRanks {
+  /** All data-parallel ranks. */
+  readonly group: ProcessGroup;
+  /** Copies times shards, for hybrid strategies; its axes in this order. Left out: one copy. */
+  readonly mesh?: DeviceMesh | undefined;
+  readonly rows: RowsOfRanks;
+}
+
+/** A strategy's placement on these ranks. Throws: CONFIG where `reshardAfterForward` does not divide the shard group. */
+export function placementOf(
+  strategy: StrategyName,
+  reshardAfterForward: ReshardAfterForward,
+  ranks: PlacementRanks,
+): UnitPlacement {
+  const { shardedAtRest, isHybrid, reshardAfterForward: reshards } = STRATEGIES[strategy];
+  const { group, mesh } = ranks;
+  const [copies, shards] = mesh?.axisNames ?? [];
+  const isCut = shardedAtRest.length > 0;
+  const inCopies = isHybrid && mesh !== undefined && copies !== undefined && shards !== undefined;
+  const shardGroup = !isCut ? null : inCopies ? mesh.get(shards) : group;
+  const shardsParameters = shardedAtRest.includes('parameter');
+  const wanted = shardsParameters ? reshardAfterForward : null;
+  const byStrategy = reshards ? 'allButRoot' : false;
+  return {
+    strategy,
+    shardGroup,
+    replicateGroup: !isCut ? group : inCopies ? mesh.get(copies) : null,
+    shardsParameters,
+    shardsGradients: shardedAtRest.includes('gradient'),
+    reshardAfterForward: typeof wanted === 'number' ? wanted > 1 : (wanted ?? byStrategy),
+    postForwardGroup: typeof wanted === 'number' ? postForwardGroup(wanted, shardGroup, ranks.rows) : null,
+  };
+}
+
+/** Whole on every rank, each with gradients of its own. */
+export const IGNORED: UnitPlacement = {
+  strategy: 'IGNORED',
+  shardGroup: null,
+  replicateGroup: null,
+  shardsParameters: false,
+  shardsGradients: false,
+  reshardAfterForward: false,
+  postForwardGroup: null,
+};
+
+/** 1 is false and all ranks are true, as fully_shard takes them. */
+function postForwardGroup(
+  numRanks: number,
+  group: ProcessGroup | null,
+  rows: RowsOfRanks,
+): ProcessGroup | null {
+  if (group === null || numRanks === 1 || numRanks === group.size) return null;
+  if (Number.isInteger(numRanks) && numRanks > 1 && group.size % numRanks === 0)
+    return rows.of(group, numRanks);
+  const divisors = Array.from({ length: group.size }, (_, i) => i + 1).filter((n) => group.size % n === 0);
+  throw new ConfigError(
+    `reshardAfterForward is ${numRanks}, but the unit is sharded over ${group.size} ranks; ` +
+      `give true, false, or a divisor of ${group.size}: ${divisors.join(', ')}`,
+  );
+}

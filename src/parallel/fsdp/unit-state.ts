@@ -1,0 +1,73 @@
+import type { ProcessGroup } from '../../dist/types';
+import type { StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
+import type { FsdpUnit } from './fsdp-unit';
+import { chunkOf, type ShardLayout } from './shard-layout';
+
+/** Which of a unit's parameters a state buffer is made of. */
+export interface UnitPart {
+  readonly name: string;
+  /** The unit's parameters in its layout: these, from `first` on. */
+  readonly layout: ShardLayout;
+  readonly first: number;
+  readonly trains: boolean;
+}
+
+/** What the optimizer, clipping and checkpoints see of a unit: this rank's chunks of the parameters that train, or of the frozen ones. */
+export class UnitState implements StateBuffer {
+  readonly unit: FsdpUnit;
+  readonly name: string;
+  readonly size: number;
+  readonly slices: readonly StateSlice[];
+  readonly #first: number;
+  readonly #trains: boolean;
+
+  constructor(unit: FsdpUnit, { name, layout, first, trains }: UnitPart) {
+    this.unit = unit;
+    this.name = name;
+    this.size = layout.size;
+    this.#first = first;
+    this.#trains = trains;
+    const rank = unit.placement.shardGroup?.rank ?? 0;
+    this.slices = layout.entries.map((entry) => {
+      return { parameter: entry.parameter, offset: entry.offset, ...chunkOf(entry, rank) };
+    });
+  }
+
+  get module(): string {
+    return this.unit.module;
+  }
+
+  get shardGroup(): ProcessGroup | null {
+    return this.unit.placement.shardGroup;
+  }
+
+  get isLocal(): boolean {
+    return this.unit.isLocal;
+  }
+
+  /** One where values and gradients lie in flat shards; else one a parameter. */
+  segments(): readonly StateSegment[] {
+    const { parameters, gradients } = this.unit;
+    const gradOf = (index: number) => (this.#trains ? gradients.spanOf(index) : null);
+    if (parameters.master !== null && gradients.wholes === null) {
+      const values = parameters.spanOf(this.#first);
+      return [{ offset: 0, length: this.size, values, grad: gradOf(0) }];
+    }
+    return this.slices.flatMap(({ offset, length }, i) => {
+      const values = parameters.spanOf(this.#first + i);
+      return length === 0 ? [] : [{ offset, length, values, grad: gradOf(i) }];
+    });
+  }
+
+  zeroGrad(): void {
+    if (this.#trains) this.unit.gradients.zero();
+  }
+
+  updated(): void {
+    this.unit.parameters.changed();
+  }
+
+  dispose(): void {
+    this.unit.released(this);
+  }
+}

@@ -1,0 +1,146 @@
+import type { ParallelConfig, StrategyName } from '../config/parallel-config';
+import type { TrainConfig } from '../config/train-config';
+import type { Warn } from '../core/warn';
+import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
+import type { Module } from '../nn/module';
+import { fitsPattern, modulesMatching } from '../nn/name-patterns';
+import { DDP } from './ddp/distributed-data-parallel';
+import type { FsdpUnit } from './fsdp/fsdp-unit';
+import { fullyShard, type ShardContext } from './fsdp/fully-shard';
+import { withoutSync } from './fsdp/no-sync';
+import { RowsOfRanks } from './fsdp/rows-of-ranks';
+import { abandonUnits, unitsOf } from './fsdp/units-of';
+import { policyOf } from './precision/mixed-precision';
+import { STRATEGIES, type StrategyProperties } from './strategy';
+import { modulesToWrap, wrapPolicyOf } from './wrap-policy';
+
+/** A model that trains on several ranks. */
+export interface ParallelModel {
+  readonly model: Module;
+  readonly properties: StrategyProperties;
+  /** Runs a micro-batch that is not a step's last; where gradients can stay local, they are not reduced. */
+  accumulate<T>(work: () => T): T;
+  /** Lets go of an interrupted pass: gradients, whole copies, what was on its way. Parameters and their shards stay. */
+  abandon(): void;
+  dispose(): void;
+}
+
+/** The settings that say how a model lies on the ranks. */
+export type ParallelSettings = Pick<TrainConfig, 'parallel' | 'mixedPrecision' | 'offload'>;
+
+/** What a strategy is put around a model with. */
+export interface ParallelContext extends ShardContext {
+  readonly warn?: Warn | undefined;
+}
+
+/** Puts a strategy around a model, in place. Throws: CONFIG, MESH where settings do not fit the model or the ranks. */
+export function parallelize(
+  model: Module,
+  settings: ParallelSettings,
+  context: ParallelContext,
+): ParallelModel {
+  const { strategy, unitStrategies, ignoredModules } = settings.parallel;
+  const isCut = STRATEGIES[strategy].shardedAtRest.length > 0;
+  return isCut || unitStrategies.length > 0 || ignoredModules.length > 0
+    ? inUnits(model, settings, context)
+    : replicated(model, settings, context);
+}
+
+function replicated(model: Module, { parallel }: ParallelSettings, context: ParallelContext): ParallelModel {
+  const properties = STRATEGIES[parallel.strategy];
+  const policy = wrapPolicyOf(parallel.wrap, model);
+  const ddp = new DDP(model, context, { bucketBytes: parallel.bucketBytes, policy });
+  const isLocal = parallel.noSync ?? properties.accumulatesLocally;
+  return {
+    model,
+    properties,
+    accumulate: (work) => (isLocal ? ddp.noSync(work) : work()),
+    abandon: () => ddp.abandon(),
+    dispose: () => model.dispose(),
+  };
+}
+
+function inUnits(model: Module, settings: ParallelSettings, context: ParallelContext): ParallelModel {
+  const { parallel } = settings;
+  shardUnits(model, settings, { ...context, mesh: meshOf(parallel, context), rows: new RowsOfRanks() });
+  const units = unitsOf(model);
+  const local = units.filter((unit) => parallel.noSync ?? accumulatesLocally(unit));
+  return {
+    model,
+    properties: STRATEGIES[parallel.strategy],
+    accumulate: (work) => withoutSync(local, work),
+    abandon: () => abandonUnits(model),
+    dispose() {
+      for (const unit of units) unit.dispose();
+    },
+  };
+}
+
+function shardUnits(model: Module, settings: ParallelSettings, context: ParallelContext): void {
+  const { parallel, offload } = settings;
+  if (!parallel.limitAllGathers) {
+    context.warn?.(
+      'parallel.limitAllGathers false has no effect without lists of modules to prefetch: the host computes, and so never ' +
+        'runs ahead of its gathers',
+    );
+  }
+  const ignoredModules = parallel.ignoredModules.flatMap((pattern) =>
+    modulesMatching(model, pattern, 'parallel.ignoredModules'),
+  );
+  for (const module of [...unitModules(model, parallel, ignoredModules), model]) {
+    fullyShard(module, context, {
+      ...prefetchOf(parallel),
+      strategy: strategyOf(module, parallel),
+      reshardAfterForward: parallel.reshardAfterForward,
+      syncModuleStates: parallel.syncModuleStates,
+      ignoredModules,
+      precision: policyOf(settings),
+      offloadParameters: offload.parameters,
+    });
+  }
+}
+
+/** What the wrap policy chooses and what unit strategies name, innermost first. */
+function unitModules(model: Module, parallel: ParallelConfig, ignoredModules: readonly Module[]): Module[] {
+  const units = new Set([
+    ...modulesToWrap(model, wrapPolicyOf(parallel.wrap, model)),
+    ...parallel.unitStrategies.flatMap(({ modules }) =>
+      modulesMatching(model, modules, 'parallel.unitStrategies'),
+    ),
+  ]);
+  const ignored = new Set(ignoredModules.flatMap((module) => module.modules()));
+  return model
+    .modules()
+    .reverse()
+    .filter((module) => module !== model && units.has(module) && !ignored.has(module));
+}
+
+function prefetchOf({ forwardPrefetch, backwardPrefetch, limitAllGathers }: ParallelConfig) {
+  return { forwardPrefetch, backwardPrefetch, limitAllGathers };
+}
+
+/** The first of the settings' unit strategies that fits the module, else the model's. */
+function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig): StrategyName {
+  return unitStrategies.find(({ modules }) => fitsPattern(module.path, modules))?.strategy ?? strategy;
+}
+
+/** Copies times shards, where some unit wants copies. */
+function meshOf(parallel: ParallelConfig, { group, warn }: ParallelContext): DeviceMesh | undefined {
+  const strategies = [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
+  const hybrid = strategies.find((strategy) => STRATEGIES[strategy].isHybrid);
+  if (hybrid === undefined) return undefined;
+  if (parallel.mesh !== null) {
+    const { dpReplicate, dpShard } = parallel.mesh;
+    return initDeviceMesh(group, [dpReplicate, dpShard], ['dpReplicate', 'dpShard']);
+  }
+  warn?.(
+    `parallel.strategy ${hybrid} without parallel.mesh keeps one copy of the shards, so it does what ` +
+      `${STRATEGIES[hybrid].reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'} does; ` +
+      `give mesh { dpReplicate, dpShard } with ${group.size} ranks in all`,
+  );
+  return undefined;
+}
+
+function accumulatesLocally({ placement }: FsdpUnit): boolean {
+  return placement.strategy !== 'IGNORED' && STRATEGIES[placement.strategy].accumulatesLocally;
+}
