@@ -82,3 +82,15 @@ export function precisionConflict({ mixedPrecision, parallel }: PrecisionSetting
     'both name the type of gradients on the wire: give one of them, or the same'
   );
 }
+
+/** The GradScaler of a config; null where there is none. Left to itself: where float16 is used. */
+export function gradScalerOf(settings: PrecisionSettings & ScalerSetting): GradScalerConfig | null {
+  const { gradScaler } = settings;
+  if (typeof gradScaler === 'object' && gradScaler !== null) return gradScaler;
+  return (gradScaler ?? usesFloat16(settings)) ? DEFAULT_GRAD_SCALER : null;
+}
+
+/** The setting of a GradScaler as it was parsed. */
+export interface ScalerSetting {
+  readonly gradScaler: z.output<typeof gradScalerSchema>;
+}

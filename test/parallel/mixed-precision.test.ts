@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { usesFloat16 } from '../../src/config/precision-config';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { mixedPrecision, policyOf, precisionWarnings } from '../../src/parallel/precision/mixed-precision';
+import { mixedPrecision, policyOf } from '../../src/parallel/precision/mixed-precision';
 
 const typesOf = (input: TrainConfigInput) => {
   const { paramDtype, reduceDtype } = policyOf(parseTrainConfig(input));
@@ -36,13 +36,4 @@ test('float16 is in use where parameters or gradients on the wire have it', () =
   assert.equal(uses({ parallel: { communicationDataType: 'fp16' } }), true);
   assert.equal(uses({ mixedPrecision: 'bf16' }), false);
   assert.equal(uses({}), false);
-});
-
-test('settings without an effect are named with the reason', () => {
-  assert.deepEqual(precisionWarnings(mixedPrecision({ paramDtype: 'bfloat16' })), []);
-  const [buffers, grads] = precisionWarnings(
-    mixedPrecision({ bufferDtype: 'bfloat16', keepLowPrecisionGrads: true }),
-  );
-  assert.match(buffers ?? '', /bufferDtype bfloat16 has no effect: modules here have no buffers/);
-  assert.match(grads ?? '', /keepLowPrecisionGrads has no effect: gradients are reduced in float32/);
 });

@@ -70,22 +70,3 @@ export function mixedPrecision(options: Partial<MixedPrecisionConfig>): MixedPre
 export function halfOf(dtype: FloatDType | null): HalfDType | null {
   return dtype === 'float32' ? null : dtype;
 }
-
-/** What settings of a policy have no effect, and why. */
-export function precisionWarnings({
-  bufferDtype,
-  paramDtype,
-  reduceDtype,
-  keepLowPrecisionGrads,
-}: MixedPrecision): string[] {
-  const warnings: string[] = [];
-  if (halfOf(bufferDtype) !== null) {
-    warnings.push(`mixedPrecision.bufferDtype ${bufferDtype} has no effect: modules here have no buffers`);
-  }
-  if (keepLowPrecisionGrads && reduceDtype === 'float32') {
-    warnings.push(
-      `mixedPrecision.keepLowPrecisionGrads has no effect: gradients are reduced in float32 (paramDtype is ${paramDtype})`,
-    );
-  }
-  return warnings;
-}

@@ -1,0 +1,140 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import { DEFAULT_GRAD_SCALER, type GradScalerConfig } from '../config/precision-config';
+import { ConfigError } from '../core/errors';
+import type { ProcessGroup } from '../dist/types';
+import { isOnHost, type StateBuffer } from '../nn/parameter';
+
+/** Settings of a GradScaler; what is left out is torch's. */
+export interface GradScalerOptions extends Partial<GradScalerConfig> {
+  /** false: scale 1, and nothing is checked. */
+  readonly enabled?: boolean;
+}
+
+/** What changes over time; a checkpoint keeps it. Source: GradScaler.state_dict. */
+export interface GradScalerState {
+  readonly scale: number;
+  /** Good steps since the scale changed. */
+  readonly growthTracker: number;
+}
+
+/**
+ * Keeps small gradients above float16's smallest number: the loss is multiplied by `scale`, gradients are divided by it before
+ * they are used. Where one overflowed on any rank, no rank updates, and the scale shrinks; after a number of good steps it
+ * grows. Scales that are powers of two change no gradient. Source: torch.amp.GradScaler; Micikevicius et al. 2018.
+ */
+export class GradScaler {
+  readonly #engine: Engine;
+  readonly #group: ProcessGroup;
+  readonly #config: GradScalerConfig;
+  readonly #enabled: boolean;
+  #scale: number;
+  #growthTracker = 0;
+  /** Of this step; null until gradients were unscaled. */
+  #foundInf: boolean | null = null;
+  #numSkipped = 0;
+
+  constructor(engine: Engine, group: ProcessGroup, options: GradScalerOptions = {}) {
+    const { enabled = true, ...config } = options;
+    this.#engine = engine;
+    this.#group = group;
+    this.#config = { ...DEFAULT_GRAD_SCALER, ...config };
+    this.#enabled = enabled;
+    this.#scale = enabled ? this.#config.initScale : 1;
+  }
+
+  /** Factor on the loss: the seed of backward. */
+  get scale(): number {
+    return this.#scale;
+  }
+
+  /** Steps that were left out. */
+  get numSkipped(): number {
+    return this.#numSkipped;
+  }
+
+  get state(): GradScalerState {
+    return { scale: this.#scale, growthTracker: this.#growthTracker };
+  }
+
+  /** Goes on from a checkpoint. */
+  restore({ scale, growthTracker }: GradScalerState): void {
+    this.#scale = this.#enabled ? scale : 1;
+    this.#growthTracker = growthTracker;
+    this.#foundInf = null;
+  }
+
+  /**
+   * Divides the gradients by the scale, in place, and says whether one of them, on any rank, is infinite or NaN: then
+   * the step must be left out. All ranks must call it; one reduction of one number. Throws: CONFIG when called twice a step.
+   */
+  unscaleAndCheck(states: Iterable<StateBuffer>): boolean {
+    if (this.#foundInf !== null) {
+      throw new ConfigError(
+        'gradients were unscaled already in this step; call update() after it, then unscale again',
+      );
+    }
+    this.#foundInf = this.#enabled && this.#onAnyRank(this.#unscale(states));
+    return this.#foundInf;
+  }
+
+  /** Updates unless a gradient overflowed; true: it did update. Throws: CONFIG when gradients were not unscaled before. */
+  step(optimizer: { step(gradScale?: number): void }, gradScale?: number): boolean {
+    if (this.#foundInf === null) {
+      throw new ConfigError('gradients are still scaled; call unscaleAndCheck(model.states()) before step()');
+    }
+    if (this.#foundInf) return false;
+    optimizer.step(gradScale);
+    return true;
+  }
+
+  /** The step's end: the scale shrinks after an overflow and grows after growthInterval good steps. */
+  update(): void {
+    const foundInf = this.#foundInf ?? false;
+    this.#foundInf = null;
+    if (!this.#enabled) return;
+    if (foundInf) {
+      this.#numSkipped++;
+      this.#scale *= this.#config.backoffFactor;
+      this.#growthTracker = 0;
+      return;
+    }
+    this.#growthTracker++;
+    if (this.#growthTracker < this.#config.growthInterval) return;
+    this.#growthTracker = 0;
+    // Source: torch leaves out a growth beyond float32.
+    const grown = this.#scale * this.#config.growthFactor;
+    if (Math.fround(grown) < Number.POSITIVE_INFINITY) this.#scale = grown;
+  }
+
+  /** Whether a gradient of this rank is not finite. */
+  #unscale(states: Iterable<StateBuffer>): boolean {
+    const { host } = this.#engine;
+    const factor = 1 / this.#scale;
+    let areFinite = true;
+    for (const state of states) {
+      for (const { grad, length } of state.segments()) {
+        if (grad === null) continue;
+        const { offset } = grad;
+        // Squares of float32 do not overflow in float64.
+        const sum = isOnHost(grad)
+          ? host.sumOfSquares(grad.host, offset, length)
+          : this.#engine.sumOfSquares(grad.tensor, offset, length);
+        areFinite &&= Number.isFinite(sum);
+        if (isOnHost(grad)) host.scale(grad.host, factor, offset, length);
+        else this.#engine.scale(grad.tensor, factor, offset, length);
+      }
+    }
+    return !areFinite;
+  }
+
+  #onAnyRank(found: boolean): boolean {
+    const flag = this.#engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor1d([found ? 1 : 0]));
+    try {
+      this.#group.allReduce(flag, 'max', { cause: 'norm' }).wait();
+      return flag.dataSync()[0] !== 0;
+    } finally {
+      flag.dispose();
+    }
+  }
+}

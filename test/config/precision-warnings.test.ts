@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { gradScalerOf } from '../../src/config/precision-config';
+import { precisionWarnings } from '../../src/config/precision-warnings';
+import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+
+const warnings = (input: TrainConfigInput): string[] => precisionWarnings(parseTrainConfig(input));
+
+test('settings that have their effect bring no warning', () => {
+  assert.deepEqual(warnings({}), []);
+  assert.deepEqual(warnings({ mixedPrecision: 'bf16' }), []);
+  assert.deepEqual(warnings({ mixedPrecision: { paramDtype: 'fp16', keepLowPrecisionGrads: true } }), []);
+});
+
+test('settings without an effect are named with the reason', () => {
+  const found = warnings({
+    mixedPrecision: { bufferDtype: 'bf16', keepLowPrecisionGrads: true, castForwardInputs: false },
+    gradScaler: true,
+  });
+  const [buffers, grads, casts, scaler] = found;
+  assert.equal(found.length, 4);
+  assert.match(buffers ?? '', /bufferDtype bfloat16 has no effect: modules here have no buffers/);
+  assert.match(grads ?? '', /keepLowPrecisionGrads has no effect: gradients are reduced in float32/);
+  assert.match(casts ?? '', /castForwardInputs false has no effect/);
+  assert.match(scaler ?? '', /nothing here is float16/);
+  assert.match(warnings({ mixedPrecision: 'fp16', gradScaler: false })[0] ?? '', /gradScaler is off/);
+});
+
+test('a GradScaler comes with float16, and otherwise when it is asked for', () => {
+  const scaler = (input: TrainConfigInput) => gradScalerOf(parseTrainConfig(input));
+  assert.equal(scaler({}), null);
+  assert.equal(scaler({ mixedPrecision: 'bf16' }), null);
+  assert.equal(scaler({ mixedPrecision: 'fp16', gradScaler: false }), null);
+  const torchs = { initScale: 65536, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2000 };
+  assert.deepEqual(scaler({ mixedPrecision: 'fp16' }), torchs);
+  assert.deepEqual(scaler({ parallel: { communicationDataType: 'fp16' } }), torchs);
+  assert.deepEqual(scaler({ gradScaler: { growthInterval: 10 } }), { ...torchs, growthInterval: 10 });
+});
