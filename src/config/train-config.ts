@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import { ConfigError } from '../core/errors';
+import { configConflicts } from './config-conflicts';
 import { type ConfigIssue, issueMessage, toIssues } from './config-issue';
 import { activationCheckpointingSchema, offloadSchema } from './memory-config';
-import { gptSchema, modelSchema, modelShape, moeSchema, size } from './model-config';
+import { gptSchema, modelSchema, moeSchema, size } from './model-config';
 import { optimizerSchema, scheduleSchema } from './optimizer-config';
 import { meshSchema, parallelSchema, unitStrategySchema } from './parallel-config';
-import { gradScalerSchema, mixedPrecisionSchema, precisionConflict } from './precision-config';
+import { gradScalerSchema, mixedPrecisionSchema } from './precision-config';
 
 const configSchema = z.strictObject({
   model: modelSchema.default('tiny'),
@@ -41,6 +42,7 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
   model: [...new Set([...Object.keys(gptSchema.shape), ...Object.keys(moeSchema.shape)])],
   parallel: Object.keys(parallelSchema.shape),
   'parallel.mesh': Object.keys(meshSchema.shape),
+  'parallel.wrap': ['minNumParams', 'layerCls', 'modules'],
   'parallel.unitStrategies': Object.keys(unitStrategySchema.shape),
   offload: Object.keys(offloadSchema.shape),
   optimizer: Object.keys(optimizerSchema.shape),
@@ -61,30 +63,8 @@ export type ConfigCheck =
 export function checkTrainConfig(input: unknown): ConfigCheck {
   const parsed = configSchema.safeParse(input);
   if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, knownKeys) };
-  const { dim, heads, vocab } = modelShape(parsed.data);
-  if (dim % heads !== 0) {
-    return {
-      issues: [
-        {
-          path: ['model', 'heads'],
-          message: `dim ${dim} is not divisible by heads ${heads}; change one of them`,
-        },
-      ],
-    };
-  }
-  if (parsed.data.data === 'typescript' && vocab < 256) {
-    return {
-      issues: [
-        {
-          path: ['model', 'vocab'],
-          message: `vocab ${vocab} is too small for text as bytes; give at least 256`,
-        },
-      ],
-    };
-  }
-  const conflict = precisionConflict(parsed.data);
-  if (conflict !== null) return { issues: [{ path: [], message: conflict }] };
-  return { config: parsed.data };
+  const [first, ...rest] = configConflicts(parsed.data);
+  return first === undefined ? { config: parsed.data } : { issues: [first, ...rest] };
 }
 
 /** A full config from a partial one. Throws: CONFIG naming every key that is wrong, the nearest known key, and the value. */

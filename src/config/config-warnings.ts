@@ -1,0 +1,278 @@
+import { modelShape } from './model-config';
+import type { StrategyName } from './parallel-config';
+import { usesFloat16 } from './precision-config';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
+
+/**
+ * What of an input's settings has no effect, or another one than its name says: a sentence each, with the reason and what to
+ * do. A setting at its default is told only where it was written down by hand, not where a whole config was passed on.
+ */
+export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
+  const facts = { config, world, given: (path: string) => isGiven(input, config, path) };
+  return RULES.flatMap(({ of, says }) => {
+    const path = of.find((candidate) => facts.given(candidate));
+    if (path === undefined) return [];
+    const said = says(facts);
+    return said === null ? [] : [`${path} ${said}`];
+  });
+}
+
+interface Facts {
+  readonly config: TrainConfig;
+  readonly world: number;
+  /** Whether a setting, by its path, was asked for. */
+  given(path: string): boolean;
+}
+
+interface Rule {
+  /** Settings, by their paths, any of which must have been given. */
+  readonly of: readonly string[];
+  /** What is to be said of the given one, or null. */
+  says(facts: Facts): string | null;
+}
+
+/** Strategies that cut parameters at rest, so that units gather them. A test compares it with what strategies declare. */
+export const GATHERING: ReadonlySet<StrategyName> = new Set([
+  'SHARD_GRAD_OP',
+  'FULL_SHARD',
+  'HYBRID_SHARD',
+  '_HYBRID_SHARD_ZERO2',
+] as const);
+
+const HYBRID: ReadonlySet<StrategyName> = new Set(['HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'] as const);
+const KEPT_TO_BACKWARD: ReadonlySet<StrategyName> = new Set([
+  'SHARD_GRAD_OP',
+  '_HYBRID_SHARD_ZERO2',
+] as const);
+
+const PARALLEL: readonly Rule[] = [
+  {
+    of: ['parallel.strategy'],
+    says: ({ world, config }) =>
+      world === 1 && config.parallel.strategy !== 'NO_SHARD'
+        ? `${config.parallel.strategy} cuts nothing with one rank: all states are whole, as under NO_SHARD; launch more ranks`
+        : null,
+  },
+  {
+    of: ['parallel.strategy'],
+    says: ({ world, config: { parallel } }) =>
+      world > 1 && parallel.mesh === null && HYBRID.has(parallel.strategy)
+        ? `${parallel.strategy} without parallel.mesh keeps one copy of the shards, for all ranks are on one host: it does what ` +
+          `${KEPT_TO_BACKWARD.has(parallel.strategy) ? 'SHARD_GRAD_OP' : 'FULL_SHARD'} does; give mesh { dpReplicate, dpShard } whose product is ${world}`
+        : null,
+  },
+  {
+    of: ['parallel.mesh'],
+    says: ({ config: { parallel } }) =>
+      parallel.mesh !== null && !strategiesOf(parallel).some((strategy) => HYBRID.has(strategy))
+        ? `has no effect under ${parallel.strategy}, which keeps no copies of shards; use HYBRID_SHARD or _HYBRID_SHARD_ZERO2`
+        : null,
+  },
+  {
+    of: ['parallel.bucketBytes'],
+    says: ({ config: { parallel } }) =>
+      strategiesOf(parallel).every((strategy) => strategy === 'NO_SHARD')
+        ? null
+        : `has no effect under ${parallel.strategy}: gradients are reduced unit by unit, and parallel.wrap says what a unit is`,
+  },
+  {
+    of: ['parallel.forwardPrefetch', 'parallel.limitAllGathers', 'parallel.reshardAfterForward'],
+    says: ({ config: { parallel } }) =>
+      gathers(parallel) ? null : `has no effect under ${parallel.strategy}: ${WHOLE}`,
+  },
+  {
+    of: ['parallel.backwardPrefetch'],
+    says({ config: { parallel } }) {
+      if (!gathers(parallel)) return `has no effect under ${parallel.strategy}: ${WHOLE}`;
+      if (!keepsToBackward(parallel)) return null;
+      return 'has no effect where parameters stay whole from forward to backward: backward gathers nothing';
+    },
+  },
+  {
+    of: ['parallel.limitAllGathers'],
+    says: ({ config: { parallel } }) =>
+      gathers(parallel) && !parallel.limitAllGathers
+        ? 'false has no effect without lists of modules to prefetch (setModulesToForwardPrefetch): the host computes, and never runs ahead of its gathers'
+        : null,
+  },
+  {
+    of: ['parallel.syncModuleStates'],
+    says: ({ config: { parallel } }) =>
+      parallel.syncModuleStates
+        ? 'sends what every rank has: initial values come from the seed, or from one file, and are the same everywhere'
+        : null,
+  },
+  {
+    of: ['parallel.noSync'],
+    says({ config: { parallel, accumulation } }) {
+      if (parallel.noSync === null) return null;
+      if (accumulation === 1)
+        return 'has no effect with accumulation 1: the only micro-batch of a step is its last';
+      return parallel.noSync && parallel.strategy === 'ZERO_2'
+        ? 'true keeps whole gradients over the micro-batches, which ZERO_2 is to save'
+        : null;
+    },
+  },
+  {
+    of: ['parallel.sparseGradients'],
+    says({ config }) {
+      const { kind, tied } = modelShape(config);
+      if (!config.parallel.sparseGradients || !tied) return null;
+      const rest = kind === 'moe' ? 'only experts gain by it' : 'no gradient is sparse';
+      return `finds the token table's gradient dense: the table is the output head too, which touches every row, so ${rest}; set model.tied false`;
+    },
+  },
+];
+
+const PRECISION: readonly Rule[] = [
+  {
+    of: ['mixedPrecision.bufferDtype'],
+    says: ({ config }) =>
+      config.mixedPrecision?.bufferDtype ? 'has no effect: the modules here have no buffers' : null,
+  },
+  {
+    of: ['mixedPrecision.outputDtype'],
+    says: ({ config }) =>
+      config.mixedPrecision?.outputDtype
+        ? "rounds the loss, which is the model's output, and nothing else: logits and gradients stay as they are"
+        : null,
+  },
+  {
+    of: ['mixedPrecision.castForwardInputs'],
+    says: ({ config }) =>
+      (config.mixedPrecision?.paramDtype ?? 'float32') === 'float32'
+        ? 'has no effect without a paramDtype below float32, to which inputs are cast'
+        : null,
+  },
+  {
+    of: ['mixedPrecision.keepLowPrecisionGrads'],
+    says: ({ config }) => {
+      const { paramDtype, reduceDtype, keepLowPrecisionGrads } = config.mixedPrecision ?? {};
+      const type = reduceDtype ?? config.parallel.communicationDataType ?? paramDtype ?? 'float32';
+      return keepLowPrecisionGrads && type === 'float32'
+        ? 'has no effect: gradients are reduced in float32, so there is no lower precision to keep'
+        : null;
+    },
+  },
+  {
+    of: ['gradScaler'],
+    says({ config }) {
+      const isFloat16 = usesFloat16(config);
+      if (config.gradScaler === false && isFloat16) {
+        return 'false leaves gradients below 6e-8 to become 0 in float16; leave it out, and they are scaled';
+      }
+      const isOn = config.gradScaler !== null && config.gradScaler !== false;
+      return isOn && !isFloat16
+        ? 'has no effect without float16: float32 and bfloat16 have the same range, and nothing becomes 0 for want of it'
+        : null;
+    },
+  },
+];
+
+const OFFLOAD: readonly Rule[] = [
+  {
+    of: ['offload.parameters'],
+    says: ({ config: { parallel, offload } }) =>
+      offload.parameters && !gathers(parallel)
+        ? `has no effect under ${parallel.strategy}: parameters are whole and in use all the time (DeepSpeed: offload_param needs stage 3); ` +
+          'use FULL_SHARD, or offload.optimizer'
+        : null,
+  },
+  {
+    of: ['offload.optimizer'],
+    says: ({ config: { offload, parallel } }) =>
+      offload.optimizer && offload.parameters && gathers(parallel)
+        ? 'is part of offload.parameters: where shards lie on the host, the optimizer steps there'
+        : null,
+  },
+];
+
+const OPTIMIZER: readonly Rule[] = [
+  {
+    of: ['optimizer.betas', 'optimizer.eps'],
+    says: ({ config }) =>
+      config.optimizer.kind === 'sgd'
+        ? 'has no effect with sgd, which keeps no second moment; use adamW'
+        : null,
+  },
+  {
+    of: ['optimizer.momentum', 'optimizer.nesterov'],
+    says: ({ config: { optimizer } }) =>
+      optimizer.kind === 'sgd' ? null : `has no effect with ${optimizer.kind}; it is sgd's, adamW has betas`,
+  },
+  {
+    of: ['optimizer.blockSize'],
+    says: ({ config: { optimizer } }) =>
+      optimizer.kind === 'adamW8bit'
+        ? null
+        : `has no effect with ${optimizer.kind}, whose states are float32; it is adamW8bit's`,
+  },
+  {
+    of: ['optimizer.fused'],
+    says: ({ config }) =>
+      config.optimizer.fused
+        ? null
+        : 'false has no effect: the update is one pass over the shard in any case',
+  },
+  {
+    of: ['schedule.maxSteps'],
+    says: ({ config: { schedule, steps }, given }) =>
+      schedule !== null && schedule.maxSteps > steps && given('steps')
+        ? `${schedule.maxSteps} is beyond the run's ${steps} steps: the learning rate does not come down to etaMin`
+        : null,
+  },
+];
+
+const RULES: readonly Rule[] = [...PARALLEL, ...PRECISION, ...OFFLOAD, ...OPTIMIZER];
+
+const WHOLE = 'parameters are whole on every rank, and nothing is gathered';
+
+type Parallel = TrainConfig['parallel'];
+
+function strategiesOf({ strategy, unitStrategies }: Parallel): StrategyName[] {
+  return [strategy, ...unitStrategies.map((unit) => unit.strategy)];
+}
+
+function gathers(parallel: Parallel): boolean {
+  return strategiesOf(parallel).some((strategy) => GATHERING.has(strategy));
+}
+
+function keepsToBackward(parallel: Parallel): boolean {
+  if (parallel.reshardAfterForward !== null) return parallel.reshardAfterForward === false;
+  return strategiesOf(parallel).every(
+    (strategy) => KEPT_TO_BACKWARD.has(strategy) || !GATHERING.has(strategy),
+  );
+}
+
+/** Whether the input has the setting, and not only because somebody passed on a whole section with its defaults. */
+function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): boolean {
+  const parts = path.split('.');
+  const value = at(input, parts);
+  if (value === undefined) return false;
+  const section = parts.slice(0, -1);
+  const [asked, full] = [at(input, section), at(config, section)];
+  const isWhole = typeof asked === 'object' && keysOf(asked) === keysOf(full);
+  return !isWhole || JSON.stringify(value) !== JSON.stringify(at(defaults(), parts));
+}
+
+/** A config of defaults only, with those sections filled in that are absent by default. */
+function defaults(): unknown {
+  return parseTrainConfig({ mixedPrecision: {}, schedule: { maxSteps: 1 } });
+}
+
+function at(value: unknown, parts: readonly string[]): unknown {
+  return parts.reduce<unknown>(
+    (inner, part) =>
+      // An object's own entry, whatever its type.
+      typeof inner === 'object' && inner !== null
+        ? (inner as Readonly<Record<string, unknown>>)[part]
+        : undefined,
+    value,
+  );
+}
+
+function keysOf(value: unknown): string {
+  return Object.keys(value ?? {})
+    .sort()
+    .join();
+}
