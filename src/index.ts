@@ -2,7 +2,6 @@
 import { type Comparison, compareRuns } from './figures/compare';
 import type { Figure } from './figures/figure';
 import type { Guess, Verdict } from './figures/lesson';
-import { viewOf } from './figures/run-view';
 import type { Run } from './job/run';
 import { sessionLesson } from './job/session-lesson';
 
@@ -22,6 +21,8 @@ export { MAX_RANKS } from './job/options';
 export type { RankScope } from './job/rank-scope';
 export type { RankFunction, RankSelection } from './job/rank-selection';
 export { interruptJobs } from './job/registry';
+export type { ReshardChange } from './job/reshard-change';
+export type { ReshardReport } from './job/reshard-report';
 export type { Run } from './job/run';
 export type { RunSummary } from './job/run-summary';
 export type { Selection } from './job/selection';
@@ -43,7 +44,7 @@ export async function check(id: string, value?: unknown): Promise<Verdict> {
 
 /** Runs side by side in one figure, under the names that they are given. Throws: CONFIG for an unknown comparison. */
 export function compare(runs: Readonly<Record<string, Run>>, what: Comparison = 'memory'): Figure {
-  const views = Object.entries(runs).map(([name, run]) => [name, viewOf(run)]);
+  const views = Object.entries(runs).map(([name, run]) => [name, run.view]);
   return sessionLesson().reveal(compareRuns(Object.fromEntries(views), what));
 }
 

@@ -6,6 +6,7 @@ import type { Piece, PieceList, ProcessGroup } from '../dist/types';
 import type { Parameter, StateBuffer } from '../nn/parameter';
 import { floatsOf } from '../nn/state-values';
 import { buffersOf, heldRanges, type Placement, sharePlacement } from './placement';
+import type { Range } from './ranges';
 import { type ElementStates, firstDifference, type StateAccess, stateAccess } from './state-access';
 import { type Round, roundsOf, type Transfer, transfersOf, type Window, within } from './transfers';
 
@@ -23,8 +24,8 @@ export interface RedistributeOptions {
   readonly group: ProcessGroup;
   readonly before: PlacedState | null;
   readonly after: PlacedState | null;
-  /** States of the optimizer to move. */
-  readonly states: readonly string[];
+  /** Whether the optimizer has made a step: before it, its states are zeros and stay away. */
+  readonly hasStates: boolean;
   /** Frees an old buffer with its optimizer states: all of it has been moved and compared. */
   readonly release: (buffer: StateBuffer) => void;
   readonly progress?: (done: number, total: number) => void;
@@ -72,7 +73,7 @@ class Redistribution {
   #comparedBytes = 0;
 
   constructor(options: RedistributeOptions) {
-    const { engine, group, before, after, states } = options;
+    const { engine, group, before, after, hasStates } = options;
     this.#options = options;
     this.#parameters = (before ?? after)?.parameters ?? [];
     const share = (side: PlacedState | null): Placement =>
@@ -84,13 +85,28 @@ class Redistribution {
       );
     const [old, wanted] = [share(before), share(after)];
     this.#transfers = this.#parameters.map((_, place) => transfersOf(old, wanted, place));
+    this.#checkComplete(wanted);
     const most = Math.max(FEWEST_ELEMENTS, Math.floor(MOST_ELEMENTS / group.size));
+    const states = hasStates ? ((before ?? after)?.optimizer.stateNames ?? []) : [];
     const tensors = this.#parameters.map(({ size, requiresGrad }) => {
       return { size, states: requiresGrad ? ['values', ...states] : ['values'] };
     });
     this.#rounds = roundsOf(tensors, most);
     this.#before = stateAccess(engine, before);
     this.#after = stateAccess(engine, after);
+  }
+
+  /** Throws: INTERNAL where a rank is to hold elements that nobody has. */
+  #checkComplete(wanted: Placement): void {
+    this.#parameters.forEach(({ name }, place) => {
+      const found = lengthOf(this.#transfers[place] ?? []);
+      const needed = lengthOf(wanted.flatMap((held) => held[place] ?? []));
+      if (found === needed) return;
+      throw new ShardlabError(
+        'INTERNAL',
+        `${found} of ${needed} elements of ${name} are held by some rank; nothing was moved yet`,
+      );
+    });
   }
 
   run(): Redistributed {
@@ -194,6 +210,10 @@ class Redistribution {
       { rank, details: { tensor: name, state: window.state, element: start + at } },
     );
   }
+}
+
+function lengthOf(ranges: readonly Range[]): number {
+  return ranges.reduce((sum, { length }) => sum + length, 0);
 }
 
 /** One tensor with all that this rank sends, or gets, in a round. */

@@ -6,6 +6,7 @@ import { overlapOf, type Range } from './ranges';
 
 /** An optimizer's states, element by element. */
 export interface ElementStates {
+  readonly stateNames: readonly string[];
   readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
 }

@@ -60,9 +60,10 @@ export function higherPeak(best: StepRecord, record: StepRecord): StepRecord {
   return record.memory.peakBytes > best.memory.peakBytes ? record : best;
 }
 
+/** A step is complete when each of its ranks has recorded it; resharding changes how many these are. */
 function lastCompleteStep(records: readonly StepRecord[]): number {
-  const ranks = new Map<number, number>();
-  for (const { step } of records) ranks.set(step, (ranks.get(step) ?? 0) + 1);
-  const most = Math.max(0, ...ranks.values());
-  return Math.max(...[...ranks].filter(([, count]) => count === most).map(([step]) => step));
+  const missing = new Map<number, number>();
+  for (const { step, world } of records) missing.set(step, (missing.get(step) ?? world) - 1);
+  const complete = [...missing].filter(([, count]) => count <= 0).map(([step]) => step);
+  return Math.max(...(complete.length === 0 ? missing.keys() : complete));
 }

@@ -1,5 +1,5 @@
 import type { Failure } from './failure';
-import type { Outcome, RankEvent, RankOutput, RankStep, RankWork } from './messages';
+import type { Outcome, RankEvent, RankOutput, RankProgress, RankStep, RankWork } from './messages';
 
 /** Where a call's outputs go while it runs. */
 export type OutputSink = (event: RankEvent) => void;
@@ -8,12 +8,15 @@ export type OutputSink = (event: RankEvent) => void;
 export interface CallSink {
   readonly output?: OutputSink;
   readonly step?: (rank: number, step: RankStep) => void;
+  readonly progress?: (rank: number, progress: RankProgress) => void;
 }
 
 const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   function: 'job.on().run',
   train: 'job.train',
   steps: 'run.step',
+  group: 'job.train',
+  reshard: 'run.reshard',
   disposeRun: 'run.dispose',
   recover: 'recovery',
 };
@@ -55,6 +58,10 @@ export class Call {
 
   step(rank: number, step: RankStep): void {
     this.#sink.step?.(rank, step);
+  }
+
+  progress(rank: number, progress: RankProgress): void {
+    this.#sink.progress?.(rank, progress);
   }
 
   /** Takes down how a rank ended; a second word about the same rank is ignored. */

@@ -5,10 +5,12 @@ import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } fro
 import type { Link } from '../transport/link';
 import type { OutputSink } from './call';
 import type { ReadyReport } from './messages';
+import { RankGroups } from './rank-groups';
 import { describeExit, type RankProcess } from './rank-process';
 import { RankSelection } from './rank-selection';
 import { registerJob } from './registry';
 import { Run } from './run';
+import { checkWorld } from './run-world';
 import { parseSelection, type Selection } from './selection';
 import type { Supervisor } from './supervisor';
 import { createWhy, describeCollective, type Why } from './why';
@@ -43,6 +45,8 @@ const STATUS_COLUMNS: readonly Column[] = [
 ];
 
 export interface TrainOptions {
+  /** Trains on the job's first ranks, so many; default all. The others stay free for cells and other runs. */
+  readonly ranks?: number | undefined;
   /** A safetensors file with the initial parameters; default: from the config's seed. */
   readonly init?: string | undefined;
 }
@@ -63,6 +67,7 @@ export class Job {
   readonly #fleet: JobFleet;
   readonly #supervisor: Supervisor;
   readonly #unregister: () => void;
+  readonly #groups: RankGroups;
   readonly #runs = new Set<Run>();
   #numRuns = 0;
   #ended: Promise<void> | undefined;
@@ -71,6 +76,7 @@ export class Job {
     this.#fleet = fleet;
     this.#supervisor = supervisor;
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
+    this.#groups = new RankGroups(supervisor, this.ranks.length);
     this.#unregister = registerJob(this);
   }
 
@@ -97,15 +103,19 @@ export class Job {
     await this.#supervisor.run(ranks, { kind: 'cell', js, cell }, { output: sink });
   }
 
-  /** Builds a model and its strategy on all ranks. Throws: CONFIG for a wrong config, and as `on().run` does. */
+  /** Builds a model and its strategy on ranks. Throws: CONFIG for a wrong config, and as `on().run` does. */
   async train(config: TrainConfigInput = {}, options: TrainOptions = {}): Promise<Run> {
+    const { init, ranks: world = this.numRanks } = options;
+    checkWorld('train', world, this.numRanks);
     const run = await Run.create({
       config,
-      init: options.init,
+      init,
       numRanks: this.numRanks,
+      world,
       link: this.link,
       number: ++this.#numRuns,
       supervisor: this.#supervisor,
+      groups: this.#groups,
       disposed: (ended) => this.#runs.delete(ended),
     });
     this.#runs.add(run);

@@ -5,6 +5,7 @@ import type { Seconds } from '../core/units';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
 import type { AbortReason } from '../transport/control-block';
+import type { GroupRef } from './rank-groups';
 import type { Situation } from './situation';
 
 /** An error of a rank's code with the place in the cell where it arose; RANK_FAILED when it is none of shardlab's. */
@@ -34,7 +35,16 @@ export type RankWork =
       readonly run: number;
       readonly config: unknown;
       readonly init: string | undefined;
+      readonly group: GroupRef;
     }
+  | {
+      readonly kind: 'reshard';
+      readonly run: number;
+      readonly config: unknown;
+      readonly before: GroupRef;
+      readonly after: GroupRef;
+    }
+  | { readonly kind: 'group'; readonly group: GroupRef }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
   | { readonly kind: 'disposeRun'; readonly run: number }
   | { readonly kind: 'recover' };
@@ -54,6 +64,13 @@ export interface StepGrant {
 export interface RankStep {
   readonly result: StepResult;
   readonly record: StepRecord;
+}
+
+/** How far a rank has come with work that takes long. */
+export interface RankProgress {
+  readonly stage: 'moving' | 'copying' | 'writing' | 'reading';
+  readonly done: number;
+  readonly total: number;
 }
 
 /** What a rank says of itself when it is ready. */
@@ -85,6 +102,7 @@ export type FromRank =
   | { readonly type: 'failed'; readonly error: RankError }
   | { readonly type: 'output'; readonly id: number; readonly output: RankOutput }
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
+  | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
   | { readonly type: 'ended'; readonly id: number; readonly outcome: Outcome }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
 

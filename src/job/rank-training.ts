@@ -7,7 +7,9 @@ import { explainProcess } from '../ledger/process-memory';
 import type { Recorder } from '../ledger/recorder';
 import type { StepResult } from '../train/step-result';
 import type { Trainer } from '../train/trainer';
-import type { RankStep } from './messages';
+import type { RankProgress, RankStep, RankWork } from './messages';
+import type { GroupRef } from './rank-groups';
+import { type ReshardWork, type RunOnRank, reshardOnRank } from './rank-reshard';
 
 /** Steps of a call, from the newest back, of which every allocation and free is sent. */
 const NUM_CURVES = 2;
@@ -15,16 +17,21 @@ const NUM_CURVES = 2;
 /** Buffers of cells and functions belong to no run. */
 const NO_RUN = 0;
 
-/** Between a rank's steps. */
-export interface StepCourier {
+/** Work of runs. */
+export type TrainingWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' }>;
+
+/** What a rank tells of its runs' work while it goes on. */
+export interface TrainingCourier {
   mayStep(index: number): boolean;
   done(step: RankStep): void;
+  progress(progress: RankProgress): void;
 }
 
 /** What a rank trains with. */
 export interface RankTrainingParts {
   readonly rank: number;
   readonly engine: Engine;
+  /** All ranks of the job. */
   readonly group: ProcessGroup;
   readonly recorder: Recorder;
 }
@@ -32,11 +39,16 @@ export interface RankTrainingParts {
 /** The runs of one rank, by their number in the job. */
 export class RankTraining {
   readonly #parts: RankTrainingParts;
-  readonly #trainers = new Map<number, Trainer>();
+  readonly #runs = new Map<number, RunOnRank>();
+  /** Groups of the job's first ranks by the number that the launcher gave them; null where this rank is outside. */
+  readonly #groups = new Map<number, ProcessGroup | null>();
+  /** Built and not in use yet: it goes when the work is broken off. */
+  #unfinished: Trainer | undefined;
   #isStepping = false;
 
   constructor(parts: RankTrainingParts) {
     this.#parts = parts;
+    this.#groups.set(0, parts.group);
   }
 
   /** Whether a run's step is on the stack: no cell called what happens in it. */
@@ -44,21 +56,49 @@ export class RankTraining {
     return this.#isStepping;
   }
 
-  /** Builds a run's model and gives its number of parameters. The config was checked by the launcher. */
-  async create(run: number, config: TrainConfig, init: string | undefined): Promise<number> {
-    // Loaded when first needed: ranks that never train start sooner.
-    const { createTrainer } = await import('../train/trainer.js');
-    const { engine, group, recorder } = this.#parts;
+  /** Does a run's work. The launcher has checked it. */
+  async perform(work: TrainingWork, courier: TrainingCourier): Promise<unknown> {
+    switch (work.kind) {
+      case 'group':
+        return this.#makeGroup(work.group);
+      case 'train':
+        return this.#create(work);
+      case 'steps':
+        return this.#steps(work.run, work.numSteps, courier);
+      case 'reshard':
+        return this.#reshard(work, courier);
+      case 'disposeRun':
+        return this.#dispose(work.run);
+      default:
+        return work satisfies never;
+    }
+  }
+
+  /** Makes all runs usable again after work was broken off: V8 may have left out its `finally`. */
+  recover(): void {
+    this.#isStepping = false;
+    this.#parts.recorder.enter(NO_RUN);
+    this.#dropUnfinished();
+    for (const { trainer } of this.#runs.values()) trainer.recover();
+  }
+
+  #makeGroup({ id, size }: GroupRef): void {
+    const { group } = this.#parts;
+    const ranks = Array.from({ length: size }, (_, rank) => rank);
+    this.#groups.set(id, group.subgroup(ranks, `ranks ${ranks.join(',')} #${id}`));
+  }
+
+  /** Builds a run's model and gives its number of parameters. */
+  async #create({ run, config, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
     const initialState = init === undefined ? undefined : readSafetensors(init);
-    const trainer = this.#within(run, () =>
-      createTrainer({ config, engine, group, observer: recorder, initialState }),
-    );
-    this.#trainers.set(run, trainer);
+    // Checked by the launcher, which is of the same version.
+    const trainer = await this.#build(run, config as TrainConfig, this.#group(group), initialState);
+    this.#use(run, { trainer, group: this.#group(group) });
     return trainer.model.numParams();
   }
 
   /** Steps as far as it is granted; each is told when it is done. */
-  async steps(run: number, numSteps: number, courier: StepCourier): Promise<void> {
+  async #steps(run: number, numSteps: number, courier: TrainingCourier): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
       // Every allocation of the first step, in case of an early end, and of the newest ones.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
@@ -68,9 +108,58 @@ export class RankTraining {
     }
   }
 
+  async #reshard(work: ReshardWork, courier: TrainingCourier): Promise<unknown> {
+    const { run, before, after } = work;
+    const union = this.#group(before.size > after.size ? before : after);
+    const isIn = this.#parts.rank < after.size;
+    const trainer = isIn ? await this.#build(run, work.config as TrainConfig, this.#group(after)) : undefined;
+    const old = this.#runs.get(run);
+    const moved = this.#within(run, () =>
+      reshardOnRank({
+        engine: this.#parts.engine,
+        group: union,
+        before: old?.trainer,
+        after: trainer,
+        progress: (done, total) => courier.progress({ stage: 'moving', done, total }),
+      }),
+    );
+    old?.trainer.dispose();
+    this.#runs.delete(run);
+    if (trainer !== undefined) this.#use(run, { trainer, group: this.#group(after) });
+    return moved;
+  }
+
+  /** The trainer goes with the work, unless the work comes to its use. */
+  async #build(
+    run: number,
+    config: TrainConfig,
+    group: ProcessGroup,
+    initialState?: ReturnType<typeof readSafetensors>,
+  ): Promise<Trainer> {
+    // Loaded when first needed: ranks that never train start sooner.
+    const { createTrainer } = await import('../train/trainer.js');
+    const { engine, recorder } = this.#parts;
+    const options = { config, engine, group, observer: recorder, initialState };
+    const trainer = this.#within(run, () => createTrainer(options));
+    this.#unfinished = trainer;
+    return trainer;
+  }
+
+  #use(run: number, built: RunOnRank): void {
+    this.#runs.set(run, built);
+    this.#unfinished = undefined;
+  }
+
+  #dropUnfinished(): void {
+    const trainer = this.#unfinished;
+    this.#unfinished = undefined;
+    trainer?.recover();
+    trainer?.dispose();
+  }
+
   #step(run: number, curve: boolean): RankStep {
-    const trainer = this.#trainer(run);
-    const { engine, group, recorder } = this.#parts;
+    const { trainer, group } = this.#run(run);
+    const { engine, recorder } = this.#parts;
     recorder.beginStep(trainer.steps + 1);
     const result = this.#stepOf(trainer);
     const memory = engine.memory;
@@ -81,7 +170,7 @@ export class RankTraining {
       process: explainProcess(process.memoryUsage(), memory),
       curve,
     });
-    return { result, record };
+    return { result, record: { ...record, world: group.size } };
   }
 
   #stepOf(trainer: Trainer): StepResult {
@@ -104,23 +193,22 @@ export class RankTraining {
     }
   }
 
-  /** Makes all runs usable again after work was broken off: V8 may have left out its `finally`. */
-  recover(): void {
-    this.#isStepping = false;
-    this.#parts.recorder.enter(NO_RUN);
-    for (const trainer of this.#trainers.values()) trainer.recover();
+  #dispose(run: number): void {
+    this.#dropUnfinished();
+    this.#runs.get(run)?.trainer.dispose();
+    this.#runs.delete(run);
   }
 
-  dispose(run: number): void {
-    this.#trainers.get(run)?.dispose();
-    this.#trainers.delete(run);
+  #run(run: number): RunOnRank {
+    return this.#runs.get(run) ?? this.#missing(`run ${run}`);
   }
 
-  #trainer(run: number): Trainer {
-    const trainer = this.#trainers.get(run);
-    if (trainer !== undefined) return trainer;
-    throw new ShardlabError('INTERNAL', `rank ${this.#parts.rank} has no run ${run}`, {
-      rank: this.#parts.rank,
-    });
+  #group({ id, size }: GroupRef): ProcessGroup {
+    return this.#groups.get(id) ?? this.#missing(`group ${id} of ${size} ranks`);
+  }
+
+  #missing(what: string): never {
+    const { rank } = this.#parts;
+    throw new ShardlabError('INTERNAL', `rank ${rank} has no ${what}`, { rank });
   }
 }

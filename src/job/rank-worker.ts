@@ -3,7 +3,6 @@ import type { Engine } from '../backend/engine';
 import { registerDisplay } from '../cell/display';
 import type { EvaluateResult, Evaluator } from '../cell/evaluator';
 import { toMimeBundle } from '../cell/mime';
-import type { TrainConfig } from '../config/train-config';
 import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
 import type { CourierHandle } from './courier-handle';
@@ -117,21 +116,15 @@ export class RankWorker {
     switch (work.kind) {
       case 'function':
         return runShipped(work.source, scope, work.args);
-      case 'train':
-        // Checked by the launcher, which is of the same version.
-        return training.create(work.run, work.config as TrainConfig, work.init);
-      case 'steps':
-        return training.steps(work.run, work.numSteps, {
-          mayStep: (index) => courier.mayStep(index),
-          done: (step) => courier.send({ type: 'step', id: this.#id, step }),
-        });
-      case 'disposeRun':
-        return training.dispose(work.run);
       case 'recover':
         engine.recover();
         return training.recover();
       default:
-        return work satisfies never;
+        return training.perform(work, {
+          mayStep: (index) => courier.mayStep(index),
+          done: (step) => courier.send({ type: 'step', id: this.#id, step }),
+          progress: (progress) => courier.send({ type: 'progress', id: this.#id, progress }),
+        });
     }
   }
 

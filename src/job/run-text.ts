@@ -1,4 +1,5 @@
 import type { StrategyName } from '../config/parallel-config';
+import type { TrainConfig } from '../config/train-config';
 import { counted } from '../figures/format';
 
 /** What a run's line tells. */
@@ -16,4 +17,15 @@ export function runText({ strategy, world, numParams, losses }: RunFacts): strin
   if (first === undefined) return `${head}, no step yet: await run.step(20)`;
   const last = losses.at(-1) ?? first;
   return `${head}, ${counted(losses.length, 'step')}: loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
+}
+
+/** Where a run trains: 'FULL_SHARD on 4 ranks'. */
+export function placeText({
+  config,
+  world,
+}: {
+  readonly config: Pick<TrainConfig, 'parallel'>;
+  readonly world: number;
+}): string {
+  return `${config.parallel.strategy} on ${counted(world, 'rank')}`;
 }

@@ -96,6 +96,7 @@ export class Supervisor {
     if (message.type === 'status') this.#parts.desk.receive(rank, message);
     else if (message.type === 'output' && call?.id === message.id) call.emit(rank, message.output);
     else if (message.type === 'step' && call?.id === message.id) call.step(rank, message.step);
+    else if (message.type === 'progress' && call?.id === message.id) call.progress(rank, message.progress);
     else if (message.type === 'ended' && call?.id === message.id) this.#ended(rank, call, message.outcome);
   }
 

@@ -1,6 +1,8 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
+import { ConfigError } from '../core/errors';
 import { isOnHost, type StateBuffer } from '../nn/parameter';
+import { floatsOf } from '../nn/state-values';
 
 /** AdamW's settings; defaults are torch.optim.AdamW's. */
 export interface AdamWOptions {
@@ -30,6 +32,17 @@ export interface Optimizer {
   step(gradScale?: number): void;
   zeroGrad(): void;
   dispose(): void;
+  /** Steps taken. */
+  readonly steps: number;
+  /** States with one element for each of a buffer's, under torch's names. */
+  readonly stateNames: readonly string[];
+  /** Elements of a state, from `offset` on; zeros before the first step. */
+  readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
+  writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
+  /** The next step is number `steps` + 1; states are written apart. */
+  restore(steps: number): void;
+  /** Frees the states of a buffer that is updated no more. */
+  release(buffer: StateBuffer): void;
 }
 
 /**
@@ -95,6 +108,32 @@ export class AdamW implements Optimizer {
     return state;
   }
 
+  get stateNames(): readonly string[] {
+    return Object.keys(STATES);
+  }
+
+  readState(buffer: StateBuffer, name: string, offset = 0, length = buffer.size - offset): Float32Array {
+    const state = this.#state.get(buffer);
+    if (state === undefined) return new Float32Array(length);
+    return floatsOf(this.#engine, { tensor: stateNamed(state, name), offset }, length).slice();
+  }
+
+  writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void {
+    const tensor = stateNamed(this.stateOf(buffer), name);
+    floatsOf(this.#engine, { tensor, offset }, values.length).set(values);
+  }
+
+  restore(steps: number): void {
+    this.#steps = steps;
+  }
+
+  release(buffer: StateBuffer): void {
+    const state = this.#state.get(buffer);
+    this.#state.delete(buffer);
+    state?.expAvg.dispose();
+    state?.expAvgSq.dispose();
+  }
+
   zeroGrad(): void {
     for (const buffer of this.#model.states()) buffer.zeroGrad();
   }
@@ -114,4 +153,13 @@ export class AdamW implements Optimizer {
     this.#engine.fill(zeros, 0);
     return zeros;
   }
+}
+
+/** Source: torch.optim.AdamW's state. */
+const STATES: Readonly<Record<string, keyof AdamWState>> = { exp_avg: 'expAvg', exp_avg_sq: 'expAvgSq' };
+
+function stateNamed(state: AdamWState, name: string): tf.Tensor {
+  const key = STATES[name];
+  if (key !== undefined) return state[key];
+  throw new ConfigError(`AdamW has no state ${name}; it has ${Object.keys(STATES).join(' and ')}`);
 }

@@ -29,6 +29,14 @@ export interface TrainerOptions {
   readonly batches?: BatchSource | undefined;
 }
 
+/** What of a training is neither a parameter nor a state of the optimizer; plain JSON. */
+export interface TrainerCounters {
+  /** Steps taken: they say which batches come next. */
+  readonly steps: number;
+  /** Updates that the optimizer has made. */
+  readonly optimizerSteps: number;
+}
+
 /** Trains a config's model on one rank; all ranks of the group step together. */
 export interface Trainer {
   readonly config: TrainConfig;
@@ -36,6 +44,9 @@ export interface Trainer {
   readonly optimizer: AdamW;
   /** Steps taken. */
   readonly steps: number;
+  readonly counters: TrainerCounters;
+  /** Goes on where another trainer was; parameters and optimizer states are written apart. */
+  restore(counters: TrainerCounters): void;
   /** One step. Gradients stay until the next one begins. */
   step(): StepResult;
   /**
@@ -77,6 +88,15 @@ class GptTrainer implements Trainer {
 
   get steps(): number {
     return this.#steps;
+  }
+
+  get counters(): TrainerCounters {
+    return { steps: this.#steps, optimizerSteps: this.optimizer.steps };
+  }
+
+  restore({ steps, optimizerSteps }: TrainerCounters): void {
+    this.#steps = steps;
+    this.optimizer.restore(optimizerSteps);
   }
 
   step(): StepResult {
