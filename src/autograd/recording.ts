@@ -3,7 +3,7 @@ import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import type { ParameterSet } from './parameter-set';
-import { Surroundings } from './surroundings';
+import { Sieve } from './sieve';
 
 /**
  * Saved tensors that these kernels' gradients ask for their shape only; a disposed tensor still has one.
@@ -29,15 +29,17 @@ export type Gradients = Map<number, tf.Tensor>;
 /** A recorded operation; one that is a whole unit or region can be let go without its backward. */
 export interface RecordedNode extends TapeNode {
   release?(): void;
+  /** The recording of a unit's or region's own operations. */
+  readonly inner?: Recording;
   /** In place of `gradient`: runs backward on the gradients as they are so far, and adds to them. */
   resume?(dys: readonly (tf.Tensor | null)[], gradients: Gradients): void;
 }
 
 /**
- * What becomes of operations. keep: their backward follows. sieve: forward will run again before its backward, so only
- * what it depends on is noted. replay: that second forward, whose enclosing units' parameters are whole.
+ * What becomes of operations. keep: their backward follows. A sieve: forward will run again before its backward, so only
+ * what that needs is noted. replay: that second forward, whose enclosing units' parameters are whole.
  */
-export type RecordingMode = 'keep' | 'sieve' | 'replay';
+export type RecordingMode = 'keep' | 'replay' | Sieve;
 
 /** What the recordings of one pass share: whose parameter a tensor is. */
 export type Owners = Map<number, string>;
@@ -51,17 +53,17 @@ export class Recording extends Array<RecordedNode> {
   readonly parent: Recording | null;
   readonly owners: Owners;
   readonly parameters: ParameterSet | null;
-  readonly mode: RecordingMode;
+  /** null: operations are kept. */
+  readonly sieve: Sieve | null;
   /** Whether this is part of a second forward. */
   readonly isReplayed: boolean;
   /** Tensors of enclosing recordings that were used here, by id. */
   readonly captured = new Map<number, tf.Tensor>();
-  /** Of a sieve: all that its operations read and did not make. */
-  readonly surroundings = new Surroundings();
   /** Open tidy scopes when it began. */
   scopeDepth = 0;
   /** The gradients of a backward in progress, to be let go if it is cut off. */
   inFlight: Gradients | null = null;
+  readonly #isReplay: boolean;
   readonly #leaves = new Set<number>();
   readonly #flowing = new Set<number>();
 
@@ -73,8 +75,9 @@ export class Recording extends Array<RecordedNode> {
     mode: RecordingMode = 'keep',
   ) {
     super();
-    this.mode = mode;
-    this.isReplayed = mode === 'replay' || parent?.isReplayed === true;
+    this.sieve = mode instanceof Sieve ? mode : null;
+    this.#isReplay = mode === 'replay';
+    this.isReplayed = this.#isReplay || parent?.isReplayed === true;
     this.engine = engine;
     this.parent = parent;
     this.owners = owners;
@@ -123,13 +126,13 @@ export class Recording extends Array<RecordedNode> {
   /** Of a sieve: takes in a unit whose forward, a sieve too, is over. */
   absorb(unit: Recording, value: tf.Tensor): void {
     if (unit.flows(value)) this.#flowing.add(value.id);
-    this.surroundings.absorb(unit.surroundings, value);
+    if (unit.sieve !== null) this.sieve?.surroundings.absorb(unit.sieve.surroundings, value);
     unit.release();
   }
 
   /** Where the tidy scopes of the pass, or of the second forward, that this is part of begin. */
   get firstScope(): number {
-    return this.mode === 'replay' || this.parent === null ? this.scopeDepth : this.parent.firstScope;
+    return this.#isReplay || this.parent === null ? this.scopeDepth : this.parent.firstScope;
   }
 
   /** The tensor that an enclosing unit's parameter is now, by its id in forward; undefined for other tensors. */
@@ -149,18 +152,23 @@ export class Recording extends Array<RecordedNode> {
 
   #add(node: RecordedNode, isInner: boolean): void {
     const inputs = Object.values(node.inputs).filter((input) => input != null);
-    const isSieve = this.mode === 'sieve';
-    if (isSieve) this.surroundings.note(inputs, node.outputs);
+    if (this.sieve !== null && !isInner) this.#sift(this.sieve, node, inputs);
     // Every input is asked, so that all captures are noted.
     const isNeeded = inputs.map((input) => this.#asks(input)).includes(true);
     if (isNeeded)
       for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
-    if ((isSieve || !isNeeded) && !isInner) {
+    if ((this.sieve !== null || !isNeeded) && !isInner) {
+      if (isNeeded && !SAVED_FOR_SHAPE.has(node.kernelName)) this.sieve?.meter?.(node, node.saved ?? []);
       for (const tensor of node.saved ?? []) tensor.dispose();
       return;
     }
     if (!isInner) this.#settle(node);
     super.push(node);
+  }
+
+  #sift({ surroundings, results }: Sieve, node: RecordedNode, inputs: readonly tf.Tensor[]): void {
+    surroundings.note(inputs, node.outputs);
+    results?.note(node);
   }
 
   #asks(input: tf.Tensor): boolean {
@@ -192,7 +200,7 @@ export class Recording extends Array<RecordedNode> {
     for (let recording: Recording | null = this; recording !== null; recording = recording.parent) {
       if (recording.parameters?.leaveHole(saved, slot, tensor)) return true;
       // The holes of units around a second forward were filled before it.
-      if (recording.mode === 'replay') return false;
+      if (recording.#isReplay) return false;
     }
     return false;
   }

@@ -106,8 +106,7 @@ function recordUnit(
   inputs: readonly tf.Tensor[],
 ): tf.Tensor {
   const parameters = new ParameterSet(unit.parameters);
-  const mode = outer.mode === 'sieve' ? 'sieve' : 'keep';
-  const tape = new Recording(engine, outer, outer.owners, parameters, mode);
+  const tape = new Recording(engine, outer, outer.owners, parameters, outer.sieve?.within() ?? 'keep');
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) {
     tape.addLeaf(tensor);
     outer.owners.set(tensor.id, unit.module);
@@ -118,7 +117,7 @@ function recordUnit(
     // The output must be another tensor than the inputs, for its gradient is another.
     return tape.isLeaf(result) ? tf.clone(result) : result;
   });
-  if (mode === 'sieve') {
+  if (outer.sieve !== null) {
     outer.absorb(tape, value);
     return value;
   }
@@ -150,6 +149,7 @@ function unitNode(
       const found = backwardUnit(engine, unit, tape, parameters, value, dy);
       return Object.fromEntries([...found].map(([id, gradient]) => [String(id), () => gradient]));
     },
+    inner: tape,
     release: () => tape.release(),
   };
 }

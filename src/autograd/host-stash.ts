@@ -1,0 +1,77 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import type { HostArray } from '../backend/host-arrays';
+import { untracked } from '../backend/tfjs-state';
+import type { DType } from '../core/dtypes';
+import type { Tag } from '../core/events';
+
+interface Stashed {
+  readonly array: HostArray;
+  readonly tag: Tag;
+  readonly dtype: DType;
+  readonly places: { readonly tensors: tf.Tensor[]; readonly slot: number; readonly shape: number[] }[];
+}
+
+/**
+ * Activations that lie on the host between forward and backward: those in lists of saved tensors, one array a buffer.
+ * The device's buffer goes when nobody else holds it.
+ */
+export class HostStash {
+  readonly #engine: Engine;
+  #stashed: Stashed[] = [];
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  /** Moves activations to the host; tensors of other causes stay. */
+  put(lists: readonly tf.Tensor[][]): void {
+    const byBuffer = new Map<object, Stashed>();
+    for (const tensors of lists) {
+      tensors.forEach((tensor, slot) => {
+        const tag = this.#engine.tagOf(tensor);
+        if (tensor.isDisposed || tag.cause !== 'activation') return;
+        let stashed = byBuffer.get(tensor.dataId);
+        if (stashed === undefined) {
+          stashed = this.#copyOut(tensor, tag);
+          byBuffer.set(tensor.dataId, stashed);
+          this.#stashed.push(stashed);
+        }
+        stashed.places.push({ tensors, slot, shape: tensor.shape });
+        tensor.dispose();
+      });
+    }
+  }
+
+  /** Puts all back into the lists, in new buffers. */
+  fetch(): void {
+    for (let stashed = this.#stashed.pop(); stashed !== undefined; stashed = this.#stashed.pop()) {
+      try {
+        this.#copyIn(stashed);
+      } finally {
+        stashed.array.dispose();
+      }
+    }
+  }
+
+  dispose(): void {
+    for (const { array } of this.#stashed.splice(0)) array.dispose();
+  }
+
+  #copyOut(tensor: tf.Tensor, tag: Tag): Stashed {
+    // The engine holds no other types.
+    const dtype = tensor.dtype as DType;
+    const array = this.#engine.host.allocate(tensor.size, tag, dtype);
+    this.#engine.host.fromDevice(tensor, 0, tensor.size, array, 0);
+    return { array, tag, dtype, places: [] };
+  }
+
+  #copyIn({ array, tag, dtype, places }: Stashed): void {
+    untracked(() => {
+      const whole = this.#engine.allocate([array.length], dtype, tag);
+      this.#engine.host.toDevice(array, 0, array.length, whole, 0);
+      for (const { tensors, slot, shape } of places) tensors[slot] = tf.keep(tf.reshape(whole, shape));
+      whole.dispose();
+    });
+  }
+}

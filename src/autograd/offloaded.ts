@@ -1,0 +1,62 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import { currentRecording } from './current-recording';
+import { HostStash } from './host-stash';
+import { type RecordedNode, Recording } from './recording';
+import { type Forward, recordForward } from './region-call';
+import { backward } from './tape';
+
+/**
+ * Runs a part of a model whose saved activations lie on the host from the end of its forward to the beginning of its
+ * backward. Outside of `gradients` it is inference. Source: FairScale's and torch's offload_wrapper (save_on_cpu).
+ * Throws: ENGINE inside tf.grads.
+ */
+export function runOffloaded(
+  engine: Engine,
+  module: string,
+  forward: Forward,
+  inputs: readonly tf.Tensor[],
+): tf.Tensor {
+  const outer = currentRecording(`The offloaded module '${module}'`);
+  if (outer === null || outer.sieve !== null) return forward(...inputs);
+  const tape = new Recording(engine, outer, outer.owners, null);
+  const value = recordForward(
+    tape,
+    forward,
+    inputs,
+    inputs.filter((input) => outer.flows(input)),
+  );
+  if (!tape.flows(value)) {
+    tape.release();
+    return value;
+  }
+  const stash = new HostStash(engine);
+  outer.addUnit({
+    id: value.id,
+    kernelName: `offloaded ${module}`,
+    inputs: {},
+    outputs: [value],
+    saved: [],
+    inner: tape,
+    release() {
+      tape.release();
+      stash.dispose();
+    },
+    resume(_, gradients) {
+      stash.fetch();
+      backward(engine, tape, gradients);
+    },
+  });
+  stash.put(savedIn(tape));
+  return value;
+}
+
+/** The lists of saved tensors of all operations, of those within units too. */
+function savedIn(tape: Recording): tf.Tensor[][] {
+  const lists: tf.Tensor[][] = [];
+  tape.forEach(({ saved, inner }: RecordedNode) => {
+    if (saved !== undefined) lists.push(saved);
+    if (inner !== undefined) lists.push(...savedIn(inner));
+  });
+  return lists;
+}

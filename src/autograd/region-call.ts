@@ -1,0 +1,45 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import type { Recording } from './recording';
+import type { Meter } from './sieve';
+import { record } from './tape';
+
+/** A part of a model whose forward runs again in backward, instead of keeping what its operations save. */
+export interface Region {
+  /** The module's full name, for tags. */
+  readonly module: string;
+  /** Kernels whose results are kept, and which do not run again. Default: none. */
+  readonly keepResultsOf?: ReadonlySet<string> | undefined;
+  /** Whether what is kept lies on the host between the two forwards. Default false. */
+  readonly offload?: boolean | undefined;
+  /** Told of what the first forward would have saved. */
+  readonly meter?: Meter | undefined;
+  /** Runs the second forward: for timing it. */
+  readonly around?: (recompute: () => void) => void;
+}
+
+export type Forward = (...inputs: tf.Tensor[]) => tf.Tensor;
+
+/** One call of a region. */
+export interface RegionCall {
+  readonly engine: Engine;
+  readonly region: Region;
+  readonly outer: Recording;
+  readonly forward: Forward;
+  readonly inputs: readonly tf.Tensor[];
+}
+
+/** Runs a region's forward on a tape, with `leaves` among its inputs. */
+export function recordForward(
+  tape: Recording,
+  forward: Forward,
+  inputs: readonly tf.Tensor[],
+  leaves: readonly tf.Tensor[],
+): tf.Tensor {
+  for (const leaf of leaves) tape.addLeaf(leaf);
+  return record(tape, () => {
+    const result = forward(...inputs);
+    // The output must be another tensor than the inputs, for its gradient is another.
+    return tape.isLeaf(result) ? tf.clone(result) : result;
+  });
+}

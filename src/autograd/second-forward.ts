@@ -1,0 +1,130 @@
+import type * as tf from '@tensorflow/tfjs';
+import { interceptKernels } from '../backend/kernel-interception';
+import { ShardlabError } from '../core/errors';
+import type { HeldInputs } from './held-inputs';
+import { type Gradients, Recording } from './recording';
+import { type RegionCall, recordForward } from './region-call';
+import { backward } from './tape';
+
+/** What is known of a region's first forward. */
+export interface FirstForward {
+  /** Ids of what gradients are with respect to. */
+  readonly sources: readonly number[];
+  /** Of the result. */
+  readonly shape: readonly number[];
+  readonly sumOfSquares: number;
+}
+
+/** A region's second forward, and backward through it; once. See [Note: checkpointed regions]. */
+export class SecondForward {
+  readonly #call: RegionCall;
+  readonly #held: HeldInputs;
+  readonly #first: FirstForward;
+  #tape: Recording | null = null;
+  #restore: () => void = () => {};
+
+  constructor(call: RegionCall, held: HeldInputs, first: FirstForward) {
+    this.#call = call;
+    this.#held = held;
+    this.#first = first;
+  }
+
+  /** Adds the region's gradients to those so far; `dy` is consumed. */
+  resume(dy: tf.Tensor, gradients: Gradients): void {
+    const { engine, outer, region } = this.#call;
+    const tape = new Recording(engine, outer, outer.owners, null, 'replay');
+    this.#tape = tape;
+    const inner: Gradients = new Map();
+    const names = engine.tagged({ cause: 'temp', module: region.module }, () => {
+      const timed = region.around ?? ((work: () => void) => work());
+      this.#held.fetch();
+      const now = this.#names();
+      timed(() => inner.set(this.#forward(tape, now), dy));
+      move(gradients, inner, [...now]);
+      backward(engine, tape, inner);
+      return now;
+    });
+    move(
+      inner,
+      gradients,
+      [...names].map(([before, now]) => [now, before]),
+    );
+  }
+
+  /** Lets go of all that is kept, whether backward ran, failed, or was cut off. */
+  release(): void {
+    this.#restore();
+    this.#tape?.release();
+    this.#tape = null;
+    this.#held.dispose();
+  }
+
+  /** The ids that sources have now, by their ids in forward. */
+  #names(): Map<number, number> {
+    const { outer, inputs } = this.#call;
+    const given = new Map(inputs.map((input) => [input.id, this.#held.now(input)]));
+    return new Map(
+      this.#first.sources.map((id) => [id, (given.get(id) ?? outer.parameterNow(id))?.id ?? id]),
+    );
+  }
+
+  /** Runs forward on `tape`; gives the id of its result. */
+  #forward(tape: Recording, names: ReadonlyMap<number, number>): number {
+    const { forward, inputs } = this.#call;
+    const given = inputs.map((input) => this.#held.now(input));
+    const leaves = given.filter((_, i) => names.has(inputs[i]?.id ?? -1));
+    const value = this.#explained(() => recordForward(tape, forward, given, leaves));
+    const known = new Set(names.values());
+    const isKnown = [...tape.captured.keys()].every((id) => known.has(id));
+    this.#requireEqual(value, isKnown && tape.flows(value));
+    // Operations saved what they need of these.
+    value.dispose();
+    this.#held.dispose();
+    return value.id;
+  }
+
+  /** Model code that throws does not say that it ran for the second time. */
+  #explained(work: () => tf.Tensor): tf.Tensor {
+    const { results } = this.#held;
+    if (results !== null) this.#restore = interceptKernels(results.giveBack);
+    try {
+      return work();
+    } catch (cause) {
+      if (cause instanceof ShardlabError || !(cause instanceof Error)) throw cause;
+      throw new ShardlabError(
+        'ENGINE',
+        `The second forward of the checkpointed module '${this.#call.region.module}' failed: ${cause.message} ` +
+          'If it reads a tensor that was freed since the first: pass tensors as inputs, and read parameters in forward.',
+        { cause },
+      );
+    } finally {
+      this.#restore();
+    }
+  }
+
+  #requireEqual(value: tf.Tensor, dependsOnTheSame: boolean): void {
+    const { shape, sumOfSquares } = this.#first;
+    const sum = this.#call.engine.sumOfSquares(value);
+    const isEqual = value.shape.join() === shape.join() && Object.is(sum, sumOfSquares);
+    if (isEqual && dependsOnTheSame) return;
+    value.dispose();
+    throw new ShardlabError(
+      'ENGINE',
+      `The second forward of the checkpointed module '${this.#call.region.module}' ` +
+        (dependsOnTheSame
+          ? `gave [${value.shape}] with the sum of squares ${sum}, the first [${shape}] with ${sumOfSquares}. `
+          : 'read other tensors than the first. ') +
+        'A checkpointed module must compute the same both times: give its random operations a seed, and let it change no state.',
+    );
+  }
+}
+
+/** Moves gradients from one map to another under other ids. */
+function move(from: Gradients, to: Gradients, names: readonly (readonly [number, number])[]): void {
+  for (const [before, after] of names) {
+    const gradient = from.get(before);
+    if (gradient === undefined) continue;
+    from.delete(before);
+    to.set(after, gradient);
+  }
+}

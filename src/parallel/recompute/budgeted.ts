@@ -1,0 +1,71 @@
+import type * as tf from '@tensorflow/tfjs';
+import { runOffloaded } from '../../autograd/offloaded';
+import type { Bytes } from '../../core/units';
+import type { Module, Next } from '../../nn/module';
+import { type CheckpointContext, checkpointWrapperOf } from './checkpointed';
+import { chooseLayers, type LayerChoice } from './choose-layers';
+import { LayerMeter } from './layer-meter';
+
+/**
+ * Layers of which as few are checkpointed as a budget of bytes allows.
+ *
+ * [Note: measured choice] The first forward checkpoints every layer, which needs least memory, and counts meanwhile what
+ * each would have saved and its operations; at its end the choice is solved. Bytes and operations follow from shapes
+ * alone: ranks with batches of one shape choose the same without talking. Measured times would differ from rank to rank
+ * and from run to run.
+ */
+export class BudgetedLayers {
+  readonly #layers: readonly Module[];
+  readonly #meters: LayerMeter[];
+  readonly #budgetBytes: Bytes;
+  #choice: LayerChoice | null = null;
+  #checkpointed: ReadonlySet<Module> = new Set();
+
+  constructor(
+    context: CheckpointContext,
+    model: Module,
+    layers: readonly Module[],
+    budgetBytes: Bytes,
+    offload: boolean,
+  ) {
+    this.#layers = layers;
+    this.#budgetBytes = budgetBytes;
+    this.#meters = layers.map(() => new LayerMeter(context.engine));
+    layers.forEach((layer, place) => {
+      this.#wrap(context, layer, place, offload);
+    });
+    model.wrap((inputs, next) => {
+      const output = next(...inputs);
+      this.#choose();
+      return output;
+    });
+  }
+
+  /** The choice; null before the first forward. */
+  get choice(): LayerChoice | null {
+    return this.#choice;
+  }
+
+  #wrap(context: CheckpointContext, layer: Module, place: number, offload: boolean): void {
+    const meter = this.#meters[place] as LayerMeter; // one for every layer
+    const measured = checkpointWrapperOf(context, layer, { offload, meter: meter.meter });
+    const chosen = checkpointWrapperOf(context, layer, { offload });
+    const plain = (inputs: tf.Tensor[], next: Next): tf.Tensor =>
+      offload ? runOffloaded(context.engine, layer.path, next, inputs) : next(...inputs);
+    layer.wrap((inputs, next) => {
+      if (this.#choice !== null) return (this.#checkpointed.has(layer) ? chosen : plain)(inputs, next);
+      meter.noteInputs(inputs);
+      return measured(inputs, next);
+    });
+  }
+
+  /** Throws: CONFIG when the budget cannot be met. */
+  #choose(): void {
+    const costs = this.#meters.map(({ cost }) => cost);
+    // A forward without gradients saves nothing.
+    if (this.#choice !== null || costs.every(({ flops }) => flops === 0)) return;
+    this.#choice = chooseLayers(costs, this.#budgetBytes);
+    const places = new Set(this.#choice.checkpointed);
+    this.#checkpointed = new Set(this.#layers.filter((_, place) => places.has(place)));
+  }
+}

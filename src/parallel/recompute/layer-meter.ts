@@ -1,0 +1,87 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { RecordedNode } from '../../autograd/recording';
+import type { Meter } from '../../autograd/sieve';
+import type { Engine } from '../../backend/engine';
+import { FUSED } from '../../backend/fused/fused-kernel';
+import { itemBytes } from '../../core/dtypes';
+import type { Bytes } from '../../core/units';
+
+/** What a layer saves for backward, and what its forward costs. */
+export interface LayerCost {
+  /** Saved when it is not checkpointed. */
+  readonly savedBytes: Bytes;
+  /** Saved when it is: its inputs. */
+  readonly inputBytes: Bytes;
+  /** Floating-point operations of its forward: what running it again costs. */
+  readonly flops: number;
+}
+
+/** Counts what a layer's forward would save, each buffer once, and its operations. */
+export class LayerMeter {
+  readonly #engine: Engine;
+  readonly #saved = new Map<object, Bytes>();
+  readonly #inputs = new Map<object, Bytes>();
+  #flops = 0;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  get cost(): LayerCost {
+    return { savedBytes: sum(this.#saved), inputBytes: sum(this.#inputs), flops: this.#flops };
+  }
+
+  noteInputs(inputs: readonly tf.Tensor[]): void {
+    this.#note(inputs, this.#inputs);
+  }
+
+  readonly meter: Meter = (node, saved) => {
+    this.#note(saved, this.#saved);
+    this.#flops += flopsOf(node);
+  };
+
+  /** Parameters and batches are held in any case. */
+  #note(tensors: readonly tf.Tensor[], to: Map<object, Bytes>): void {
+    for (const tensor of tensors) {
+      const { cause } = this.#engine.tagOf(tensor);
+      if (cause !== 'temp' && cause !== 'activation') continue;
+      // The engine holds no other types.
+      to.set(tensor.dataId, tensor.size * itemBytes(tensor.dtype as 'float32' | 'int32' | 'bool'));
+    }
+  }
+}
+
+function sum(bytes: ReadonlyMap<object, Bytes>): Bytes {
+  return [...bytes.values()].reduce((total, part) => total + part, 0);
+}
+
+/** Multiplications and additions of an operation; one an element where it is no product. */
+export function flopsOf({
+  kernelName,
+  inputs,
+  outputs,
+}: Pick<RecordedNode, 'kernelName' | 'inputs' | 'outputs'>): number {
+  const size = outputs[0]?.size ?? 0;
+  switch (kernelName) {
+    case FUSED.linear:
+      return 2 * size * (inputs.x?.shape.at(-1) ?? 0);
+    case FUSED.causalAttention:
+      // Scores and their product with the values, for all pairs of positions.
+      return 4 * size * (inputs.qkv?.shape[1] ?? 0);
+    case 'BatchMatMul':
+    case '_FusedMatMul':
+      return 2 * size * innerLength(inputs.a, inputs.b);
+    case 'Conv2D':
+    case 'FusedConv2D':
+      return (2 * size * (inputs.filter?.size ?? 0)) / (outputs[0]?.shape.at(-1) ?? 1);
+    default:
+      return size;
+  }
+}
+
+/** The length over which a product sums, whichever of its operands are transposed. */
+function innerLength(a: tf.Tensor | undefined, b: tf.Tensor | undefined): number {
+  const [rows = 0, columns = 0] = a?.shape.slice(-2) ?? [];
+  const others = b?.shape.slice(-2) ?? [];
+  return others.includes(columns) ? columns : rows;
+}

@@ -1,0 +1,7 @@
+import { type Module, ModuleList } from '../../nn/module';
+
+/** The layers of a model: items of its ModuleLists, but for lists within such items (a layer's experts). */
+export function layersOf(model: Module): Module[] {
+  if (model instanceof ModuleList) return [...model.children.values()];
+  return [...model.children.values()].flatMap(layersOf);
+}
