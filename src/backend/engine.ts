@@ -67,6 +67,11 @@ export interface Engine extends Elementwise<tf.Tensor> {
   /** target = target rounded to nearest (ties to even) at a 16-bit type, kept as float32; in place. */
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void;
 
+  /** Runs `work` as if there were no memoryLimit: to measure what it would need. */
+  withoutLimit<T>(work: () => T): T;
+  /** Runs `work`; if it throws or is cut off, every tensor that it made is freed, for nobody else knows of them. */
+  allOrNothing<T>(work: () => T): T;
+
   /**
    * Brings the engine back after an interrupted cell: ends open tidy scopes and tapes and disposes what was
    * made in them, except tensors reachable from `keep`.

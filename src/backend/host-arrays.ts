@@ -3,11 +3,12 @@ import { type DType, itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Tag } from '../core/events';
 import type { Bytes } from '../core/units';
-import { type AdamWStep, type Elementwise, WasmElementwise } from './elementwise';
+import type { Elementwise } from './elementwise';
 import { HostHeap } from './host-heap';
-import { loadFusedKernels } from './kernels/fused-kernels';
+import { type FusedKernels, loadFusedKernels } from './kernels/fused-kernels';
 import { outOfMemory } from './out-of-memory';
 import { offsetOf, type WasmContext } from './wasm-context';
+import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
 
 /** A flat array on the host: beside the engine's heap, in the same process. Whoever allocates it disposes it. */
 export interface HostArray {
@@ -39,15 +40,18 @@ export interface HostMemory extends Elementwise<HostArray> {
 }
 
 /** The host's side of a wasm engine. Its heap begins with the first array. */
-export class WasmHostMemory implements HostMemory {
+export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMemory {
   readonly #context: WasmContext;
   readonly #changed: (tensor: tf.Tensor) => void;
-  #store: HostStore | undefined;
+  readonly #store: HostStore;
 
   /** `changed` is told of every tensor that was written to. */
   constructor(context: WasmContext, changed: (tensor: tf.Tensor) => void) {
+    const store = new HostStore();
+    super(store);
     this.#context = context;
     this.#changed = changed;
+    this.#store = store;
   }
 
   get bytes(): Bytes {
@@ -61,9 +65,8 @@ export class WasmHostMemory implements HostMemory {
   allocate(length: number, tag: Tag, dtype: DType = 'float32'): HostArray {
     const { table } = this.#context;
     const bytes = length * itemBytes(dtype);
-    this.#store ??= createStore(bytes);
-    const { heap } = this.#store;
-    const start = heap.allocate(bytes);
+    const { arrays } = this.#store;
+    const start = arrays.allocate(bytes);
     if (start === undefined) {
       const [held, holdings] = [table.bytesIn('host'), table.holdingsIn('host')];
       throw outOfMemory({
@@ -72,12 +75,12 @@ export class WasmHostMemory implements HostMemory {
         dtype,
         tag,
         boundary: 'hostHeap',
-        limit: heap.bytes,
+        limit: arrays.bytes,
         held,
         holdings,
       });
     }
-    const array = new WasmHostArray(heap, start, length, dtype, () => table.remove(array));
+    const array = new WasmHostArray(arrays, start, length, dtype, () => table.remove(array));
     table.tagged(tag, () => table.add(array, bytes, dtype, 'host'));
     return array;
   }
@@ -91,32 +94,6 @@ export class WasmHostMemory implements HostMemory {
     const { from, to } = this.#ranges('toDevice', tensor, offset, length, array, at);
     from.set(to);
     this.#changed(tensor);
-  }
-
-  addInto(target: HostArray, source: HostArray, factor?: number): void {
-    this.#elementwise.addInto(target, source, factor);
-  }
-
-  fill(target: HostArray, value: number): void {
-    this.#elementwise.fill(target, value);
-  }
-
-  scale(target: HostArray, factor: number, offset?: number, length?: number): void {
-    this.#elementwise.scale(target, factor, offset, length);
-  }
-
-  sumOfSquares(array: HostArray, offset?: number, length?: number): number {
-    return this.#elementwise.sumOfSquares(array, offset, length);
-  }
-
-  adamW(step: AdamWStep<HostArray>): void {
-    this.#elementwise.adamW(step);
-  }
-
-  /** There is one once there is an array to work on. */
-  get #elementwise(): Elementwise<HostArray> {
-    this.#store ??= createStore(0);
-    return this.#store.elementwise;
   }
 
   /** The bytes of both sides of a copy. Throws: SHAPE when types differ or a range ends outside. */
@@ -140,33 +117,68 @@ export class WasmHostMemory implements HostMemory {
   }
 }
 
-interface HostStore {
-  readonly heap: HostHeap;
-  readonly elementwise: Elementwise<HostArray>;
-}
+/** The heap of host arrays and the kernels on it, made when first asked for. */
+class HostStore implements ArrayPlaces<HostArray> {
+  #made: { readonly heap: HostHeap; readonly kernels: FusedKernels } | undefined;
 
-function createStore(bytes: Bytes): HostStore {
-  try {
-    const heap = new HostHeap();
-    return { heap, elementwise: new WasmElementwise(loadFusedKernels(heap.memory), PLACES) };
-  } catch (cause) {
-    if (cause instanceof ShardlabError) throw cause;
-    throw new ShardlabError(
-      'OUT_OF_MEMORY',
-      `An array of ${bytes} bytes on the host does not fit: this process may not reserve addresses for a second heap ` +
-        '(10 GB of them, which are no memory); raise the limit of virtual memory (ulimit -v unlimited), or leave offload out.',
-      { cause },
-    );
+  get arrays(): HostHeap {
+    return this.#opened.heap;
+  }
+
+  get kernels(): FusedKernels {
+    return this.#opened.kernels;
+  }
+
+  get heap(): Uint8Array {
+    return new Uint8Array(this.arrays.memory.buffer);
+  }
+
+  offsetOf(array: HostArray): number {
+    return array.bytesView().byteOffset;
+  }
+
+  sizeOf(array: HostArray): number {
+    return array.length;
+  }
+
+  describe(array: HostArray): string {
+    return `a host array of ${array.dtype} [${array.length}]`;
+  }
+
+  isFloat32(array: HostArray): boolean {
+    return array.dtype === 'float32';
+  }
+
+  changed(): void {
+    // Nobody keeps copies.
+  }
+
+  reserve(bytes: Bytes): number {
+    const start = this.arrays.allocate(bytes);
+    if (start !== undefined) return start;
+    throw new ShardlabError('OUT_OF_MEMORY', `${bytes} bytes for tables do not fit on the host's full heap.`);
+  }
+
+  get #opened() {
+    this.#made ??= openHeap();
+    return this.#made;
   }
 }
 
-const PLACES = {
-  offsetOf: (array: HostArray) => array.bytesView().byteOffset,
-  sizeOf: (array: HostArray) => array.length,
-  describe: (array: HostArray) => `a host array of ${array.dtype} [${array.length}]`,
-  isFloat32: (array: HostArray) => array.dtype === 'float32',
-  changed: () => undefined,
-};
+function openHeap(): { readonly heap: HostHeap; readonly kernels: FusedKernels } {
+  let heap: HostHeap;
+  try {
+    heap = new HostHeap();
+  } catch (cause) {
+    throw new ShardlabError(
+      'OUT_OF_MEMORY',
+      'There is no room for arrays on the host: this process may not reserve addresses for a second heap (10 GB of them, ' +
+        'which are no memory); raise the limit of virtual memory (ulimit -v unlimited), or leave offload out.',
+      { cause },
+    );
+  }
+  return { heap, kernels: loadFusedKernels(heap.memory) };
+}
 
 class WasmHostArray implements HostArray {
   readonly length: number;

@@ -4,12 +4,13 @@ import type { Sgemm } from './blas';
 import type { BufferTable } from './buffer-table';
 import type { FusedKernels } from './kernels/fused-kernels';
 import type { WasmBackend } from './wasm-backend';
-import { freeingOnError } from './wasm-memory';
+import { freeingOnError, type MemoryLimit } from './wasm-memory';
 
 /** What the engine's kernels work with. */
 export interface WasmContext {
   readonly backend: WasmBackend;
   readonly table: BufferTable;
+  readonly limit: MemoryLimit;
   readonly kernels: FusedKernels;
   /** Address of the heap's first byte in this process; it never moves. 0 where native code cannot reach it. */
   readonly baseAddress: number;

@@ -6,12 +6,11 @@ import type { Bytes } from '../core/units';
 import { type BlasChoice, findBlas } from './blas';
 import { BufferTable } from './buffer-table';
 import { registerConvolutionGradients } from './convolution-gradients';
-import { type AdamWStep, type Elementwise, WasmElementwise } from './elementwise';
 import type { BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
 import { type HostMemory, WasmHostMemory } from './host-arrays';
 import { guardKernels } from './kernel-guard';
-import { loadFusedKernels } from './kernels/fused-kernels';
+import { type FusedKernels, loadFusedKernels } from './kernels/fused-kernels';
 
 import { mendKernels } from './mended-kernels';
 import { loadKoffi } from './native';
@@ -21,7 +20,8 @@ import { unwindTfjs } from './tfjs-state';
 import { registerTranspose } from './transpose-kernel';
 import { startWasmBackend, type WasmModule } from './wasm-backend';
 import { offsetOf, type WasmContext } from './wasm-context';
-import { observeAllocations } from './wasm-memory';
+import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
+import { freeingOnError, freeSince, type MemoryLimit, observeAllocations } from './wasm-memory';
 
 export interface WasmEngineOptions {
   /** Which BLAS computes products. Default 'auto'. */
@@ -42,12 +42,13 @@ export interface WasmEngineOptions {
 export async function createWasmEngine(options: WasmEngineOptions = {}): Promise<Engine> {
   const table = new BufferTable();
   const backend = await startWasmBackend();
-  observeAllocations(backend, table, options.memoryLimit);
+  const limit: MemoryLimit = { bytes: options.memoryLimit };
+  observeAllocations(backend, table, limit);
   const found = findBlas(options);
   const kernels = loadFusedKernels(backend.wasm.asm.memory);
   const baseAddress = addressOf(backend.wasm);
   const sgemm = found.library === null ? null : found.sgemm;
-  const context: WasmContext = { backend, table, kernels, baseAddress, sgemm };
+  const context: WasmContext = { backend, table, limit, kernels, baseAddress, sgemm };
   guardKernels();
   mendKernels(context);
   registerSlices(context);
@@ -66,26 +67,18 @@ function addressOf(wasm: WasmModule): number {
   return native.koffi === null ? 0 : Number(native.koffi.address(new Uint8Array(wasm.HEAPU8.buffer)));
 }
 
-class WasmEngine implements Engine {
+class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   readonly name = 'wasm';
   readonly blas: BlasInfo | BlasAbsent;
   readonly host: HostMemory;
   readonly #context: WasmContext;
-  readonly #elementwise: Elementwise<tf.Tensor>;
   readonly #releases = new Set<() => void>();
 
   constructor(context: WasmContext, blas: BlasInfo | BlasAbsent) {
+    super(new DevicePlaces(context));
     this.#context = context;
     this.blas = blas;
-    const changed = (tensor: tf.Tensor): void => this.#touch(tensor);
-    this.host = new WasmHostMemory(context, changed);
-    this.#elementwise = new WasmElementwise<tf.Tensor>(context.kernels, {
-      offsetOf: (tensor) => offsetOf(context, tensor),
-      sizeOf: (tensor) => tensor.size,
-      describe: ({ dtype, shape }) => `${dtype} [${shape}]`,
-      isFloat32: ({ dtype }) => dtype === 'float32',
-      changed,
-    });
+    this.host = new WasmHostMemory(context, (tensor) => this.#touch(tensor));
   }
 
   get currentTag(): Tag {
@@ -145,30 +138,14 @@ class WasmEngine implements Engine {
     this.#touch(target);
   }
 
-  addInto(target: tf.Tensor, source: tf.Tensor, factor?: number): void {
-    this.#elementwise.addInto(target, source, factor);
-  }
-
-  fill(target: tf.Tensor, value: number): void {
+  override fill(target: tf.Tensor, value: number): void {
     if (target.dtype === 'float32') {
-      this.#elementwise.fill(target, value);
+      super.fill(target, value);
       return;
     }
     const { buffer, byteOffset, length } = this.storage(target).view();
     if (target.dtype === 'int32') new Int32Array(buffer, byteOffset, target.size).fill(value);
     else new Uint8Array(buffer, byteOffset, length).fill(value);
-  }
-
-  scale(target: tf.Tensor, factor: number, offset?: number, length?: number): void {
-    this.#elementwise.scale(target, factor, offset, length);
-  }
-
-  sumOfSquares(tensor: tf.Tensor, offset?: number, length?: number): number {
-    return this.#elementwise.sumOfSquares(tensor, offset, length);
-  }
-
-  adamW(step: AdamWStep<tf.Tensor>): void {
-    this.#elementwise.adamW(step);
   }
 
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void {
@@ -181,6 +158,31 @@ class WasmEngine implements Engine {
     const round = dtype === 'bfloat16' ? roundToBfloat16 : roundToFloat16;
     round(this.#offset(target), target.size);
     this.#touch(target);
+  }
+
+  withoutLimit<T>(work: () => T): T {
+    const { limit } = this.#context;
+    const { bytes } = limit;
+    return this.#undone(
+      () => {
+        limit.bytes = bytes;
+      },
+      () => {
+        limit.bytes = undefined;
+        return work();
+      },
+    );
+  }
+
+  allOrNothing<T>(work: () => T): T {
+    const { backend, table } = this.#context;
+    const { mark } = table;
+    const forget = this.onRecover(() => freeSince(backend, mark));
+    try {
+      return freeingOnError(backend, work);
+    } finally {
+      forget();
+    }
   }
 
   recover(keep: Iterable<tf.Tensor> = []): void {
@@ -198,17 +200,31 @@ class WasmEngine implements Engine {
     return () => void this.#releases.delete(release);
   }
 
+  /** Runs `work`, then `undo`: by the next `recover` where `work` was cut off. */
+  #undone<T>(undo: () => void, work: () => T): T {
+    const forget = this.onRecover(undo);
+    try {
+      return work();
+    } finally {
+      forget();
+      undo();
+    }
+  }
+
   #offset(tensor: tf.Tensor): number {
     return offsetOf(this.#context, tensor);
   }
 
-  /** Tells the backend that values changed in place: its convolutions keep packed copies by tensor number. */
   #touch(tensor: tf.Tensor): void {
-    const { backend } = this.#context;
-    const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
-    backend.wasm.tfjs.disposeData(id);
-    backend.wasm.tfjs.registerTensor(id, tensor.size, memoryOffset ?? 0);
+    touch(this.#context, tensor);
   }
+}
+
+/** Tells the backend that values changed in place: its convolutions keep packed copies by tensor number. */
+function touch({ backend }: WasmContext, tensor: tf.Tensor): void {
+  const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
+  backend.wasm.tfjs.disposeData(id);
+  backend.wasm.tfjs.registerTensor(id, tensor.size, memoryOffset ?? 0);
 }
 
 function bytesOf(tensor: tf.Tensor): Bytes {
@@ -222,4 +238,48 @@ function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): vo
     'SHAPE',
     `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`,
   );
+}
+
+/** The backend's tensors as arrays for updates. */
+class DevicePlaces implements ArrayPlaces<tf.Tensor> {
+  readonly kernels: FusedKernels;
+  readonly #context: WasmContext;
+
+  constructor(context: WasmContext) {
+    this.#context = context;
+    this.kernels = context.kernels;
+  }
+
+  get heap(): Uint8Array {
+    return this.#context.backend.wasm.HEAPU8;
+  }
+
+  offsetOf(tensor: tf.Tensor): number {
+    return offsetOf(this.#context, tensor);
+  }
+
+  sizeOf(tensor: tf.Tensor): number {
+    return tensor.size;
+  }
+
+  describe({ dtype, shape }: tf.Tensor): string {
+    return `${dtype} [${shape}]`;
+  }
+
+  isFloat32({ dtype }: tf.Tensor): boolean {
+    return dtype === 'float32';
+  }
+
+  changed(tensor: tf.Tensor): void {
+    touch(this.#context, tensor);
+  }
+
+  reserve(bytes: Bytes): number {
+    const start = this.#context.backend.wasm._malloc(bytes) >>> 0;
+    if (start !== 0) return start;
+    throw new ShardlabError(
+      'OUT_OF_MEMORY',
+      `${bytes} bytes for tables do not fit on the engine's full heap.`,
+    );
+  }
 }

@@ -12,6 +12,11 @@ const ALIGNED_FROM: Bytes = 1024;
 
 const TABLE = Symbol('the table of its buffers');
 
+/** Most bytes that buffers may take together; undefined: as many as the heap has. */
+export interface MemoryLimit {
+  bytes: Bytes | undefined;
+}
+
 /** The table of a backend's buffers. Throws: INTERNAL when its allocations are not observed. */
 export function tableOf(backend: WasmBackend): BufferTable {
   const table = (backend as { [TABLE]?: BufferTable })[TABLE];
@@ -22,14 +27,18 @@ export function tableOf(backend: WasmBackend): BufferTable {
 
 /** Runs a kernel; when it throws, the buffers that it made are freed, for nobody else knows of them. */
 export function freeingOnError<T>(backend: WasmBackend, kernel: () => T): T {
-  const table = tableOf(backend);
-  const { mark } = table;
+  const { mark } = tableOf(backend);
   try {
     return kernel();
   } catch (error) {
-    for (const key of table.keysSince(mark)) backend.disposeData(key, true);
+    freeSince(backend, mark);
     throw error;
   }
+}
+
+/** Frees the device's buffers that were made after a mark. */
+export function freeSince(backend: WasmBackend, mark: number): void {
+  for (const key of tableOf(backend).keysSince(mark)) backend.disposeData(key, true);
 }
 
 /**
@@ -37,11 +46,7 @@ export function freeingOnError<T>(backend: WasmBackend, kernel: () => T): T {
  * out when it is freed, large ones are aligned to cache lines, and a buffer that cannot be had is an
  * OUT_OF_MEMORY error instead of a write to address 0.
  */
-export function observeAllocations(
-  backend: WasmBackend,
-  table: BufferTable,
-  memoryLimit: Bytes | undefined,
-): void {
+export function observeAllocations(backend: WasmBackend, table: BufferTable, memoryLimit: MemoryLimit): void {
   const { wasm, dataIdMap } = backend;
   Object.assign(backend, { [TABLE]: table });
   const starts = new WeakMap<object, number>();
@@ -55,7 +60,8 @@ export function observeAllocations(
       const { currentTag: tag, bytes: held } = table;
       throw outOfMemory({ bytes, shape, dtype, tag, boundary, limit, held, holdings: table.holdings });
     };
-    if (memoryLimit !== undefined && table.bytes + bytes > memoryLimit) fail('memoryLimit', memoryLimit);
+    const { bytes: most } = memoryLimit;
+    if (most !== undefined && table.bytes + bytes > most) fail('memoryLimit', most);
     const slack = bytes >= ALIGNED_FROM ? ALIGNMENT - 8 : 0;
     const start = bytes + slack < HEAP_END ? wasm._malloc(bytes + slack) >>> 0 : 0;
     if (start === 0 && bytes > 0) {

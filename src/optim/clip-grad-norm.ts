@@ -2,7 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { ProcessGroup } from '../dist/types';
 import { isOnHost } from '../nn/parameter';
-import type { HasStates } from './adamw';
+import type { HasStates } from './optimizer';
 
 /** What clipping found. */
 export interface GradNorm {

@@ -1,20 +1,28 @@
 import * as tf from '@tensorflow/tfjs';
-import { gradients } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
+import { gradScalerOf } from '../config/precision-config';
 import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
-import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
+import type { Warn } from '../core/warn';
+import type { BatchSource } from '../data/batch';
 import { createBatches } from '../data/batches';
 import type { ProcessGroup } from '../dist/types';
 import { freeze } from '../nn/freeze';
 import { loadState, type StateDict } from '../nn/load-state';
 import { buildModel } from '../nn/models/build-model';
 import type { Module } from '../nn/module';
-import { AdamW } from '../optim/adamw';
 import { clipGradNorm } from '../optim/clip-grad-norm';
+import { createOptimizer } from '../optim/create-optimizer';
+import { GradScaler } from '../optim/grad-scaler';
+import type { Optimizer } from '../optim/optimizer';
+import { WarmupCosineLR } from '../optim/warmup-cosine-lr';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
+import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
+import { runMicroBatch } from './micro-batch';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
+import { languageModelTask, type Task } from './task';
+import type { TrainerState } from './trainer-state';
 
 /** What a trainer is made of. */
 export interface TrainerOptions {
@@ -27,28 +35,25 @@ export interface TrainerOptions {
   readonly initialState?: StateDict | undefined;
   /** Default: what the config names. */
   readonly batches?: BatchSource | undefined;
-}
-
-/** What of a training is neither a parameter nor a state of the optimizer; plain JSON. */
-export interface TrainerCounters {
-  /** Steps taken: they say which batches come next. */
-  readonly steps: number;
-  /** Updates that the optimizer has made. */
-  readonly optimizerSteps: number;
+  /** What is trained instead of the config's model on the config's data. */
+  readonly task?: Task | undefined;
+  /** Is told of settings without effect, and of losses that are no numbers. */
+  readonly warn?: Warn | undefined;
 }
 
 /** Trains a config's model on one rank; all ranks of the group step together. */
 export interface Trainer {
   readonly config: TrainConfig;
   readonly model: Module;
-  readonly optimizer: AdamW;
+  readonly optimizer: Optimizer;
   /** Steps taken. */
   readonly steps: number;
-  readonly counters: TrainerCounters;
-  /** Goes on where another trainer was; parameters and optimizer states are written apart. */
-  restore(counters: TrainerCounters): void;
   /** One step. Gradients stay until the next one begins. */
   step(): StepResult;
+  /** What a checkpoint keeps besides parameters and optimizer states. */
+  state(): TrainerState;
+  /** Goes on where another trainer was; parameters and optimizer states are written apart. */
+  restore(state: TrainerState): void;
   /**
    * Makes the trainer usable after an interrupted step, once engine and group have recovered: gradients and whole copies
    * go. A step that was interrupted in its optimizer's update stays partly done.
@@ -59,83 +64,90 @@ export interface Trainer {
 
 /** Builds model, strategy, data and optimizer of a config. */
 export function createTrainer(options: TrainerOptions): Trainer {
-  return new GptTrainer(options);
+  const { config, engine, initialState, task } = options;
+  const model = task?.model ?? buildModel(config);
+  if (initialState !== undefined) loadState(engine, model, initialState);
+  freeze(model, config.frozen);
+  const { activationCheckpointing, offload } = config;
+  applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
+  const parallel = parallelize(model, config, options);
+  return new TaskTrainer(
+    options,
+    task ?? languageModelTask(engine, model, options.batches ?? createBatches(config)),
+    parallel,
+  );
 }
 
-class GptTrainer implements Trainer {
+class TaskTrainer implements Trainer {
   readonly config: TrainConfig;
-  readonly optimizer: AdamW;
+  readonly optimizer: Optimizer;
   readonly #options: TrainerOptions;
+  readonly #task: Task;
   readonly #parallel: ParallelModel;
-  readonly #batches: BatchSource;
+  readonly #schedule: WarmupCosineLR | null;
+  readonly #scaler: GradScaler | null;
   #steps = 0;
+  #microBatches = 0;
 
-  constructor(options: TrainerOptions) {
-    const { config, engine, initialState } = options;
+  constructor(options: TrainerOptions, task: Task, parallel: ParallelModel) {
+    const { config, engine, group } = options;
     this.config = config;
     this.#options = options;
-    const model = buildModel(config);
-    if (initialState !== undefined) loadState(engine, model, initialState);
-    freeze(model, config.frozen);
-    this.#batches = options.batches ?? createBatches(config);
-    this.#parallel = parallelize(model, config, options);
-    this.optimizer = new AdamW(engine, model, config.optimizer);
+    this.#task = task;
+    this.#parallel = parallel;
+    this.optimizer = createOptimizer(engine, task.model, config.optimizer, config.offload);
+    this.#schedule = config.schedule === null ? null : new WarmupCosineLR(this.optimizer, config.schedule);
+    const scaler = gradScalerOf(config);
+    this.#scaler = scaler === null ? null : new GradScaler(engine, group, scaler);
   }
 
   get model(): Module {
-    return this.#parallel.model;
+    return this.#task.model;
   }
 
   get steps(): number {
     return this.#steps;
   }
 
-  get counters(): TrainerCounters {
-    return { steps: this.#steps, optimizerSteps: this.optimizer.steps };
-  }
-
-  restore({ steps, optimizerSteps }: TrainerCounters): void {
-    this.#steps = steps;
-    this.optimizer.restore(optimizerSteps);
-  }
-
   step(): StepResult {
     const watch = new Stopwatch(this.#options.observer);
-    const { engine, group } = this.#options;
-    const { accumulation, clipNorm } = this.config;
-    let loss = 0;
-    let gradNorm = 0;
-    let tokens = 0;
-    watch.span('step', () => {
+    const { lr } = this.optimizer;
+    const done = watch.span('step', () => {
       this.optimizer.zeroGrad();
-      for (let micro = 0; micro < accumulation; micro++) {
-        const isLast = micro === accumulation - 1;
-        const run = (): MicroBatch => this.#microBatch(watch, micro);
-        const done = isLast ? run() : this.#parallel.accumulate(run);
-        loss += done.loss / accumulation;
-        tokens += done.tokens * group.size;
-      }
-      watch.span('optimizer', () => {
-        const { norm, scale } = clipGradNorm(engine, this.model, clipNorm);
-        gradNorm = norm;
-        this.optimizer.step(scale);
-      });
-      loss = watch.span('loss', () => this.#meanOverRanks(loss));
+      const passes = this.#passes(watch);
+      const update = watch.span('optimizer', () => this.#update());
+      const loss = watch.span('loss', () => this.#meanOverRanks(passes.loss));
+      return { ...update, loss, tokens: passes.count * this.#options.group.size };
     });
     this.#steps++;
-    const [data, forward, backward] = [
-      watch.seconds('data'),
-      watch.seconds('forward'),
-      watch.seconds('backward'),
-    ];
-    const spans = {
-      data,
-      forward,
-      backward,
-      loss: watch.seconds('loss'),
-      optimizer: watch.seconds('optimizer'),
+    this.#microBatches += this.config.accumulation;
+    const step = this.#steps;
+    if (!Number.isFinite(done.loss)) {
+      this.#options.warn?.(
+        `the loss of step ${step} is ${done.loss}; lower optimizer.lr, set clipNorm, or look for the first step that has it`,
+      );
+    }
+    return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
+  }
+
+  state(): TrainerState {
+    return {
+      steps: this.#steps,
+      microBatches: this.#microBatches,
+      optimizerSteps: this.optimizer.steps,
+      lr: this.optimizer.lr,
+      schedule: this.#schedule?.state() ?? null,
+      scaler: this.#scaler?.state ?? null,
     };
-    return { step: this.#steps, loss, gradNorm, tokens, seconds: watch.seconds('step'), spans };
+  }
+
+  restore({ steps, microBatches, optimizerSteps, lr, schedule, scaler }: TrainerState): void {
+    this.#steps = steps;
+    this.#microBatches = microBatches;
+    this.optimizer.restore(optimizerSteps);
+    if (this.#schedule === null) this.optimizer.lr = lr;
+    else if (schedule !== null) this.#schedule.restore(schedule);
+    if (scaler !== null) this.#scaler?.restore(scaler);
   }
 
   recover(): void {
@@ -147,33 +159,33 @@ class GptTrainer implements Trainer {
     this.#parallel.dispose();
   }
 
-  /** Forward and backward of one micro-batch; its gradients are those of its share of the step's mean loss. */
-  #microBatch(watch: Stopwatch, micro: number): MicroBatch {
-    const { engine } = this.#options;
+  /** Forward and backward of all micro-batches: the mean of their losses, the gradients of that mean. */
+  #passes(watch: Stopwatch): { readonly loss: number; readonly count: number } {
+    const { engine, group } = this.#options;
     const { accumulation } = this.config;
-    const { ids, targets } = watch.span('data', () => this.#tensors(this.#steps * accumulation + micro));
-    try {
-      const pass = watch.sum('forward', () => gradients(engine, () => this.model.apply(ids, targets)));
-      try {
-        const loss = pass.loss.dataSync()[0] ?? Number.NaN;
-        watch.sum('backward', () => pass.backward(1 / accumulation));
-        return { loss, tokens: targets.size };
-      } finally {
-        pass.loss.dispose();
-      }
-    } finally {
-      ids.dispose();
-      targets.dispose();
+    const seed = (this.#scaler?.scale ?? 1) / accumulation;
+    let [loss, count] = [0, 0];
+    for (let micro = 0; micro < accumulation; micro++) {
+      const index = this.#microBatches + micro;
+      const run = () => runMicroBatch({ engine, task: this.#task, watch, rank: group.rank, index, seed });
+      const done = micro === accumulation - 1 ? run() : this.#parallel.accumulate(run);
+      loss += done.loss / accumulation;
+      count += done.count;
     }
+    return { loss, count };
   }
 
-  #tensors(index: number): { readonly ids: tf.Tensor; readonly targets: tf.Tensor } {
-    const tokens = this.#batches.batch(this.#options.group.rank, index);
-    const { batch, seq } = tokens;
-    return this.#options.engine.tagged({ cause: 'batch', module: '' }, () => ({
-      ids: tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
-      targets: tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
-    }));
+  /** Clips and updates; a step whose scaled gradients overflowed is left out. */
+  #update(): { readonly gradNorm: number; readonly skipped: boolean } {
+    const { engine } = this.#options;
+    const skipped = this.#scaler?.unscaleAndCheck(this.model.states()) ?? false;
+    const { norm: gradNorm, scale } = clipGradNorm(engine, this.model, this.config.clipNorm);
+    if (!skipped) {
+      this.optimizer.step(scale);
+      this.#schedule?.step();
+    }
+    this.#scaler?.update();
+    return { gradNorm, skipped };
   }
 
   #meanOverRanks(loss: number): number {
@@ -188,7 +200,12 @@ class GptTrainer implements Trainer {
   }
 }
 
-interface MicroBatch {
-  readonly loss: number;
-  readonly tokens: number;
+function spansOf(watch: Stopwatch): StepResult['spans'] {
+  return {
+    data: watch.seconds('data'),
+    forward: watch.seconds('forward'),
+    backward: watch.seconds('backward'),
+    loss: watch.seconds('loss'),
+    optimizer: watch.seconds('optimizer'),
+  };
 }

@@ -11,7 +11,7 @@ const WORLD = 2;
 const spans = { data: 0, forward: 0, backward: 0, loss: 0, optimizer: 0 };
 
 function result(step: number, seconds: number): StepResult {
-  return { step, loss: 8 - step, gradNorm: 1, tokens: 512, seconds, spans };
+  return { step, loss: 8 - step, gradNorm: 1, lr: 1e-3, skipped: false, tokens: 512, seconds, spans };
 }
 
 const seconds = [9, 8, 0.2, 0.4, 0.3];

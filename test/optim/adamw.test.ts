@@ -13,7 +13,11 @@ before(async () => {
 });
 
 /** torch.optim.AdamW of one element, in float64. */
-function expectedAdamW(start: number, grads: readonly number[], options: Required<AdamWOptions>): number {
+function expectedAdamW(
+  start: number,
+  grads: readonly number[],
+  options: Omit<Required<AdamWOptions>, 'fused'>,
+): number {
   const { lr, eps, weightDecay } = options;
   const [beta1, beta2] = options.betas;
   let [p, m, v] = [start, 0, 0];

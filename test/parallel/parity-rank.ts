@@ -115,8 +115,7 @@ function writeManifest(trainer: Trainer, run: ParityRun, rank: number): void {
 /** Values, gradient and moments of every buffer, one after another. */
 function writeStates(engine: Engine, trainer: Trainer, file: string): void {
   const parts = trainer.model.states().flatMap((buffer) => {
-    const { expAvg, expAvgSq } = trainer.optimizer.stateOf(buffer);
-    const moments = [expAvg, expAvgSq].map((tensor) => tensor.dataSync<'float32'>());
+    const moments = ['exp_avg', 'exp_avg_sq'].map((name) => trainer.optimizer.readState(buffer, name));
     return [readState(engine, buffer), readState(engine, buffer, 'grad'), ...moments].map((values) =>
       Buffer.from(values.buffer, values.byteOffset, values.byteLength),
     );

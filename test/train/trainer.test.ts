@@ -97,9 +97,7 @@ test('a clipped step is the one of gradients scaled down to the norm', () => {
   assert.equal(plain.step().gradNorm, clipped.step().gradNorm);
   const moments = (trainer: Trainer): number => {
     const [state] = trainer.model.states();
-    return state === undefined
-      ? Number.NaN
-      : Math.sqrt(engine.sumOfSquares(trainer.optimizer.stateOf(state).expAvg));
+    return state === undefined ? Number.NaN : Math.hypot(...trainer.optimizer.readState(state, 'exp_avg'));
   };
   const factor = moments(clipped) / moments(plain);
   const norm = plain.step().gradNorm;

@@ -4,6 +4,7 @@ export * from './elementwise';
 export * from './math';
 export * from './reduce';
 export * from './optimizer';
+export * from './optimizer-8bit';
 export * from './norm';
 export * from './gelu';
 export * from './softmax';

@@ -29,6 +29,30 @@ export function adamW(
   }
 }
 
+/**
+ * One step of SGD in one pass: g = gradScale * grad + weightDecay * param; with momentum (0: none) buffer = momentum *
+ * buffer + g, and g becomes the buffer, or under Nesterov g + momentum * buffer; param -= lr * g.
+ */
+export function sgd(
+  param: usize, grad: usize, buffer: usize, n: i32, lr: f32, momentum: f32, weightDecay: f32, nesterov: i32,
+  gradScale: f32,
+): void {
+  const whole = n & ~3;
+  for (let i = 0; i < n; i += 4) {
+    const at = <usize>i << 2;
+    const some = i < whole ? 4 : n - whole;
+    const p = read(param + at, some);
+    let g = f32x4.mul(read(grad + at, some), f32x4.splat(gradScale));
+    if (weightDecay != 0) g = f32x4.add(g, f32x4.mul(f32x4.splat(weightDecay), p));
+    if (momentum != 0) {
+      const b = f32x4.add(f32x4.mul(f32x4.splat(momentum), read(buffer + at, some)), g);
+      write(buffer + at, b, some);
+      g = nesterov ? f32x4.add(g, f32x4.mul(f32x4.splat(momentum), b)) : b;
+    }
+    write(param + at, f32x4.sub(p, f32x4.mul(f32x4.splat(lr), g)), some);
+  }
+}
+
 // @ts-ignore: decorator
 @inline
 function read(p: usize, some: i32): v128 {

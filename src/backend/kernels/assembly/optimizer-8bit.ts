@@ -1,0 +1,102 @@
+import { adamW } from './optimizer';
+
+// Layout of the tables, in bytes: see quantization-tables.ts.
+const MAP_1: usize = 0;
+const MAP_2: usize = 1024;
+const MIDDLES_1: usize = 2048;
+const MIDDLES_2: usize = 3072;
+const CELLS_1: usize = 4096;
+const CELLS_2: usize = 7056;
+/** Upper 16 bits of the float 2^-23, and the number of cells up to 1. */
+const FIRST_CELL: i32 = 13312;
+const LAST_CELL: i32 = 2944;
+
+/**
+ * One AdamW step over elements [first, first + n) of a buffer of `size` elements whose moments are one-byte codes, with a
+ * scale for each block of blockSize. Every block that is touched is taken to float32 in `scratch` (2 * blockSize floats),
+ * stepped as adamW does, and coded anew by its largest absolute value. param and grad point at element `first`.
+ */
+export function adamW8bit(
+  param: usize, grad: usize, codes1: usize, scales1: usize, codes2: usize, scales2: usize, first: i32, n: i32,
+  size: i32, blockSize: i32, tables: usize, scratch: usize, keep: f32, stepSize: f32, beta1: f32, rest1: f32,
+  beta2: f32, rest2: f32, rootCorrection: f32, eps: f32, gradScale: f32,
+): void {
+  const m = scratch;
+  const v = scratch + (<usize>blockSize << 2);
+  const end = first + n;
+  for (let block = first / blockSize; block * blockSize < end; block++) {
+    const start = block * blockSize;
+    const count = min(blockSize, size - start);
+    const scale1 = scales1 + (<usize>block << 2);
+    const scale2 = scales2 + (<usize>block << 2);
+    decode(codes1 + start, m, count, load<f32>(scale1), tables + MAP_1);
+    decode(codes2 + start, v, count, load<f32>(scale2), tables + MAP_2);
+    const from = max(first, start);
+    const to = min(end, start + count);
+    const at = <usize>(from - first) << 2;
+    const inBlock = <usize>(from - start) << 2;
+    adamW(
+      param + at, grad + at, m + inBlock, v + inBlock, to - from, keep, stepSize, beta1, rest1, beta2, rest2,
+      rootCorrection, eps, gradScale,
+    );
+    const largest1 = absoluteMax(m, count);
+    const largest2 = absoluteMax(v, count);
+    store<f32>(scale1, largest1);
+    store<f32>(scale2, largest2);
+    encodeSigned(m, codes1 + start, count, largest1, tables);
+    encodeUnsigned(v, codes2 + start, count, largest2, tables);
+  }
+}
+
+function decode(codes: usize, out: usize, n: i32, scale: f32, map: usize): void {
+  const s = f32x4.splat(scale);
+  const whole = n & ~3;
+  for (let i = 0; i < whole; i += 4) {
+    const p = codes + i;
+    let x = v128.load32_zero(map + (<usize>load<u8>(p) << 2));
+    x = f32x4.replace_lane(x, 1, load<f32>(map + (<usize>load<u8>(p + 1) << 2)));
+    x = f32x4.replace_lane(x, 2, load<f32>(map + (<usize>load<u8>(p + 2) << 2)));
+    x = f32x4.replace_lane(x, 3, load<f32>(map + (<usize>load<u8>(p + 3) << 2)));
+    v128.store(out + (<usize>i << 2), f32x4.mul(x, s));
+  }
+  for (let i = whole; i < n; i++)
+    store<f32>(out + (<usize>i << 2), load<f32>(map + (<usize>load<u8>(codes + i) << 2)) * scale);
+}
+
+/** NaN where there is one. */
+function absoluteMax(x: usize, n: i32): f32 {
+  let most = f32x4.splat(0);
+  const whole = n & ~3;
+  for (let i = 0; i < whole; i += 4) most = f32x4.max(most, f32x4.abs(v128.load(x + (<usize>i << 2))));
+  let result = max(
+    max(f32x4.extract_lane(most, 0), f32x4.extract_lane(most, 1)),
+    max(f32x4.extract_lane(most, 2), f32x4.extract_lane(most, 3)),
+  );
+  for (let i = whole; i < n; i++) result = max(result, abs(load<f32>(x + (<usize>i << 2))));
+  return result;
+}
+
+/** The nearest value of the map by its place: the cell of the upper bits, and which side of the one boundary in it. */
+// @ts-ignore: decorator
+@inline
+function place(x: f32, cells: usize, middles: usize): i32 {
+  const cell = min(max((<i32>(reinterpret<u32>(x) >> 16)) - FIRST_CELL, 0), LAST_CELL);
+  const lower = <i32>load<u8>(cells + cell);
+  return lower + <i32>(x > load<f32>(middles + (<usize>lower << 2)));
+}
+
+/** Code 127 is 0; what lies below codes negative values, whose largest is one step under 1. */
+function encodeSigned(x: usize, codes: usize, n: i32, scale: f32, tables: usize): void {
+  for (let i = 0; i < n; i++) {
+    const value = scale == 0 ? <f32>0 : load<f32>(x + (<usize>i << 2)) / scale;
+    const steps = place(abs(value), tables + CELLS_1, tables + MIDDLES_1);
+    store<u8>(codes + i, value < 0 ? 127 - min(steps, 127) : 127 + steps);
+  }
+}
+
+function encodeUnsigned(x: usize, codes: usize, n: i32, scale: f32, tables: usize): void {
+  for (let i = 0; i < n; i++) {
+    const value = scale == 0 ? <f32>0 : load<f32>(x + (<usize>i << 2)) / scale;
+    store<u8>(codes + i, place(value, tables + CELLS_2, tables + MIDDLES_2));
+  }
+}

@@ -1,0 +1,122 @@
+import type { Engine } from '../backend/engine';
+import type { Tag } from '../core/events';
+import { ADAMW_DEFAULTS, type AdamWOptions, adamWRule } from './adamw';
+import { BlockwiseValues } from './blockwise-values';
+import type { HasStates } from './optimizer';
+import { checkedOptions } from './optimizer-options';
+import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import type { StateMemory } from './state-memory';
+import type { BufferState, UpdateRange, UpdateRule } from './update-rule';
+
+/** AdamW's settings and the size of its blocks. */
+export interface AdamW8bitOptions extends AdamWOptions {
+  /** Elements that share a scale. */
+  readonly blockSize?: number;
+}
+
+export const ADAMW_8BIT_DEFAULTS: Required<AdamW8bitOptions> = { ...ADAMW_DEFAULTS, blockSize: 256 };
+
+/** Buffers below it keep float32 moments. Source: bitsandbytes' min_8bit_size. */
+export const MIN_8BIT_SIZE = 4096;
+
+/**
+ * AdamW whose moments take one byte an element: codes of a dynamic map, signed for the first moment and unsigned for the
+ * second, with a float32 scale (the largest absolute value) for each block. A step decodes, updates as AdamW and codes anew;
+ * the parameter sees the moments before they are coded. Blocks run along a state buffer (a parameter, a flat shard), so
+ * that shards are cut into other blocks than the whole. Buffers below 4096 elements keep float32 moments.
+ * Source: Dettmers et al. 2022, 8-bit Optimizers via Block-wise Quantization; bitsandbytes' AdamW8bit.
+ */
+export class AdamW8bit extends RuleOptimizer {
+  constructor(
+    engine: Engine,
+    model: HasStates,
+    options: AdamW8bitOptions = {},
+    placement: OptimizerPlacement = {},
+  ) {
+    const settings = checkedOptions<Required<AdamW8bitOptions>>('AdamW8bit', options, ADAMW_8BIT_DEFAULTS);
+    super(engine, model, adamW8bitRule(settings), settings.lr, placement);
+  }
+}
+
+type Settings = Omit<Required<AdamW8bitOptions>, 'lr' | 'fused'>;
+
+/** AdamW's update with moments in one byte. */
+export function adamW8bitRule(settings: Settings): UpdateRule {
+  const whole = adamWRule(settings);
+  return {
+    stateNames: whole.stateNames,
+    granularity: settings.blockSize,
+    createState: (memory, size, tag) =>
+      size < MIN_8BIT_SIZE
+        ? whole.createState(memory, size, tag)
+        : new QuantizedMoments(memory, { size, tag }, settings),
+  };
+}
+
+class QuantizedMoments<T> implements BufferState<T> {
+  readonly #memory: StateMemory<T>;
+  readonly #settings: Settings;
+  readonly #expAvg: BlockwiseValues<T>;
+  readonly #expAvgSq: BlockwiseValues<T>;
+
+  constructor(
+    memory: StateMemory<T>,
+    place: { readonly size: number; readonly tag: Tag },
+    settings: Settings,
+  ) {
+    this.#memory = memory;
+    this.#settings = settings;
+    this.#expAvg = new BlockwiseValues(memory, place, settings.blockSize, 'signed');
+    this.#expAvgSq = new BlockwiseValues(memory, place, settings.blockSize, 'unsigned');
+  }
+
+  update({
+    param,
+    paramOffset,
+    grad,
+    gradOffset,
+    offset,
+    length,
+    lr,
+    step,
+    gradScale,
+  }: UpdateRange<T>): void {
+    const { betas, eps, weightDecay, blockSize } = this.#settings;
+    this.#expAvg.close();
+    this.#expAvgSq.close();
+    this.#memory.updates.adamW8bit({
+      param,
+      grad,
+      offsets: { param: paramOffset, grad: gradOffset },
+      expAvg: this.#expAvg.arrays,
+      expAvgSq: this.#expAvgSq.arrays,
+      first: offset,
+      length,
+      blockSize,
+      lr,
+      beta1: betas[0],
+      beta2: betas[1],
+      eps,
+      weightDecay,
+      step,
+      gradScale,
+    });
+  }
+
+  read(name: string, offset: number, length: number): Float32Array {
+    return this.#values(name).read(offset, length);
+  }
+
+  write(name: string, offset: number, values: Float32Array): void {
+    this.#values(name).write(offset, values);
+  }
+
+  dispose(): void {
+    this.#expAvg.dispose();
+    this.#expAvgSq.dispose();
+  }
+
+  #values(name: string): BlockwiseValues<T> {
+    return name === 'exp_avg' ? this.#expAvg : this.#expAvgSq;
+  }
+}

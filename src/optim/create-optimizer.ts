@@ -1,0 +1,36 @@
+import type { Engine } from '../backend/engine';
+import type { OffloadConfig } from '../config/memory-config';
+import type { OptimizerConfig } from '../config/optimizer-config';
+import { adamWRule } from './adamw';
+import { adamW8bitRule } from './adamw-8bit';
+import { DelayedUpdate } from './delayed-update';
+import type { HasStates, Optimizer } from './optimizer';
+import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import { sgdRule } from './sgd';
+import type { UpdateRule } from './update-rule';
+
+/** The optimizer that a config asks for, its states where `offload` says. Throws: CONFIG for settings that contradict each other. */
+export function createOptimizer(
+  engine: Engine,
+  model: HasStates,
+  config: OptimizerConfig,
+  offload: OffloadConfig,
+): Optimizer {
+  const placement: OptimizerPlacement = { onHost: offload.optimizer };
+  const rule = ruleOf(config);
+  const create = (of: HasStates): Optimizer => new RuleOptimizer(engine, of, rule, config.lr, placement);
+  return config.delayedUpdate ? new DelayedUpdate(engine, model, placement, create) : create(model);
+}
+
+function ruleOf(config: OptimizerConfig): UpdateRule {
+  switch (config.kind) {
+    case 'adamW':
+      return adamWRule(config);
+    case 'adamW8bit':
+      return adamW8bitRule(config);
+    case 'sgd':
+      return sgdRule(config);
+    default:
+      return config.kind satisfies never;
+  }
+}

@@ -1,0 +1,209 @@
+import type { Engine } from '../backend/engine';
+import { isOnHost, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
+import { floatsOf } from '../nn/state-values';
+import type { HasStates, Optimizer } from './optimizer';
+import { keepsStatesOnHost, type OptimizerPlacement } from './rule-optimizer';
+import { DeviceStates, HostStates } from './state-memory';
+
+/** The state that the delay itself keeps: the gradient of the last step, clipped. */
+const PENDING = 'pending_grad';
+
+/**
+ * Applies at each step the gradients of the step before; the first step applies none, and those of a run's last step are
+ * never applied. The gradients that wait are copies ('grad.shard' or 'grad.full' in ledgers), on the host where the states
+ * are: between backward and update two steps' gradients are held. Checkpoints carry them as 'pending_grad'.
+ * Source: ZeRO-Offload (Ren et al. 2021), section 5.2, one-step delayed parameter update, here from the first step on.
+ */
+export class DelayedUpdate implements Optimizer {
+  readonly #engine: Engine;
+  readonly #model: HasStates;
+  readonly #placement: OptimizerPlacement;
+  readonly #inner: Optimizer;
+  readonly #waiting = new Map<StateBuffer, WaitingBuffer>();
+  #steps = 0;
+
+  /** `createInner` makes the optimizer of the model that it is given: this one's, with the gradients of the step before. */
+  constructor(
+    engine: Engine,
+    model: HasStates,
+    placement: OptimizerPlacement,
+    createInner: (model: HasStates) => Optimizer,
+  ) {
+    this.#engine = engine;
+    this.#model = model;
+    this.#placement = placement;
+    this.#inner = createInner({ states: () => model.states().map((buffer) => this.#waitingOf(buffer)) });
+  }
+
+  get lr(): number {
+    return this.#inner.lr;
+  }
+
+  set lr(lr: number) {
+    this.#inner.lr = lr;
+  }
+
+  get steps(): number {
+    return this.#steps;
+  }
+
+  get stateNames(): readonly string[] {
+    return [...this.#inner.stateNames, PENDING];
+  }
+
+  step(gradScale = 1): void {
+    if (this.#steps > 0) this.#inner.step();
+    this.#steps++;
+    for (const buffer of this.#model.states()) this.#waitingOf(buffer).take(gradScale);
+  }
+
+  zeroGrad(): void {
+    for (const buffer of this.#model.states()) buffer.zeroGrad();
+  }
+
+  readState(buffer: StateBuffer, name: string, offset = 0, length = buffer.size - offset): Float32Array {
+    const waiting = this.#waitingOf(buffer);
+    if (name === PENDING) return waiting.read(offset, length);
+    return this.#inner.readState(waiting, name, offset, length);
+  }
+
+  writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void {
+    const waiting = this.#waitingOf(buffer);
+    if (name === PENDING) waiting.write(offset, values);
+    else this.#inner.writeState(waiting, name, offset, values);
+  }
+
+  restore(steps: number): void {
+    this.#steps = steps;
+    this.#inner.restore(Math.max(0, steps - 1));
+  }
+
+  release(buffer: StateBuffer): void {
+    const waiting = this.#waitingOf(buffer);
+    this.#inner.release(waiting);
+    waiting.release();
+    this.#waiting.delete(buffer);
+  }
+
+  dispose(): void {
+    for (const waiting of this.#waiting.values()) waiting.release();
+    this.#waiting.clear();
+    this.#inner.dispose();
+  }
+
+  #waitingOf(buffer: StateBuffer): WaitingBuffer {
+    let waiting = this.#waiting.get(buffer);
+    if (waiting === undefined) {
+      waiting = new WaitingBuffer(this.#engine, buffer, keepsStatesOnHost(buffer, this.#placement));
+      this.#waiting.set(buffer, waiting);
+    }
+    return waiting;
+  }
+}
+
+/** A state buffer whose gradient is the one that waits. */
+class WaitingBuffer implements StateBuffer {
+  readonly #engine: Engine;
+  readonly #buffer: StateBuffer;
+  readonly #onHost: boolean;
+  #held: Span | null = null;
+  /** First elements of the segments that had a gradient; null: any may have. */
+  #segments: ReadonlySet<number> | null = null;
+
+  constructor(engine: Engine, buffer: StateBuffer, onHost: boolean) {
+    this.#engine = engine;
+    this.#buffer = buffer;
+    this.#onHost = onHost;
+  }
+
+  get name(): string {
+    return this.#buffer.name;
+  }
+
+  get module(): string {
+    return this.#buffer.module;
+  }
+
+  get size(): number {
+    return this.#buffer.size;
+  }
+
+  get shardGroup(): StateBuffer['shardGroup'] {
+    return this.#buffer.shardGroup;
+  }
+
+  get isLocal(): boolean {
+    return this.#buffer.isLocal;
+  }
+
+  get slices(): StateBuffer['slices'] {
+    return this.#buffer.slices;
+  }
+
+  segments(): readonly StateSegment[] {
+    return this.#buffer.segments().map((segment) => ({ ...segment, grad: this.#heldOf(segment) }));
+  }
+
+  zeroGrad(): void {
+    this.#buffer.zeroGrad();
+  }
+
+  updated(): void {
+    this.#buffer.updated();
+  }
+
+  /** Keeps the buffer's gradient of now, times a factor, in place of the one that waited. */
+  take(factor: number): void {
+    const segments = this.#buffer.segments().filter(({ grad }) => grad !== null);
+    this.#segments = new Set(segments.map(({ offset }) => offset));
+    if (segments.length === 0) {
+      this.release();
+      return;
+    }
+    const held = this.#hold();
+    for (const { grad, offset, length } of segments) {
+      if (grad === null) continue;
+      floatsOf(this.#engine, { ...held, offset }, length).set(floatsOf(this.#engine, grad, length));
+    }
+    if (factor === 1) return;
+    if (isOnHost(held)) this.#engine.host.scale(held.host, factor);
+    else this.#engine.scale(held.tensor, factor);
+  }
+
+  read(offset: number, length: number): Float32Array {
+    if (this.#held === null) return new Float32Array(length);
+    return floatsOf(this.#engine, { ...this.#held, offset }, length).slice();
+  }
+
+  write(offset: number, values: Float32Array): void {
+    floatsOf(this.#engine, { ...this.#hold(), offset }, values.length).set(values);
+  }
+
+  dispose(): void {
+    this.release();
+    this.#buffer.dispose();
+  }
+
+  /** Frees the gradient that waits. */
+  release(): void {
+    if (this.#held === null) return;
+    if (isOnHost(this.#held)) this.#held.host.dispose();
+    else this.#held.tensor.dispose();
+    this.#held = null;
+  }
+
+  #heldOf({ offset }: StateSegment): Span | null {
+    if (this.#held === null || this.#segments?.has(offset) === false) return null;
+    return { ...this.#held, offset };
+  }
+
+  #hold(): Span {
+    if (this.#held !== null) return this.#held;
+    const { shardGroup, module, size } = this.#buffer;
+    const tag = { cause: shardGroup === null ? 'grad.full' : 'grad.shard', module } as const;
+    this.#held = this.#onHost
+      ? { host: new HostStates(this.#engine).zeros(size, tag), offset: 0 }
+      : { tensor: new DeviceStates(this.#engine).zeros(size, tag), offset: 0 };
+    return this.#held;
+  }
+}

@@ -1,0 +1,166 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import type { HostArray } from '../backend/host-arrays';
+import { nearest } from '../config/nearest';
+import { ConfigError } from '../core/errors';
+import type { Tag } from '../core/events';
+import { isOnHost, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
+import { HostTransit } from './host-transit';
+import type { HasStates, Optimizer } from './optimizer';
+import { DeviceStates, HostStates } from './state-memory';
+import type { BufferState, UpdateRule } from './update-rule';
+
+/** Where an optimizer keeps its states. */
+export interface OptimizerPlacement {
+  /** On the host, where the step then runs. What lies on the host is updated there in any case. */
+  readonly onHost?: boolean;
+}
+
+type PlacedState =
+  | { readonly place: 'device'; readonly state: BufferState<tf.Tensor> }
+  | { readonly place: 'host'; readonly state: BufferState<HostArray> };
+
+interface Hyper {
+  readonly lr: number;
+  readonly step: number;
+  readonly gradScale: number;
+}
+
+/** Whether a buffer's states lie on the host: where they were asked to, or where the buffer itself does. */
+export function keepsStatesOnHost(buffer: StateBuffer, { onHost = false }: OptimizerPlacement): boolean {
+  return onHost || buffer.segments().some(({ values }) => isOnHost(values));
+}
+
+/**
+ * Updates each segment of each buffer by a rule, on the device or on the host. On the host, segments that lie on the device
+ * travel there and back in chunks; those that lie there are updated in place.
+ */
+export class RuleOptimizer implements Optimizer {
+  lr: number;
+  readonly #engine: Engine;
+  readonly #model: HasStates;
+  readonly #rule: UpdateRule;
+  readonly #placement: OptimizerPlacement;
+  readonly #states = new Map<StateBuffer, PlacedState>();
+  #steps = 0;
+
+  constructor(engine: Engine, model: HasStates, rule: UpdateRule, lr: number, placement: OptimizerPlacement) {
+    this.#engine = engine;
+    this.#model = model;
+    this.#rule = rule;
+    this.#placement = placement;
+    this.lr = lr;
+  }
+
+  get steps(): number {
+    return this.#steps;
+  }
+
+  get stateNames(): readonly string[] {
+    return this.#rule.stateNames;
+  }
+
+  step(gradScale = 1): void {
+    this.#steps++;
+    const hyper = { lr: this.lr, step: this.#steps, gradScale };
+    for (const buffer of this.#model.states()) {
+      const segments = buffer.segments().filter(({ grad }) => grad !== null);
+      if (segments.length === 0) continue;
+      const placed = this.#stateOf(buffer);
+      if (placed.place === 'device') updateOnDevice(placed.state, segments, hyper);
+      else this.#updateOnHost(placed.state, buffer, segments, hyper);
+      buffer.updated();
+    }
+  }
+
+  zeroGrad(): void {
+    for (const buffer of this.#model.states()) buffer.zeroGrad();
+  }
+
+  readState(buffer: StateBuffer, name: string, offset = 0, length = buffer.size - offset): Float32Array {
+    this.#requireName(name);
+    return this.#states.get(buffer)?.state.read(name, offset, length) ?? new Float32Array(length);
+  }
+
+  writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void {
+    this.#requireName(name);
+    this.#stateOf(buffer).state.write(name, offset, values);
+  }
+
+  restore(steps: number): void {
+    this.#steps = steps;
+  }
+
+  release(buffer: StateBuffer): void {
+    this.#states.get(buffer)?.state.dispose();
+    this.#states.delete(buffer);
+  }
+
+  dispose(): void {
+    for (const { state } of this.#states.values()) state.dispose();
+    this.#states.clear();
+  }
+
+  #updateOnHost(
+    state: BufferState<HostArray>,
+    buffer: StateBuffer,
+    segments: readonly StateSegment[],
+    hyper: Hyper,
+  ): void {
+    const transit = new HostTransit(this.#engine.host, buffer.module, this.#rule.granularity);
+    try {
+      for (const { values, grad, offset, length } of segments) {
+        if (grad !== null) transit.update(state, { values, grad, offset, length }, hyper);
+      }
+    } finally {
+      transit.dispose();
+    }
+  }
+
+  #stateOf(buffer: StateBuffer): PlacedState {
+    const there = this.#states.get(buffer);
+    if (there !== undefined) return there;
+    const tag: Tag = { cause: 'optimizer', module: buffer.module };
+    const made: PlacedState = keepsStatesOnHost(buffer, this.#placement)
+      ? { place: 'host', state: this.#rule.createState(new HostStates(this.#engine), buffer.size, tag) }
+      : { place: 'device', state: this.#rule.createState(new DeviceStates(this.#engine), buffer.size, tag) };
+    this.#states.set(buffer, made);
+    return made;
+  }
+
+  #requireName(name: string): void {
+    const known = this.#rule.stateNames;
+    if (known.includes(name)) return;
+    const near = nearest(name, known);
+    const hint = near === undefined ? `it keeps ${known.join(', ') || 'none'}` : `did you mean "${near}"?`;
+    throw new ConfigError(`The optimizer keeps no state "${name}"; ${hint}`);
+  }
+}
+
+function updateOnDevice(
+  state: BufferState<tf.Tensor>,
+  segments: readonly StateSegment[],
+  hyper: Hyper,
+): void {
+  for (const { values, grad, offset, length } of segments) {
+    if (grad === null) continue;
+    const [param, gradient] = [onDevice(values), onDevice(grad)];
+    state.update({
+      param: param.tensor,
+      paramOffset: param.offset,
+      grad: gradient.tensor,
+      gradOffset: gradient.offset,
+      offset,
+      length,
+      ...hyper,
+    });
+  }
+}
+
+function onDevice(span: Span): Extract<Span, { readonly tensor: tf.Tensor }> {
+  if (!isOnHost(span)) return span;
+  throw new ConfigError(
+    'The optimizer keeps its states on the device, and a parameter or its gradient came to lie on the host; ' +
+      'set offload.parameters before the first step, or make a new optimizer.',
+  );
+}

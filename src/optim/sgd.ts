@@ -1,0 +1,77 @@
+import type { Engine } from '../backend/engine';
+import { ConfigError } from '../core/errors';
+import { FloatStates } from './float-states';
+import type { HasStates } from './optimizer';
+import { checkedOptions } from './optimizer-options';
+import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import type { UpdateRule } from './update-rule';
+
+/** SGD's settings; defaults are torch.optim.SGD's. */
+export interface SgdOptions {
+  readonly lr?: number;
+  readonly momentum?: number;
+  readonly nesterov?: boolean;
+  /** Added to the gradient: weightDecay · parameter (not decoupled). */
+  readonly weightDecay?: number;
+  /** Accepted as torch has it: the update is one pass in any case. */
+  readonly fused?: boolean;
+}
+
+export const SGD_DEFAULTS: Required<SgdOptions> = {
+  lr: 1e-3,
+  momentum: 0,
+  nesterov: false,
+  weightDecay: 0,
+  fused: true,
+};
+
+/**
+ * Stochastic gradient descent with momentum, on whole parameters and shards alike. Throws: CONFIG for an unknown option, or
+ * nesterov without momentum. Source: torch.optim.SGD with dampening 0.
+ */
+export class SGD extends RuleOptimizer {
+  constructor(
+    engine: Engine,
+    model: HasStates,
+    options: SgdOptions = {},
+    placement: OptimizerPlacement = {},
+  ) {
+    const settings = checkedOptions<Required<SgdOptions>>('SGD', options, SGD_DEFAULTS);
+    super(engine, model, sgdRule(settings), settings.lr, placement);
+  }
+}
+
+/** SGD's update; without momentum it keeps no state. */
+export function sgdRule({
+  momentum,
+  nesterov,
+  weightDecay,
+}: Omit<Required<SgdOptions>, 'lr' | 'fused'>): UpdateRule {
+  if (nesterov && momentum === 0) {
+    throw new ConfigError(
+      'SGD: nesterov needs a momentum, and momentum is 0; give momentum (0.9), or nesterov: false.',
+    );
+  }
+  const stateNames = momentum === 0 ? [] : ['momentum_buffer'];
+  return {
+    stateNames,
+    granularity: 1,
+    createState: (memory, size, tag) =>
+      new FloatStates(memory, stateNames, { size, tag }, (range, [momentumBuffer = null]) => {
+        const { param, grad, offset, length, lr, gradScale } = range;
+        const offsets = { param: range.paramOffset, grad: range.gradOffset, momentumBuffer: offset };
+        memory.updates.sgd({
+          param,
+          grad,
+          momentumBuffer,
+          offsets,
+          length,
+          lr,
+          momentum,
+          nesterov,
+          weightDecay,
+          gradScale,
+        });
+      }),
+  };
+}

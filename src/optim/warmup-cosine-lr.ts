@@ -1,0 +1,81 @@
+import { ConfigError } from '../core/errors';
+import type { Optimizer } from './optimizer';
+import { checkedOptions } from './optimizer-options';
+
+/** When the rate rises and falls; steps are the optimizer's. */
+export interface WarmupCosineOptions {
+  /** Steps over which the rate rises; the last of them has the optimizer's rate. Default 0. */
+  readonly warmupSteps?: number;
+  /** The step that has etaMin, as all after it. */
+  readonly maxSteps: number;
+  readonly etaMin?: number;
+}
+
+/** What a schedule needs to go on elsewhere; plain JSON. */
+export interface ScheduleState {
+  /** Steps behind it. */
+  readonly steps: number;
+  readonly baseLr: number;
+}
+
+/**
+ * Sets an optimizer's learning rate by step n, from 1: n / warmupSteps of it while it warms up, then down to etaMin by half
+ * a cosine. The first step's is set at once; call `step()` after each step of the optimizer.
+ * Source: the fall is DeepSpeed's WarmupCosineLR; the rise is torchtitan's, which loses no step on a rate of 0 as
+ * DeepSpeed's linear one does.
+ */
+export class WarmupCosineLR {
+  readonly #optimizer: Pick<Optimizer, 'lr'>;
+  readonly #options: Required<WarmupCosineOptions>;
+  #baseLr: number;
+  #steps = 0;
+
+  /** Throws: CONFIG when maxSteps is missing or below warmupSteps. */
+  constructor(optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions) {
+    const defaults = { warmupSteps: 0, maxSteps: 0, etaMin: 0 };
+    this.#options = checkedOptions<Required<WarmupCosineOptions>>('WarmupCosineLR', options, defaults);
+    const { warmupSteps, maxSteps } = this.#options;
+    if (maxSteps < 1 || maxSteps < warmupSteps) {
+      throw new ConfigError(
+        `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps}; give maxSteps of 1 or more, and not below warmupSteps.`,
+      );
+    }
+    this.#optimizer = optimizer;
+    this.#baseLr = optimizer.lr;
+    this.#apply();
+  }
+
+  /** The rate of the next step. */
+  get lr(): number {
+    return this.lrAt(this.#steps + 1);
+  }
+
+  /** The rate of step n, from 1. */
+  lrAt(n: number): number {
+    const { warmupSteps, maxSteps, etaMin } = this.#options;
+    if (n <= warmupSteps) return (this.#baseLr * n) / warmupSteps;
+    if (n >= maxSteps) return etaMin;
+    const progress = (n - warmupSteps) / (maxSteps - warmupSteps);
+    return etaMin + (this.#baseLr - etaMin) * 0.5 * (1 + Math.cos(Math.PI * progress));
+  }
+
+  /** Says that the optimizer took a step. */
+  step(): void {
+    this.#steps++;
+    this.#apply();
+  }
+
+  state(): ScheduleState {
+    return { steps: this.#steps, baseLr: this.#baseLr };
+  }
+
+  restore({ steps, baseLr }: ScheduleState): void {
+    this.#steps = steps;
+    this.#baseLr = baseLr;
+    this.#apply();
+  }
+
+  #apply(): void {
+    this.#optimizer.lr = this.lr;
+  }
+}
