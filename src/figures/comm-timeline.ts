@@ -6,9 +6,11 @@ import { type Timeline, timeline, waitSeconds, waitShare } from '../ledger/timel
 import { CAUSE_WORDS } from './comm-words';
 import { createFigure, type Figure, titleOf } from './figure';
 import { counted, percent, short, timeScale } from './format';
-import { bold, safe, soft, strong } from './ink';
+import { bold, plain, safe, soft, strong } from './ink';
+import { legendRoom } from './legend-room';
 import type { Annotation } from './plotly';
 import { type RunView, recordsOfStep } from './run-view';
+import { STATIC_WIDTH } from './static-svg';
 import { createTable } from './table';
 import { mainBars, waitBars, wireBars } from './timeline-bars';
 
@@ -17,9 +19,11 @@ export interface CommTimelineOptions {
   readonly step?: number;
 }
 
-const MARGIN = { t: 68, l: 58, r: 82, b: 92 };
+const MARGIN = { t: 68, l: 58, r: 82 };
+/** Ticks and title of the time axis. */
+const AXIS_ROOM = 48;
 const ROW_PIXELS = 54;
-const PLOT_PIXELS = 800 - MARGIN.l - MARGIN.r;
+const PLOT_PIXELS = STATIC_WIDTH - MARGIN.l - MARGIN.r;
 /** With more ranks only the slowest, the fastest and some between are drawn. */
 const MAX_ROWS = 8;
 
@@ -33,16 +37,19 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
   const longest = Math.max(...records.map(({ end }) => end)) - origin || 1e-3;
   const scale = timeScale(longest);
   const view = { scale, perSecond: PLOT_PIXELS / (longest * 1.01) };
+  const data = [...mainBars(rows, view), ...waitBars(rows, view), ...wireBars(rows, view)];
+  const names = data.map(({ name = '' }) => plain(name));
+  const bottom = AXIS_ROOM + 6 + Math.max(38, legendRoom(names, MARGIN.l, STATIC_WIDTH));
   return createFigure({
     title: findingOf(records, all),
     subtitle: subtitleOf(run, records, rows.length),
-    data: [...mainBars(rows, view), ...waitBars(rows, view), ...wireBars(rows, view)],
+    data,
     layout: {
-      height: MARGIN.t + MARGIN.b + rows.length * ROW_PIXELS,
-      margin: MARGIN,
+      height: MARGIN.t + bottom + rows.length * ROW_PIXELS,
+      margin: { ...MARGIN, b: bottom },
       barmode: 'overlay',
       showlegend: true,
-      legend: { y: -48 / (rows.length * ROW_PIXELS) },
+      legend: { y: -AXIS_ROOM / (rows.length * ROW_PIXELS) },
       xaxis: {
         range: [0, (longest * 1.01) / scale.divisor],
         title: { text: soft(`${scale.unit} in the step`), standoff: 2, font: { size: 11 } },

@@ -1,11 +1,15 @@
 import { ConfigError } from '../core/errors';
+import { compareTimeline } from './compare-timeline';
 import type { Figure } from './figure';
 import { lossCurve } from './loss-curve';
 import { compareMemory } from './memory-compare';
+import { compareMemoryTimeline } from './memory-multiples';
 import { lossesOf, type RunView } from './run-view';
 
 const COMPARISONS = {
   memory: compareMemory,
+  memoryTimeline: compareMemoryTimeline,
+  timeline: compareTimeline,
   loss: (runs: Readonly<Record<string, RunView>>): Figure =>
     lossCurve(Object.entries(runs).map(([name, run]) => ({ name, ...lossesOf(run) }))),
 } as const;

@@ -1,5 +1,6 @@
 import { ConfigError } from '../core/errors';
 import type { Figure } from './figure';
+import { memorySpaces } from './memory-multiples';
 import { memoryRanks } from './memory-ranks';
 import { memoryTimeline } from './memory-timeline';
 import type { RunView } from './run-view';
@@ -7,17 +8,26 @@ import type { RunView } from './run-view';
 export interface MemoryOptions {
   /** 'time': one rank over one step. 'ranks' (default): every rank at its own peak. */
   readonly over?: 'time' | 'ranks';
+  /** 'both': the device over the host, over time. Default 'device'. */
+  readonly space?: 'device' | 'both';
   /** The rank that is shown over time; naming one means over: 'time'. Default: the one with the highest peak. */
   readonly rank?: number;
   /** Default: the last step that was kept. */
   readonly step?: number;
 }
 
-/** A run's memory, as run.memory() shows it. Throws: CONFIG for another `over`. */
-export function memoryFigure(run: RunView, { over, rank, step }: MemoryOptions = {}): Figure {
+/** A run's memory, as run.memory() shows it. Throws: CONFIG for another `over` or `space`. */
+export function memoryFigure(run: RunView, { over, space, rank, step }: MemoryOptions = {}): Figure {
   if (over !== undefined && over !== 'time' && over !== 'ranks') {
     throw new ConfigError(`memory has no figure over '${String(over)}'; it has 'time' and 'ranks'`);
   }
+  if (space !== undefined && space !== 'device' && space !== 'both') {
+    throw new ConfigError(`memory has no figure of space '${String(space)}'; it has 'device' and 'both'`);
+  }
+  if (space === 'both' && over === 'ranks') {
+    throw new ConfigError("memory over 'ranks' shows the device; for space 'both' take over: 'time'");
+  }
+  if (space === 'both') return memorySpaces(run, { rank, step });
   const chosen = step === undefined ? {} : { step };
   if (over === 'time' || (over === undefined && rank !== undefined)) {
     return memoryTimeline(run, rank === undefined ? chosen : { ...chosen, rank });

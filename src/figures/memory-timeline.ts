@@ -1,4 +1,3 @@
-import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
@@ -8,6 +7,7 @@ import { thinned } from './envelope';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { bold, safe, soft, strong } from './ink';
+import { lastStepWithCurve, recordOf } from './memory-case';
 import { peakFinding, peakQuantities } from './memory-findings';
 import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
 import { peakPanel } from './peak-panel';
@@ -34,7 +34,7 @@ const MAX_DOTTED = 8;
 /** One rank's memory over one step by cause, with the step's phases above and the peak taken apart beside it. */
 export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}): Figure {
   const records = recordsOfStep(run.records, options.step ?? lastStepWithCurve(run));
-  const record = chosen(records, options.rank);
+  const record = options.rank === undefined ? records.reduce(higherPeak) : recordOf(records, options.rank);
   const curve = memoryOverTime(record);
   const scale = byteScale(record.memory.peakBytes);
   const time = timeScale(record.end - record.start);
@@ -77,20 +77,6 @@ export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}
     table: tableOf(record, curve),
     quantities: peakQuantities(atPeak),
   });
-}
-
-/** Runs keep curves of some steps only; undefined when of none. */
-function lastStepWithCurve(run: RunView): number | undefined {
-  const steps = run.records.filter(({ memory }) => memory.curve !== null).map(({ step }) => step);
-  return steps.length === 0 ? undefined : Math.max(...steps);
-}
-
-function chosen(records: readonly [StepRecord, ...StepRecord[]], rank: number | undefined): StepRecord {
-  if (rank === undefined) return records.reduce(higherPeak);
-  const found = records.find((record) => record.rank === rank);
-  if (found !== undefined) return found;
-  const present = records.map((record) => record.rank).join(', ');
-  throw new ConfigError(`no record of rank ${rank} in this step; choose one of ranks: ${present}`);
 }
 
 function longest(records: readonly StepRecord[]): Seconds {

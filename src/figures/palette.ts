@@ -77,7 +77,7 @@ export const PHASE_FILL: Readonly<Record<Exclude<SpanName, 'step'>, Fill>> = {
   data: { color: '#59636E' },
   forward: { color: '#7FB8B0' },
   loss: { color: '#B7DAD5' },
-  recompute: { color: '#B7DAD5', pattern: hatch('/') },
+  recompute: { color: '#7FB8B0', pattern: hatch('/') },
   backward: { color: '#2F7F79' },
   optimizer: { color: '#3E9C6B' },
 };

@@ -1,13 +1,17 @@
 import { itemBytes } from '../core/dtypes';
-import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
+import { MEMORY_CAUSES, type MemoryCause, type Space } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type BytesByCause, type MemoryCurve, noBytes, type Owner, type StepRecord } from './record';
 
-/** Bytes on the device by cause, from bytes by owner. */
-export function byCause(owners: readonly Owner[], bytes: readonly Bytes[]): BytesByCause {
+/** Bytes in one space by cause, from bytes by owner. */
+export function byCause(
+  owners: readonly Owner[],
+  bytes: readonly Bytes[],
+  space: Space = 'device',
+): BytesByCause {
   const sums = noBytes();
-  owners.forEach(({ cause, space }, i) => {
-    if (space === 'device') sums[cause] += bytes[i] ?? 0;
+  owners.forEach(({ cause, space: where }, i) => {
+    if (where === space) sums[cause] += bytes[i] ?? 0;
   });
   return sums;
 }
@@ -33,14 +37,14 @@ export function totalBytes(bytes: BytesByCause): Bytes {
   return MEMORY_CAUSES.reduce((sum, cause) => sum + bytes[cause], 0);
 }
 
-/** Who held what on the device at the step's peak, by cause. */
-export function memoryAtPeak(record: StepRecord): BytesByCause {
-  return byCause(record.memory.owners, record.memory.atPeak);
+/** Who held what at the moment at which the device held most, by cause. */
+export function memoryAtPeak(record: StepRecord, space: Space = 'device'): BytesByCause {
+  return byCause(record.memory.owners, record.memory.atPeak, space);
 }
 
-/** Who held what on the device at the step's end, by cause. */
-export function memoryAtRest(record: StepRecord): BytesByCause {
-  return byCause(record.memory.owners, record.memory.atRest);
+/** Who held what at the step's end, by cause. */
+export function memoryAtRest(record: StepRecord, space: Space = 'device'): BytesByCause {
+  return byCause(record.memory.owners, record.memory.atRest, space);
 }
 
 /** Who held what on the device at the step's peak, at the declared types. The moment is that of most held bytes. */
@@ -79,7 +83,7 @@ export function modulesAtPeak(record: StepRecord): ModuleBytes[] {
   return [...sums.values()].sort((a, b) => b.bytes - a.bytes || a.module.localeCompare(b.module));
 }
 
-/** Bytes on the device after each event of a step; the first point is the step's start, the last its end. */
+/** Bytes in one space after each event of a step; the first point is the step's start, the last its end. */
 export interface MemoryOverTime {
   /** Since the step's start. */
   readonly seconds: readonly Seconds[];
@@ -88,15 +92,15 @@ export interface MemoryOverTime {
 }
 
 /** Replays a record's curve. A record without one gives start, peak and end. */
-export function memoryOverTime(record: StepRecord): MemoryOverTime {
+export function memoryOverTime(record: StepRecord, space: Space = 'device'): MemoryOverTime {
   const { owners, atStart, curve } = record.memory;
-  if (curve === null) return coarse(record);
-  const held = { ...byCause(owners, atStart) };
+  if (curve === null) return coarse(record, space);
+  const held = { ...byCause(owners, atStart, space) };
   const out = emptyCurve();
   addPoint(out, 0, held);
   curve.seconds.forEach((at, i) => {
     const owner = owners[curve.owner[i] ?? -1];
-    if (owner?.space !== 'device') return;
+    if (owner?.space !== space) return;
     held[owner.cause] += curve.deltaBytes[i] ?? 0;
     if (!isFirstHalfOfRetag(curve, i)) addPoint(out, at, held);
   });
@@ -128,11 +132,11 @@ function addPoint(curve: GrowingCurve, at: Seconds, held: BytesByCause): void {
   for (const cause of MEMORY_CAUSES) curve.byCause[cause].push(held[cause]);
 }
 
-function coarse(record: StepRecord): MemoryOverTime {
+function coarse(record: StepRecord, space: Space): MemoryOverTime {
   const { owners, atStart, atPeak, atRest, peakSeconds } = record.memory;
   const out = emptyCurve();
-  addPoint(out, 0, byCause(owners, atStart));
-  addPoint(out, peakSeconds, byCause(owners, atPeak));
-  addPoint(out, record.end - record.start, byCause(owners, atRest));
+  addPoint(out, 0, byCause(owners, atStart, space));
+  addPoint(out, peakSeconds, byCause(owners, atPeak, space));
+  addPoint(out, record.end - record.start, byCause(owners, atRest, space));
   return out;
 }

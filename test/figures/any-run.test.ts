@@ -5,6 +5,7 @@ import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareRuns } from '../../src/figures/compare';
 import { LIGHT } from '../../src/figures/ink';
+import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
 import type { RunView } from '../../src/figures/run-view';
@@ -24,6 +25,9 @@ const run: fc.Arbitrary<RunView> = fc
     wireMs: fc.double({ min: 0.001, max: 500, noNaN: true }),
     blockName: fc.constantFrom('blocks', 'x', '<b>&"', 'decoder.layers.with_a_name_without_an_end.and_more'),
     curve: fc.boolean(),
+    prefetch: fc.boolean(),
+    recomputeEvery: fc.integer({ min: 0, max: 3 }),
+    offload: fc.boolean(),
   })
   .map(simulatedRun);
 
@@ -32,6 +36,14 @@ const DRAWN = {
   'memory by rank': memoryRanks,
   'communication timeline': commTimeline,
   'communication by cause': commCauses,
+  'memory of both spaces': (one: RunView) => memoryFigure(one, { space: 'both' }),
+  'timelines compared': (one: RunView) =>
+    compareRuns({ 'a run': one, 'another with a long long long long name': one }, 'timeline'),
+  'memory over time compared': (one: RunView) =>
+    compareRuns(
+      { 'a run': one, 'another with a long long long long name': one, third: one },
+      'memoryTimeline',
+    ),
   'memory compared': (one: RunView) =>
     compareRuns({ 'a run': one, 'another with a long long long long name': one }, 'memory'),
 } as const;

@@ -84,6 +84,9 @@ const GOLDEN = [
   'compare-memory',
   'comm-timeline-4',
   'comm-causes-4',
+  'compare-timeline',
+  'compare-memory-timeline',
+  'memory-spaces',
   'loss-live',
 ];
 for (const name of GOLDEN) {

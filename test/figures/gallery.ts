@@ -3,6 +3,7 @@ import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareRuns } from '../../src/figures/compare';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
+import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
 import type { RunView } from '../../src/figures/run-view';
@@ -17,6 +18,13 @@ export function simulatedRun(scenario: Omit<Scenario, 'rank'>): RunView {
   const units = [{ name: '', numParams: rootParams, staysWhole: true }, ...blocks];
   const prediction = predictStates({ units, world, strategy });
   return { strategy, world, records: simulateRanks(scenario), prediction };
+}
+
+/** Some steps whose times differ a little. */
+function steps(scenario: Omit<Scenario, 'rank'>): RunView {
+  const runs = [1, 2, 3, 4].map((step) => simulatedRun({ ...scenario, step, wireMs: 4 + 0.1 * (step % 3) }));
+  const [first] = runs;
+  return { ...(first ?? simulatedRun(scenario)), records: runs.flatMap(({ records }) => records) };
 }
 
 function stretched(record: StepRecord, factor: number): StepRecord {
@@ -63,6 +71,15 @@ export function gallery(): Record<string, Figure> {
   const summary = simulatedRun({ strategy: 'FULL_SHARD', world: 4, curve: false });
   const { prediction: _, ...unpredicted } = four;
   const wrong = { ...four, prediction: simulatedRun({ strategy: 'FULL_SHARD', world: 5 }).prediction };
+  const prefetched = steps({ strategy: 'FULL_SHARD', world: 4 });
+  const unprefetched = steps({ strategy: 'FULL_SHARD', world: 4, prefetch: false });
+  const recomputed = Object.fromEntries(
+    [0, 4, 2, 1].map((every) => [
+      every === 0 ? 'none' : every === 1 ? 'full' : `every ${every}`,
+      steps({ strategy: 'FULL_SHARD', world: 2, recomputeEvery: every }),
+    ]),
+  );
+  const offloaded = steps({ strategy: 'FULL_SHARD', world: 2, offload: true, recomputeEvery: 1 });
   const runs = { NO_SHARD: whole, SHARD_GRAD_OP: half, FULL_SHARD: four };
   return {
     'memory-timeline-4': memoryTimeline(four, { rank: 0 }),
@@ -95,6 +112,31 @@ export function gallery(): Record<string, Figure> {
     'comm-causes-4': commCauses(four),
     'comm-causes-1': commCauses(one),
     'comm-causes-64': commCauses(many),
+    'compare-timeline': compareRuns(
+      { 'no prefetch': { ...unprefetched, note: 'link 2 Gbit/s, 50 µs' }, forwardPrefetch: prefetched },
+      'timeline',
+    ),
+    'compare-timeline-alike': compareRuns({ one: prefetched, 'the same again': prefetched }, 'timeline'),
+    'compare-timeline-one': compareRuns({ FULL_SHARD: four }, 'timeline'),
+    'compare-timeline-many': compareRuns(
+      { ...recomputed, [LONG]: long, nothing, NO_SHARD: whole },
+      'timeline',
+    ),
+    'comm-timeline-recompute': commTimeline(
+      simulatedRun({ strategy: 'FULL_SHARD', world: 2, recomputeEvery: 2 }),
+    ),
+    'compare-memory-timeline': compareRuns(recomputed, 'memoryTimeline'),
+    'compare-memory-timeline-host': compareRuns(
+      { 'on the device': recomputed.none ?? nothing, 'offload and recompute': offloaded },
+      'memoryTimeline',
+    ),
+    'compare-memory-timeline-many': compareRuns(
+      { ...recomputed, [LONG]: long, nothing, summary, offloaded },
+      'memoryTimeline',
+    ),
+    'memory-spaces': memoryFigure(offloaded, { space: 'both' }),
+    'memory-spaces-device-only': memoryFigure(four, { space: 'both', rank: 1 }),
+    'memory-spaces-nothing': memoryFigure(nothing, { over: 'time', space: 'both' }),
     'loss-live': lossCurve([{ name: 'FULL_SHARD', losses: LOSSES }], {
       tokensPerSecond: 23_456,
       steps: 30,

@@ -1,4 +1,4 @@
-import type { CollectiveOp, CommCause, MemoryCause, SpanName } from '../../src/core/events';
+import type { CollectiveOp, CommCause, MemoryCause, Space, SpanName } from '../../src/core/events';
 import type { StepRecord } from '../../src/ledger/record';
 import { createRecorder, type Recorder } from '../../src/ledger/recorder';
 
@@ -17,6 +17,12 @@ export interface Scenario {
   /** Prefix of the blocks' names. */
   readonly blockName?: string;
   readonly curve?: boolean;
+  /** Whether the next unit is gathered while one computes. Default true. */
+  readonly prefetch?: boolean;
+  /** Every so many layers keep no activations and compute them again in backward; 0 (default): none do. */
+  readonly recomputeEvery?: number;
+  /** Whether the optimizer's states lie on the host. */
+  readonly offload?: boolean;
 }
 
 const MS = 1e-3;
@@ -50,6 +56,9 @@ class Simulation {
       wireMs: 1.2,
       blockName: 'blocks',
       curve: true,
+      prefetch: true,
+      recomputeEvery: 0,
+      offload: false,
       ...scenario,
     };
     this.recorder = createRecorder(this.s, () => this.now);
@@ -62,7 +71,7 @@ class Simulation {
     const params = s.rootParams + s.layers * s.blockParams;
     const size = Math.ceil(params / shards) * 4;
     this.hold(size, s.strategy === 'NO_SHARD' ? 'param.full' : 'param.shard', '');
-    this.hold(size * 2, 'optimizer', '');
+    this.hold(size * 2, 'optimizer', '', s.offload ? 'host' : 'device');
     this.hold(2048, 'batch', '');
     recorder.beginStep(s.step);
     this.now += (0.1 + 0.02 * s.rank) * MS;
@@ -80,7 +89,8 @@ class Simulation {
     whole.set('', this.gather('', s.rootParams));
     for (const layer of this.layers) {
       whole.set(layer, this.gather(layer, s.blockParams));
-      saved.set(layer, this.compute('forward', layer, 1.6));
+      const results = this.compute('forward', layer, 1.6);
+      saved.set(layer, this.isRecomputed(layer) ? this.keepFirst(results) : results);
       if (s.strategy === 'FULL_SHARD') this.release(whole, layer);
     }
     const logits = this.hold(4 * ACTIVATION, 'temp', 'head');
@@ -89,8 +99,10 @@ class Simulation {
     const gradients: number[] = [];
     for (const layer of [...this.layers].reverse()) {
       if (s.strategy === 'FULL_SHARD') whole.set(layer, this.gather(layer, s.blockParams));
-      this.span('backward', layer, 2.9);
-      for (const buffer of saved.get(layer) ?? []) this.drop(buffer);
+      const start = this.now;
+      const again = this.isRecomputed(layer) ? this.compute('recompute', layer, 1.6) : [];
+      this.span('backward', layer, 2.9, start);
+      for (const buffer of [...again, ...(saved.get(layer) ?? [])]) this.drop(buffer);
       gradients.push(this.reduce(layer, s.blockParams));
       if (s.strategy !== 'NO_SHARD') this.release(whole, layer);
     }
@@ -103,7 +115,13 @@ class Simulation {
     const { s } = this;
     if (s.strategy === 'NO_SHARD') return 0;
     const buffer = this.hold(params * 4, 'param.full', module);
-    this.collective('allGather', 'param', module, Math.ceil(params / s.world), module === '' ? 1 : 0.25);
+    this.collective(
+      'allGather',
+      'param',
+      module,
+      Math.ceil(params / s.world),
+      module === '' || !s.prefetch ? 1 : 0.25,
+    );
     return buffer;
   }
 
@@ -138,8 +156,7 @@ class Simulation {
     return buffers;
   }
 
-  private span(name: SpanName, module: string, ms: number): void {
-    const start = this.now;
+  private span(name: SpanName, module: string, ms: number, start = this.now): void {
     this.now += ms * (1 + 0.03 * this.s.rank) * MS;
     this.recorder.span({ kind: 'span', name, module, start, end: this.now });
   }
@@ -184,9 +201,20 @@ class Simulation {
     });
   }
 
-  private hold(bytes: number, cause: MemoryCause, module: string): number {
+  private isRecomputed(layer: string): boolean {
+    const every = this.s.recomputeEvery;
+    return every > 0 && (this.layers.indexOf(layer) + 1) % every === 0;
+  }
+
+  /** Drops all results of a layer but its first. */
+  private keepFirst([first, ...rest]: readonly number[]): number[] {
+    for (const buffer of rest) this.drop(buffer);
+    return first === undefined ? [] : [first];
+  }
+
+  private hold(bytes: number, cause: MemoryCause, module: string, space: Space = 'device'): number {
     const buffer = this.nextBuffer++;
-    this.recorder.allocated(buffer, bytes, 'float32', { cause, module }, 'device');
+    this.recorder.allocated(buffer, bytes, 'float32', { cause, module }, space);
     return buffer;
   }
 

@@ -1,0 +1,61 @@
+import { titleOf } from './figure';
+import { byteScale, inUnit, listed, percent, type Scaled } from './format';
+import type { MemoryCase } from './memory-case';
+import { causesIn, peakOf } from './memory-panels';
+import { areApart, ratioOf } from './spread';
+
+/** What the runs' peaks say beside each other; of one run, what the host takes from its device. */
+export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string {
+  const [first] = cases;
+  if (first === undefined) return '';
+  if (cases.length === 1) return spacesFinding(first);
+  const least = cases.reduce((a, b) => (b.devicePeak < a.devicePeak ? b : a));
+  const most = cases.reduce((a, b) => (b.devicePeak > a.devicePeak ? b : a));
+  if (most.devicePeak < least.devicePeak * 1.005) {
+    return titleOf(`All peak alike on the device: ${inUnit(most.devicePeak, scale)}`);
+  }
+  const peaks = `${inUnit(least.devicePeak, scale)} instead of ${inUnit(most.devicePeak, scale)}`;
+  const price = timePrice(least, most);
+  const moved = least.hostPeak - most.hostPeak;
+  if (moved > 0) {
+    return titleOf(
+      `${least.name} peaks at ${peaks}: ${inUnit(moved, byteScale(moved))} moved to the host`,
+      `The peak is ${peaks}: ${inUnit(moved, byteScale(moved))} moved to the host`,
+    );
+  }
+  return titleOf(
+    `${least.name} peaks at ${peaks}; ${price}`,
+    `${least.name} peaks at ${peaks}`,
+    `The lowest peak is ${peaks}; ${price}`,
+    `The lowest peak is ${peaks}`,
+  );
+}
+
+/** Nothing is claimed of times whose steps overlap. */
+function timePrice(least: MemoryCase, most: MemoryCase): string {
+  const ratio = ratioOf(least.stepSeconds, most.stepSeconds).median;
+  const isSingle = Math.min(least.numSteps, most.numSteps) < 2;
+  if (!isSingle && !areApart(least.stepSeconds, most.stepSeconds)) return 'a step takes about as long';
+  return `a step takes ${ratio.toFixed(2)}× as long`;
+}
+
+function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): string {
+  const scale = byteScale(Math.max(devicePeak, hostPeak));
+  if (devicePeak + hostPeak === 0) return 'Nothing was held';
+  const peak = `the device peaks at ${inUnit(devicePeak, scale)}`;
+  if (hostPeak === 0) {
+    const { byCause } = peakOf(device);
+    const [top] = [...causesIn(device)].sort((a, b) => byCause[b] - byCause[a]);
+    const share = top === undefined ? 0 : byCause[top] / devicePeak;
+    const percentage = percent(share).replace('&lt;', '<').replace('&gt;', '>');
+    return titleOf(
+      `Nothing lies on the host; ${peak}, ${percentage} of it ${top}`,
+      `Nothing lies on the host; ${peak}`,
+    );
+  }
+  const causes = listed(causesIn(host));
+  return titleOf(
+    `${inUnit(hostPeak, scale)} on the host (${causes}); ${peak}`,
+    `${inUnit(hostPeak, scale)} lie on the host; ${peak}`,
+  );
+}

@@ -1,0 +1,70 @@
+import type { Seconds } from '../core/units';
+import type { StepRecord } from '../ledger/record';
+import { timeline, waitSeconds } from '../ledger/timeline';
+import { short } from './format';
+import type { RunView } from './run-view';
+
+/** A quantity over several steps: its median, and the least and the most of it. */
+export interface Spread {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Steps that count at most, from the newest back. */
+const MAX_STEPS = 10;
+
+/** Median and range; of nothing, zeros. */
+export function spreadOf(values: readonly number[]): Spread {
+  const sorted = [...values].sort((a, b) => a - b);
+  const [low = 0, high = 0] = [sorted[0], sorted.at(-1)];
+  return { median: sorted[sorted.length >> 1] ?? 0, low, high };
+}
+
+/** Whether two ranges have no value in common. */
+export function areApart(a: Spread, b: Spread): boolean {
+  return a.high < b.low || b.high < a.low;
+}
+
+/** How one quantity relates to another: medians divided, and the ratios of the ranges' far ends. */
+export function ratioOf(a: Spread, b: Spread): Spread {
+  const over = (x: number, y: number): number => (y > 0 ? x / y : 1);
+  return { median: over(a.median, b.median), low: over(a.low, b.high), high: over(a.high, b.low) };
+}
+
+/** "(15–21)"; nothing where one step was recorded. */
+export function rangeText({ low, high }: Spread, divisor: number): string {
+  return low === high ? '' : `(${short(low / divisor)}–${short(high / divisor)})`;
+}
+
+/**
+ * A run's last steps, each with the records of its ranks: those that most ranks finished, without the run's first step
+ * where there are others, since it also allocates and compiles.
+ */
+export function lastSteps(run: RunView): readonly (readonly StepRecord[])[] {
+  const bySteps = new Map<number, StepRecord[]>();
+  for (const record of run.records) {
+    const known = bySteps.get(record.step);
+    if (known === undefined) bySteps.set(record.step, [record]);
+    else known.push(record);
+  }
+  const most = Math.max(0, ...[...bySteps.values()].map(({ length }) => length));
+  const complete = [...bySteps].filter(([, records]) => records.length === most).sort(([a], [b]) => a - b);
+  const warm = complete.length > 1 && complete[0]?.[0] === 1 ? complete.slice(1) : complete;
+  return warm.slice(-MAX_STEPS).map(([, records]) => records);
+}
+
+/** Mean over ranks of how long a step's main threads waited. */
+export function meanWait(records: readonly StepRecord[]): Seconds {
+  return mean(records.map((record) => waitSeconds(timeline(record))));
+}
+
+/** How long a step took, mean over ranks. */
+export function meanSeconds(records: readonly StepRecord[]): Seconds {
+  return mean(records.map(({ start, end }) => end - start));
+}
+
+/** Mean of some values; 0 of none. */
+export function mean(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
