@@ -36,7 +36,7 @@ export function reshardOnRank(options: ReshardOnRank): Redistributed {
   options.progress(0, 1);
   // Pending gradients and whole copies go: the next step makes them anew.
   before?.recover();
-  const counters = shareJson(engine, group, before?.counters);
+  const counters = shareJson(engine, group, before?.state());
   const moved = redistribute({
     engine,
     group,
