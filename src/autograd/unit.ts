@@ -1,6 +1,7 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { untracked } from '../backend/tfjs-state';
+import type { HalfDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import { currentRecording } from './current-recording';
 import { ParameterSet } from './parameter-set';
@@ -34,6 +35,8 @@ export interface Unit {
   readonly numTrained?: number | undefined;
   /** The module's full name, for tags. */
   readonly module: string;
+  /** For tags: the type in which a device would compute the unit. */
+  readonly declared?: HalfDType | undefined;
 }
 
 /** A finished forward whose backward can be run, once. */
@@ -86,12 +89,12 @@ export function runUnit(
   forward: (...inputs: tf.Tensor[]) => tf.Tensor,
   inputs: readonly tf.Tensor[],
 ): tf.Tensor {
-  const { hooks, module } = unit;
+  const { hooks, module, declared } = unit;
   const outer = currentRecording(`Unit '${module}'`);
   const phase = outer?.isReplayed === true ? 'recompute' : 'forward';
   untracked(() => hooks.beforeForward(phase));
   const run = (): tf.Tensor => forward(...inputs);
-  const value = engine.tagged({ cause: 'temp', module }, () => {
+  const value = engine.tagged({ cause: 'temp', module, declared }, () => {
     return outer === null ? tf.tidy(run) : recordUnit(engine, unit, outer, run, inputs);
   });
   untracked(() => hooks.afterForward(phase));
@@ -163,12 +166,12 @@ function backwardUnit(
   value: tf.Tensor,
   dy: tf.Tensor | undefined,
 ): Gradients {
-  const { hooks, module } = unit;
+  const { hooks, module, declared } = unit;
   untracked(() => hooks.beforeBackward());
   parameters.fill();
   // A region inside that runs forward again meets them as they are now.
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
-  return engine.tagged({ cause: 'temp', module }, () => {
+  return engine.tagged({ cause: 'temp', module, declared }, () => {
     // The outer tape has no further use for it: the first operations here may write over it, and it is freed early.
     const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, dy]]);
     const found = backward(engine, tape, seeds);

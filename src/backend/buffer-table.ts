@@ -103,7 +103,8 @@ export class BufferTable {
   retag(key: object, wanted: Tag): void {
     const record = this.#records.get(key);
     if (record === undefined) return;
-    const tag = fitting(wanted, record.dtype);
+    const stays = 'declared' in wanted || record.tag.declared === undefined;
+    const tag = fitting(stays ? wanted : { ...wanted, declared: record.tag.declared }, record.dtype);
     const { cause, module, declared } = record.tag;
     if (cause === tag.cause && module === tag.module && declared === tag.declared) return;
     record.tag = tag;

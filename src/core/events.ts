@@ -22,7 +22,10 @@ export type Space = 'device' | 'host';
 export interface Tag {
   readonly cause: MemoryCause;
   readonly module: string;
-  /** The type of a float32 buffer's values, where they were rounded to it: what a device with that type would hold them in. */
+  /**
+   * The type that a device would hold a float32 buffer in: its values were rounded to it, or were computed from such values
+   * where that type is a unit's. A tag that does not mention it leaves it as it was.
+   */
   readonly declared?: HalfDType | undefined;
 }
 

@@ -1,6 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
 import { type ForwardPhase, runUnit, type UnitHooks } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
+import type { HalfDType } from '../core/dtypes';
 import type { Observer } from '../core/events';
 import { now } from '../core/units';
 import type { Module } from '../nn/module';
@@ -15,6 +16,8 @@ export interface UnitRun {
   /** The first so many have gradients, the rest are frozen; default all. */
   readonly numTrained?: number | undefined;
   readonly hooks: UnitHooks;
+  /** The type in which a device would compute the unit; default float32. */
+  readonly declared?: HalfDType | undefined;
 }
 
 const TAGGED = Symbol('tagged');
@@ -24,14 +27,14 @@ const TAGGED = Symbol('tagged');
  * `hooks.afterBackward`, and spans say how long both took.
  */
 export function runAsUnit(run: UnitRun): void {
-  const { engine, module, parameters, numTrained } = run;
-  tagModules(engine, module);
+  const { engine, module, parameters, numTrained, declared } = run;
+  tagModules(engine, module, declared);
   let phase: ForwardPhase = 'forward';
   const hooks = timed(run, (now) => {
     phase = now;
   });
   const tensors = (): tf.Tensor[] => parameters.map((parameter) => parameter.tensor);
-  const unit = { hooks, parameters: tensors, numTrained, module: module.path };
+  const unit = { hooks, parameters: tensors, numTrained, module: module.path, declared };
   module.wrap((inputs, next) => {
     const start = now();
     const output = runUnit(engine, unit, next, inputs);
@@ -40,11 +43,11 @@ export function runAsUnit(run: UnitRun): void {
   });
 }
 
-/** Buffers made in a module's forward carry its name. */
-function tagModules(engine: Engine, root: Module): void {
+/** Buffers made in a module's forward carry its name and its unit's type. */
+function tagModules(engine: Engine, root: Module, declared: HalfDType | undefined): void {
   for (const module of root.modules()) {
     module.wrapOnce(TAGGED, (inputs, next) =>
-      engine.tagged({ cause: 'temp', module: module.path }, () => next(...inputs)),
+      engine.tagged({ cause: 'temp', module: module.path, declared }, () => next(...inputs)),
     );
   }
 }

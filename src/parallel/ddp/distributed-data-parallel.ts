@@ -97,31 +97,34 @@ export class DDP {
   #hook(context: DdpContext, policy: WrapPolicy): void {
     const taken = new Set<Parameter>();
     for (const module of [...modulesToWrap(this.module, policy), this.module]) {
-      const parameters = module
-        .parameters()
-        .filter((parameter) => parameter.requiresGrad && !taken.has(parameter));
-      for (const parameter of parameters) taken.add(parameter);
+      const free = module.parameters().filter((parameter) => !taken.has(parameter));
+      for (const parameter of free) taken.add(parameter);
+      const trained = free.filter(({ requiresGrad }) => requiresGrad);
+      // Frozen ones have no gradient; they come and go with the others where copies stand in.
+      const parameters = [...trained, ...free.filter(({ requiresGrad }) => !requiresGrad)];
+      const declared = halfOf(this.#precision.paramDtype) ?? undefined;
       const isRoot = module === this.module;
       const outputDtype = isRoot ? this.#precision.outputDtype : null;
       castBoundaries(this.#engine, module, { ...this.#precision, outputDtype });
-      runAsUnit({ ...context, module, parameters, hooks: this.#hooks(parameters, isRoot) });
+      const hooks = this.#hooks(parameters, trained, isRoot);
+      runAsUnit({ ...context, module, parameters, numTrained: trained.length, hooks, declared });
     }
   }
 
-  #hooks(parameters: readonly Parameter[], isRoot: boolean): UnitHooks {
+  #hooks(parameters: readonly Parameter[], trained: readonly Parameter[], isRoot: boolean): UnitHooks {
     const half = halfOf(this.#precision.paramDtype);
     const copies = half === null ? null : new RoundedParameters(this.#engine, parameters, half);
     if (copies !== null) this.#copies.push(copies);
     return {
-      beforeForward: () => {
-        if (isRoot) this.#begin();
+      beforeForward: (phase) => {
+        if (isRoot && phase === 'forward') this.#begin();
         copies?.enter();
       },
       afterForward: () => copies?.leave(),
       beforeBackward: () => copies?.enter(),
       afterBackward: (grads) => {
         copies?.leave();
-        parameters.forEach((parameter, i) => {
+        trained.forEach((parameter, i) => {
           this.#reducer.add(parameter, this.#rounded(grads[i] ?? null, half));
         });
         if (isRoot) this.#reducer.finish();

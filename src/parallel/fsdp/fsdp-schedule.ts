@@ -92,7 +92,9 @@ export class FsdpSchedule {
     const grads = all.slice(0, unit.numTrained);
     grads.forEach((grad, i) => {
       const module = unit.members[i]?.module ?? unit.module;
-      if (grad !== null) this.#engine.retag(grad, { cause: 'grad.full', module });
+      if (grad === null) return;
+      if (unit.half !== null) this.#engine.round(grad, unit.half);
+      this.#engine.retag(grad, { cause: 'grad.full', module, declared: unit.half ?? undefined });
     });
     try {
       unit.reshard();

@@ -1,4 +1,5 @@
 import type { Engine } from '../../backend/engine';
+import type { HalfDType } from '../../core/dtypes';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { halfOf, type MixedPrecision } from '../precision/mixed-precision';
@@ -34,6 +35,8 @@ export class FsdpUnit {
   /** Those that train, then the frozen ones. */
   readonly members: readonly Parameter[];
   readonly numTrained: number;
+  /** Values of whole parameters and of gradients as they leave backward; null: float32. */
+  readonly half: HalfDType | null;
   readonly parameters: UnitParameters;
   readonly gradients: UnitGradients;
   /** What an optimizer updates. */
@@ -58,11 +61,15 @@ export class FsdpUnit {
     this.numTrained = trained.length;
     const onHost = (offloadsParameters ?? false) && placement.shardsParameters;
     const shared = { engine, module: this.module, placement, onHost };
-    const half = halfOf(precision?.paramDtype ?? null);
-    this.parameters = new UnitParameters({ ...shared, parameters: this.members, half });
+    this.half = halfOf(precision?.paramDtype ?? null);
+    this.parameters = new UnitParameters({ ...shared, parameters: this.members, half: this.half });
     const numRanks = placement.shardGroup?.size ?? 1;
     const layout = shardLayout(trained, numRanks);
-    this.gradients = new UnitGradients({ ...shared, layout, half: halfOf(precision?.reduceDtype ?? null) });
+    const reduced = {
+      half: halfOf(precision?.reduceDtype ?? null),
+      keepsHalf: precision?.keepLowPrecisionGrads ?? false,
+    };
+    this.gradients = new UnitGradients({ ...shared, ...reduced, layout });
     this.trained = new UnitState(this, { name: this.module, layout, first: 0, trains: true });
     this.frozen = new UnitState(this, {
       name: `${this.module} (frozen)`,

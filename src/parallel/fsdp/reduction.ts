@@ -19,6 +19,8 @@ export interface ReductionOptions {
   readonly layout: ShardLayout;
   /** Values of gradients on the wire; null: float32. */
   readonly half: HalfDType | null;
+  /** Whether sums of reduced gradients are rounded to that type too. */
+  readonly keepsHalf: boolean;
 }
 
 /**
@@ -116,7 +118,8 @@ export class Reduction {
 
   #shard(): tf.Tensor {
     const { engine, layout, module } = this.#options;
-    return tf.keep(engine.allocate([layout.size], 'float32', { cause: 'grad.shard', module }));
+    const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#options) } as const;
+    return tf.keep(engine.allocate([layout.size], 'float32', tag));
   }
 
   #takenOver(): tf.Tensor[] {
@@ -143,4 +146,12 @@ export class Reduction {
     const options = { async: true, cause: 'grad', module } as const;
     return half === null ? options : { ...options, wireDType: half };
   }
+}
+
+/** The type that ledgers count reduced gradients at. */
+export function declaredGrad({
+  half,
+  keepsHalf,
+}: Pick<ReductionOptions, 'half' | 'keepsHalf'>): HalfDType | undefined {
+  return keepsHalf ? (half ?? undefined) : undefined;
 }

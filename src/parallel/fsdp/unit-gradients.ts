@@ -1,6 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
+import { roundValues } from '../../core/rounding';
 import type { Span } from '../../nn/parameter';
-import { type Reduced, Reduction, type ReductionOptions } from './reduction';
+import { declaredGrad, type Reduced, Reduction, type ReductionOptions } from './reduction';
 import { chunkOf } from './shard-layout';
 import { allocateFlat, copyElements, disposeSpan } from './spans';
 
@@ -82,6 +83,8 @@ export class UnitGradients {
       if (sum === null || grad === null) return sum ?? grad;
       engine.addInto(sum, grad);
       grad.dispose();
+      // Its values are sums in float32 now.
+      engine.retag(sum, { ...engine.tagOf(sum), declared: undefined });
       return sum;
     });
   }
@@ -94,7 +97,7 @@ export class UnitGradients {
     }
     wholes.forEach((whole, i) => {
       const sum = before[i];
-      if (sum !== undefined) this.#options.engine.addInto(sum, whole);
+      if (sum !== undefined) this.#addInto(sum, whole);
       whole.dispose();
     });
   }
@@ -104,13 +107,20 @@ export class UnitGradients {
       this.#shard = { tensor: shard, offset: 0 };
       return;
     }
-    this.#options.engine.addInto(this.#shard.tensor, shard);
+    this.#addInto(this.#shard.tensor, shard);
     shard.dispose();
   }
 
+  #addInto(sum: tf.Tensor, reduced: tf.Tensor): void {
+    const { engine, half, keepsHalf } = this.#options;
+    engine.addInto(sum, reduced);
+    if (keepsHalf && half !== null) engine.round(sum, half);
+  }
+
   #addOnHost(shard: tf.Tensor): void {
-    const { engine, module } = this.#options;
-    const arrived = allocateFlat(engine, shard.size, { cause: 'grad.shard', module }, true);
+    const { engine, module, half, keepsHalf } = this.#options;
+    const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#options) } as const;
+    const arrived = allocateFlat(engine, shard.size, tag, true);
     copyElements(engine, { tensor: shard, offset: 0 }, arrived, shard.size);
     shard.dispose();
     if (this.#shard === null || !('host' in this.#shard) || !('host' in arrived)) {
@@ -118,6 +128,7 @@ export class UnitGradients {
       return;
     }
     engine.host.addInto(this.#shard.host, arrived.host);
+    if (keepsHalf && half !== null) roundValues(this.#shard.host.view(), half);
     arrived.host.dispose();
   }
 }

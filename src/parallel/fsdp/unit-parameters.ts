@@ -66,7 +66,7 @@ export class UnitParameters {
       this.#writeChunks(this.master, this.layout, this.#rank);
     }
     for (const { tensor, module: owner } of parameters)
-      engine.retag(tensor, { cause: 'param.full', module: owner });
+      engine.retag(tensor, { cause: 'param.full', module: owner, declared: half ?? undefined });
     if (shardsParameters) this.free();
     else if (half !== null) this.changed();
   }
@@ -136,14 +136,15 @@ export class UnitParameters {
 
   /** As `free`, but shards over fewer ranks stay where the placement says so. */
   freeAfterForward(): void {
-    const { engine, module, placement } = this.#options;
+    const { engine, module, placement, half } = this.#options;
     const { postForwardGroup: group } = placement;
     if (group === null || this.#state !== 'unsharded') {
       this.free();
       return;
     }
     const layout = this.#postForwardLayout(group.size);
-    const shard = tf.keep(engine.allocate([layout.size], 'float32', { cause: 'param.shard', module }));
+    const tag = { cause: 'param.shard', module, declared: half ?? undefined } as const;
+    const shard = tf.keep(engine.allocate([layout.size], 'float32', tag));
     this.#writeChunks({ tensor: shard, offset: 0 }, layout, group.rank);
     this.free();
     this.#postForward = shard;
@@ -172,8 +173,10 @@ export class UnitParameters {
 
   #allocateWholes(): void {
     for (const whole of this.#wholes) whole.dispose();
+    const { engine, half } = this.#options;
+    const declared = half ?? undefined;
     this.#wholes = this.#options.parameters.map(({ shape, module }) =>
-      tf.keep(this.#options.engine.allocate(shape, 'float32', { cause: 'param.full', module })),
+      tf.keep(engine.allocate(shape, 'float32', { cause: 'param.full', module, declared })),
     );
   }
 
