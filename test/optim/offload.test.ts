@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../src/backend/engine';
+import type { HostArray } from '../../src/backend/host-arrays';
+import { type OptimizerConfig, optimizerSchema } from '../../src/config/optimizer-config';
+import { Parameter, type StateBuffer, stateBuffers } from '../../src/nn/parameter';
+import { createOptimizer } from '../../src/optim/create-optimizer';
+import type { Optimizer } from '../../src/optim/optimizer';
+import { normals, valuesOf } from '../support/close';
+import { TallyObserver } from '../support/tally-observer';
+import { testEngine } from '../support/wasm-test-engine';
+
+const NOWHERE = { optimizer: false, parameters: false, activations: false } as const;
+const OFFLOAD = { ...NOWHERE, optimizer: true } as const;
+/** One parameter larger than a chunk of 2^18 elements. */
+const SIZES = [5, 6000, 2 ** 18 + 777];
+
+const KINDS = {
+  AdamW: {},
+  '8-bit AdamW': { kind: 'adamW8bit' },
+  '8-bit AdamW in blocks that divide no chunk': { kind: 'adamW8bit', blockSize: 100 },
+  'SGD with momentum': { kind: 'sgd', momentum: 0.9, nesterov: true },
+  'a delayed AdamW': { delayedUpdate: true },
+} as const;
+
+let engine: Engine;
+const tally = new TallyObserver();
+before(async () => {
+  engine = await testEngine();
+  engine.observe(tally);
+});
+
+interface Setup {
+  readonly parameters: readonly Parameter[];
+  readonly optimizer: Optimizer;
+}
+
+function setup(settings: Partial<OptimizerConfig>, offload: typeof NOWHERE | typeof OFFLOAD): Setup {
+  const parameters = SIZES.map((size) => new Parameter(tf.tensor1d(normals(size, `start ${size}`))));
+  const model = { states: () => stateBuffers(parameters) };
+  return { parameters, optimizer: createOptimizer(engine, model, optimizerSchema.parse(settings), offload) };
+}
+
+function step({ parameters, optimizer }: Setup, t: number): void {
+  for (const parameter of parameters) {
+    parameter.grad = tf.tensor1d(normals(parameter.size, `grad ${t} ${parameter.size}`));
+  }
+  optimizer.step(0.7);
+  optimizer.zeroGrad();
+}
+
+function dispose({ parameters, optimizer }: Setup): void {
+  optimizer.dispose();
+  for (const { tensor } of parameters) tensor.dispose();
+}
+
+for (const [name, settings] of Object.entries(KINDS)) {
+  test(`${name} on the host is the device's to the bit, parameters and states`, () => {
+    const [device, host] = [setup(settings, NOWHERE), setup(settings, OFFLOAD)];
+    for (let t = 0; t < 3; t++) {
+      step(device, t);
+      step(host, t);
+    }
+    device.parameters.forEach((parameter, i) => {
+      const other = host.parameters[i] as Parameter;
+      assert.deepEqual(valuesOf(other.tensor), valuesOf(parameter.tensor));
+      for (const state of device.optimizer.stateNames) {
+        assert.deepEqual(
+          host.optimizer.readState(other.state, state),
+          device.optimizer.readState(parameter.state, state),
+          state,
+        );
+      }
+    });
+    dispose(device);
+    dispose(host);
+    assert.deepEqual([engine.host.bytes, tally.bytes('optimizer')], [0, 0]);
+  });
+}
+
+test("the device is without the moments' 8 bytes an element and the host has them; transits are two chunks of 1 MiB at most", () => {
+  const bytes = 8 * SIZES.reduce((sum, size) => sum + size, 0);
+  const device = setup({}, NOWHERE);
+  step(device, 0);
+  assert.deepEqual([tally.bytes('optimizer'), tally.hostBytes('optimizer')], [bytes, 0]);
+  dispose(device);
+  const host = setup({}, OFFLOAD);
+  tally.restart();
+  step(host, 0);
+  assert.deepEqual([tally.bytes('optimizer'), tally.hostBytes('optimizer')], [0, bytes]);
+  assert.equal(engine.host.bytes, bytes);
+  assert.deepEqual([tally.hostBytes('comm'), tally.hostPeak('comm')], [0, 2 * 2 ** 20]);
+  assert.equal(tally.total, engine.memory.bytes);
+  dispose(host);
+});
+
+test('a delayed update holds the waiting gradients beside those of the step', () => {
+  const bytes = 4 * SIZES.reduce((sum, size) => sum + size, 0);
+  const delayed = setup({ delayedUpdate: true }, NOWHERE);
+  step(delayed, 0);
+  assert.equal(tally.bytes('grad.full'), bytes);
+  dispose(delayed);
+  const onHost = setup({ delayedUpdate: true }, OFFLOAD);
+  step(onHost, 0);
+  assert.deepEqual([tally.bytes('grad.full'), tally.hostBytes('grad.full')], [0, bytes]);
+  dispose(onHost);
+  assert.equal(engine.host.bytes, 0);
+});
+
+test('what lies on the host is updated where it lies, without transits', () => {
+  const size = 5000;
+  const tag = { cause: 'param.shard', module: 'blocks.0' } as const;
+  const hostOf = (values: Float32Array): HostArray => {
+    const array = engine.host.allocate(values.length, tag);
+    array.view().set(values);
+    return array;
+  };
+  const [start, gradient] = [normals(size + 3, 'host'), normals(size, 'host gradient')];
+  const [values, grad] = [hostOf(start), hostOf(gradient)];
+  const onHost = {
+    size,
+    module: 'blocks.0',
+    segments: () => [
+      { offset: 0, length: size, values: { host: values, offset: 3 }, grad: { host: grad, offset: 0 } },
+    ],
+    updated: () => undefined,
+  } as unknown as StateBuffer; // what an optimizer uses of it
+  const parameter = new Parameter(tf.tensor1d(start.slice(3)));
+  parameter.grad = tf.tensor1d(gradient);
+  const config = optimizerSchema.parse({});
+  const host = createOptimizer(engine, { states: () => [onHost] }, config, NOWHERE);
+  const device = createOptimizer(engine, { states: () => [parameter.state] }, config, NOWHERE);
+  tally.restart();
+  host.step();
+  device.step();
+  assert.equal(tally.hostPeak('comm'), 0);
+  assert.equal(tally.hostBytes('optimizer'), 8 * size);
+  assert.deepEqual(values.view().slice(3), valuesOf(parameter.tensor));
+  parameter.state.zeroGrad();
+  parameter.tensor.dispose();
+  host.dispose();
+  device.dispose();
+  values.dispose();
+  grad.dispose();
+});

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import type { Engine } from '../../src/backend/engine';
+import { AdamW, type AdamWOptions } from '../../src/optim/adamw';
+import { AdamW8bit } from '../../src/optim/adamw-8bit';
+import { SGD } from '../../src/optim/sgd';
+import { WarmupCosineLR } from '../../src/optim/warmup-cosine-lr';
+import { testEngine } from '../support/wasm-test-engine';
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+const MODEL = { states: () => [] };
+
+test('an unknown option is refused with the nearest name, also where a cast hid it', () => {
+  const cases = [
+    [
+      () => new AdamW(engine, MODEL, { lrr: 1 } as AdamWOptions),
+      /AdamW: unknown option "lrr" \(1\); did you mean "lr"\?/,
+    ],
+    [
+      () => new AdamW8bit(engine, MODEL, { weight_decay: 0.1 } as AdamWOptions),
+      /unknown option "weight_decay" .*did you mean "weightDecay"\?/,
+    ],
+    [() => new SGD(engine, MODEL, { dampening: 0.1 } as object), /known are lr, momentum, nesterov/],
+    [() => new WarmupCosineLR({ lr: 1 }, { maxStep: 3 } as never), /did you mean "maxSteps"\?/],
+  ] as const;
+  for (const [make, message] of cases) assert.throws(make, { code: 'CONFIG', message });
+});
+
+test("torch's fused is accepted; numbers below 0 and none are refused", () => {
+  new AdamW(engine, MODEL, { fused: false });
+  assert.throws(() => new AdamW(engine, MODEL, { lr: -1 }), {
+    code: 'CONFIG',
+    message: /lr must be .* got -1/,
+  });
+  assert.throws(() => new AdamW(engine, MODEL, { eps: Number.NaN }), { code: 'CONFIG' });
+});
+
+test('a state that an optimizer does not keep is refused with the nearest name', () => {
+  const optimizer = new AdamW(engine, MODEL);
+  const buffer = {} as never;
+  assert.throws(
+    () => optimizer.readState(buffer, 'exp_avgs'),
+    /keeps no state "exp_avgs"; did you mean "exp_avg"\?/,
+  );
+});
