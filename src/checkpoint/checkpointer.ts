@@ -1,0 +1,200 @@
+import fs from 'node:fs';
+import { resolve } from 'node:path';
+import { ConfigError, ShardlabError } from '../core/errors';
+import { type Bytes, formatBytes } from '../core/units';
+import type { Warn } from '../core/warn';
+import { agree, exchange, type Outcome, outcomeOf } from './agreement';
+import { prepareFolder, temporaryFolder } from './checkpoint-folder';
+import type { FileSystem } from './file-system';
+import { processMark } from './process-mark';
+import { checkSaveOptions, commitDocuments, planSave, type SaveOptions, type SavePlan } from './save-plan';
+import { type SaveSink, type StartSink, threadSink } from './save-sink';
+import { stageState } from './stage-state';
+import type { TrainingState } from './training-state';
+
+/** A save that was begun. */
+export interface CheckpointSave {
+  readonly folder: string;
+  /** This rank's states: copied, and of these written. */
+  readonly totalBytes: Bytes;
+  readonly writtenBytes: Bytes;
+  /**
+   * Resolves when the checkpoint is in place, on every rank. Throws: IO naming file, tensor and offset; RANK_DIED. What
+   * nobody awaits becomes a warning.
+   */
+  readonly done: Promise<void>;
+}
+
+/** What a checkpointer may be given. */
+export interface CheckpointerOptions {
+  readonly warn: Warn;
+  /** Bytes that may wait to be written; a save that has more holds training up until there is room. Default 256 MiB. */
+  readonly stagingBytes?: Bytes;
+  /** Elements of one checksum, and so the least that is read; default 16384 (64 KiB). */
+  readonly blockElements?: number;
+  /** Default: a thread. */
+  readonly startSink?: StartSink;
+  /** Default: node:fs. */
+  readonly fileSystem?: FileSystem;
+}
+
+interface Entered {
+  readonly members: readonly string[];
+  readonly id: string;
+}
+
+const STAGING_BYTES = 256 * 2 ** 20;
+const BLOCK_ELEMENTS = 2 ** 14;
+const NAME = 'saveCheckpoint()';
+
+/** Saves training states, one at a time. A rank has one; all ranks call the same. */
+export class Checkpointer {
+  readonly #options: Required<CheckpointerOptions>;
+  #running: Save | null = null;
+  #numSaves = 0;
+
+  constructor(options: CheckpointerOptions) {
+    const { stagingBytes = STAGING_BYTES } = options;
+    const defaults = { blockElements: BLOCK_ELEMENTS, startSink: threadSink(stagingBytes), fileSystem: fs };
+    this.#options = { ...defaults, stagingBytes, ...options };
+  }
+
+  /**
+   * Begins to save into a folder, whose checkpoint it replaces when all is on the disk. Resolves when the state was copied:
+   * training may go on. Throws: CONFIG while another save runs, IO when the folder cannot be used; what collectives throw.
+   */
+  async start(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
+    checkSaveOptions(options);
+    const target = resolve(folder);
+    const { members, id } = this.#enter(state, target, options);
+    this.#prepare(state, target, id);
+    const { blockElements } = this.#options;
+    const plan = this.#plan(state, options, target, id);
+    const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
+    const { rank } = state.group;
+    const sink = this.#options.startSink(
+      { rank, temporary: temporaryFolder(target, id), heads: plan.heads, blockElements, written },
+      {
+        folder: target,
+        id,
+        members,
+        rank,
+        documents: rank === 0 ? commitDocuments(state, options, plan, { id, blockElements }) : null,
+      },
+    );
+    const staged = this.#stage(state, plan, sink);
+    const save = new Save(target, plan.totalBytes, written, staged);
+    this.#running = save;
+    void save.ended((error) => {
+      this.#running = null;
+      if (error !== null) this.#options.warn(`the save into ${target} failed: ${error.message}`);
+    });
+    await staged;
+    return save;
+  }
+
+  /** As `start`, and waits until the checkpoint is in place. */
+  async save(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<void> {
+    const { done } = await this.start(state, folder, options);
+    await done;
+  }
+
+  /** All ranks begin the same save: the marks of their processes, and an id of rank 0's. Throws: CONFIG. */
+  #enter(state: TrainingState, folder: string, { type, dtype, maxShardBytes }: SaveOptions): Entered {
+    const running = this.#running;
+    const own = {
+      mark: processMark(),
+      number: this.#numSaves++,
+      what: JSON.stringify({ folder, type, dtype, maxShardBytes }),
+      running: running && `${formatBytes(running.writtenBytes)} of ${formatBytes(running.totalBytes)}`,
+    };
+    const all = exchange(state, NAME, own);
+    const busy = all.findIndex((each) => each.running !== null);
+    if (busy >= 0) {
+      throw new ConfigError(
+        `[rank ${busy}] a save is still being written (${all[busy]?.running}); await its done before the next`,
+      );
+    }
+    const other = all.findIndex(({ what }) => what !== all[0]?.what);
+    const members = all.map(({ mark }) => mark);
+    if (other < 0) return { members, id: `${members[0]}-${all[0]?.number}` };
+    throw new ConfigError(
+      `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks have to save the same`,
+    );
+  }
+
+  #prepare(state: TrainingState, folder: string, id: string): void {
+    let outcome: Outcome = null;
+    try {
+      if (state.group.rank === 0) prepareFolder(this.#options.fileSystem, folder, id);
+    } catch (error) {
+      outcome = outcomeOf(error);
+    }
+    agree(state, NAME, outcome);
+  }
+
+  #plan(state: TrainingState, options: SaveOptions, folder: string, id: string): SavePlan {
+    try {
+      return planSave(state, options);
+    } catch (error) {
+      this.#options.fileSystem.rmSync(temporaryFolder(folder, id), { recursive: true, force: true });
+      throw error;
+    }
+  }
+
+  /** Resolves, with what ends the save, when all was copied, or could not be. */
+  async #stage(state: TrainingState, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
+    const withdraw = state.engine.onRecover(() => {
+      sink.fail({ code: 'INTERRUPTED', message: 'the save was interrupted while the state was copied' });
+      // The interrupted function does not go on, and nobody awaits this; the other ranks are told by their own saves.
+      sink.finish().catch(() => undefined);
+      this.#running = null;
+    });
+    try {
+      await stageState(state, plan, sink, this.#options.blockElements);
+    } catch (error) {
+      sink.fail(outcomeOf(error));
+    }
+    withdraw();
+    return () => sink.finish();
+  }
+}
+
+class Save implements CheckpointSave {
+  readonly folder: string;
+  readonly totalBytes: Bytes;
+  readonly #written: BigInt64Array;
+  readonly #done: Promise<void>;
+  #isAwaited = false;
+
+  constructor(
+    folder: string,
+    totalBytes: Bytes,
+    written: SharedArrayBuffer,
+    staged: Promise<() => Promise<void>>,
+  ) {
+    this.folder = folder;
+    this.totalBytes = totalBytes;
+    this.#written = new BigInt64Array(written);
+    this.#done = staged.then((finish) => finish());
+  }
+
+  get writtenBytes(): Bytes {
+    return Number(Atomics.load(this.#written, 0));
+  }
+
+  get done(): Promise<void> {
+    this.#isAwaited = true;
+    return this.#done;
+  }
+
+  /** Tells the end, with the error that nobody took. Does not throw. */
+  async ended(tell: (error: ShardlabError | null) => void): Promise<void> {
+    try {
+      await this.#done;
+      tell(null);
+    } catch (error) {
+      tell(this.#isAwaited ? null : ShardlabError.fromJSON(outcomeOf(error)));
+    }
+  }
+}

@@ -1,0 +1,152 @@
+import fs from 'node:fs';
+import { join, resolve } from 'node:path';
+import { ShardlabError } from '../core/errors';
+import type { Parameter } from '../nn/parameter';
+import { agree, type Outcome, outcomeOf } from './agreement';
+import { type Catalog, openCatalog, type StoredArray } from './catalog';
+import { folderToRead } from './checkpoint-folder';
+import { type CheckpointState, parseCheckpointState, STATE_FILE } from './checkpoint-state';
+import { buffersOf, heldRanges } from './placement';
+import { stateKey } from './save-plan';
+import { checksumsOf, type ReadTally, StretchReader } from './stretch-reader';
+import { accessOf, type TrainingState, VALUES } from './training-state';
+
+/** What was loaded. */
+export interface LoadedCheckpoint extends ReadTally {
+  /** The folder that was read: the one that was asked for, or what a killed save left complete. */
+  readonly folder: string;
+  /** What the checkpoint says about itself; null where it was not saved here. */
+  readonly state: CheckpointState | null;
+}
+
+const NAME = 'loadCheckpoint()';
+
+/**
+ * Loads a checkpoint into a model and its optimizer, whatever world and strategy it was saved under. Each rank reads the
+ * stretches that it holds, a block at a time. All ranks call it.
+ * Throws on every rank what one of them met: IO naming file, tensor and offset; SHAPE naming every parameter that does not
+ * fit. Before that error nothing was written, except where a block was damaged: then the state is partly the new one.
+ */
+export function loadCheckpoint(state: TrainingState, source: string): LoadedCheckpoint {
+  let loaded: LoadedCheckpoint | undefined;
+  let outcome: Outcome = null;
+  try {
+    loaded = load(state, source);
+  } catch (error) {
+    outcome = outcomeOf(error);
+  }
+  agree(state, NAME, outcome);
+  if (loaded === undefined) throw new ShardlabError('INTERNAL', `${NAME} failed without an error`);
+  return loaded;
+}
+
+function load(state: TrainingState, source: string): LoadedCheckpoint {
+  const folder = folderToRead(fs, resolve(source));
+  const saved = savedState(folder);
+  const { optimizer } = state;
+  const model = openCatalog(folder, 'model');
+  try {
+    checkModel(state, model, folder);
+    const states = optimizer?.stateNames ?? [];
+    if (optimizer !== null && saved?.optimizer == null) throw noOptimizer(folder);
+    const moments = states.length === 0 ? null : openCatalog(folder, 'optimizer');
+    try {
+      if (moments !== null) checkOptimizer(state, moments, folder);
+      const reader = new StretchReader(checksumsOf(folder));
+      reader.checkHeaders(model);
+      if (moments !== null) reader.checkHeaders(moments);
+      fill(state, reader, model, moments);
+      if (optimizer !== null && saved?.optimizer != null) {
+        optimizer.lr = saved.optimizer.lr;
+        optimizer.restore(saved.optimizer.steps);
+      }
+      return { folder, state: saved, ...reader.tally };
+    } finally {
+      moments?.close();
+    }
+  } finally {
+    model.close();
+  }
+}
+
+/** Reads what this rank holds, parameter by parameter. */
+function fill(state: TrainingState, reader: StretchReader, model: Catalog, moments: Catalog | null): void {
+  const access = accessOf(state);
+  const named = [...state.model.namedParameters()];
+  const parameters = named.map(([, parameter]) => parameter);
+  for (const { parameter, ...range } of heldRanges(parameters)) {
+    const [name, { requiresGrad }] = named[parameter] ?? missing(parameter);
+    const states = requiresGrad && moments !== null ? (state.optimizer?.stateNames ?? []) : [];
+    for (const kind of [VALUES, ...states]) {
+      const array = kind === VALUES ? model.arrays.get(name) : moments?.arrays.get(stateKey(name, kind));
+      if (array === undefined) continue;
+      reader.read(array, range, (values, start) => {
+        access.write({ parameter, state: kind }, { start, length: values.length }, values);
+      });
+    }
+  }
+  for (const buffer of buffersOf(parameters)) buffer.updated();
+}
+
+function missing(parameter: number): [string, Parameter] {
+  throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
+}
+
+function savedState(folder: string): CheckpointState | null {
+  const file = join(folder, STATE_FILE);
+  return fs.existsSync(file) ? parseCheckpointState(fs.readFileSync(file, 'utf8'), file) : null;
+}
+
+/** Names and shapes must match exactly. Throws: SHAPE. */
+function checkModel({ model }: TrainingState, { arrays }: Catalog, folder: string): void {
+  const expected = new Map([...model.namedParameters()].map(([name, { shape }]) => [name, shape]));
+  requireFit(arrays, expected, `${folder} does not fit the model`);
+}
+
+/** Throws: SHAPE. */
+function checkOptimizer({ model, optimizer }: TrainingState, { arrays }: Catalog, folder: string): void {
+  const expected = new Map(
+    [...model.namedParameters()]
+      .filter(([, { requiresGrad }]) => requiresGrad)
+      .flatMap(([name, { shape }]) =>
+        (optimizer?.stateNames ?? []).map((state) => [stateKey(name, state), shape] as const),
+      ),
+  );
+  requireFit(arrays, expected, `the optimizer states of ${folder} do not fit`);
+}
+
+/** Differences that are named; the rest is counted. */
+const MOST_NAMED = 8;
+
+function requireFit(
+  arrays: ReadonlyMap<string, StoredArray>,
+  expected: ReadonlyMap<string, readonly number[]>,
+  head: string,
+): void {
+  const wrong = [...arrays.keys()].filter((name) => !expected.has(name)).map((name) => `${name} is unknown`);
+  for (const [name, shape] of expected) {
+    const array = arrays.get(name);
+    if (array === undefined) wrong.push(`${name} is missing`);
+    else if (array.shape.join() !== shape.join()) {
+      const files = [...new Set(array.pieces.map(({ file }) => file.file))].join(', ');
+      wrong.push(
+        `${name} has shape [${array.shape.join(', ')}] in ${files}, here it is [${shape.join(', ')}]`,
+      );
+    }
+  }
+  if (wrong.length === 0) return;
+  const rest = wrong.length > MOST_NAMED ? [`and ${wrong.length - MOST_NAMED} more`] : [];
+  throw new ShardlabError(
+    'SHAPE',
+    `${head}: ${[...wrong.slice(0, MOST_NAMED), ...rest].join('; ')}. Give the model the settings it was saved with`,
+    { details: { wrong } },
+  );
+}
+
+function noOptimizer(folder: string): ShardlabError {
+  return new ShardlabError(
+    'IO',
+    `${folder} has no optimizer states, so training cannot go on from it; load it without an optimizer (parameters only)`,
+    { details: { file: folder } },
+  );
+}

@@ -1,0 +1,39 @@
+import { join } from 'node:path';
+import type { StrategyName } from '../../src/config/parallel-config';
+import type { TrainConfigInput } from '../../src/config/train-config';
+import { launchRanks } from '../support/launch-ranks';
+import type { Action, ActionResult } from './checkpoint-rank';
+
+/** A model none of whose extents can be divided by 3, and few by 4. */
+export function tinyConfig(strategy: StrategyName, more: TrainConfigInput = {}): TrainConfigInput {
+  return {
+    model: { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 37, seq: 8 },
+    data: 'synthetic',
+    batch: 2,
+    parallel: { strategy },
+    steps: 5,
+    ...more,
+  };
+}
+
+/** Runs actions on so many ranks; gives each rank's results. */
+export function runActions(
+  world: number,
+  actions: readonly Action[],
+  more: { readonly blockElements?: number } = {},
+): Promise<ActionResult[][]> {
+  const script = join(__dirname, 'checkpoint-rank.js');
+  return launchRanks<ActionResult[]>({ script, world, args: { blas: 'none', actions, ...more } });
+}
+
+/** A result's value. Throws: the error that there was instead. */
+export function resultOf(result: ActionResult | undefined): unknown {
+  if (result !== undefined && 'value' in result) return result.value;
+  throw new Error(result === undefined ? 'no result' : `${result.code}: ${result.error}`);
+}
+
+/** The error that an action threw. */
+export function errorOf(result: ActionResult | undefined): { readonly code: string; readonly error: string } {
+  if (result !== undefined && 'error' in result) return result;
+  throw new Error(`there was no error, but ${JSON.stringify(result)}`);
+}
