@@ -1,6 +1,6 @@
 import { modelShape } from './model-config';
 import type { StrategyName } from './parallel-config';
-import { usesFloat16 } from './precision-config';
+import { precisionWarnings } from './precision-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
 
 /**
@@ -9,12 +9,13 @@ import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './tra
  */
 export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
   const facts = { config, world, given: (path: string) => isGiven(input, config, path) };
-  return RULES.flatMap(({ of, says }) => {
+  const ofRules = RULES.flatMap(({ of, says }) => {
     const path = of.find((candidate) => facts.given(candidate));
     if (path === undefined) return [];
     const said = says(facts);
     return said === null ? [] : [`${path} ${said}`];
   });
+  return [...ofRules, ...precisionWarnings(config)];
 }
 
 interface Facts {
@@ -126,46 +127,11 @@ const PARALLEL: readonly Rule[] = [
 
 const PRECISION: readonly Rule[] = [
   {
-    of: ['mixedPrecision.bufferDtype'],
-    says: ({ config }) =>
-      config.mixedPrecision?.bufferDtype ? 'has no effect: the modules here have no buffers' : null,
-  },
-  {
     of: ['mixedPrecision.outputDtype'],
     says: ({ config }) =>
       config.mixedPrecision?.outputDtype
-        ? "rounds the loss, which is the model's output, and nothing else: logits and gradients stay as they are"
+        ? "rounds the loss, which is the model's output, and the gradient that it starts with; logits stay as they are"
         : null,
-  },
-  {
-    of: ['mixedPrecision.castForwardInputs'],
-    says: ({ config }) =>
-      (config.mixedPrecision?.paramDtype ?? 'float32') === 'float32'
-        ? 'has no effect without a paramDtype below float32, to which inputs are cast'
-        : null,
-  },
-  {
-    of: ['mixedPrecision.keepLowPrecisionGrads'],
-    says: ({ config }) => {
-      const { paramDtype, reduceDtype, keepLowPrecisionGrads } = config.mixedPrecision ?? {};
-      const type = reduceDtype ?? config.parallel.communicationDataType ?? paramDtype ?? 'float32';
-      return keepLowPrecisionGrads && type === 'float32'
-        ? 'has no effect: gradients are reduced in float32, so there is no lower precision to keep'
-        : null;
-    },
-  },
-  {
-    of: ['gradScaler'],
-    says({ config }) {
-      const isFloat16 = usesFloat16(config);
-      if (config.gradScaler === false && isFloat16) {
-        return 'false leaves gradients below 6e-8 to become 0 in float16; leave it out, and they are scaled';
-      }
-      const isOn = config.gradScaler !== null && config.gradScaler !== false;
-      return isOn && !isFloat16
-        ? 'has no effect without float16: float32 and bfloat16 have the same range, and nothing becomes 0 for want of it'
-        : null;
-    },
   },
 ];
 

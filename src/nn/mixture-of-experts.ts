@@ -71,14 +71,14 @@ function routesOf(gates_NE: tf.Tensor): number[][] {
 }
 
 /**
- * What an expert runs when no row was routed to it: nothing, or one row whose output nobody uses, where the expert is
- * sharded by itself. Its gathers and reductions are collectives, which every rank must call.
+ * What an expert runs when no row was routed to it: nothing, or one row whose output nobody uses, where the expert is a
+ * unit by itself. A unit's gathers and reductions are collectives, which every rank must call.
  */
 function spareRows(expert: Module): number[] {
-  const isSharded = expert.parameters().some(({ state }) => {
-    return state.shardGroup !== null && `${state.module}.`.startsWith(`${expert.path}.`);
+  const isUnit = expert.parameters().some(({ isAdopted, state }) => {
+    return isAdopted && state.isLocal !== true && `${state.module}.`.startsWith(`${expert.path}.`);
   });
-  return isSharded ? [0] : [];
+  return isUnit ? [0] : [];
 }
 
 /** Where each row's output lies. */

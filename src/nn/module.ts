@@ -126,6 +126,13 @@ export abstract class Module {
     return child;
   }
 
+  /** Adds a module that this one stands for: it keeps its name, which is this one's too. */
+  protected addInner<M extends Module>(child: M): M {
+    this.#children.set(INNER, child);
+    this.#place(child.#path);
+    return child;
+  }
+
   /** Puts another module in a child's place, under the same name. */
   protected replaceChild(name: string, child: Module): void {
     this.#children.set(name, child);
@@ -144,7 +151,7 @@ export abstract class Module {
       parameter.name = joined(path, name);
       parameter.module = path;
     }
-    for (const [name, child] of this.#children) child.#place(joined(path, name));
+    for (const [name, child] of this.#children) child.#place(name === INNER ? path : joined(path, name));
   }
 }
 
@@ -186,6 +193,9 @@ export class ModuleList<M extends Module> extends Module implements Iterable<M> 
     throw new ConfigError('a ModuleList is not called itself; call its modules in turn');
   }
 }
+
+/** The place of a module that a wrapper stands for; no name that a child can have. */
+const INNER = '';
 
 function joined(path: string, name: string): string {
   return path === '' ? name : `${path}.${name}`;

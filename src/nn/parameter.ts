@@ -111,7 +111,7 @@ export class Parameter {
 
   /** Throws: CONFIG once a strategy holds the parameter, which by then has decided what is reduced and updated. */
   set requiresGrad(value: boolean) {
-    if (!(this.#state instanceof WholeParameter)) {
+    if (this.isAdopted) {
       throw new ConfigError(
         `${this.name}: requiresGrad is set to ${value}, but unit "${this.#state.name}" shards it already; ` +
           'freeze parameters before fullyShard, FSDP or DDP',
@@ -144,6 +144,11 @@ export class Parameter {
   /** Where values, gradient and optimizer state of this parameter live. */
   get state(): StateBuffer {
     return this.#state;
+  }
+
+  /** Whether a strategy holds the parameter's state. */
+  get isAdopted(): boolean {
+    return !(this.#state instanceof WholeParameter);
   }
 
   /** Lets a strategy hold the parameter's state. */

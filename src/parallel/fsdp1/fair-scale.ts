@@ -1,0 +1,99 @@
+import { camelCase, requireKnownOptions } from '../../config/option-names';
+import type { Warn } from '../../core/warn';
+import type { FsdpOptions } from './fsdp-options';
+import { CPUOffload, MixedPrecision, type MixedPrecisionOptions } from './precision-and-offload';
+
+type FloatName = NonNullable<MixedPrecisionOptions['paramDtype']>;
+
+/** Arguments of FairScale's FullyShardedDataParallel. Source: fairscale 0.4, which is archived. */
+export interface FairScaleOptions {
+  readonly reshard_after_forward?: boolean;
+  /** Computes in compute_dtype (float16) and keeps masters in float32. */
+  readonly mixed_precision?: boolean;
+  readonly fp32_reduce_scatter?: boolean;
+  readonly compute_dtype?: FloatName;
+  readonly buffer_dtype?: FloatName;
+  readonly cpu_offload?: boolean;
+  readonly move_params_to_cpu?: boolean;
+  readonly flatten_parameters?: boolean;
+  readonly bucket_cap_mb?: number;
+  readonly move_grads_to_cpu?: boolean;
+  readonly compute_device?: unknown;
+  readonly no_broadcast_optim_state?: boolean;
+  readonly state_dict_device?: unknown;
+  readonly clear_autocast_cache?: boolean;
+  readonly force_input_to_fp32?: boolean;
+  readonly verbose?: boolean;
+}
+
+const NOTHING = 'has no effect here';
+
+/** What is meant here by FairScale's arguments, by their own names and in camelCase. */
+export const FAIR_SCALE_NAMES: Readonly<Record<string, string>> = inBothSpellings({
+  reshard_after_forward: "it is shardingStrategy: 'FULL_SHARD' (false: 'SHARD_GRAD_OP')",
+  fp32_reduce_scatter: "it is mixedPrecision: MixedPrecision({ reduceDtype: 'float32' })",
+  compute_dtype: 'it is mixedPrecision: MixedPrecision({ paramDtype })',
+  buffer_dtype: 'it is mixedPrecision: MixedPrecision({ bufferDtype })',
+  move_params_to_cpu: 'it is cpuOffload: CPUOffload({ offloadParams: true })',
+  move_grads_to_cpu: 'it is part of cpuOffload: CPUOffload({ offloadParams: true })',
+  flatten_parameters: `it ${NOTHING}: units are cut along dim 0 of each parameter and need no flat copy`,
+  bucket_cap_mb: `it ${NOTHING}: a unit's gradients are reduced at once, and autoWrapPolicy says what a unit is`,
+  compute_device: `it ${NOTHING}: every rank has one engine`,
+  no_broadcast_optim_state: `it ${NOTHING}: optimizer states are sharded`,
+  state_dict_device: `it ${NOTHING}: state dicts are written from where the shards lie`,
+  clear_autocast_cache: `it ${NOTHING}: there is no autocast`,
+  force_input_to_fp32: `it ${NOTHING}: inputs are float32 unless castForwardInputs rounds them`,
+  verbose: `it ${NOTHING}: print the model`,
+});
+
+/** Arguments that FSDP has under the same name, in camelCase. */
+const SHARED = ['mixed_precision', 'cpu_offload'];
+
+const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => ours.includes(NOTHING));
+
+/**
+ * FSDP's arguments from FairScale's. Those without effect are warned of.
+ * Throws: CONFIG for an argument that FairScale has not.
+ */
+export function fromFairScale(given: FairScaleOptions, warn: Warn): FsdpOptions {
+  const known = [...Object.keys(FAIR_SCALE_NAMES), ...SHARED].filter((name) => name === snakeCase(name));
+  requireKnownOptions('fromFairScale({ … })', given, known);
+  for (const [name, ours] of WITHOUT_EFFECT) {
+    if (Object.hasOwn(given, name)) warn(`fromFairScale: ${name}: ${ours}`);
+  }
+  if (given.move_grads_to_cpu !== undefined && given.move_grads_to_cpu !== offloads(given)) {
+    warn('fromFairScale: move_grads_to_cpu: gradients lie where parameters do; give move_params_to_cpu');
+  }
+  const { reshard_after_forward: reshard = true } = given;
+  return {
+    shardingStrategy: reshard ? 'FULL_SHARD' : 'SHARD_GRAD_OP',
+    ...(given.mixed_precision === true ? { mixedPrecision: precisionOf(given) } : {}),
+    ...(offloads(given) ? { cpuOffload: CPUOffload({ offloadParams: true }) } : {}),
+  };
+}
+
+function offloads({ cpu_offload, move_params_to_cpu }: FairScaleOptions): boolean {
+  return cpu_offload ?? move_params_to_cpu ?? false;
+}
+
+function precisionOf(given: FairScaleOptions) {
+  const { compute_dtype: paramDtype = 'float16', fp32_reduce_scatter: isFull = false, buffer_dtype } = given;
+  return MixedPrecision({
+    paramDtype,
+    reduceDtype: isFull ? 'float32' : paramDtype,
+    ...(buffer_dtype === undefined ? {} : { bufferDtype: buffer_dtype }),
+  });
+}
+
+function inBothSpellings(names: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(names).flatMap(([name, ours]) => [
+      [name, ours],
+      [camelCase(name), ours],
+    ]),
+  );
+}
+
+function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}

@@ -1,0 +1,188 @@
+import { nearest } from '../../config/nearest';
+import { requireKnownOptions } from '../../config/option-names';
+import { type StrategyName, strategySchema } from '../../config/parallel-config';
+import { ConfigError } from '../../core/errors';
+import type { Warn } from '../../core/warn';
+import type { DeviceMesh } from '../../dist/device-mesh';
+import type { ProcessGroup } from '../../dist/types';
+import type { Module } from '../../nn/module';
+import type { FullyShardOptions } from '../fsdp/fully-shard';
+import type { MixedPrecision as Policy } from '../precision/mixed-precision';
+import { rootOnly, type WrapPolicy } from '../wrap-policy';
+import { FAIR_SCALE_NAMES } from './fair-scale';
+import type { CPUOffload } from './precision-and-offload';
+import { BackwardPrefetch } from './sharding-strategy';
+
+/** A policy without its options, as articles write it: refused with the right form. */
+export type BarePolicy = (options: never) => WrapPolicy;
+
+/** Arguments of FSDP. Source: torch.distributed.fsdp.FullyShardedDataParallel, in camelCase. */
+export interface FsdpOptions {
+  /** Which modules become units of their own. Default: none, the model is one unit. */
+  readonly autoWrapPolicy?: WrapPolicy | BarePolicy | null | undefined;
+  /** Default FULL_SHARD. */
+  readonly shardingStrategy?: StrategyName | undefined;
+  /** `MixedPrecision({ … })`. */
+  readonly mixedPrecision?: Policy | boolean | null | undefined;
+  /** Default BACKWARD_PRE; null: none. */
+  readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
+  readonly forwardPrefetch?: boolean | undefined;
+  readonly limitAllGathers?: boolean | undefined;
+  readonly syncModuleStates?: boolean | undefined;
+  readonly ignoredModules?: Iterable<Module> | null | undefined;
+  /** `CPUOffload({ offloadParams: true })`. */
+  readonly cpuOffload?: CPUOffload | boolean | null | undefined;
+  /** Ranks to shard over, or copies times shards for the hybrid strategies. */
+  readonly deviceMesh?: DeviceMesh | undefined;
+  readonly processGroup?: ProcessGroup | undefined;
+  /** Has no effect, and is warned of. */
+  readonly deviceId?: unknown;
+  /** Has no effect, and is warned of. */
+  readonly useOrigParams?: boolean | undefined;
+  /** Has no effect, and is warned of. */
+  readonly paramInitFn?: unknown;
+  /** No argument of FSDP: refused with what to write. */
+  readonly checkpointWrapper?: unknown;
+  /** No argument of FSDP: refused with what to write. */
+  readonly ignoreUnusedParameters?: unknown;
+}
+
+const NAMES = [
+  'autoWrapPolicy',
+  'shardingStrategy',
+  'mixedPrecision',
+  'backwardPrefetch',
+  'forwardPrefetch',
+  'limitAllGathers',
+  'syncModuleStates',
+  'ignoredModules',
+  'cpuOffload',
+  'deviceMesh',
+  'processGroup',
+  'deviceId',
+  'useOrigParams',
+  'paramInitFn',
+];
+
+/** Arguments that articles give and FSDP has not, with what they mean. */
+const NO_ARGUMENTS: Readonly<Record<string, string>> = {
+  checkpointWrapper:
+    'checkpointing is put around layers before FSDP: for (const block of model.blocks) checkpointWrapper(block); FSDP(model, …)',
+  ignoreUnusedParameters:
+    "FSDP needs none: an unused parameter's gradient counts as zeros (find_unused_parameters is DistributedDataParallel's)",
+};
+
+/** Arguments that are accepted and change nothing. */
+const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
+  deviceId: 'every rank has one engine, and the model is on it from the start',
+  useOrigParams: 'parameters keep their own names and shapes in any case',
+  paramInitFn: 'modules have their values when they are made; there is no meta device to initialise from',
+};
+
+/** FSDP's arguments in the terms of `fullyShard`. */
+export interface FsdpSettings {
+  readonly policy: WrapPolicy;
+  readonly ignoredModules: readonly Module[];
+  readonly group: ProcessGroup | undefined;
+  readonly mesh: DeviceMesh | undefined;
+  readonly options: FullyShardOptions;
+}
+
+/**
+ * Checks FSDP's arguments.
+ * Throws: CONFIG naming the nearest argument, camelCase for snake_case, or what an argument of another library is here.
+ */
+export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
+  requireNames(given);
+  for (const [name, reason] of Object.entries(WITHOUT_EFFECT)) {
+    if (Object.hasOwn(given, name)) warn(`FSDP: ${name} has no effect: ${reason}`);
+  }
+  const ignoredModules = [...(given.ignoredModules ?? [])];
+  const strategy = strategyOf(given, warn);
+  const mesh = given.deviceMesh;
+  const { forwardPrefetch, limitAllGathers, syncModuleStates } = given;
+  return {
+    policy: policyOf(given.autoWrapPolicy ?? null),
+    ignoredModules,
+    group: given.processGroup ?? (mesh !== undefined && mesh.axisNames.length > 1 ? mesh.group : mesh?.group),
+    mesh,
+    options: {
+      strategy,
+      forwardPrefetch,
+      backwardPrefetch: backwardPrefetchOf(given.backwardPrefetch),
+      limitAllGathers,
+      syncModuleStates,
+      ignoredModules,
+      precision: precisionOf(given.mixedPrecision),
+      offloadParameters: offloadOf(given.cpuOffload),
+    },
+  };
+}
+
+function requireNames(given: FsdpOptions): void {
+  for (const name of Object.keys(given)) {
+    const meant = NO_ARGUMENTS[name];
+    if (meant !== undefined) throw new ConfigError(`FSDP(model, { … }) has no argument ${name}; ${meant}`);
+    const ours = NAMES.includes(name) ? undefined : FAIR_SCALE_NAMES[name];
+    if (ours === undefined) continue;
+    throw new ConfigError(
+      `FSDP(model, { … }) has no argument ${name}, which is FairScale's; here ${ours}. ` +
+        'FSDP(model, fromFairScale({ … })) takes its names',
+    );
+  }
+  requireKnownOptions('FSDP(model, { … })', given, NAMES);
+}
+
+function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions, warn: Warn): StrategyName {
+  const known = strategySchema.options;
+  const strategy = known.find((name) => name === shardingStrategy);
+  if (strategy === undefined) {
+    const near = nearest(String(shardingStrategy), known);
+    const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean '${near}'?`;
+    throw new ConfigError(`FSDP: shardingStrategy is ${JSON.stringify(shardingStrategy)}; ${hint}`);
+  }
+  const isHybrid = strategy === 'HYBRID_SHARD' || strategy === '_HYBRID_SHARD_ZERO2';
+  if (isHybrid && (deviceMesh?.axisNames.length ?? 1) < 2) {
+    warn(
+      `FSDP: ${strategy} without a deviceMesh of two axes keeps one copy of the shards, as all ranks are on one host; ` +
+        "give deviceMesh: initDeviceMesh([copies, shards], ['replicate', 'shard'])",
+    );
+  }
+  return strategy;
+}
+
+function policyOf(policy: WrapPolicy | BarePolicy | null): WrapPolicy {
+  if (policy === null) return rootOnly;
+  if (typeof policy !== 'function') {
+    throw new ConfigError(
+      `FSDP: autoWrapPolicy is ${JSON.stringify(policy)}; give a policy, as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })`,
+    );
+  }
+  // A bare one is told so by itself, when it is asked.
+  return policy as WrapPolicy;
+}
+
+function backwardPrefetchOf(prefetch: FsdpOptions['backwardPrefetch']): FsdpOptions['backwardPrefetch'] {
+  if (prefetch === undefined || prefetch === null || Object.hasOwn(BackwardPrefetch, prefetch))
+    return prefetch;
+  throw new ConfigError(
+    `FSDP: backwardPrefetch is ${JSON.stringify(prefetch)}; give 'BACKWARD_PRE', 'BACKWARD_POST' or null`,
+  );
+}
+
+function precisionOf(precision: FsdpOptions['mixedPrecision']): Policy | undefined {
+  if (precision === undefined || precision === null || precision === false) return undefined;
+  if (typeof precision === 'object' && 'castForwardInputs' in precision) return precision;
+  throw new ConfigError(
+    `FSDP: mixedPrecision is ${JSON.stringify(precision)} (torch: AttributeError); ` +
+      "write mixedPrecision: MixedPrecision({ paramDtype: 'bfloat16', reduceDtype: 'bfloat16' })",
+  );
+}
+
+function offloadOf(offload: FsdpOptions['cpuOffload']): boolean {
+  if (offload === undefined || offload === null || offload === false) return false;
+  if (typeof offload === 'object' && typeof offload.offloadParams === 'boolean') return offload.offloadParams;
+  throw new ConfigError(
+    `FSDP: cpuOffload is ${JSON.stringify(offload)}; write cpuOffload: CPUOffload({ offloadParams: true })`,
+  );
+}

@@ -1,0 +1,135 @@
+import type * as tf from '@tensorflow/tfjs';
+import { type Warn, warnOnce } from '../../core/warn';
+import { Module } from '../../nn/module';
+import { isOnHost, type StateSegment } from '../../nn/parameter';
+import { clipGradNorm } from '../../optim/clip-grad-norm';
+import { type FullyShardOptions, fullyShard, type ShardContext } from '../fsdp/fully-shard';
+import { noSync } from '../fsdp/no-sync';
+import { unitsOf } from '../fsdp/units-of';
+import { modulesToWrap } from '../wrap-policy';
+import { type FsdpOptions, fsdpSettings } from './fsdp-options';
+
+/** What FSDP works with; a rank has one. */
+export interface FsdpContext extends ShardContext {
+  readonly warn: Warn;
+}
+
+/** FSDP's result: called as the module, with its fields. */
+export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof Module>;
+
+/**
+ * Shards a module in place and gives a wrapper around it, to be put where the module was, or to be called as the model.
+ * Throws: CONFIG for arguments that FSDP has not, MESH where mesh and ranks do not fit.
+ * Source: torch.distributed.fsdp.FullyShardedDataParallel.
+ */
+export function fsdp<M extends Module>(module: M, context: FsdpContext, given: FsdpOptions = {}): Fsdp<M> {
+  const { policy, ignoredModules, group = context.group, mesh, options } = fsdpSettings(given, context.warn);
+  const shardContext: ShardContext = { ...context, group, mesh };
+  for (const inner of modulesToWrap(module, policy, { ignoredModules })) {
+    shardUnlessDone(inner, shardContext, options);
+  }
+  fullyShard(module, shardContext, options);
+  // The constructor gives the wrapper the module's fields.
+  return new FullyShardedDataParallel(module, context) as Fsdp<M>;
+}
+
+/** A module around a sharded one. The units are the inner modules'; the wrapper only knows that it was called. */
+export class FullyShardedDataParallel<M extends Module = Module> extends Module {
+  /** The sharded module. */
+  readonly module: M;
+  readonly #context: FsdpContext;
+  #isCalling = false;
+
+  constructor(module: M, context: FsdpContext) {
+    super();
+    this.module = this.addInner(module);
+    this.#context = context;
+    this.#passOnFields();
+    this.#watchBareCalls(warnOnce(context.warn));
+  }
+
+  forward(...inputs: tf.Tensor[]): tf.Tensor {
+    const before = this.#isCalling;
+    this.#isCalling = true;
+    try {
+      return this.module.apply(...inputs);
+    } finally {
+      this.#isCalling = before;
+    }
+  }
+
+  /** Gradients of backwards within `work` stay whole and local and add up. Source: FullyShardedDataParallel.no_sync. */
+  noSync<T>(work: () => T): T {
+    return noSync(this.module, work);
+  }
+
+  /**
+   * Scales the gradients of all ranks so that their norm together is at most `maxNorm`; gives the norm before.
+   * Source: FullyShardedDataParallel.clip_grad_norm_.
+   */
+  clipGradNorm(maxNorm: number): number {
+    const { engine } = this.#context;
+    const { norm, scale } = clipGradNorm(engine, this.module, maxNorm);
+    if (scale < 1) {
+      for (const state of this.module.states()) {
+        for (const segment of state.segments()) this.#scale(segment, scale);
+      }
+    }
+    return norm;
+  }
+
+  #scale({ grad, length }: StateSegment, factor: number): void {
+    if (grad === null) return;
+    const bytes = isOnHost(grad) ? grad.host.view() : this.#context.engine.storage(grad.tensor).view();
+    const values = new Float32Array(bytes.buffer, bytes.byteOffset + 4 * grad.offset, length);
+    values.forEach((value, i) => {
+      values[i] = value * factor;
+    });
+  }
+
+  /** The module's own fields are read through the wrapper, as torch passes attributes on. */
+  #passOnFields(): void {
+    for (const name of Object.keys(this.module)) {
+      if (name in this) continue;
+      Object.defineProperty(this, name, { get: () => Reflect.get(this.module, name), enumerable: false });
+    }
+  }
+
+  /** A model that calls the bare module never got the wrapper: in torch it would train unwrapped. */
+  #watchBareCalls(warn: Warn): void {
+    this.module.wrap((inputs, next) => {
+      if (!this.#isCalling) warn(bareCall(this.module.path));
+      return next(...inputs);
+    });
+  }
+}
+
+/** All modules of a model that have a unit. Source: FullyShardedDataParallel.fsdp_modules. */
+export function fsdpModules(model: Module, options: { readonly rootOnly?: boolean } = {}): Module[] {
+  const owners = unitsOf(model).map(({ owner }) => owner);
+  if (options.rootOnly !== true) return owners;
+  return owners.filter(
+    (owner) => !owners.some((other) => other !== owner && other.modules().includes(owner)),
+  );
+}
+
+function shardUnlessDone(module: Module, context: ShardContext, options: FullyShardOptions): void {
+  const done = unitsOf(module).some(({ owner }) => owner === module);
+  if (!done) fullyShard(module, context, options);
+}
+
+function bareCall(path: string): string {
+  if (path === '') {
+    return 'FSDP: the bare model is called, and not what FSDP returned; in PyTorch it would run without its root. Call the wrapper';
+  }
+  const parts = path.split('.');
+  const place = parts.at(-1) ?? '';
+  const list = parts.slice(0, -1).map((part) => (/^\d+$/.test(part) ? `.at(${part})` : `.${part}`));
+  const form = /^\d+$/.test(place)
+    ? `write model${list.join('')}.set(${place}, FSDP(…))`
+    : 'put the wrapper into the model where the module was';
+  return (
+    `FSDP: the wrapper around "${path}" was made and not put into the model, which calls the bare module. ` +
+    `In PyTorch the model would train it unwrapped; here its unit works in place; ${form}`
+  );
+}

@@ -1,0 +1,76 @@
+import * as tf from '@tensorflow/tfjs';
+import { gradients } from '../../src/autograd/unit';
+import { moe } from '../../src/nn/models/moe';
+import type { Module } from '../../src/nn/module';
+import { readState } from '../../src/nn/state-values';
+import { AdamW } from '../../src/optim/adamw';
+import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
+import { fsdp } from '../../src/parallel/fsdp1/fully-sharded-data-parallel';
+import { moeAutoWrapPolicy } from '../../src/parallel/wrap-policies';
+import { rootOnly } from '../../src/parallel/wrap-policy';
+import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+
+/** How the model is spread. */
+export interface MoeUnitsArgs extends RankArgs {
+  readonly steps: number;
+  readonly cases: readonly ('DDP' | 'FULL_SHARD' | 'SHARD_GRAD_OP' | 'NO_SHARD')[];
+}
+
+/** What one rank found in one case. */
+export interface MoeUnitsResult {
+  readonly losses: readonly number[];
+  /** Squared norm of this rank's share of all parameters at the end. */
+  readonly squares: number;
+  /** Rows that went to each expert of the first block in the first step. */
+  readonly routed: readonly number[];
+}
+
+void runAsRank<MoeUnitsArgs>((rank) => rank.args.cases.map((name) => train(rank, name)));
+
+function train(rank: TestRank<MoeUnitsArgs>, name: MoeUnitsArgs['cases'][number]): MoeUnitsResult {
+  const { engine, group, args } = rank;
+  const model = moe({ layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4, experts: 5, seed: 3 });
+  const losses: number[] = [];
+  const routed = new Array<number>(5).fill(0);
+  [...(model.blocks.at(0)?.moe.experts ?? [])].forEach((expert, i) => {
+    expert.wrap((inputs, next) => {
+      if (losses.length === 0) routed[i] = inputs[0]?.shape[0] ?? 0;
+      return next(...inputs);
+    });
+  });
+  let net: Module = model;
+  if (name === 'DDP') {
+    new DDP(model, rank, { policy: rootOnly });
+  } else {
+    const warn = (message: string): never => {
+      throw new Error(message);
+    };
+    net = fsdp(model, { ...rank, warn }, { autoWrapPolicy: moeAutoWrapPolicy, shardingStrategy: name });
+  }
+  const optimizer = new AdamW(engine, model, { lr: 1e-2 });
+  for (let step = 0; step < args.steps; step++) {
+    optimizer.zeroGrad();
+    // Few tokens: some experts get none on some ranks.
+    const ids = tf.tensor2d(
+      [1, 2, 3, 4].map((i) => (i * (group.rank + 1) + step) % 16),
+      [1, 4],
+      'int32',
+    );
+    const targets = tf.tensor1d(
+      [2, 3, 4, 5].map((i) => (i * (group.rank + 1) + step) % 16),
+      'int32',
+    );
+    const pass = gradients(engine, () => net.apply(ids, targets));
+    pass.backward();
+    optimizer.step();
+    losses.push(pass.loss.dataSync()[0] ?? Number.NaN);
+    tf.dispose([ids, targets, pass.loss]);
+  }
+  let squares = 0;
+  for (const state of model.states()) {
+    const share = state.shardGroup === null ? group.size : 1;
+    for (const value of readState(engine, state)) squares += value ** 2 / share;
+  }
+  optimizer.dispose();
+  return { losses, squares, routed };
+}
