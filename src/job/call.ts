@@ -17,6 +17,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   steps: 'run.step',
   group: 'job.train',
   reshard: 'run.reshard',
+  probe: 'the trial of a setting',
   disposeRun: 'run.dispose',
   recover: 'recovery',
 };

@@ -45,6 +45,8 @@ export type RankWork =
       readonly after: GroupRef;
     }
   | { readonly kind: 'group'; readonly group: GroupRef }
+  /** Measures what a config needs; `run` is a number for its buffers alone. */
+  | { readonly kind: 'probe'; readonly run: number; readonly config: unknown; readonly group: GroupRef }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
   | { readonly kind: 'disposeRun'; readonly run: number }
   | { readonly kind: 'recover' };

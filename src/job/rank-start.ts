@@ -74,9 +74,10 @@ async function buildRank(start: RankStart): Promise<void> {
   const scope = createRankScope({ rank, world, engine, observer: recorder });
   setRankScope(scope);
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
-  training = new RankTraining({ rank, engine, group, recorder });
+  const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
+  training = new RankTraining({ rank, engine, group, recorder, warn });
   const board = createWorkBoard(statusBoard);
-  const worker = new RankWorker({ courier, evaluator, engine, scope, training, board });
+  const worker: RankWorker = new RankWorker({ courier, evaluator, engine, scope, training, board });
   worker.listen(() => end(world));
   watchStrayErrors(({ thrown }) => worker.write('stderr', `Nobody caught: ${String(thrown)}\n`));
   await courier.attached;

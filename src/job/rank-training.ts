@@ -2,6 +2,7 @@ import type { Engine } from '../backend/engine';
 import { readSafetensors } from '../checkpoint/safetensors';
 import type { TrainConfig } from '../config/train-config';
 import { ShardlabError } from '../core/errors';
+import type { Warn } from '../core/warn';
 import type { ProcessGroup } from '../dist/types';
 import { explainProcess } from '../ledger/process-memory';
 import type { Recorder } from '../ledger/recorder';
@@ -9,6 +10,7 @@ import type { StepResult } from '../train/step-result';
 import type { Trainer } from '../train/trainer';
 import type { RankProgress, RankStep, RankWork } from './messages';
 import type { GroupRef } from './rank-groups';
+import { type ProbeResult, probeOnRank } from './rank-probe';
 import { type ReshardWork, type RunOnRank, reshardOnRank } from './rank-reshard';
 
 /** Steps of a call, from the newest back, of which every allocation and free is sent. */
@@ -34,6 +36,7 @@ export interface RankTrainingParts {
   /** All ranks of the job. */
   readonly group: ProcessGroup;
   readonly recorder: Recorder;
+  readonly warn: Warn;
 }
 
 /** The runs of one rank, by their number in the job. */
@@ -67,6 +70,8 @@ export class RankTraining {
         return this.#steps(work.run, work.numSteps, courier);
       case 'reshard':
         return this.#reshard(work, courier);
+      case 'probe':
+        return this.#probe(work);
       case 'disposeRun':
         return this.#dispose(work.run);
       default:
@@ -129,6 +134,14 @@ export class RankTraining {
     return moved;
   }
 
+  async #probe({ run, config, group }: TrainingWork & { kind: 'probe' }): Promise<ProbeResult> {
+    const build = await this.#builder(config as TrainConfig, this.#group(group));
+    const { engine, recorder } = this.#parts;
+    const measured = this.#within(run, () => probeOnRank({ engine, recorder, build }));
+    this.#unfinished = undefined;
+    return measured;
+  }
+
   /** The trainer goes with the work, unless the work comes to its use. */
   async #build(
     run: number,
@@ -136,13 +149,23 @@ export class RankTraining {
     group: ProcessGroup,
     initialState?: ReturnType<typeof readSafetensors>,
   ): Promise<Trainer> {
+    const build = await this.#builder(config, group, initialState);
+    return this.#within(run, build);
+  }
+
+  async #builder(
+    config: TrainConfig,
+    group: ProcessGroup,
+    initialState?: ReturnType<typeof readSafetensors>,
+  ): Promise<() => Trainer> {
     // Loaded when first needed: ranks that never train start sooner.
     const { createTrainer } = await import('../train/trainer.js');
-    const { engine, recorder } = this.#parts;
-    const options = { config, engine, group, observer: recorder, initialState };
-    const trainer = this.#within(run, () => createTrainer(options));
-    this.#unfinished = trainer;
-    return trainer;
+    const { engine, recorder, warn } = this.#parts;
+    const options = { config, engine, group, observer: recorder, initialState, warn };
+    return () => {
+      this.#unfinished = engine.allOrNothing(() => createTrainer(options));
+      return this.#unfinished;
+    };
   }
 
   #use(run: number, built: RunOnRank): void {

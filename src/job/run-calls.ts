@@ -1,7 +1,10 @@
+import type { TrainConfig } from '../config/train-config';
 import { ShardlabError } from '../core/errors';
 import type { CallSink } from './call';
+import { FoldedLines, type WriteLine, writeToStderr } from './folded-lines';
 import type { RankWork } from './messages';
-import { firstRanks } from './rank-groups';
+import { firstRanks, type GroupRef } from './rank-groups';
+import type { ProbeResult } from './rank-probe';
 import type { Supervisor } from './supervisor';
 
 /** Work of a run. */
@@ -11,12 +14,14 @@ export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' 
 export class RunCalls {
   readonly #supervisor: Supervisor;
   readonly #again: () => string;
+  readonly #write: WriteLine;
   #ended: ShardlabError | undefined;
 
   /** `again` says how the user gets such a run anew. */
-  constructor(supervisor: Supervisor, again: () => string) {
+  constructor(supervisor: Supervisor, again: () => string, write: WriteLine = writeToStderr) {
     this.#supervisor = supervisor;
     this.#again = again;
+    this.#write = write;
   }
 
   get isEnded(): boolean {
@@ -26,8 +31,14 @@ export class RunCalls {
   /** Runs work on the job's first `numRanks` ranks. Throws: CLOSED when the run has ended; as calls on ranks do. */
   async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}): Promise<T[]> {
     if (this.#ended !== undefined) throw this.#ended;
-    // Ranks answer each kind of work with the type that the caller names.
-    return (await this.#supervisor.run(firstRanks(numRanks), work, sink)) as T[];
+    return this.#run(numRanks, work, sink);
+  }
+
+  /** Measures a config on the run's ranks, also when the run has ended. Throws: as calls on ranks do. */
+  async probe(config: TrainConfig, run: number, group: GroupRef): Promise<ProbeResult[]> {
+    // Negative numbers are no run's.
+    const work = { kind: 'probe', run: -run, config, group } as const;
+    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // what a probe answers
   }
 
   /** Refuses further work: `what` left ranks that may hold different parameters. */
@@ -40,9 +51,36 @@ export class RunCalls {
     );
   }
 
+  /** Frees what ranks hold of a run that has ended, as far as they can still be asked. */
+  async free(numRanks: number, run: number): Promise<void> {
+    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {}).catch(() => undefined);
+  }
+
   /** Refuses further work and frees the model. */
   async dispose(numRanks: number, run: number): Promise<void> {
     this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again()}`);
     await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {});
+  }
+
+  /** What ranks write meanwhile is told when all have made a step, and at the call's end. */
+  async #run<T>(numRanks: number, work: RunWork, sink: CallSink): Promise<T[]> {
+    const lines = new FoldedLines(this.#write);
+    const numSteps = firstRanks(numRanks).map(() => 0);
+    const heard: CallSink = {
+      ...sink,
+      output: (event) => lines.add(event),
+      step: (rank, step) => {
+        const before = Math.min(...numSteps);
+        numSteps[rank] = (numSteps[rank] ?? 0) + 1;
+        if (Math.min(...numSteps) > before) lines.flush(numRanks);
+        sink.step?.(rank, step);
+      },
+    };
+    try {
+      // Ranks answer each kind of work with the type that the caller names.
+      return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
+    } finally {
+      lines.flush(numRanks);
+    }
   }
 }

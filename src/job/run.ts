@@ -1,11 +1,14 @@
 import { inspect } from 'node:util';
 import { currentDisplay } from '../cell/display';
 import type { Redistributed } from '../checkpoint/redistribute';
+import { configWarnings } from '../config/config-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError, ShardlabError } from '../core/errors';
 import { now } from '../core/units';
 import { DISPLAY, type DisplayBundle } from '../figures/table';
 import type { Link } from '../transport/link';
+import { writeToStderr } from './folded-lines';
+import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
 import { createProgress } from './progress';
 import { createProgressLine } from './progress-line';
 import type { RankGroups } from './rank-groups';
@@ -57,11 +60,16 @@ export class Run extends RunFigures {
   static async create(options: RunOptions): Promise<Run> {
     const run = new Run(options, parseTrainConfig(options.config));
     const { number, init, world, groups } = options;
+    warn(configWarnings(options.config, run.config, world));
     const group = await groups.of(world);
     const work = { kind: 'train', run: number, config: run.config, init, group } as const;
-    const [numParams] = await run.#calls.on<number>(world, work);
-    run.#numParams = numParams ?? 0;
-    return run;
+    try {
+      const [numParams] = await run.#calls.on<number>(world, work);
+      run.#numParams = numParams ?? 0;
+      return run;
+    } catch (error) {
+      throw await run.#advised(error);
+    }
   }
 
   /** Parameters of the whole model; tied ones count once. */
@@ -89,7 +97,10 @@ export class Run extends RunFigures {
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return this.#turns.take('resharding', () => {
       const from = { config: this.config, world: this.world };
-      return this.#reshard(from, planReshard(from, change, this.#options.numRanks));
+      const to = planReshard(from, change, this.#options.numRanks);
+      const { world: _, mixedPrecision = null, ...parallel } = change;
+      warn(configWarnings({ mixedPrecision, parallel }, to.config, to.world));
+      return this.#reshard(from, to);
     });
   }
 
@@ -140,7 +151,7 @@ export class Run extends RunFigures {
     } catch (error) {
       // A failure within a step leaves ranks with different parameters.
       this.#calls.breakOff(`within step ${history.lastStep + 1}`, error);
-      throw error;
+      throw await this.#advised(error);
     } finally {
       this.#steps = undefined;
       progress.finish();
@@ -176,10 +187,33 @@ export class Run extends RunFigures {
     }
   }
 
+  /** For a memoryLimit, with the settings that would have fit. The model that did not fit goes first. */
+  async #advised(error: unknown): Promise<unknown> {
+    if (!isOverMemoryLimit(error)) return error;
+    const { config, world } = this;
+    const { number, groups } = this.#options;
+    await this.#calls.free(world, number);
+    const line = createProgressLine(currentDisplay());
+    const group = await groups.of(world);
+    const advised = await withMemoryAdvice(error, {
+      config,
+      world,
+      probe: (tried) => this.#calls.probe(tried, number, group),
+      progress: (text, done, total) => line.show(text, done, total),
+    });
+    line.finish('out of memory: see what fits below');
+    return advised;
+  }
+
   #stopped(done: number, numSteps: number): ShardlabError {
     return new ShardlabError(
       'INTERRUPTED',
       `run.step was interrupted after ${done} of ${numSteps} steps; the run is whole: step() goes on from step ${this.history.lastStep}`,
     );
   }
+}
+
+/** Each as a line of stderr: a notebook shows it under the cell. */
+function warn(messages: readonly string[]): void {
+  for (const message of messages) writeToStderr(`warning: ${message}\n`);
 }

@@ -1,0 +1,41 @@
+import type { RankEvent } from './messages';
+import { rankNames } from './selection';
+
+/** Takes lines for a person to read. */
+export type WriteLine = (line: string) => void;
+
+/** What ranks write while they work for a run: each line once, with its ranks where not all of them wrote it. */
+export class FoldedLines {
+  readonly #write: WriteLine;
+  readonly #ranks = new Map<string, Set<number>>();
+  readonly #open = new Map<number, string>();
+
+  constructor(write: WriteLine) {
+    this.#write = write;
+  }
+
+  add(event: RankEvent): void {
+    if (event.kind !== 'stream' || event.name !== 'stderr') return;
+    const lines = `${this.#open.get(event.rank) ?? ''}${event.text}`.split('\n');
+    this.#open.set(event.rank, lines.pop() ?? '');
+    for (const line of lines) {
+      const ranks = this.#ranks.get(line) ?? new Set();
+      this.#ranks.set(line, ranks.add(event.rank));
+    }
+  }
+
+  /** Writes what came since the last time; `numRanks` took part. */
+  flush(numRanks: number): void {
+    for (const [line, ranks] of this.#ranks) {
+      if (line === '') continue;
+      const who = ranks.size === numRanks ? '' : `${rankNames([...ranks].sort((a, b) => a - b))}: `;
+      this.#write(`${who}${line}\n`);
+    }
+    this.#ranks.clear();
+  }
+}
+
+/** Writes to this process's stderr: a notebook shows it under the cell. */
+export function writeToStderr(line: string): void {
+  process.stderr.write(line);
+}
