@@ -27,6 +27,7 @@ const ROW = 66;
 const TOP = 68;
 const RIGHT = 118;
 const AXIS_ROOM = 48;
+const FOOT = 6;
 const MAX_LEFT = 170;
 
 /** One run: the slowest rank of a typical step, and what all ranks waited over the last steps. */
@@ -56,11 +57,8 @@ export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure
   const view = { scale, perSecond: (STATIC_WIDTH - left - RIGHT) / (longest * 1.01) };
   const rows = cases.map(({ lanes }) => lanes);
   const data = [...mainBars(rows, view), ...waitBars(rows, view), ...wireBars(rows, view)];
-  const legend = legendRoom(
-    data.map(({ name = '' }) => plain(name)),
-    left,
-    STATIC_WIDTH,
-  );
+  const names = data.map(({ name = '' }) => plain(name));
+  const legend = legendRoom(names, left, STATIC_WIDTH) + FOOT;
   return createFigure({
     title: findingOf(cases),
     subtitle: subtitleOf(runs, cases),

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { compareComm } from './compare-comm';
 import { compareTimeline } from './compare-timeline';
 import type { Figure } from './figure';
 import { lossCurve } from './loss-curve';
@@ -10,6 +11,7 @@ const COMPARISONS = {
   memory: compareMemory,
   memoryTimeline: compareMemoryTimeline,
   timeline: compareTimeline,
+  comm: compareComm,
   loss: (runs: Readonly<Record<string, RunView>>): Figure =>
     lossCurve(Object.entries(runs).map(([name, run]) => ({ name, ...lossesOf(run) }))),
 } as const;

@@ -1,5 +1,5 @@
 import { ConfigError } from '../core/errors';
-import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
+import { MEMORY_CAUSES } from '../core/events';
 import type { Bytes } from '../core/units';
 import { memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
@@ -23,22 +23,31 @@ export function caseOf(name: string, run: RunView): ComparedCase {
   const record = recordsOfStep(run.records).reduce(higherPeak);
   const predicted = run.prediction ? { ...noBytes() } : null;
   for (const { cause, bytes } of run.prediction?.states ?? []) if (predicted) predicted[cause] += bytes;
-  const states = measuredStates(record, predicted);
+  const states = measuredStates(record);
   const residual = predicted === null ? null : distance(states, predicted);
   return { name, rank: record.rank, predicted, states, peak: memoryAtPeak(record), residual };
 }
 
-/** Parameters and optimizer at rest; gradients when all of them are there, which is their cause's most. */
-function measuredStates(record: StepRecord, predicted: BytesByCause | null): BytesByCause {
+/** Parameters and optimizer at rest; gradients as the optimizer finds them, when all of them are there. */
+function measuredStates(record: StepRecord): BytesByCause {
   const rest = memoryAtRest(record);
-  const curve = memoryOverTime(record);
-  const fullest = (cause: MemoryCause): Bytes => Math.max(rest[cause], ...curve.byCause[cause]);
-  const isSharded = predicted ? predicted['grad.shard'] > 0 : fullest('grad.shard') > 0;
-  const gradients: MemoryCause = isSharded ? 'grad.shard' : 'grad.full';
+  const gradients = gradientsOf(record);
   const states = { ...noBytes() };
   for (const cause of ['param.shard', 'param.full', 'optimizer'] as const) states[cause] = rest[cause];
-  states[gradients] = fullest(gradients);
+  for (const cause of ['grad.shard', 'grad.full'] as const) states[cause] = gradients[cause];
   return states;
+}
+
+/** Without a span of the optimizer or a curve up to it: the kind that is left of, at its fullest. */
+function gradientsOf(record: StepRecord): Readonly<Record<'grad.shard' | 'grad.full', Bytes>> {
+  const { byCause, seconds } = memoryOverTime(record);
+  const optimizer = record.spans.find(({ name }) => name === 'optimizer');
+  if (optimizer !== undefined && record.memory.curve !== null) {
+    const at = seconds.findLastIndex((time) => time <= optimizer.start - record.start);
+    return { 'grad.shard': byCause['grad.shard'][at] ?? 0, 'grad.full': byCause['grad.full'][at] ?? 0 };
+  }
+  const shards = Math.max(...byCause['grad.shard']);
+  return { 'grad.shard': shards, 'grad.full': shards > 0 ? 0 : Math.max(...byCause['grad.full']) };
 }
 
 /** Sum of absolute differences: residuals of two causes must not cancel. */

@@ -39,6 +39,8 @@ const DRAWN = {
   'memory of both spaces': (one: RunView) => memoryFigure(one, { space: 'both' }),
   'timelines compared': (one: RunView) =>
     compareRuns({ 'a run': one, 'another with a long long long long name': one }, 'timeline'),
+  'communication compared': (one: RunView) =>
+    compareRuns({ 'a run': one, 'another with a long long long long name': one }, 'comm'),
   'memory over time compared': (one: RunView) =>
     compareRuns(
       { 'a run': one, 'another with a long long long long name': one, third: one },

@@ -85,6 +85,7 @@ const GOLDEN = [
   'comm-timeline-4',
   'comm-causes-4',
   'compare-timeline',
+  'compare-comm',
   'compare-memory-timeline',
   'memory-spaces',
   'loss-live',

@@ -55,6 +55,11 @@ function emptied(record: StepRecord): StepRecord {
   };
 }
 
+/** The same bytes for four times the tokens. */
+function accumulated(run: RunView): RunView {
+  return { ...run, records: run.records.map((record) => ({ ...record, tokens: (record.tokens ?? 0) * 4 })) };
+}
+
 const LONG = 'model.decoder.a_module_with_a_name_that_nobody_would_like_to_read.layers';
 const LOSSES = Array.from({ length: 20 }, (_, i) => 7.6 * Math.exp(-i / 40) + 0.02 * Math.sin(i * 3));
 
@@ -122,6 +127,13 @@ export function gallery(): Record<string, Figure> {
       { ...recomputed, [LONG]: long, nothing, NO_SHARD: whole },
       'timeline',
     ),
+    'compare-comm': compareRuns({ NO_SHARD: whole, SHARD_GRAD_OP: half, FULL_SHARD: four }, 'comm'),
+    'compare-comm-residual': compareRuns({ NO_SHARD: whole, FULL_SHARD: wrong as RunView }, 'comm'),
+    'compare-comm-tokens': compareRuns(
+      { 'accumulation 1': unpredicted, 'accumulation 4': accumulated(unpredicted) },
+      'comm',
+    ),
+    'compare-comm-nothing': compareRuns({ nothing, [LONG]: one }, 'comm'),
     'comm-timeline-recompute': commTimeline(
       simulatedRun({ strategy: 'FULL_SHARD', world: 2, recomputeEvery: 2 }),
     ),
