@@ -1,0 +1,142 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { HalfDType } from '../../core/dtypes';
+import { ConfigError } from '../../core/errors';
+import type { ProcessGroup } from '../../dist/types';
+import {
+  type Accumulation,
+  type GradientDistribution,
+  measureReduction,
+  type ReductionErrorMeasure,
+  reduceOnWire,
+  sampleGradient,
+} from './simulated-reduction';
+
+/** Which reductions are compared with exact sums; every combination is one row. */
+export interface ReductionErrorOptions {
+  /** Default both. */
+  readonly dtypes?: readonly HalfDType[];
+  /** Elements of the gradient. Default 4,096, over real ranks also 65,536. */
+  readonly sizes?: readonly number[];
+  /** Typical sizes of its values. Default 1, 1e-3, 1e-6, 1e-8. */
+  readonly scales?: readonly number[];
+  /** Numbers of ranks. Default: all, or for a simulation 2, 4, 8 and 64. */
+  readonly worlds?: readonly number[];
+  /** Default normal. */
+  readonly distributions?: readonly GradientDistribution[];
+  /** Factors on the loss, as a GradScaler's. Default 1. */
+  readonly lossScales?: readonly number[];
+  /** Default 0. */
+  readonly seed?: number;
+}
+
+/** One reduction, compared. */
+export interface ReductionErrorRow extends ReductionErrorMeasure {
+  readonly dtype: HalfDType;
+  readonly accumulation: Accumulation;
+  readonly world: number;
+  readonly size: number;
+  readonly distribution: GradientDistribution;
+  readonly scale: number;
+  readonly lossScale: number;
+}
+
+type Case = Omit<ReductionErrorRow, keyof ReductionErrorMeasure>;
+
+/** Sizes of gradients as they occur: those of a norm of 1, of single weights, and what float16 cannot hold without a scale. */
+const SCALES = [1, 1e-3, 1e-6, 1e-8] as const;
+const SIZES = [4096, 65_536] as const;
+
+/**
+ * Reduces made-up gradients over real ranks, with 16 bits on the wire, and compares each mean with the exact one. All ranks
+ * of the group must call it; a rank gets the rows of the worlds that it is in, rank 0 all. Throws: CONFIG for a world that the
+ * group does not have.
+ */
+export function reductionError(
+  engine: Engine,
+  group: ProcessGroup,
+  options: ReductionErrorOptions = {},
+): ReductionErrorRow[] {
+  const { worlds = [group.size] } = options;
+  return worlds.flatMap((world) => {
+    const ranks = subgroupOf(group, world);
+    if (ranks === null) return [];
+    return compared(options, world, ['float32'], (contributions, { dtype }) =>
+      reduceOverRanks(engine, ranks, contributions[ranks.rank] ?? new Float32Array(), dtype),
+    );
+  });
+}
+
+/**
+ * The same in one process, for any number of ranks, and also with sums that are rounded at every hop. Rows of 'float32'
+ * are what `reductionError` measures, to the bit.
+ */
+export function simulateReductionError(options: ReductionErrorOptions = {}): ReductionErrorRow[] {
+  const { worlds = [2, 4, 8, 64], sizes = [4096] } = options;
+  return worlds.flatMap((world) =>
+    compared({ ...options, sizes }, world, ['float32', 'wire'], (contributions, { dtype, accumulation }) =>
+      reduceOnWire(contributions, dtype, accumulation),
+    ),
+  );
+}
+
+/** A row for every combination; `reduce` gives the mean of all ranks' gradients. */
+function compared(
+  options: ReductionErrorOptions,
+  world: number,
+  accumulations: readonly Accumulation[],
+  reduce: (contributions: readonly Float32Array[], reduced: Case) => Float32Array,
+): ReductionErrorRow[] {
+  const { sizes = SIZES, distributions = ['normal'], seed = 0 } = options;
+  return sizes.flatMap((size) =>
+    distributions.flatMap((distribution) => {
+      const units = Array.from({ length: world }, (_, rank) =>
+        sampleGradient({ size, distribution, seed }, rank),
+      );
+      return wiresOf(options, accumulations).map((wire) => {
+        const reduced: Case = { ...wire, world, size, distribution };
+        // Errors are relative, so the loss scale is not taken out again.
+        const factor = wire.scale * wire.lossScale;
+        const contributions = units.map((unit) => unit.map((value) => factor * value));
+        const mean = reduce(contributions, reduced);
+        return { ...reduced, ...measureReduction(mean, contributions, wire.dtype, wire.accumulation) };
+      });
+    }),
+  );
+}
+
+function wiresOf(
+  { dtypes = ['float16', 'bfloat16'], scales = SCALES, lossScales = [1] }: ReductionErrorOptions,
+  accumulations: readonly Accumulation[],
+): Pick<Case, 'dtype' | 'accumulation' | 'scale' | 'lossScale'>[] {
+  return dtypes.flatMap((dtype) =>
+    accumulations.flatMap((accumulation) =>
+      scales.flatMap((scale) => lossScales.map((lossScale) => ({ dtype, accumulation, scale, lossScale }))),
+    ),
+  );
+}
+
+function subgroupOf(group: ProcessGroup, world: number): ProcessGroup | null {
+  if (world === group.size) return group;
+  if (Number.isInteger(world) && world >= 1 && world < group.size) {
+    return group.subgroup(Array.from({ length: world }, (_, rank) => rank));
+  }
+  throw new ConfigError(
+    `worlds has ${world}, but the group has ${group.size} ranks; launch ${world} ranks, or use simulateReductionError`,
+  );
+}
+
+function reduceOverRanks(
+  engine: Engine,
+  group: ProcessGroup,
+  own: Float32Array,
+  wireDType: HalfDType,
+): Float32Array {
+  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor1d(own));
+  try {
+    group.allReduce(tensor, 'avg', { wireDType }).wait();
+    return tensor.dataSync<'float32'>().slice();
+  } finally {
+    tensor.dispose();
+  }
+}
