@@ -3,9 +3,10 @@ import { join, resolve } from 'node:path';
 import { ShardlabError } from '../core/errors';
 import type { Parameter } from '../nn/parameter';
 import { agree, type Outcome, outcomeOf } from './agreement';
-import { type Catalog, openCatalog, type StoredArray } from './catalog';
+import { type Catalog, openCatalog } from './catalog';
 import { folderToRead } from './checkpoint-folder';
 import { type CheckpointState, parseCheckpointState, STATE_FILE } from './checkpoint-state';
+import { requireFit } from './fit';
 import { buffersOf, heldRanges } from './placement';
 import { stateKey } from './save-plan';
 import { checksumsOf, type ReadTally, StretchReader } from './stretch-reader';
@@ -98,13 +99,13 @@ function savedState(folder: string): CheckpointState | null {
 }
 
 /** Names and shapes must match exactly. Throws: SHAPE. */
-function checkModel({ model }: TrainingState, { arrays }: Catalog, folder: string): void {
+function checkModel({ model }: TrainingState, catalog: Catalog, folder: string): void {
   const expected = new Map([...model.namedParameters()].map(([name, { shape }]) => [name, shape]));
-  requireFit(arrays, expected, `${folder} does not fit the model`);
+  requireFit(`${folder} does not fit the model`, expected, catalog.arrays, placeOf(catalog));
 }
 
 /** Throws: SHAPE. */
-function checkOptimizer({ model, optimizer }: TrainingState, { arrays }: Catalog, folder: string): void {
+function checkOptimizer({ model, optimizer }: TrainingState, catalog: Catalog, folder: string): void {
   const expected = new Map(
     [...model.namedParameters()]
       .filter(([, { requiresGrad }]) => requiresGrad)
@@ -112,35 +113,15 @@ function checkOptimizer({ model, optimizer }: TrainingState, { arrays }: Catalog
         (optimizer?.stateNames ?? []).map((state) => [stateKey(name, state), shape] as const),
       ),
   );
-  requireFit(arrays, expected, `the optimizer states of ${folder} do not fit`);
+  requireFit(`the optimizer states of ${folder} do not fit`, expected, catalog.arrays, placeOf(catalog));
 }
 
-/** Differences that are named; the rest is counted. */
-const MOST_NAMED = 8;
-
-function requireFit(
-  arrays: ReadonlyMap<string, StoredArray>,
-  expected: ReadonlyMap<string, readonly number[]>,
-  head: string,
-): void {
-  const wrong = [...arrays.keys()].filter((name) => !expected.has(name)).map((name) => `${name} is unknown`);
-  for (const [name, shape] of expected) {
-    const array = arrays.get(name);
-    if (array === undefined) wrong.push(`${name} is missing`);
-    else if (array.shape.join() !== shape.join()) {
-      const files = [...new Set(array.pieces.map(({ file }) => file.file))].join(', ');
-      wrong.push(
-        `${name} has shape [${array.shape.join(', ')}] in ${files}, here it is [${shape.join(', ')}]`,
-      );
-    }
-  }
-  if (wrong.length === 0) return;
-  const rest = wrong.length > MOST_NAMED ? [`and ${wrong.length - MOST_NAMED} more`] : [];
-  throw new ShardlabError(
-    'SHAPE',
-    `${head}: ${[...wrong.slice(0, MOST_NAMED), ...rest].join('; ')}. Give the model the settings it was saved with`,
-    { details: { wrong } },
-  );
+/** Says in which files an array lies. */
+function placeOf({ arrays }: Catalog): (name: string) => string {
+  return (name) => {
+    const files = arrays.get(name)?.pieces.map(({ file }) => file.file) ?? [];
+    return ` in ${[...new Set(files)].join(', ')}`;
+  };
 }
 
 function noOptimizer(folder: string): ShardlabError {

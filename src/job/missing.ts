@@ -1,6 +1,6 @@
 import { now, type Seconds } from '../core/units';
 import { rankNames } from './selection';
-import type { Situation } from './situation';
+import type { Situation, WaitingIn } from './situation';
 import { describeCollective, findWaits } from './why';
 
 /** How long a rank may wait for one that has nothing to do: another call that brings the collective may be on its way. */
@@ -32,10 +32,15 @@ export function findMissing(
     const verb = wait.ranks.length === 1 ? 'waits' : 'wait';
     const text =
       `${rankNames(wait.ranks)} ${verb} in ${describeCollective(wait.collective)}, but ${rankNames(absent)} ended without calling it; ` +
-      `let every rank of the group call ${wait.collective.op}, or make a group of those that do`;
+      `let every rank of the group call ${calledAs(wait.collective)}, or make a group of those that do`;
     return { text, idle: absent };
   }
   return undefined;
+}
+
+/** What the user called: the function on whose behalf ranks communicate says its name as the module, 'FSDP.optimStateDict()'. */
+function calledAs({ op, module }: WaitingIn): string {
+  return module.endsWith('()') ? `${module}, not rank 0 alone` : op;
 }
 
 /**

@@ -1,8 +1,10 @@
 import nodeFs, { mkdirSync } from 'node:fs';
 import { Checkpointer, type CheckpointerOptions } from '../../src/checkpoint/checkpointer';
+import type { ArraySlice } from '../../src/checkpoint/dict-slices';
 import { loadCheckpoint } from '../../src/checkpoint/load-checkpoint';
 import type { SaveOptions } from '../../src/checkpoint/save-plan';
 import { directSink } from '../../src/checkpoint/save-sink';
+import { StateDicts } from '../../src/checkpoint/state-dicts';
 import type { TrainingState } from '../../src/checkpoint/training-state';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
@@ -22,7 +24,10 @@ export type Action =
   | { readonly do: 'saveWhileTraining'; readonly folder: string; readonly steps: number }
   | { readonly do: 'saveTwice'; readonly folder: string }
   | { readonly do: 'load'; readonly folder: string }
-  | { readonly do: 'dump'; readonly folder: string };
+  | { readonly do: 'dump'; readonly folder: string }
+  | { readonly do: 'stateDicts'; readonly other: TrainConfigInput }
+  | { readonly do: 'localStateDict' }
+  | { readonly do: 'articleSave' };
 
 interface CheckpointArgs extends RankArgs {
   readonly actions: readonly Action[];
@@ -110,6 +115,17 @@ class Session {
       case 'dump':
         mkdirSync(action.folder, { recursive: true });
         return dumpState(this.#state, action.folder);
+      case 'stateDicts':
+        return this.#stateDicts(action.other);
+      case 'localStateDict':
+        // As a cell that is not checked could have it.
+        return new StateDicts(this.#rank).stateDictType(
+          this.#state.model,
+          'LOCAL_STATE_DICT' as 'FULL_STATE_DICT',
+          () => 0,
+        );
+      case 'articleSave':
+        return this.#articleSave();
       default:
         action satisfies never;
     }
@@ -122,6 +138,68 @@ class Session {
     return Array.from({ length: steps }, () => trainer.step().loss);
   }
 
+  /** Dicts of both types, taken to another placement and back; gives what differs. */
+  #stateDicts(other: TrainConfigInput): unknown {
+    const { model, optimizer } = this.#state;
+    if (optimizer === null) throw new Error('a trainer has an optimizer');
+    const { group } = this.#rank;
+    const dicts = new StateDicts(this.#rank);
+    const full = dicts.stateDict(model);
+    const optim = dicts.optimStateDict(model, optimizer);
+    const sharded = dicts.stateDictType(model, 'SHARDED_STATE_DICT', () => dicts.stateDict(model));
+    const own = [...sharded.values()]
+      .flatMap(({ slices }) => slices)
+      .reduce((n, { values }) => n + values.length, 0);
+    const lone = dicts.stateDictType(model, 'FULL_STATE_DICT', () => dicts.stateDict(model), {
+      rank0Only: true,
+    });
+    const changed: string[] = [];
+    const second = createTrainer({ ...this.#rank, config: parseTrainConfig(other) });
+    dicts.loadStateDict(second.model, full);
+    dicts.loadOptimState(
+      second.model,
+      second.optimizer,
+      dicts.optimStateDictToLoad(second.model, second.optimizer, optim),
+    );
+    const again = dicts.stateDict(second.model);
+    const optimAgain = dicts.optimStateDict(second.model, second.optimizer);
+    for (const [name, { slices }] of full) {
+      if (!same(slices, again.get(name)?.slices)) changed.push(name);
+      for (const [state, array] of Object.entries(optim.state.get(name) ?? {}))
+        if (!same(array.slices, optimAgain.state.get(name)?.[state]?.slices))
+          changed.push(`${name}.${state}`);
+    }
+    const misfit = errorFrom(() => dicts.loadStateDict(second.model, sharded));
+    const swapped = errorFrom(() =>
+      Reflect.apply(dicts.optimStateDictToLoad, dicts, [optim, model, optimizer]),
+    );
+    second.dispose();
+    return {
+      changed,
+      own,
+      lone: lone.size,
+      isRank0: group.rank === 0,
+      names: full.size,
+      numParams: model.numParams(),
+      states: Object.keys(optim.state.get('blocks.0.ln1.weight') ?? {}),
+      group: optimAgain.param_groups[0],
+      misfit,
+      swapped,
+    };
+  }
+
+  /** The article's save_checkpoint: the dict of the model on all ranks, all the rest on rank 0 alone. */
+  #articleSave(): void {
+    const { model, optimizer } = this.#state;
+    const { group } = this.#rank;
+    const dicts = new StateDicts(this.#rank);
+    dicts.stateDictType(model, 'SHARDED_STATE_DICT', () => {
+      dicts.stateDict(model);
+      if (group.rank === 0 && optimizer !== null) dicts.optimStateDict(model, optimizer);
+    });
+    group.barrier().wait();
+  }
+
   /** Dumps the state at the moment of the save, goes on training, and says how far the save was meanwhile. */
   async #saveWhileTraining(folder: string, steps: number): Promise<unknown> {
     const save = await this.#checkpointer.start(this.#state, folder);
@@ -130,6 +208,23 @@ class Session {
     const losses = Array.from({ length: steps }, () => this.#trainer?.step().loss);
     await save.done;
     return { losses, written: save.writtenBytes, total: save.totalBytes };
+  }
+}
+
+function same(a: readonly ArraySlice[], b: readonly ArraySlice[] | undefined): boolean {
+  return JSON.stringify(a.map(bitsOf)) === JSON.stringify(b?.map(bitsOf));
+}
+
+function bitsOf({ start, values }: ArraySlice): readonly number[] {
+  return [start, ...new Int32Array(values.buffer, values.byteOffset, values.length)];
+}
+
+function errorFrom(work: () => unknown): string {
+  try {
+    work();
+    return 'none';
+  } catch (error) {
+    return String(error);
   }
 }
 
