@@ -158,7 +158,7 @@ export class Recording extends Array<RecordedNode> {
     if (isNeeded)
       for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
     if ((this.sieve !== null || !isNeeded) && !isInner) {
-      if (isNeeded && !SAVED_FOR_SHAPE.has(node.kernelName)) this.sieve?.meter?.(node, node.saved ?? []);
+      if (isNeeded) this.sieve?.meter?.(node, SAVED_FOR_SHAPE.has(node.kernelName) ? [] : (node.saved ?? []));
       for (const tensor of node.saved ?? []) tensor.dispose();
       return;
     }

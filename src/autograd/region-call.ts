@@ -1,5 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
+import type { Tag } from '../core/events';
 import type { Recording } from './recording';
 import type { Meter } from './sieve';
 import { record } from './tape';
@@ -27,6 +28,8 @@ export interface RegionCall {
   readonly outer: Recording;
   readonly forward: Forward;
   readonly inputs: readonly tf.Tensor[];
+  /** Of what is made in the second forward and in backward. */
+  readonly tag: Tag;
 }
 
 /** Runs a region's forward on a tape, with `leaves` among its inputs. */

@@ -28,6 +28,7 @@ export function runRegion(
 ): tf.Tensor {
   const outer = currentRecording(`The checkpointed region '${region.module}'`);
   if (outer === null || outer.sieve !== null) return forward(...inputs);
+  const tag = { ...engine.currentTag, cause: 'temp', module: region.module } as const;
   const results = region.keepResultsOf === undefined ? null : new KeptResults(engine, region.keepResultsOf);
   const sieve = new Sieve(results, region.meter ?? null);
   const tape = new Recording(engine, outer, outer.owners, null, sieve);
@@ -40,7 +41,7 @@ export function runRegion(
       inputs.filter((input) => outer.flows(input)),
     );
     if (tape.flows(value)) {
-      outer.addUnit(regionNode({ engine, region, outer, forward, inputs }, tape, sieve, value));
+      outer.addUnit(regionNode({ engine, region, outer, forward, inputs, tag }, tape, sieve, value));
     } else {
       results?.dispose();
     }

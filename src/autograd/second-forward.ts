@@ -31,11 +31,11 @@ export class SecondForward {
 
   /** Adds the region's gradients to those so far; `dy` is consumed. */
   resume(dy: tf.Tensor, gradients: Gradients): void {
-    const { engine, outer, region } = this.#call;
+    const { engine, outer, region, tag } = this.#call;
     const tape = new Recording(engine, outer, outer.owners, null, 'replay');
     this.#tape = tape;
     const inner: Gradients = new Map();
-    const names = engine.tagged({ cause: 'temp', module: region.module }, () => {
+    const names = engine.tagged(tag, () => {
       const timed = region.around ?? ((work: () => void) => work());
       this.#held.fetch();
       const now = this.#names();

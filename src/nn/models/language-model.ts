@@ -52,7 +52,12 @@ export abstract class LanguageModel<B extends Module> extends Module {
     const { weight } = this.wpe;
     const positions = seq === this.shape.seq ? weight.tensor : tf.slice(weight.tensor, 0, seq);
     let x: tf.Tensor = tf.add(this.wte.apply(ids), positions);
-    for (const block of this.blocks) x = block.apply(x);
+    for (const block of this.blocks) {
+      const input = x;
+      x = block.apply(input);
+      // Backward keeps what it needs of it; what lies on the host is then not on the device.
+      if (x !== input) input.dispose();
+    }
     const rows = tf.reshape(this.lnF.apply(x), [ids.size, this.shape.dim]);
     const logits = this.lmHead?.apply(rows) ?? tf.matMul(rows, this.wte.weight.tensor, false, true);
     return softmaxCrossEntropy(logits, targets, { consumeLogits: true });

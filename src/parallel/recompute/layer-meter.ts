@@ -6,6 +6,20 @@ import { FUSED } from '../../backend/fused/fused-kernel';
 import { itemBytes } from '../../core/dtypes';
 import type { Bytes } from '../../core/units';
 
+/** Kernels that move or rename values. */
+const NO_FLOPS: ReadonlySet<string> = new Set([
+  'Cast',
+  'Concat',
+  'ExpandDims',
+  'Identity',
+  'Pack',
+  'Reshape',
+  'Slice',
+  'SplitV',
+  'Transpose',
+  'Unpack',
+]);
+
 /** What a layer saves for backward, and what its forward costs. */
 export interface LayerCost {
   /** Saved when it is not checkpointed. */
@@ -75,7 +89,7 @@ export function flopsOf({
     case 'FusedConv2D':
       return (2 * size * (inputs.filter?.size ?? 0)) / (outputs[0]?.shape.at(-1) ?? 1);
     default:
-      return size;
+      return NO_FLOPS.has(kernelName) ? 0 : size;
   }
 }
 
