@@ -12,7 +12,12 @@ export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/typ
 export * as nn from './job/nn-names';
 export type { RankScope } from './job/rank-scope';
 export type { AdamW, AdamWOptions } from './optim/adamw';
-export type { FullyShardOptions } from './parallel/fsdp/fully-shard';
+export type { Optimizer } from './optim/optimizer';
+export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';
+export type { FsdpOptions } from './parallel/fsdp1/fsdp-options';
+export type { FullyShardArguments } from './parallel/fsdp1/fully-shard-options';
+export type { Fsdp } from './parallel/fsdp1/fully-sharded-data-parallel';
+export type { WrapPolicy } from './parallel/wrap-policy';
 
 /** This process's place among all ranks, from 0; how many there are; groups, collectives, optimizers and strategies. */
 export const {
@@ -24,8 +29,36 @@ export const {
   initDeviceMesh,
   optim,
   engine,
+  gradients,
   fullyShard,
   DDP,
+  FSDP,
+  FullyShardedDataParallel,
+  fromFairScale,
+  ShardingStrategy,
+  ShardStrategy,
+  BackwardPrefetch,
+  MixedPrecision,
+  MixedPrecisionPolicy,
+  CPUOffload,
+  CPUOffloadPolicy,
+  OffloadPolicy,
+  CheckpointImpl,
+  checkpointWrapper,
+  applyActivationCheckpointing,
   transformerAutoWrapPolicy,
-  gradients,
+  sizeBasedAutoWrapPolicy,
+  lambdaAutoWrapPolicy,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  alwaysWrapPolicy,
+  neverWrapPolicy,
+  setModulesToForwardPrefetch,
+  setModulesToBackwardPrefetch,
+  allreduceHook,
+  fp16CompressHook,
+  bf16CompressHook,
+  WarmupCosineLR,
+  GradScaler,
+  TemperatureGating,
 } = currentRankScope();

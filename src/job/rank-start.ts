@@ -71,10 +71,10 @@ async function buildRank(start: RankStart): Promise<void> {
   });
   const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
   const world = { ...joined, group };
-  const scope = createRankScope({ rank, world, engine, observer: recorder });
+  const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
+  const scope = createRankScope({ rank, world, engine, observer: recorder, warn });
   setRankScope(scope);
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
-  const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
   training = new RankTraining({ rank, engine, group, recorder, warn });
   const board = createWorkBoard(statusBoard);
   const worker: RankWorker = new RankWorker({ courier, evaluator, engine, scope, training, board });

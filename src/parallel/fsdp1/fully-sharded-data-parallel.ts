@@ -80,11 +80,9 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
 
   #scale({ grad, length }: StateSegment, factor: number): void {
     if (grad === null) return;
-    const bytes = isOnHost(grad) ? grad.host.view() : this.#context.engine.storage(grad.tensor).view();
-    const values = new Float32Array(bytes.buffer, bytes.byteOffset + 4 * grad.offset, length);
-    values.forEach((value, i) => {
-      values[i] = value * factor;
-    });
+    const { engine } = this.#context;
+    if (isOnHost(grad)) engine.host.scale(grad.host, factor, grad.offset, length);
+    else engine.scale(grad.tensor, factor, grad.offset, length);
   }
 
   /** The module's own fields are read through the wrapper, as torch passes attributes on. */

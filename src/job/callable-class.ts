@@ -1,0 +1,16 @@
+/** A class that is called with or without `new`, as the articles' Python has it. */
+export interface CallableClass<Arguments extends readonly unknown[], Made> {
+  (...args: Arguments): Made;
+  new (...args: Arguments): Made;
+}
+
+/** A function whose result is an object can be called with and without `new`. */
+export function callableClass<Arguments extends readonly unknown[], Made extends object>(
+  make: (...args: Arguments) => Made,
+): CallableClass<Arguments, Made> {
+  function construct(...args: Arguments): Made {
+    return make(...args);
+  }
+  // `new` gives what a function returns, where that is an object.
+  return construct as unknown as CallableClass<Arguments, Made>;
+}

@@ -1,0 +1,160 @@
+import type { Engine } from '../backend/engine';
+import type { ActivationCheckpointingConfig } from '../config/memory-config';
+import { strictNames } from '../config/strict-names';
+import type { Observer } from '../core/events';
+import type { Warn } from '../core/warn';
+import type { DeviceMesh } from '../dist/device-mesh';
+import { isLayer, type Layer, moduleOf } from '../nn/layers-model';
+import type { Module } from '../nn/module';
+import { allreduceHook, bf16CompressHook, fp16CompressHook } from '../parallel/ddp/comm-hooks';
+import { type DdpOptions, DDP as DistributedDataParallel } from '../parallel/ddp/distributed-data-parallel';
+import { fullyShard } from '../parallel/fsdp/fully-shard';
+import { noSync } from '../parallel/fsdp/no-sync';
+import { setModulesToBackwardPrefetch, setModulesToForwardPrefetch } from '../parallel/fsdp/prefetch-lists';
+import { type FairScaleOptions, fromFairScale } from '../parallel/fsdp1/fair-scale';
+import type { FsdpOptions } from '../parallel/fsdp1/fsdp-options';
+import { type FullyShardArguments, fullyShardOptions } from '../parallel/fsdp1/fully-shard-options';
+import { type Fsdp, fsdp, fsdpModules } from '../parallel/fsdp1/fully-sharded-data-parallel';
+import {
+  CPUOffload,
+  CPUOffloadPolicy,
+  type CPUOffloadPolicyOptions,
+  MixedPrecision,
+  MixedPrecisionPolicy,
+  OffloadPolicy,
+} from '../parallel/fsdp1/precision-and-offload';
+import { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../parallel/fsdp1/sharding-strategy';
+import {
+  type ActivationCheckpointing,
+  applyActivationCheckpointing,
+} from '../parallel/recompute/apply-activation-checkpointing';
+import {
+  CheckpointImpl,
+  type CheckpointWrapperOptions,
+  checkpointWrapper,
+} from '../parallel/recompute/checkpoint-wrapper';
+import {
+  alwaysWrapPolicy,
+  lambdaAutoWrapPolicy,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  neverWrapPolicy,
+  sizeBasedAutoWrapPolicy,
+  transformerAutoWrapPolicy,
+} from '../parallel/wrap-policies';
+import { type CallableClass, callableClass } from './callable-class';
+
+/** Where a module is replicated. */
+export interface MeshOption {
+  /** A mesh of one axis; default all ranks. */
+  readonly mesh?: DeviceMesh | undefined;
+}
+
+/** FSDP with and without `new`, and what torch has as its static methods. */
+export interface FsdpFunction {
+  <M extends Module>(module: M, options?: FsdpOptions): Fsdp<M>;
+  new <M extends Module>(module: M, options?: FsdpOptions): Fsdp<M>;
+  /** Modules that have a unit. */
+  readonly fsdpModules: typeof fsdpModules;
+  /** Gradients of backwards within `work` stay whole and local and add up. */
+  readonly noSync: typeof noSync;
+}
+
+/** The names of torch.distributed.fsdp and what belongs to them, which need nothing of the rank. */
+export const FSDP_NAMES = {
+  ShardingStrategy,
+  ShardStrategy,
+  BackwardPrefetch,
+  MixedPrecision,
+  MixedPrecisionPolicy,
+  CPUOffload,
+  OffloadPolicy,
+  CheckpointImpl: strictNames('CheckpointImpl', CheckpointImpl, {
+    NO_CHECKPOINT:
+      'there are NO_REENTRANT and REENTRANT; for none leave checkpointWrapper out, or give activationCheckpointing: null',
+  } as const),
+  transformerAutoWrapPolicy,
+  sizeBasedAutoWrapPolicy,
+  lambdaAutoWrapPolicy,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  alwaysWrapPolicy,
+  neverWrapPolicy,
+  setModulesToForwardPrefetch,
+  setModulesToBackwardPrefetch,
+  allreduceHook,
+  fp16CompressHook,
+  bf16CompressHook,
+} as const;
+
+/** What of data parallelism is bound to a rank. */
+export interface RankFsdp {
+  /** A module or a layer of tfjs; given back. */
+  readonly fullyShard: <M extends Module | Layer>(module: M, options?: FullyShardArguments) => M;
+  readonly DDP: CallableClass<
+    [module: Module | Layer, options?: DdpOptions & MeshOption],
+    DistributedDataParallel
+  >;
+  readonly FSDP: FsdpFunction;
+  readonly FullyShardedDataParallel: FsdpFunction;
+  /** FSDP's arguments from FairScale's names; those without effect are warned of. */
+  readonly fromFairScale: (options: FairScaleOptions) => FsdpOptions;
+  readonly CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffload;
+  readonly checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions) => M;
+  /** Layers of a model, by the forms of a config's activationCheckpointing; default all. */
+  readonly applyActivationCheckpointing: (
+    model: Module,
+    config?: ActivationCheckpointingConfig | null,
+    options?: { readonly offloadToHost?: boolean },
+  ) => ActivationCheckpointing;
+}
+
+/** What binds data parallelism to a rank. */
+export interface RankFsdpParts {
+  readonly engine: Engine;
+  readonly observer: Observer;
+  /** All ranks. */
+  readonly mesh: DeviceMesh;
+  readonly warn: Warn;
+}
+
+/** Data parallelism on this rank's engine and groups. */
+export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankFsdp {
+  const contextOf = (chosen: DeviceMesh = mesh) => ({
+    engine,
+    observer,
+    group: chosen.group,
+    mesh: chosen,
+    warn,
+  });
+  const FSDP = fsdpFunction((module, options) => fsdp(module, { ...contextOf(), mesh: undefined }, options));
+  return {
+    fullyShard(module, options = {}) {
+      fullyShard(asModule(module), contextOf(options.mesh), fullyShardOptions(options));
+      return module;
+    },
+    DDP: callableClass(
+      (module, { mesh: chosen, ...options } = {}) =>
+        new DistributedDataParallel(asModule(module), contextOf(chosen), options),
+    ),
+    FSDP,
+    FullyShardedDataParallel: FSDP,
+    fromFairScale: (options) => fromFairScale(options, warn),
+    CPUOffloadPolicy: (options) => CPUOffloadPolicy(warn, options),
+    checkpointWrapper: (layer, options) => checkpointWrapper({ engine, observer, warn }, layer, options),
+    applyActivationCheckpointing: (model, config = 'full', { offloadToHost = false } = {}) =>
+      applyActivationCheckpointing({ engine, observer }, model, config, offloadToHost),
+  };
+}
+
+function fsdpFunction(make: <M extends Module>(module: M, options?: FsdpOptions) => Fsdp<M>): FsdpFunction {
+  function FSDP<M extends Module>(module: M, options?: FsdpOptions): Fsdp<M> {
+    return make(module, options);
+  }
+  // `new` gives what a function returns, where that is an object.
+  return Object.assign(FSDP, { fsdpModules, noSync }) as unknown as FsdpFunction;
+}
+
+function asModule(module: Module | Layer): Module {
+  return isLayer(module) ? moduleOf(module) : module;
+}

@@ -1,0 +1,52 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
+import type { DeviceMesh } from '../../dist/device-mesh';
+import type { FullyShardOptions } from '../fsdp/fully-shard';
+import type { MixedPrecision } from '../precision/mixed-precision';
+import type { CPUOffload } from './precision-and-offload';
+
+/** Arguments of fully_shard. Source: torch.distributed.fsdp.fully_shard, in camelCase, with FSDP's settings besides. */
+export interface FullyShardArguments extends FullyShardOptions {
+  /** One axis to shard over, or two: copies, then shards. Default: all ranks. */
+  readonly mesh?: DeviceMesh | undefined;
+  /** `MixedPrecisionPolicy({ … })`. */
+  readonly mpPolicy?: MixedPrecision | undefined;
+  /** `CPUOffloadPolicy()` or `OffloadPolicy()`. */
+  readonly offloadPolicy?: CPUOffload | undefined;
+}
+
+const NAMES = [
+  'mesh',
+  'reshardAfterForward',
+  'mpPolicy',
+  'offloadPolicy',
+  'ignoredModules',
+  'strategy',
+  'forwardPrefetch',
+  'backwardPrefetch',
+  'limitAllGathers',
+  'syncModuleStates',
+  'precision',
+  'offloadParameters',
+];
+
+/** fully_shard's arguments as `fullyShard` takes them. Throws: CONFIG for an unknown one, naming the nearest, and for one that is no policy. */
+export function fullyShardOptions(given: FullyShardArguments): FullyShardOptions {
+  requireKnownOptions('fullyShard(module, { … })', given, NAMES);
+  const { mesh: _mesh, mpPolicy, offloadPolicy, ...options } = given;
+  if (mpPolicy !== undefined && (typeof mpPolicy !== 'object' || !('castForwardInputs' in mpPolicy))) {
+    throw new ConfigError(
+      `fullyShard: mpPolicy is ${JSON.stringify(mpPolicy)}; write mpPolicy: MixedPrecisionPolicy({ paramDtype: 'bfloat16' })`,
+    );
+  }
+  if (offloadPolicy !== undefined && typeof offloadPolicy !== 'object') {
+    throw new ConfigError(
+      `fullyShard: offloadPolicy is ${JSON.stringify(offloadPolicy)}; write offloadPolicy: CPUOffloadPolicy()`,
+    );
+  }
+  return {
+    ...options,
+    precision: options.precision ?? mpPolicy,
+    offloadParameters: options.offloadParameters ?? offloadPolicy?.offloadParams,
+  };
+}
