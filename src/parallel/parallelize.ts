@@ -1,18 +1,18 @@
-import type { ParallelConfig, StrategyName } from '../config/parallel-config';
+import type { ParallelConfig } from '../config/parallel-config';
 import type { TrainConfig } from '../config/train-config';
 import type { Warn } from '../core/warn';
 import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
 import type { Module } from '../nn/module';
-import { fitsPattern, modulesMatching } from '../nn/name-patterns';
 import { DDP } from './ddp/distributed-data-parallel';
 import type { FsdpUnit } from './fsdp/fsdp-unit';
-import { fullyShard, type ShardContext } from './fsdp/fully-shard';
+import { fullyShard, ignoreModule, type ShardContext } from './fsdp/fully-shard';
 import { withoutSync } from './fsdp/no-sync';
 import { RowsOfRanks } from './fsdp/rows-of-ranks';
 import { abandonUnits, unitsOf } from './fsdp/units-of';
 import { policyOf } from './precision/mixed-precision';
 import { STRATEGIES, type StrategyProperties } from './strategy';
-import { modulesToWrap, wrapPolicyOf } from './wrap-policy';
+import { isInUnits, planUnits } from './unit-plan';
+import { wrapPolicyOf } from './wrap-policy';
 
 /** A model that trains on several ranks. */
 export interface ParallelModel {
@@ -39,17 +39,21 @@ export function parallelize(
   settings: ParallelSettings,
   context: ParallelContext,
 ): ParallelModel {
-  const { strategy, unitStrategies, ignoredModules } = settings.parallel;
-  const isCut = STRATEGIES[strategy].shardedAtRest.length > 0;
-  return isCut || unitStrategies.length > 0 || ignoredModules.length > 0
+  return isInUnits(settings.parallel)
     ? inUnits(model, settings, context)
     : replicated(model, settings, context);
 }
 
-function replicated(model: Module, { parallel }: ParallelSettings, context: ParallelContext): ParallelModel {
+function replicated(model: Module, settings: ParallelSettings, context: ParallelContext): ParallelModel {
+  const { parallel } = settings;
   const properties = STRATEGIES[parallel.strategy];
   const policy = wrapPolicyOf(parallel.wrap, model);
-  const ddp = new DDP(model, context, { bucketBytes: parallel.bucketBytes, policy });
+  const ddp = new DDP(model, context, {
+    bucketBytes: parallel.bucketBytes,
+    policy,
+    precision: policyOf(settings),
+    sparseGradients: parallel.sparseGradients,
+  });
   const isLocal = parallel.noSync ?? properties.accumulatesLocally;
   return {
     model,
@@ -84,44 +88,24 @@ function shardUnits(model: Module, settings: ParallelSettings, context: Parallel
         'runs ahead of its gathers',
     );
   }
-  const ignoredModules = parallel.ignoredModules.flatMap((pattern) =>
-    modulesMatching(model, pattern, 'parallel.ignoredModules'),
-  );
-  for (const module of [...unitModules(model, parallel, ignoredModules), model]) {
-    fullyShard(module, context, {
-      ...prefetchOf(parallel),
-      strategy: strategyOf(module, parallel),
-      reshardAfterForward: parallel.reshardAfterForward,
-      syncModuleStates: parallel.syncModuleStates,
-      ignoredModules,
-      precision: policyOf(settings),
-      offloadParameters: offload.parameters,
-    });
+  const options = {
+    ...prefetchOf(parallel),
+    reshardAfterForward: parallel.reshardAfterForward,
+    syncModuleStates: parallel.syncModuleStates,
+    offloadParameters: offload.parameters,
+  };
+  const policy = policyOf(settings);
+  for (const { module, strategy } of planUnits(model, parallel)) {
+    if (strategy === 'IGNORED') ignoreModule(module, context, options);
+    else {
+      const precision = module === model ? policy : { ...policy, outputDtype: null };
+      fullyShard(module, context, { ...options, strategy, precision });
+    }
   }
-}
-
-/** What the wrap policy chooses and what unit strategies name, innermost first. */
-function unitModules(model: Module, parallel: ParallelConfig, ignoredModules: readonly Module[]): Module[] {
-  const units = new Set([
-    ...modulesToWrap(model, wrapPolicyOf(parallel.wrap, model)),
-    ...parallel.unitStrategies.flatMap(({ modules }) =>
-      modulesMatching(model, modules, 'parallel.unitStrategies'),
-    ),
-  ]);
-  const ignored = new Set(ignoredModules.flatMap((module) => module.modules()));
-  return model
-    .modules()
-    .reverse()
-    .filter((module) => module !== model && units.has(module) && !ignored.has(module));
 }
 
 function prefetchOf({ forwardPrefetch, backwardPrefetch, limitAllGathers }: ParallelConfig) {
   return { forwardPrefetch, backwardPrefetch, limitAllGathers };
-}
-
-/** The first of the settings' unit strategies that fits the module, else the model's. */
-function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig): StrategyName {
-  return unitStrategies.find(({ modules }) => fitsPattern(module.path, modules))?.strategy ?? strategy;
 }
 
 /** Copies times shards, where some unit wants copies. */

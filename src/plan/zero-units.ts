@@ -1,45 +1,118 @@
-import { modelShape } from '../config/model-config';
 import type { TrainConfig } from '../config/train-config';
-import { predictStates, type ZeroPrediction, type ZeroUnit } from './zero-formulas';
+import { itemBytes } from '../core/dtypes';
+import { freeze } from '../nn/freeze';
+import { modelParameterShapes } from '../nn/models/build-model';
+import type { Module } from '../nn/module';
+import type { Parameter } from '../nn/parameter';
+import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../parallel/ddp/buckets';
+import { policyOf } from '../parallel/precision/mixed-precision';
+import { isInUnits, type PlannedUnit, planUnits } from '../parallel/unit-plan';
+import { type RuleSettings, ruleOf } from './unit-rules';
+import { predictStates, type ZeroPrediction, type ZeroQuestion } from './zero-formulas';
+import { type PeakPrediction, type PeakUnit, predictPeaks } from './zero-peaks';
 
-/** Shapes of one unit's parameters, as FSDP cuts them along dim 0. */
-interface UnitShapes {
-  readonly name: string;
-  readonly shapes: readonly (readonly number[])[];
+/** What the formulas say of a config's run: states, communication, and the largest that parameters and gradients are. */
+export interface RunPrediction extends ZeroPrediction {
+  readonly units: readonly PeakUnit[];
+  readonly peaks: readonly PeakPrediction[];
 }
 
-/** Model states and communication of a config's GPT by ZeRO's formulas; padding as FSDP's chunks of dim 0 need it. */
-export function predictRun(config: TrainConfig, world: number): ZeroPrediction {
-  const units = gptUnits(config).map((unit) => sized(unit, world));
-  return predictStates({ units, world, strategy: config.parallel.strategy });
+/** Model states and communication of a config's model by ZeRO's formulas; padding as FSDP's chunks of dim 0 need it. */
+export function predictRun(config: TrainConfig, world: number): RunPrediction {
+  const model = modelParameterShapes(config);
+  freeze(model, config.frozen);
+  const { parallel } = config;
+  const inUnits = isInUnits(parallel);
+  const settings = settingsOf(config, world, inUnits);
+  const units = unitsOf(model, config, settings);
+  const question: ZeroQuestion & { readonly units: readonly PeakUnit[] } = {
+    ...settings,
+    units,
+    strategy: parallel.strategy,
+    optimizerBytes: optimizerBytes(config),
+  };
+  // Without units, micro-batches add up in place whether they are reduced or not.
+  const peaks = predictPeaks(inUnits ? question : { ...question, noSync: true });
+  const prediction = { ...predictStates(question), units, peaks };
+  if (inUnits) return prediction;
+  const allReduce = numBuckets(model, config) * ruleOf(parallel.strategy, true, settings).reductions;
+  return { ...prediction, collectives: { ...prediction.collectives, allReduce } };
 }
 
-/** The root's parameters, then each block's. Source: src/nn/models/gpt.ts (torch names and layouts). */
-function gptUnits(config: TrainConfig): UnitShapes[] {
-  const { layers, dim, vocab, seq } = modelShape(config);
-  const root = { name: '', shapes: [[vocab, dim], [seq, dim], [dim], [dim]] };
-  const linear = (out: number, into: number): number[][] => [[out, into], [out]];
-  const norm = [[dim], [dim]];
-  const block = [
-    ...norm,
-    ...linear(3 * dim, dim),
-    ...linear(dim, dim),
-    ...norm,
-    ...linear(4 * dim, dim),
-    ...linear(dim, 4 * dim),
-  ];
-  const blocks = Array.from({ length: layers }, (_, i) => ({ name: `blocks.${i}`, shapes: block }));
-  if (config.parallel.wrap === 'blocks') return [root, ...blocks];
-  return [{ name: '', shapes: [root, ...blocks].flatMap(({ shapes }) => shapes) }];
+/** All-reduces of whole gradients: one a bucket. */
+function numBuckets(model: Module, { parallel: { bucketBytes } }: TrainConfig): number {
+  const trained = model.parameters().filter(({ requiresGrad }) => requiresGrad);
+  return assignBuckets(trained, { ...DEFAULT_BUCKET_SIZES, bucketBytes }).length;
 }
 
-function sized({ name, shapes }: UnitShapes, world: number): ZeroUnit {
-  let numParams = 0;
-  let padding = 0;
-  for (const [rows = 1, ...rest] of shapes) {
-    const row = rest.reduce((product, size) => product * size, 1);
-    numParams += rows * row;
-    padding += (Math.ceil(rows / world) * world - rows) * row;
-  }
-  return { name, numParams, padding, staysWhole: name === '' };
+function settingsOf(config: TrainConfig, world: number, inUnits: boolean) {
+  const { mesh, reshardAfterForward, forwardPrefetch, backwardPrefetch, noSync } = config.parallel;
+  const { paramDtype, reduceDtype } = policyOf(config);
+  return {
+    mesh,
+    reshardAfterForward,
+    forwardPrefetch,
+    backwardPrefetch,
+    noSync,
+    world,
+    accumulation: config.accumulation,
+    roundsParameters: inUnits && paramDtype !== 'float32',
+    offloadsParameters: config.offload.parameters,
+    offloadsOptimizer: config.offload.optimizer,
+    wireItemBytes: { param: itemBytes(paramDtype), grad: itemBytes(reduceDtype) },
+  };
+}
+
+/** Two moments, one, or none, in float32. */
+function optimizerBytes({ optimizer }: TrainConfig): number {
+  if (optimizer.kind === 'sgd') return optimizer.momentum > 0 ? 4 : 0;
+  return 8;
+}
+
+/** In the order in which they are entered. */
+function unitsOf(model: Module, config: TrainConfig, settings: RuleSettings): PeakUnit[] {
+  const planned = planUnits(model, config.parallel).filter(({ parameters }) => parameters.length > 0);
+  const order = model.modules();
+  const place = ({ module }: PlannedUnit): number => order.indexOf(module);
+  return planned
+    .sort((a, b) => place(a) - place(b))
+    .map(({ module, strategy, parameters }): PeakUnit => {
+      const isRoot = module === model;
+      const { numShards, postForward } = ruleOf(strategy, isRoot, settings);
+      const parents = planned.filter(
+        (other) => other.module !== module && other.module.modules().includes(module),
+      );
+      const parent = parents.reduce<PlannedUnit | null>(
+        (inner, other) => (inner?.module.modules().includes(other.module) === false ? inner : other),
+        null,
+      );
+      return {
+        name: module.path,
+        parent: parent?.module.path ?? null,
+        strategy,
+        staysWhole: isRoot,
+        ...sizes(parameters, numShards, postForward),
+      };
+    });
+}
+
+function sizes(parameters: readonly Parameter[], numShards: number, postForward: number | null) {
+  const frozen = parameters.filter(({ requiresGrad }) => !requiresGrad);
+  return {
+    numParams: numel(parameters),
+    padding: paddingOver(parameters, numShards),
+    postForwardPadding: postForward === null ? 0 : paddingOver(parameters, postForward),
+    frozen: { numParams: numel(frozen), padding: paddingOver(frozen, numShards) },
+  };
+}
+
+function numel(parameters: readonly Parameter[]): number {
+  return parameters.reduce((sum, { size }) => sum + size, 0);
+}
+
+/** What equal chunks of rows need besides. */
+function paddingOver(parameters: readonly Parameter[], numRanks: number): number {
+  return parameters.reduce((sum, { shape: [rows = 1], size }) => {
+    return sum + (Math.ceil(rows / numRanks) * numRanks - rows) * (size / rows);
+  }, 0);
 }

@@ -1,7 +1,5 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { CollectiveEvent, MemoryCause } from '../../src/core/events';
-import { paddingOf } from '../../src/parallel/fsdp/shard-layout';
-import { unitsOf } from '../../src/parallel/fsdp/units-of';
 import { createTrainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 import type { Peak } from '../support/tally-observer';
@@ -21,13 +19,10 @@ export type CountedCause = (typeof CAUSES)[number];
 export interface ContractResult {
   readonly rank: number;
   readonly numParams: number;
-  /** Bytes between steps, by cause. */
+  /** Bytes between steps, by cause, on the device and on the host. */
   readonly atRest: Readonly<Record<CountedCause, number>>;
-  /** Bytes when the whole forward has just ended. */
-  readonly afterForward: Readonly<Record<CountedCause, number>>;
+  readonly onHost: Readonly<Record<CountedCause, number>>;
   readonly peaks: Readonly<Record<CountedCause, Peak>>;
-  /** Padding elements of this rank's shards. */
-  readonly padding: number;
   readonly collectives: readonly Pick<
     CollectiveEvent,
     'op' | 'cause' | 'module' | 'count' | 'wireBytes' | 'async'
@@ -47,33 +42,33 @@ interface ContractArgs extends RankArgs {
 
 void runAsRank<ContractArgs>((rank) => rank.args.configs.map((config) => observe(rank, config)));
 
-/** Trains two steps, watches the third, and trains three more. */
+/** Trains two steps, watches the third, and trains two more. */
 function observe(rank: TestRank<ContractArgs>, input: TrainConfigInput): ContractResult {
   const { engine, tally } = rank;
-  const before = engine.memory.bytes;
+  const held = (): number => engine.memory.bytes + engine.host.bytes;
+  const before = held();
   const trainer = createTrainer({ ...rank, config: parseTrainConfig(input) });
   trainer.step();
   trainer.step();
   tally.restart();
   trainer.step();
-  const units = unitsOf(trainer.model);
   const result = {
     rank: rank.group.rank,
     numParams: trainer.model.numParams(),
     atRest: byCause((cause) => tally.bytes(cause)),
-    afterForward: byCause((cause) => tally.afterForward.get(cause) ?? 0),
+    onHost: byCause((cause) => tally.hostBytes(cause)),
     peaks: byCause((cause) => tally.peak(cause)),
-    padding: units.reduce((sum, unit) => sum + paddingOf(unit.layout, rank.group.rank), 0),
     collectives: tally.collectives.map(({ op, cause, module, count, wireBytes, async }) => {
       return { op, cause, module, count, wireBytes, async };
     }),
     engineBytes: engine.memory.bytes,
     observedBytes: tally.total,
   };
-  for (let i = 0; i < 3; i++) trainer.step();
-  const growth = engine.memory.bytes - result.engineBytes;
+  const after = held();
+  for (let i = 0; i < 2; i++) trainer.step();
+  const growth = held() - after;
   trainer.dispose();
-  return { ...result, growth, left: engine.memory.bytes - before };
+  return { ...result, growth, left: held() - before };
 }
 
 function byCause<T>(value: (cause: MemoryCause) => T): Record<CountedCause, T> {

@@ -1,211 +1,157 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import type { ParallelConfig, StrategyName } from '../../src/config/parallel-config';
-import type { TrainConfigInput } from '../../src/config/train-config';
-import type { CommCause } from '../../src/core/events';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import type { CollectiveOp, CommCause } from '../../src/core/events';
+import { predictRun, type RunPrediction } from '../../src/plan/zero-units';
 import { launchRanks } from '../support/launch-ranks';
+import { casesOf } from './contract-cases';
 import type { ContractResult, CountedCause } from './contract-rank';
 
-const DIM = 32;
-const LAYERS = 4;
-const MODEL = { kind: 'gpt', layers: LAYERS, dim: DIM, heads: 4, vocab: 256, seq: 16 } as const;
+/** What all ranks saw of a case, and what the formulas say. */
+interface Observed {
+  readonly config: TrainConfig;
+  readonly prediction: RunPrediction;
+  readonly byRank: readonly ContractResult[];
+}
 
-/** Elements of a block: two norms, and four products with their biases. */
-const BLOCK = 2 * 2 * DIM + 12 * DIM * DIM + 9 * DIM;
-/** Elements of the root unit: token and position tables, the last norm. */
-const ROOT = MODEL.vocab * DIM + MODEL.seq * DIM + 2 * DIM;
-const WHOLE = ROOT + LAYERS * BLOCK;
+const STATES = ['param.shard', 'param.full', 'grad.shard', 'grad.full', 'optimizer'] as const;
 
-type Settings = Partial<ParallelConfig> & { readonly strategy: StrategyName };
-
-const CASES = {
-  NO_SHARD: { strategy: 'NO_SHARD' },
-  SHARD_GRAD_OP: { strategy: 'SHARD_GRAD_OP' },
-  FULL_SHARD: { strategy: 'FULL_SHARD' },
-  'FULL_SHARD without prefetch': { strategy: 'FULL_SHARD', forwardPrefetch: false, backwardPrefetch: null },
-  'FULL_SHARD, prefetch forward only': { strategy: 'FULL_SHARD', backwardPrefetch: null },
-  'FULL_SHARD, prefetch after backward': {
-    strategy: 'FULL_SHARD',
-    forwardPrefetch: false,
-    backwardPrefetch: 'BACKWARD_POST',
-  },
-  'FULL_SHARD, root only': { strategy: 'FULL_SHARD', wrap: 'root' },
-} as const satisfies Record<string, Settings>;
-type CaseName = keyof typeof CASES;
-const NAMES = Object.keys(CASES) as CaseName[]; // its own keys
-
-for (const world of [2, 4]) {
+for (const world of [1, 2, 3, 4]) {
   describe(`${world} ranks`, () => {
-    const observed = observe(world);
+    const cases = casesOf(world);
+    const observed = observe(world, cases);
     observed.catch(() => undefined); // each test that awaits it reports its failure
 
-    const each = (
-      what: string,
-      check: (name: CaseName, result: ContractResult, t: TestContext) => void,
-    ): void => {
-      for (const name of NAMES) {
+    const each = (what: string, check: (observed: Observed, t: TestContext) => void): void => {
+      for (const name of cases.keys()) {
         test(`${name}: ${what}`, async (t) => {
-          const byRank = (await observed)[name];
-          assert.equal(byRank.length, world);
-          for (const result of byRank) check(name, result, t);
+          const one = (await observed).get(name);
+          assert.equal(one?.byRank.length, world);
+          check(one, t);
         });
       }
     };
 
-    each(
-      'parameters, gradients and optimizer states at rest are 1/N of the whole, or the whole',
-      (name, result, t) => {
-        assert.equal(result.numParams, WHOLE);
-        assert.equal(result.padding, 0, 'all first axes of this model are multiples of the number of ranks');
-        const isSharded = CASES[name].strategy !== 'NO_SHARD';
-        const own = 4 * (isSharded ? WHOLE / world : WHOLE);
-        const expected: Partial<Record<CountedCause, number>> = isSharded
-          ? { 'param.shard': own, 'grad.shard': own, 'param.full': 0, 'grad.full': 0, optimizer: 2 * own }
-          : { 'param.full': own, 'grad.full': own, 'param.shard': 0, 'grad.shard': 0, optimizer: 2 * own };
-        requireBytes(result.atRest, { ...expected, batch: 0, comm: 0 });
-        t.diagnostic(`${own} B of parameters, ${own} B of gradients, ${2 * own} B of moments, padding 0 B`);
-      },
-    );
-
-    each(
-      'whole parameters and gradients at their peak are the units that the schedule says',
-      (name, result, t) => {
-        const terms = PEAKS[name];
-        requireBytes(
-          { 'param.full': result.peaks['param.full'].bytes, 'grad.full': result.peaks['grad.full'].bytes },
-          { 'param.full': 4 * sum(terms.param), 'grad.full': 4 * sum(terms.grad) },
-        );
-        requireBytes(result.afterForward, { 'param.full': 4 * sum(terms.paramAfterForward) });
-        t.diagnostic(
-          `param.full at its peak: ${spell(terms.param)}; after forward: ${spell(terms.paramAfterForward)}`,
-        );
-        t.diagnostic(`grad.full at its peak: ${spell(terms.grad)}`);
-      },
-    );
-
-    each('bytes on the wire are what the strategy needs, and scalars are apart', (name, result, t) => {
-      const terms = WIRE[name];
-      const share = (4 * (world - 1)) / world;
-      assert.equal(wireBytes(result, 'param'), share * sum(terms.param), 'parameters');
-      assert.equal(wireBytes(result, 'grad'), share * sum(terms.grad), 'gradients');
-      // One element is one rank's part: that rank receives it from all others, each of those the sum from it.
-      const scalar = 4 * (result.rank === world - 1 ? world - 1 : 1);
-      const isSharded = CASES[name].strategy !== 'NO_SHARD';
-      assert.equal(wireBytes(result, 'loss'), scalar);
-      assert.equal(wireBytes(result, 'norm'), isSharded ? scalar : 0);
-      t.diagnostic(`(N-1)/N of: parameters ${spell(terms.param)}; gradients ${spell(terms.grad)}`);
+    each('parameters, gradients and optimizer states at rest are those of the formula', (one, t) => {
+      const { prediction, byRank } = one;
+      for (const { atRest, onHost, numParams } of byRank) {
+        assert.equal(numParams, prediction.numParams);
+        requireBytes(atRest, { ...table(prediction.states), batch: 0, comm: 0 }, 'device');
+        requireBytes(onHost, table(prediction.hostStates), 'host');
+      }
+      t.diagnostic(`device: ${spell(table(prediction.states))}; padding ${4 * prediction.padding} B in all`);
+      if (prediction.hostStates.length > 0) t.diagnostic(`host: ${spell(table(prediction.hostStates))}`);
     });
 
-    each('memory is accounted for to the byte, does not grow, and is given back', (_name, result) => {
-      assert.equal(result.observedBytes, result.engineBytes);
-      assert.equal(result.growth, 0);
-      assert.equal(result.left, 0);
-    });
-
-    test('FULL_SHARD on 4 blocks: 5 gathers forward, 4 backward since the root stays, 5 reductions', async () => {
-      for (const { collectives } of (await observed).FULL_SHARD) {
-        const modules = (op: string): string[] =>
-          collectives.filter((event) => event.op === op).map(({ module }) => module);
-        const blocks = Array.from({ length: LAYERS }, (_, i) => `blocks.${i}`);
-        assert.deepEqual(modules('allGather'), ['', ...blocks, ...blocks.toReversed()]);
-        assert.deepEqual(modules('reduceScatter'), [...blocks.toReversed(), '']);
+    each('parameters and gradients at their peak are those of the formula, term by term', (one, t) => {
+      for (const { cause, bytes, terms } of one.prediction.peaks) {
+        for (const { peaks } of one.byRank) {
+          const measured = peaks[cause as CountedCause]; // one of those
+          assert.equal(
+            measured.bytes,
+            bytes,
+            `${cause}: formula ${spell(terms)}; measured ${spell(measured.byModule)}`,
+          );
+        }
+        if (bytes > 0) t.diagnostic(`${cause}: ${spell(terms)}`);
       }
     });
 
-    test('prefetch changes when parameters are gathered, not how often', async () => {
-      const counts = (name: CaseName, all: Observed): number[] =>
-        all[name].map(({ collectives }) => collectives.length);
-      const all = await observed;
-      for (const name of NAMES.filter(
-        (other) => other.startsWith('FULL_SHARD') && !other.endsWith('root only'),
-      )) {
-        assert.deepEqual(counts(name, all), counts('FULL_SHARD', all));
+    each('collectives and bytes on the wire are those of the formula, and scalars are apart', (one, t) => {
+      const { prediction, byRank, config } = one;
+      const { wireBytes, collectives } = prediction;
+      for (const result of byRank) {
+        const count = (op: CollectiveOp, cause: CommCause): number =>
+          result.collectives.filter((event) => event.op === op && event.cause === cause).length;
+        assert.equal(count('allGather', 'param'), collectives.allGather, 'all-gathers of parameters');
+        assert.equal(count('reduceScatter', 'grad'), collectives.reduceScatter, 'reduce-scatters');
+        assert.equal(count('allReduce', 'grad'), collectives.allReduce, 'all-reduces of gradients');
+        assert.equal(count('broadcast', 'param'), 0, 'broadcasts');
+        assert.equal(received(result, 'loss'), scalarBytes(result.rank, world));
+      }
+      const total = (cause: CommCause): number =>
+        byRank.reduce((sum, result) => sum + received(result, cause), 0);
+      requireClose(total('param'), world * wireBytes.param, 'parameters');
+      requireClose(total('grad'), world * wireBytes.grad, 'gradients');
+      t.diagnostic(
+        `${collectives.allGather} all-gathers of ${wireBytes.param} B; ${collectives.reduceScatter} reduce-scatters and ` +
+          `${collectives.allReduce} all-reduces of ${wireBytes.grad} B a rank, ${config.accumulation} micro-batches`,
+      );
+    });
+
+    each('memory is accounted for to the byte, does not grow, and is given back', ({ byRank }) => {
+      for (const { observedBytes, engineBytes, growth, left } of byRank) {
+        assert.equal(observedBytes, engineBytes);
+        assert.equal(growth, 0);
+        assert.equal(left, 0);
       }
     });
+
+    if (world % 2 === 0) {
+      test('FULL_SHARD on 4 blocks: 5 gathers forward, 4 backward since the root stays, 5 reductions', async () => {
+        for (const { collectives } of (await observed).get('FULL_SHARD')?.byRank ?? []) {
+          const modules = (op: string): string[] =>
+            collectives.filter((event) => event.op === op && event.async).map(({ module }) => module);
+          const blocks = Array.from({ length: 4 }, (_, i) => `blocks.${i}`);
+          assert.deepEqual(modules('allGather'), ['', ...blocks, ...blocks.toReversed()]);
+          assert.deepEqual(modules('reduceScatter'), [...blocks.toReversed(), '']);
+        }
+      });
+    }
   });
 }
 
-type Terms = Readonly<Record<string, number>>;
-
-const UNITS = { root: ROOT, block: BLOCK, 'next block': BLOCK } as const;
-const ALL = { root: ROOT, 'all blocks': LAYERS * BLOCK } as const;
-const ROOT_AND_BLOCK = { root: ROOT, block: BLOCK } as const;
-/** A block is larger than this model's root, so two blocks in a row are the most. */
-const AWAITING = { 'block, just computed': BLOCK, 'block in flight': BLOCK } as const;
-const ROOT_ONLY = { root: ROOT } as const;
-
-interface PeakTerms {
-  readonly param: Terms;
-  readonly paramAfterForward: Terms;
-  readonly grad: Terms;
-}
-
-const PEAKS: Record<CaseName, PeakTerms> = {
-  NO_SHARD: { param: ALL, paramAfterForward: ALL, grad: ALL },
-  SHARD_GRAD_OP: { param: ALL, paramAfterForward: ALL, grad: AWAITING },
-  FULL_SHARD: { param: UNITS, paramAfterForward: ROOT_ONLY, grad: AWAITING },
-  'FULL_SHARD without prefetch': { param: ROOT_AND_BLOCK, paramAfterForward: ROOT_ONLY, grad: AWAITING },
-  'FULL_SHARD, prefetch forward only': { param: UNITS, paramAfterForward: ROOT_ONLY, grad: AWAITING },
-  'FULL_SHARD, prefetch after backward': {
-    param: ROOT_AND_BLOCK,
-    paramAfterForward: ROOT_ONLY,
-    grad: AWAITING,
-  },
-  'FULL_SHARD, root only': { param: ALL, paramAfterForward: ALL, grad: ALL },
-};
-
-/** Elements of which (N-1)/N go over the wire. */
-interface WireTerms {
-  readonly param: Terms;
-  readonly grad: Terms;
-}
-
-const FULL_SHARD_WIRE: WireTerms = {
-  param: { 'forward, all': WHOLE, 'backward, all but the root': WHOLE - ROOT },
-  grad: { 'reduce-scatter': WHOLE },
-};
-
-const WIRE: Record<CaseName, WireTerms> = {
-  NO_SHARD: { param: {}, grad: { 'reduce-scatter half': WHOLE, 'all-gather half': WHOLE } },
-  SHARD_GRAD_OP: { param: { 'forward, all': WHOLE }, grad: { 'reduce-scatter': WHOLE } },
-  FULL_SHARD: FULL_SHARD_WIRE,
-  'FULL_SHARD without prefetch': FULL_SHARD_WIRE,
-  'FULL_SHARD, prefetch forward only': FULL_SHARD_WIRE,
-  'FULL_SHARD, prefetch after backward': FULL_SHARD_WIRE,
-  'FULL_SHARD, root only': { param: { 'forward, all': WHOLE }, grad: { 'reduce-scatter': WHOLE } },
-};
-
-type Observed = Record<CaseName, ContractResult[]>;
-
-async function observe(world: number): Promise<Observed> {
-  const configs = NAMES.map((name): TrainConfigInput => {
-    return { model: MODEL, data: 'synthetic', batch: 2, parallel: CASES[name] };
-  });
+async function observe(
+  world: number,
+  cases: ReadonlyMap<string, TrainConfigInput>,
+): Promise<Map<string, Observed>> {
   const script = join(__dirname, 'contract-rank.js');
+  const configs = [...cases.values()];
   const byRank = await launchRanks<ContractResult[]>({ script, world, args: { blas: 'none', configs } });
-  const of = (i: number): ContractResult[] => byRank.flatMap((results) => results[i] ?? []);
-  return Object.fromEntries(NAMES.map((name, i) => [name, of(i)])) as Observed; // an entry a name
+  return new Map(
+    [...cases].map(([name, input], i) => {
+      const config = parseTrainConfig(input);
+      const results = byRank.flatMap((all) => all[i] ?? []);
+      return [name, { config, prediction: predictRun(config, world), byRank: results }];
+    }),
+  );
+}
+
+function table(states: RunPrediction['states']): Partial<Record<CountedCause, number>> {
+  const bytes = new Map(states.map((state) => [state.cause as string, state.bytes]));
+  return Object.fromEntries(STATES.map((cause) => [cause, bytes.get(cause) ?? 0]));
 }
 
 function requireBytes(
-  actual: Partial<Record<string, number>>,
-  expected: Partial<Record<string, number>>,
+  actual: Readonly<Record<CountedCause, number>>,
+  expected: Partial<Record<CountedCause, number>>,
+  where: string,
 ): void {
-  for (const [cause, bytes] of Object.entries(expected)) assert.equal(actual[cause], bytes, cause);
+  const seen = Object.fromEntries(
+    Object.keys(expected).map((cause) => [cause, actual[cause as CountedCause]]),
+  ); // its keys
+  assert.deepEqual(seen, expected, where);
 }
 
-function wireBytes({ collectives }: ContractResult, cause: CommCause): number {
+/** Sums of parts of bytes: exact but for the formula's own division. */
+function requireClose(actual: number, expected: number, what: string): void {
+  assert.ok(Math.abs(actual - expected) < 1e-6, `${what}: ${actual} B, the formula has ${expected} B`);
+}
+
+function received({ collectives }: ContractResult, cause: CommCause): number {
   return collectives
     .filter((event) => event.cause === cause)
     .reduce((total, event) => total + event.wireBytes, 0);
 }
 
-function sum(terms: Terms): number {
-  return Object.values(terms).reduce((total, term) => total + term, 0);
+/** One element is one rank's part: that rank receives it from all others, each of those the sum from it. */
+function scalarBytes(rank: number, world: number): number {
+  return 4 * (rank === world - 1 ? world - 1 : 1);
 }
 
-function spell(terms: Terms): string {
-  const parts = Object.entries(terms).map(([name, elements]) => `${name} ${4 * elements} B`);
-  return `${parts.join(' + ')} = ${4 * sum(terms)} B`;
+function spell(terms: Partial<Record<string, number>>): string {
+  const present = Object.entries(terms).filter(([, bytes]) => bytes !== 0);
+  const parts = present.map(([name, bytes]) => `${name === '' ? 'root' : name} ${bytes} B`);
+  return `${parts.join(' + ')} = ${present.reduce((sum, [, bytes = 0]) => sum + bytes, 0)} B`;
 }

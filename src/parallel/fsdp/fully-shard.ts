@@ -6,7 +6,8 @@ import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
-import type { MixedPrecision } from '../precision/mixed-precision';
+import { castBoundaries } from '../precision/cast-boundaries';
+import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { runAsUnit } from '../run-as-unit';
 import { modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import type { PrefetchOptions } from './fsdp-schedule';
@@ -71,6 +72,14 @@ export function fullyShard<M extends Module>(
   return module;
 }
 
+/**
+ * Leaves the module's parameters, less those of units below it, whole and each rank's own: no gradient is reduced. A second
+ * call changes nothing. Source: ignored_modules of FullyShardedDataParallel.
+ */
+export function ignoreModule(module: Module, context: ShardContext, options: FullyShardOptions = {}): void {
+  if (freeParameters(module).length > 0) makeUnit(module, IGNORED, context, options);
+}
+
 /** Makes the modules that a policy chooses units, innermost first, and the model the root. Returns the model. */
 export function fullyShardByPolicy<M extends Module>(
   model: M,
@@ -92,14 +101,17 @@ function makeUnit(
   const parameters = freeParameters(module);
   if (placement.shardGroup !== null) for (const parameter of parameters) requireShardable(parameter);
   if (options.syncModuleStates && placement !== IGNORED) syncStates(parameters, context.group);
-  const { precision, offloadParameters: offloadsParameters } = options;
+  const { offloadParameters: offloadsParameters } = options;
+  const precision = placement === IGNORED ? FULL_PRECISION : (options.precision ?? FULL_PRECISION);
   const unit =
     parameters.length === 0
       ? null
       : new FsdpUnit({ engine, module, parameters, placement, precision, offloadsParameters });
   const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
   const { members = [], numTrained = 0 } = unit ?? {};
-  runAsUnit({ engine, observer, module, parameters: members, numTrained, hooks: sharded });
+  const declared = halfOf(precision.paramDtype) ?? undefined;
+  castBoundaries(engine, module, precision);
+  runAsUnit({ engine, observer, module, parameters: members, numTrained, hooks: sharded, declared });
   module.wrap((inputs, next) => {
     sharded.prepare();
     return next(...inputs);

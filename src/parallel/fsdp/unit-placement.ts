@@ -56,7 +56,7 @@ export function placementOf(
   return {
     strategy,
     shardGroup,
-    replicateGroup: !isCut ? group : inCopies ? mesh.get(copies) : null,
+    replicateGroup: !isCut ? group : inCopies && mesh.sizeOf(copies) > 1 ? mesh.get(copies) : null,
     shardsParameters,
     shardsGradients: shardedAtRest.includes('gradient'),
     reshardAfterForward: typeof wanted === 'number' ? wanted > 1 : (wanted ?? byStrategy),

@@ -1,0 +1,63 @@
+import type { ParallelConfig, StrategyName } from '../config/parallel-config';
+import type { Module } from '../nn/module';
+import { fitsPattern, modulesMatching } from '../nn/name-patterns';
+import type { Parameter } from '../nn/parameter';
+import { STRATEGIES } from './strategy';
+import { modulesToWrap, wrapPolicyOf } from './wrap-policy';
+
+/** One unit as a config wants it. */
+export interface PlannedUnit {
+  readonly module: Module;
+  readonly strategy: StrategyName | 'IGNORED';
+  /** The module's parameters, less those of units planned before it. */
+  readonly parameters: readonly Parameter[];
+}
+
+/** Whether a config's model is cut into units; otherwise every rank holds it whole and reduces its gradients in buckets. */
+export function isInUnits({ strategy, unitStrategies, ignoredModules }: ParallelConfig): boolean {
+  return (
+    STRATEGIES[strategy].shardedAtRest.length > 0 || unitStrategies.length > 0 || ignoredModules.length > 0
+  );
+}
+
+/**
+ * The units of a config, innermost first and the model last: ignored modules, what the wrap policy chooses, what unit
+ * strategies name. Throws: CONFIG for a pattern that fits no module.
+ */
+export function planUnits(model: Module, parallel: ParallelConfig): PlannedUnit[] {
+  const ignoredModules = parallel.ignoredModules.flatMap((pattern) =>
+    modulesMatching(model, pattern, 'parallel.ignoredModules'),
+  );
+  const taken = new Set<Parameter>();
+  const plan = (module: Module, strategy: PlannedUnit['strategy']): PlannedUnit => {
+    const parameters = module.parameters().filter((parameter) => !taken.has(parameter));
+    for (const parameter of parameters) taken.add(parameter);
+    return { module, strategy, parameters };
+  };
+  return [
+    ...ignoredModules
+      .map((module) => plan(module, 'IGNORED'))
+      .filter(({ parameters }) => parameters.length > 0),
+    ...[...chosenModules(model, parallel, ignoredModules), model].map((module) =>
+      plan(module, strategyOf(module, parallel)),
+    ),
+  ];
+}
+
+function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: readonly Module[]): Module[] {
+  const named = parallel.unitStrategies.flatMap(({ modules }) =>
+    modulesMatching(model, modules, 'parallel.unitStrategies'),
+  );
+  const policy = wrapPolicyOf(parallel.wrap, model);
+  const units = new Set([...modulesToWrap(model, policy, { ignoredModules }), ...named]);
+  const ignored = new Set(ignoredModules.flatMap((module) => module.modules()));
+  return model
+    .modules()
+    .reverse()
+    .filter((module) => module !== model && units.has(module) && !ignored.has(module));
+}
+
+/** The first of the settings' unit strategies that fits the module, else the model's. */
+function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig): StrategyName {
+  return unitStrategies.find(({ modules }) => fitsPattern(module.path, modules))?.strategy ?? strategy;
+}

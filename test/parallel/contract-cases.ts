@@ -1,0 +1,134 @@
+import type { TrainConfigInput } from '../../src/config/train-config';
+
+/** All first axes are multiples of 2 and 4. */
+const EVEN = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
+/** None is a multiple of 3. */
+const ODD = { kind: 'gpt', layers: 3, dim: 10, heads: 2, vocab: 259, seq: 7 } as const;
+
+/** Settings that the contract holds for, and the worlds in which they can be. */
+export interface ContractCase {
+  readonly config: TrainConfigInput;
+  readonly worlds: readonly number[];
+}
+
+const ALL = [1, 2, 3, 4];
+const SOME = [2, 3];
+
+const CASES: Readonly<Record<string, ContractCase>> = {
+  NO_SHARD: { config: { parallel: { strategy: 'NO_SHARD' } }, worlds: ALL },
+  ZERO_1: { config: { parallel: { strategy: 'ZERO_1' } }, worlds: ALL },
+  ZERO_2: { config: { parallel: { strategy: 'ZERO_2' } }, worlds: ALL },
+  SHARD_GRAD_OP: { config: { parallel: { strategy: 'SHARD_GRAD_OP' } }, worlds: ALL },
+  FULL_SHARD: { config: { parallel: { strategy: 'FULL_SHARD' } }, worlds: ALL },
+  'HYBRID_SHARD without a mesh': { config: { parallel: { strategy: 'HYBRID_SHARD' } }, worlds: [1, 2] },
+  'HYBRID_SHARD, 2 copies': hybrid('HYBRID_SHARD', 2, 1, [2]),
+  'HYBRID_SHARD, 1 copy of 2': hybrid('HYBRID_SHARD', 1, 2, [2]),
+  'HYBRID_SHARD, 2 copies of 2': hybrid('HYBRID_SHARD', 2, 2, [4]),
+  '_HYBRID_SHARD_ZERO2, 2 copies': hybrid('_HYBRID_SHARD_ZERO2', 2, 1, [2]),
+  '_HYBRID_SHARD_ZERO2, 2 copies of 2': hybrid('_HYBRID_SHARD_ZERO2', 2, 2, [4]),
+  'HYBRID_SHARD, 3 copies': hybrid('HYBRID_SHARD', 3, 1, [3]),
+  'FULL_SHARD without prefetch': full({ forwardPrefetch: false, backwardPrefetch: null }, [2, 4]),
+  'FULL_SHARD, prefetch forward only': full({ backwardPrefetch: null }, [2, 4]),
+  'FULL_SHARD, prefetch after backward': full(
+    { forwardPrefetch: false, backwardPrefetch: 'BACKWARD_POST' },
+    [2, 4],
+  ),
+  'FULL_SHARD, root only': full({ wrap: 'root' }, [2, 4]),
+  'FULL_SHARD, every Linear': full({ wrap: 'linear' }, SOME),
+  'FULL_SHARD, the root freed too': full({ reshardAfterForward: true }, SOME),
+  'FULL_SHARD, nothing freed after forward': full({ reshardAfterForward: false }, SOME),
+  'FULL_SHARD, over 2 ranks after forward': full({ reshardAfterForward: 2 }, [2, 4]),
+  'FULL_SHARD, without limit': full({ limitAllGathers: false }, [2]),
+  'FULL_SHARD, values of rank 0': full({ syncModuleStates: true }, [2]),
+  'units that differ': full(
+    {
+      unitStrategies: [
+        { modules: 'blocks.0', strategy: 'SHARD_GRAD_OP' },
+        { modules: 'blocks.1', strategy: 'ZERO_1' },
+        { modules: 'blocks.2.fc1', strategy: 'NO_SHARD' },
+        { modules: 'ln_f', strategy: 'ZERO_2' },
+      ],
+    },
+    SOME,
+  ),
+  'a whole root around shards': {
+    config: {
+      parallel: { strategy: 'NO_SHARD', unitStrategies: [{ modules: 'blocks.*', strategy: 'FULL_SHARD' }] },
+    },
+    worlds: SOME,
+  },
+  'an ignored module': full({ ignoredModules: ['ln_f'] }, SOME),
+  'frozen parameters in units': { config: { frozen: ['blocks.*.fc1', 'wpe'] }, worlds: ALL },
+  'frozen parameters, ZERO_2': {
+    config: { frozen: ['blocks.*.fc1'], parallel: { strategy: 'ZERO_2' } },
+    worlds: SOME,
+  },
+  'a frozen unit': { config: { frozen: ['blocks.1'] }, worlds: SOME },
+  ...accumulating('NO_SHARD'),
+  ...accumulating('ZERO_1'),
+  ...accumulating('ZERO_2'),
+  ...accumulating('SHARD_GRAD_OP'),
+  ...accumulating('FULL_SHARD'),
+  'HYBRID_SHARD, accumulation': {
+    config: {
+      parallel: { strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } },
+      accumulation: 3,
+    },
+    worlds: [4],
+  },
+  'bf16, FULL_SHARD': { config: { mixedPrecision: 'bf16' }, worlds: SOME },
+  'bf16, ZERO_1': { config: { mixedPrecision: 'bf16', parallel: { strategy: 'ZERO_1' } }, worlds: SOME },
+  'bf16 parameters, float32 gradients, SHARD_GRAD_OP': {
+    config: {
+      mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' },
+      parallel: { strategy: 'SHARD_GRAD_OP' },
+    },
+    worlds: SOME,
+  },
+  'parameters on the host': { config: { offload: { parameters: true } }, worlds: SOME },
+  'parameters on the host, SHARD_GRAD_OP': {
+    config: { offload: { parameters: true }, parallel: { strategy: 'SHARD_GRAD_OP' } },
+    worlds: SOME,
+  },
+  'the optimizer on the host, ZERO_1': {
+    config: { offload: { optimizer: true }, parallel: { strategy: 'ZERO_1' } },
+    worlds: [2],
+  },
+};
+
+/** The settings of a world, with a model that fits it. */
+export function casesOf(world: number): Map<string, TrainConfigInput> {
+  const model = world === 3 ? ODD : EVEN;
+  return new Map(
+    Object.entries(CASES)
+      .filter(([, { worlds }]) => worlds.includes(world))
+      .map(([name, { config }]) => [name, { model, data: 'synthetic', batch: 2, ...config }]),
+  );
+}
+
+function full(parallel: TrainConfigInput['parallel'], worlds: readonly number[]): ContractCase {
+  return { config: { parallel: { strategy: 'FULL_SHARD', ...parallel } }, worlds };
+}
+
+function hybrid(
+  strategy: 'HYBRID_SHARD' | '_HYBRID_SHARD_ZERO2',
+  dpReplicate: number,
+  dpShard: number,
+  worlds: readonly number[],
+): ContractCase {
+  return { config: { parallel: { strategy, mesh: { dpReplicate, dpShard } } }, worlds };
+}
+
+/** Three micro-batches: reduced each, and once. */
+function accumulating(
+  strategy: 'NO_SHARD' | 'ZERO_1' | 'ZERO_2' | 'SHARD_GRAD_OP' | 'FULL_SHARD',
+): Record<string, ContractCase> {
+  const of = (noSync: boolean): ContractCase => ({
+    config: { parallel: { strategy, noSync }, accumulation: 3 },
+    worlds: SOME,
+  });
+  return {
+    [`${strategy}, 3 micro-batches reduced each`]: of(false),
+    [`${strategy}, 3 micro-batches reduced once`]: of(true),
+  };
+}

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { StrategyName } from '../../src/config/parallel-config';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { predictPeaks } from '../../src/plan/zero-peaks';
+import { predictRun } from '../../src/plan/zero-units';
+
+/** A root of 100 around blocks of 60, 40 and 50 elements; item 1 byte, so that bytes are elements. */
+const UNITS = [
+  { name: '', parent: null, numParams: 100, staysWhole: true },
+  { name: 'a', parent: '', numParams: 60 },
+  { name: 'b', parent: '', numParams: 40 },
+  { name: 'c', parent: '', numParams: 50 },
+] as const;
+
+type Settings = Partial<Omit<Parameters<typeof predictPeaks>[0], 'units' | 'strategy' | 'world'>>;
+
+function peak(strategy: StrategyName, cause: string, settings: Settings = {}): number {
+  const peaks = predictPeaks({ units: UNITS, strategy, world: 2, itemBytes: 1, ...settings });
+  return peaks.find((one) => one.cause === cause)?.bytes ?? Number.NaN;
+}
+
+test('FULL_SHARD: the root, the unit in use and the next one are whole', () => {
+  assert.equal(peak('FULL_SHARD', 'param.full'), 100 + 60 + 40);
+  assert.equal(
+    peak('FULL_SHARD', 'param.full', { forwardPrefetch: false, backwardPrefetch: null }),
+    100 + 60,
+  );
+});
+
+test('SHARD_GRAD_OP and strategies that keep parameters whole hold them all', () => {
+  for (const strategy of ['SHARD_GRAD_OP', 'ZERO_1', 'ZERO_2', 'NO_SHARD'] as const) {
+    assert.equal(peak(strategy, 'param.full'), 250);
+  }
+});
+
+test("whole gradients: a unit's and those of the one before it on their way, or all where they stay whole", () => {
+  assert.equal(peak('FULL_SHARD', 'grad.full'), 100 + 60);
+  assert.equal(peak('ZERO_2', 'grad.full'), 100 + 60);
+  assert.equal(peak('ZERO_1', 'grad.full'), 250);
+});
+
+test('micro-batches that are reduced once cost all whole gradients and one unit more', () => {
+  assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: true }), 250 + 100);
+  assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: false }), 100 + 60);
+  // With two, the second one's reductions free what the first left, from the last unit on.
+  assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 2, noSync: true }), 250 + 50);
+});
+
+test('shards over fewer ranks between forward and backward come on top of those at rest', () => {
+  const units = UNITS.map((unit) => ({ ...unit, postForwardPadding: 0 }));
+  const [, shard] = predictPeaks({
+    units,
+    strategy: 'FULL_SHARD',
+    world: 4,
+    itemBytes: 1,
+    reshardAfterForward: 2,
+  });
+  assert.equal(shard?.cause, 'param.shard');
+  assert.equal(shard?.bytes, 250 / 4 + 250 / 2);
+});
+
+test('every term of a peak has its name', () => {
+  const { peaks } = predictRun(
+    parseTrainConfig({
+      model: { kind: 'gpt', layers: 2, dim: 4, heads: 2, vocab: 8, seq: 2 },
+      data: 'synthetic',
+    }),
+    2,
+  );
+  const [whole] = peaks;
+  assert.deepEqual(Object.keys(whole?.terms ?? {}), ['', 'blocks.0', 'blocks.1']);
+});
