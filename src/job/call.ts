@@ -17,6 +17,8 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   steps: 'run.step',
   group: 'job.train',
   reshard: 'run.reshard',
+  save: 'run.save',
+  load: 'run.load',
   probe: 'the trial of a setting',
   disposeRun: 'run.dispose',
   recover: 'recovery',

@@ -5,12 +5,14 @@ import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } fro
 import type { Link } from '../transport/link';
 import type { OutputSink } from './call';
 import type { ReadyReport } from './messages';
+import { type PendingRun, pendingRun } from './pending-run';
 import { RankGroups } from './rank-groups';
 import { describeExit, type RankProcess } from './rank-process';
 import { RankSelection } from './rank-selection';
 import { registerJob } from './registry';
 import { Run } from './run';
 import { checkWorld } from './run-world';
+import type { SaveDesk } from './save-desk';
 import { parseSelection, type Selection } from './selection';
 import type { Supervisor } from './supervisor';
 import { createWhy, describeCollective, type Why } from './why';
@@ -67,14 +69,16 @@ export class Job {
   readonly #fleet: JobFleet;
   readonly #supervisor: Supervisor;
   readonly #unregister: () => void;
+  readonly #saves: SaveDesk;
   readonly #groups: RankGroups;
   readonly #runs = new Set<Run>();
   #numRuns = 0;
   #ended: Promise<void> | undefined;
 
-  constructor(fleet: JobFleet, supervisor: Supervisor) {
+  constructor(fleet: JobFleet, supervisor: Supervisor, saves: SaveDesk) {
     this.#fleet = fleet;
     this.#supervisor = supervisor;
+    this.#saves = saves;
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
     this.#groups = new RankGroups(supervisor, this.ranks.length);
     this.#unregister = registerJob(this);
@@ -103,23 +107,12 @@ export class Job {
     await this.#supervisor.run(ranks, { kind: 'cell', js, cell }, { output: sink });
   }
 
-  /** Builds a model and its strategy on ranks. Throws: CONFIG for a wrong config, and as `on().run` does. */
-  async train(config: TrainConfigInput = {}, options: TrainOptions = {}): Promise<Run> {
-    const { init, ranks: world = this.numRanks } = options;
-    checkWorld('train', world, this.numRanks);
-    const run = await Run.create({
-      config,
-      init,
-      numRanks: this.numRanks,
-      world,
-      link: this.link,
-      number: ++this.#numRuns,
-      supervisor: this.#supervisor,
-      groups: this.#groups,
-      disposed: (ended) => this.#runs.delete(ended),
-    });
-    this.#runs.add(run);
-    return run;
+  /**
+   * Builds a model and its strategy on ranks; `.load(path)` goes on from a checkpoint.
+   * Throws: CONFIG for a wrong config, and as `on().run` does.
+   */
+  train(config: TrainConfigInput = {}, options: TrainOptions = {}): PendingRun {
+    return pendingRun(this.#train(config, options));
   }
 
   /** What each rank does now, also while it computes or waits. */
@@ -185,6 +178,25 @@ export class Job {
   /** For hosts that inspect values. */
   [inspect.custom](): string {
     return this.#table().toText();
+  }
+
+  async #train(config: TrainConfigInput, options: TrainOptions): Promise<Run> {
+    const { init, ranks: world = this.numRanks } = options;
+    checkWorld('train', world, this.numRanks);
+    const run = await Run.create({
+      config,
+      init,
+      numRanks: this.numRanks,
+      world,
+      link: this.link,
+      number: ++this.#numRuns,
+      supervisor: this.#supervisor,
+      groups: this.#groups,
+      saves: this.#saves,
+      disposed: (ended) => this.#runs.delete(ended),
+    });
+    this.#runs.add(run);
+    return run;
   }
 
   #table(): Table {

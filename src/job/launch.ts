@@ -3,6 +3,7 @@ import { availableMemory } from './host-memory';
 import { Job } from './job';
 import { createAbortSwitch } from './job-segment';
 import { type LaunchOptions, planLaunch } from './options';
+import { SaveDesk } from './save-desk';
 import { StatusDesk } from './status-desk';
 import { Supervisor } from './supervisor';
 
@@ -22,9 +23,14 @@ export async function launch(options: LaunchOptions): Promise<Job> {
     desk,
     abortSwitch,
   });
+  const saves = new SaveDesk();
+  for (const { rank, exited } of fleet.processes) void exited.then((exit) => saves.died(rank, exit));
   fleet.listener = {
-    receive: (rank, message) => supervisor.receive(rank, message),
+    receive(rank, message) {
+      if (message.type === 'save') saves.receive(rank, message.save, message.news);
+      else supervisor.receive(rank, message);
+    },
     written: (rank, name, text) => supervisor.written(rank, { kind: 'stream', name, text }),
   };
-  return new Job(fleet, supervisor);
+  return new Job(fleet, supervisor, saves);
 }

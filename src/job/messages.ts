@@ -1,7 +1,8 @@
 import type { CellError } from '../cell/cell-error';
 import type { MimeBundle } from '../cell/mime';
+import type { SaveOptions } from '../checkpoint/save-plan';
 import type { ErrorCode, ErrorDetails } from '../core/errors';
-import type { Seconds } from '../core/units';
+import type { Bytes, Seconds } from '../core/units';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
 import type { AbortReason } from '../transport/control-block';
@@ -44,6 +45,20 @@ export type RankWork =
       readonly before: GroupRef;
       readonly after: GroupRef;
     }
+  /** Ends when the state was copied; what follows comes as messages about `save`. */
+  | {
+      readonly kind: 'save';
+      readonly run: number;
+      readonly save: number;
+      readonly folder: string;
+      readonly options: SaveOptions;
+    }
+  | {
+      readonly kind: 'load';
+      readonly run: number;
+      readonly folder: string;
+      readonly parametersOnly: boolean;
+    }
   | { readonly kind: 'group'; readonly group: GroupRef }
   /** Measures what a config needs; `run` is a number for its buffers alone. */
   | { readonly kind: 'probe'; readonly run: number; readonly config: unknown; readonly group: GroupRef }
@@ -70,10 +85,14 @@ export interface RankStep {
 
 /** How far a rank has come with work that takes long. */
 export interface RankProgress {
-  readonly stage: 'moving' | 'copying' | 'writing' | 'reading';
   readonly done: number;
   readonly total: number;
 }
+
+/** How a save that was begun goes on: bytes on the disk, or its end. */
+export type SaveNews =
+  | { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }
+  | { readonly error: RankError | null };
 
 /** What a rank says of itself when it is ready. */
 export interface ReadyReport {
@@ -105,6 +124,7 @@ export type FromRank =
   | { readonly type: 'output'; readonly id: number; readonly output: RankOutput }
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
+  | { readonly type: 'save'; readonly save: number; readonly news: SaveNews }
   | { readonly type: 'ended'; readonly id: number; readonly outcome: Outcome }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
 

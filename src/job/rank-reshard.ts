@@ -1,8 +1,10 @@
 import type { Engine } from '../backend/engine';
+import { exchange } from '../checkpoint/agreement';
 import { type PlacedState, type Redistributed, redistribute } from '../checkpoint/redistribute';
-import { shareJson } from '../checkpoint/share-json';
+import { ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
 import type { Trainer } from '../train/trainer';
+import type { TrainerState } from '../train/trainer-state';
 import type { RankWork } from './messages';
 
 /** A run as one rank has it. */
@@ -36,21 +38,27 @@ export function reshardOnRank(options: ReshardOnRank): Redistributed {
   options.progress(0, 1);
   // Pending gradients and whole copies go: the next step makes them anew.
   before?.recover();
-  const counters = shareJson(engine, group, before?.state());
+  const state = stateOf(exchange({ engine, group }, 'run.reshard()', before?.state() ?? null));
   const moved = redistribute({
     engine,
     group,
     before: before === undefined ? null : placed(before),
     after: after === undefined ? null : placed(after),
-    hasStates: counters.optimizerSteps > 0,
+    hasStates: state.optimizerSteps > 0,
     release: (buffer) => {
       before?.optimizer.release(buffer);
       buffer.dispose();
     },
     progress: seldom(options.progress),
   });
-  after?.restore(counters);
+  after?.restore(state);
   return moved;
+}
+
+/** It is the same on every rank that has one; the first has. */
+function stateOf([first]: readonly (TrainerState | null)[]): TrainerState {
+  if (first) return first;
+  throw new ShardlabError('INTERNAL', 'rank 0 has no run to reshard');
 }
 
 function placed({ model, optimizer }: Trainer): PlacedState {

@@ -8,10 +8,11 @@ import { explainProcess } from '../ledger/process-memory';
 import type { Recorder } from '../ledger/recorder';
 import type { StepResult } from '../train/step-result';
 import type { Trainer } from '../train/trainer';
-import type { RankProgress, RankStep, RankWork } from './messages';
+import type { RankProgress, RankStep, RankWork, SaveNews } from './messages';
 import type { GroupRef } from './rank-groups';
 import { type ProbeResult, probeOnRank } from './rank-probe';
 import { type ReshardWork, type RunOnRank, reshardOnRank } from './rank-reshard';
+import { RankSaves } from './rank-saves';
 
 /** Steps of a call, from the newest back, of which every allocation and free is sent. */
 const NUM_CURVES = 2;
@@ -27,6 +28,7 @@ export interface TrainingCourier {
   mayStep(index: number): boolean;
   done(step: RankStep): void;
   progress(progress: RankProgress): void;
+  saving(save: number, news: SaveNews): void;
 }
 
 /** What a rank trains with. */
@@ -42,6 +44,7 @@ export interface RankTrainingParts {
 /** The runs of one rank, by their number in the job. */
 export class RankTraining {
   readonly #parts: RankTrainingParts;
+  readonly #saves: RankSaves;
   readonly #runs = new Map<number, RunOnRank>();
   /** Groups of the job's first ranks by the number that the launcher gave them; null where this rank is outside. */
   readonly #groups = new Map<number, ProcessGroup | null>();
@@ -52,6 +55,7 @@ export class RankTraining {
   constructor(parts: RankTrainingParts) {
     this.#parts = parts;
     this.#groups.set(0, parts.group);
+    this.#saves = new RankSaves(parts);
   }
 
   /** Whether a run's step is on the stack: no cell called what happens in it. */
@@ -70,6 +74,14 @@ export class RankTraining {
         return this.#steps(work.run, work.numSteps, courier);
       case 'reshard':
         return this.#reshard(work, courier);
+      case 'save': {
+        const { trainer, group } = this.#run(work.run);
+        return this.#saves.start(work, trainer, group, (news) => courier.saving(work.save, news));
+      }
+      case 'load': {
+        const { trainer, group } = this.#run(work.run);
+        return this.#saves.load(work, trainer, group);
+      }
       case 'probe':
         return this.#probe(work);
       case 'disposeRun':
@@ -125,7 +137,7 @@ export class RankTraining {
         group: union,
         before: old?.trainer,
         after: trainer,
-        progress: (done, total) => courier.progress({ stage: 'moving', done, total }),
+        progress: (done, total) => courier.progress({ done, total }),
       }),
     );
     old?.trainer.dispose();

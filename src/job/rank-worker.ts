@@ -123,6 +123,7 @@ export class RankWorker {
         return training.perform(work, {
           mayStep: (index) => courier.mayStep(index),
           done: (step) => courier.send({ type: 'step', id: this.#id, step }),
+          saving: (save, news) => courier.send({ type: 'save', save, news }),
           progress: (progress) => courier.send({ type: 'progress', id: this.#id, progress }),
         });
     }

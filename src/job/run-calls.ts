@@ -13,14 +13,13 @@ export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' 
 /** How a run reaches its ranks, for as long as it lives. */
 export class RunCalls {
   readonly #supervisor: Supervisor;
-  readonly #again: () => string;
   readonly #write: WriteLine;
   #ended: ShardlabError | undefined;
+  /** The newest checkpoint that is in its place. */
+  #saved: string | undefined;
 
-  /** `again` says how the user gets such a run anew. */
-  constructor(supervisor: Supervisor, again: () => string, write: WriteLine = writeToStderr) {
+  constructor(supervisor: Supervisor, write: WriteLine = writeToStderr) {
     this.#supervisor = supervisor;
-    this.#again = again;
     this.#write = write;
   }
 
@@ -46,7 +45,7 @@ export class RunCalls {
     const why = cause instanceof Error ? cause.message : String(cause);
     this.#ended ??= new ShardlabError(
       'CLOSED',
-      `this run broke off ${what}, so its ranks may hold different parameters; ${this.#again()}. It ended with: ${why}`,
+      `this run broke off ${what}, so its ranks may hold different parameters; ${this.#again}. It ended with: ${why}`,
       { cause },
     );
   }
@@ -56,10 +55,20 @@ export class RunCalls {
     await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {}).catch(() => undefined);
   }
 
+  /** From now on the message of a broken run says how to go on from a checkpoint. */
+  saved(path: string): void {
+    this.#saved = path;
+  }
+
   /** Refuses further work and frees the model. */
   async dispose(numRanks: number, run: number): Promise<void> {
-    this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again()}`);
+    this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again}`);
     await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {});
+  }
+
+  get #again(): string {
+    if (this.#saved === undefined) return 'make another with job.train(config)';
+    return `go on from the last checkpoint with job.train(config).load('${this.#saved}')`;
   }
 
   /** What ranks write meanwhile is told when all have made a step, and at the call's end. */

@@ -15,11 +15,14 @@ import type { RankGroups } from './rank-groups';
 import { planReshard, type ReshardChange, type ReshardPlan } from './reshard-change';
 import { createReshardReport, type ReshardReport } from './reshard-report';
 import { RunCalls } from './run-calls';
+import { RunCheckpoints } from './run-checkpoints';
 import { RunFigures } from './run-figures';
 import { RunHistory } from './run-history';
+import type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './run-save';
 import { createRunSummary, type RunSummary } from './run-summary';
 import { placeText, runText } from './run-text';
 import { RunTurns } from './run-turns';
+import type { SaveDesk } from './save-desk';
 import { firstGrant, Stepping } from './stepping';
 import type { Supervisor } from './supervisor';
 
@@ -37,6 +40,7 @@ export interface RunOptions {
   readonly number: number;
   readonly supervisor: Supervisor;
   readonly groups: RankGroups;
+  readonly saves: SaveDesk;
   /** Told when the run is disposed. */
   readonly disposed: (run: Run) => void;
 }
@@ -45,6 +49,7 @@ export interface RunOptions {
 export class Run extends RunFigures {
   readonly #options: RunOptions;
   readonly #calls: RunCalls;
+  readonly #checkpoints: RunCheckpoints;
   readonly #turns = new RunTurns();
   #steps: Stepping | undefined;
   #numParams = 0;
@@ -53,7 +58,9 @@ export class Run extends RunFigures {
   private constructor(options: RunOptions, config: TrainConfig) {
     super(new RunHistory(config, options.world), options.link);
     this.#options = options;
-    this.#calls = new RunCalls(options.supervisor, () => 'make another with job.train(config)');
+    this.#calls = new RunCalls(options.supervisor);
+    const { number: run, saves } = options;
+    this.#checkpoints = new RunCheckpoints({ run, saves, calls: this.#calls, history: this.history });
   }
 
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and what ranks throw. */
@@ -102,6 +109,23 @@ export class Run extends RunFigures {
       warn(configWarnings({ mixedPrecision, parallel }, to.config, to.world));
       return this.#reshard(from, to);
     });
+  }
+
+  /**
+   * Saves the run into a folder, whose checkpoint it replaces when all is on the disk: each rank writes what it holds. With
+   * `async: true` it resolves when the state was copied, and `done` when the checkpoint is in its place.
+   * Throws: IO naming file and tensor; the run goes on, and the checkpoint before it is whole.
+   */
+  async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
+    return this.#turns.take('saving', () => this.#checkpoints.save(path, options));
+  }
+
+  /**
+   * Goes on from a checkpoint of the same model, whatever world and strategy it was saved under. What this run recorded of
+   * later steps goes. Throws: SHAPE naming what does not fit, IO; a file that is damaged ends the run.
+   */
+  async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
+    return this.#turns.take('loading', () => this.#checkpoints.load(path, options));
   }
 
   [DISPLAY](): DisplayBundle {

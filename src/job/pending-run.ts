@@ -1,0 +1,24 @@
+import type { Run } from './run';
+
+/** A run that is being built. */
+export interface PendingRun extends Promise<Run> {
+  /** The run, which goes on from a checkpoint. Throws: as building and run.load do; then nothing of it stays. */
+  load(path: string): Promise<Run>;
+}
+
+/** Gives a promise of a run its `load`. */
+export function pendingRun(building: Promise<Run>): PendingRun {
+  return Object.assign(building, {
+    load: async (path: string): Promise<Run> => {
+      const run = await building;
+      try {
+        await run.load(path);
+        return run;
+      } catch (error) {
+        // What is to be told is why it was not loaded.
+        await run.dispose().catch(() => undefined);
+        throw error;
+      }
+    },
+  });
+}

@@ -1,0 +1,116 @@
+import fs from 'node:fs';
+import { join, resolve } from 'node:path';
+import { currentDisplay } from '../cell/display';
+import { folderToRead } from '../checkpoint/checkpoint-folder';
+import { STATE_FILE } from '../checkpoint/checkpoint-state';
+import { ConfigError, type ErrorCode, ShardlabError } from '../core/errors';
+import { type Bytes, formatBytes, now } from '../core/units';
+import { createProgressLine } from './progress-line';
+import type { RankLoad } from './rank-saves';
+import type { RunCalls } from './run-calls';
+import type { RunHistory } from './run-history';
+import {
+  createRunLoad,
+  createRunSave,
+  type RunLoad,
+  type RunLoadOptions,
+  type RunSave,
+  type RunSaveOptions,
+  savedText,
+} from './run-save';
+import type { SaveDesk } from './save-desk';
+
+interface RunCheckpointsParts {
+  readonly run: number;
+  readonly calls: RunCalls;
+  readonly history: RunHistory;
+  readonly saves: SaveDesk;
+}
+
+/** Errors of a load before which nothing was written. */
+const HARMLESS: readonly ErrorCode[] = ['SHAPE', 'CONFIG', 'CLOSED'];
+
+/** What a run does with checkpoints. */
+export class RunCheckpoints {
+  readonly #parts: RunCheckpointsParts;
+
+  constructor(parts: RunCheckpointsParts) {
+    this.#parts = parts;
+  }
+
+  async save(given: string, { async: isAsync = false, ...options }: RunSaveOptions): Promise<RunSave> {
+    const { run, calls, history, saves } = this.#parts;
+    const path = pathOf('save', given);
+    const { world } = history.phase;
+    const step = history.lastStep;
+    const start = now();
+    const expected = saves.expect(world);
+    const line = createProgressLine(currentDisplay());
+    expected.listen((written, total) => {
+      line.show(`saving step ${step}: ${formatBytes(written)} of ${formatBytes(total)}`, written, total);
+    });
+    let bytes: Bytes;
+    try {
+      const work = { kind: 'save', run, save: expected.id, folder: path, options } as const;
+      const copied = await calls.on<Bytes>(world, work);
+      bytes = copied.reduce((sum, one) => sum + one, 0);
+    } catch (error) {
+      expected.cancel();
+      throw error;
+    }
+    const copySeconds = now() - start;
+    const done = expected.done.then(
+      () => {
+        calls.saved(path);
+        line.finish(savedText({ path, step, bytes }));
+      },
+      (error: unknown) => {
+        line.finish(`step ${step} was not saved: ${error instanceof Error ? error.message : String(error)}`);
+        throw error;
+      },
+    );
+    // The line tells it also to those who do not await it.
+    done.catch(() => undefined);
+    if (!isAsync) await done;
+    return createRunSave({ path, step, bytes, copySeconds, done });
+  }
+
+  async load(given: string, { parametersOnly = false }: RunLoadOptions): Promise<RunLoad> {
+    const { run, calls, history } = this.#parts;
+    const path = pathOf('load', given);
+    checkFolder(path, parametersOnly);
+    const start = now();
+    try {
+      const work = { kind: 'load', run, folder: path, parametersOnly } as const;
+      const ranks = await calls.on<RankLoad>(history.phase.world, work);
+      const step = ranks[0]?.steps ?? null;
+      if (step !== null) history.resume(step);
+      calls.saved(path);
+      const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
+      const loaded = createRunLoad({ path, step, bytesRead, seconds: now() - start });
+      createProgressLine(currentDisplay()).finish(String(loaded));
+      return loaded;
+    } catch (error) {
+      const isHarmless = error instanceof ShardlabError && HARMLESS.includes(error.code);
+      if (!isHarmless) calls.breakOff(`while it loaded ${path}`, error);
+      throw error;
+    }
+  }
+}
+
+function pathOf(what: 'save' | 'load', path: unknown): string {
+  if (typeof path === 'string' && path !== '') return resolve(path);
+  throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${String(path)}`);
+}
+
+/** What can be seen before ranks begin. Throws: IO. */
+function checkFolder(path: string, parametersOnly: boolean): void {
+  const folder = folderToRead(fs, path);
+  if (parametersOnly || fs.existsSync(join(folder, STATE_FILE))) return;
+  throw new ShardlabError(
+    'IO',
+    `${folder} has no ${STATE_FILE}, so it does not say where training was; a model's files alone are loaded with ` +
+      'run.load(path, { parametersOnly: true })',
+    { details: { file: folder } },
+  );
+}

@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+import { registerDisplay } from '../../src/cell/display';
+import type { TrainConfigInput } from '../../src/config/train-config';
+import { launchFor, temporaryFolder } from './job-fixture';
+
+const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;
+const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 2 };
+
+test('checkpoints of a run', async (context) => {
+  const { path: folder, left } = temporaryFolder(context);
+  const job = await launchFor(context, { ranks: 3 });
+
+  await context.test(
+    'are loaded by another job on another number of ranks, and the losses go on',
+    async () => {
+      const path = join(folder, 'ckpt');
+      const run = await job.train(CONFIG, { ranks: 2 });
+      await run.step(3);
+      const saved = await run.save(path);
+      assert.match(inspect(saved), /^step 3 saved: .*ckpt, [\d.]+ kB, copied in /);
+      await run.reshard({ world: 3 });
+      await run.step(2);
+      const other = await launchFor(context, { ranks: 3 });
+      const loaded = await other.train({ ...CONFIG, parallel: { strategy: 'SHARD_GRAD_OP' } }).load(path);
+      await loaded.step(2);
+      assert.deepEqual(loaded.losses, run.losses.slice(3));
+      assert.deepEqual(
+        loaded.results.map(({ step }) => step),
+        [4, 5],
+      );
+      loaded.loss();
+      loaded.memory();
+      await other.shutdown();
+      await run.dispose();
+    },
+  );
+
+  await context.test('take a run back to the step at which it was saved', async () => {
+    const path = join(folder, 'back');
+    const run = await job.train(CONFIG);
+    await run.step(2);
+    await run.save(path, { type: 'FULL_STATE_DICT' });
+    await run.step(3);
+    const before = run.losses;
+    const loaded = await run.load(path);
+    assert.match(inspect(loaded), /^step 2 loaded: /);
+    assert.deepEqual(run.losses, before.slice(0, 2));
+    await run.step(3);
+    assert.deepEqual(run.losses, before);
+    assert.ok(run.records.every(({ step }, i) => step === Math.floor(i / 3) + 1));
+    await run.dispose();
+  });
+
+  await context.test('are written while steps go on', async () => {
+    const path = join(folder, 'async');
+    const lines: string[] = [];
+    const show = (bundle: Readonly<Record<string, unknown>>) => lines.push(String(bundle['text/plain']));
+    const unregister = registerDisplay({ display: show, update: (_, bundle) => show(bundle), clear() {} });
+    try {
+      const run = await job.train(CONFIG);
+      await run.step(2);
+      const save = await run.save(path, { async: true });
+      await run.step(2);
+      await save.done;
+      const expected = run.losses.slice(2);
+      await run.load(path);
+      await run.step(2);
+      assert.deepEqual(run.losses.slice(2), expected);
+      assert.ok(
+        lines.some((line) => /^step 2 saved: /.test(line)),
+        lines.join('\n'),
+      );
+      await run.dispose();
+    } finally {
+      unregister();
+    }
+    assert.deepEqual(
+      left().filter((name) => name.startsWith('async')),
+      ['async'],
+    );
+  });
+
+  await context.test(
+    'that do not fit or are not there leave the run as it is; a damaged one ends it',
+    async () => {
+      const path = join(folder, 'ckpt');
+      const run = await job.train({ ...CONFIG, model: { ...MODEL, dim: 12 } });
+      await run.step(1);
+      await assert.rejects(run.load(path), { code: 'SHAPE', message: /wte\.weight/ });
+      await assert.rejects(run.load(join(folder, 'nothing')), { code: 'IO', message: /there is no folder/ });
+      await assert.rejects(run.load(folder), { code: 'IO', message: /has no trainer_state\.json/ });
+      await assert.rejects(run.save(''), { code: 'CONFIG' });
+      await run.step(1);
+      const good = join(folder, 'good');
+      await run.save(good);
+      const bad = join(folder, 'back');
+      assert.ok(existsSync(join(bad, 'model.safetensors')) || left().length > 0);
+      const other = await job.train(CONFIG);
+      for (const file of ['model-00001-of-00001.safetensors', 'model.safetensors']) {
+        if (existsSync(join(bad, file))) writeFileSync(join(bad, file), 'nonsense');
+      }
+      await assert.rejects(other.load(bad), { code: 'IO' });
+      await assert.rejects(other.step(), { code: 'CLOSED', message: /broke off while it loaded/ });
+      await Promise.all([run.dispose(), other.dispose()]);
+    },
+  );
+
+  await context.test('say how a run that broke off is taken up again', async () => {
+    const path = join(folder, 'again');
+    const run = await job.train(CONFIG);
+    await run.step(1);
+    await run.save(path);
+    const stepping = run.step(100_000);
+    const failed = assert.rejects(stepping, { code: 'RANK_DIED' });
+    while (run.losses.length < 3) await new Promise((resolve) => setImmediate(resolve));
+    await job.kill(1);
+    await failed;
+    await assert.rejects(run.step(), {
+      code: 'CLOSED',
+      message: /broke off within step \d+.*job\.train\(config\)\.load\('.*again'\)/,
+    });
+  });
+});
