@@ -45,7 +45,10 @@ export class UnitState implements StateBuffer {
     return this.unit.isLocal;
   }
 
-  /** One where values and gradients lie in flat shards; else one a parameter. */
+  /**
+   * One where values and gradients lie in flat shards; else one a parameter, empty ones too: a rank without rows must hear
+   * of the update as the others do, since what follows is a collective.
+   */
   segments(): readonly StateSegment[] {
     const { parameters, gradients } = this.unit;
     const gradOf = (index: number) => (this.#trains ? gradients.spanOf(index) : null);
@@ -53,9 +56,8 @@ export class UnitState implements StateBuffer {
       const values = parameters.spanOf(this.#first);
       return [{ offset: 0, length: this.size, values, grad: gradOf(0) }];
     }
-    return this.slices.flatMap(({ offset, length }, i) => {
-      const values = parameters.spanOf(this.#first + i);
-      return length === 0 ? [] : [{ offset, length, values, grad: gradOf(i) }];
+    return this.slices.map(({ offset, length }, i) => {
+      return { offset, length, values: parameters.spanOf(this.#first + i), grad: gradOf(i) };
     });
   }
 

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { finishSeeds, requireSame } from './random-runs';
+import { randomSettings } from './random-settings';
+
+const SEEDS = Array.from({ length: 12 }, (_, i) => i);
+
+for (const world of [2, 3, 4]) {
+  describe(`${world} ranks`, () => {
+    const finished = finishSeeds(world, SEEDS);
+    finished.catch(() => undefined); // each test that awaits it reports its failure
+    for (const seed of SEEDS) {
+      const { parallel, ...rest } = randomSettings(seed, world);
+      test(`random model ${seed} under ${JSON.stringify({ ...parallel, ...rest })} trains as in one process`, async () => {
+        const run = (await finished).get(seed);
+        assert.ok(run);
+        requireSame(run.together, run.alone);
+      });
+    }
+  });
+}
