@@ -30,7 +30,7 @@ const AXIS_ROOM = 48;
 const FOOT = 6;
 const MAX_LEFT = 170;
 
-/** One run: the slowest rank of a typical step, and what all ranks waited over the last steps. */
+/** One run: the slowest rank of a typical step, and what all ranks waited for the wire over the last steps. */
 interface Case {
   readonly name: string;
   readonly lanes: Timeline;
@@ -152,7 +152,7 @@ function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly Cas
   const notes = [...new Set(views.flatMap(({ note }) => (note === undefined ? [] : [safe(note)])))];
   const note = notes.length === 1 ? `, ${notes[0]}` : '';
   const steps = Math.min(...cases.map(({ numSteps }) => numSteps));
-  const spread = steps > 1 ? ` Waits: median (range) of ${steps} steps.` : '';
+  const spread = steps > 1 ? ` Waits for the wire: median (range) of ${steps} steps.` : '';
   const where = `${strategies}, ${worlds}${note}.`;
   const what = `${spread} Upper lane: main thread of the slowest rank. Lower: wire.`;
   const whole = `${where}${what}`;
@@ -200,9 +200,9 @@ function tableRow({ name, lanes, step, numSteps, wait, seconds, wireBytes, numCo
   return {
     run: name,
     numSteps,
-    waitSeconds: wait.median,
-    leastWaitSeconds: wait.low,
-    mostWaitSeconds: wait.high,
+    wireWaitSeconds: wait.median,
+    leastWireWaitSeconds: wait.low,
+    mostWireWaitSeconds: wait.high,
     stepSeconds: seconds.median,
     wireBytes,
     numCollectives,

@@ -1,7 +1,7 @@
 import { ConfigError } from '../core/errors';
 import { MEMORY_CAUSES } from '../core/events';
 import type { Bytes } from '../core/units';
-import { memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
+import { logicalAtPeak, memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, listed, type Scaled } from './format';
@@ -14,6 +14,8 @@ export interface ComparedCase {
   readonly predicted: BytesByCause | null;
   readonly states: BytesByCause;
   readonly peak: BytesByCause;
+  /** The peak's bytes at the declared types, where values were rounded to shorter ones. */
+  readonly logicalPeak: BytesByCause;
   readonly residual: Bytes | null;
 }
 
@@ -25,7 +27,9 @@ export function caseOf(name: string, run: RunView): ComparedCase {
   for (const { cause, bytes } of run.prediction?.states ?? []) if (predicted) predicted[cause] += bytes;
   const states = measuredStates(record);
   const residual = predicted === null ? null : distance(states, predicted);
-  return { name, rank: record.rank, predicted, states, peak: memoryAtPeak(record), residual };
+  const peak = memoryAtPeak(record);
+  const logicalPeak = logicalAtPeak(record);
+  return { name, rank: record.rank, predicted, states, peak, logicalPeak, residual };
 }
 
 /** Parameters and optimizer at rest; gradients as the optimizer finds them, when all of them are there. */
@@ -111,10 +115,26 @@ function times(factor: number): string {
 }
 
 /** What is compared where. */
-export function comparisonSubtitle(runs: Readonly<Record<string, RunView>>): string {
+export function comparisonSubtitle(
+  runs: Readonly<Record<string, RunView>>,
+  cases: readonly ComparedCase[],
+): string {
   const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
   const where = worlds.length === 1 ? counted(worlds[0] ?? 0, 'rank') : `${worlds.join(', ')} ranks`;
   const isPredicted = Object.values(runs).some(({ prediction }) => prediction !== undefined);
   const said = isPredicted ? ' Predicted: ZeRO, section 5.' : '';
-  return `Held bytes of the fullest rank, ${where}.${said} Hatched: whole or transient.`;
+  const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
+  const logical = cases.some(isRounded) ? ' Logical: at the declared types.' : '';
+  const device = onHost ? ' on the device' : '';
+  return `Held bytes${device} of the fullest rank, ${where}.${said}${logical} Hatched: whole or transient.`;
+}
+
+/** Whether the peak would be lower at the declared types. */
+export function isRounded({ peak, logicalPeak }: ComparedCase): boolean {
+  return totalBytes(logicalPeak) < totalBytes(peak);
+}
+
+/** What lies on the host is not in the bars. */
+function holdsOnHost({ memory: { owners, atPeak } }: StepRecord): boolean {
+  return owners.some(({ space }, i) => space === 'host' && (atPeak[i] ?? 0) > 0);
 }

@@ -19,8 +19,8 @@ export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string
   const moved = least.hostPeak - most.hostPeak;
   if (moved > 0) {
     return titleOf(
-      `${least.name} peaks at ${peaks}: ${inUnit(moved, byteScale(moved))} moved to the host`,
-      `The peak is ${peaks}: ${inUnit(moved, byteScale(moved))} moved to the host`,
+      `${least.name} peaks at ${peaks}: ${inUnit(moved, byteScale(moved))} held on the host`,
+      `The peak is ${peaks}: ${inUnit(moved, byteScale(moved))} held on the host`,
     );
   }
   return titleOf(

@@ -8,6 +8,7 @@ import {
   comparisonFinding,
   comparisonQuantities,
   comparisonSubtitle,
+  isRounded,
 } from './compared-case';
 import { createFigure, type Figure } from './figure';
 import { byteScale, type Scaled, short } from './format';
@@ -24,6 +25,7 @@ const TICKS = 26;
 const MARGIN_TOP = 68;
 const MARGIN_BOTTOM = 46;
 const MARGIN_RIGHT = 56;
+const NOTE_ROOM = 54;
 const WIDTH = 800;
 
 /**
@@ -44,7 +46,9 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
     190,
     Math.max(...panels.flatMap(({ rows }) => rows.map((row) => textWidth(row.name, 11)))) * 1.1 + 14,
   );
-  const place = { plotHeight, plotPixels: WIDTH - left - MARGIN_RIGHT, left };
+  const hasNotes = panels.some(({ rows }) => rows.some(({ note }) => note !== undefined));
+  const right = hasNotes ? MARGIN_RIGHT + NOTE_ROOM : MARGIN_RIGHT;
+  const place = { plotHeight, plotPixels: WIDTH - left - right, left };
   let top = 0;
   const drawn = panels.map((panel, i) => {
     const result = drawPanel(panel, i === 0 ? '' : String(i + 1), top, place);
@@ -53,11 +57,11 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
   });
   return createFigure({
     title: comparisonFinding(cases, scale),
-    subtitle: comparisonSubtitle(runs),
+    subtitle: comparisonSubtitle(runs, cases),
     data: [...drawn.flatMap(({ data }) => data), ...legendOf(cases)],
     layout: {
       height: plotHeight + MARGIN_TOP + MARGIN_BOTTOM,
-      margin: { t: MARGIN_TOP, r: MARGIN_RIGHT, l: left, b: MARGIN_BOTTOM },
+      margin: { t: MARGIN_TOP, r: right, l: left, b: MARGIN_BOTTOM },
       barmode: 'overlay',
       showlegend: true,
       legend: { x: -(left - 10) / place.plotPixels, y: -8 / plotHeight },
@@ -72,6 +76,8 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
 interface Row {
   readonly name: string;
   readonly bytes: BytesByCause;
+  /** Said beside the total. */
+  readonly note?: string;
 }
 
 interface Panel {
@@ -94,7 +100,10 @@ function statesPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
 }
 
 function peakPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
-  const rows = cases.map(({ name, peak }) => ({ name, bytes: peak }));
+  const rows = cases.map((one): Row => {
+    const note = `logical ${short(totalBytes(one.logicalPeak) / scale.divisor)}`;
+    return { name: one.name, bytes: one.peak, ...(isRounded(one) ? { note } : {}) };
+  });
   return { heading: strong(`<b>At the peak</b>, ${scale.unit}, measured`), rows, scale };
 }
 
@@ -177,7 +186,8 @@ function drawPanel(panel: Panel, suffix: string, top: number, place: Place): Dra
         font: { size: 12 },
       },
       ...stacks.map(({ low: l, high: h }, i): Annotation => {
-        const text = bold(panel.isSigned ? signed(l + h) : short(h));
+        const note = rows[i]?.note === undefined ? '' : ` ${soft(rows[i]?.note ?? '')}`;
+        const text = `${bold(panel.isSigned ? signed(l + h) : short(h))}${note}`;
         return { ...ref, x: h, y: i, text, showarrow: false, xanchor: 'left', xshift: 3, font: { size: 11 } };
       }),
     ],
@@ -267,7 +277,7 @@ function legendOf(cases: readonly ComparedCase[]): BarTrace[] {
 }
 
 function tableOf(cases: readonly ComparedCase[]) {
-  const rows = cases.flatMap(({ name, rank, predicted, states, peak }) =>
+  const rows = cases.flatMap(({ name, rank, predicted, states, peak, logicalPeak }) =>
     STACK_ORDER.map((cause) => ({
       run: name,
       rank,
@@ -276,6 +286,7 @@ function tableOf(cases: readonly ComparedCase[]) {
       measuredBytes: states[cause],
       residualBytes: predicted ? states[cause] - predicted[cause] : null,
       peakBytes: peak[cause],
+      logicalPeakBytes: logicalPeak[cause],
     })),
   );
   return createTable(rows.filter((row) => row.measuredBytes + row.peakBytes + (row.predictedBytes ?? 0) > 0));

@@ -1,6 +1,6 @@
 import type { Seconds } from '../core/units';
 import type { StepRecord } from '../ledger/record';
-import { timeline, waitSeconds } from '../ledger/timeline';
+import { timeline, wireWaitSeconds } from '../ledger/timeline';
 import { short } from './format';
 import type { RunView } from './run-view';
 
@@ -54,9 +54,9 @@ export function lastSteps(run: RunView): readonly (readonly StepRecord[])[] {
   return warm.slice(-MAX_STEPS).map(([, records]) => records);
 }
 
-/** Mean over ranks of how long a step's main threads waited. */
+/** Mean over ranks of how long a step's main threads waited for the wire. */
 export function meanWait(records: readonly StepRecord[]): Seconds {
-  return mean(records.map((record) => waitSeconds(timeline(record))));
+  return mean(records.map((record) => wireWaitSeconds(timeline(record))));
 }
 
 /** How long a step took, mean over ranks. */

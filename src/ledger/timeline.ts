@@ -120,3 +120,16 @@ export function waitShare(lanes: Timeline): number {
 export function waitSeconds(lanes: Timeline): Seconds {
   return lanes.main.reduce((sum, { kind, start, end }) => sum + (kind === 'wait' ? end - start : 0), 0);
 }
+
+/** How long the main thread waited while the wire was busy: without its waits for ranks that come late to an idle wire. */
+export function wireWaitSeconds({ main, wire }: Timeline): Seconds {
+  const waits = main.filter(({ kind }) => kind === 'wait');
+  let busyUntil = Number.NEGATIVE_INFINITY;
+  let sum = 0;
+  for (const { start, end } of wire) {
+    const from = Math.max(start, busyUntil);
+    for (const wait of waits) sum += Math.max(0, Math.min(end, wait.end) - Math.max(from, wait.start));
+    busyUntil = Math.max(busyUntil, end);
+  }
+  return sum;
+}

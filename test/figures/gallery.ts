@@ -7,7 +7,7 @@ import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
 import type { RunView } from '../../src/figures/run-view';
-import type { StepRecord } from '../../src/ledger/record';
+import type { Owner, StepRecord } from '../../src/ledger/record';
 import { predictStates } from '../../src/plan/zero-formulas';
 import { type Scenario, simulateRanks } from '../ledger/simulated-step';
 
@@ -53,6 +53,20 @@ function emptied(record: StepRecord): StepRecord {
     collectives: [],
     memory: { ...record.memory, ...none, curve: { seconds: [], owner: [], deltaBytes: [] } },
   };
+}
+
+/** The same bytes with values rounded to bfloat16, where ranks round them. */
+function rounded(run: RunView): RunView {
+  const records = run.records.map((record): StepRecord => {
+    const owners = record.memory.owners.map(
+      (owner): Owner =>
+        ['param.full', 'activation', 'grad.full'].includes(owner.cause)
+          ? { ...owner, declared: 'bfloat16' }
+          : owner,
+    );
+    return { ...record, memory: { ...record.memory, owners } };
+  });
+  return { ...run, records };
 }
 
 /** The same bytes for four times the tokens. */
@@ -107,6 +121,7 @@ export function gallery(): Record<string, Figure> {
       { 'a run with a name that goes on and on and on': unpredicted },
       'memory',
     ),
+    'compare-memory-logical': compareRuns({ float32: four, bfloat16: rounded(four) }, 'memory'),
     'compare-memory-nothing': compareRuns({ nothing }, 'memory'),
     'compare-loss': compareRuns(runs, 'loss'),
     'comm-timeline-4': commTimeline({ ...four, note: '4 ranks share 2 cores' }),
