@@ -1,0 +1,139 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import { ShardlabError } from '../../core/errors';
+import type { PieceList, ProcessGroup } from '../../dist/types';
+
+/** Rows that came to this rank, and the way back. */
+export interface RoutedRows {
+  /** In order of the ranks that they came from, each rank's in its own order. Shapes: [received, …]. */
+  readonly rows: tf.Tensor;
+  /** How many rows came from each rank. */
+  readonly received: readonly number[];
+  /** How many of this rank's rows went to each rank. */
+  readonly sent: readonly number[];
+  /**
+   * Sends one row for each that came back to where it came from; all ranks must call it. Result in the order of the rows
+   * that were sent. Shapes: [received, …] → [rows, …]. Throws: SHAPE for another number of rows.
+   */
+  back(rows: tf.Tensor): tf.Tensor;
+}
+
+/**
+ * Sends each row to the rank that is named for it, and nothing else: what travels is the rows that change their rank, and
+ * one number for each pair of ranks. All ranks of the group must call it, with any number of rows. Rows are read where they
+ * lie, without packing. Shapes: rows [n, …] float32 or int32, destinations n places in the group.
+ * Throws: SHAPE when there is not one destination for each row, or one is no rank.
+ */
+export function sparseAllToAll(
+  engine: Engine,
+  group: ProcessGroup,
+  rows: tf.Tensor,
+  destinations: ArrayLike<number> | tf.Tensor,
+): RoutedRows {
+  const to = destinations instanceof tf.Tensor ? destinations.dataSync() : Array.from(destinations);
+  requireDestinations(group, rows, to);
+  const shape = rows.shape.slice(1);
+  const places = placesOf(to, group.size);
+  const sent = places.map(({ length }) => length);
+  const received = countsFromAll(engine, group, sent);
+  const arrived = allocate(engine, [total(received), ...shape], rows);
+  try {
+    exchange(group, gathered(rows, places), consecutive(arrived, received));
+  } catch (error) {
+    arrived.dispose();
+    throw error;
+  }
+  const back = (processed: tf.Tensor): tf.Tensor => {
+    if ((processed.shape[0] ?? 0) !== total(received)) {
+      throw new ShardlabError(
+        'SHAPE',
+        `${speakerOf(group)} back() got ${processed.shape[0]} rows, but ${total(received)} came; give one for each`,
+      );
+    }
+    const returned = allocate(engine, [to.length, ...processed.shape.slice(1)], processed);
+    try {
+      exchange(group, consecutive(processed, received), gathered(returned, places));
+    } catch (error) {
+      returned.dispose();
+      throw error;
+    }
+    return returned;
+  };
+  return { rows: arrived, received, sent, back };
+}
+
+function exchange(group: ProcessGroup, inputs: readonly PieceList[], outputs: readonly PieceList[]): void {
+  group.allToAllPieces(inputs, outputs, { cause: 'user' }).wait();
+}
+
+/** Rows by destination, ascending. */
+function placesOf(to: ArrayLike<number>, size: number): number[][] {
+  const places: number[][] = Array.from({ length: size }, () => []);
+  for (let row = 0; row < to.length; row++) places[to[row] ?? 0]?.push(row);
+  return places;
+}
+
+/** Pieces at these rows of a tensor, for each rank; neighbours are one piece. */
+function gathered(tensor: tf.Tensor, places: readonly (readonly number[])[]): PieceList[] {
+  const width = widthOf(tensor);
+  return places.map((rows) => {
+    const pieces: { tensor: tf.Tensor; offset: number; length: number }[] = [];
+    for (const row of rows) {
+      const last = pieces.at(-1);
+      if (last !== undefined && last.offset + last.length === row * width) last.length += width;
+      else pieces.push({ tensor, offset: row * width, length: width });
+    }
+    return pieces;
+  });
+}
+
+/** Pieces of so many rows each, one after another. */
+function consecutive(tensor: tf.Tensor, counts: readonly number[]): PieceList[] {
+  const width = widthOf(tensor);
+  let row = 0;
+  return counts.map((count) => {
+    const offset = row * width;
+    row += count;
+    return count === 0 ? [] : [{ tensor, offset, length: count * width }];
+  });
+}
+
+function countsFromAll(engine: Engine, group: ProcessGroup, sent: readonly number[]): number[] {
+  const counts = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor1d([...sent], 'int32'));
+  try {
+    const all = group.allToAll(counts).wait();
+    const received = Array.from(all.dataSync());
+    all.dispose();
+    return received;
+  } finally {
+    counts.dispose();
+  }
+}
+
+function allocate(engine: Engine, shape: readonly number[], like: tf.Tensor): tf.Tensor {
+  // Collectives refuse other types than these two.
+  return engine.allocate(shape, like.dtype as 'float32' | 'int32', { cause: 'temp', module: '' });
+}
+
+function widthOf(tensor: tf.Tensor): number {
+  return tensor.shape.slice(1).reduce((product, extent) => product * extent, 1);
+}
+
+function total(counts: readonly number[]): number {
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+function requireDestinations(group: ProcessGroup, rows: tf.Tensor, to: ArrayLike<number>): void {
+  const numRows = rows.shape[0] ?? 0;
+  const wrong = Array.from(to).find((place) => !Number.isInteger(place) || place < 0 || place >= group.size);
+  if (rows.rank > 0 && to.length === numRows && wrong === undefined) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${speakerOf(group)} sparseAllToAll got ${numRows} rows of shape [${rows.shape}] and ${to.length} destinations` +
+      `${wrong === undefined ? '' : `, one of them ${wrong}`}; give each row a place from 0 to ${group.size - 1}`,
+  );
+}
+
+function speakerOf({ ranks, rank }: ProcessGroup): string {
+  return `[rank ${ranks[rank]}]`;
+}
