@@ -105,17 +105,16 @@ export class BlockwiseValues<T> {
   }
 
   /**
-   * The largest absolute value; where all values come from codes whose largest is negative (-0.993 of the scale), their
-   * scale, so that they are coded as they were.
+   * The largest absolute value; or, where that codes not all values exactly, what does: a block whose largest was negative
+   * was decoded to 0.993 of its scale at most.
    */
   #scaleFor(values: Float32Array): number {
-    let largest = 0;
-    for (const value of values) if (Math.abs(value) > Math.abs(largest)) largest = value;
+    const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    if (this.#kind === 'unsigned') return largest;
     const [lowest = -1] = this.#map;
-    if (this.#kind === 'unsigned' || largest >= 0) return Math.abs(largest);
     const isExact = (scale: number): boolean =>
       values.every((value) => Math.fround((this.#map[this.#codeOf(value, scale)] ?? 0) * scale) === value);
-    return neighbours(largest / lowest).find(isExact) ?? Math.abs(largest);
+    return [largest, ...neighbours(-largest / lowest)].find(isExact) ?? largest;
   }
 
   #codeOf(value: number, scale: number): number {

@@ -96,7 +96,7 @@ class TaskTrainer implements Trainer {
     this.#task = task;
     this.#parallel = parallel;
     this.optimizer = createOptimizer(engine, task.model, config.optimizer, config.offload);
-    this.#schedule = config.schedule === null ? null : new WarmupCosineLR(this.optimizer, config.schedule);
+    this.#schedule = scheduleOf(config, this.optimizer);
     const scaler = gradScalerOf(config);
     this.#scaler = scaler === null ? null : new GradScaler(engine, group, scaler);
   }
@@ -198,6 +198,12 @@ class TaskTrainer implements Trainer {
       tensor.dispose();
     }
   }
+}
+
+function scheduleOf({ schedule }: TrainConfig, optimizer: Optimizer): WarmupCosineLR | null {
+  if (schedule === null) return null;
+  const { warmupSteps, maxSteps, etaMin } = schedule;
+  return new WarmupCosineLR(optimizer, { warmupSteps, maxSteps, etaMin });
 }
 
 function spansOf(watch: Stopwatch): StepResult['spans'] {

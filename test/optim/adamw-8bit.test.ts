@@ -42,7 +42,9 @@ test('the maps have 256 values: seven decades, and each cell of the search has o
     const cells = quantizationTables()
       .subarray(kind === 'signed' ? 4096 : 7056)
       .subarray(0, 2945);
-    cells.forEach((place, i) => assert.ok(place - (cells[i - 1] ?? 0) <= 1, `cell ${i}`));
+    cells.forEach((place, i) => {
+      assert.ok(place - (cells[i - 1] ?? 0) <= 1, `cell ${i}`);
+    });
   }
 });
 

@@ -1,3 +1,4 @@
+import { loadSome } from './lanes';
 import { adamW } from './optimizer';
 
 // Layout of the tables, in bytes: see quantization-tables.ts.
@@ -76,27 +77,62 @@ function absoluteMax(x: usize, n: i32): f32 {
   return result;
 }
 
-/** The nearest value of the map by its place: the cell of the upper bits, and which side of the one boundary in it. */
+/** The nearest value of the map by its place: what the cell's lower end has, or the next beyond the one middle in the cell. */
 // @ts-ignore: decorator
 @inline
-function place(x: f32, cells: usize, middles: usize): i32 {
-  const cell = min(max((<i32>(reinterpret<u32>(x) >> 16)) - FIRST_CELL, 0), LAST_CELL);
+function place(magnitude: f32, cell: i32, cells: usize, middles: usize): i32 {
   const lower = <i32>load<u8>(cells + cell);
-  return lower + <i32>(x > load<f32>(middles + (<usize>lower << 2)));
+  return lower + <i32>(magnitude > load<f32>(middles + (<usize>lower << 2)));
+}
+
+/** The cells of four magnitudes: their upper 16 bits, within the table. */
+// @ts-ignore: decorator
+@inline
+function cellsOf(magnitudes: v128): v128 {
+  const cells = i32x4.sub(i32x4.shr_u(magnitudes, 16), i32x4.splat(FIRST_CELL));
+  return i32x4.min_s(i32x4.max_s(cells, i32x4.splat(0)), i32x4.splat(LAST_CELL));
 }
 
 /** Code 127 is 0; what lies below codes negative values, whose largest is one step under 1. */
+// @ts-ignore: decorator
+@inline
+function signedCode(bits: i32, steps: i32): u8 {
+  const sign = bits >> 31;
+  return <u8>(127 + ((steps ^ sign) - sign) + (sign & (steps >> 7)));
+}
+
 function encodeSigned(x: usize, codes: usize, n: i32, scale: f32, tables: usize): void {
-  for (let i = 0; i < n; i++) {
-    const value = scale == 0 ? <f32>0 : load<f32>(x + (<usize>i << 2)) / scale;
-    const steps = place(abs(value), tables + CELLS_1, tables + MIDDLES_1);
-    store<u8>(codes + i, value < 0 ? 127 - min(steps, 127) : 127 + steps);
+  const cells = tables + CELLS_1;
+  const middles = tables + MIDDLES_1;
+  // Of zeros by anything but 0 there are zeros; NaN stays.
+  const s = f32x4.splat(scale == 0 ? 1 : scale);
+  for (let i = 0; i < n; i += 4) {
+    const some = min(4, n - i);
+    const at = x + (<usize>i << 2);
+    const v = f32x4.div(some == 4 ? v128.load(at) : loadSome(at, some), s);
+    const size = f32x4.abs(v);
+    const c = cellsOf(size);
+    const p = codes + i;
+    store<u8>(p, signedCode(i32x4.extract_lane(v, 0), place(f32x4.extract_lane(size, 0), i32x4.extract_lane(c, 0), cells, middles)));
+    if (some > 1) store<u8>(p + 1, signedCode(i32x4.extract_lane(v, 1), place(f32x4.extract_lane(size, 1), i32x4.extract_lane(c, 1), cells, middles)));
+    if (some > 2) store<u8>(p + 2, signedCode(i32x4.extract_lane(v, 2), place(f32x4.extract_lane(size, 2), i32x4.extract_lane(c, 2), cells, middles)));
+    if (some > 3) store<u8>(p + 3, signedCode(i32x4.extract_lane(v, 3), place(f32x4.extract_lane(size, 3), i32x4.extract_lane(c, 3), cells, middles)));
   }
 }
 
 function encodeUnsigned(x: usize, codes: usize, n: i32, scale: f32, tables: usize): void {
-  for (let i = 0; i < n; i++) {
-    const value = scale == 0 ? <f32>0 : load<f32>(x + (<usize>i << 2)) / scale;
-    store<u8>(codes + i, place(value, tables + CELLS_2, tables + MIDDLES_2));
+  const cells = tables + CELLS_2;
+  const middles = tables + MIDDLES_2;
+  const s = f32x4.splat(scale == 0 ? 1 : scale);
+  for (let i = 0; i < n; i += 4) {
+    const some = min(4, n - i);
+    const at = x + (<usize>i << 2);
+    const v = f32x4.div(some == 4 ? v128.load(at) : loadSome(at, some), s);
+    const c = cellsOf(v);
+    const p = codes + i;
+    store<u8>(p, <u8>place(f32x4.extract_lane(v, 0), i32x4.extract_lane(c, 0), cells, middles));
+    if (some > 1) store<u8>(p + 1, <u8>place(f32x4.extract_lane(v, 1), i32x4.extract_lane(c, 1), cells, middles));
+    if (some > 2) store<u8>(p + 2, <u8>place(f32x4.extract_lane(v, 2), i32x4.extract_lane(c, 2), cells, middles));
+    if (some > 3) store<u8>(p + 3, <u8>place(f32x4.extract_lane(v, 3), i32x4.extract_lane(c, 3), cells, middles));
   }
 }

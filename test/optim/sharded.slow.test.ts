@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import type { StrategyName } from '../../src/config/parallel-config';
+import type { TrainConfigInput } from '../../src/config/train-config';
+import { launchRanks } from '../support/launch-ranks';
+import type { Apart, Pair } from './sharded-rank';
+
+/** No dimension is divisible by 3: shards have padding at that world. */
+const MODEL = { kind: 'gpt', layers: 2, dim: 16, heads: 2, vocab: 257, seq: 16 } as const;
+/** Its larger parameters, whole and in shards over 3 ranks, are above the size from which moments are in 8 bits. */
+const LARGER = { ...MODEL, dim: 64 } as const;
+const STEPS = 3;
+
+interface Case {
+  readonly settings: TrainConfigInput;
+  readonly strategies: readonly StrategyName[];
+  /** Largest ‖a − b‖ / ‖b‖ of parameters; states may be ten times as far apart. */
+  readonly bound: number;
+  /** Largest relative difference of losses. Default 1e-6. */
+  readonly lossBound?: number;
+}
+
+const ALL = ['FULL_SHARD', 'SHARD_GRAD_OP', 'ZERO_1', 'ZERO_2'] as const;
+const TWO = ['FULL_SHARD', 'ZERO_1'] as const;
+
+/**
+ * AdamW divides by the root of the second moment: noise of gradients near zero is amplified. 8-bit moments are in other
+ * blocks where they are sharded: their codes differ by up to a step, 0.007 of a block's largest value.
+ */
+const OPTIMIZERS: Readonly<Record<string, Case>> = {
+  AdamW: { settings: {}, strategies: ALL, bound: 1e-5 },
+  'a delayed AdamW': { settings: { optimizer: { delayedUpdate: true } }, strategies: TWO, bound: 1e-5 },
+  SGD: { settings: { optimizer: { kind: 'sgd', lr: 0.1 } }, strategies: TWO, bound: 1e-6 },
+  'SGD with Nesterov momentum': {
+    settings: { optimizer: { kind: 'sgd', lr: 0.1, momentum: 0.9, nesterov: true } },
+    strategies: TWO,
+    bound: 1e-6,
+  },
+  'AdamW on the host': { settings: { offload: { optimizer: true } }, strategies: TWO, bound: 1e-5 },
+  '8-bit AdamW': {
+    settings: { model: LARGER, optimizer: { kind: 'adamW8bit' } },
+    strategies: TWO,
+    bound: 5e-3,
+    lossBound: 1e-3,
+  },
+};
+
+/** More ways to lie on 4 ranks: each has its own sums to make one norm of. */
+const PLACEMENTS: Readonly<Record<string, TrainConfigInput>> = {
+  HYBRID_SHARD: { parallel: { strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } } },
+  '_HYBRID_SHARD_ZERO2 with accumulation': {
+    accumulation: 2,
+    parallel: { strategy: '_HYBRID_SHARD_ZERO2', mesh: { dpReplicate: 2, dpShard: 2 } },
+  },
+  'units of several strategies': {
+    parallel: {
+      strategy: 'FULL_SHARD',
+      unitStrategies: [
+        { modules: 'blocks.0', strategy: 'NO_SHARD' },
+        { modules: 'blocks.1', strategy: 'ZERO_2' },
+      ],
+    },
+  },
+  'frozen tables': { frozen: ['wte', 'wpe'], parallel: { strategy: 'FULL_SHARD' } },
+  'parameters on the host': { offload: { parameters: true }, parallel: { strategy: 'FULL_SHARD' } },
+};
+
+for (const world of [1, 2, 3]) {
+  describe(`${world} ranks`, () => {
+    const cases = Object.entries(OPTIMIZERS).flatMap(([name, { settings, strategies, ...bounds }]) =>
+      strategies.map((strategy) => ({
+        name: `${name} under ${strategy} takes the steps of whole parameters, clipped`,
+        pair: pairOf({ ...settings, parallel: { strategy } }),
+        ...bounds,
+      })),
+    );
+    testPairs(world, cases);
+  });
+}
+
+describe('4 ranks', () => {
+  const cases = Object.entries(PLACEMENTS).map(([name, settings]) => ({
+    name: `AdamW with ${name} takes the steps of whole parameters, clipped`,
+    pair: pairOf(settings),
+    bound: 1e-5,
+  }));
+  testPairs(4, cases);
+});
+
+interface PairCase extends Pick<Case, 'bound' | 'lossBound'> {
+  readonly name: string;
+  readonly pair: Pair;
+}
+
+function testPairs(world: number, cases: readonly PairCase[]): void {
+  const observed = launchRanks<Apart[]>({
+    script: join(__dirname, 'sharded-rank.js'),
+    world,
+    args: { blas: 'none', steps: STEPS, pairs: cases.map(({ pair }) => pair) },
+  });
+  observed.catch(() => undefined); // each test that awaits it reports its failure
+  cases.forEach(({ name, bound, lossBound = 1e-6 }, i) => {
+    test(name, async (t) => {
+      const byRank = (await observed).map((results) => results[i] as Apart);
+      for (const apart of byRank) {
+        t.diagnostic(`parameters ${apart.values} apart, states ${JSON.stringify(apart.states)}`);
+        assert.ok(apart.values <= bound, `parameters are ${apart.values} apart`);
+        for (const [state, value] of Object.entries(apart.states)) {
+          assert.ok(value <= 10 * bound, `${state} is ${value} apart`);
+        }
+        close(apart.losses, apart.twinLosses, lossBound);
+        close(apart.gradNorms, apart.twinGradNorms, 10 * lossBound);
+        assert.deepEqual(apart.gradNorms, byRank[0]?.gradNorms, 'all ranks have one norm');
+      }
+    });
+  });
+}
+
+function pairOf(settings: TrainConfigInput): Pair {
+  // The norm is above: each step clips.
+  const config = { model: MODEL, data: 'synthetic', batch: 2, clipNorm: 0.1, ...settings } as const;
+  const { offload: _, ...onDevice } = config;
+  return { config, twin: { ...onDevice, parallel: { strategy: 'NO_SHARD' } } };
+}
+
+function close(actual: readonly number[], expected: readonly number[], bound: number): void {
+  actual.forEach((value, i) => {
+    const other = expected[i] ?? Number.NaN;
+    assert.ok(
+      Math.abs(value - other) <= bound * Math.abs(other),
+      `step ${i + 1}: ${value}, expected ${other}`,
+    );
+  });
+}

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import type { Engine } from '../../src/backend/engine';
+import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import { readState, writeState } from '../../src/nn/state-values';
+import { createTrainer, type Trainer } from '../../src/train/trainer';
+import type { TrainerState } from '../../src/train/trainer-state';
+import { soloGroup } from '../support/solo-group';
+import { TallyObserver } from '../support/tally-observer';
+import { testEngine } from '../support/wasm-test-engine';
+
+const MODEL = { kind: 'gpt', layers: 2, dim: 48, heads: 2, vocab: 256, seq: 8 } as const;
+
+const CASES: Readonly<Record<string, TrainConfigInput>> = {
+  'AdamW with a schedule and accumulation': {
+    accumulation: 2,
+    schedule: { warmupSteps: 2, maxSteps: 7, etaMin: 1e-5 },
+  },
+  '8-bit AdamW on flat shards': { parallel: { strategy: 'FULL_SHARD' }, optimizer: { kind: 'adamW8bit' } },
+  '8-bit AdamW on parts of parameters': {
+    parallel: { strategy: 'ZERO_1' },
+    optimizer: { kind: 'adamW8bit' },
+  },
+  'SGD with momentum': { optimizer: { kind: 'sgd', momentum: 0.9, nesterov: true } },
+  'a delayed AdamW whose states are on the host': {
+    parallel: { strategy: 'FULL_SHARD' },
+    optimizer: { delayedUpdate: true },
+    offload: { optimizer: true },
+  },
+  'float16 with a scaler': {
+    parallel: { strategy: 'FULL_SHARD' },
+    mixedPrecision: 'fp16',
+    gradScaler: { initScale: 2 ** 20, growthInterval: 2 },
+  },
+};
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+function trainerOf(config: TrainConfigInput): Trainer {
+  return createTrainer({
+    config: parseTrainConfig({ model: MODEL, batch: 2, ...config }),
+    engine,
+    group: soloGroup(engine),
+    observer: new TallyObserver(),
+  });
+}
+
+/** What a checkpoint does, without files. */
+function carry(from: Trainer, to: Trainer): void {
+  const buffers = from.model.states();
+  to.model.states().forEach((buffer, i) => {
+    const source = buffers[i];
+    assert.ok(source);
+    writeState(engine, buffer, 0, readState(engine, source));
+    for (const name of from.optimizer.stateNames) {
+      to.optimizer.writeState(buffer, name, 0, from.optimizer.readState(source, name));
+    }
+  });
+  // Through JSON: it has to be plain.
+  to.restore(JSON.parse(JSON.stringify(from.state())) as TrainerState);
+}
+
+for (const [name, config] of Object.entries(CASES)) {
+  test(`${name}: a restored training goes on to the bit`, () => {
+    const [whole, first, second] = [trainerOf(config), trainerOf(config), trainerOf({ ...config, seed: 5 })];
+    const facts = ({ step, loss, lr, gradNorm, skipped }: ReturnType<Trainer['step']>) => {
+      return { step, loss, lr, gradNorm, skipped };
+    };
+    const expected = Array.from({ length: 6 }, () => facts(whole.step()));
+    const begun = Array.from({ length: 3 }, () => facts(first.step()));
+    carry(first, second);
+    assert.deepEqual(second.state(), first.state());
+    const rest = trainerOf(config);
+    carry(first, rest);
+    const ended = Array.from({ length: 3 }, () => facts(rest.step()));
+    assert.deepEqual([...begun, ...ended], expected);
+    for (const trainer of [whole, first, second, rest]) trainer.dispose();
+  });
+}

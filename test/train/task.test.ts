@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../src/backend/engine';
+import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import { initializer } from '../../src/nn/init';
+import { Linear } from '../../src/nn/linear';
+import type { Task } from '../../src/train/task';
+import { createTrainer, type Trainer } from '../../src/train/trainer';
+import { normals } from '../support/close';
+import { soloGroup } from '../support/solo-group';
+import { TallyObserver } from '../support/tally-observer';
+import { testEngine } from '../support/wasm-test-engine';
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+/** Learns to double its input, by mean squared error; from batch `spoiled` on inputs are no numbers. */
+function doubling(spoiled = Number.POSITIVE_INFINITY): Task {
+  const model = new Linear(4, 4, initializer(1));
+  return {
+    model,
+    batch(rank, index) {
+      const values = index < spoiled ? normals(12, `batch ${rank} ${index}`) : new Float32Array(12).fill(NaN);
+      return engine.tagged({ cause: 'batch', module: '' }, () => ({
+        tensors: [
+          tf.tensor2d(values, [3, 4]),
+          tf.tensor2d(
+            values.map((v) => 2 * v),
+            [3, 4],
+          ),
+        ],
+        count: 3,
+      }));
+    },
+    lossOf({ tensors: [inputs, targets] }) {
+      assert.ok(inputs !== undefined && targets !== undefined);
+      return tf.mean(tf.squaredDifference(model.apply(inputs), targets));
+    },
+  };
+}
+
+function trainerOf(task: Task, config: TrainConfigInput = {}, warn?: (message: string) => void): Trainer {
+  const full = parseTrainConfig({ optimizer: { lr: 0.1, weightDecay: 0 }, ...config });
+  const context = { engine, group: soloGroup(engine), observer: new TallyObserver() };
+  return createTrainer({ ...context, config: full, task, ...(warn === undefined ? {} : { warn }) });
+}
+
+test('any model with a loss is trained, under any strategy alike', () => {
+  const [whole, sharded] = (['NO_SHARD', 'FULL_SHARD'] as const).map((strategy) => {
+    const trainer = trainerOf(doubling(), { clipNorm: null, parallel: { strategy, wrap: 'root' } });
+    const results = Array.from({ length: 60 }, () => trainer.step());
+    assert.equal(results[0]?.tokens, 3);
+    trainer.dispose();
+    return results.map(({ loss }) => loss);
+  });
+  assert.deepEqual(sharded, whole);
+  const [first = 0, last = 1] = [whole?.at(0), whole?.at(-1)];
+  assert.ok(last < 0.01 * first, `${first} fell to ${last}`);
+  assert.equal(engine.memory.bytes, 0);
+});
+
+test('a step says its learning rate, by the schedule', () => {
+  const trainer = trainerOf(doubling(), { schedule: { warmupSteps: 2, maxSteps: 4 } });
+  const rates = [1, 2, 3, 4, 5].map(() => Math.round(trainer.step().lr * 1e6) / 1e6);
+  trainer.dispose();
+  assert.deepEqual(rates, [0.05, 0.1, 0.05, 0, 0]);
+});
+
+test('a loss that is no number is in the result, and is told', () => {
+  const warnings: string[] = [];
+  const trainer = trainerOf(doubling(2), {}, (message) => warnings.push(message));
+  const losses = [1, 2, 3].map(() => trainer.step().loss);
+  trainer.dispose();
+  assert.deepEqual(losses.map(Number.isFinite), [true, true, false]);
+  assert.deepEqual(warnings, [
+    'the loss of step 3 is NaN; lower optimizer.lr, set clipNorm, or look for the first step that has it',
+  ]);
+});
+
+test('a step whose scaled gradients overflow is left out: neither parameters nor the schedule move', () => {
+  const config = { gradScaler: { initScale: 2 ** 10 }, schedule: { maxSteps: 4 }, clipNorm: null } as const;
+  const trainer = trainerOf(doubling(1), config);
+  const [state] = trainer.model.states();
+  assert.equal(trainer.step().skipped, false);
+  assert.ok(state);
+  const before = trainer.optimizer.readState(state, 'exp_avg');
+  const { skipped, lr } = trainer.step();
+  assert.equal(skipped, true);
+  assert.deepEqual(trainer.optimizer.readState(state, 'exp_avg'), before);
+  const { steps, microBatches, optimizerSteps, scaler } = trainer.state();
+  assert.deepEqual([steps, microBatches, optimizerSteps, scaler?.scale], [2, 2, 1, 2 ** 9]);
+  assert.equal(trainer.step().lr, lr);
+  trainer.dispose();
+});
