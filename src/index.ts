@@ -5,6 +5,7 @@ import type { Guess, Verdict } from './figures/lesson';
 import type { Run } from './job/run';
 import { sessionLesson } from './job/session-lesson';
 
+export type { Fragment, FragmentStatus } from './config/fragments';
 export type { TrainConfig, TrainConfigInput } from './config/train-config';
 export { parseTrainConfig } from './config/train-config';
 export type { ErrorCode } from './core/errors';
@@ -15,6 +16,7 @@ export type { Table } from './figures/table';
 export { createTable } from './figures/table';
 export type { CellRequest, Job, RankInfo } from './job/job';
 export { launch } from './job/launch';
+export { lookup } from './job/lookup';
 export type { TriedSetting } from './job/memory-advice';
 export type { RankEvent } from './job/messages';
 export type { LaunchOptions } from './job/options';

@@ -61,4 +61,9 @@ export const {
   WarmupCosineLR,
   GradScaler,
   TemperatureGating,
+  StateDictType,
+  saveCheckpoint,
+  loadCheckpoint,
+  describe,
+  sparseAllToAll,
 } = currentRankScope();

@@ -1,9 +1,11 @@
+import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { ActivationCheckpointingConfig } from '../config/memory-config';
 import { strictNames } from '../config/strict-names';
 import type { Observer } from '../core/events';
 import type { Warn } from '../core/warn';
 import type { DeviceMesh } from '../dist/device-mesh';
+import type { ProcessGroup } from '../dist/types';
 import { isLayer, type Layer, moduleOf } from '../nn/layers-model';
 import type { Module } from '../nn/module';
 import { allreduceHook, bf16CompressHook, fp16CompressHook } from '../parallel/ddp/comm-hooks';
@@ -33,6 +35,7 @@ import {
   type CheckpointWrapperOptions,
   checkpointWrapper,
 } from '../parallel/recompute/checkpoint-wrapper';
+import { type RoutedRows, sparseAllToAll } from '../parallel/sparse/sparse-all-to-all';
 import {
   alwaysWrapPolicy,
   lambdaAutoWrapPolicy,
@@ -43,6 +46,7 @@ import {
   transformerAutoWrapPolicy,
 } from '../parallel/wrap-policies';
 import { type CallableClass, callableClass } from './callable-class';
+import { type StateDictMethods, stateDictMethods } from './rank-checkpoints';
 
 /** Where a module is replicated. */
 export interface MeshOption {
@@ -51,7 +55,7 @@ export interface MeshOption {
 }
 
 /** FSDP with and without `new`, and what torch has as its static methods. */
-export interface FsdpFunction {
+export interface FsdpFunction extends StateDictMethods {
   <M extends Module>(module: M, options?: FsdpOptions): Fsdp<M>;
   new <M extends Module>(module: M, options?: FsdpOptions): Fsdp<M>;
   /** Modules that have a unit. */
@@ -101,6 +105,12 @@ export interface RankFsdp {
   readonly fromFairScale: (options: FairScaleOptions) => FsdpOptions;
   readonly CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffload;
   readonly checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions) => M;
+  /** Sends each row to the rank named for it, and nothing else; `back` returns them. Every rank calls it. */
+  readonly sparseAllToAll: (
+    rows: tf.Tensor,
+    destinations: ArrayLike<number> | tf.Tensor,
+    options?: { readonly group?: ProcessGroup },
+  ) => RoutedRows;
   /** Layers of a model, by the forms of a config's activationCheckpointing; default all. */
   readonly applyActivationCheckpointing: (
     model: Module,
@@ -127,7 +137,10 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
     mesh: chosen,
     warn,
   });
-  const FSDP = fsdpFunction((module, options) => fsdp(module, { ...contextOf(), mesh: undefined }, options));
+  const FSDP = fsdpFunction(
+    (module, options) => fsdp(module, { ...contextOf(), mesh: undefined }, options),
+    stateDictMethods(engine, mesh.group),
+  );
   return {
     fullyShard(module, options = {}) {
       fullyShard(asModule(module), contextOf(options.mesh), fullyShardOptions(options));
@@ -142,17 +155,22 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
     fromFairScale: (options) => fromFairScale(options, warn),
     CPUOffloadPolicy: (options) => CPUOffloadPolicy(warn, options),
     checkpointWrapper: (layer, options) => checkpointWrapper({ engine, observer, warn }, layer, options),
+    sparseAllToAll: (rows, destinations, { group = mesh.group } = {}) =>
+      sparseAllToAll(engine, group, rows, destinations),
     applyActivationCheckpointing: (model, config = 'full', { offloadToHost = false } = {}) =>
       applyActivationCheckpointing({ engine, observer }, model, config, offloadToHost),
   };
 }
 
-function fsdpFunction(make: <M extends Module>(module: M, options?: FsdpOptions) => Fsdp<M>): FsdpFunction {
+function fsdpFunction(
+  make: <M extends Module>(module: M, options?: FsdpOptions) => Fsdp<M>,
+  methods: StateDictMethods,
+): FsdpFunction {
   function FSDP<M extends Module>(module: M, options?: FsdpOptions): Fsdp<M> {
     return make(module, options);
   }
   // `new` gives what a function returns, where that is an object.
-  return Object.assign(FSDP, { fsdpModules, noSync }) as unknown as FsdpFunction;
+  return Object.assign(FSDP, { fsdpModules, noSync, ...methods }) as unknown as FsdpFunction;
 }
 
 function asModule(module: Module | Layer): Module {

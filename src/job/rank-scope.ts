@@ -7,15 +7,18 @@ import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
 import { createDist, type Dist } from '../dist/facade';
 import type { ProcessGroup } from '../dist/types';
 import type { World } from '../dist/world';
+import type { Link } from '../transport/link';
 import { type CallableClass, callableClass } from './callable-class';
+import { describeModel } from './describe-model';
 import * as nn from './nn-names';
+import { type RankCheckpoints, rankCheckpoints } from './rank-checkpoints';
 import { FSDP_NAMES, type RankFsdp, rankFsdp } from './rank-fsdp';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './rank-optim';
 
 type Names = typeof FSDP_NAMES;
 
 /** What code in a rank finds in its scope. */
-export interface RankScope extends RankFsdp, RankSchedules, Names {
+export interface RankScope extends RankFsdp, RankSchedules, RankCheckpoints, Names {
   /** This process's place among all ranks, from 0. */
   readonly rank: number;
   readonly worldSize: number;
@@ -30,6 +33,8 @@ export interface RankScope extends RankFsdp, RankSchedules, Names {
   readonly nn: typeof nn;
   readonly optim: RankOptim;
   readonly engine: Engine;
+  /** The units of a sharded model as a table; on the job's link, or on another one, also what their gathers take. */
+  readonly describe: typeof describeModel;
   /** Chooses one of several experts for each row. */
   readonly TemperatureGating: CallableClass<
     ConstructorParameters<typeof nn.TemperatureGating>,
@@ -50,10 +55,12 @@ export interface RankParts {
   readonly observer: Observer;
   /** Takes what is accepted and has no effect. */
   readonly warn: Warn;
+  /** The wire between ranks, where it is shaped. */
+  readonly link?: Link | undefined;
 }
 
 /** Binds the library to this rank's engine, group and observer. */
-export function createRankScope({ rank, world, engine, observer, warn }: RankParts): RankScope {
+export function createRankScope({ rank, world, engine, observer, warn, link }: RankParts): RankScope {
   const { group } = world;
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
   return {
@@ -70,6 +77,8 @@ export function createRankScope({ rank, world, engine, observer, warn }: RankPar
     ...FSDP_NAMES,
     ...rankFsdp({ engine, observer, mesh, warn }),
     ...rankSchedules(engine, group),
+    ...rankCheckpoints({ engine, group, warn }),
+    describe: (model, options = {}) => describeModel(model, { link, ...options }),
     TemperatureGating: callableClass((...args) => new nn.TemperatureGating(...args)),
     gradients: (loss) => gradients(engine, loss),
   };

@@ -72,7 +72,14 @@ async function buildRank(start: RankStart): Promise<void> {
   const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
   const world = { ...joined, group };
   const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
-  const scope = createRankScope({ rank, world, engine, observer: recorder, warn });
+  const scope = createRankScope({
+    rank,
+    world,
+    engine,
+    observer: recorder,
+    warn,
+    link: setup.link ?? undefined,
+  });
   setRankScope(scope);
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   training = new RankTraining({ rank, engine, group, recorder, warn });

@@ -1,0 +1,54 @@
+import { ConfigError } from '../core/errors';
+import { FRAGMENTS, type Fragment } from './fragments';
+import { nearest } from './nearest';
+
+/**
+ * What a document's name is here: found as written, in another spelling ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or by the
+ * nearest one. Throws: CONFIG for a word that is in no document, with the names that are.
+ */
+export function findFragment(word: string): Fragment {
+  const exact = FRAGMENTS.find(({ name }) => name === word);
+  if (exact !== undefined) return exact;
+  const byKey = new Map<string, Fragment>();
+  for (const fragment of FRAGMENTS) {
+    for (const key of keysOf(fragment)) if (!byKey.has(key)) byKey.set(key, fragment);
+  }
+  for (const fragment of FRAGMENTS) byKey.set(keyOf(fragment.name), fragment);
+  const near = nearest(keyOf(word), [...byKey.keys()]);
+  const found = byKey.get(keyOf(word)) ?? (near === undefined ? undefined : byKey.get(near));
+  if (found !== undefined) return found;
+  throw new ConfigError(
+    `lookup: no document writes ${JSON.stringify(word)}; there are ${FRAGMENTS.map(({ name }) => name).join('; ')}`,
+    { word },
+  );
+}
+
+/** A fragment as lines of text. */
+export function fragmentText(fragment: Fragment): string {
+  const { name, document, asWritten, inTheOriginal, here, status, example } = fragment;
+  const lines = [
+    `${name} (${document}): ${status}`,
+    `  as written       ${asWritten}`,
+    `  in the original  ${inTheOriginal === '' ? 'as written' : inTheOriginal}`,
+    `  here             ${here}`,
+  ];
+  return [...lines, ...exampleLines(status, example)].join('\n');
+}
+
+function exampleLines(status: Fragment['status'], example: string | undefined): string[] {
+  if (example === undefined) return [];
+  const head = status === 'error' ? '  refused          ' : '  write            ';
+  return [head + example.replaceAll('\n', `\n${' '.repeat(head.length)}`)];
+}
+
+/** The words of a fragment by which it may be asked for: its name's parts, in any spelling. */
+function keysOf({ name }: Fragment): string[] {
+  return name
+    .split(/[\s.,=()…]+/)
+    .filter((part) => part.length > 2)
+    .map(keyOf);
+}
+
+function keyOf(word: string): string {
+  return word.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
+}
