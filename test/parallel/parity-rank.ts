@@ -104,7 +104,7 @@ function writeManifest(trainer: Trainer, run: ParityRun, rank: number): void {
   const manifest: DumpManifest = trainer.model.states().map((buffer) => ({
     name: buffer.name,
     size: buffer.size,
-    isShard: buffer.shardGroup !== null,
+    ranks: buffer.isLocal ? [rank] : (buffer.shardGroup?.ranks ?? null),
     slices: buffer.slices.map(({ parameter, offset, length, start }) => {
       return { parameter: parameter.name, size: parameter.size, offset, length, start };
     }),

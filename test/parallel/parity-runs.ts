@@ -7,7 +7,15 @@ import { launchRanks } from '../support/launch-ranks';
 import { testData } from '../support/paths';
 import type { ParityResult, ParityRun } from './parity-rank';
 
-export const STRATEGY_NAMES = ['NO_SHARD', 'FULL_SHARD', 'SHARD_GRAD_OP'] as const satisfies StrategyName[];
+export const STRATEGY_NAMES = [
+  'NO_SHARD',
+  'ZERO_1',
+  'ZERO_2',
+  'SHARD_GRAD_OP',
+  'FULL_SHARD',
+  'HYBRID_SHARD',
+  '_HYBRID_SHARD_ZERO2',
+] as const satisfies StrategyName[];
 export const STEPS = 12;
 
 /** The two eps of AdamW: torch's default, and one that does not amplify rounding noise. */
@@ -15,6 +23,14 @@ export const EPS = { torch: 1e-8, smooth: 1e-4 } as const;
 export type EpsName = keyof typeof EPS;
 
 const SCRIPT = join(__dirname, 'parity-rank.js');
+
+/** A strategy's settings in a world: hybrid ones with two copies where there are ranks for them. */
+export function parallelOf(strategy: StrategyName, world: number): TrainConfigInput['parallel'] {
+  const isHybrid = strategy === 'HYBRID_SHARD' || strategy === '_HYBRID_SHARD_ZERO2';
+  if (!isHybrid || world === 1) return { strategy };
+  const dpReplicate = world % 2 === 0 ? 2 : world;
+  return { strategy, mesh: { dpReplicate, dpShard: world / dpReplicate } };
+}
 
 /** A finished run: what its ranks reported, and where their states lie. */
 export interface FinishedRun {
@@ -36,7 +52,7 @@ export function referenceConfig(eps: number, more: TrainConfigInput = {}): Train
   };
 }
 
-/** torch's losses of a world; they are the same for its three strategies. */
+/** torch's losses of a world; they are the same for all strategies. */
 export function torchLosses(world: number): readonly number[] {
   const file = testData('torch_reference', 'gpt_tiny_losses.json');
   // The shape of the recorded file.

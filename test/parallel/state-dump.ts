@@ -5,7 +5,8 @@ import { join } from 'node:path';
 export type DumpManifest = readonly {
   readonly name: string;
   readonly size: number;
-  readonly isShard: boolean;
+  /** The ranks over which the elements are spread; null where every rank holds all of them. */
+  readonly ranks: readonly number[] | null;
   readonly slices: readonly {
     readonly parameter: string;
     readonly size: number;
@@ -22,31 +23,22 @@ export type Field = (typeof FIELDS)[number];
 /** A parameter after a step, whole. */
 export type WholeState = Readonly<Record<Field, Float32Array>>;
 
-/** Puts together what all ranks wrote after a step. Replicas must be the same on all ranks to the bit. */
+/** Puts together what all ranks wrote after a step. Copies must be the same on all ranks to the bit. */
 export function readStep(folder: string, world: number, step: number): Map<string, WholeState> {
   const wholes = new Map<string, WholeState>();
   const covered = new Map<string, number>();
   for (let rank = 0; rank < world; rank++) {
-    const manifest = JSON.parse(
-      readFileSync(join(folder, `manifest.rank${rank}.json`), 'utf8'),
-    ) as DumpManifest; // parity-rank wrote it
-    const bytes = readFileSync(join(folder, `step${step}.rank${rank}.bin`));
-    const values = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
-    let base = 0;
-    for (const { size, isShard, slices } of manifest) {
-      for (const slice of slices) {
-        const whole = wholeOf(wholes, slice.parameter, slice.size);
-        FIELDS.forEach((field, i) => {
-          const from = base + i * size + slice.offset;
-          const part = values.subarray(from, from + slice.length);
-          if (!isShard && rank > 0) requireSame(whole[field], part, `${slice.parameter} ${field}`, rank);
-          whole[field].set(part, slice.start);
-        });
-        if (isShard || rank === 0) {
-          covered.set(slice.parameter, (covered.get(slice.parameter) ?? 0) + slice.length);
-        }
-      }
-      base += FIELDS.length * size;
+    for (const { ranks, slice, fields } of partsOf(folder, rank, step)) {
+      const whole = wholeOf(wholes, slice.parameter, slice.size);
+      // Rank 0 and those that share with it hold the first copy.
+      const isFirst = ranks === null ? rank === 0 : ranks.includes(0);
+      FIELDS.forEach((field) => {
+        const part = fields[field];
+        const target = whole[field].subarray(slice.start, slice.start + slice.length);
+        if (isFirst) target.set(part);
+        else requireSame(target, part, `${slice.parameter} ${field}`, rank);
+      });
+      if (isFirst) covered.set(slice.parameter, (covered.get(slice.parameter) ?? 0) + slice.length);
     }
   }
   for (const [name, { values }] of wholes) {
@@ -55,6 +47,36 @@ export function readStep(folder: string, world: number, step: number): Map<strin
     }
   }
   return wholes;
+}
+
+/** A stretch of a parameter that a rank wrote. */
+interface DumpPart {
+  readonly ranks: readonly number[] | null;
+  readonly slice: DumpManifest[number]['slices'][number];
+  readonly fields: WholeState;
+}
+
+/** What one rank wrote after a step. */
+export function partsOf(folder: string, rank: number, step: number): DumpPart[] {
+  const manifest = JSON.parse(
+    readFileSync(join(folder, `manifest.rank${rank}.json`), 'utf8'),
+  ) as DumpManifest; // parity-rank wrote it
+  const bytes = readFileSync(join(folder, `step${step}.rank${rank}.bin`));
+  const values = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+  const parts: DumpPart[] = [];
+  let base = 0;
+  for (const { size, ranks, slices } of manifest) {
+    for (const slice of slices) {
+      const field = (i: number): Float32Array => {
+        const from = base + i * size + slice.offset;
+        return values.subarray(from, from + slice.length);
+      };
+      const fields = { values: field(0), grad: field(1), expAvg: field(2), expAvgSq: field(3) };
+      parts.push({ ranks, slice, fields });
+    }
+    base += FIELDS.length * size;
+  }
+  return parts;
 }
 
 function wholeOf(wholes: Map<string, WholeState>, name: string, size: number): WholeState {
