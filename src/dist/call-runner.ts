@@ -12,6 +12,14 @@ import type { Work } from './types';
 import { wireBytes } from './wire-bytes';
 import { FinishedWork, PostedWork } from './work';
 
+/** Tensors of a call. */
+export interface CallTensors {
+  /** Those whose values it needs while it runs asynchronously. */
+  readonly held: readonly tf.Tensor[];
+  /** The one that was made for its result: it goes where the call fails. */
+  readonly made: tf.Tensor | undefined;
+}
+
 /** Runs a group's calls: blocking, posted, or in a group of one at once; tells the status board and the observer. */
 export class CallRunner {
   private readonly context: GroupContext;
@@ -26,8 +34,8 @@ export class CallRunner {
     this.plane = plane;
   }
 
-  /** Starts a call on `tensors`; its work gives `value`. */
-  start<T>(call: Call, tensors: readonly tf.Tensor[], value: T): Work<T> {
+  /** Starts a call; its work gives `value`. */
+  start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
     if (this.context.pending.size > 0) sweep(this.context);
     if (this.plane === undefined) return this.runAlone(call, value);
     return call.header.async
@@ -62,8 +70,8 @@ export class CallRunner {
     }
   }
 
-  private post<T>(plane: PlaneGroup, call: Call, tensors: readonly tf.Tensor[], value: T): Work<T> {
-    const held = new HeldTensors(tensors);
+  private post<T>(plane: PlaneGroup, call: Call, { held: needed, made }: CallTensors, value: T): Work<T> {
+    const held = new HeldTensors(needed);
     const at = now();
     const posted = postOrRelease(plane, call, held);
     const { status, pending } = this.context;
@@ -72,6 +80,7 @@ export class CallRunner {
       waited: () => status.leave(),
       settled: (result, exposed) => this.report(call, result, at, exposed),
       ended: (ended) => pending.delete(ended),
+      failed: () => made?.dispose(),
     });
     pending.add(work);
     if (isPointToPoint(call.header)) this.directions.set(directionOf(call.header), work);

@@ -44,6 +44,9 @@ export function coordinateOf(shape: readonly number[], rank: number): number[] {
     .reverse();
 }
 
+/** Ranks that a row's name lists. */
+const NAMED_RANKS = 8;
+
 /**
  * Arranges a group's ranks and makes a group for every row along every axis. All ranks must call it alike.
  * Throws: MESH where sizes and ranks do not fit.
@@ -89,16 +92,22 @@ function makeRows(
     const start = coordinateOf(shape, rank);
     if (start[axis] !== 0) continue;
     const places = Array.from({ length: shape[axis] ?? 1 }, (_, place) => start.with(axis, place));
-    const row = group.subgroup(
-      places.map((at) => rankAt(shape, at)),
-      name,
-    );
+    const members = places.map((at) => rankAt(shape, at));
+    const row = group.subgroup(members, rowName(name, members, group));
     own ??= row;
   }
   if (own === null) {
     throw new ShardlabError('INTERNAL', `no row along ${name} contains [${coordinate}]`);
   }
   return own;
+}
+
+/** Rows along one axis have names of their own, so that one can tell which of them a rank waits in: 'dp[1,3]'. */
+function rowName(axis: string, members: readonly number[], group: ProcessGroup): string {
+  const ranks = members.map((place) => group.ranks[place] ?? place);
+  // Rows are evenly spaced in their group, so two and the last tell them apart.
+  const shown = ranks.length <= NAMED_RANKS ? ranks.join(',') : `${ranks[0]},${ranks[1]}…${ranks.at(-1)}`;
+  return `${axis}[${shown}]`;
 }
 
 function sizeOfShape(shape: readonly number[]): number {

@@ -14,6 +14,8 @@ export interface GroupContext {
   /** undefined in a world of one, where nothing travels. */
   readonly plane: Plane | undefined;
   readonly callSite: () => CallSite;
+  /** How many groups of a name and its ranks were made. */
+  readonly numGroups: Map<string, number>;
   /** Asynchronous work that nobody has waited for yet. */
   readonly pending: Set<PostedWork<unknown>>;
 }

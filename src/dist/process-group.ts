@@ -163,10 +163,19 @@ class Group implements ProcessGroup {
     const { values } = this.runner.runInternal({ header, inputs: [], outputs: [] });
     const rank = ranks.indexOf(this.rank);
     if (rank < 0) return null;
-    const title = name ?? `${this.name}[${ranks.join(',')}]`;
+    const title = this.distinct(name ?? `${this.name}[${ranks.join(',')}]`, globalRanks);
     const identity = { name: title, ranks: globalRanks, rank, world: this.identity.world };
     const plane = ranks.length > 1 ? this.plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
     return createGroup(this.context, identity, plane);
+  }
+
+  /** A second group of the same name and ranks is another one; its members count alike, since all make groups in one order. */
+  private distinct(title: string, ranks: readonly number[]): string {
+    const { numGroups } = this.context;
+    const key = `${title} of ${ranks.join(',')}`;
+    const count = (numGroups.get(key) ?? 0) + 1;
+    numGroups.set(key, count);
+    return count === 1 ? title : `${title} #${count}`;
   }
 
   /** Every rank's `value`, in rank order. */
@@ -182,17 +191,17 @@ class Group implements ProcessGroup {
     return this.runner.runInternal({ header, inputs: [], outputs: [] }).values;
   }
 
-  /** As `start`, with a result that was made for this call: it goes where the call is refused or fails at once. */
+  /** As `start`, with a result that was made for this call: it goes where the call is refused or fails. */
   private startInto(parts: CallParts, options: CollectiveOptions, result: tf.Tensor): Work<tf.Tensor> {
     try {
-      return this.start(parts, options, result);
+      return this.start(parts, options, result, result);
     } catch (error) {
       result.dispose();
       throw error;
     }
   }
 
-  private start<T>(parts: CallParts, options: CollectiveOptions, value: T): Work<T> {
+  private start<T>(parts: CallParts, options: CollectiveOptions, value: T, made?: tf.Tensor): Work<T> {
     const { engine } = this.context;
     const dtype = commonDType([...parts.inputs, ...parts.outputs]);
     const inputs = parts.inputs.map((list) => resolve(engine, list));
@@ -200,7 +209,7 @@ class Group implements ProcessGroup {
     const outputs = same ? inputs : parts.outputs.map((list) => resolve(engine, list));
     const header = this.header(parts, options, dtype, countOf(parts.op, inputs, outputs));
     const call: Call = { header, inputs, outputs };
-    return this.runner.start(call, header.async ? tensorsOf(parts) : [], value);
+    return this.runner.start(call, { held: header.async ? tensorsOf(parts) : [], made }, value);
   }
 
   private header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {

@@ -24,6 +24,7 @@ export interface WorkHooks {
   waiting(): void;
   waited(): void;
   settled(result: CallResult, exposed: Seconds): void;
+  failed(): void;
   /** Also after a failure. */
   ended(work: PostedWork<unknown>): void;
 }
@@ -71,6 +72,7 @@ export class PostedWork<T> implements Work<T> {
       this.hooks.settled(result, finished ? 0 : now() - from);
     } catch {
       // The error stays in the posted call; whoever waits gets it.
+      this.hooks.failed();
     } finally {
       if (!finished) this.hooks.waited();
       this.held.release();

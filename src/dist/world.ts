@@ -72,6 +72,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     world,
     plane,
     callSite,
+    numGroups: new Map(),
     pending: new Set(),
   };
   return {

@@ -51,7 +51,7 @@ test('a rank finds along each axis the ranks that share its other coordinates', 
   assert.deepEqual(mesh.get('pp').ranks, [1, 5]);
   assert.deepEqual(mesh.get('dp').ranks, [5, 7]);
   assert.deepEqual(mesh.get('tp').ranks, [4, 5]);
-  assert.equal(mesh.get('dp').name, 'dp');
+  assert.equal(mesh.get('dp').name, 'dp[5,7]');
   assert.equal(mesh.sizeOf('dp'), 2);
   assert.throws(() => mesh.get('cp'), { code: 'MESH', message: /no axis 'cp'; its axes are pp, dp, tp/ });
 });

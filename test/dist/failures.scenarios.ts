@@ -1,4 +1,5 @@
 // Ranks that do not agree, or do not come.
+import assert from 'node:assert/strict';
 import { createContext, Script } from 'node:vm';
 import * as tf from '@tensorflow/tfjs';
 import type { RankContext } from './scenario';
@@ -91,6 +92,17 @@ export function asynchronousCallsDiffer({ group }: RankContext): void {
     { async: true },
   );
   work.wait();
+}
+
+export function aFailedAsynchronousCallFreesItsResult({ group, engine }: RankContext): void {
+  const x = vector(group.size * (group.rank === 1 ? 2 : 3), () => 1);
+  const before = engine.memory.numBuffers;
+  const work = group.reduceScatter(x, 'sum', { async: true });
+  try {
+    work.wait();
+  } finally {
+    assert.equal(engine.memory.numBuffers, before, 'what was made for it is freed');
+  }
 }
 
 export function oneRankPostsWhatTheOthersWaitFor({ group }: RankContext): void {

@@ -24,6 +24,7 @@ const MISMATCHES: Readonly<Record<string, readonly RegExp[]>> = {
   oneRankGathersInsteadOfReducing: [/rank 1 called allGather of 10/, /ranks 0, 2 called allReduce of 10/],
   oneRankExpectsOtherParts: [/rank 1 called allToAll of 7/, /ranks 0, 2 called allToAll of 6/],
   asynchronousCallsDiffer: [/asynchronous, sum, number/, /allReduce of 5/, /allReduce of 6/],
+  aFailedAsynchronousCallFreesItsResult: [/reduceScatter of 9/, /reduceScatter of 6/],
   oneRankPostsWhatTheOthersWaitFor: [/asynchronous/],
   oneRankMakesAnotherSubgroup: [/subgroup/],
 };

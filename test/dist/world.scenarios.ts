@@ -52,6 +52,9 @@ export function meshAxesAreGroups({ group }: RankContext): void {
   expectValues(x, () => (group.rank < 2 ? 1 : 5), 'tp');
   mesh.get('dp').allReduce(x, 'max', { async: true }).wait();
   expectValues(x, () => 5, 'dp');
+  assert.equal(mesh.get('dp').name, group.rank % 2 === 0 ? 'dp[0,2]' : 'dp[1,3]');
+  const again = initDeviceMesh(group, [2, 2], ['dp', 'tp']);
+  assert.equal(again.get('dp').name, `${mesh.get('dp').name} #2`);
 }
 
 export function theFacadeSpeaksAsTorch({ world, engine, group }: RankContext): void {
