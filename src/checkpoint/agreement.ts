@@ -1,16 +1,14 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
-import { type ErrorCode, type ErrorJson, ShardlabError } from '../core/errors';
+import { type ErrorCode, ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
+import type { Outcome } from './outcome';
 
 /** The ranks that act together. */
 export interface Ranks {
   readonly engine: Engine;
   readonly group: ProcessGroup;
 }
-
-/** What a rank could not do, as it travels; null where all went well. */
-export type Outcome = ErrorJson | null;
 
 const BYTES_PER_WORD = 4;
 const ABSENCES: readonly ErrorCode[] = ['COLLECTIVE_MISMATCH', 'COLLECTIVE_MISSING'];
@@ -63,13 +61,6 @@ export function agree(ranks: Ranks, name: string, outcome: Outcome): void {
     rank: ranks.group.ranks[rank],
     details: error.details ?? {},
   });
-}
-
-/** An error as it travels. */
-export function outcomeOf(error: unknown): ErrorJson {
-  if (error instanceof ShardlabError) return error.toJSON();
-  const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  return { code: 'INTERNAL', message };
 }
 
 function messagesOf(words: Int32Array): string[] {

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import { type MessagePort, workerData } from 'node:worker_threads';
 import { type ErrorJson, ShardlabError } from '../core/errors';
-import { outcomeOf } from './agreement';
 import { type CommitSpec, committed } from './commit';
+import { outcomeOf } from './outcome';
 import { type Chunk, type PartSpec, PartWriter } from './part-writer';
 
 /** What the main thread gives at the start. */

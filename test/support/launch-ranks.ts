@@ -9,6 +9,8 @@ export interface RankLaunch {
   readonly world: number;
   /** Plain JSON for all ranks. */
   readonly args: unknown;
+  /** Is given every process as it starts: a test may kill it. */
+  readonly started?: (child: ChildProcess) => void;
 }
 
 /** The descriptor under which a rank inherits the shared segment. */
@@ -29,6 +31,7 @@ export async function launchRanks<T>(launch: RankLaunch): Promise<T[]> {
     const results = Array.from({ length: launch.world }, async (_, rank) => {
       const child = start(launch, rank, segment, searchPaths);
       children.push(child);
+      launch.started?.(child);
       // The script's own type: it is the only one that sends.
       return (await finished(child, rank)) as T;
     });
