@@ -1,6 +1,5 @@
 import type { ParallelConfig } from '../config/parallel-config';
 import type { TrainConfig } from '../config/train-config';
-import type { Warn } from '../core/warn';
 import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
 import type { Module } from '../nn/module';
 import { DDP } from './ddp/distributed-data-parallel';
@@ -28,23 +27,14 @@ export interface ParallelModel {
 /** The settings that say how a model lies on the ranks. */
 export type ParallelSettings = Pick<TrainConfig, 'parallel' | 'mixedPrecision' | 'offload'>;
 
-/** What a strategy is put around a model with. */
-export interface ParallelContext extends ShardContext {
-  readonly warn?: Warn | undefined;
-}
-
 /** Puts a strategy around a model, in place. Throws: CONFIG, MESH where settings do not fit the model or the ranks. */
-export function parallelize(
-  model: Module,
-  settings: ParallelSettings,
-  context: ParallelContext,
-): ParallelModel {
+export function parallelize(model: Module, settings: ParallelSettings, context: ShardContext): ParallelModel {
   return isInUnits(settings.parallel)
     ? inUnits(model, settings, context)
     : replicated(model, settings, context);
 }
 
-function replicated(model: Module, settings: ParallelSettings, context: ParallelContext): ParallelModel {
+function replicated(model: Module, settings: ParallelSettings, context: ShardContext): ParallelModel {
   const { parallel } = settings;
   const properties = STRATEGIES[parallel.strategy];
   const policy = wrapPolicyOf(parallel.wrap, model);
@@ -64,7 +54,7 @@ function replicated(model: Module, settings: ParallelSettings, context: Parallel
   };
 }
 
-function inUnits(model: Module, settings: ParallelSettings, context: ParallelContext): ParallelModel {
+function inUnits(model: Module, settings: ParallelSettings, context: ShardContext): ParallelModel {
   const { parallel } = settings;
   shardUnits(model, settings, { ...context, mesh: meshOf(parallel, context), rows: new RowsOfRanks() });
   const units = unitsOf(model);
@@ -80,19 +70,14 @@ function inUnits(model: Module, settings: ParallelSettings, context: ParallelCon
   };
 }
 
-function shardUnits(model: Module, settings: ParallelSettings, context: ParallelContext): void {
+function shardUnits(model: Module, settings: ParallelSettings, context: ShardContext): void {
   const { parallel, offload } = settings;
-  if (!parallel.limitAllGathers) {
-    context.warn?.(
-      'parallel.limitAllGathers false has no effect without lists of modules to prefetch: the host computes, and so never ' +
-        'runs ahead of its gathers',
-    );
-  }
   const options = {
     ...prefetchOf(parallel),
     reshardAfterForward: parallel.reshardAfterForward,
     syncModuleStates: parallel.syncModuleStates,
     offloadParameters: offload.parameters,
+    sparseGradients: parallel.sparseGradients,
   };
   const policy = policyOf(settings);
   for (const { module, strategy } of planUnits(model, parallel)) {
@@ -109,20 +94,12 @@ function prefetchOf({ forwardPrefetch, backwardPrefetch, limitAllGathers }: Para
 }
 
 /** Copies times shards, where some unit wants copies. */
-function meshOf(parallel: ParallelConfig, { group, warn }: ParallelContext): DeviceMesh | undefined {
+function meshOf(parallel: ParallelConfig, { group }: ShardContext): DeviceMesh | undefined {
   const strategies = [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
-  const hybrid = strategies.find((strategy) => STRATEGIES[strategy].isHybrid);
-  if (hybrid === undefined) return undefined;
-  if (parallel.mesh !== null) {
-    const { dpReplicate, dpShard } = parallel.mesh;
-    return initDeviceMesh(group, [dpReplicate, dpShard], ['dpReplicate', 'dpShard']);
-  }
-  warn?.(
-    `parallel.strategy ${hybrid} without parallel.mesh keeps one copy of the shards, so it does what ` +
-      `${STRATEGIES[hybrid].reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'} does; ` +
-      `give mesh { dpReplicate, dpShard } with ${group.size} ranks in all`,
-  );
-  return undefined;
+  const isHybrid = strategies.some((strategy) => STRATEGIES[strategy].isHybrid);
+  if (!isHybrid || parallel.mesh === null) return undefined;
+  const { dpReplicate, dpShard } = parallel.mesh;
+  return initDeviceMesh(group, [dpReplicate, dpShard], ['dpReplicate', 'dpShard']);
 }
 
 function accumulatesLocally({ placement }: FsdpUnit): boolean {

@@ -1,7 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { HalfDType, WireDType } from '../../core/dtypes';
 import type { ProcessGroup } from '../../dist/types';
-import { touchedRows, unionOfRows } from '../sparse/row-masks';
+import { joinedMasks, splitMasks, touchedRows, unionOfRows } from '../sparse/row-masks';
 import { piecesOfRows } from '../sparse/row-pieces';
 import type { RowTable } from '../sparse/row-tables';
 import { gradOrZeros } from './gradients';
@@ -32,7 +32,7 @@ export class SparseReducer {
   reduce(): void {
     const { engine, group, tables, wireDType, declared } = this.#options;
     const own = tables.map(({ parameter, rows }) => touchedRows(engine, parameter.grad, rows));
-    const union = split(unionOfRows(engine, group, joined(own)), own);
+    const union = splitMasks(unionOfRows(engine, group, joinedMasks(own)), own);
     const pieces = tables.flatMap(({ parameter }, i) => {
       const grad = gradOrZeros(engine, parameter, declared);
       return piecesOfRows(grad, union[i] ?? new Uint8Array(1));
@@ -47,23 +47,4 @@ function moduleOf(tables: readonly RowTable[]): string {
   const modules = new Set(tables.map(({ parameter }) => parameter.module));
   const [only = ''] = modules;
   return modules.size === 1 ? only : '';
-}
-
-function joined(masks: readonly Uint8Array[]): Uint8Array {
-  const all = new Uint8Array(masks.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const mask of masks) {
-    all.set(mask, at);
-    at += mask.length;
-  }
-  return all;
-}
-
-function split(all: Uint8Array, like: readonly Uint8Array[]): Uint8Array[] {
-  let at = 0;
-  return like.map(({ length }) => {
-    const from = at;
-    at += length;
-    return all.subarray(from, at);
-  });
 }

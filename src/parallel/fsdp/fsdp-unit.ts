@@ -3,6 +3,7 @@ import type { HalfDType } from '../../core/dtypes';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { halfOf, type MixedPrecision } from '../precision/mixed-precision';
+import type { RowTable } from '../sparse/row-tables';
 import type { FsdpSchedule } from './fsdp-schedule';
 import { type ShardLayout, shardLayout } from './shard-layout';
 import { UnitGradients } from './unit-gradients';
@@ -18,6 +19,8 @@ export interface FsdpUnitOptions {
   readonly placement: UnitPlacement;
   /** Types of parameters and gradients on the wire and in values; default float32. */
   readonly precision?: MixedPrecision | undefined;
+  /** Parameters of which only touched rows' gradients travel; those of other units may be among them. */
+  readonly tables?: readonly RowTable[] | undefined;
   /** Whether shards of parameters and gradients lie on the host. */
   readonly offloadsParameters?: boolean | undefined;
 }
@@ -51,7 +54,8 @@ export class FsdpUnit {
   #schedule: FsdpSchedule | null = null;
   #isRoot = false;
 
-  constructor({ engine, module, parameters, placement, precision, offloadsParameters }: FsdpUnitOptions) {
+  constructor(options: FsdpUnitOptions) {
+    const { engine, module, parameters, placement, precision, offloadsParameters, tables = [] } = options;
     this.owner = module;
     this.module = module.path;
     this.placement = placement;
@@ -68,6 +72,7 @@ export class FsdpUnit {
     const reduced = {
       half: halfOf(precision?.reduceDtype ?? null),
       keepsHalf: precision?.keepLowPrecisionGrads ?? false,
+      tables: tables.filter(({ parameter }) => trained.includes(parameter)),
     };
     this.gradients = new UnitGradients({ ...shared, ...reduced, layout });
     this.trained = new UnitState(this, { name: this.module, layout, first: 0, trains: true });

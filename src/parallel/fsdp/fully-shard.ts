@@ -9,6 +9,7 @@ import type { Parameter } from '../../nn/parameter';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { runAsUnit } from '../run-as-unit';
+import { rowTables } from '../sparse/row-tables';
 import { modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
@@ -47,6 +48,8 @@ export interface FullyShardOptions {
   readonly syncModuleStates?: boolean | undefined;
   /** Default float32. */
   readonly precision?: MixedPrecision | undefined;
+  /** Only rows of tables, and only experts, that some rank touched send their gradients. Source: DeepSpeed's sparse_gradients. */
+  readonly sparseGradients?: boolean | undefined;
   /** Shards of parameters and gradients lie on the host, and the optimizer steps there. Source: CPUOffloadPolicy. */
   readonly offloadParameters?: boolean | undefined;
 }
@@ -103,10 +106,11 @@ function makeUnit(
   if (options.syncModuleStates && placement !== IGNORED) syncStates(parameters, context.group);
   const { offloadParameters: offloadsParameters } = options;
   const precision = placement === IGNORED ? FULL_PRECISION : (options.precision ?? FULL_PRECISION);
+  const tables = options.sparseGradients === true ? rowTables(module) : [];
   const unit =
     parameters.length === 0
       ? null
-      : new FsdpUnit({ engine, module, parameters, placement, precision, offloadsParameters });
+      : new FsdpUnit({ engine, module, parameters, placement, precision, offloadsParameters, tables });
   const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
   const { members = [], numTrained = 0 } = unit ?? {};
   const declared = halfOf(precision.paramDtype) ?? undefined;

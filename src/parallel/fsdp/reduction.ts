@@ -3,7 +3,10 @@ import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import type { Piece, ProcessGroup, Work } from '../../dist/types';
 import { settled } from '../settled';
-import { ownPieces, type ShardLayout, sharesOf } from './shard-layout';
+import { type Range, slicePieces } from '../sparse/row-pieces';
+import type { RowTable } from '../sparse/row-tables';
+import { ownPieces, type ShardLayout, shareOf, sharesOf } from './shard-layout';
+import { touchedShares } from './sparse-shares';
 import type { UnitPlacement } from './unit-placement';
 
 /** What gradients are reduced into: a flat shard, or the whole tensors, right in the own chunks. */
@@ -21,6 +24,8 @@ export interface ReductionOptions {
   readonly half: HalfDType | null;
   /** Whether sums of reduced gradients are rounded to that type too. */
   readonly keepsHalf: boolean;
+  /** Parameters of which only touched rows travel. */
+  readonly tables: readonly RowTable[];
 }
 
 /**
@@ -35,6 +40,8 @@ export class Reduction {
   /** What follows the work on its way. */
   readonly #next: (() => Work<void>)[];
   #work: Work<void> | null = null;
+  /** The elements of every rank's share that travel, by rank; null: all. */
+  #travelling: readonly (readonly Range[])[] | null = null;
 
   /** Starts it; missing gradients count as zeros. */
   constructor(options: ReductionOptions, grads: readonly (tf.Tensor | null)[]) {
@@ -53,6 +60,7 @@ export class Reduction {
       ...(replicateGroup === null ? [] : [() => this.#agree(replicateGroup)]),
     ];
     try {
+      this.#agreeOnRows();
       this.#startNext();
     } catch (error) {
       this.abandon();
@@ -102,11 +110,37 @@ export class Reduction {
     const inputs = sharesOf(this.#options.layout, 'wholes' in result ? result.wholes : this.#grads);
     // In place where gradients stay whole: the own share is read before it is written.
     const output = 'wholes' in result ? (inputs[group.rank] ?? []) : this.#own();
-    return group.reduceScatterPieces(inputs, output, 'avg', this.#wire);
+    const travelling = this.#travelling;
+    if (travelling === null) return group.reduceScatterPieces(inputs, output, 'avg', this.#wire);
+    const sliced = inputs.map((share, rank) => slicePieces(share, travelling[rank] ?? []));
+    return group.reduceScatterPieces(
+      sliced,
+      slicePieces(output, travelling[group.rank] ?? []),
+      'avg',
+      this.#wire,
+    );
   }
 
   #agree(group: ProcessGroup): Work<void> {
-    return group.allReducePieces(this.#own(), 'avg', this.#wire);
+    const { layout, placement } = this.#options;
+    const rank = placement.shardGroup?.rank ?? 0;
+    const ranges = this.#travelling?.[rank];
+    if (ranges === undefined) return group.allReducePieces(this.#own(), 'avg', this.#wire);
+    // Ranges count padding, which is not among the own elements of whole tensors.
+    const share = 'wholes' in this.#result ? shareOf(layout, this.#result.wholes, rank) : this.#own();
+    const travelling = slicePieces(share, ranges).filter((piece) => 'tensor' in piece);
+    return group.allReducePieces(travelling, 'avg', this.#wire);
+  }
+
+  /** Rows that no rank touched are zero on all of them, and so is their mean: they need not travel. */
+  #agreeOnRows(): void {
+    const { engine, tables, placement } = this.#options;
+    const { shardGroup, replicateGroup } = placement;
+    const groups = [shardGroup, replicateGroup].filter((group) => group !== null);
+    if (tables.length === 0 || groups.length === 0) return;
+    const grads = 'wholes' in this.#result ? this.#result.wholes : this.#grads;
+    this.#travelling = touchedShares(this.#options, grads, groups);
+    if ('shard' in this.#result) engine.fill(this.#result.shard, 0);
   }
 
   /** The elements of the result that this rank answers for. */

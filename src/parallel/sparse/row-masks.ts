@@ -55,6 +55,27 @@ export function unionOfRows(
   return union;
 }
 
+/** Several masks as one, to be agreed on at once. */
+export function joinedMasks(masks: readonly RowMask[]): RowMask {
+  const all = new Uint8Array(masks.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const mask of masks) {
+    all.set(mask, at);
+    at += mask.length;
+  }
+  return all;
+}
+
+/** A joined mask in its parts, each as long as one of `like`. */
+export function splitMasks(all: RowMask, like: readonly RowMask[]): RowMask[] {
+  let at = 0;
+  return like.map(({ length }) => {
+    const from = at;
+    at += length;
+    return all.subarray(from, at);
+  });
+}
+
 function sumOverRanks(
   engine: Engine,
   group: ProcessGroup,

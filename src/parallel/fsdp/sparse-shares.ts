@@ -1,0 +1,48 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { ProcessGroup } from '../../dist/types';
+import { joinedMasks, type RowMask, splitMasks, touchedRows, unionOfRows } from '../sparse/row-masks';
+import { type Range, touchedRanges } from '../sparse/row-pieces';
+import type { RowTable } from '../sparse/row-tables';
+import type { ShardedParameter, ShardLayout } from './shard-layout';
+
+/** What ranks agree on before a unit's gradients travel. */
+export interface SparseUnit {
+  readonly engine: Engine;
+  readonly module: string;
+  readonly layout: ShardLayout;
+  /** The unit's parameters of which only touched rows travel. */
+  readonly tables: readonly RowTable[];
+}
+
+/**
+ * The elements of every rank's share that some rank of the groups touched, as ranges of the share, by rank. Blocks for one
+ * small reduction a group.
+ */
+export function touchedShares(
+  { engine, module, layout, tables }: SparseUnit,
+  grads: readonly (tf.Tensor | null)[],
+  groups: readonly ProcessGroup[],
+): Range[][] {
+  const gradOf = (table: RowTable): tf.Tensor | null =>
+    grads[layout.entries.findIndex(({ parameter }) => parameter === table.parameter)] ?? null;
+  const own = tables.map((table) => touchedRows(engine, gradOf(table), table.rows));
+  let all = joinedMasks(own);
+  for (const group of groups) all = unionOfRows(engine, group, all, { module });
+  const masks = new Map(splitMasks(all, own).map((mask, i) => [tables[i]?.parameter, mask]));
+  return Array.from({ length: layout.numRanks }, (_, rank) =>
+    layout.entries.flatMap((entry) => rangesOf(entry, masks.get(entry.parameter), rank)),
+  );
+}
+
+function rangesOf(entry: ShardedParameter, mask: RowMask | undefined, rank: number): Range[] {
+  const { offset, chunk, parameter } = entry;
+  // A parameter of an expert has one flag for all its rows.
+  if (mask === undefined || mask.length === 1) {
+    return mask?.[0] === 0 || chunk === 0 ? [] : [{ start: offset, length: chunk }];
+  }
+  const width = parameter.size / mask.length;
+  const from = Math.min(mask.length, (rank * chunk) / width);
+  const to = Math.min(mask.length, from + chunk / width);
+  return touchedRanges(mask, width, from, to).map(({ start, length }) => ({ start: offset + start, length }));
+}
