@@ -20,6 +20,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   save: 'run.save',
   load: 'run.load',
   probe: 'the trial of a setting',
+  units: 'run.units',
   disposeRun: 'run.dispose',
   recover: 'recovery',
 };

@@ -63,6 +63,8 @@ export type RankWork =
   /** Measures what a config needs; `run` is a number for its buffers alone. */
   | { readonly kind: 'probe'; readonly run: number; readonly config: unknown; readonly group: GroupRef }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
+  /** Tells what the units of a run's model hold. */
+  | { readonly kind: 'units'; readonly run: number }
   | { readonly kind: 'disposeRun'; readonly run: number }
   | { readonly kind: 'recover' };
 

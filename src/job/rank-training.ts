@@ -8,6 +8,7 @@ import { explainProcess } from '../ledger/process-memory';
 import type { Recorder } from '../ledger/recorder';
 import type { StepResult } from '../train/step-result';
 import type { Trainer } from '../train/trainer';
+import { unitFacts } from './describe-model';
 import type { RankProgress, RankStep, RankWork, SaveNews } from './messages';
 import type { GroupRef } from './rank-groups';
 import { type ProbeResult, probeOnRank } from './rank-probe';
@@ -84,6 +85,8 @@ export class RankTraining {
       }
       case 'probe':
         return this.#probe(work);
+      case 'units':
+        return unitFacts(this.#run(work.run).trainer.model);
       case 'disposeRun':
         return this.#dispose(work.run);
       default:

@@ -48,6 +48,11 @@ export abstract class RunFigures {
     return this.#noteOf(this.world);
   }
 
+  /** Number of the last step, from 1; those before a loaded checkpoint count. 0 before the first. */
+  get lastStep(): number {
+    return this.history.lastStep;
+  }
+
   /** Mean loss over all ranks, step by step. */
   get losses(): number[] {
     return this.results.map(({ loss }) => loss);

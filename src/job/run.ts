@@ -3,9 +3,11 @@ import { currentDisplay } from '../cell/display';
 import type { Redistributed } from '../checkpoint/redistribute';
 import { configWarnings } from '../config/config-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
+import { itemBytes } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
 import { now } from '../core/units';
-import { DISPLAY, type DisplayBundle } from '../figures/table';
+import { DISPLAY, type DisplayBundle, type Table } from '../figures/table';
+import { type UnitFacts, unitsTable } from '../figures/units-table';
 import type { Link } from '../transport/link';
 import { writeToStderr } from './folded-lines';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
@@ -126,6 +128,23 @@ export class Run extends RunFigures {
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
     return this.#turns.take('loading', () => this.#checkpoints.load(path, options));
+  }
+
+  /**
+   * The units of the model: elements, padding, bytes, and on a shaped link how long a gather takes, with hints.
+   * Throws: CONFIG where the model is not in units (NO_SHARD).
+   */
+  async units(): Promise<Table> {
+    const { number: run, link } = this.#options;
+    // All ranks have the same units.
+    const [facts = []] = await this.#calls.on<UnitFacts[]>(1, { kind: 'units', run });
+    if (facts.length === 0) {
+      throw new ConfigError(
+        `${placeText(this)} has no units: every rank holds the whole model; await run.reshard({ strategy: 'FULL_SHARD' })`,
+      );
+    }
+    const { paramDtype = null } = this.config.mixedPrecision ?? {};
+    return unitsTable(facts, { link, wireItemBytes: itemBytes(paramDtype ?? 'float32') });
   }
 
   [DISPLAY](): DisplayBundle {

@@ -39,6 +39,20 @@ test('the same config from YAML and from JSON gives the same losses', async () =
   assert.deepEqual(losses[0], losses[1]);
 });
 
+test('a run that was saved and resumed has the losses of one that was not', async () => {
+  const args = ['run', 'tiny', '--ranks', '2', '--json'];
+  const whole = await shardlab([...args, '--steps', '3'], { cwd: folder });
+  const first = await shardlab([...args, '--steps', '2', '--save', 'ckpt'], { cwd: folder });
+  assert.match(first.stderr, /^step 2 saved: .*ckpt, /m);
+  const resumed = await shardlab([...args, '--steps', '3', '--resume', 'ckpt'], { cwd: folder });
+  assert.match(resumed.stderr, /^step 2 loaded, 1 of 3 are left$/m);
+  const losses = [first, resumed].flatMap(({ stdout }) => JSON.parse(stdout).losses);
+  assert.deepEqual(losses, JSON.parse(whole.stdout).losses);
+  const wrong = await shardlab([...args, '--resume', 'nothing'], { cwd: folder });
+  assert.equal(wrong.status, 1);
+  assert.match(wrong.stderr, /there is no folder .*nothing/);
+});
+
 test('bench gpt answers with the keys of its peer', async () => {
   const sizes = [
     '--steps',

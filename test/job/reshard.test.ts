@@ -96,6 +96,26 @@ test('a run in resharding', async (context) => {
     await assert.rejects(run.reshard({ wrap: 'root' }), { code: 'CLOSED' });
   });
 
+  await context.test('tells its units, before and after', async () => {
+    const run = await job.train(CONFIG);
+    assert.deepEqual(
+      (await run.units()).rows.map(({ module, strategy, numShards }) => [module, strategy, numShards]),
+      [
+        ['root', 'FULL_SHARD', 3],
+        ['blocks.0', 'FULL_SHARD', 3],
+        ['blocks.1', 'FULL_SHARD', 3],
+      ],
+    );
+    await run.reshard({ wrap: 'root', world: 2, strategy: 'SHARD_GRAD_OP' });
+    assert.deepEqual(
+      (await run.units()).rows.map(({ module, strategy, numShards }) => [module, strategy, numShards]),
+      [['root', 'SHARD_GRAD_OP', 2]],
+    );
+    await run.reshard({ strategy: 'NO_SHARD' });
+    await assert.rejects(run.units(), { code: 'CONFIG', message: /NO_SHARD on 2 ranks has no units/ });
+    await run.dispose();
+  });
+
   await context.test('leaves no bytes behind', async () => {
     const held = (): Promise<number[]> => job.on('all').run(({ engine }) => engine.memory.bytes);
     const before = await held();

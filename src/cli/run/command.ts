@@ -19,6 +19,8 @@ interface RunCommandOptions {
   readonly blas?: 'auto' | 'none';
   readonly init?: string;
   readonly events?: string;
+  readonly save?: string;
+  readonly resume?: string;
 }
 
 /** `shardlab run CONFIG`: trains without a notebook. */
@@ -34,13 +36,19 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
       new Option('--blas <choice>', 'what multiplies matrices').choices(['auto', 'none']).default('auto'),
     )
     .option('--init <file>', 'initial parameters (safetensors)')
+    .option('--save <folder>', 'writes a checkpoint after the last step')
+    .option('--resume <folder>', 'goes on from a checkpoint; its steps count among --steps')
     .option('--events <file>', 'writes what every step did, for `shardlab trace`');
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
     const config = readConfig(name, io.cwd, options.steps);
-    const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
-    const events = options.events === undefined ? undefined : resolve(io.cwd, options.events);
     const { ranks, blas = 'auto' } = options;
-    const run = await trainHeadless({ config, ranks, blas, init, events }, io);
+    if (options.init !== undefined && options.resume !== undefined) {
+      throw new ConfigError('--init and --resume both say where parameters come from; give one of them');
+    }
+    const path = (given: string | undefined): string | undefined => given && resolve(io.cwd, given);
+    const [init, events] = [path(options.init), path(options.events)];
+    const [save, resume] = [path(options.save), path(options.resume)];
+    const run = await trainHeadless({ config, ranks, blas, init, events, save, resume }, io);
     const report = runReport(run);
     output.answer(report, () => asText(report));
     if (run.eventsFailure === undefined) return 0;

@@ -2,6 +2,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import { launch } from '../../job/launch';
 import type { LaunchOptions } from '../../job/options';
+import type { Run } from '../../job/run';
 import { createEventFile, type EventFileWriter } from '../../ledger/event-file';
 import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';
@@ -15,6 +16,10 @@ export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'blas'> {
   readonly init?: string | undefined;
   /** Where the ledgers of all steps go, also of a training that breaks off. */
   readonly events?: string | undefined;
+  /** A folder for a checkpoint after the last step. */
+  readonly save?: string | undefined;
+  /** A checkpoint to go on from. */
+  readonly resume?: string | undefined;
 }
 
 /** A finished training, as plain data. */
@@ -37,19 +42,22 @@ export interface HeadlessRun {
  * IO before the first step when the event file cannot be made.
  */
 export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<HeadlessRun> {
-  const { config, init, events, ...launchOptions } = options;
+  const { config, init, events, save, resume, ...launchOptions } = options;
   const job = await launch({ ...launchOptions, baseDir: io.cwd });
   try {
     const endProgress = showProgress(io);
-    const run = await job.train(config, { init });
+    const building = job.train(config, { init });
+    const run = resume === undefined ? await building : await building.load(resume);
+    const numSteps = stepsLeft(run, config.steps, io);
     const file = events === undefined ? undefined : createEventFile(events, { world: job.numRanks, config });
     let eventsFailure: ShardlabError | undefined;
     try {
-      if (config.steps > 0) await run.step(config.steps);
+      if (numSteps > 0) await run.step(numSteps);
     } finally {
       endProgress();
-      eventsFailure = file && save(run.records, file);
+      eventsFailure = file && write(run.records, file);
     }
+    if (save !== undefined) io.stderr(`${await run.save(save)}\n`);
     const maxRss = await job.on('all').run(() => process.resourceUsage().maxRSS);
     const [first] = job.ranks;
     return {
@@ -68,8 +76,17 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
   }
 }
 
+/** Steps of a checkpoint count: what is left of all steps. */
+function stepsLeft({ lastStep }: Run, steps: number, io: Io): number {
+  if (lastStep === 0) return steps;
+  const left = Math.max(0, steps - lastStep);
+  const rest = left === 0 ? `nothing is left of ${steps}: give more --steps` : `${left} of ${steps} are left`;
+  io.stderr(`step ${lastStep} loaded, ${rest}\n`);
+  return left;
+}
+
 /** Writes the records; gives the failure instead of throwing it, so that a full disk does not take the training's result away. */
-function save(records: readonly StepRecord[], file: EventFileWriter): ShardlabError | undefined {
+function write(records: readonly StepRecord[], file: EventFileWriter): ShardlabError | undefined {
   try {
     for (const record of records) file.append(record);
     return undefined;
