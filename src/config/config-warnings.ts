@@ -56,11 +56,14 @@ const PARALLEL: readonly Rule[] = [
   },
   {
     of: ['parallel.strategy'],
-    says: ({ world, config: { parallel } }) =>
-      world > 1 && parallel.mesh === null && HYBRID.has(parallel.strategy)
-        ? `${parallel.strategy} without parallel.mesh keeps one copy of the shards, for all ranks are on one host: it does what ` +
-          `${KEPT_TO_BACKWARD.has(parallel.strategy) ? 'SHARD_GRAD_OP' : 'FULL_SHARD'} does; give mesh { dpReplicate, dpShard } whose product is ${world}`
-        : null,
+    says: ({ world, config: { parallel } }) => withoutMesh(parallel, parallel.strategy, world),
+  },
+  {
+    of: ['parallel.unitStrategies'],
+    says: ({ world, config: { parallel } }) => {
+      const hybrid = parallel.unitStrategies.find(({ strategy }) => HYBRID.has(strategy));
+      return hybrid === undefined ? null : withoutMesh(parallel, hybrid.strategy, world);
+    },
   },
   {
     of: ['parallel.mesh'],
@@ -194,6 +197,16 @@ const RULES: readonly Rule[] = [...PARALLEL, ...PRECISION, ...OFFLOAD, ...OPTIMI
 const WHOLE = 'parameters are whole on every rank, and nothing is gathered';
 
 type Parallel = TrainConfig['parallel'];
+
+/** A hybrid strategy that has one copy. */
+function withoutMesh({ mesh }: Parallel, strategy: StrategyName, world: number): string | null {
+  if (world === 1 || mesh !== null || !HYBRID.has(strategy)) return null;
+  const same = KEPT_TO_BACKWARD.has(strategy) ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
+  return (
+    `${strategy} without parallel.mesh keeps one copy of the shards, for all ranks are on one host: it does what ${same} does; ` +
+    `give mesh { dpReplicate, dpShard } whose product is ${world}`
+  );
+}
 
 function strategiesOf({ strategy, unitStrategies }: Parallel): StrategyName[] {
   return [strategy, ...unitStrategies.map((unit) => unit.strategy)];

@@ -140,6 +140,13 @@ for (const [input, said, fine] of CASES) {
   });
 }
 
+test('a unit that is to be hybrid needs the mesh as well', () => {
+  const unitStrategies = [{ modules: 'wte', strategy: 'HYBRID_SHARD' }] as const;
+  const [said, ...rest] = warnings({ parallel: { unitStrategies: [...unitStrategies] } });
+  assert.match(said ?? '', /^parallel\.unitStrategies HYBRID_SHARD without parallel\.mesh/);
+  assert.deepEqual(rest, []);
+});
+
 test('one rank cuts nothing, which is said where a strategy was asked for', () => {
   assert.match(
     warnings({ parallel: { strategy: 'FULL_SHARD' } }, 1)[0] ?? '',

@@ -1,11 +1,13 @@
 import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../src/autograd/unit';
+import { parseTrainConfig } from '../../src/config/train-config';
 import { moe } from '../../src/nn/models/moe';
 import type { Module } from '../../src/nn/module';
 import { readState } from '../../src/nn/state-values';
 import { AdamW } from '../../src/optim/adamw';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
 import { fsdp } from '../../src/parallel/fsdp1/fully-sharded-data-parallel';
+import { parallelize } from '../../src/parallel/parallelize';
 import { moeAutoWrapPolicy } from '../../src/parallel/wrap-policies';
 import { rootOnly } from '../../src/parallel/wrap-policy';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
@@ -13,7 +15,7 @@ import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process
 /** How the model is spread. */
 export interface MoeUnitsArgs extends RankArgs {
   readonly steps: number;
-  readonly cases: readonly ('DDP' | 'FULL_SHARD' | 'SHARD_GRAD_OP' | 'NO_SHARD')[];
+  readonly cases: readonly ('DDP' | 'FULL_SHARD' | 'SHARD_GRAD_OP' | 'NO_SHARD' | 'Wan')[];
 }
 
 /** What one rank found in one case. */
@@ -24,6 +26,18 @@ export interface MoeUnitsResult {
   /** Rows that went to each expert of the first block in the first step. */
   readonly routed: readonly number[];
 }
+
+/** As the document has it: experts keep their parameters to backward, gates are whole on every rank. */
+const WAN = parseTrainConfig({
+  parallel: {
+    wrap: 'moe',
+    strategy: 'FULL_SHARD',
+    unitStrategies: [
+      { modules: 'blocks.*.moe.experts.*', strategy: 'SHARD_GRAD_OP' },
+      { modules: 'blocks.*.moe.gate', strategy: 'NO_SHARD' },
+    ],
+  },
+});
 
 void runAsRank<MoeUnitsArgs>((rank) => rank.args.cases.map((name) => train(rank, name)));
 
@@ -41,6 +55,8 @@ function train(rank: TestRank<MoeUnitsArgs>, name: MoeUnitsArgs['cases'][number]
   let net: Module = model;
   if (name === 'DDP') {
     new DDP(model, rank, { policy: rootOnly });
+  } else if (name === 'Wan') {
+    parallelize(model, WAN, rank);
   } else {
     const warn = (message: string): never => {
       throw new Error(message);

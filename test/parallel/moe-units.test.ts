@@ -5,7 +5,7 @@ import { assertClose } from '../support/close';
 import { launchRanks } from '../support/launch-ranks';
 import type { MoeUnitsArgs, MoeUnitsResult } from './moe-units-rank';
 
-const CASES = ['DDP', 'FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD'] as const;
+const CASES = ['DDP', 'FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'Wan'] as const;
 
 test('experts that are units train as they do under DDP, also where a rank has no row for one', async () => {
   const args: MoeUnitsArgs = { blas: 'none', steps: 6, cases: CASES };

@@ -8,6 +8,7 @@ import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
+import { STRATEGIES } from '../strategy';
 import { rootOnly, type WrapPolicy } from '../wrap-policy';
 import { FAIR_SCALE_NAMES } from './fair-scale';
 import type { CPUOffload } from './precision-and-offload';
@@ -104,7 +105,7 @@ export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
   return {
     policy: policyOf(given.autoWrapPolicy ?? null),
     ignoredModules,
-    group: given.processGroup ?? (mesh !== undefined && mesh.axisNames.length > 1 ? mesh.group : mesh?.group),
+    group: given.processGroup ?? mesh?.group,
     mesh,
     options: {
       strategy,
@@ -141,8 +142,7 @@ function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions
     const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean '${near}'?`;
     throw new ConfigError(`FSDP: shardingStrategy is ${JSON.stringify(shardingStrategy)}; ${hint}`);
   }
-  const isHybrid = strategy === 'HYBRID_SHARD' || strategy === '_HYBRID_SHARD_ZERO2';
-  if (isHybrid && (deviceMesh?.axisNames.length ?? 1) < 2) {
+  if (STRATEGIES[strategy].isHybrid && (deviceMesh?.axisNames.length ?? 1) < 2) {
     warn(
       `FSDP: ${strategy} without a deviceMesh of two axes keeps one copy of the shards, as all ranks are on one host; ` +
         "give deviceMesh: initDeviceMesh([copies, shards], ['replicate', 'shard'])",
