@@ -23,7 +23,8 @@ export async function stageState(
     const { dtype } = array;
     for (let done = 0; done < task.length; done += most) {
       const range = { start: task.start + done, length: Math.min(most, task.length - done) };
-      const values = access.read(array, range);
+      // What is read is a copy of its own, whose buffer can be handed to another thread.
+      const values = access.read(array, range) as Float32Array<ArrayBuffer>;
       const place = { at: task.at + done, position: position + storedBytes(dtype) * done };
       await sink.write({ file, tensor, dtype, ...place, values });
     }

@@ -4,14 +4,14 @@ import { assertClose, normals } from '../support/close';
 import { onBothBackends } from '../support/cpu-reference';
 import { ENGINE_CASES } from '../support/engines';
 
-const random = (...shape: number[]): tf.Tensor4D =>
-  tf.tensor(
+const random = (...shape: [number, number, number, number]): tf.Tensor4D =>
+  tf.tensor4d(
     normals(
       shape.reduce((a, b) => a * b, 1),
       `convolution ${shape}`,
     ),
     shape,
-  ) as tf.Tensor4D;
+  );
 
 /** Gradients of a sum of squares with respect to image and filter. */
 const gradientsOf = (

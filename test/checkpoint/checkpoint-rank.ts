@@ -127,7 +127,7 @@ class Session {
       case 'articleSave':
         return this.#articleSave();
       default:
-        action satisfies never;
+        return action satisfies never;
     }
   }
 
@@ -236,7 +236,7 @@ function fullDisk(): typeof nodeFs {
     if (room >= 0) return nodeFs.writeSync(file, bytes, from, length, position);
     throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
   };
-  const ftruncateSync = (file: number, length: number): void => {
+  const ftruncateSync = (file: number, length?: number): void => {
     if (length === 0) room = 12_000;
     nodeFs.ftruncateSync(file, length);
   };

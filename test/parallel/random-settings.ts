@@ -1,13 +1,14 @@
+import type { StrategyName, WrapConfig } from '../../src/config/parallel-config';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { seeded } from '../../src/core/random';
 
 /** Legal settings for a world, from one seed. */
 export function randomSettings(seed: number, world: number): TrainConfigInput {
   const random = seeded(seed, 'random settings', String(world));
-  const pick = <T>(...values: readonly [T, ...T[]]): T => values[random.integer(values.length)] ?? values[0];
+  const pick = <T>(...values: [T, ...T[]]): T => values[random.integer(values.length)] as T; // within the list
   const divisors = Array.from({ length: world }, (_, i) => i + 1).filter((n) => world % n === 0);
   const dpShard = pick(1, ...divisors);
-  const strategy = pick(
+  const strategy = pick<StrategyName>(
     'NO_SHARD',
     'ZERO_1',
     'ZERO_2',
@@ -25,23 +26,31 @@ export function randomSettings(seed: number, world: number): TrainConfigInput {
       strategy,
       mesh: isHybrid ? { dpReplicate: world / dpShard, dpShard } : null,
       reshardAfterForward: gathers ? pick<boolean | number | null>(null, true, false, ...groups) : null,
-      wrap: pick('blocks', 'root', 'linear', { minNumParams: 40 }, { layerCls: ['Linear', 'LayerNorm'] }),
+      wrap: pick<WrapConfig>(
+        'blocks',
+        'root',
+        'linear',
+        { minNumParams: 40 },
+        { layerCls: ['Linear', 'LayerNorm'] },
+      ),
       syncModuleStates: pick(true, false),
       forwardPrefetch: pick(true, false),
-      backwardPrefetch: pick('BACKWARD_PRE', 'BACKWARD_POST', null),
+      backwardPrefetch: pick<'BACKWARD_PRE' | 'BACKWARD_POST' | null>('BACKWARD_PRE', 'BACKWARD_POST', null),
       limitAllGathers: pick(true, false),
       bucketBytes: pick(64, 512, 25 * 2 ** 20),
-      noSync: pick(null, true, false),
+      noSync: pick<boolean | null>(null, true, false),
     },
     accumulation: pick(1, 2, 3),
-    frozen: pick([], [], ['blocks.0'], ['blocks.*.first'], ['blocks.0.second']),
+    frozen: pick<string[]>([], [], ['blocks.0'], ['blocks.*.first'], ['blocks.0.second']),
     offload: {
       optimizer: pick(false, true),
       parameters: gathers && pick(false, false, true),
       activations: pick(false, false, true),
     },
-    activationCheckpointing: pick(null, null, 'full', { everyNth: 2 }),
-    optimizer: { kind: pick('adamW', 'adamW', 'sgd'), lr: 1e-2, eps: 1e-4 },
-    clipNorm: pick(null, 0.5),
+    activationCheckpointing: pick<TrainConfigInput['activationCheckpointing']>(null, null, 'full', {
+      everyNth: 2,
+    }),
+    optimizer: { kind: pick<'adamW' | 'sgd'>('adamW', 'adamW', 'sgd'), lr: 1e-2, eps: 1e-4 },
+    clipNorm: pick<number | null>(null, 0.5),
   };
 }
