@@ -38,3 +38,28 @@ for (const strategy of ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const) {
     assert.equal(engine.memory.bytes, before);
   });
 }
+
+test('with optimizer states on the host, the device is without them to the byte and the ledger has them on the host', async () => {
+  const engine = await testEngine();
+  const rests = [false, true].map((optimizer) => {
+    const recorder = createRecorder({ rank: 0, world: 1 });
+    engine.observe(recorder);
+    const config = parseTrainConfig({ model: MODEL, data: 'synthetic', batch: 2, offload: { optimizer } });
+    const trainer = createTrainer({ config, engine, group: soloGroup(engine), observer: recorder });
+    recorder.beginStep(1);
+    trainer.step();
+    const { memory } = recorder.endStep({ engineBytes: engine.memory.bytes });
+    const onHost = memory.owners.reduce(
+      (sum, { space, cause }, i) =>
+        sum + (space === 'host' && cause === 'optimizer' ? (memory.atRest[i] ?? 0) : 0),
+      0,
+    );
+    const states = 8 * trainer.model.states().reduce((sum, { size }) => sum + size, 0);
+    assert.equal(onHost, optimizer ? states : 0);
+    trainer.dispose();
+    return { device: memory.restBytes, states };
+  });
+  const [without, offloaded] = rests;
+  assert.ok(without && offloaded);
+  assert.equal(without.device - offloaded.device, without.states);
+});
