@@ -9,32 +9,37 @@ import type { Surroundings } from './surroundings';
 export class HeldInputs {
   readonly results: KeptResults | null;
   readonly #call: RegionCall;
-  readonly #ids: readonly number[];
-  /** Views of inputs, for callers may dispose those; but not of units' parameters, which are to be freed. */
-  readonly #views: tf.Tensor[];
-  /** Tensors that forward read, and that tidy scopes would dispose before backward. */
-  readonly #lent: readonly tf.Tensor[];
   readonly #stash: HostStash | null;
+  readonly #ids: number[] = [];
+  /** Views of inputs, for callers may dispose those; but not of units' parameters, which are to be freed. */
+  readonly #views: tf.Tensor[] = [];
+  /** Tensors that forward read, and that tidy scopes would dispose before backward. */
+  readonly #lent: tf.Tensor[] = [];
 
-  constructor(call: RegionCall, surroundings: Surroundings, results: KeptResults | null) {
-    const { engine, region, outer, inputs } = call;
+  constructor(call: RegionCall, results: KeptResults | null) {
     this.#call = call;
     this.results = results;
-    const kept = [...new Map(inputs.map((input) => [input.id, input])).values()].filter(
-      (input) => outer.parameterNow(input.id) === undefined,
-    );
-    this.#ids = kept.map(({ id }) => id);
-    this.#views = untracked(() => kept.map((input) => tf.keep(tf.clone(input))));
+    this.#stash = call.region.offload === true ? new HostStash(call.engine) : null;
+  }
+
+  /** The first forward is over. */
+  hold(surroundings: Surroundings): void {
+    const { engine, region, outer, inputs } = this.#call;
+    for (const input of inputs) {
+      if (this.#ids.includes(input.id) || outer.parameterNow(input.id) !== undefined) continue;
+      this.#ids.push(input.id);
+      this.#views.push(untracked(() => tf.keep(tf.clone(input))));
+    }
     // An input on the host cannot come back into the same tensor.
-    const given = new Set(region.offload === true ? this.#ids : []);
-    this.#lent = surroundings.shortLived(outer.firstScope).filter(({ id }) => !given.has(id));
-    for (const tensor of this.#lent) tf.keep(tensor);
+    const given = new Set(this.#stash === null ? [] : this.#ids);
+    for (const tensor of surroundings.shortLived(outer.firstScope)) {
+      if (!given.has(tensor.id)) this.#lent.push(tf.keep(tensor));
+    }
     for (const tensor of [...this.#views, ...this.#lent]) {
       if (engine.tagOf(tensor).cause === 'temp')
         engine.retag(tensor, { cause: 'activation', module: region.module });
     }
-    this.#stash = region.offload === true ? new HostStash(engine) : null;
-    this.#stash?.put([this.#views, ...(results?.slots ?? [])]);
+    this.#stash?.put([this.#views, ...(this.results?.slots ?? [])]);
   }
 
   /** The second forward begins: what lies on the host comes back. */

@@ -18,7 +18,9 @@ interface Stashed {
  */
 export class HostStash {
   readonly #engine: Engine;
-  #stashed: Stashed[] = [];
+  readonly #stashed: Stashed[] = [];
+  /** A buffer that is being put back. */
+  #arriving: tf.Tensor | null = null;
 
   constructor(engine: Engine) {
     this.#engine = engine;
@@ -45,16 +47,15 @@ export class HostStash {
 
   /** Puts all back into the lists, in new buffers. */
   fetch(): void {
-    for (let stashed = this.#stashed.pop(); stashed !== undefined; stashed = this.#stashed.pop()) {
-      try {
-        this.#copyIn(stashed);
-      } finally {
-        stashed.array.dispose();
-      }
+    for (let stashed = this.#stashed.at(-1); stashed !== undefined; stashed = this.#stashed.at(-1)) {
+      this.#copyIn(stashed);
+      this.#stashed.pop();
+      stashed.array.dispose();
     }
   }
 
   dispose(): void {
+    this.#arriving?.dispose();
     for (const { array } of this.#stashed.splice(0)) array.dispose();
   }
 
@@ -69,6 +70,7 @@ export class HostStash {
   #copyIn({ array, tag, dtype, places }: Stashed): void {
     untracked(() => {
       const whole = this.#engine.allocate([array.length], dtype, tag);
+      this.#arriving = whole;
       this.#engine.host.toDevice(array, 0, array.length, whole, 0);
       for (const { tensors, slot, shape } of places) tensors[slot] = tf.keep(tf.reshape(whole, shape));
       whole.dispose();

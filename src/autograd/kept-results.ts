@@ -32,12 +32,14 @@ export class KeptResults {
   note({ kernelName, outputs }: TapeNode): void {
     if (!this.#kernels.has(kernelName)) return;
     const { module } = this.#engine.currentTag;
-    const views = untracked(() => outputs.map((output) => tf.keep(tf.clone(output))));
-    for (const view of views) {
+    const kept: Kept = { kernelName, outputs: [] };
+    this.#kept.push(kept);
+    for (const output of outputs) {
+      const view = untracked(() => tf.keep(tf.clone(output)));
+      kept.outputs.push(view);
       if (this.#engine.tagOf(view).cause === 'temp')
         this.#engine.retag(view, { cause: 'activation', module });
     }
-    this.#kept.push({ kernelName, outputs: views });
   }
 
   /** In the second forward: the outputs of a kernel's next call, recorded as if it had run. Throws: ENGINE when it was not the next one. */

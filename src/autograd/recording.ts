@@ -63,6 +63,8 @@ export class Recording extends Array<RecordedNode> {
   scopeDepth = 0;
   /** The gradients of a backward in progress, to be let go if it is cut off. */
   inFlight: Gradients | null = null;
+  /** What else is to be let go if work in progress is cut off: `finally` does not run then. */
+  readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
   readonly #leaves = new Set<number>();
   readonly #flowing = new Set<number>();
@@ -140,6 +142,11 @@ export class Recording extends Array<RecordedNode> {
     return this.parameters?.now(id) ?? this.parent?.parameterNow(id);
   }
 
+  /** Lets go of it as `release` does. */
+  dispose(): void {
+    this.release();
+  }
+
   /** Lets go of everything saved. The recording is then of no use. */
   release(): void {
     for (const node of this.splice(0)) {
@@ -148,33 +155,38 @@ export class Recording extends Array<RecordedNode> {
     }
     for (const gradient of this.inFlight?.values() ?? []) gradient.dispose();
     this.inFlight = null;
+    for (const item of this.unfinished) item.dispose();
+    this.unfinished.clear();
   }
 
   #add(node: RecordedNode, isInner: boolean): void {
     const inputs = Object.values(node.inputs).filter((input) => input != null);
-    if (this.sieve !== null && !isInner) this.#sift(this.sieve, node, inputs);
     // Every input is asked, so that all captures are noted.
-    const isNeeded = inputs.map((input) => this.#asks(input)).includes(true);
+    const isNeeded = inputs.map((input) => this.#asks(input, node)).includes(true);
     if (isNeeded)
       for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
     if ((this.sieve !== null || !isNeeded) && !isInner) {
-      if (isNeeded) this.sieve?.meter?.(node, SAVED_FOR_SHAPE.has(node.kernelName) ? [] : (node.saved ?? []));
-      for (const tensor of node.saved ?? []) tensor.dispose();
+      this.#sift(node, inputs, isNeeded);
       return;
     }
     if (!isInner) this.#settle(node);
     super.push(node);
   }
 
-  #sift({ surroundings, results }: Sieve, node: RecordedNode, inputs: readonly tf.Tensor[]): void {
-    surroundings.note(inputs, node.outputs);
-    results?.note(node);
+  /** Notes what is not kept. */
+  #sift(node: RecordedNode, inputs: readonly tf.Tensor[], isNeeded: boolean): void {
+    const { saved = [] } = node;
+    if (isNeeded) this.sieve?.meter?.(node, SAVED_FOR_SHAPE.has(node.kernelName) ? [] : saved);
+    for (const tensor of saved) tensor.dispose();
+    this.sieve?.surroundings.note(inputs, node.outputs);
+    this.sieve?.results?.note(node);
   }
 
-  #asks(input: tf.Tensor): boolean {
+  #asks(input: tf.Tensor, { saved }: RecordedNode): boolean {
     if (this.flows(input)) return true;
     const owner = this.owners.get(input.id);
     if (owner === undefined) return false;
+    for (const tensor of saved ?? []) tensor.dispose();
     throw new ShardlabError(
       'ENGINE',
       `A parameter of unit '${owner}' is used outside of it, where its gradient would be lost. Make it a parameter of ` +

@@ -32,7 +32,7 @@ export function runRegion(
   const results = region.keepResultsOf === undefined ? null : new KeptResults(engine, region.keepResultsOf);
   const sieve = new Sieve(results, region.meter ?? null);
   const tape = new Recording(engine, outer, outer.owners, null, sieve);
-  const withdraw = engine.onRecover(() => results?.dispose());
+  if (results !== null) tape.unfinished.add(results);
   try {
     const value = recordForward(
       tape,
@@ -42,15 +42,11 @@ export function runRegion(
     );
     if (tape.flows(value)) {
       outer.addUnit(regionNode({ engine, region, outer, forward, inputs, tag }, tape, sieve, value));
-    } else {
-      results?.dispose();
+      // The node holds it all from here on.
+      tape.unfinished.clear();
     }
     return value;
-  } catch (error) {
-    results?.dispose();
-    throw error;
   } finally {
-    withdraw();
     tape.release();
   }
 }
@@ -62,7 +58,9 @@ function regionNode(
   value: tf.Tensor,
 ): RecordedNode {
   const { engine, region, outer, inputs } = call;
-  const held = new HeldInputs(call, surroundings, results);
+  const held = new HeldInputs(call, results);
+  tape.unfinished.add(held);
+  held.hold(surroundings);
   const flowing = inputs.filter((input) => outer.flows(input)).map(({ id }) => id);
   const first = {
     sources: [...flowing, ...tape.captured.keys()],

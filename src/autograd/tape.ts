@@ -14,6 +14,7 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
   state.gradientDepth = 1;
   state.kernelDepth = 0;
   tape.scopeDepth = state.scopeStack.length;
+  tape.parent?.unfinished.add(tape);
   try {
     return tf.tidy(work);
   } catch (error) {

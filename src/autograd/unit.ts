@@ -177,7 +177,13 @@ function backwardUnit(
     const found = backward(engine, tape, seeds);
     const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
     for (const id of parameters.ids) found.delete(id);
-    untracked(() => hooks.afterBackward(own));
+    // A hook waits for others, and may be cut off.
+    for (const gradient of own) if (gradient !== null) tape.unfinished.add(gradient);
+    try {
+      untracked(() => hooks.afterBackward(own));
+    } finally {
+      tape.unfinished.clear();
+    }
     return found;
   });
 }

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import { runOffloaded } from '../../src/autograd/offloaded';
+import { runRegion } from '../../src/autograd/region';
+import type { Region } from '../../src/autograd/region-call';
+import { gradients, type Pass, runUnit, type Unit } from '../../src/autograd/unit';
+import type { Engine } from '../../src/backend/engine';
+import { normals } from '../support/close';
+import { testEngine } from '../support/wasm-test-engine';
+
+const DIM = 6;
+
+describe('checkpointed regions that go wrong, or are let go', () => {
+  let engine: Engine;
+  let x: tf.Tensor;
+  let weight: tf.Tensor;
+  let isLearning = false;
+  before(async () => {
+    engine = await testEngine();
+    x = tf.tensor2d(normals(DIM * DIM, 'x'), [DIM, DIM]);
+    weight = tf.tensor2d(normals(DIM * DIM, 'w'), [DIM, DIM]);
+  });
+
+  const unit: Unit = {
+    module: 'u',
+    parameters: () => [weight],
+    hooks: {
+      beforeForward() {},
+      afterForward() {},
+      beforeBackward() {},
+      afterBackward([gradient]) {
+        isLearning = gradient?.dataSync().some((value) => value !== 0) ?? false;
+        gradient?.dispose();
+      },
+    },
+  };
+
+  function passOf(inside: (y: tf.Tensor) => tf.Tensor, region: Partial<Region> = {}): Pass {
+    const inRegion = (y?: tf.Tensor): tf.Tensor =>
+      runRegion(engine, { module: 'r', ...region }, (z) => inside(z as tf.Tensor), [y as tf.Tensor]);
+    return gradients(engine, () => tf.mean(runUnit(engine, unit, inRegion, [x])));
+  }
+
+  const product = (y: tf.Tensor): tf.Tensor => tf.matMul(y, weight);
+
+  /** Runs work that must leave as much behind as it found. */
+  function leavesNothing(work: () => void): void {
+    const before = [engine.memory.bytes, engine.host.bytes, tf.memory().numTensors];
+    work();
+    assert.deepEqual([engine.memory.bytes, engine.host.bytes, tf.memory().numTensors], before);
+  }
+
+  test('a second forward that computes something else is refused, by name and values', () => {
+    leavesNothing(() => {
+      let factor = 1;
+      const pass = passOf((y) => tf.mul(product(y), factor++));
+      assert.throws(() => pass.backward(), {
+        code: 'ENGINE',
+        message:
+          /second forward of the checkpointed module 'r' gave \[6,6\] with the sum of squares .*give its random/,
+      });
+      pass.loss.dispose();
+    });
+  });
+
+  test('one that calls other operations where results were kept is refused', () => {
+    leavesNothing(() => {
+      let calls = 0;
+      const pass = passOf((y) => (calls++ === 0 ? tf.tanh(product(y)) : product(y)), {
+        keepResultsOf: new Set(['BatchMatMul', 'Tanh']),
+      });
+      assert.throws(() => pass.backward(), { code: 'ENGINE' });
+      pass.loss.dispose();
+    });
+  });
+
+  test('one that throws says that it is the second, and what may be the reason', () => {
+    leavesNothing(() => {
+      const outside = tf.tidy(() => tf.keep(tf.square(x)));
+      const pass = passOf((y) => tf.add(product(y), outside));
+      outside.dispose();
+      assert.throws(() => pass.backward(), {
+        code: 'ENGINE',
+        message: /The second forward of the checkpointed module 'r' failed: .*pass tensors as inputs/,
+      });
+      pass.loss.dispose();
+    });
+  });
+
+  test('a first forward that throws, and a pass without backward, leave nothing', () => {
+    const regions: Partial<Region>[] = [{}, { keepResultsOf: new Set(['BatchMatMul']) }];
+    for (const region of [...regions, ...regions.map((r) => ({ ...r, offload: true }))]) {
+      leavesNothing(() => {
+        const fail = (y: tf.Tensor): tf.Tensor => {
+          product(y);
+          throw new Error('on purpose');
+        };
+        assert.throws(() => passOf(fail, region), /on purpose/);
+        const pass = passOf((y) => tf.tanh(product(y)), region);
+        pass.dispose();
+        pass.loss.dispose();
+      });
+    }
+  });
+
+  test('outside of gradients regions are inference; inside tf.grads they say what to do', () => {
+    leavesNothing(() => {
+      const region = (y: tf.Tensor): tf.Tensor => runRegion(engine, { module: 'r' }, () => tf.square(y), [y]);
+      const offloaded = (y: tf.Tensor): tf.Tensor => runOffloaded(engine, 'o', () => tf.square(y), [y]);
+      for (const run of [region, offloaded]) {
+        run(x).dispose();
+        assert.throws(
+          () => tf.grads((y: tf.Tensor) => tf.mean(run(y)))([x]),
+          /inside tf\.grads.*Use gradients/s,
+        );
+      }
+    });
+  });
+
+  test('a caller may dispose the input before backward; what is kept is an activation of the module', () => {
+    leavesNothing(() => {
+      for (const offload of [false, true]) {
+        const inUnit = (y?: tf.Tensor): tf.Tensor => {
+          const input = tf.mul(product(y as tf.Tensor), 2);
+          const z = runRegion(engine, { module: 'r', offload }, (v) => tf.square(v as tf.Tensor), [input]);
+          assert.deepEqual(engine.tagOf(input), { cause: 'activation', module: 'r' });
+          input.dispose();
+          return z;
+        };
+        const held = engine.host.bytes;
+        const pass = gradients(engine, () => tf.mean(runUnit(engine, unit, inUnit, [x])));
+        assert.equal(engine.host.bytes - held, offload ? 4 * DIM * DIM : 0);
+        isLearning = false;
+        pass.backward();
+        pass.loss.dispose();
+        assert.ok(isLearning);
+      }
+    });
+  });
+});
