@@ -26,6 +26,8 @@ export interface Part {
 /** What one rank reports of one run. */
 export interface PrecisionResult {
   readonly losses: readonly number[];
+  /** Whether each step's update was left out. */
+  readonly skipped: readonly boolean[];
   readonly parts: readonly Part[];
   /** Of the last step. */
   readonly collectives: readonly Pick<
@@ -54,9 +56,12 @@ function train(
   const batches = standsFor === undefined ? {} : { batches: inTurn(standsFor, input) };
   const trainer = createTrainer({ ...rank, config, ...batches });
   const losses: number[] = [];
+  const skipped: boolean[] = [];
   for (let step = 0; step < steps; step++) {
     tally.restart();
-    losses.push(trainer.step().loss);
+    const result = trainer.step();
+    losses.push(result.loss);
+    skipped.push(result.skipped);
   }
   const collectives = tally.collectives.map(({ op, cause, module, count, wireDType, wireBytes }) => {
     return { op, cause, module, count, wireDType, wireBytes };
@@ -65,7 +70,7 @@ function train(
   const shardBytes = tally.bytes('param.shard');
   const residual = engine.memory.bytes - tally.total;
   trainer.dispose();
-  return { losses, parts, collectives, shardBytes, residual, left: engine.memory.bytes - before };
+  return { losses, skipped, parts, collectives, shardBytes, residual, left: engine.memory.bytes - before };
 }
 
 function partsOf({ engine }: TestRank<PrecisionArgs>, trainer: Trainer): Part[] {
