@@ -5,9 +5,8 @@ import { gradients } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import { ShardlabError } from '../../src/core/errors';
 import { SILENT } from '../../src/core/events';
-import { initializer } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
-import { Module, ModuleList } from '../../src/nn/module';
+import { Module } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
 import { readState } from '../../src/nn/state-values';
 import {
@@ -21,27 +20,7 @@ import { transformerAutoWrapPolicy } from '../../src/parallel/wrap-policies';
 import { modulesToWrap } from '../../src/parallel/wrap-policy';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
-
-class Chain extends Module {
-  readonly layers: ModuleList<Linear>;
-  readonly last: Linear;
-
-  constructor() {
-    super();
-    const init = initializer(5);
-    this.layers = this.addChild(
-      'layers',
-      new ModuleList([0, 1, 2].map((i) => new Linear(3, 3, init.within(`${i}`)))),
-    );
-    this.last = this.addChild('last', new Linear(3, 1, init.within('last')));
-  }
-
-  forward(x: tf.Tensor): tf.Tensor {
-    let y = x;
-    for (const layer of this.layers) y = tf.tanh(layer.apply(y));
-    return tf.mean(this.last.apply(y));
-  }
-}
+import { Chain } from './chain-model';
 
 let engine: Engine;
 let context: ShardContext;

@@ -2,22 +2,28 @@ import type { Engine } from '../../src/backend/engine';
 import type { PieceList, ProcessGroup, Work } from '../../src/dist/types';
 
 /** A defect that the parity suite must see. */
-export type Mutation = 'sumForMean' | 'missedShard' | 'doubleCount';
+export type Mutation = 'sumForMean' | 'missedShard' | 'doubleCount' | 'missedGather';
 
-/** The group with a defect in the reduction of gradients; all else goes through. */
+/** The group, and groups made of it, with a defect in a collective; all else goes through. */
 export function mutated(group: ProcessGroup, engine: Engine, mutation: Mutation): ProcessGroup {
   const defect = DEFECTS[mutation](group, engine);
   return new Proxy(group, {
     get(target, key) {
       const own: unknown = Reflect.get(defect, key);
       if (own !== undefined) return own;
+      if (key === 'subgroup') {
+        return (...args: Parameters<ProcessGroup['subgroup']>) => {
+          const made = target.subgroup(...args);
+          return made === null ? null : mutated(made, engine, mutation);
+        };
+      }
       const value: unknown = Reflect.get(target, key, target);
       return typeof value === 'function' ? value.bind(target) : value;
     },
   });
 }
 
-type Defect = Partial<Pick<ProcessGroup, 'reduceScatterPieces' | 'allReducePieces'>>;
+type Defect = Partial<Pick<ProcessGroup, 'reduceScatterPieces' | 'allReducePieces' | 'allGatherPieces'>>;
 
 const DEFECTS: Record<Mutation, (group: ProcessGroup, engine: Engine) => Defect> = {
   sumForMean: (group) => ({
@@ -36,6 +42,15 @@ const DEFECTS: Record<Mutation, (group: ProcessGroup, engine: Engine) => Defect>
     allReducePieces(pieces, op, options) {
       return after(group.allReducePieces(pieces, op, options), () => {
         if (group.rank === 1) zero(engine, pieces);
+      });
+    },
+  }),
+
+  /** Rank 1 loses what was gathered. */
+  missedGather: (group, engine) => ({
+    allGatherPieces(input, outputs, options) {
+      return after(group.allGatherPieces(input, outputs, options), () => {
+        if (group.rank === 1) zero(engine, outputs[0] ?? []);
       });
     },
   }),

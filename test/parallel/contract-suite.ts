@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import type { CollectiveOp, CommCause } from '../../src/core/events';
+import { predictRun, type RunPrediction } from '../../src/plan/zero-units';
+import { launchRanks } from '../support/launch-ranks';
+import type { ContractResult, CountedCause } from './contract-rank';
+
+/** What all ranks saw of a case, and what the formulas say. */
+interface Observed {
+  readonly config: TrainConfig;
+  readonly prediction: RunPrediction;
+  readonly byRank: readonly ContractResult[];
+}
+
+const STATES = ['param.shard', 'param.full', 'grad.shard', 'grad.full', 'optimizer'] as const;
+
+/** What every strategy keeps to on so many ranks, case by case; one set of rank processes runs them all. */
+export function contractOf(world: number, cases: ReadonlyMap<string, TrainConfigInput>): void {
+  describe(`${world} ranks`, () => {
+    const observed = observe(world, cases);
+    observed.catch(() => undefined); // each test that awaits it reports its failure
+
+    const each = (what: string, check: (observed: Observed, t: TestContext) => void): void => {
+      for (const name of cases.keys()) {
+        test(`${name}: ${what}`, async (t) => {
+          const one = (await observed).get(name);
+          assert.equal(one?.byRank.length, world);
+          check(one, t);
+        });
+      }
+    };
+
+    each('parameters, gradients and optimizer states at rest are those of the formula', (one, t) => {
+      const { prediction, byRank } = one;
+      for (const { atRest, onHost, numParams } of byRank) {
+        assert.equal(numParams, prediction.numParams);
+        requireBytes(atRest, { ...table(prediction.states), batch: 0, comm: 0 }, 'device');
+        requireBytes(onHost, table(prediction.hostStates), 'host');
+      }
+      t.diagnostic(`device: ${spell(table(prediction.states))}; padding ${4 * prediction.padding} B in all`);
+      if (prediction.hostStates.length > 0) t.diagnostic(`host: ${spell(table(prediction.hostStates))}`);
+    });
+
+    each('parameters and gradients at their peak are those of the formula, term by term', (one, t) => {
+      for (const { cause, bytes, terms } of one.prediction.peaks) {
+        for (const { peaks } of one.byRank) {
+          const measured = peaks[cause as CountedCause]; // one of those
+          assert.equal(
+            measured.bytes,
+            bytes,
+            `${cause}: formula ${spell(terms)}; measured ${spell(measured.byModule)}`,
+          );
+        }
+        if (bytes > 0) t.diagnostic(`${cause}: ${spell(terms)}`);
+      }
+    });
+
+    each('collectives and bytes on the wire are those of the formula, and scalars are apart', (one, t) => {
+      const { prediction, byRank, config } = one;
+      const { wireBytes, collectives } = prediction;
+      for (const result of byRank) {
+        const count = (op: CollectiveOp, cause: CommCause): number =>
+          result.collectives.filter((event) => event.op === op && event.cause === cause).length;
+        assert.equal(count('allGather', 'param'), collectives.allGather, 'all-gathers of parameters');
+        assert.equal(count('reduceScatter', 'grad'), collectives.reduceScatter, 'reduce-scatters');
+        assert.equal(count('allReduce', 'grad'), collectives.allReduce, 'all-reduces of gradients');
+        assert.equal(count('broadcast', 'param'), 0, 'broadcasts');
+        assert.equal(received(result, 'loss'), scalarBytes(result.rank, world));
+      }
+      const total = (cause: CommCause): number =>
+        byRank.reduce((sum, result) => sum + received(result, cause), 0);
+      requireClose(total('param'), world * wireBytes.param, 'parameters');
+      requireClose(total('grad'), world * wireBytes.grad, 'gradients');
+      t.diagnostic(
+        `${collectives.allGather} all-gathers of ${wireBytes.param} B; ${collectives.reduceScatter} reduce-scatters and ` +
+          `${collectives.allReduce} all-reduces of ${wireBytes.grad} B a rank, ${config.accumulation} micro-batches`,
+      );
+    });
+
+    each('memory is accounted for to the byte, does not grow, and is given back', ({ byRank }) => {
+      for (const { observedBytes, engineBytes, growth, left } of byRank) {
+        assert.equal(observedBytes, engineBytes);
+        assert.equal(growth, 0);
+        assert.equal(left, 0);
+      }
+    });
+
+    if (world % 2 === 0) {
+      test('FULL_SHARD on 4 blocks: 5 gathers forward, 4 backward since the root stays, 5 reductions', async () => {
+        for (const { collectives } of (await observed).get('FULL_SHARD')?.byRank ?? []) {
+          const modules = (op: string): string[] =>
+            collectives.filter((event) => event.op === op && event.async).map(({ module }) => module);
+          const blocks = Array.from({ length: 4 }, (_, i) => `blocks.${i}`);
+          assert.deepEqual(modules('allGather'), ['', ...blocks, ...blocks.toReversed()]);
+          assert.deepEqual(modules('reduceScatter'), [...blocks.toReversed(), '']);
+        }
+      });
+    }
+  });
+}
+
+async function observe(
+  world: number,
+  cases: ReadonlyMap<string, TrainConfigInput>,
+): Promise<Map<string, Observed>> {
+  const script = join(__dirname, 'contract-rank.js');
+  const configs = [...cases.values()];
+  const byRank = await launchRanks<ContractResult[]>({ script, world, args: { blas: 'none', configs } });
+  return new Map(
+    [...cases].map(([name, input], i) => {
+      const config = parseTrainConfig(input);
+      const results = byRank.flatMap((all) => all[i] ?? []);
+      return [name, { config, prediction: predictRun(config, world), byRank: results }];
+    }),
+  );
+}
+
+function table(states: RunPrediction['states']): Partial<Record<CountedCause, number>> {
+  const bytes = new Map(states.map((state) => [state.cause as string, state.bytes]));
+  return Object.fromEntries(STATES.map((cause) => [cause, bytes.get(cause) ?? 0]));
+}
+
+function requireBytes(
+  actual: Readonly<Record<CountedCause, number>>,
+  expected: Partial<Record<CountedCause, number>>,
+  where: string,
+): void {
+  const seen = Object.fromEntries(
+    Object.keys(expected).map((cause) => [cause, actual[cause as CountedCause]]),
+  ); // its keys
+  assert.deepEqual(seen, expected, where);
+}
+
+/** Sums of parts of bytes: exact but for the formula's own division. */
+function requireClose(actual: number, expected: number, what: string): void {
+  assert.ok(Math.abs(actual - expected) < 1e-6, `${what}: ${actual} B, the formula has ${expected} B`);
+}
+
+function received({ collectives }: ContractResult, cause: CommCause): number {
+  return collectives
+    .filter((event) => event.cause === cause)
+    .reduce((total, event) => total + event.wireBytes, 0);
+}
+
+/** One element is one rank's part: that rank receives it from all others, each of those the sum from it. */
+function scalarBytes(rank: number, world: number): number {
+  return 4 * (rank === world - 1 ? world - 1 : 1);
+}
+
+function spell(terms: Partial<Record<string, number>>): string {
+  const present = Object.entries(terms).filter(([, bytes]) => bytes !== 0);
+  const parts = present.map(([name, bytes]) => `${name === '' ? 'root' : name} ${bytes} B`);
+  return `${parts.join(' + ')} = ${present.reduce((sum, [, bytes = 0]) => sum + bytes, 0)} B`;
+}
