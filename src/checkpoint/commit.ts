@@ -5,7 +5,7 @@ import { failedFolder, idOf, replaceFolder, temporaryFolder } from './checkpoint
 import { CHECKSUM_FILE, type CheckpointState, STATE_FILE } from './checkpoint-state';
 import type { Checksums, FileChecksums } from './checksums';
 import { type FileSystem, writeError, writeWhole } from './file-system';
-import { type PartReport, reportFile } from './part-writer';
+import { type PartReport, type PartWriter, reportFile } from './part-writer';
 import { isRunning } from './process-mark';
 
 /** How ranks agree on the end of a save without a collective, which training could be in the middle of. */
@@ -28,13 +28,23 @@ export interface CommitDocuments {
 const NO_ROOM: ErrorJson = {
   code: 'IO',
   message:
-    'the disk is full, even for a word about what could not be written: free some space, or save to another disk',
+    'it could not write, not even why: its disk is full or broken; free some space, or save to another disk',
 };
 
 /** Time between two looks. */
 const POLL_MS = 5;
 /** Looks between two checks that the others' processes live. */
 const LOOKS_A_CHECK = 40;
+
+/** Ends this rank's part and waits for all others'. Throws: as `committed`. */
+export async function finishPart(writer: PartWriter, fs: FileSystem, spec: CommitSpec): Promise<void> {
+  const unsaid = writer.finish();
+  try {
+    await committed(fs, spec);
+  } catch (error) {
+    throw unsaid ?? error;
+  }
+}
 
 /**
  * Waits until all ranks have written their parts and the checkpoint has taken its place.

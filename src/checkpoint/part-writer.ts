@@ -20,7 +20,7 @@ export interface Chunk {
   readonly dtype: StoredDType;
   readonly at: number;
   readonly position: Bytes;
-  readonly values: Float32Array<ArrayBuffer>;
+  readonly values: Float32Array;
 }
 
 /** What one rank writes. */
@@ -78,8 +78,8 @@ export class PartWriter {
     this.#error ??= error;
   }
 
-  /** Brings all to the disk and leaves the report, whatever happened: what went wrong stands in it. */
-  finish(): void {
+  /** Brings all to the disk and leaves the report, whatever happened: what went wrong stands in it. Gives what could not be said there. */
+  finish(): ShardlabError | undefined {
     for (const [file, descriptor] of this.#descriptors) {
       this.#attempt({ file }, () => this.#fs.fsyncSync(descriptor));
       // Makes room for the report.
@@ -92,8 +92,10 @@ export class PartWriter {
       this.#error === undefined ? { files: this.#files } : { error: this.#error.toJSON() };
     try {
       writeWhole(this.#fs, report, JSON.stringify(content));
-    } catch {
+      return undefined;
+    } catch (cause) {
       this.#leaveEmpty(report);
+      return this.#error ?? writeError(cause, { file: report });
     }
   }
 

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { type ErrorJson, ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
-import { type CommitSpec, committed } from './commit';
+import { type CommitSpec, finishPart } from './commit';
 import type { FileSystem } from './file-system';
 import { type Chunk, type PartSpec, PartWriter } from './part-writer';
 import type { FromSaveThread, SaveThreadInput, ToSaveThread } from './save-thread';
@@ -32,10 +32,7 @@ export function directSink(fs: FileSystem): StartSink {
     return {
       write: (chunk) => Promise.resolve(writer.write(chunk)),
       fail: (error) => writer.fail(ShardlabError.fromJSON(error)),
-      finish() {
-        writer.finish();
-        return committed(fs, commit);
-      },
+      finish: () => finishPart(writer, fs, commit),
     };
   };
 }
@@ -88,7 +85,9 @@ class ThreadSink implements SaveSink {
     const { values } = chunk;
     this.#sizes.push(values.byteLength);
     this.#staged += values.byteLength;
-    this.#port.postMessage({ kind: 'chunk', chunk } satisfies ToSaveThread, [values.buffer]);
+    // Whoever stages hands over copies, which share nothing.
+    const buffer = values.buffer as ArrayBuffer;
+    this.#port.postMessage({ kind: 'chunk', chunk } satisfies ToSaveThread, [buffer]);
     if (this.#staged < this.#stagingBytes || this.#isBroken) return;
     await new Promise<void>((resolve) => {
       this.#resume = resolve;

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import { type MessagePort, workerData } from 'node:worker_threads';
 import { type ErrorJson, ShardlabError } from '../core/errors';
-import { type CommitSpec, committed } from './commit';
+import { type CommitSpec, finishPart } from './commit';
 import { outcomeOf } from './outcome';
 import { type Chunk, type PartSpec, PartWriter } from './part-writer';
 
@@ -49,8 +49,7 @@ port.on('message', (message: ToSaveThread) => {
 /** Does not throw. */
 async function end(): Promise<void> {
   try {
-    writer.finish();
-    await committed(fs, commit);
+    await finishPart(writer, fs, commit);
     say({ kind: 'ended', error: null });
   } catch (error) {
     say({ kind: 'ended', error: outcomeOf(error) });
