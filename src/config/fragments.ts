@@ -44,7 +44,7 @@ export const FRAGMENTS: readonly Fragment[] = [
     inTheOriginal: 'does not exist (REENTRANT, NO_REENTRANT)',
     here: "error that names the two, and 'none'",
     status: 'error',
-    example: `checkpointWrapper(model.blocks.at(0), { impl: CheckpointImpl.NO_CHECKPOINT })`,
+    example: `for (const layer of model.blocks) checkpointWrapper(layer, { impl: CheckpointImpl.NO_CHECKPOINT })`,
   },
   {
     name: 'moe_auto_wrap_policy',
@@ -64,8 +64,9 @@ export const FRAGMENTS: readonly Fragment[] = [
       'rebinds a loop variable: the model stays unwrapped; ignore_unused_parameters is no argument (TypeError)',
     here: "warns with the module's name when a wrapper is made and not put into the model",
     status: 'here',
-    example: `const { experts } = nn.moe({ ...shape, experts: 4 }).blocks.at(0).moe;
-[...experts].forEach((expert, i) => experts.set(i, FSDP(expert, { shardingStrategy: 'SHARD_GRAD_OP' })))`,
+    example: `for (const { moe } of nn.moe({ ...shape, experts: 4 }).blocks) {
+  [...moe.experts].forEach((expert, i) => moe.experts.set(i, FSDP(expert, { shardingStrategy: 'SHARD_GRAD_OP' })));
+}`,
   },
   {
     name: 'sparse_all_to_all',

@@ -122,7 +122,7 @@ function bareCall(path: string): string {
   }
   const parts = path.split('.');
   const place = parts.at(-1) ?? '';
-  const list = parts.slice(0, -1).map((part) => (/^\d+$/.test(part) ? `.at(${part})` : `.${part}`));
+  const list = parts.slice(0, -1).map((part) => (/^\d+$/.test(part) ? `.at(${part})?` : `.${part}`));
   const form = /^\d+$/.test(place)
     ? `write model${list.join('')}.set(${place}, FSDP(…))`
     : 'put the wrapper into the model where the module was';

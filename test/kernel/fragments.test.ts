@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { NotebookCompiler } from '../../kernel/compiler/notebook-compiler';
+import { findInstallation } from '../../src/cell/installation';
+import { FRAGMENTS } from '../../src/config/fragments';
+
+/** What the examples are given. */
+const GIVEN = `const shape = { layers: 1, dim: 8, heads: 1, vocab: 16, seq: 4 };
+const model = nn.gpt(shape);
+const optimizer = optim.adamW(model);
+const folder: string = '.';`;
+
+/** Code of cells whose errors are the rank's own: the type checker lets it pass. */
+const TOLD_AT_RUN_TIME = [
+  'for (let expert of model.blocks) expert = FSDP(expert, { ignoreUnusedParameters: true });',
+  'FSDP(model, { autoWrapPolicy: sizeBasedAutoWrapPolicy, checkpointWrapper: () => undefined })',
+];
+
+test("the documents' fragments are typed in ranks' cells; snake_case is told by the type checker", () => {
+  const compiler = new NotebookCompiler(findInstallation());
+  let cells = 0;
+  const complaints = (source: string): string[] => {
+    const compiled = compiler.compile({ source, namespace: 'ranks', name: `In[${++cells}]` });
+    if (compiled.ok) compiler.commit(compiled.ticket);
+    return compiled.ok ? [] : [...compiled.error.traceback];
+  };
+  assert.deepEqual(complaints(GIVEN), []);
+  const examples = FRAGMENTS.flatMap(({ example }) => example ?? []).filter(
+    (code) => !code.startsWith('npx'),
+  );
+  assert.ok(examples.length > 15);
+  for (const code of [...examples, ...TOLD_AT_RUN_TIME]) assert.deepEqual(complaints(code), [], code);
+  assert.match(
+    String(complaints('FSDP(model, { auto_wrap_policy: moeAutoWrapPolicy })')),
+    /Did you mean to write 'autoWrapPolicy'\?/,
+  );
+});
