@@ -66,4 +66,5 @@ export const {
   loadCheckpoint,
   describe,
   sparseAllToAll,
+  reductionError,
 } = currentRankScope();

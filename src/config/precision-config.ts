@@ -35,6 +35,9 @@ export const mixedPrecisionSchema = z
   ])
   .nullable();
 
+/** Keys of the object form, for messages. */
+export const MIXED_PRECISION_KEYS: readonly string[] = Object.keys(policySchema.shape);
+
 export type FloatDType = z.output<typeof floatSchema>;
 export type MixedPrecisionConfig = Readonly<z.output<typeof policySchema>>;
 
@@ -48,6 +51,9 @@ const scalerSchema = z.strictObject({
 
 /** null: with fp16 parameters or reduction only. */
 export const gradScalerSchema = z.union([z.boolean(), scalerSchema]).nullable();
+
+/** Keys of the object form, for messages. */
+export const GRAD_SCALER_KEYS: readonly string[] = Object.keys(scalerSchema.shape);
 
 export type GradScalerConfig = Readonly<z.output<typeof scalerSchema>>;
 

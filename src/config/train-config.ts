@@ -6,7 +6,12 @@ import { activationCheckpointingSchema, offloadSchema } from './memory-config';
 import { gptSchema, modelSchema, moeSchema, size } from './model-config';
 import { optimizerSchema, scheduleSchema } from './optimizer-config';
 import { meshSchema, parallelSchema, unitStrategySchema } from './parallel-config';
-import { gradScalerSchema, mixedPrecisionSchema } from './precision-config';
+import {
+  GRAD_SCALER_KEYS,
+  gradScalerSchema,
+  MIXED_PRECISION_KEYS,
+  mixedPrecisionSchema,
+} from './precision-config';
 
 const configSchema = z.strictObject({
   model: modelSchema.default('tiny'),
@@ -44,6 +49,8 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
   'parallel.mesh': Object.keys(meshSchema.shape),
   'parallel.wrap': ['minNumParams', 'layerCls', 'modules'],
   'parallel.unitStrategies': Object.keys(unitStrategySchema.shape),
+  mixedPrecision: MIXED_PRECISION_KEYS,
+  gradScaler: GRAD_SCALER_KEYS,
   offload: Object.keys(offloadSchema.shape),
   optimizer: Object.keys(optimizerSchema.shape),
   schedule: Object.keys(scheduleSchema.shape),

@@ -27,6 +27,11 @@ import {
 } from '../parallel/fsdp1/precision-and-offload';
 import { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../parallel/fsdp1/sharding-strategy';
 import {
+  type ReductionErrorOptions,
+  type ReductionErrorRow,
+  reductionError,
+} from '../parallel/precision/reduction-error';
+import {
   type ActivationCheckpointing,
   applyActivationCheckpointing,
 } from '../parallel/recompute/apply-activation-checkpointing';
@@ -111,6 +116,10 @@ export interface RankFsdp {
     destinations: ArrayLike<number> | tf.Tensor,
     options?: { readonly group?: ProcessGroup },
   ) => RoutedRows;
+  /** Reduces made-up gradients with 16 bits on the wire, and says how far the means are from exact ones. Every rank calls it. */
+  readonly reductionError: (
+    options?: ReductionErrorOptions & { readonly group?: ProcessGroup },
+  ) => ReductionErrorRow[];
   /** Layers of a model, by the forms of a config's activationCheckpointing; default all. */
   readonly applyActivationCheckpointing: (
     model: Module,
@@ -157,6 +166,7 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
     checkpointWrapper: (layer, options) => checkpointWrapper({ engine, observer, warn }, layer, options),
     sparseAllToAll: (rows, destinations, { group = mesh.group } = {}) =>
       sparseAllToAll(engine, group, rows, destinations),
+    reductionError: ({ group = mesh.group, ...options } = {}) => reductionError(engine, group, options),
     applyActivationCheckpointing: (model, config = 'full', { offloadToHost = false } = {}) =>
       applyActivationCheckpointing({ engine, observer }, model, config, offloadToHost),
   };

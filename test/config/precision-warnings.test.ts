@@ -26,6 +26,22 @@ test('settings without an effect are named with the reason', () => {
   assert.match(warnings({ mixedPrecision: 'fp16', gradScaler: false })[0] ?? '', /gradScaler is off/);
 });
 
+test('an unknown key of a policy or a scaler names the nearest one', () => {
+  const message = (input: object): string => {
+    try {
+      parseTrainConfig(input);
+    } catch (error) {
+      return error instanceof Error ? error.message : '';
+    }
+    return '';
+  };
+  assert.match(
+    message({ mixedPrecision: { paramDtpye: 'bf16' } }),
+    /paramDtpye: unknown key; did you mean "paramDtype"/,
+  );
+  assert.match(message({ gradScaler: { initScal: 3 } }), /initScal: unknown key; did you mean "initScale"/);
+});
+
 test('a GradScaler comes with float16, and otherwise when it is asked for', () => {
   const scaler = (input: TrainConfigInput) => gradScalerOf(parseTrainConfig(input));
   assert.equal(scaler({}), null);

@@ -6,11 +6,14 @@ import type { Engine } from '../../src/backend/engine';
 import type { HalfDType } from '../../src/core/dtypes';
 import { SILENT } from '../../src/core/events';
 import { HALF_FORMATS, roundValues } from '../../src/core/rounding';
+import { byCause, logicalByCause } from '../../src/ledger/memory';
+import { createRecorder } from '../../src/ledger/recorder';
 import { initializer } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
+import { gpt } from '../../src/nn/models/gpt';
 import { Module } from '../../src/nn/module';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
-import { mixedPrecision } from '../../src/parallel/precision/mixed-precision';
+import { type MixedPrecision, mixedPrecision } from '../../src/parallel/precision/mixed-precision';
 import { rounded } from '../../src/parallel/precision/rounded';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
@@ -137,6 +140,33 @@ for (const half of HALVES) {
     for (const model of [plain, low]) model.dispose();
   });
 }
+
+test('what forward saves in a unit is counted at the declared type, whole numbers and float32 units are not', () => {
+  const activations = (precision: MixedPrecision): { bytes: number; logicalBytes: number } => {
+    const model = gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
+    new DDP(model, { engine, observer: SILENT, group: soloGroup(engine) }, { precision });
+    const recorder = createRecorder({ rank: 0, world: 1 });
+    engine.observe(recorder);
+    recorder.beginStep(1);
+    const [ids, targets] = [tf.zeros([1, 4], 'int32'), tf.zeros([4], 'int32')];
+    const pass = gradients(engine, () => model.apply(ids, targets));
+    const { owners, atRest } = recorder.endStep({ engineBytes: engine.memory.bytes }).memory;
+    tf.dispose([ids, targets, pass.loss]);
+    pass.dispose();
+    model.dispose();
+    return {
+      bytes: byCause(owners, atRest).activation,
+      logicalBytes: logicalByCause(owners, atRest).activation,
+    };
+  };
+  const wide = activations(mixedPrecision({}));
+  assert.equal(wide.logicalBytes, wide.bytes);
+  const narrow = activations(mixedPrecision({ paramDtype: 'bfloat16' }));
+  // Indices of an embedding are saved as whole numbers.
+  const whole = 2 * narrow.logicalBytes - narrow.bytes;
+  assert.ok(whole >= 0 && whole <= 64, `${whole} bytes are not float32`);
+  assert.ok(narrow.bytes > 1000);
+});
 
 test('a forward that fails leaves float32 parameters in place', () => {
   const factors = tf.tensor2d([[1, 1, 1]]);
