@@ -51,6 +51,10 @@ export class DelayedUpdate implements Optimizer {
     return [...this.#inner.stateNames, PENDING];
   }
 
+  isExact(name: string): boolean {
+    return name === PENDING || this.#inner.isExact(name);
+  }
+
   step(gradScale = 1): void {
     if (this.#steps > 0) this.#inner.step();
     this.#steps++;

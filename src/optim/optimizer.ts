@@ -13,6 +13,8 @@ export interface Optimizer {
   readonly steps: number;
   /** Names of the states that it keeps, each a number an element of a buffer; torch's ('exp_avg'). */
   readonly stateNames: readonly string[];
+  /** Whether a state is kept as it is written; one that is coded in blocks changes where blocks lie elsewhere. */
+  isExact(name: string): boolean;
   /** One update; `gradScale` is a factor on all gradients (clipping). Buffers without a gradient are left out. */
   step(gradScale?: number): void;
   zeroGrad(): void;

@@ -60,6 +60,10 @@ export class RuleOptimizer implements Optimizer {
     return this.#rule.stateNames;
   }
 
+  isExact(): boolean {
+    return this.#rule.granularity === 1;
+  }
+
   step(gradScale = 1): void {
     this.#steps++;
     const hyper = { lr: this.lr, step: this.#steps, gradScale };
@@ -108,11 +112,14 @@ export class RuleOptimizer implements Optimizer {
     hyper: Hyper,
   ): void {
     const transit = new HostTransit(this.#engine.host, buffer.module, this.#rule.granularity);
+    // An interrupted cell runs no finally.
+    const withdraw = this.#engine.onRecover(() => transit.dispose());
     try {
       for (const { values, grad, offset, length } of segments) {
         if (grad !== null) transit.update(state, { values, grad, offset, length }, hyper);
       }
     } finally {
+      withdraw();
       transit.dispose();
     }
   }

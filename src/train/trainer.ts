@@ -152,6 +152,8 @@ class TaskTrainer implements Trainer {
 
   recover(): void {
     this.#parallel.abandon();
+    // Forgets what the interrupted step found.
+    this.#scaler?.restore(this.#scaler.state);
   }
 
   dispose(): void {

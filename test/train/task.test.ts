@@ -95,3 +95,21 @@ test('a step whose scaled gradients overflow is left out: neither parameters nor
   assert.equal(trainer.step().lr, lr);
   trainer.dispose();
 });
+
+test('a step that was cut off between its unscaling and its update is done anew', () => {
+  const config = { gradScaler: { initScale: 2 ** 10 } } as const;
+  const [cut, whole] = [trainerOf(doubling(), config), trainerOf(doubling(), config)];
+  cut.step();
+  whole.step();
+  const { optimizer } = cut;
+  const step = optimizer.step.bind(optimizer);
+  optimizer.step = () => assert.fail('cut off');
+  assert.throws(() => cut.step(), /cut off/);
+  optimizer.step = step;
+  engine.recover();
+  cut.recover();
+  assert.equal(cut.step().loss, whole.step().loss);
+  assert.deepEqual(cut.state(), whole.state());
+  cut.dispose();
+  whole.dispose();
+});
