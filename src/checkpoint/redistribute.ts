@@ -8,6 +8,7 @@ import { floatsOf } from '../nn/state-values';
 import { buffersOf, heldRanges, type Placement, sharePlacement } from './placement';
 import type { Range } from './ranges';
 import { type ElementStates, firstDifference, type StateAccess, stateAccess } from './state-access';
+import { VALUES } from './training-state';
 import { type Round, roundsOf, type Transfer, transfersOf, type Window, within } from './transfers';
 
 /** A model in one placement, with its optimizer's states. */
@@ -33,8 +34,10 @@ export interface RedistributeOptions {
 
 /** What a rank did in a redistribution. */
 export interface Redistributed {
-  /** Parameters and states, each counted once. */
+  /** Parameters and states, each counted once, that are kept as they are. */
   readonly numTensors: number;
+  /** States that an optimizer keeps in codes with a scale a block: where blocks lie elsewhere, they are coded anew. */
+  readonly numCoded: number;
   /** Of all of them, each element once. */
   readonly bytes: Bytes;
   /** What this rank got from others. */
@@ -89,7 +92,7 @@ class Redistribution {
     const most = Math.max(FEWEST_ELEMENTS, Math.floor(MOST_ELEMENTS / group.size));
     const states = hasStates ? ((before ?? after)?.optimizer.stateNames ?? []) : [];
     const tensors = this.#parameters.map(({ size, requiresGrad }) => {
-      return { size, states: requiresGrad ? ['values', ...states] : ['values'] };
+      return { size, states: requiresGrad ? [VALUES, ...states] : [VALUES] };
     });
     this.#rounds = roundsOf(tensors, most);
     this.#before = stateAccess(engine, before);
@@ -118,14 +121,13 @@ class Redistribution {
       progress?.(i + 1, this.#rounds.length);
     });
     for (const buffer of after === null ? [] : buffersOf(after.parameters)) buffer.updated();
-    const tensors = new Map<string, number>();
-    for (const { parameter, state, length } of this.#rounds.flat()) {
-      const key = `${parameter} ${state}`;
-      tensors.set(key, (tensors.get(key) ?? 0) + ITEM_BYTES * length);
-    }
+    const windows = this.#rounds.flat();
+    const exact = windows.filter(({ state }) => this.#isExact(state));
+    const numTensors = numOf(exact);
     return {
-      numTensors: tensors.size,
-      bytes: [...tensors.values()].reduce((sum, bytes) => sum + bytes, 0),
+      numTensors,
+      numCoded: numOf(windows) - numTensors,
+      bytes: ITEM_BYTES * lengthOf(exact),
       receivedBytes: this.#receivedBytes,
       comparedBytes: this.#comparedBytes,
     };
@@ -161,6 +163,7 @@ class Redistribution {
   #keep({ window, start, length }: Move): void {
     const values = this.#before.read(window, { start, length });
     this.#after.write(window, { start, length }, values);
+    if (!this.#isExact(window.state)) return;
     this.#compare(window, start, values, this.#after.read(window, { start, length }));
   }
 
@@ -182,17 +185,25 @@ class Redistribution {
       sent.fill((move) => this.#before.read(move.window, move));
       group.allToAllPieces(sent.lists, received.lists, { cause: 'control' }).wait();
       received.each((move, values) => this.#after.write(move.window, move, values));
-      // The way back: what was written is read anew, and compared where it came from.
-      received.fill((move) => this.#after.read(move.window, move));
-      group.allToAllPieces(received.lists, sent.lists, { cause: 'control' }).wait();
-      sent.each((move, values) =>
-        this.#compare(move.window, move.start, this.#before.read(move.window, move), values),
+      // The way back: what was written is read anew, and compared where it came from. What is coded goes back as it came.
+      received.fill((move) =>
+        this.#isExact(move.window.state) ? this.#after.read(move.window, move) : undefined,
       );
+      group.allToAllPieces(received.lists, sent.lists, { cause: 'control' }).wait();
+      sent.each((move, values) => {
+        if (!this.#isExact(move.window.state)) return;
+        this.#compare(move.window, move.start, this.#before.read(move.window, move), values);
+      });
       this.#receivedBytes += received.bytes;
     } finally {
       sent.dispose();
       received.dispose();
     }
+  }
+
+  #isExact(state: string): boolean {
+    const { before, after } = this.#options;
+    return state === VALUES || (before ?? after)?.optimizer.isExact(state) !== false;
   }
 
   #compare(window: Window, start: number, before: Float32Array, after: Float32Array): void {
@@ -214,6 +225,10 @@ class Redistribution {
 
 function lengthOf(ranges: readonly Range[]): number {
   return ranges.reduce((sum, { length }) => sum + length, 0);
+}
+
+function numOf(windows: readonly Window[]): number {
+  return new Set(windows.map(({ parameter, state }) => `${parameter} ${state}`)).size;
 }
 
 /** One tensor with all that this rank sends, or gets, in a round. */
@@ -244,10 +259,11 @@ class Staging {
     return ITEM_BYTES * (this.#tensor?.size ?? 0);
   }
 
-  fill(read: (move: Move) => Float32Array): void {
+  /** What is not read stays as it is. */
+  fill(read: (move: Move) => Float32Array | undefined): void {
     for (const { move, offset } of this.#moves) {
       const values = read(move);
-      this.#floats(offset, move.length).set(values);
+      if (values !== undefined) this.#floats(offset, move.length).set(values);
     }
   }
 

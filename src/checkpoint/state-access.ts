@@ -7,6 +7,8 @@ import { overlapOf, type Range } from './ranges';
 /** An optimizer's states, element by element. */
 export interface ElementStates {
   readonly stateNames: readonly string[];
+  /** Whether a state is kept as it is written. */
+  isExact(name: string): boolean;
   readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
 }

@@ -18,6 +18,7 @@ export const VALUES = 'values';
 
 const NO_STATES: ElementStates = {
   stateNames: [],
+  isExact: () => true,
   readState: (_buffer, _name, _offset, length = 0) => new Float32Array(length),
   writeState() {},
 };

@@ -8,8 +8,10 @@ import { type Shown, withShown } from './shown';
 
 /** Proof that a resharded run holds what it held. Shown in a notebook as one line over a table of the ranks. */
 export interface ReshardReport extends Shown {
-  /** Parameters and states of the optimizer. */
+  /** Parameters and states of the optimizer: each is what it was, bit by bit. */
   readonly numTensors: number;
+  /** States that an optimizer keeps in 8 bits a number: their blocks lie elsewhere now, so they were coded anew. */
+  readonly numCoded: number;
   /** Of all of them, each element once; every copy and shard of it was compared, bit by bit. */
   readonly bytes: Bytes;
   /** Compared on all ranks together: copies count each. */
@@ -30,6 +32,7 @@ export function createReshardReport(
     ranks.reduce((total, rank) => total + of(rank), 0);
   const facts = {
     numTensors: ranks[0]?.numTensors ?? 0,
+    numCoded: ranks[0]?.numCoded ?? 0,
     bytes: ranks[0]?.bytes ?? 0,
     comparedBytes: sum((rank) => rank.comparedBytes),
     movedBytes: sum((rank) => rank.receivedBytes),
@@ -37,6 +40,7 @@ export function createReshardReport(
   };
   const text =
     `${placeText(from)} → ${placeText(to)}: ${facts.numTensors} tensors, ${formatBytes(facts.bytes)}, all bit-equal; ` +
+    `${facts.numCoded === 0 ? '' : `${facts.numCoded} 8-bit states coded anew; `}` +
     `${formatBytes(facts.movedBytes)} moved between ranks in ${formatSeconds(seconds)}`;
   const rows = ranks.map((rank, i) => ({
     rank: i,
