@@ -28,6 +28,11 @@ export class WireBench {
     return Buffer.from(this.bytes.subarray(target, target + length * 2));
   }
 
+  /** As toWire, for what does not leave this rank: where the wire does not round, the values themselves. */
+  toOwn(values: Uint8Array, wire: WireDType): Uint8Array {
+    return itemBytes(wire) === 4 ? values : this.toWire(values, wire);
+  }
+
   /** A message → float32 or int32 values. */
   fromWire(message: Uint8Array, wire: WireDType, values: Uint8Array): void {
     if (itemBytes(wire) === 4) {

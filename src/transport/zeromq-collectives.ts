@@ -1,3 +1,4 @@
+import type { WireDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Seconds } from '../core/units';
 import type { LinkClock } from './link-clock';
@@ -51,10 +52,14 @@ export class ZeromqGroupCalls {
         return this.allReduce(call);
       case 'reduceScatter':
         return this.reduceScatter(call);
-      case 'allGather':
-        return this.distribute(call, () => this.encode(call, call.inputs[0]));
+      case 'allGather': {
+        const message = this.encode(call, call.inputs[0]);
+        return this.distribute(call, () => message);
+      }
       case 'allToAll':
-        return this.distribute(call, (to) => this.encode(call, call.inputs[to]));
+        return this.distribute(call, (to) =>
+          this.encodeFor(to, bytesOf(call.inputs[to]), call.header.wireDType),
+        );
       case 'broadcast':
         return this.broadcast(call);
       case 'send':
@@ -70,7 +75,7 @@ export class ZeromqGroupCalls {
     const { wireDType, reduction } = call.header;
     const values = bytesOf(call.inputs[0]);
     const parts = this.others(true).map((rank) => this.partOf(values, rank));
-    const encoded = parts.map((part) => this.bench.toWire(part, wireDType));
+    const encoded = parts.map((part, rank) => this.encodeFor(rank, part, wireDType));
     const letters = await this.meet(call, (to) => encoded[to] ?? EMPTY);
     const mine = this.bench.reduce(this.inRankOrder(letters, encoded), wireDType, reduction);
     const whole = await this.swap(call, 1, () => mine, EMPTY);
@@ -81,14 +86,14 @@ export class ZeromqGroupCalls {
 
   private async reduceScatter(call: StagedCall): Promise<void> {
     const { wireDType, reduction } = call.header;
-    const encoded = call.inputs.map((input) => this.encode(call, input));
+    const encoded = call.inputs.map((input, rank) => this.encodeFor(rank, bytesOf(input), wireDType));
     const letters = await this.meet(call, (to) => encoded[to] ?? EMPTY);
     const mine = this.bench.reduce(this.inRankOrder(letters, encoded), wireDType, reduction);
     this.bench.fromWire(mine, wireDType, bytesOf(call.outputs[0]));
   }
 
   /** Every rank's message for us goes to its output. */
-  private async distribute(call: StagedCall, messageFor: (to: number) => Buffer): Promise<void> {
+  private async distribute(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<void> {
     const letters = await this.meet(call, messageFor);
     const own = messageFor(this.identity.rank);
     call.outputs.forEach((output, rank) => {
@@ -146,7 +151,7 @@ export class ZeromqGroupCalls {
   }
 
   /** The first exchange of a collective, with fingerprints. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
-  private async meet(call: StagedCall, messageFor: (to: number) => Buffer): Promise<Map<number, Letter>> {
+  private async meet(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<Map<number, Letter>> {
     const own = this.write(call);
     const letters = await this.swap(call, 0, messageFor, own);
     const records = this.others(true).map((rank) =>
@@ -171,7 +176,7 @@ export class ZeromqGroupCalls {
   private async swap(
     call: StagedCall,
     phase: number,
-    messageFor: (to: number) => Buffer,
+    messageFor: (to: number) => Uint8Array,
     record: Uint8Array,
   ): Promise<Map<number, Letter>> {
     const { rank } = this.identity;
@@ -216,6 +221,11 @@ export class ZeromqGroupCalls {
     return new CallRecord(aligned.buffer, 0, size);
   }
 
+  /** What goes to another rank is a copy: its sender reads it later. */
+  private encodeFor(rank: number, values: Uint8Array, wire: WireDType): Uint8Array {
+    return rank === this.identity.rank ? this.bench.toOwn(values, wire) : this.bench.toWire(values, wire);
+  }
+
   private encode(call: StagedCall, values: SharedArrayBuffer | undefined): Buffer {
     return this.bench.toWire(bytesOf(values), call.header.wireDType);
   }
@@ -228,7 +238,7 @@ export class ZeromqGroupCalls {
     return values.subarray(from * 4, to * 4);
   }
 
-  private inRankOrder(letters: Map<number, Letter>, own: readonly Buffer[]): Uint8Array[] {
+  private inRankOrder(letters: Map<number, Letter>, own: readonly Uint8Array[]): Uint8Array[] {
     const { rank } = this.identity;
     return this.others(true).map((from) => (from === rank ? (own[rank] ?? EMPTY) : payloadOf(letters, from)));
   }

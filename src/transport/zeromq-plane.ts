@@ -8,6 +8,7 @@ import { shareLink } from './link-clock';
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 import { toSpans } from './spans';
+import { StagingPool } from './staging-pool';
 import { guardOf } from './wait';
 import type { StagedCall, ZeromqRequest, ZeromqSetup } from './zeromq-messages';
 
@@ -46,6 +47,7 @@ export function openZeromqPlane(options: ZeromqOptions): Plane {
 class ZeromqGroups {
   readonly client: CommClient;
   readonly control: ControlBlock;
+  readonly pool = new StagingPool();
   private numGroups = 0;
 
   constructor(client: CommClient, control: ControlBlock) {
@@ -80,15 +82,15 @@ class ZeromqGroup implements PlaneGroup {
   }
 
   post(call: Call): PostedCall {
-    const { control, client } = this.groups;
+    const { control, client, pool } = this.groups;
     const { header } = call;
     const what = (): string => `${header.op} number ${header.number} of group ${header.group}`;
     guardOf(control, this.identity, header.epoch, what).check();
-    const staged = stage(call, this.identity.ranks.length);
+    const staged = stage(call, this.identity.ranks.length, pool);
     const posted = client.post(
       (ticket): ZeromqRequest => ({ kind: 'call', group: this.id, ticket, call: staged }),
     );
-    return new StagedPost(posted, call, staged);
+    return new StagedPost(posted, call, staged, pool);
   }
 
   offerSubgroup(): number {
@@ -104,13 +106,15 @@ class ZeromqGroup implements PlaneGroup {
 class StagedPost implements PostedCall {
   private readonly posted: PostedCall;
   private readonly call: Call;
-  private readonly staged: StagedCall;
+  private readonly pool: StagingPool;
+  private staged: StagedCall | undefined;
   private result: CallResult | undefined;
 
-  constructor(posted: PostedCall, call: Call, staged: StagedCall) {
+  constructor(posted: PostedCall, call: Call, staged: StagedCall, pool: StagingPool) {
     this.posted = posted;
     this.call = call;
     this.staged = staged;
+    this.pool = pool;
   }
 
   get done(): boolean {
@@ -120,36 +124,46 @@ class StagedPost implements PostedCall {
   wait(): CallResult {
     if (this.result !== undefined) return this.result;
     const times = this.posted.wait();
+    this.result = { ...times, values: this.unstage() };
+    return this.result;
+  }
+
+  /** Only after a call that ended well: the comm thread may still use the memory of one that failed. */
+  private unstage(): readonly number[] {
+    const { staged, pool } = this;
+    if (staged === undefined) return [];
+    this.staged = undefined;
     this.call.outputs.forEach((list, index) => {
-      const source = this.staged.outputs[index];
+      const source = staged.outputs[index];
       if (source !== undefined) unstageList(source, list);
     });
-    this.result = { ...times, values: [...new Int32Array(this.staged.values)] };
-    return this.result;
+    for (const buffer of new Set([...staged.inputs, ...staged.outputs])) pool.give(buffer);
+    return [...new Int32Array(staged.values)];
   }
 }
 
-function stage(call: Call, size: number): StagedCall {
+function stage(call: Call, size: number, pool: StagingPool): StagedCall {
   const { header } = call;
-  const inputs = call.inputs.map(stageList);
+  const inputs = call.inputs.map((list) => stageList(list, pool));
   const outputs =
     call.outputs === call.inputs
       ? inputs
-      : call.outputs.map((list) => new SharedArrayBuffer(totalLength(list) * VALUE_BYTES));
+      : call.outputs.map((list) => pool.take(totalLength(list) * VALUE_BYTES));
   const same = call.outputs === call.inputs;
   const spans = call.inputs.map(toSpans);
   const lengths = lengthsOf({ header, inputs: spans, outputs: same ? spans : call.outputs.map(toSpans) });
   return { header, lengths, inputs, outputs, values: new SharedArrayBuffer(size * 4) };
 }
 
-function stageList(list: BlockList): SharedArrayBuffer {
-  const staged = new SharedArrayBuffer(totalLength(list) * VALUE_BYTES);
+function stageList(list: BlockList, pool: StagingPool): SharedArrayBuffer {
+  const staged = pool.take(totalLength(list) * VALUE_BYTES);
   const bytes = new Uint8Array(staged);
   let at = 0;
   for (const { storage, offset, length } of list) {
     const start = offset * VALUE_BYTES;
     const end = start + length * VALUE_BYTES;
     if (storage !== undefined) bytes.set(storage.view().subarray(start, end), at);
+    else bytes.fill(0, at, at + length * VALUE_BYTES);
     at += length * VALUE_BYTES;
   }
   return staged;
