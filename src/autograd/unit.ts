@@ -130,6 +130,7 @@ function recordUnit(
   }
   const sources = [...inputs.filter((input) => outer.flows(input)), ...tape.captured.values()];
   outer.addUnit(unitNode(engine, unit, tape, parameters, value, sources));
+  asRing(engine, value, unit.module);
   return value;
 }
 
@@ -184,8 +185,14 @@ function backwardUnit(
     } finally {
       tape.unfinished.clear();
     }
+    for (const gradient of found.values()) asRing(engine, gradient, module);
     return found;
   });
+}
+
+/** Says of a temporary that it leaves its unit. See [Note: pool and ring]. */
+function asRing(engine: Engine, tensor: tf.Tensor, module: string): void {
+  if (engine.tagOf(tensor).cause === 'temp') engine.retag(tensor, { cause: 'temp', module, part: 'ring' });
 }
 
 /** The gradient in a buffer of its own that outlives the scopes around. */

@@ -105,8 +105,9 @@ export class BufferTable {
     if (record === undefined) return;
     const stays = 'declared' in wanted || record.tag.declared === undefined;
     const tag = fitting(stays ? wanted : { ...wanted, declared: record.tag.declared }, record.dtype);
-    const { cause, module, declared } = record.tag;
-    if (cause === tag.cause && module === tag.module && declared === tag.declared) return;
+    const { cause, module, declared, part } = record.tag;
+    const isSame = cause === tag.cause && module === tag.module && declared === tag.declared;
+    if (isSame && part === tag.part) return;
     record.tag = tag;
     for (const observer of this.#observers) observer.retagged(record.id, tag);
   }
@@ -136,5 +137,6 @@ export class BufferTable {
 /** A declared type is that of float32 buffers; others made in the same scope have none. */
 function fitting(tag: Tag, dtype: DType): Tag {
   if (dtype === 'float32' || tag.declared === undefined) return tag;
-  return { cause: tag.cause, module: tag.module };
+  const { declared: _, ...others } = tag;
+  return others;
 }

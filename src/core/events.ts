@@ -27,6 +27,8 @@ export interface Tag {
    * where that type is a unit's. A tag that does not mention it leaves it as it was.
    */
   readonly declared?: HalfDType | undefined;
+  /** Of a temporary: 'ring' where it is handed from one unit to the next. See [Note: pool and ring]. */
+  readonly part?: 'ring' | undefined;
 }
 
 /** Why ranks communicate. */

@@ -28,19 +28,23 @@ export class OwnerTable {
     this.lastTag = undefined;
   }
 
-  private find({ cause, module, declared }: Tag, space: Space): number {
+  private find({ cause, module, declared, part }: Tag, space: Space): number {
     let owners = this.byModule.get(module);
     if (owners === undefined) {
       owners = new Map();
       this.byModule.set(module, owners);
     }
-    const key = `${cause} ${space} ${this.run} ${declared ?? ''}`;
+    const key = `${cause} ${space} ${this.run} ${declared ?? ''} ${part ?? ''}`;
     let index = owners.get(key);
     if (index === undefined) {
       index = this.owners.length;
-      this.owners.push(
-        declared === undefined ? { cause, module, space } : { cause, module, space, declared },
-      );
+      this.owners.push({
+        cause,
+        module,
+        space,
+        ...(declared === undefined ? {} : { declared }),
+        ...(part === undefined ? {} : { part }),
+      });
       this.runs.push(this.run);
       owners.set(key, index);
     }

@@ -15,6 +15,7 @@ const owner = z.object({
   module: z.string(),
   space: z.enum(['device', 'host']),
   declared: z.enum(['bfloat16', 'float16']).optional(),
+  part: z.enum(['ring']).optional(),
 });
 
 const curve = z

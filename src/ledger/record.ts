@@ -15,6 +15,8 @@ export interface Owner {
   readonly space: Space;
   /** The 16-bit type that the values were rounded to, held as float32; left out where there is none. */
   readonly declared?: HalfDType | undefined;
+  /** Of a temporary that is handed from unit to unit; left out elsewhere. */
+  readonly part?: 'ring' | undefined;
 }
 
 /** Every allocation, free and change of owner within one step; three columns of equal length, in order of time. */
