@@ -88,6 +88,18 @@ function numbersIn(asked: unknown): LinkNumbers {
   );
 }
 
+/** What ranks of one host exchange by themselves. Source: docs/benchmarks.md, all-reduce of 16 MiB at world 2, in bytes a second. */
+const FASTEST_HERE = 5.6e9;
+
+/** What is to be said of a link that is faster than this host's own transport: shaping only delays. */
+export function linkWarning(link: Link): string | undefined {
+  if (link.bytesPerSecond <= FASTEST_HERE) return undefined;
+  return (
+    `${linkText(link)}: ranks of one host exchange at most about ${(FASTEST_HERE * 8) / 1e9} Gbit/s, so this link changes ` +
+    'little but latency; choose one that is slower by the ratio of this host to the cluster, as { gbit: 2, latencyUs: 50 }'
+  );
+}
+
 /** For subtitles: "link 2 Gbit/s, 50 µs", with the name where it has one. */
 export function linkText({ name, bytesPerSecond, latencySeconds }: Link): string {
   const gbit = Number(((bytesPerSecond * 8) / 1e9).toPrecision(4));

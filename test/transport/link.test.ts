@@ -6,6 +6,7 @@ import {
   type LinkNumbers,
   linkOf,
   linkText,
+  linkWarning,
   transferSeconds,
 } from '../../src/transport/link';
 import { LinkClock, shareLink } from '../../src/transport/link-clock';
@@ -35,6 +36,11 @@ test('time is latency × steps + bytes / bandwidth', () => {
   assert.equal(transferSeconds(link, { steps: 6, bytes: 2.5e6 }), 6 * 50e-6 + 0.01);
   assert.equal(linkText(link), 'link 2 Gbit/s, 50 µs');
   assert.equal(linkText(linkOf('10GbE')), 'link 10GbE: 10 Gbit/s, 20 µs');
+});
+
+test('a link that is faster than this host is warned of: it only delays', () => {
+  assert.equal(linkWarning(linkOf('40GbE')), undefined);
+  assert.match(linkWarning(linkOf('PCIe4')) ?? '', /PCIe4: 252 Gbit\/s.*at most about 44\.8 Gbit\/s/);
 });
 
 test('every known link has its numbers; an unknown one names the nearest, numbers are checked', () => {
