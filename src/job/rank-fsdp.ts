@@ -13,6 +13,7 @@ import { type DdpOptions, DDP as DistributedDataParallel } from '../parallel/ddp
 import { fullyShard } from '../parallel/fsdp/fully-shard';
 import { noSync } from '../parallel/fsdp/no-sync';
 import { setModulesToBackwardPrefetch, setModulesToForwardPrefetch } from '../parallel/fsdp/prefetch-lists';
+import { RowsOfRanks } from '../parallel/fsdp/rows-of-ranks';
 import { type FairScaleOptions, fromFairScale } from '../parallel/fsdp1/fair-scale';
 import type { FsdpOptions } from '../parallel/fsdp1/fsdp-options';
 import { type FullyShardArguments, fullyShardOptions } from '../parallel/fsdp1/fully-shard-options';
@@ -139,11 +140,13 @@ export interface RankFsdpParts {
 
 /** Data parallelism on this rank's engine and groups. */
 export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankFsdp {
+  const rows = new RowsOfRanks();
   const contextOf = (chosen: DeviceMesh = mesh) => ({
     engine,
     observer,
     group: chosen.group,
     mesh: chosen,
+    rows,
     warn,
   });
   const FSDP = fsdpFunction(

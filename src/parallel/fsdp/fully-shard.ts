@@ -90,7 +90,8 @@ export function fullyShardByPolicy<M extends Module>(
   context: ShardContext,
   options: FullyShardOptions = {},
 ): M {
-  for (const module of modulesToWrap(model, policy)) fullyShard(module, context, options);
+  const { ignoredModules = [] } = options;
+  for (const module of modulesToWrap(model, policy, { ignoredModules })) fullyShard(module, context, options);
   return fullyShard(model, context, options);
 }
 
