@@ -80,7 +80,14 @@ const PARALLEL: readonly Rule[] = [
         : `has no effect under ${parallel.strategy}: gradients are reduced unit by unit, and parallel.wrap says what a unit is`,
   },
   {
-    of: ['parallel.forwardPrefetch', 'parallel.limitAllGathers', 'parallel.reshardAfterForward'],
+    of: ['parallel.forwardPrefetch'],
+    says: ({ config: { parallel } }) =>
+      strategiesOf(parallel).every((strategy) => strategy === 'NO_SHARD')
+        ? `has no effect under ${parallel.strategy}: ${WHOLE}`
+        : null,
+  },
+  {
+    of: ['parallel.limitAllGathers', 'parallel.reshardAfterForward'],
     says: ({ config: { parallel } }) =>
       gathers(parallel) ? null : `has no effect under ${parallel.strategy}: ${WHOLE}`,
   },
