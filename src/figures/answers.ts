@@ -13,4 +13,51 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
     values: ['activation', 'temp', 'batch'],
     because: 'activations, the loss’s temporaries and the batch itself grow with the batch; states do not',
   },
+  '01.world': {
+    kind: 'number',
+    value: 10,
+    tolerance: 0,
+    because: '2 Ψ + 14 Ψ / N ≤ 24 GB with Ψ = 7 billion: N ≥ 98 / 10',
+  },
+  '01.halved': {
+    kind: 'number',
+    value: 0.5,
+    tolerance: 0.02,
+    because:
+      'half the sequences a micro-batch save half the activations; two micro-batches make the same step',
+  },
+  '02.collectives': {
+    kind: 'number',
+    value: 10,
+    tolerance: 0,
+    because: 'three units: 3 gathers forward, 2 backward, 3 reductions, and two single numbers',
+  },
+  '02.bytes': {
+    kind: 'number',
+    value: 6_382_080,
+    tolerance: 0,
+    because: 'one gather and one reduction of 4 N bytes, of each of which 3/4 come from others',
+  },
+  '03.fit': {
+    kind: 'range',
+    least: 1e6,
+    most: 16e6,
+    because: 'recompute and offload take the activations; what is left are states, logits and one block',
+  },
+  '03.interval': {
+    kind: 'number',
+    value: 2,
+    tolerance: 0,
+    because: 'layers 0 and 2 keep their inputs only, layers 1 and 3 keep A each: (L − L / k) A',
+  },
+  '12.right': {
+    kind: 'word',
+    values: ['adamw(fused=true)', 'adamw', 'torch.optim.adamw(fused=true)'],
+    because: 'the fused AdamW exists as written; the other three are refused or never existed',
+  },
+  '12.hang': {
+    kind: 'word',
+    values: ['optim_state_dict', 'fsdp.optim_state_dict', 'optimstatedict', 'fsdp.optimstatedict'],
+    because: 'it gathers from all ranks, and rank 0 alone calls it',
+  },
 };

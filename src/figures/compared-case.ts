@@ -65,6 +65,13 @@ export function comparisonQuantities(cases: readonly ComparedCase[]): Quantities
   return {
     stateRatio: { value: states, unit: '×', label: 'the largest model states over the smallest' },
     peakRatio: { value: peak, unit: '×', label: 'the peak with most states over the one with least' },
+    // One a case, under its name.
+    ...Object.fromEntries(
+      cases.map((one) => {
+        const label = `what a rank holds of model states under ${one.name}`;
+        return [one.name, { value: totalBytes(one.states) / 1e6, unit: 'MB', label }];
+      }),
+    ),
   };
 }
 

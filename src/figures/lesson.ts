@@ -14,6 +14,8 @@ export interface Guess {
 export type Answer =
   /** A number, within `tolerance`; a list is right when each of its numbers is. */
   | { readonly kind: 'number'; readonly value: number; readonly tolerance: number; readonly because: string }
+  /** A number from `least` to `most`. */
+  | { readonly kind: 'range'; readonly least: number; readonly most: number; readonly because: string }
   /** One of some words. */
   | { readonly kind: 'word'; readonly values: readonly string[]; readonly because: string };
 
@@ -113,6 +115,8 @@ function matches(value: unknown, answer: Answer): boolean {
   switch (answer.kind) {
     case 'number':
       return typeof value === 'number' && Math.abs(value - answer.value) <= answer.tolerance;
+    case 'range':
+      return typeof value === 'number' && value >= answer.least && value <= answer.most;
     case 'word':
       return typeof value === 'string' && answer.values.includes(value.trim().toLowerCase());
     default:
@@ -121,7 +125,7 @@ function matches(value: unknown, answer: Answer): boolean {
 }
 
 function hint(answer: Answer): string {
-  return answer.kind === 'number'
+  return answer.kind !== 'word'
     ? 'A number is wanted, the same on every rank where ranks answer.'
     : 'A word is wanted, as the figure writes it.';
 }

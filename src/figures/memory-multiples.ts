@@ -106,6 +106,12 @@ function multiples(cases: readonly MemoryCase[], subtitle: string, withHost: boo
         unit: '×',
         label: 'the highest peak over the lowest',
       },
+      peakReduction: {
+        value:
+          (1 - Math.min(...cases.map(({ devicePeak }) => devicePeak)) / (cases[0]?.devicePeak || 1)) * 100,
+        unit: '%',
+        label: 'how much lower the lowest peak is than the first run’s',
+      },
       hostMB: {
         value: Math.max(...cases.map(({ hostPeak }) => hostPeak)) / 1e6,
         unit: 'MB',

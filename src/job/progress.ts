@@ -8,6 +8,8 @@ import { DISPLAY } from '../figures/table';
 import type { StepResult } from '../train/step-result';
 import { createRunSummary } from './run-summary';
 
+/** Fewer points make no curve: a line of text says it all. */
+const LEAST_POINTS = 5;
 /** Time between two drawings. */
 const REDRAW_MS = 200;
 
@@ -54,13 +56,13 @@ function runningBundle(state: State): MimeBundle {
   const text = progressText(state);
   const bar = `<progress value="${done.length}" max="${numSteps}" style="width:12em;vertical-align:middle"></progress>`;
   // No plotly while it runs: JupyterLab's extension draws a display once and ignores its updates.
-  const picture = done.length < 2 ? '' : curveOf(state).toSvg(EITHER);
+  const picture = done.length < LEAST_POINTS ? '' : curveOf(state).toSvg(EITHER);
   return { 'text/html': `<div>${bar} <code>${text}</code></div>${picture}`, 'text/plain': text };
 }
 
 function finalBundle(state: State): MimeBundle {
   const text = progressText(state);
-  if (state.done.length < 2) return { 'text/plain': text };
+  if (state.done.length < LEAST_POINTS) return { 'text/plain': text };
   const bundle = curveOf(state)[DISPLAY]();
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
 }
