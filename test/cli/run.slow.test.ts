@@ -70,7 +70,11 @@ test('bench gpt answers with the keys of its peer', async () => {
     '--batch',
     '2',
   ];
-  const { status, stdout, stderr } = await shardlab(['bench', 'gpt', '--world', '2', ...sizes, '--json']);
+  const { status, stdout, stderr } = await shardlab([
+    ...['bench', 'gpt', '--world', '2', '--precision', 'bf16'],
+    ...sizes,
+    '--json',
+  ]);
   assert.equal(status, 0, stderr);
   const report = JSON.parse(stdout);
   const keys = [
@@ -86,6 +90,7 @@ test('bench gpt answers with the keys of its peer', async () => {
   ];
   for (const key of keys) assert.ok(key in report, key);
   assert.equal(report.strategy, 'fsdp2');
+  assert.equal(report.precision, 'bf16');
 });
 
 test('bench gpt beside a peer adds both ratios, and a peer that fails is told with its last lines', async () => {

@@ -8,11 +8,12 @@ import type { Job } from '../../job/job';
 import { launch } from '../../job/launch';
 import type { LaunchOptions } from '../../job/options';
 import type { RankScope } from '../../job/rank-scope';
-import { type Link, type LinkName, linkOf, linkText } from '../../transport/link';
+import { type Link, linkText } from '../../transport/link';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
 import type { Io } from '../io';
 import type { Perform } from '../program';
+import { linkNumbers, parseLink } from './link-option';
 import { runPython } from './python-peer';
 
 interface CollectivesOptions {
@@ -69,7 +70,7 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
       throw new ConfigError('--link does not shape the wire of a --peer; leave one out');
     const ours: Timing[] = [];
     const theirs: Timing[] = [];
-    const shaped = link === undefined ? {} : { link: numbersOf(link) };
+    const shaped = link === undefined ? {} : { link: linkNumbers(link) };
     const job = await launch({ ranks: world, transport: options.transport, baseDir: io.cwd, ...shaped });
     try {
       for (let round = 1; round <= rounds; round++) {
@@ -141,22 +142,6 @@ function asLine(row: ComparedRow): string {
   if (model_seconds !== undefined)
     return `${own}   model ${formatSeconds(model_seconds).padStart(8)}, measured / model ${measured_over_model}`;
   return peer_seconds === undefined ? own : `${own}   gloo ${formatSeconds(peer_seconds)}, ratio ${ratio}`;
-}
-
-/** What launch takes; a link that has a name has its numbers all the same. */
-function numbersOf({ bytesPerSecond, latencySeconds }: Link) {
-  return { gbit: (bytesPerSecond * 8) / 1e9, latencyUs: latencySeconds * 1e6 };
-}
-
-function parseLink(text: string): Link {
-  const [, gbit, latencyUs] = /^([\d.]+),([\d.]+)$/.exec(text) ?? [];
-  try {
-    // linkOf checks names.
-    if (gbit === undefined) return linkOf(text as LinkName);
-    return linkOf({ gbit: Number(gbit), latencyUs: Number(latencyUs) });
-  } catch (error) {
-    throw new InvalidArgumentError(error instanceof Error ? error.message : String(error));
-  }
 }
 
 function parseSizes(text: string): readonly Bytes[] {

@@ -4,6 +4,7 @@ import type { Perform } from '../program';
 import { addCollectivesBench } from './collectives-command';
 import { addGptBench } from './gpt-command';
 import { addKernelBench } from './kernel-command';
+import { addSettingsBench } from './settings-command';
 
 /** `shardlab bench`: measurements beside the same work of others. */
 export function addBench(program: Command, perform: Perform, io: Io): void {
@@ -11,4 +12,5 @@ export function addBench(program: Command, perform: Perform, io: Io): void {
   addGptBench(bench, perform, io);
   addCollectivesBench(bench, perform, io);
   addKernelBench(bench, perform, io);
+  addSettingsBench(bench, perform, io);
 }

@@ -7,7 +7,7 @@ import type { Perform } from '../program';
 import { trainHeadless } from '../run/headless';
 import { type SpeedReport, speedReport } from '../run/report';
 import { type PeerReport, runGptPeer } from './gpt-peer';
-import { configOf, type GptWork, SIZES, STRATEGIES } from './gpt-work';
+import { configOf, type GptWork, PRECISIONS, type Precision, SIZES, STRATEGIES } from './gpt-work';
 
 interface GptOptions extends GptWork {
   readonly blas: 'auto' | 'none';
@@ -18,7 +18,7 @@ interface GptOptions extends GptWork {
 
 /** What `shardlab bench gpt` answers: the peer's keys and, where there was one, the ratios ours / theirs. */
 export interface GptBenchReport extends SpeedReport {
-  readonly precision: 'fp32';
+  readonly precision: Precision;
   readonly blas: string;
   readonly processor: string;
   readonly peer?: PeerReport;
@@ -34,7 +34,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     .command('gpt')
     .description('trains the GPT of torch_gpt_bench.py, by the same arguments, with the same JSON keys')
     .addOption(new Option('--strategy <name>', 'how').choices(Object.keys(STRATEGIES)).default('fsdp2'))
-    .addOption(new Option('--precision <name>', 'what in').choices(['fp32']).default('fp32'))
+    .addOption(new Option('--precision <name>', 'what in').choices(Object.keys(PRECISIONS)).default('fp32'))
     .addOption(new Option('--blas <choice>', 'what multiplies').choices(['auto', 'none']).default('auto'))
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--peer <python>', 'a Python with torch: runs both in turn and adds the ratios')

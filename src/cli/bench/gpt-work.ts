@@ -22,10 +22,17 @@ export const SIZES = {
   vocab: 8192,
 } as const;
 
+/** The peer's precisions; its bf16 gathers bfloat16 parameters and reduces float32 gradients. */
+export const PRECISIONS = {
+  fp32: null,
+  bf16: { paramDtype: 'bf16', reduceDtype: 'fp32' },
+} as const;
+export type Precision = keyof typeof PRECISIONS;
+
 /** The work, as both sides are told it. */
 export interface GptWork extends Readonly<Record<keyof typeof SIZES, number>> {
   readonly strategy: keyof typeof STRATEGIES;
-  readonly precision: 'fp32';
+  readonly precision: Precision;
   /** Path of a safetensors file. */
   readonly init?: string;
 }
@@ -33,6 +40,7 @@ export interface GptWork extends Readonly<Record<keyof typeof SIZES, number>> {
 /** The work as a TrainConfig. Throws: CONFIG where the strategy does not fit the world. */
 export function configOf({
   strategy,
+  precision,
   world,
   steps,
   batch,
@@ -48,6 +56,7 @@ export function configOf({
   return parseTrainConfig({
     model: { kind: 'gpt', layers, dim, heads, vocab, seq },
     parallel: { strategy: STRATEGIES[strategy] },
+    mixedPrecision: PRECISIONS[precision],
     data: 'synthetic',
     optimizer: { lr: 1e-3, betas: [0.9, 0.95], eps: 1e-8, weightDecay: 0.1 },
     clipNorm: 1,

@@ -1,0 +1,130 @@
+import type { Command } from 'commander';
+import type { TrainConfigInput } from '../../config/train-config';
+import type { Seconds } from '../../core/units';
+import type { Job } from '../../job/job';
+import { launch } from '../../job/launch';
+import type { Run } from '../../job/run';
+import { type Link, linkText } from '../../transport/link';
+import { wholeNumber } from '../arguments';
+import { processorName } from '../doctor/node-check';
+import type { Io } from '../io';
+import type { Perform } from '../program';
+import { linkNumbers, parseLink } from './link-option';
+
+/** Two configurations that differ in one setting. */
+interface Pair {
+  readonly name: string;
+  readonly of: TrainConfigInput;
+  readonly to: TrainConfigInput;
+}
+
+const bench = (more: TrainConfigInput): TrainConfigInput => ({
+  model: 'bench',
+  data: 'synthetic',
+  batch: 4,
+  ...more,
+});
+const FULL_SHARD = bench({});
+
+/** What a person asks of each setting first. */
+const PAIRS: readonly Pair[] = [
+  { name: 'FULL_SHARD / NO_SHARD', of: FULL_SHARD, to: bench({ parallel: { strategy: 'NO_SHARD' } }) },
+  {
+    name: 'prefetch on / off',
+    of: FULL_SHARD,
+    to: bench({ parallel: { forwardPrefetch: false, backwardPrefetch: null } }),
+  },
+  { name: 'bf16 / fp32', of: bench({ mixedPrecision: 'bf16' }), to: FULL_SHARD },
+  { name: 'recompute full / none', of: bench({ activationCheckpointing: 'full' }), to: FULL_SHARD },
+  { name: 'optimizer on the host / device', of: bench({ offload: { optimizer: true } }), to: FULL_SHARD },
+  { name: 'adamW8bit / adamW', of: bench({ optimizer: { kind: 'adamW8bit' } }), to: FULL_SHARD },
+];
+
+interface SettingsOptions {
+  readonly world: number;
+  readonly rounds: number;
+  readonly link?: Link;
+}
+
+/** One pair's ratios; medians over rounds, and their range for the time. */
+interface SettingsRow {
+  readonly pair: string;
+  readonly step_time: number;
+  readonly least: number;
+  readonly most: number;
+  readonly wire_bytes: number;
+  readonly peak_bytes: number;
+}
+
+/** `shardlab bench settings`: what a setting does to time, bytes and memory, as ratios of runs that step in turn. */
+export function addSettingsBench(parent: Command, perform: Perform, io: Io): void {
+  const command = parent
+    .command('settings')
+    .description('step time, bytes on the wire and peak memory with a setting ÷ without it, stepping in turn')
+    .option('--world <n>', 'ranks', wholeNumber(2), 2)
+    .option('--rounds <k>', 'measurements of each; the median counts', wholeNumber(3), 7)
+    .option('--link <name>', "shapes the wire: a name as 10GbE, or 'GBIT,MICROSECONDS'", parseLink);
+  perform<SettingsOptions>(command, async (_, { world, rounds, link }, output) => {
+    const shaped = link === undefined ? {} : { link: linkNumbers(link) };
+    const job = await launch({ ranks: world, baseDir: io.cwd, ...shaped });
+    try {
+      const rows: SettingsRow[] = [];
+      for (const pair of PAIRS) {
+        output.note(pair.name);
+        rows.push(await measure(job, pair, rounds));
+      }
+      const processor = processorName();
+      const wire = link === undefined ? 'shared memory' : linkText(link);
+      output.answer({ processor, world, ...shaped, rounds, rows }, () =>
+        [`${processor}, world ${world}, ${wire}`, ...rows.map(asLine)].join('\n'),
+      );
+    } finally {
+      await job.shutdown();
+    }
+    return 0;
+  });
+}
+
+async function measure(job: Job, { name, of, to }: Pair, rounds: number): Promise<SettingsRow> {
+  const runs = [await job.train(of), await job.train(to)] as const;
+  try {
+    for (const run of runs) await run.step(2);
+    const ratios: number[] = [];
+    for (let round = 0; round < rounds; round++) {
+      const [a, b] = [await stepSeconds(runs[0]), await stepSeconds(runs[1])];
+      ratios.push(a / b);
+    }
+    ratios.sort((a, b) => a - b);
+    return {
+      pair: name,
+      step_time: ratios[Math.floor(rounds / 2)] ?? Number.NaN,
+      least: ratios[0] ?? Number.NaN,
+      most: ratios.at(-1) ?? Number.NaN,
+      wire_bytes: wireBytes(runs[0]) / wireBytes(runs[1]),
+      peak_bytes: peakBytes(runs[0]) / peakBytes(runs[1]),
+    };
+  } finally {
+    for (const run of runs) await run.dispose();
+  }
+}
+
+async function stepSeconds(run: Run): Promise<Seconds> {
+  await run.step(1);
+  return run.results.at(-1)?.seconds ?? Number.NaN;
+}
+
+function wireBytes(run: Run): number {
+  const { collectives = [] } = run.records.at(-1) ?? {};
+  return collectives.reduce((sum, event) => sum + event.wireBytes, 0);
+}
+
+function peakBytes(run: Run): number {
+  return Math.max(...run.records.slice(-run.world).map(({ memory }) => memory.peakBytes));
+}
+
+function asLine({ pair, step_time, least, most, wire_bytes, peak_bytes }: SettingsRow): string {
+  return (
+    `${pair.padEnd(30)} step ${step_time.toFixed(2)}× (${least.toFixed(2)}–${most.toFixed(2)}), ` +
+    `wire ${wire_bytes.toFixed(2)}×, peak ${peak_bytes.toFixed(2)}×`
+  );
+}
