@@ -30,14 +30,14 @@ export class WarmupCosineLR {
   #baseLr: number;
   #steps = 0;
 
-  /** Throws: CONFIG when maxSteps is missing or below warmupSteps. */
+  /** Throws: CONFIG when maxSteps is missing or leaves nothing for the cosine. */
   constructor(optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions) {
     const defaults = { warmupSteps: 0, maxSteps: 0, etaMin: 0 };
     this.#options = checkedOptions<Required<WarmupCosineOptions>>('WarmupCosineLR', options, defaults);
     const { warmupSteps, maxSteps } = this.#options;
-    if (maxSteps < 1 || maxSteps < warmupSteps) {
+    if (maxSteps < 1 || maxSteps <= warmupSteps) {
       throw new ConfigError(
-        `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps}; give maxSteps of 1 or more, and not below warmupSteps.`,
+        `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps}; give maxSteps of 1 or more, and above warmupSteps: the rest is the cosine's.`,
       );
     }
     this.#optimizer = optimizer;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { parseTrainConfig } from '../../src/config/train-config';
 import { WarmupCosineLR } from '../../src/optim/warmup-cosine-lr';
 
 function rates(options: ConstructorParameters<typeof WarmupCosineLR>[1], numSteps: number): number[] {
@@ -29,8 +30,8 @@ test('without warmup the first step is on the cosine already, and etaMin is 0 by
   assert.deepEqual(rounded(rates({ maxSteps: 2 }, 3)), [0.4, 0, 0]);
 });
 
-test('a schedule that ends with its warmup goes to etaMin', () => {
-  assert.deepEqual(rounded(rates({ warmupSteps: 2, maxSteps: 2, etaMin: 0.1 }, 3)), [0.4, 0.8, 0.1]);
+test('a cosine of one step goes to etaMin at once', () => {
+  assert.deepEqual(rounded(rates({ warmupSteps: 2, maxSteps: 3, etaMin: 0.1 }, 4)), [0.4, 0.8, 0.1, 0.1]);
 });
 
 test('a state goes on elsewhere, also where the other optimizer has another rate', () => {
@@ -46,9 +47,13 @@ test('a state goes on elsewhere, also where the other optimizer has another rate
   assert.equal(other.lr, one.lr);
 });
 
-test('an end before the warmup’s end is an error that says both', () => {
-  assert.throws(() => new WarmupCosineLR({ lr: 1 }, { warmupSteps: 5, maxSteps: 4 }), {
-    code: 'CONFIG',
-    message: /maxSteps 4 with warmupSteps 5/,
-  });
+test('a warmup that leaves nothing for the cosine is an error that says both, here as in a config', () => {
+  for (const maxSteps of [4, 5]) {
+    const schedule = { warmupSteps: 5, maxSteps };
+    assert.throws(() => new WarmupCosineLR({ lr: 1 }, schedule), {
+      code: 'CONFIG',
+      message: new RegExp(`maxSteps ${maxSteps} with warmupSteps 5`),
+    });
+    assert.throws(() => parseTrainConfig({ schedule }), { code: 'CONFIG' });
+  }
 });
