@@ -37,7 +37,7 @@ export interface TrainerOptions {
   readonly batches?: BatchSource | undefined;
   /** What is trained instead of the config's model on the config's data. */
   readonly task?: Task | undefined;
-  /** Is told of settings without effect, and of losses that are no numbers. */
+  /** Is told of settings without effect, and of the first loss that is no number. */
   readonly warn?: Warn | undefined;
 }
 
@@ -88,6 +88,7 @@ class TaskTrainer implements Trainer {
   readonly #scaler: GradScaler | null;
   #steps = 0;
   #microBatches = 0;
+  #toldOfLoss = false;
 
   constructor(options: TrainerOptions, task: Task, parallel: ParallelModel) {
     const { config, engine, group } = options;
@@ -122,9 +123,10 @@ class TaskTrainer implements Trainer {
     this.#steps++;
     this.#microBatches += this.config.accumulation;
     const step = this.#steps;
-    if (!Number.isFinite(done.loss)) {
+    if (!Number.isFinite(done.loss) && !this.#toldOfLoss) {
+      this.#toldOfLoss = true;
       this.#options.warn?.(
-        `the loss of step ${step} is ${done.loss}; lower optimizer.lr, set clipNorm, or look for the first step that has it`,
+        `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This is said once`,
       );
     }
     return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
