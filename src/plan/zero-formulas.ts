@@ -160,15 +160,19 @@ const NOTHING: HeldTerms = { paramShard: 0, paramFull: 0, gradShard: 0, gradFull
 
 /** All-gathers of a step, and what they receive. */
 function gathers(
-  { numParams, padding = 0, postForwardPadding = 0 }: ZeroUnit,
+  { numParams, padding = 0, postForwardPadding = 0, frozen = { numParams: 0, padding: 0 } }: ZeroUnit,
   rule: UnitRule,
   { accumulation = 1 }: ZeroQuestion,
 ): { readonly gathered: number; readonly allGathers: number } {
   const { numShards, isGatheredForUse, reshards, postForward, cuts } = rule;
   if (!cuts('optimizer')) return { gathered: 0, allGathers: 0 };
-  const whole = ((numParams + padding) * (numShards - 1)) / numShards;
-  // Parameters that stay whole are gathered once, after the optimizer changed the chunks.
-  if (!isGatheredForUse) return { gathered: whole, allGathers: 1 };
+  const fromOthers = (numShards - 1) / numShards;
+  const whole = (numParams + padding) * fromOthers;
+  if (!isGatheredForUse) {
+    // Parameters that stay whole are gathered once, after the optimizer changed the chunks; frozen ones never.
+    const changed = numParams + padding - frozen.numParams - frozen.padding;
+    return { gathered: changed * fromOthers, allGathers: changed > 0 ? 1 : 0 };
+  }
   const again =
     postForward === null ? whole : ((numParams + postForwardPadding) * (postForward - 1)) / postForward;
   return {

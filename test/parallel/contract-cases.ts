@@ -63,6 +63,14 @@ const CASES: Readonly<Record<string, ContractCase>> = {
     config: { frozen: ['blocks.*.fc1'], parallel: { strategy: 'ZERO_2' } },
     worlds: SOME,
   },
+  'frozen parameters, ZERO_1, bf16': {
+    config: { mixedPrecision: 'bf16', frozen: ['blocks.*.fc1', 'wpe'], parallel: { strategy: 'ZERO_1' } },
+    worlds: SOME,
+  },
+  'a frozen block, ZERO_1': {
+    config: { frozen: ['blocks.1'], parallel: { strategy: 'ZERO_1' } },
+    worlds: SOME,
+  },
   'a frozen unit': { config: { frozen: ['blocks.1'] }, worlds: SOME },
   ...accumulating('NO_SHARD'),
   ...accumulating('ZERO_1'),

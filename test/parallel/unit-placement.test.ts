@@ -15,6 +15,7 @@ import {
   setModulesToForwardPrefetch,
 } from '../../src/parallel/fsdp/prefetch-lists';
 import { unitsOf } from '../../src/parallel/fsdp/units-of';
+import { mixedPrecision } from '../../src/parallel/precision/mixed-precision';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
 import { Chain } from './chain-model';
@@ -226,4 +227,42 @@ test('an ignored module stays whole, and its gradient is not reduced', () => {
   assert.ok(calls.every((call) => !call.includes('layers.0')));
   for (const each of unitsOf(model)) each.dispose();
   tf.dispose([pass.loss, x]);
+});
+
+test('where whole parameters stay, frozen ones are gathered after they were written to, and after no step', () => {
+  for (const precision of [undefined, mixedPrecision({ paramDtype: 'bfloat16' })]) {
+    const one = sharded({ strategy: 'ZERO_1', precision }, (model) => {
+      for (const { bias } of model.layers) bias.requiresGrad = false;
+    });
+    const [unit] = unitsOf(one.model);
+    assert.ok(unit);
+    one.pass();
+    const optimizer = new AdamW(engine, one.model);
+    const atLayer = (work: () => void): number => {
+      const before = one.calls.length;
+      work();
+      one.pass();
+      return gathers(one.calls.slice(before)).filter((call) => call.endsWith(unit.module)).length;
+    };
+    assert.equal(
+      atLayer(() => optimizer.step()),
+      1,
+      'those that train',
+    );
+    const values = readState(engine, unit.frozen);
+    assert.equal(
+      atLayer(() => writeState(engine, unit.frozen, 0, values.fill(0.5))),
+      1,
+      'the frozen ones',
+    );
+    assert.deepEqual([...(unit.members[1]?.tensor.dataSync() ?? [])], [0.5, 0.5, 0.5]);
+    unit.abandon();
+    assert.equal(
+      atLayer(() => undefined),
+      2,
+      'both are stale after a pass that was broken off',
+    );
+    optimizer.dispose();
+    one.dispose();
+  }
 });

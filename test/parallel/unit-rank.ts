@@ -5,7 +5,7 @@ import { Parameter } from '../../src/nn/parameter';
 import { readState, writeState } from '../../src/nn/state-values';
 import { FsdpUnit } from '../../src/parallel/fsdp/fsdp-unit';
 import { RowsOfRanks } from '../../src/parallel/fsdp/rows-of-ranks';
-import { chunkOf, paddingOf } from '../../src/parallel/fsdp/shard-layout';
+import { chunkOf, paddingOf, shardLayout } from '../../src/parallel/fsdp/shard-layout';
 import { placementOf } from '../../src/parallel/fsdp/unit-placement';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 
@@ -62,7 +62,7 @@ function check({ engine, group, tally }: TestRank<UnitArgs>, random: Random): Un
   const gathered = module.parameters().every(({ tensor }, i) => same(tensor.dataSync(), values[i]));
   unit.reshard();
   const reduction = reduceIntegers({ engine, group, unit }, shapes, random);
-  const { layout } = unit;
+  const layout = shardLayout(unit.members, group.size);
   unit.dispose();
   return {
     shapes,
@@ -95,7 +95,7 @@ function reduceIntegers({ engine, group, unit }: Reducing, shapes: readonly numb
   const mean = byParameter.map((base) => base.map((value) => (value * size * (size + 1)) / 2));
   unit.gradients.add(unit.gradients.reduce(grads.map((grad) => tf.keep(grad.clone()))).finish());
   const own = readState(engine, unit.trained, 'grad');
-  const reduced = unit.layout.entries.every((entry, i) => {
+  const reduced = shardLayout(unit.members, size).entries.every((entry, i) => {
     const { start, length } = chunkOf(entry, rank);
     const part = own.subarray(entry.offset, entry.offset + entry.chunk);
     const expected = mean[i]?.subarray(start, start + length);

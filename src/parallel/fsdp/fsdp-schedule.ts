@@ -65,14 +65,14 @@ export class FsdpSchedule {
   }
 
   beforeForward(unit: FsdpUnit): void {
-    if (unit.parameters.isGathered) this.#entered.push(unit);
+    if (unit.isGathered) this.#entered.push(unit);
     const next = this.#prefetch.forward ? this.#enteredAfter(unit) : [];
     this.#gather(unit, unit.forwardPrefetch ?? next);
   }
 
   afterForward(unit: FsdpUnit): void {
-    if (unit.parameters.isGathered) this.#awaitingBackward.push(unit);
-    if (unit.reshardAfterForward) unit.parameters.freeAfterForward();
+    if (unit.isGathered) this.#awaitingBackward.push(unit);
+    if (unit.reshardAfterForward) unit.reshardPostForward();
   }
 
   /** A checkpointed region runs forward again; the units in it stay whole for their backward. */

@@ -5,7 +5,7 @@ import type { Parameter } from '../../nn/parameter';
 import { halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import type { RowTable } from '../sparse/row-tables';
 import type { FsdpSchedule } from './fsdp-schedule';
-import { type ShardLayout, shardLayout } from './shard-layout';
+import { shardLayout } from './shard-layout';
 import { UnitGradients } from './unit-gradients';
 import { type ShardedState, UnitParameters } from './unit-parameters';
 import type { UnitPlacement } from './unit-placement';
@@ -27,8 +27,9 @@ export interface FsdpUnitOptions {
 
 /**
  * Parameters that are gathered and freed together. Where and for how long they, their gradients and what the optimizer
- * updates are whole or in shards is their placement's matter. Frozen parameters are gathered with the others; they have
- * no gradient, and their chunks are a state buffer of their own that no optimizer is given.
+ * updates are whole or in shards is their placement's matter. Frozen parameters have no gradient, and their chunks are a
+ * state buffer of their own that no optimizer is given. Where whole tensors are freed they are gathered with the others;
+ * where those stay, they are gathered apart, and only when they were written to: a step changes the others alone.
  */
 export class FsdpUnit {
   /** The module's full name. */
@@ -40,7 +41,8 @@ export class FsdpUnit {
   readonly numTrained: number;
   /** Values of whole parameters and of gradients as they leave backward; null: float32. */
   readonly half: HalfDType | null;
-  readonly parameters: UnitParameters;
+  /** What is gathered together: all, or those that train and the frozen ones apart. */
+  readonly #gathered: readonly UnitParameters[];
   readonly gradients: UnitGradients;
   /** What an optimizer updates. */
   readonly trained: UnitState;
@@ -66,7 +68,11 @@ export class FsdpUnit {
     const onHost = (offloadsParameters ?? false) && placement.shardsParameters;
     const shared = { engine, module: this.module, placement, onHost };
     this.half = halfOf(precision?.paramDtype ?? null);
-    this.parameters = new UnitParameters({ ...shared, parameters: this.members, half: this.half });
+    const isOne = placement.shardsParameters || trained.length === 0 || frozen.length === 0;
+    this.#gathered = (isOne ? [this.members] : [trained, frozen]).map(
+      (members) => new UnitParameters({ ...shared, parameters: members, half: this.half }),
+    );
+    const [held, heldFrozen = held] = this.#gathered as [UnitParameters, UnitParameters?]; // one or two, as above
     const numRanks = placement.shardGroup?.size ?? 1;
     const layout = shardLayout(trained, numRanks);
     const reduced = {
@@ -75,24 +81,32 @@ export class FsdpUnit {
       tables: tables.filter(({ parameter }) => trained.includes(parameter)),
     };
     this.gradients = new UnitGradients({ ...shared, ...reduced, layout });
-    this.trained = new UnitState(this, { name: this.module, layout, first: 0, trains: true });
+    this.trained = new UnitState(this, {
+      name: this.module,
+      layout,
+      parameters: held,
+      first: 0,
+      trains: true,
+    });
     this.frozen = new UnitState(this, {
       name: `${this.module} (frozen)`,
       layout: shardLayout(frozen, numRanks),
-      first: trained.length,
+      parameters: heldFrozen,
+      first: isOne ? trained.length : 0,
       trains: false,
     });
     for (const parameter of trained) parameter.adopt(this.trained);
     for (const parameter of frozen) parameter.adopt(this.frozen);
   }
 
-  /** All parameters in flat shards. */
-  get layout(): ShardLayout {
-    return this.parameters.layout;
+  /** 'unsharded' when all are whole. */
+  get state(): ShardedState {
+    return this.#gathered.map(({ state }) => state).find((state) => state !== 'unsharded') ?? 'unsharded';
   }
 
-  get state(): ShardedState {
-    return this.parameters.state;
+  /** Whether whole parameters are made from chunks at all. */
+  get isGathered(): boolean {
+    return this.#gathered.some(({ isGathered }) => isGathered);
   }
 
   /** Whether gradients, and so values, are this rank's own. */
@@ -124,22 +138,27 @@ export class FsdpUnit {
 
   /** Starts to gather the whole parameters; a second call joins the first. */
   unshard(): void {
-    this.parameters.gather();
+    for (const parameters of this.#gathered) parameters.gather();
   }
 
   /** Gathers the whole parameters and waits until they are here. */
   waitForUnshard(): void {
-    this.parameters.wait();
+    for (const parameters of this.#gathered) parameters.wait();
   }
 
   /** Whether a gather is on its way that nobody waited for. */
   get isGathering(): boolean {
-    return this.parameters.isGathering;
+    return this.#gathered.some(({ isGathering }) => isGathering);
   }
 
   /** Frees the whole parameters where they do not stay. */
   reshard(): void {
-    this.parameters.free();
+    for (const parameters of this.#gathered) parameters.free();
+  }
+
+  /** As `reshard`, but shards over fewer ranks stay where the placement says so. */
+  reshardPostForward(): void {
+    for (const parameters of this.#gathered) parameters.freeAfterForward();
   }
 
   /**
@@ -148,7 +167,7 @@ export class FsdpUnit {
    */
   abandon(): void {
     this.gradients.zero();
-    this.parameters.changed();
+    for (const parameters of this.#gathered) parameters.changed();
   }
 
   /** One of its state buffers is used no more; the unit goes with the last of them. */
@@ -161,6 +180,6 @@ export class FsdpUnit {
   /** Frees all that the unit holds. */
   dispose(): void {
     this.gradients.zero();
-    this.parameters.dispose();
+    for (const parameters of this.#gathered) parameters.dispose();
   }
 }

@@ -2,12 +2,14 @@ import type { ProcessGroup } from '../../dist/types';
 import type { StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
 import type { FsdpUnit } from './fsdp-unit';
 import { chunkOf, type ShardLayout } from './shard-layout';
+import type { UnitParameters } from './unit-parameters';
 
 /** Which of a unit's parameters a state buffer is made of. */
 export interface UnitPart {
   readonly name: string;
-  /** The unit's parameters in its layout: these, from `first` on. */
   readonly layout: ShardLayout;
+  /** Where they are held: from the place `first` on. */
+  readonly parameters: UnitParameters;
   readonly first: number;
   readonly trains: boolean;
 }
@@ -18,13 +20,15 @@ export class UnitState implements StateBuffer {
   readonly name: string;
   readonly size: number;
   readonly slices: readonly StateSlice[];
+  readonly #parameters: UnitParameters;
   readonly #first: number;
   readonly #trains: boolean;
 
-  constructor(unit: FsdpUnit, { name, layout, first, trains }: UnitPart) {
+  constructor(unit: FsdpUnit, { name, layout, parameters, first, trains }: UnitPart) {
     this.unit = unit;
     this.name = name;
     this.size = layout.size;
+    this.#parameters = parameters;
     this.#first = first;
     this.#trains = trains;
     const rank = unit.placement.shardGroup?.rank ?? 0;
@@ -50,7 +54,8 @@ export class UnitState implements StateBuffer {
    * of the update as the others do, since what follows is a collective.
    */
   segments(): readonly StateSegment[] {
-    const { parameters, gradients } = this.unit;
+    const parameters = this.#parameters;
+    const { gradients } = this.unit;
     const gradOf = (index: number) => (this.#trains ? gradients.spanOf(index) : null);
     if (parameters.master !== null && gradients.wholes === null) {
       const values = parameters.spanOf(this.#first);
@@ -66,7 +71,7 @@ export class UnitState implements StateBuffer {
   }
 
   updated(): void {
-    this.unit.parameters.changed();
+    this.#parameters.changed();
   }
 
   dispose(): void {
