@@ -51,10 +51,11 @@ export class Repl {
     if (exceptionDetails === undefined) return { kind: 'value', value: this.#realValue(result) };
     const thrown =
       exceptionDetails.exception === undefined ? undefined : this.#realValue(exceptionDetails.exception);
-    // Position 0:0 stands for "none": errors with a stack carry theirs there.
-    const { lineNumber, columnNumber } = exceptionDetails;
-    const position =
-      lineNumber + columnNumber === 0 ? undefined : { line: lineNumber + 1, column: columnNumber + 1 };
+    // Only code that does not parse has its place here. Of what was thrown it is the place of the top frame, which is
+    // Node's own once the cell was awaited; errors carry theirs in their stack.
+    const { lineNumber, columnNumber, stackTrace } = exceptionDetails;
+    const isPlaced = stackTrace === undefined && lineNumber + columnNumber > 0;
+    const position = isPlaced ? { line: lineNumber + 1, column: columnNumber + 1 } : undefined;
     return { kind: 'thrown', thrown, position };
   }
 

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Engine } from '../backend/engine';
+import type { CellError } from '../cell/cell-error';
 import { registerDisplay } from '../cell/display';
 import type { EvaluateResult, Evaluator } from '../cell/evaluator';
 import { toMimeBundle } from '../cell/mime';
@@ -92,7 +93,7 @@ export class RankWorker {
 
   async #outcome(work: RankWork): Promise<Outcome> {
     const result = await this.#evaluate(work);
-    if (!result.ok) return { ok: false, error: rankError(result.thrown, result.error) };
+    if (!result.ok) return { ok: false, error: rankError(result.thrown, placed(work, result.error)) };
     try {
       if (work.kind !== 'cell') return { ok: true, value: sendable(result.value) };
       if (result.value !== undefined) await this.#showResult(result.value);
@@ -151,6 +152,11 @@ export class RankWorker {
   #show(output: RankOutput): void {
     this.#parts.courier.send({ type: 'output', id: this.#id, output });
   }
+}
+
+/** What a run does stands in no cell: the place would be one of our own program. */
+function placed(work: RankWork, { line, column, ...error }: CellError): CellError {
+  return work.kind === 'cell' || work.kind === 'function' ? { ...error, line, column } : error;
 }
 
 function cutOff(): Outcome {

@@ -89,6 +89,9 @@ describe('the evaluator', () => {
     const result = await run('throw { code: 3 }');
     assert.ok(!result.ok);
     assert.equal(result.error.evalue, '{ code: 3 }');
+    const later = await run('await null;\nthrow 3');
+    assert.ok(!later.ok);
+    assert.equal(later.error.line, undefined, 'a line of Node is no line of the cell');
   });
 
   it('places a syntax error', async () => {

@@ -34,8 +34,9 @@ test('an out-of-memory error of a run names settings that fit, and they do', asy
   assert.ok(error instanceof ShardlabError && error.code === 'OUT_OF_MEMORY', String(error));
   assert.match(
     error.message,
-    /do not fit: .* are held and the memoryLimit is .*\nTried here, .*these fit:\n {2}\S/,
+    /^\[rank[^\n]*do not fit: .* are held and the memoryLimit is .*\nTried here, .*these fit:\n {2}\S/,
   );
+  assert.doesNotMatch(error.message, /, line \d/, 'a step has no line of a cell');
   await assert.rejects(run.step(), { code: 'CLOSED', message: /job\.train\(config\)/ });
   // What it names is true of a run under the limit.
   const tried = error.details.tried as readonly TriedSetting[]; // as the advice gives it
