@@ -1,21 +1,29 @@
 import { type Document, isMap, isNode, isPair, isScalar, LineCounter, type Node, parseDocument } from 'yaml';
 import { ConfigError } from '../core/errors';
 import { type ConfigIssue, issueMessage } from './config-issue';
-import { checkTrainConfig, type TrainConfig } from './train-config';
+import { checkTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
+
+/** A text's config, whole and as it was written: warnings are about what was written. */
+export interface ConfigText {
+  readonly input: TrainConfigInput;
+  readonly config: TrainConfig;
+}
 
 /**
  * A config from YAML or JSON text. Throws: CONFIG naming file, key, line and column of all that is wrong.
  * `file` is only for messages.
  */
-export function parseTrainConfigText(text: string, file: string): TrainConfig {
+export function parseTrainConfigText(text: string, file: string): ConfigText {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [error] = document.errors;
   if (error !== undefined) {
     throw new ConfigError(`${place(file, lines, error.pos[0])}: ${error.message}`, { file });
   }
-  const checked = checkTrainConfig(document.toJS() ?? {});
-  if ('config' in checked) return checked.config;
+  const input: unknown = document.toJS() ?? {};
+  const checked = checkTrainConfig(input);
+  // It passed the check.
+  if ('config' in checked) return { input: input as TrainConfigInput, config: checked.config };
   const located = checked.issues.map((issue) => ({ ...issue, ...position(document, lines, issue) }));
   const message = located
     .map((issue) => `${file}:${issue.line}:${issue.column}: ${issueMessage(issue)}`)

@@ -27,6 +27,14 @@ test('run trains a preset and answers one JSON document with speed, memory and c
   assert.equal(readEventFile(join(folder, 'run.jsonl')).records.length, 8);
 });
 
+test('a default that was written into a file is warned of where it has no effect', async () => {
+  const lines = ['model: tiny', 'data: synthetic', 'batch: 2', 'steps: 1', 'optimizer: { nesterov: false }'];
+  writeFileSync(join(folder, 'written.yaml'), `${lines.join('\n')}\n`);
+  const { status, stderr } = await shardlab(['run', 'written.yaml', '--ranks', '1'], { cwd: folder });
+  assert.equal(status, 0, stderr);
+  assert.match(stderr, /^warning: optimizer\.nesterov has no effect /m);
+});
+
 test('the same config from YAML and from JSON gives the same losses', async () => {
   writeFileSync(join(folder, 'a.yaml'), 'model: tiny\ndata: synthetic\nbatch: 2\nsteps: 2\n');
   writeFileSync(join(folder, 'b.json'), '{"model": "tiny", "data": "synthetic", "batch": 2, "steps": 2}');

@@ -89,8 +89,11 @@ test('text: an error names file, line, column and key', () => {
 });
 
 test('text: YAML and JSON give the same config', () => {
-  const yaml = parseTrainConfigText('model: bench\nparallel: { strategy: NO_SHARD }\n', 'a.yaml');
-  const json = parseTrainConfigText('{"model": "bench", "parallel": {"strategy": "NO_SHARD"}}', 'a.json');
+  const { config: yaml } = parseTrainConfigText('model: bench\nparallel: { strategy: NO_SHARD }\n', 'a.yaml');
+  const { config: json } = parseTrainConfigText(
+    '{"model": "bench", "parallel": {"strategy": "NO_SHARD"}}',
+    'a.json',
+  );
   assert.deepEqual(yaml, json);
 });
 

@@ -4,7 +4,7 @@ import { type Command, Option } from 'commander';
 import { parseTrainConfigText } from '../../config/config-text';
 import { nearest } from '../../config/nearest';
 import { PRESETS } from '../../config/presets';
-import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
 import { wholeNumber } from '../arguments';
@@ -57,14 +57,14 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
   });
 }
 
-/** A preset's or a file's config. Throws: CONFIG naming the file, key and line, or the nearest preset. */
-function readConfig(name: string, cwd: string, steps: number | undefined): TrainConfig {
+/** A preset's or a file's config as it was written. Throws: CONFIG naming the file, key and line, or the nearest preset. */
+function readConfig(name: string, cwd: string, steps: number | undefined): TrainConfigInput {
   const preset = Object.entries(PRESETS).find(([key]) => key === name)?.[1];
-  const config = preset === undefined ? readConfigFile(name, cwd) : parseTrainConfig(preset);
+  const config: TrainConfigInput = preset ?? readConfigFile(name, cwd);
   return steps === undefined ? config : { ...config, steps };
 }
 
-function readConfigFile(name: string, cwd: string): TrainConfig {
+function readConfigFile(name: string, cwd: string): TrainConfigInput {
   const path = resolve(cwd, name);
   let text: string;
   try {
@@ -76,7 +76,7 @@ function readConfigFile(name: string, cwd: string): TrainConfig {
       near === undefined ? `presets are ${Object.keys(PRESETS).join(', ')}` : `did you mean ${near}?`;
     throw new ConfigError(`${name} is neither a preset nor a file that can be read (${reason}); ${advice}`);
   }
-  return parseTrainConfigText(text, name);
+  return parseTrainConfigText(text, name).input;
 }
 
 function asText(report: RunReport): string {

@@ -1,4 +1,4 @@
-import type { TrainConfig } from '../../config/train-config';
+import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import { launch } from '../../job/launch';
 import type { LaunchOptions } from '../../job/options';
@@ -11,7 +11,8 @@ import { showProgress } from './terminal-progress';
 
 /** What to train without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'blas'> {
-  readonly config: TrainConfig;
+  /** As it was written: a default that was written by hand and has no effect is warned of. */
+  readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters. */
   readonly init?: string | undefined;
   /** Where the ledgers of all steps go, also of a training that breaks off. */
@@ -42,12 +43,13 @@ export interface HeadlessRun {
  * IO before the first step when the event file cannot be made.
  */
 export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<HeadlessRun> {
-  const { config, init, events, save, resume, ...launchOptions } = options;
+  const { config: input, init, events, save, resume, ...launchOptions } = options;
   const job = await launch({ ...launchOptions, baseDir: io.cwd });
   try {
     const endProgress = showProgress(io);
-    const building = job.train(config, { init });
+    const building = job.train(input, { init });
     const run = resume === undefined ? await building : await building.load(resume);
+    const { config } = run;
     const numSteps = stepsLeft(run, config.steps, io);
     const file = events === undefined ? undefined : createEventFile(events, { world: job.numRanks, config });
     let eventsFailure: ShardlabError | undefined;
