@@ -1,11 +1,12 @@
 import fs from 'node:fs';
 import { resolve } from 'node:path';
-import { ConfigError, ShardlabError } from '../core/errors';
+import { ConfigError, type ErrorJson, ShardlabError } from '../core/errors';
 import { type Bytes, formatBytes } from '../core/units';
 import type { Warn } from '../core/warn';
 import { agree, exchange } from './agreement';
 import { prepareFolder, temporaryFolder } from './checkpoint-folder';
 import type { FileSystem } from './file-system';
+import { giveUp } from './give-up';
 import { type Outcome, outcomeOf } from './outcome';
 import { processMark } from './process-mark';
 import { checkSaveOptions, commitDocuments, planSave, type SaveOptions, type SavePlan } from './save-plan';
@@ -44,9 +45,19 @@ interface Entered {
   readonly id: string;
 }
 
+interface Begun extends Entered {
+  readonly folder: string;
+  readonly plan: SavePlan;
+  readonly written: SharedArrayBuffer;
+}
+
 const STAGING_BYTES = 256 * 2 ** 20;
 const BLOCK_ELEMENTS = 2 ** 14;
 const NAME = 'saveCheckpoint()';
+const INTERRUPTED: ErrorJson = {
+  code: 'INTERRUPTED',
+  message: 'the save was interrupted while the state was copied',
+};
 
 /** Saves training states, one at a time. A rank has one; all ranks call the same. */
 export class Checkpointer {
@@ -67,23 +78,31 @@ export class Checkpointer {
   async start(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
     checkSaveOptions(options);
     const target = resolve(folder);
-    const { members, id } = this.#enter(state, target, options);
-    this.#prepare(state, target, id);
-    const { blockElements } = this.#options;
-    const plan = this.#plan(state, options, target, id);
+    const entered = this.#enter(state, target, options);
+    const temporary = temporaryFolder(target, entered.id);
+    let sink: SaveSink | undefined;
+    // An interrupted function does not go on, and does not come to its `finally`.
+    const withdraw = state.engine.onRecover(() => {
+      giveUp(this.#options.fileSystem, { temporary, rank: state.group.rank, sink, error: INTERRUPTED });
+      this.#running = null;
+    });
     const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
-    const { rank } = state.group;
-    const sink = this.#options.startSink(
-      { rank, temporary: temporaryFolder(target, id), heads: plan.heads, blockElements, written },
-      {
-        folder: target,
-        id,
-        members,
-        rank,
-        documents: rank === 0 ? commitDocuments(state, options, plan, { id, blockElements }) : null,
-      },
-    );
-    const staged = this.#stage(state, plan, sink);
+    let plan: SavePlan;
+    try {
+      this.#prepare(state, target, entered.id);
+      plan = planSave(state, options);
+      sink = this.#sinkOf(state, options, { folder: target, ...entered, plan, written });
+    } catch (error) {
+      withdraw();
+      giveUp(this.#options.fileSystem, {
+        temporary,
+        rank: state.group.rank,
+        sink,
+        error: outcomeOf(error),
+      });
+      throw error;
+    }
+    const staged = this.#stage(state, plan, sink, withdraw);
     const save = new Save(target, plan.totalBytes, written, staged);
     this.#running = save;
     void save.ended((error) => {
@@ -134,23 +153,32 @@ export class Checkpointer {
     agree(state, NAME, outcome);
   }
 
-  #plan(state: TrainingState, options: SaveOptions, folder: string, id: string): SavePlan {
-    try {
-      return planSave(state, options);
-    } catch (error) {
-      this.#options.fileSystem.rmSync(temporaryFolder(folder, id), { recursive: true, force: true });
-      throw error;
-    }
+  #sinkOf(
+    state: TrainingState,
+    options: SaveOptions,
+    { folder, members, id, plan, written }: Begun,
+  ): SaveSink {
+    const { blockElements } = this.#options;
+    const { rank } = state.group;
+    return this.#options.startSink(
+      { rank, temporary: temporaryFolder(folder, id), heads: plan.heads, blockElements, written },
+      {
+        folder,
+        id,
+        members,
+        rank,
+        documents: rank === 0 ? commitDocuments(state, options, plan, { id, blockElements }) : null,
+      },
+    );
   }
 
   /** Resolves, with what ends the save, when all was copied, or could not be. */
-  async #stage(state: TrainingState, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
-    const withdraw = state.engine.onRecover(() => {
-      sink.fail({ code: 'INTERRUPTED', message: 'the save was interrupted while the state was copied' });
-      // The interrupted function does not go on, and nobody awaits this; the other ranks are told by their own saves.
-      sink.finish().catch(() => undefined);
-      this.#running = null;
-    });
+  async #stage(
+    state: TrainingState,
+    plan: SavePlan,
+    sink: SaveSink,
+    withdraw: () => void,
+  ): Promise<() => Promise<void>> {
     try {
       await stageState(state, plan, sink, this.#options.blockElements);
     } catch (error) {

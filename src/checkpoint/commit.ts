@@ -31,6 +31,8 @@ const NO_ROOM: ErrorJson = {
     'it could not write, not even why: its disk is full or broken; free some space, or save to another disk',
 };
 
+/** What the others leave in the folder of a failed save when they have read why. */
+const READ = 'read-';
 /** Time between two looks. */
 const POLL_MS = 5;
 /** Looks between two checks that the others' processes live. */
@@ -70,6 +72,7 @@ async function followed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   await until(spec, [0], () => !fs.existsSync(temporaryFolder(folder, id)));
   if (!fs.existsSync(failed) && idOf(fs, folder) === id) return;
   const report = readReport(fs, reportFile(failed, spec.members.length));
+  hasRead(fs, failed, spec);
   throw report !== undefined && 'error' in report
     ? ShardlabError.fromJSON(report.error)
     : new ShardlabError('IO', `the save into ${folder} failed on rank 0, which could not say why; see there`);
@@ -80,6 +83,7 @@ async function allReports(fs: FileSystem, spec: CommitSpec): Promise<PartReport[
   const reports = new Map<number, PartReport>();
   const lacking = (): number[] => [...spec.members.keys()].filter((rank) => !reports.has(rank));
   await until(spec, lacking, () => {
+    if (!fs.existsSync(temporary)) throw vanished(temporary);
     for (const rank of lacking()) {
       const report = readReport(fs, reportFile(temporary, rank));
       if (report !== undefined) reports.set(rank, report);
@@ -110,12 +114,27 @@ function commit(
   replaceFolder(fs, folder, id);
 }
 
+/** The last one that has read why a save failed deletes what told it. */
+function hasRead(fs: FileSystem, failed: string, { rank, members }: CommitSpec): void {
+  try {
+    fs.closeSync(fs.openSync(join(failed, `${READ}${rank}`), 'w'));
+    const numRead = fs.readdirSync(failed).filter((name) => name.startsWith(READ)).length;
+    if (numRead === members.length - 1) fs.rmSync(failed, { recursive: true, force: true });
+  } catch {
+    // There is no room, or another one has deleted it: the next save deletes what is left.
+  }
+}
+
 /** Lets the others see why, without needing space: a folder is renamed, what was written is deleted. */
 function giveUp(fs: FileSystem, { folder, id, members }: CommitSpec, error: unknown): void {
   const temporary = temporaryFolder(folder, id);
   const failed = failedFolder(folder, id);
   if (!fs.existsSync(temporary)) return;
-  for (const name of fs.readdirSync(temporary)) fs.rmSync(join(temporary, name), { recursive: true });
+  makeRoom(fs, temporary);
+  if (members.length === 1) {
+    fs.rmSync(temporary, { recursive: true, force: true });
+    return;
+  }
   const report: PartReport = { error: writeError(error, { file: folder }).toJSON() };
   try {
     writeWhole(fs, reportFile(temporary, members.length), JSON.stringify(report));
@@ -123,6 +142,25 @@ function giveUp(fs: FileSystem, { folder, id, members }: CommitSpec, error: unkn
     // The others then learn that it failed, and not why.
   }
   fs.renameSync(temporary, failed);
+}
+
+/** What cannot be deleted now (another rank may be writing) the next save deletes. */
+function makeRoom(fs: FileSystem, temporary: string): void {
+  for (const name of fs.readdirSync(temporary)) {
+    try {
+      fs.rmSync(join(temporary, name), { recursive: true, force: true });
+    } catch {
+      // The folder's new name says that the save failed; that is what the others wait for.
+    }
+  }
+}
+
+function vanished(temporary: string): ShardlabError {
+  return new ShardlabError(
+    'IO',
+    `${temporary} was deleted while a checkpoint was written into it; save again`,
+    { details: { file: temporary } },
+  );
 }
 
 function saidBy(rank: number, error: ErrorJson): ShardlabError {

@@ -42,12 +42,13 @@ export class RunTurns {
 
   /**
    * Waits for the end of what runs: whether it came in time, or there is nothing to wait for. A save can be broken off at
-   * any moment, so it is not waited for.
+   * any moment, so it is not waited for here; what comes next waits until the checkpoint is in place, or was given up.
    */
   async stop(tell: () => void): Promise<'stopped' | 'late' | 'idle'> {
     const turn = this.#turn;
-    if (turn === undefined || turn.business === 'saving') return 'idle';
+    if (turn === undefined) return 'idle';
     this.#isStopping = true;
+    if (turn.business === 'saving') return 'idle';
     tell();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<'late'>((resolve) => {

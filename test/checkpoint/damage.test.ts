@@ -6,6 +6,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { prepareFolder } from '../../src/checkpoint/checkpoint-folder';
 import { committed } from '../../src/checkpoint/commit';
+import { giveUp } from '../../src/checkpoint/give-up';
 import { indexText, parseIndex } from '../../src/checkpoint/index-file';
 import { loadCheckpoint } from '../../src/checkpoint/load-checkpoint';
 import { processMark } from '../../src/checkpoint/process-mark';
@@ -26,6 +27,17 @@ before(async () => {
   state = soloState(await testEngine());
   await soloCheckpointer().save(state, good, { type: 'FULL_STATE_DICT', maxShardBytes: 3000 });
 });
+
+const FULL = { code: 'IO', message: 'the disk is full' } as const;
+const savedState = {
+  format: 'shardlab checkpoint',
+  version: 1,
+  id: 'id',
+  state_dict_type: 'SHARDED_STATE_DICT',
+  world: 2,
+  optimizer: null,
+  trainer: null,
+} as const;
 
 /** A copy of the good checkpoint, changed. */
 function damaged(name: string, change: (folder: string) => void): string {
@@ -197,6 +209,59 @@ test('a rank whose process has ended is not waited for', async () => {
   await assert.rejects(waiting, {
     code: 'RANK_DIED',
     message: /rank 0's process ended before the save into .*dead was complete/,
+  });
+});
+
+test('a save that was interrupted while it copied leaves nothing, and the next one is free', async () => {
+  const folder = join(root, 'halted');
+  let isCopying = false;
+  const checkpointer = soloCheckpointer({
+    startSink: (part, commit) => {
+      const sink = directSink(fs)(part, commit);
+      const write = (): Promise<void> => {
+        isCopying = true;
+        return new Promise(() => undefined);
+      };
+      return { write, fail: (error) => sink.fail(error), finish: () => sink.finish() };
+    },
+  });
+  void checkpointer.start(state, folder); // it never resolves: what was interrupted does not go on
+  assert.ok(isCopying && fs.readdirSync(root).some((name) => name.startsWith('halted.saving-')));
+  state.engine.recover();
+  while (fs.readdirSync(root).some((name) => name.startsWith('halted'))) await setTimeout(1);
+  await soloCheckpointer().save(state, folder);
+  assert.deepEqual(
+    fs.readdirSync(root).filter((name) => name.startsWith('halted')),
+    ['halted'],
+  );
+});
+
+test('why a save failed is read by all ranks, and then deleted', async () => {
+  const folder = join(root, 'told');
+  const members = [processMark(), processMark(), processMark()];
+  const commit = { folder, id: 'id', members, documents: null };
+  fs.mkdirSync(`${folder}.saving-id`);
+  giveUp(fs, { temporary: `${folder}.saving-id`, rank: 2, sink: undefined, error: FULL });
+  fs.writeFileSync(join(`${folder}.saving-id`, 'part-0.json'), '{"files":{}}');
+  fs.writeFileSync(join(`${folder}.saving-id`, 'part-1.json'), '{"files":{}}');
+  const documents = { indices: new Map(), state: savedState, blockElements: 16 };
+  const ranks = [0, 1, 2].map((rank) =>
+    committed(fs, { ...commit, rank, documents: rank === 0 ? documents : null }),
+  );
+  for (const rank of ranks) await assert.rejects(rank, { code: 'IO', message: '[rank 2] the disk is full' });
+  assert.deepEqual(
+    fs.readdirSync(root).filter((name) => name.startsWith('told')),
+    [],
+  );
+});
+
+test('a save whose folder is deleted meanwhile ends', async () => {
+  const folder = join(root, 'gone');
+  const members = [processMark(), processMark()];
+  const documents = { indices: new Map(), state: savedState, blockElements: 16 };
+  await assert.rejects(committed(fs, { folder, id: 'id', members, rank: 0, documents }), {
+    code: 'IO',
+    message: /was deleted while a checkpoint was written into it/,
   });
 });
 

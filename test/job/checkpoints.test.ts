@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { registerDisplay } from '../../src/cell/display';
 import type { TrainConfigInput } from '../../src/config/train-config';
+import { ShardlabError } from '../../src/core/errors';
 import { launchFor, temporaryFolder } from './job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;
@@ -106,6 +108,43 @@ test('checkpoints of a run', async (context) => {
       await assert.rejects(other.load(bad), { code: 'IO' });
       await assert.rejects(other.step(), { code: 'CLOSED', message: /broke off while it loaded/ });
       await Promise.all([run.dispose(), other.dispose()]);
+    },
+  );
+
+  await context.test(
+    'stay as they are when a save is interrupted, and nothing lies beside them',
+    async () => {
+      const path = join(folder, 'cut');
+      const run = await job.train({ ...CONFIG, model: { ...MODEL, layers: 4, dim: 96 } });
+      await run.step(1);
+      await run.save(path);
+      await run.step(1);
+      let lastSaved = 1;
+      let numInterrupted = 0;
+      for (const delay of [1, 2, 4, 8, 16, 32]) {
+        const before = run.lastStep;
+        const saving = run.save(path).then(
+          () => 'saved',
+          (error: unknown) => (error instanceof ShardlabError ? error.code : String(error)),
+        );
+        await setTimeout(delay);
+        await job.interrupt();
+        const end = await saving;
+        assert.ok(end === 'saved' || end === 'INTERRUPTED', end);
+        if (end === 'INTERRUPTED') numInterrupted++;
+        // The others learn of the end from files, beside the call.
+        while (left().filter((name) => name.startsWith('cut')).length > 1) await setTimeout(5);
+        if (end === 'saved') break;
+        // Ranks that had copied all when the interrupt came go on to its end.
+        const { step } = await run.load(path);
+        assert.ok(step === lastSaved || step === before, `step ${step}`);
+        lastSaved = step ?? 0;
+        await run.step(1);
+      }
+      assert.ok(numInterrupted > 0, 'no save was interrupted');
+      await run.save(path);
+      assert.equal((await run.load(path)).step, run.lastStep);
+      await run.dispose();
     },
   );
 
