@@ -18,13 +18,17 @@ export class FoldedLines {
     if (event.kind !== 'stream' || event.name !== 'stderr') return;
     const lines = `${this.#open.get(event.rank) ?? ''}${event.text}`.split('\n');
     this.#open.set(event.rank, lines.pop() ?? '');
-    for (const line of lines) {
-      const ranks = this.#ranks.get(line) ?? new Set();
-      this.#ranks.set(line, ranks.add(event.rank));
-    }
+    for (const line of lines) this.#note(event.rank, line);
   }
 
-  /** Writes what came since the last time; `numRanks` took part. */
+  /** Writes all that is left, also lines that nobody ended. */
+  end(numRanks: number): void {
+    for (const [rank, text] of this.#open) if (text !== '') this.#note(rank, text);
+    this.#open.clear();
+    this.flush(numRanks);
+  }
+
+  /** Writes the lines that came since the last time; `numRanks` took part. */
   flush(numRanks: number): void {
     for (const [line, ranks] of this.#ranks) {
       if (line === '') continue;
@@ -32,6 +36,11 @@ export class FoldedLines {
       this.#write(`${who}${line}\n`);
     }
     this.#ranks.clear();
+  }
+
+  #note(rank: number, line: string): void {
+    const ranks = this.#ranks.get(line) ?? new Set();
+    this.#ranks.set(line, ranks.add(rank));
   }
 }
 

@@ -89,7 +89,7 @@ export class RunCalls {
       // Ranks answer each kind of work with the type that the caller names.
       return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
     } finally {
-      lines.flush(numRanks);
+      lines.end(numRanks);
     }
   }
 }

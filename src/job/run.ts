@@ -77,6 +77,8 @@ export class Run extends RunFigures {
       run.#numParams = numParams ?? 0;
       return run;
     } catch (error) {
+      // Ranks that had built theirs when another failed hold it still.
+      await run.#calls.free(world, number);
       throw await run.#advised(error);
     }
   }

@@ -15,6 +15,9 @@ test('a line that all ranks write is written once, another with its ranks', () =
   lines.flush(3);
   lines.flush(3);
   assert.deepEqual(written, ['warning: a\n', 'rank 1: warning: b\n']);
+  lines.end(3);
+  lines.end(3);
+  assert.deepEqual(written.slice(2), ['rank 0: unfinished\n']);
 });
 
 test('a setting without effect is told once, when the run is made and when it is resharded', async (context) => {
