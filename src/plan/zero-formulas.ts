@@ -17,6 +17,8 @@ export interface ZeroUnit {
   readonly postForwardPadding?: number;
   /** How many of the elements do not train, and how many of the padding are theirs. Default none. */
   readonly frozen?: { readonly numParams: number; readonly padding: number };
+  /** Elements of each buffer that the optimizer updates on one rank. Default one: what the rank holds of those that train. */
+  readonly buffers?: readonly number[] | undefined;
   /** It runs first and ends last, and stays whole from forward to backward (FSDP's root): it is gathered once a step. */
   readonly staysWhole?: boolean;
   /** Default the model's. */
@@ -30,8 +32,8 @@ export interface ZeroQuestion extends RuleSettings {
   readonly itemBytes?: number;
   /** Bytes of an element on the wire. Default itemBytes. */
   readonly wireItemBytes?: { readonly param: number; readonly grad: number } | undefined;
-  /** Bytes of optimizer state a parameter. Default 8 (Adam's two float32 moments). */
-  readonly optimizerBytes?: number;
+  /** Bytes of the optimizer's states of a buffer, by its elements. Default 8 an element (Adam's two float32 moments). */
+  readonly optimizerBytes?: ((elements: number) => Bytes) | undefined;
 }
 
 /** Model states of one rank, and what it receives in one step. */
@@ -64,7 +66,7 @@ export interface ZeroPrediction {
  * section 5 (states), section 7 (communication); in bytes of float32 where the paper has 2 + 2 + 12.
  */
 export function predictStates(question: ZeroQuestion): ZeroPrediction {
-  const { units, world, strategy, itemBytes = 4, optimizerBytes = 8 } = question;
+  const { units, world, strategy, itemBytes = 4 } = question;
   const wire = question.wireItemBytes ?? { param: itemBytes, grad: itemBytes };
   const terms = units.map((unit) => unitTerms(unit, question));
   const total = (count: (term: UnitTerms) => number): number =>
@@ -76,7 +78,7 @@ export function predictStates(question: ZeroQuestion): ZeroPrediction {
         ['param.full', total((unit) => unit[space].paramFull) * itemBytes],
         ['grad.shard', total((unit) => unit[space].gradShard) * itemBytes],
         ['grad.full', total((unit) => unit[space].gradFull) * itemBytes],
-        ['optimizer', total((unit) => unit[space].optimizer) * optimizerBytes],
+        ['optimizer', total((unit) => unit[space].optimizer)],
       ] as const
     )
       .map(([cause, bytes]) => ({ cause, bytes }))
@@ -102,7 +104,7 @@ export function predictStates(question: ZeroQuestion): ZeroPrediction {
   };
 }
 
-/** Elements that one rank holds of a unit. */
+/** Elements that one rank holds of a unit; of the optimizer, bytes. */
 interface HeldTerms {
   readonly paramShard: number;
   readonly paramFull: number;
@@ -124,7 +126,7 @@ interface UnitTerms {
 
 function unitTerms(unit: ZeroUnit, question: ZeroQuestion): UnitTerms {
   const { numParams, padding = 0, frozen = { numParams: 0, padding: 0 } } = unit;
-  const { offloadsParameters = false, offloadsOptimizer = false } = question;
+  const { offloadsParameters = false, offloadsOptimizer = false, optimizerBytes = twoMoments } = question;
   const rule = ruleOf(unit.strategy ?? question.strategy, unit.staysWhole === true, question);
   const { numShards, numCopies, cuts, isGatheredForUse, hasMaster } = rule;
   const trained = numParams - frozen.numParams;
@@ -137,7 +139,8 @@ function unitTerms(unit: ZeroUnit, question: ZeroQuestion): UnitTerms {
     paramFull: isGatheredForUse ? 0 : numParams,
     gradFull: cuts('gradient') ? 0 : trained,
   };
-  const optimizer = { optimizer: cuts('optimizer') ? trainedChunk : trained };
+  const { buffers = [cuts('optimizer') ? trainedChunk : trained] } = unit;
+  const optimizer = { optimizer: buffers.reduce((sum, elements) => sum + optimizerBytes(elements), 0) };
   const onHost = offloadsParameters && isGatheredForUse;
   const reductions = trained > 0 ? rule.reductions : 0;
   return {
@@ -157,6 +160,10 @@ function unitTerms(unit: ZeroUnit, question: ZeroQuestion): UnitTerms {
 }
 
 const NOTHING: HeldTerms = { paramShard: 0, paramFull: 0, gradShard: 0, gradFull: 0, optimizer: 0 };
+
+function twoMoments(elements: number): Bytes {
+  return 8 * elements;
+}
 
 /** All-gathers of a step, and what they receive. */
 function gathers(

@@ -7,6 +7,7 @@ import type { Parameter } from '../nn/parameter';
 import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../parallel/ddp/buckets';
 import { policyOf } from '../parallel/precision/mixed-precision';
 import { isInUnits, type PlannedUnit, planUnits } from '../parallel/unit-plan';
+import { optimizerBytesOf } from './optimizer-bytes';
 import { type RuleSettings, ruleOf } from './unit-rules';
 import { predictStates, type ZeroPrediction, type ZeroQuestion } from './zero-formulas';
 import { type PeakPrediction, type PeakUnit, predictPeaks } from './zero-peaks';
@@ -29,7 +30,7 @@ export function predictRun(config: TrainConfig, world: number): RunPrediction {
     ...settings,
     units,
     strategy: parallel.strategy,
-    optimizerBytes: optimizerBytes(config),
+    optimizerBytes: optimizerBytesOf(config.optimizer),
   };
   // Without units, micro-batches add up in place whether they are reduced or not.
   const peaks = predictPeaks(inUnits ? question : { ...question, noSync: true });
@@ -63,12 +64,6 @@ function settingsOf(config: TrainConfig, world: number, inUnits: boolean) {
   };
 }
 
-/** Two moments, one, or none, in float32. */
-function optimizerBytes({ optimizer }: TrainConfig): number {
-  if (optimizer.kind === 'sgd') return optimizer.momentum > 0 ? 4 : 0;
-  return 8;
-}
-
 /** In the order in which they are entered. */
 function unitsOf(model: Module, config: TrainConfig, settings: RuleSettings): PeakUnit[] {
   const planned = planUnits(model, config.parallel).filter(({ parameters }) => parameters.length > 0);
@@ -91,6 +86,8 @@ function unitsOf(model: Module, config: TrainConfig, settings: RuleSettings): Pe
         parent: parent?.module.path ?? null,
         strategy,
         staysWhole: isRoot,
+        // Without units, every parameter is a buffer of its own.
+        buffers: isInUnits(config.parallel) ? undefined : trainedSizes(parameters),
         ...sizes(parameters, numShards, postForward),
       };
     });
@@ -104,6 +101,10 @@ function sizes(parameters: readonly Parameter[], numShards: number, postForward:
     postForwardPadding: postForward === null ? 0 : paddingOver(parameters, postForward),
     frozen: { numParams: numel(frozen), padding: paddingOver(frozen, numShards) },
   };
+}
+
+function trainedSizes(parameters: readonly Parameter[]): number[] {
+  return parameters.filter(({ requiresGrad }) => requiresGrad).map(({ size }) => size);
 }
 
 function numel(parameters: readonly Parameter[]): number {

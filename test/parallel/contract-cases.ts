@@ -102,6 +102,22 @@ const CASES: Readonly<Record<string, ContractCase>> = {
     config: { offload: { optimizer: true }, parallel: { strategy: 'ZERO_1' } },
     worlds: [2],
   },
+  '8-bit AdamW': { config: { optimizer: { kind: 'adamW8bit' } }, worlds: SOME },
+  '8-bit AdamW, NO_SHARD': {
+    config: { optimizer: { kind: 'adamW8bit', blockSize: 100 }, parallel: { strategy: 'NO_SHARD' } },
+    worlds: [2],
+  },
+  '8-bit AdamW on the host, frozen parameters, ZERO_2': {
+    config: {
+      optimizer: { kind: 'adamW8bit' },
+      offload: { optimizer: true },
+      frozen: ['wpe'],
+      parallel: { strategy: 'ZERO_2' },
+    },
+    worlds: SOME,
+  },
+  'SGD with momentum': { config: { optimizer: { kind: 'sgd', momentum: 0.9 } }, worlds: [2] },
+  'SGD without': { config: { optimizer: { kind: 'sgd' } }, worlds: [2] },
 };
 
 /** The settings of a world, with a model that fits it. */

@@ -12,7 +12,13 @@ const GB = 1e9;
 function stateGb(strategy: ZeroStrategy, world: number): number {
   // The paper's mixed precision: 2 + 2 + 12 bytes a parameter.
   const units = [{ name: '', numParams: PARAMS }];
-  const { stateBytes, states } = predictStates({ units, world, strategy, itemBytes: 2, optimizerBytes: 12 });
+  const { stateBytes, states } = predictStates({
+    units,
+    world,
+    strategy,
+    itemBytes: 2,
+    optimizerBytes: (n) => 12 * n,
+  });
   assert.equal(
     states.reduce((sum, { bytes }) => sum + bytes, 0),
     stateBytes,
@@ -39,7 +45,13 @@ test("the ZeRO paper's table 1 (bytes of model states a device), to one unit of 
       const unit = 10 ** -(printed.split('.')[1] ?? '').length;
       const units = [{ name: '', numParams: Number(cell('params_b')) * GB }];
       const world = Number(cell('dp_degree'));
-      const { stateBytes } = predictStates({ units, world, strategy, itemBytes: 2, optimizerBytes: 12 });
+      const { stateBytes } = predictStates({
+        units,
+        world,
+        strategy,
+        itemBytes: 2,
+        optimizerBytes: (n) => 12 * n,
+      });
       const difference = Math.abs(stateBytes / GB - Number(printed));
       assert.ok(difference <= unit, `${line}: ${strategy} is ${stateBytes / GB} GB`);
       worst = Math.max(worst, difference / unit);
