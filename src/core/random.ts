@@ -6,6 +6,8 @@ export interface Random {
   normal(): number;
   /** Uniform integer in [0, bound). */
   integer(bound: number): number;
+  /** Leaves out as many uniform numbers; a normal one is made of two. */
+  skip(count: number): void;
 }
 
 /**
@@ -29,6 +31,9 @@ export function seeded(seed: number, ...labels: readonly (string | number)[]): R
     uniform,
     normal: () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform()),
     integer: (bound) => Math.floor(uniform() * bound),
+    skip(count) {
+      for (let i = 0; i < count; i++) next();
+    },
   };
 }
 

@@ -1,11 +1,12 @@
 import type { Engine } from '../backend/engine';
-import { readSafetensors } from '../checkpoint/safetensors';
+import { openFirstState } from '../checkpoint/first-state';
 import type { TrainConfig } from '../config/train-config';
 import { ShardlabError } from '../core/errors';
 import type { Warn } from '../core/warn';
 import type { ProcessGroup } from '../dist/types';
 import { explainProcess } from '../ledger/process-memory';
 import type { Recorder } from '../ledger/recorder';
+import type { StateDict } from '../nn/load-state';
 import type { StepResult } from '../train/step-result';
 import type { Trainer } from '../train/trainer';
 import { unitFacts } from './describe-model';
@@ -110,11 +111,15 @@ export class RankTraining {
 
   /** Builds a run's model and gives its number of parameters. */
   async #create({ run, config, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
-    const initialState = init === undefined ? undefined : readSafetensors(init);
-    // Checked by the launcher, which is of the same version.
-    const trainer = await this.#build(run, config as TrainConfig, this.#group(group), initialState);
-    this.#use(run, { trainer, group: this.#group(group) });
-    return trainer.model.numParams();
+    const first = init === undefined ? undefined : openFirstState(init);
+    try {
+      // Checked by the launcher, which is of the same version.
+      const trainer = await this.#build(run, config as TrainConfig, this.#group(group), first?.state);
+      this.#use(run, { trainer, group: this.#group(group) });
+      return trainer.model.numParams();
+    } finally {
+      first?.close();
+    }
   }
 
   /** Steps as far as it is granted; each is told when it is done. */
@@ -162,17 +167,13 @@ export class RankTraining {
     run: number,
     config: TrainConfig,
     group: ProcessGroup,
-    initialState?: ReturnType<typeof readSafetensors>,
+    initialState?: StateDict,
   ): Promise<Trainer> {
     const build = await this.#builder(config, group, initialState);
     return this.#within(run, build);
   }
 
-  async #builder(
-    config: TrainConfig,
-    group: ProcessGroup,
-    initialState?: ReturnType<typeof readSafetensors>,
-  ): Promise<() => Trainer> {
+  async #builder(config: TrainConfig, group: ProcessGroup, initialState?: StateDict): Promise<() => Trainer> {
     // Loaded when first needed: ranks that never train start sooner.
     const { createTrainer } = await import('../train/trainer.js');
     const { engine, recorder, warn } = this.#parts;

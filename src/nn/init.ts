@@ -1,8 +1,14 @@
-import * as tf from '@tensorflow/tfjs';
-import { seeded } from '../core/random';
+import { type Random, seeded } from '../core/random';
 import { Parameter } from './parameter';
+import { constantValues, randomValues } from './value-source';
 
-/** Makes initial values: a seed and a name give the same numbers on every rank. */
+/**
+ * Makes initial values: a seed and a name give the same numbers on every rank.
+ *
+ * [Note: deferred values] A parameter is made without its values: it knows how any range of them is produced. Who needs them
+ * whole gets them when they are first asked for; a unit in shards lets each rank write its own chunk, straight to its place.
+ * So no rank holds a model whole while it is built. Source: torch's meta device with fully_shard.
+ */
 export interface Init {
   /** The same source for the parts of a part: names are joined by dots. */
   within(name: string): Init;
@@ -15,17 +21,16 @@ export interface Init {
 
 /** Initial values from one seed. */
 export function initializer(seed: number, path: readonly string[] = []): Init {
+  const drawn = (shape: readonly number[], name: string, draws: number, value: (random: Random) => number) =>
+    Parameter.deferred(
+      shape,
+      randomValues({ random: () => seeded(seed, 'init', ...path, name), draws, value }),
+    );
   return {
     within: (name) => initializer(seed, [...path, name]),
-    normal(name, shape, std) {
-      const random = seeded(seed, 'init', ...path, name);
-      return parameter(shape, () => random.normal() * std);
-    },
-    uniform(name, shape, bound) {
-      const random = seeded(seed, 'init', ...path, name);
-      return parameter(shape, () => (2 * random.uniform() - 1) * bound);
-    },
-    constant: (shape, value) => parameter(shape, () => value),
+    normal: (name, shape, std) => drawn(shape, name, 2, (random) => random.normal() * std),
+    uniform: (name, shape, bound) => drawn(shape, name, 1, (random) => (2 * random.uniform() - 1) * bound),
+    constant: (shape, value) => Parameter.deferred(shape, constantValues(value)),
   };
 }
 
@@ -36,9 +41,3 @@ export const shapesOnly: Init = {
   uniform: (_name, shape) => Parameter.ofShape(shape),
   constant: (shape) => Parameter.ofShape(shape),
 };
-
-function parameter(shape: readonly number[], value: () => number): Parameter {
-  const values = new Float32Array(shape.reduce((product, extent) => product * extent, 1));
-  for (let i = 0; i < values.length; i++) values[i] = value();
-  return new Parameter(tf.tensor(values, [...shape], 'float32'));
-}

@@ -2,15 +2,20 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { ShardlabError } from '../core/errors';
 import type { Module } from './module';
+import { type ValueSource, valuesOf } from './value-source';
+
+/** A tensor's values: in memory, or to be had range by range. */
+export type StateEntry = { readonly shape: readonly number[] } & (
+  | { readonly values: Float32Array | Int32Array }
+  | { readonly source: ValueSource }
+);
 
 /** Values by full parameter name. */
-export type StateDict = ReadonlyMap<
-  string,
-  { readonly shape: readonly number[]; readonly values: Float32Array | Int32Array }
->;
+export type StateDict = ReadonlyMap<string, StateEntry>;
 
 /**
- * Writes values into a model's whole parameters; names and shapes must match exactly.
+ * Puts values in a model's parameters; names and shapes must match exactly. Parameters whose values are not there yet only
+ * learn where to take them from: `state` stays readable, and as it is, until the model is sharded or used.
  * Throws: SHAPE naming every parameter that is missing, unknown or of another shape.
  */
 export function loadState(engine: Engine, model: Module, state: StateDict): void {
@@ -28,11 +33,19 @@ export function loadState(engine: Engine, model: Module, state: StateDict): void
   if (wrong.length > 0) {
     throw new ShardlabError('SHAPE', `the values do not fit the model: ${wrong.join('; ')}`);
   }
-  for (const [name, { values }] of state) {
-    const target = parameters.get(name)?.tensor;
-    if (target === undefined) continue;
-    const source = tf.tensor(values, target.shape, 'float32');
-    engine.copyInto(target, 0, source);
-    source.dispose();
+  for (const [name, entry] of state) {
+    const parameter = parameters.get(name);
+    const source = 'source' in entry ? entry.source : valuesOf(entry.values);
+    if (parameter === undefined) continue;
+    if (parameter.source !== null) parameter.defer(source);
+    else writeAll(engine, parameter.tensor, source);
   }
+}
+
+function writeAll(engine: Engine, target: tf.Tensor, source: ValueSource): void {
+  const values = new Float32Array(target.size);
+  source.fill(0, values);
+  const tensor = tf.tensor(values, target.shape, 'float32');
+  engine.copyInto(target, 0, tensor);
+  tensor.dispose();
 }

@@ -103,9 +103,7 @@ export abstract class Module {
   dispose(): void {
     for (const parameter of this.parameters()) {
       parameter.state.zeroGrad();
-      if (!parameter.isWhole) continue;
-      parameter.tensor.dispose();
-      parameter.replace(null);
+      parameter.free();
     }
   }
 
@@ -116,8 +114,17 @@ export abstract class Module {
 
   protected addParameter(name: string, parameter: Parameter): Parameter {
     this.#parameters.set(checked(name, this.#parameters), parameter);
+    parameter.usedBy(this);
     this.#place(this.#path);
     return parameter;
+  }
+
+  /**
+   * Says that this module's own forward reads a parameter of another one, as a tied head does: both belong in one unit, which
+   * no policy cuts apart.
+   */
+  protected sharesParameter(parameter: Parameter): void {
+    parameter.usedBy(this);
   }
 
   protected addChild<M extends Module>(name: string, child: M): M {

@@ -2,6 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { HostArray } from '../backend/host-arrays';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
+import type { ValueSource } from './value-source';
 
 /** Elements of a tensor, from `offset` on. */
 export interface TensorSpan {
@@ -77,6 +78,11 @@ interface ShapeOnly {
   readonly size: number;
 }
 
+/** What reads a parameter in its forward: a module. */
+export interface ParameterUser {
+  readonly path: string;
+}
+
 /** A trainable tensor of a module. It stays the same object while its tensor changes between sharded and whole. */
 export class Parameter {
   readonly shape: readonly number[];
@@ -88,6 +94,8 @@ export class Parameter {
   /** Full name of the owning module. */
   module = '';
   #tensor: tf.Tensor | null;
+  #source: ValueSource | null = null;
+  readonly #users = new Set<ParameterUser>();
   #state: StateBuffer;
   #requiresGrad: boolean;
 
@@ -102,6 +110,13 @@ export class Parameter {
   /** A parameter without values, for plans: reading its tensor throws. */
   static ofShape(shape: readonly number[]): Parameter {
     return new Parameter({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
+  }
+
+  /** A parameter whose values are not there yet. See [Note: deferred values]. */
+  static deferred(shape: readonly number[], source: ValueSource): Parameter {
+    const parameter = Parameter.ofShape(shape);
+    parameter.defer(source);
+    return parameter;
   }
 
   /** Whether it is trained. */
@@ -120,8 +135,13 @@ export class Parameter {
     this.#requiresGrad = value;
   }
 
-  /** The whole tensor. Throws: SHAPE while only a shard is here. */
+  /** The whole tensor; values that are not there yet are made. Throws: SHAPE while only a shard is here. */
   get tensor(): tf.Tensor {
+    if (this.#source !== null) {
+      const values = new Float32Array(this.size);
+      this.#source.fill(0, values);
+      this.replace(tf.keep(tf.tensor(values, [...this.shape], 'float32')));
+    }
     if (this.#tensor === null) {
       throw new ShardlabError(
         'SHAPE',
@@ -132,13 +152,41 @@ export class Parameter {
     return this.#tensor;
   }
 
+  /** Whether a whole tensor is here. */
   get isWhole(): boolean {
     return this.#tensor !== null;
+  }
+
+  /** Where the values come from that are not there yet; null where they are, or where there are none. */
+  get source(): ValueSource | null {
+    return this.#source;
+  }
+
+  /** Lets the values be made when they are needed. A whole tensor is let go: it stays the caller's. */
+  defer(source: ValueSource): void {
+    this.#tensor = null;
+    this.#source = source;
   }
 
   /** Puts another whole tensor in place, or none. The former one stays the caller's. */
   replace(tensor: tf.Tensor | null): void {
     this.#tensor = tensor;
+    this.#source = null;
+  }
+
+  /** Frees the whole tensor, and forgets values that are not there yet; a shard stays. */
+  free(): void {
+    this.#tensor?.dispose();
+    this.replace(null);
+  }
+
+  /** The modules that read it in their forward: those that own it, and those that declare it (a tied head's). */
+  get users(): ReadonlySet<ParameterUser> {
+    return this.#users;
+  }
+
+  usedBy(user: ParameterUser): void {
+    this.#users.add(user);
   }
 
   /** Where values, gradient and optimizer state of this parameter live. */
@@ -200,9 +248,7 @@ class WholeParameter implements StateBuffer {
 
   dispose(): void {
     this.zeroGrad();
-    if (!this.#parameter.isWhole) return;
-    this.#parameter.tensor.dispose();
-    this.#parameter.replace(null);
+    this.#parameter.free();
   }
 }
 

@@ -2,6 +2,7 @@ import type { ParallelConfig, StrategyName } from '../config/parallel-config';
 import type { Module } from '../nn/module';
 import { fitsPattern, modulesMatching } from '../nn/name-patterns';
 import type { Parameter } from '../nn/parameter';
+import { requireSelfContained } from '../nn/self-contained';
 import { STRATEGIES } from './strategy';
 import { modulesToWrap, wrapPolicyOf } from './wrap-policy';
 
@@ -22,12 +23,13 @@ export function isInUnits({ strategy, unitStrategies, ignoredModules }: Parallel
 
 /**
  * The units of a config, innermost first and the model last: ignored modules, what the wrap policy chooses, what unit
- * strategies name. Throws: CONFIG for a pattern that fits no module.
+ * strategies name. Throws: CONFIG for a pattern that fits no module, and for a named module that cannot be a unit by itself.
  */
 export function planUnits(model: Module, parallel: ParallelConfig): PlannedUnit[] {
   const ignoredModules = parallel.ignoredModules.flatMap((pattern) =>
     modulesMatching(model, pattern, 'parallel.ignoredModules'),
   );
+  for (const module of ignoredModules) requireSelfContained(module, 'parallel.ignoredModules');
   const taken = new Set<Parameter>();
   const plan = (module: Module, strategy: PlannedUnit['strategy']): PlannedUnit => {
     const parameters = module.parameters().filter((parameter) => !taken.has(parameter));
@@ -48,6 +50,7 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
   const named = parallel.unitStrategies.flatMap(({ modules }) =>
     modulesMatching(model, modules, 'parallel.unitStrategies'),
   );
+  for (const module of named) requireSelfContained(module, 'parallel.unitStrategies');
   const policy = wrapPolicyOf(parallel.wrap, model);
   const units = new Set([...modulesToWrap(model, policy, { ignoredModules }), ...named]);
   const ignored = new Set(ignoredModules.flatMap((module) => module.modules()));

@@ -5,6 +5,7 @@ import { Linear } from '../nn/linear';
 import { LanguageHead } from '../nn/models/language-model';
 import { type Module, ModuleList } from '../nn/module';
 import { modulesMatching } from '../nn/name-patterns';
+import { requireSelfContained, useFromOutside } from '../nn/self-contained';
 import {
   type ModuleClass,
   ModuleWrapPolicy,
@@ -40,7 +41,8 @@ export function anyWrapPolicy(...policies: readonly WrapPolicy[]): WrapPolicy {
 
 /**
  * The policy that a config's `parallel.wrap` names.
- * Throws: CONFIG for a class or module that the model does not have, naming the nearest one.
+ * Throws: CONFIG for a class or module that the model does not have, naming the nearest one, and for a module by name that
+ * cannot be a unit by itself.
  */
 export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if (wrap === 'blocks') return blockWrapPolicy(model);
@@ -49,9 +51,9 @@ export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if (wrap === 'moe') return anyWrapPolicy(blockWrapPolicy(model), moeAutoWrapPolicy);
   if ('minNumParams' in wrap) return sizeBasedAutoWrapPolicy(wrap);
   if ('layerCls' in wrap) return ModuleWrapPolicy(wrap.layerCls.map((name) => classNamed(name, model)));
-  return moduleListWrapPolicy(
-    wrap.modules.flatMap((pattern) => modulesMatching(model, pattern, 'parallel.wrap.modules')),
-  );
+  const named = wrap.modules.flatMap((pattern) => modulesMatching(model, pattern, 'parallel.wrap.modules'));
+  for (const module of named) requireSelfContained(module, 'parallel.wrap.modules');
+  return moduleListWrapPolicy(named);
 }
 
 /** What `modulesToWrap` leaves out. */
@@ -61,7 +63,8 @@ export interface WrapOptions {
 }
 
 /**
- * The modules that a policy chooses, innermost and last first, without the model itself.
+ * The modules that a policy chooses, innermost and last first, without the model itself. Those of which a module outside
+ * reads a parameter too (a tied head the token table) are left to the unit around them, whatever the policy says.
  * Throws: CONFIG when the policy gives no answer that is true or false.
  * Source: torch.distributed.fsdp.wrap._recursive_wrap.
  */
@@ -90,6 +93,7 @@ function wrapWithin(module: Module, walk: Walk): number {
     if (!ignored.has(child) && !chosen.has(child)) wrapped += wrapWithin(child, walk);
   }
   if (module === root || !asked(policy, module, false, numel - wrapped)) return wrapped;
+  if (useFromOutside(module) !== null) return wrapped;
   chosen.add(module);
   return numel;
 }

@@ -6,6 +6,7 @@ import type { Engine } from '../../src/backend/engine';
 import { ShardlabError } from '../../src/core/errors';
 import { SILENT } from '../../src/core/events';
 import { Linear } from '../../src/nn/linear';
+import { gpt } from '../../src/nn/models/gpt';
 import { Module } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
 import { readState } from '../../src/nn/state-values';
@@ -16,7 +17,7 @@ import {
   type ShardContext,
 } from '../../src/parallel/fsdp/fully-shard';
 import { abandonUnits, unitsOf } from '../../src/parallel/fsdp/units-of';
-import { transformerAutoWrapPolicy } from '../../src/parallel/wrap-policies';
+import { sizeBasedAutoWrapPolicy, transformerAutoWrapPolicy } from '../../src/parallel/wrap-policies';
 import { modulesToWrap } from '../../src/parallel/wrap-policy';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
@@ -288,4 +289,41 @@ test('a transformer policy wraps the modules of its classes, innermost first', (
     ['last', 'layers.2', 'layers.1', 'layers.0'],
   );
   model.dispose();
+});
+
+test('units by size leave a tied table to the root, and the model trains; by hand the table is refused', () => {
+  const shape = { layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4 };
+  const [ids, targets] = [tf.zeros([1, 4], 'int32'), tf.zeros([4], 'int32')];
+  const model = gpt(shape);
+  fullyShardByPolicy(model, sizeBasedAutoWrapPolicy({ minNumParams: 30 }), context);
+  assert.equal(
+    unitsOf(model).some(({ module }) => module === 'wte' || module === 'wpe'),
+    false,
+  );
+  const pass = gradients(engine, () => model.apply(ids, targets));
+  pass.backward();
+  assert.ok(unitsOf(model).every(({ hasGrad }) => hasGrad));
+  disposeUnits(model);
+  const other = gpt(shape);
+  for (const work of [
+    () => fullyShard(other.wte, context),
+    () => fullyShard(other, context, { ignoredModules: [other.wpe] }),
+  ]) {
+    assert.throws(work, { code: 'CONFIG', message: /"wte" cannot be a unit by itself|"wpe" cannot be/ });
+  }
+  fullyShard(gpt({ ...shape, tied: false }).wte, context);
+  tf.dispose([pass.loss, ids, targets]);
+});
+
+test('a model whose values cannot be had stays as it was', () => {
+  const model = new Chain();
+  const before = engine.memory.bytes;
+  model.last.weight.defer({
+    fill() {
+      throw new Error('the file is gone');
+    },
+  });
+  assert.throws(() => fullyShard(model, context), /the file is gone/);
+  assert.equal(engine.memory.bytes, before);
+  assert.equal(unitsOf(model).length, 0);
 });

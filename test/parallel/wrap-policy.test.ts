@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import type * as tf from '@tensorflow/tfjs';
+import { parseTrainConfig } from '../../src/config/train-config';
 import { Block } from '../../src/nn/block';
+import { Embedding } from '../../src/nn/embedding';
 import { initializer, shapesOnly } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
 import { GPT } from '../../src/nn/models/gpt';
 import { MoeGPT } from '../../src/nn/models/moe';
 import { Module, ModuleList } from '../../src/nn/module';
+import { planUnits } from '../../src/parallel/unit-plan';
 import {
   alwaysWrapPolicy,
   lambdaAutoWrapPolicy,
@@ -58,7 +61,7 @@ test('units are chosen by class', () => {
     'blocks.1',
     ...['qkv', 'proj', 'fc1', 'fc2'].map((name) => `blocks.1.${name}`),
   ]);
-  assert.deepEqual(names(gpt(), lambdaAutoWrapPolicy({ lambdaFn: ({ path }) => path === 'wte' })), ['wte']);
+  assert.deepEqual(names(gpt(), lambdaAutoWrapPolicy({ lambdaFn: ({ path }) => path === 'ln_f' })), ['ln_f']);
   assert.deepEqual(
     names(gpt(), ({ path }) => path === 'blocks.1.fc1'),
     ['blocks.1.fc1'],
@@ -110,8 +113,42 @@ test('every form of parallel.wrap chooses its modules', () => {
   assert.equal(chosen('moe').length, 6);
   assert.equal(chosen('linear').length, 2 * (2 + 1 + 2 * 2));
   assert.deepEqual(chosen({ layerCls: ['TemperatureGating'] }), ['blocks.0.moe.gate', 'blocks.1.moe.gate']);
-  assert.deepEqual(chosen({ modules: ['blocks.*.moe', 'wte'] }), ['wte', 'blocks.0.moe', 'blocks.1.moe']);
+  assert.deepEqual(chosen({ modules: ['blocks.*.moe', 'ln_f'] }), ['blocks.0.moe', 'blocks.1.moe', 'ln_f']);
   assert.deepEqual(chosen({ minNumParams: 1e8 }), []);
+});
+
+test('no policy makes a unit of a module of which another one reads a parameter; the unit around it takes it', () => {
+  const tied = names(gpt(), alwaysWrapPolicy);
+  const untied = new GPT({ ...SHAPE, tied: false }, shapesOnly);
+  assert.deepEqual(
+    names(untied, alwaysWrapPolicy).filter((name) => !tied.includes(name)),
+    ['wte', 'lm_head'],
+    'positions are read by the model itself, the token table by its tied head',
+  );
+  assert.deepEqual(names(gpt(), sizeBasedAutoWrapPolicy({ minNumParams: 8 })).includes('wte'), false);
+  assert.deepEqual(names(untied, ModuleWrapPolicy([Embedding])), ['wte']);
+  const around = new Sized(0, { body: gpt() });
+  assert.deepEqual(names(around, lambdaAutoWrapPolicy({ lambdaFn: ({ path }) => path === 'body' })), [
+    'body',
+  ]);
+});
+
+test('a module by name that cannot be a unit by itself is refused with the parameter and who reads it', () => {
+  const model = gpt();
+  assert.throws(() => wrapPolicyOf({ modules: ['wte'] }, model), {
+    code: 'CONFIG',
+    message:
+      /^parallel\.wrap\.modules: "wte" cannot be a unit by itself, for the model itself reads wte\.weight too .*leave "wte"/,
+  });
+  const plan = (parallel: object) => planUnits(model, parseTrainConfig({ parallel }).parallel);
+  assert.throws(
+    () => plan({ ignoredModules: ['wpe'] }),
+    /parallel\.ignoredModules: "wpe" .* reads wpe\.weight/,
+  );
+  assert.throws(
+    () => plan({ unitStrategies: [{ modules: 'wte', strategy: 'ZERO_2' }] }),
+    /parallel\.unitStrategies: "wte"/,
+  );
 });
 
 test('a class or module that the model does not have is refused with the nearest one', () => {

@@ -45,6 +45,8 @@ export abstract class LanguageModel<B extends Module> extends Module {
     this.lmHead = tied
       ? null
       : this.addChild('lm_head', new LanguageHead(dim, vocab, init.within('lm_head')));
+    this.sharesParameter(this.wpe.weight);
+    if (tied) this.sharesParameter(this.wte.weight);
   }
 
   forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {

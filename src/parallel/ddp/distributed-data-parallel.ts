@@ -4,6 +4,7 @@ import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import type { Observer } from '../../core/events';
 import type { ProcessGroup } from '../../dist/types';
+import { wholeTensor } from '../../nn/first-values';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { castBoundaries } from '../precision/cast-boundaries';
@@ -52,9 +53,8 @@ export class DDP {
     this.#precision = options.precision ?? FULL_PRECISION;
     const parameters = module.parameters();
     for (const parameter of parameters) {
-      engine.retag(parameter.tensor, { cause: 'param.full', module: parameter.module });
-      if (group.size > 1)
-        group.broadcast(parameter.tensor, 0, { cause: 'param', module: parameter.module }).wait();
+      const tensor = wholeTensor(engine, parameter);
+      if (group.size > 1) group.broadcast(tensor, 0, { cause: 'param', module: parameter.module }).wait();
     }
     const { reduceDtype, keepLowPrecisionGrads } = this.#precision;
     this.#reducer = new Reducer({

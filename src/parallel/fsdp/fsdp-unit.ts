@@ -1,5 +1,6 @@
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
+import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { halfOf, type MixedPrecision } from '../precision/mixed-precision';
@@ -23,6 +24,8 @@ export interface FsdpUnitOptions {
   readonly tables?: readonly RowTable[] | undefined;
   /** Whether shards of parameters and gradients lie on the host. */
   readonly offloadsParameters?: boolean | undefined;
+  /** Rank 0 of it has the first values of all; default: every rank takes its own. */
+  readonly syncGroup?: ProcessGroup | undefined;
 }
 
 /**
@@ -57,7 +60,8 @@ export class FsdpUnit {
   #isRoot = false;
 
   constructor(options: FsdpUnitOptions) {
-    const { engine, module, parameters, placement, precision, offloadsParameters, tables = [] } = options;
+    const { engine, module, parameters, placement, precision, tables = [] } = options;
+    const { offloadsParameters = false, syncGroup = null } = options;
     this.owner = module;
     this.module = module.path;
     this.placement = placement;
@@ -65,12 +69,12 @@ export class FsdpUnit {
     const frozen = parameters.filter((parameter) => !parameter.requiresGrad);
     this.members = [...trained, ...frozen];
     this.numTrained = trained.length;
-    const onHost = (offloadsParameters ?? false) && placement.shardsParameters;
+    const onHost = offloadsParameters && placement.shardsParameters;
     const shared = { engine, module: this.module, placement, onHost };
     this.half = halfOf(precision?.paramDtype ?? null);
     const isOne = placement.shardsParameters || trained.length === 0 || frozen.length === 0;
     this.#gathered = (isOne ? [this.members] : [trained, frozen]).map(
-      (members) => new UnitParameters({ ...shared, parameters: members, half: this.half }),
+      (members) => new UnitParameters({ ...shared, parameters: members, half: this.half, syncGroup }),
     );
     const [held, heldFrozen = held] = this.#gathered as [UnitParameters, UnitParameters?]; // one or two, as above
     const numRanks = placement.shardGroup?.size ?? 1;

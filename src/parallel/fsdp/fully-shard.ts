@@ -6,6 +6,7 @@ import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
+import { requireSelfContained } from '../../nn/self-contained';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { runAsUnit } from '../run-as-unit';
@@ -57,7 +58,9 @@ export interface FullyShardOptions {
 /**
  * Makes the module's parameters, less those of units below it, one unit: sharded at rest, gathered around forward and
  * backward, gradients reduced to shards. Call it from the inside out, the root last. Returns the module.
- * Throws: CONFIG for a scalar parameter; later, at the first forward, when the root came too late.
+ * Parameters whose values are not there yet never are whole where the placement cuts them. See [Note: deferred values].
+ * Throws: CONFIG for a scalar parameter, and where a module outside reads a parameter too; later, at the first forward, when
+ * the root came too late.
  */
 export function fullyShard<M extends Module>(
   module: M,
@@ -104,14 +107,20 @@ function makeUnit(
   const { engine, observer } = context;
   const parameters = freeParameters(module);
   if (placement.shardGroup !== null) for (const parameter of parameters) requireShardable(parameter);
-  if (options.syncModuleStates && placement !== IGNORED) syncStates(parameters, context.group);
+  if (parameters.length > 0)
+    requireSelfContained(module, placement === IGNORED ? 'ignoredModules' : 'fullyShard');
+  const syncs = options.syncModuleStates === true && placement !== IGNORED && context.group.size > 1;
+  const syncGroup = syncs ? context.group : undefined;
   const { offloadParameters: offloadsParameters } = options;
   const precision = placement === IGNORED ? FULL_PRECISION : (options.precision ?? FULL_PRECISION);
   const tables = options.sparseGradients === true ? rowTables(module) : [];
   const unit =
     parameters.length === 0
       ? null
-      : new FsdpUnit({ engine, module, parameters, placement, precision, offloadsParameters, tables });
+      : new FsdpUnit({
+          ...{ engine, module, parameters, placement, precision },
+          ...{ offloadsParameters, tables, syncGroup },
+        });
   const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
   const { members = [], numTrained = 0 } = unit ?? {};
   const declared = halfOf(precision.paramDtype) ?? undefined;
@@ -126,11 +135,6 @@ function makeUnit(
 /** Parameters that are in no unit yet. */
 function freeParameters(module: Module): Parameter[] {
   return module.parameters().filter(({ state }) => !(state instanceof UnitState));
-}
-
-function syncStates(parameters: readonly Parameter[], group: ProcessGroup): void {
-  if (group.size === 1) return;
-  for (const { tensor, module } of parameters) group.broadcast(tensor, 0, { cause: 'param', module }).wait();
 }
 
 function requireShardable({ name, shape }: Parameter): void {

@@ -1,11 +1,12 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
-import type { Work } from '../../dist/types';
+import type { ProcessGroup, Work } from '../../dist/types';
 import { isOnHost, type Parameter, type Span } from '../../nn/parameter';
 import { settled } from '../settled';
+import { firstShard, firstWholes } from './first-chunks';
 import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';
-import { allocateFlat, copyElements, disposeSpan, fillAll } from './spans';
+import { copyElements, disposeSpan, fillAll } from './spans';
 import type { UnitPlacement } from './unit-placement';
 
 /** What a unit holds now. Source: torch.distributed.fsdp, ShardedState. */
@@ -22,6 +23,8 @@ export interface UnitParametersOptions {
   readonly half: HalfDType | null;
   /** Whether the shard lies on the host and comes to the device for gathers only. */
   readonly onHost: boolean;
+  /** Rank 0 of it has the first values of all; null: every rank takes its own. */
+  readonly syncGroup: ProcessGroup | null;
 }
 
 /** Elements of a gather on its way. */
@@ -53,22 +56,18 @@ export class UnitParameters {
   #gather: Gather | null = null;
 
   constructor(options: UnitParametersOptions) {
-    const { engine, module, parameters, placement, half, onHost } = options;
+    const { parameters, placement, half, onHost } = options;
     const { shardGroup, shardsParameters } = placement;
     this.#options = options;
     this.#rank = shardGroup?.rank ?? 0;
     this.layout = shardLayout(parameters, shardGroup?.size ?? 1);
-    this.#wholes = parameters.map((parameter) => parameter.tensor);
-    this.master = null;
-    if (shardsParameters || half !== null) {
-      const tag = { cause: 'param.shard', module } as const;
-      this.master = kept(allocateFlat(engine, this.layout.size, tag, onHost));
-      this.#writeChunks(this.master, this.layout, this.#rank);
-    }
-    for (const { tensor, module: owner } of parameters)
-      engine.retag(tensor, { cause: 'param.full', module: owner, declared: half ?? undefined });
-    if (shardsParameters) this.free();
-    else if (half !== null) this.changed();
+    this.#wholes = shardsParameters ? [] : firstWholes(options, parameters, half);
+    // Whole tensors have rank 0's values by now.
+    const first = shardsParameters ? options : { ...options, syncGroup: null };
+    const hasMaster = shardsParameters || half !== null;
+    this.master = hasMaster ? firstShard(first, this.layout, this.#rank, onHost) : null;
+    if (shardsParameters) for (const parameter of parameters) parameter.free();
+    if (hasMaster) this.changed();
   }
 
   get state(): ShardedState {
@@ -250,9 +249,4 @@ export class UnitParameters {
     const options = { async: true, cause: 'param', module } as const;
     return half === null ? options : { ...options, wireDType: half };
   }
-}
-
-function kept(span: Span): Span {
-  if (!isOnHost(span)) tf.keep(span.tensor);
-  return span;
 }

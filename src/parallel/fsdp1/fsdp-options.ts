@@ -77,7 +77,8 @@ const NO_ARGUMENTS: Readonly<Record<string, string>> = {
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   deviceId: 'every rank has one engine, and the model is on it from the start',
   useOrigParams: 'parameters keep their own names and shapes in any case',
-  paramInitFn: 'modules have their values when they are made; there is no meta device to initialise from',
+  paramInitFn:
+    'modules know their initial values from their seed, and each rank makes those of its own chunk only, when it is sharded',
 };
 
 /** FSDP's arguments in the terms of `fullyShard`. */

@@ -1,0 +1,40 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import type { HalfDType } from '../core/dtypes';
+import type { Parameter, Span } from './parameter';
+import { floatsOf } from './state-values';
+
+/**
+ * A parameter's whole tensor, held as 'param.full' of its module from the beginning: values that are not there yet are
+ * written where they stay. `declared`: the type of a copy that it is rounded to.
+ */
+export function wholeTensor(engine: Engine, parameter: Parameter, declared?: HalfDType): tf.Tensor {
+  const { source, shape, size, module } = parameter;
+  const tag = { cause: 'param.full', module, declared } as const;
+  if (source === null) {
+    engine.retag(parameter.tensor, tag);
+    return parameter.tensor;
+  }
+  const tensor = tf.keep(engine.allocate(shape, 'float32', tag));
+  try {
+    source.fill(0, floatsOf(engine, { tensor, offset: 0 }, size));
+  } catch (error) {
+    tensor.dispose();
+    throw error;
+  }
+  parameter.replace(tensor);
+  return tensor;
+}
+
+/** Writes elements [start, start + length) of a parameter to another place, without making it whole. */
+export function writeValues(
+  engine: Engine,
+  parameter: Parameter,
+  { start, length }: { readonly start: number; readonly length: number },
+  target: Span,
+): void {
+  if (length === 0) return;
+  const floats = floatsOf(engine, target, length);
+  if (parameter.source !== null) parameter.source.fill(start, floats);
+  else floats.set(floatsOf(engine, { tensor: parameter.tensor, offset: start }, length));
+}

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../src/backend/engine';
+import { seeded } from '../../src/core/random';
+import { wholeTensor, writeValues } from '../../src/nn/first-values';
+import { initializer } from '../../src/nn/init';
+import { loadState } from '../../src/nn/load-state';
+import { gpt } from '../../src/nn/models/gpt';
+import type { Parameter } from '../../src/nn/parameter';
+import { testEngine } from '../support/wasm-test-engine';
+
+const SHAPE = { layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4 };
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+/** All values in order, as they were made before values could wait. */
+const SEQUENCES = {
+  normal: () => {
+    const random = seeded(3, 'init', 'a', 'weight');
+    return () => random.normal() * 0.5;
+  },
+  uniform: () => {
+    const random = seeded(3, 'init', 'a', 'weight');
+    return () => (2 * random.uniform() - 1) * 0.5;
+  },
+  constant: () => () => 0.5,
+} as const;
+
+function made(kind: keyof typeof SEQUENCES, shape: readonly number[]): Parameter {
+  const init = initializer(3).within('a');
+  return kind === 'constant' ? init.constant(shape, 0.5) : init[kind]('weight', shape, 0.5);
+}
+
+test('any range of values, in any order, is bit for bit that of the whole sequence', () => {
+  const random = seeded(1, 'ranges');
+  for (const kind of ['normal', 'uniform', 'constant'] as const) {
+    const size = 7 * 13;
+    const value = SEQUENCES[kind]();
+    const all = Float32Array.from({ length: size }, value);
+    const parameter = made(kind, [7, 13]);
+    for (let i = 0; i < 50; i++) {
+      const start = random.integer(size);
+      const target = new Float32Array(1 + random.integer(size - start));
+      parameter.source?.fill(start, target);
+      assert.deepEqual(target, all.slice(start, start + target.length), `${kind} from ${start}`);
+    }
+    assert.deepEqual(parameter.tensor.dataSync(), all, 'the whole tensor, when it is asked for');
+    assert.equal(parameter.source, null);
+    parameter.free();
+  }
+});
+
+test('a model takes no memory until a parameter is asked for, and then that one only', () => {
+  const before = engine.memory.bytes;
+  const model = gpt(SHAPE);
+  assert.equal(model.numParams() > 0, true);
+  assert.equal(engine.memory.bytes, before);
+  assert.equal(model.wte.weight.isWhole, false);
+  tf.tidy(() => void tf.sum(model.wte.weight.tensor));
+  assert.equal(engine.memory.bytes - before, 4 * 16 * 8, 'it outlives the tidy in which it was made');
+  assert.equal(model.wte.weight.tensor, model.wte.weight.tensor);
+  model.dispose();
+  assert.equal(engine.memory.bytes, before, 'what was never asked for is not made to be freed');
+  assert.throws(() => model.wpe.weight.tensor, { code: 'SHAPE' });
+});
+
+test('what is made in interrupted work stays', () => {
+  const model = gpt(SHAPE);
+  const read = (): Float32Array => model.wte.weight.tensor.dataSync<'float32'>();
+  tf.engine().startScope('cut off');
+  const values = read();
+  engine.recover();
+  assert.deepEqual(read(), values);
+  model.dispose();
+});
+
+test('a model without units runs as if its values had been there', () => {
+  const model = gpt(SHAPE);
+  const [ids, targets] = [tf.zeros([1, 4], 'int32'), tf.zeros([4], 'int32')];
+  const loss = (): number => tf.tidy(() => model.apply(ids, targets).dataSync()[0] ?? Number.NaN);
+  const first = loss();
+  assert.ok(first > 0);
+  assert.equal(loss(), first);
+  tf.dispose([ids, targets]);
+  model.dispose();
+});
+
+test('values that are loaded take the place of those that were not made yet, and of those that were', () => {
+  const model = gpt(SHAPE);
+  const { bias } = model.lnF;
+  const entries = [...model.namedParameters()].map(([name, { shape, size }]) => {
+    return [name, { shape, values: new Float32Array(size).fill(2) }] as const;
+  });
+  assert.notEqual(model.wte.weight.tensor.dataSync()[0], 2);
+  const before = engine.memory.bytes;
+  loadState(engine, model, new Map(entries));
+  assert.equal(engine.memory.bytes, before, 'nothing was made');
+  assert.deepEqual([...new Set(model.wte.weight.tensor.dataSync())], [2]);
+  assert.deepEqual([...new Set(bias.tensor.dataSync())], [2]);
+  model.dispose();
+});
+
+test("a whole tensor is its module's full parameter from the beginning, and a part of it needs no whole one", () => {
+  const parameter = made('uniform', [6]);
+  parameter.module = 'here';
+  const target = engine.allocate([4], 'float32', { cause: 'param.shard', module: '' });
+  const before = engine.memory.bytes;
+  writeValues(engine, parameter, { start: 2, length: 3 }, { tensor: target, offset: 1 });
+  assert.equal(engine.memory.bytes, before);
+  assert.equal(parameter.isWhole, false);
+  const tensor = wholeTensor(engine, parameter);
+  assert.deepEqual(engine.tagOf(tensor), { cause: 'param.full', module: 'here', declared: undefined });
+  assert.deepEqual(target.dataSync().slice(1), tensor.dataSync().slice(2, 5));
+  parameter.free();
+  target.dispose();
+});
+
+test('values that cannot be had leave nothing behind', () => {
+  const parameter = made('uniform', [6]);
+  parameter.defer({
+    fill() {
+      throw new Error('the file is gone');
+    },
+  });
+  const before = engine.memory.bytes;
+  assert.throws(() => wholeTensor(engine, parameter), /the file is gone/);
+  assert.throws(() => parameter.tensor, /the file is gone/);
+  assert.equal(engine.memory.bytes, before);
+  assert.equal(parameter.isWhole, false);
+});
