@@ -1,6 +1,7 @@
 import { ConfigError } from '../core/errors';
 import type { Table } from '../figures/table';
 import { type UnitFacts, unitsTable } from '../figures/units-table';
+import { asModule, type Layer } from '../nn/layers-model';
 import type { Module } from '../nn/module';
 import type { FsdpUnit } from '../parallel/fsdp/fsdp-unit';
 import { unitsOf } from '../parallel/fsdp/units-of';
@@ -11,9 +12,10 @@ import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport
  * where a unit is too small or too large. Throws: CONFIG for a model without units.
  */
 export function describeModel(
-  model: Module,
+  given: Module | Layer,
   { link }: { readonly link?: Link | LinkName | LinkNumbers | undefined } = {},
 ): Table {
+  const model = asModule(given, 'describe');
   const units = unitFacts(model);
   if (units.length === 0) {
     throw new ConfigError(

@@ -4,8 +4,10 @@ import type { LoadedCheckpoint } from '../checkpoint/load-checkpoint';
 import type { SaveOptions } from '../checkpoint/save-plan';
 import { StateDicts } from '../checkpoint/state-dicts';
 import { strictNames } from '../config/strict-names';
+import { ConfigError } from '../core/errors';
 import type { Warn } from '../core/warn';
 import type { ProcessGroup } from '../dist/types';
+import { asModule, type Layer } from '../nn/layers-model';
 import type { Module } from '../nn/module';
 import type { Optimizer } from '../optim/optimizer';
 
@@ -38,14 +40,14 @@ export interface RankCheckpoints {
    * it. Throws: COLLECTIVE_MISSING on all ranks when rank 0 alone does; IO naming file, tensor and offset.
    */
   readonly saveCheckpoint: (
-    model: Module,
+    model: Module | Layer,
     optimizer: Optimizer | null,
     folder: string,
     options?: SaveOptions,
   ) => Promise<void>;
   /** Loads a folder that any world and strategy saved. Every rank calls it. Throws: IO, SHAPE. */
   readonly loadCheckpoint: (
-    model: Module,
+    model: Module | Layer,
     optimizer: Optimizer | null,
     folder: string,
   ) => Promise<LoadedCheckpoint>;
@@ -63,12 +65,16 @@ export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts): R
   let checkpointer: Checkpointer | undefined;
   return {
     StateDictType,
-    async saveCheckpoint(model, optimizer, folder, options) {
+    async saveCheckpoint(given, optimizer, folder, options) {
+      const model = asModule(given, 'saveCheckpoint');
+      checkFolder('saveCheckpoint', folder);
       const made = await import('../checkpoint/checkpointer.js');
       checkpointer ??= new made.Checkpointer({ warn });
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
     },
-    async loadCheckpoint(model, optimizer, folder) {
+    async loadCheckpoint(given, optimizer, folder) {
+      const model = asModule(given, 'loadCheckpoint');
+      checkFolder('loadCheckpoint', folder);
       const { loadCheckpoint } = await import('../checkpoint/load-checkpoint.js');
       return loadCheckpoint({ engine, group, model, optimizer }, folder);
     },
@@ -86,4 +92,11 @@ export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDict
     optimStateDictToLoad: (model, optimizer, dict) => dicts.optimStateDictToLoad(model, optimizer, dict),
     loadOptimState: (model, optimizer, local) => dicts.loadOptimState(model, optimizer, local),
   };
+}
+
+function checkFolder(what: string, folder: unknown): void {
+  if (typeof folder === 'string' && folder !== '') return;
+  throw new ConfigError(
+    `${what}(model, optimizer, folder) takes a folder's path, as 'ckpt', not ${String(folder)}`,
+  );
 }

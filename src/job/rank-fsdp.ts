@@ -2,11 +2,13 @@ import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { ActivationCheckpointingConfig } from '../config/memory-config';
 import { strictNames } from '../config/strict-names';
+import { parseTrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
 import type { Observer } from '../core/events';
 import type { Warn } from '../core/warn';
 import type { DeviceMesh } from '../dist/device-mesh';
 import type { ProcessGroup } from '../dist/types';
-import { isLayer, type Layer, moduleOf } from '../nn/layers-model';
+import { asModule, type Layer } from '../nn/layers-model';
 import type { Module } from '../nn/module';
 import { allreduceHook, bf16CompressHook, fp16CompressHook } from '../parallel/ddp/comm-hooks';
 import { type DdpOptions, DDP as DistributedDataParallel } from '../parallel/ddp/distributed-data-parallel';
@@ -14,6 +16,7 @@ import { fullyShard } from '../parallel/fsdp/fully-shard';
 import { noSync } from '../parallel/fsdp/no-sync';
 import { setModulesToBackwardPrefetch, setModulesToForwardPrefetch } from '../parallel/fsdp/prefetch-lists';
 import { RowsOfRanks } from '../parallel/fsdp/rows-of-ranks';
+import { unitsOf } from '../parallel/fsdp/units-of';
 import { type FairScaleOptions, fromFairScale } from '../parallel/fsdp1/fair-scale';
 import type { FsdpOptions } from '../parallel/fsdp1/fsdp-options';
 import { type FullyShardArguments, fullyShardOptions } from '../parallel/fsdp1/fully-shard-options';
@@ -52,6 +55,7 @@ import {
   transformerAutoWrapPolicy,
 } from '../parallel/wrap-policies';
 import { type CallableClass, callableClass } from './callable-class';
+import { ddpArguments, replicable } from './ddp-arguments';
 import { type StateDictMethods, stateDictMethods } from './rank-checkpoints';
 
 /** Where a module is replicated. */
@@ -150,17 +154,22 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
     warn,
   });
   const FSDP = fsdpFunction(
-    (module, options) => fsdp(module, { ...contextOf(), mesh: undefined }, options),
+    (module, options) => {
+      asModule(module, 'FSDP');
+      return fsdp(module, { ...contextOf(), mesh: undefined }, options);
+    },
     stateDictMethods(engine, mesh.group),
   );
   return {
     fullyShard(module, options = {}) {
-      fullyShard(asModule(module), contextOf(options.mesh), fullyShardOptions(options));
+      const taken = asModule(module, 'fullyShard');
+      if (unitsOf(taken).some(({ owner }) => owner === taken)) throw twice(taken);
+      fullyShard(taken, contextOf(options.mesh), fullyShardOptions(options));
       return module;
     },
     DDP: callableClass(
       (module, { mesh: chosen, ...options } = {}) =>
-        new DistributedDataParallel(asModule(module), contextOf(chosen), options),
+        new DistributedDataParallel(replicable(module), contextOf(chosen), ddpArguments(options, warn)),
     ),
     FSDP,
     FullyShardedDataParallel: FSDP,
@@ -171,7 +180,7 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
       sparseAllToAll(engine, group, rows, destinations),
     reductionError: ({ group = mesh.group, ...options } = {}) => reductionError(engine, group, options),
     applyActivationCheckpointing: (model, config = 'full', { offloadToHost = false } = {}) =>
-      applyActivationCheckpointing({ engine, observer }, model, config, offloadToHost),
+      applyActivationCheckpointing({ engine, observer }, model, checkedCheckpointing(config), offloadToHost),
   };
 }
 
@@ -186,6 +195,16 @@ function fsdpFunction(
   return Object.assign(FSDP, { fsdpModules, noSync, ...methods }) as unknown as FsdpFunction;
 }
 
-function asModule(module: Module | Layer): Module {
-  return isLayer(module) ? moduleOf(module) : module;
+function twice(module: Module): ConfigError {
+  const name = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
+  return new ConfigError(
+    `fullyShard was called on ${name} before, and a second call changes nothing; build the model again to shard it otherwise`,
+  );
+}
+
+/** Throws: CONFIG for what is no form of a config's activationCheckpointing. */
+function checkedCheckpointing(
+  config: ActivationCheckpointingConfig | null,
+): ActivationCheckpointingConfig | null {
+  return parseTrainConfig({ activationCheckpointing: config }).activationCheckpointing;
 }

@@ -1,8 +1,10 @@
 import type { Engine } from '../backend/engine';
+import { parseTrainConfig } from '../config/train-config';
 import type { ProcessGroup } from '../dist/types';
+import { asModule, type Layer } from '../nn/layers-model';
 import { AdamW, type AdamWOptions } from '../optim/adamw';
 import { AdamW8bit, type AdamW8bitOptions } from '../optim/adamw-8bit';
-import { clipGradNorm, type GradNorm } from '../optim/clip-grad-norm';
+import { clipGradNormInPlace } from '../optim/clip-grad-norm';
 import { GradScaler, type GradScalerOptions } from '../optim/grad-scaler';
 import type { HasStates, Optimizer } from '../optim/optimizer';
 import type { OptimizerPlacement } from '../optim/rule-optimizer';
@@ -10,16 +12,23 @@ import { SGD, type SgdOptions } from '../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../optim/warmup-cosine-lr';
 import { type CallableClass, callableClass } from './callable-class';
 
+/** What an optimizer takes: a model, also one of tfjs. */
+export type Optimized = HasStates | Layer;
+
 /** Optimizers and what belongs to them, on this rank's engine. */
 export interface RankOptim {
-  readonly AdamW: typeof AdamW;
-  adamW(model: HasStates, options?: AdamWOptions & OptimizerPlacement): AdamW;
+  readonly AdamW: CallableClass<[model: Optimized, options?: AdamWOptions & OptimizerPlacement], AdamW>;
+  adamW(model: Optimized, options?: AdamWOptions & OptimizerPlacement): AdamW;
   /** torch's spelling of the same. */
-  adamw(model: HasStates, options?: AdamWOptions & OptimizerPlacement): AdamW;
+  adamw(model: Optimized, options?: AdamWOptions & OptimizerPlacement): AdamW;
   /** Moments in one byte an element. */
-  adamW8bit(model: HasStates, options?: AdamW8bitOptions & OptimizerPlacement): AdamW8bit;
-  sgd(model: HasStates, options?: SgdOptions & OptimizerPlacement): SGD;
-  clipGradNorm(model: HasStates, maxNorm: number | null): GradNorm;
+  adamW8bit(model: Optimized, options?: AdamW8bitOptions & OptimizerPlacement): AdamW8bit;
+  sgd(model: Optimized, options?: SgdOptions & OptimizerPlacement): SGD;
+  /**
+   * Scales the gradients of all ranks so that their norm together is at most `maxNorm` (null: only measures); gives the norm
+   * before. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
+   */
+  clipGradNorm(model: Optimized, maxNorm: number | null): number;
 }
 
 /** Schedules and loss scaling by the articles' names. */
@@ -36,15 +45,17 @@ export interface RankSchedules {
 /** Optimizers on this rank's engine. `onHost` keeps their states on the host, where the step then runs. */
 export function rankOptim(engine: Engine): RankOptim {
   const adamW: RankOptim['adamW'] = (model, { onHost = false, ...options } = {}) =>
-    new AdamW(engine, model, options, { onHost });
+    new AdamW(engine, statesOf(model, 'optim.adamW'), options, { onHost });
   return {
-    AdamW,
+    AdamW: callableClass(adamW),
     adamW,
     adamw: adamW,
     adamW8bit: (model, { onHost = false, ...options } = {}) =>
-      new AdamW8bit(engine, model, options, { onHost }),
-    sgd: (model, { onHost = false, ...options } = {}) => new SGD(engine, model, options, { onHost }),
-    clipGradNorm: (model, maxNorm) => clipGradNorm(engine, model, maxNorm),
+      new AdamW8bit(engine, statesOf(model, 'optim.adamW8bit'), options, { onHost }),
+    sgd: (model, { onHost = false, ...options } = {}) =>
+      new SGD(engine, statesOf(model, 'optim.sgd'), options, { onHost }),
+    clipGradNorm: (model, maxNorm) =>
+      clipGradNormInPlace(engine, statesOf(model, 'optim.clipGradNorm'), maxNorm),
   };
 }
 
@@ -52,6 +63,15 @@ export function rankOptim(engine: Engine): RankOptim {
 export function rankSchedules(engine: Engine, group: ProcessGroup): RankSchedules {
   return {
     WarmupCosineLR: callableClass((optimizer, options) => new WarmupCosineLR(optimizer, options)),
-    GradScaler: callableClass((options) => new GradScaler(engine, group, options)),
+    GradScaler: callableClass(({ enabled, ...options } = {}) => {
+      // The settings are a config's, and so are the errors.
+      parseTrainConfig({ gradScaler: options });
+      return new GradScaler(engine, group, { ...options, ...(enabled === undefined ? {} : { enabled }) });
+    }),
   };
+}
+
+function statesOf(model: Optimized, what: string): HasStates {
+  const isOurs = typeof model === 'object' && model !== null && 'states' in model;
+  return isOurs && typeof model.states === 'function' ? model : asModule(model, what);
 }

@@ -46,6 +46,24 @@ export function moduleOf(layer: Layer): Module {
   return module;
 }
 
+/**
+ * The module that something is: a module itself, or that of a tfjs layer or model. `what` says who asks, as 'fullyShard'.
+ * Throws: CONFIG for anything else.
+ */
+export function asModule(value: unknown, what: string): Module {
+  if (value instanceof Module) return value;
+  if (isLayer(value)) return moduleOf(value);
+  throw new ConfigError(
+    `${what} takes a module, as nn.gpt({ … }), or a tf.LayersModel, not ${described(value)}`,
+  );
+}
+
+function described(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return String(value);
+  const inner = 'module' in value && value.module instanceof Module ? '; give its .module' : '';
+  return `${Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`}${inner}`;
+}
+
 /** A tfjs layer or model as a module. Shapes: those of the layer. */
 class LayerModule extends Module {
   readonly #layer: Layer;

@@ -1,5 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
+import { ConfigError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
 import { isOnHost } from '../nn/parameter';
 import type { HasStates } from './optimizer';
@@ -19,9 +20,14 @@ const EPS = 1e-6;
  * The global norm of the gradients, and the factor that brings it down to `maxNorm` (null: only measures). Sums over
  * shards are added up by one all-reduce a group; whole gradients are the same on every rank and are counted once; those of
  * ignored modules, which are each rank's own, are not counted.
- * Gradients stay as they are: give `scale` to the optimizer's step.
+ * Gradients stay as they are: give `scale` to the optimizer's step. Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
+  if (maxNorm !== null && !(maxNorm > 0)) {
+    throw new ConfigError(
+      `clipGradNorm: maxNorm is ${maxNorm}; give a number above 0, or null to measure only`,
+    );
+  }
   const sums = new Map<ProcessGroup | null, number>();
   for (const state of model.states().filter(({ isLocal }) => !isLocal)) {
     for (const { grad, length } of state.segments()) {
@@ -36,6 +42,23 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
   for (const [group, sum] of sums) total += group === null ? sum : summed(engine, group, sum);
   const norm = Math.sqrt(total);
   return { norm, scale: maxNorm === null ? 1 : Math.min(1, maxNorm / (norm + EPS)) };
+}
+
+/**
+ * As `clipGradNorm`, with the gradients scaled where they lie; gives the norm before.
+ * Source: torch.nn.utils.clip_grad_norm_; FullyShardedDataParallel.clip_grad_norm_.
+ */
+export function clipGradNormInPlace(engine: Engine, model: HasStates, maxNorm: number | null): number {
+  const { norm, scale } = clipGradNorm(engine, model, maxNorm);
+  if (scale === 1) return norm;
+  for (const state of model.states()) {
+    for (const { grad, length } of state.segments()) {
+      if (grad === null) continue;
+      if (isOnHost(grad)) engine.host.scale(grad.host, scale, grad.offset, length);
+      else engine.scale(grad.tensor, scale, grad.offset, length);
+    }
+  }
+  return norm;
 }
 
 function summed(engine: Engine, group: ProcessGroup, sum: number): number {

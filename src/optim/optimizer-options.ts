@@ -1,7 +1,7 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 
-/** Options of an optimizer with its defaults filled in. Throws: CONFIG for an unknown key, naming the nearest, and for a number that is none. */
+/** Options of an optimizer with its defaults filled in. Throws: CONFIG for an unknown key, naming the nearest, and for a value of another type. */
 export function checkedOptions<T extends object>(optimizer: string, options: object, defaults: T): T {
   const known = Object.keys(defaults);
   for (const [key, value] of Object.entries(options)) {
@@ -10,9 +10,12 @@ export function checkedOptions<T extends object>(optimizer: string, options: obj
       const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean "${near}"?`;
       throw new ConfigError(`${optimizer}: unknown option "${key}" (${JSON.stringify(value)}); ${hint}`);
     }
-    if (typeof value === 'number' && !(value >= 0)) {
-      throw new ConfigError(`${optimizer}: ${key} must be a number from 0 on, got ${value}.`);
-    }
+    if (value === undefined) continue;
+    const expected: unknown = Reflect.get(defaults, key);
+    if (typeof value === typeof expected && !(typeof value === 'number' && !(value >= 0))) continue;
+    const kind = typeof expected === 'number' ? 'a number from 0 on' : `like ${JSON.stringify(expected)}`;
+    const got = typeof value === 'number' ? value : JSON.stringify(value);
+    throw new ConfigError(`${optimizer}: ${key} must be ${kind}, got ${got}`);
   }
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return { ...defaults, ...Object.fromEntries(given) };

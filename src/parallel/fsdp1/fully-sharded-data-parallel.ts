@@ -1,8 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
 import { type Warn, warnOnce } from '../../core/warn';
 import { Module } from '../../nn/module';
-import { isOnHost, type StateSegment } from '../../nn/parameter';
-import { clipGradNorm } from '../../optim/clip-grad-norm';
+import { clipGradNormInPlace } from '../../optim/clip-grad-norm';
 import { type FullyShardOptions, fullyShard, type ShardContext } from '../fsdp/fully-shard';
 import { noSync } from '../fsdp/no-sync';
 import { unitsOf } from '../fsdp/units-of';
@@ -68,21 +67,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
    * Source: FullyShardedDataParallel.clip_grad_norm_.
    */
   clipGradNorm(maxNorm: number): number {
-    const { engine } = this.#context;
-    const { norm, scale } = clipGradNorm(engine, this.module, maxNorm);
-    if (scale < 1) {
-      for (const state of this.module.states()) {
-        for (const segment of state.segments()) this.#scale(segment, scale);
-      }
-    }
-    return norm;
-  }
-
-  #scale({ grad, length }: StateSegment, factor: number): void {
-    if (grad === null) return;
-    const { engine } = this.#context;
-    if (isOnHost(grad)) engine.host.scale(grad.host, factor, grad.offset, length);
-    else engine.scale(grad.tensor, factor, grad.offset, length);
+    return clipGradNormInPlace(this.#context.engine, this.module, maxNorm);
   }
 
   /** The module's own fields are read through the wrapper, as torch passes attributes on. */

@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { Module } from '../../nn/module';
@@ -23,6 +24,7 @@ export function checkpointWrapper<M extends Module>(
   layer: M,
   options: CheckpointWrapperOptions = {},
 ): M {
+  requireKnownOptions('checkpointWrapper(layer, { … })', options, ['impl', 'offloadToHost']);
   const { impl = CheckpointImpl.NO_REENTRANT, offloadToHost = false } = options;
   if (!Object.hasOwn(CheckpointImpl, impl)) {
     throw new ConfigError(
