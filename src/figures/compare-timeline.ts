@@ -13,8 +13,9 @@ import {
   mean,
   meanSeconds,
   meanWait,
-  rangeText,
+  quartilesText,
   ratioOf,
+  savingOf,
   type Spread,
   spreadOf,
 } from './spread';
@@ -53,7 +54,8 @@ export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure
   if (first === undefined) throw new ConfigError('no runs to compare; pass an object of runs by name');
   const longest = Math.max(...cases.map(({ lanes }) => lanes.seconds)) || 1e-3;
   const scale = timeScale(longest);
-  const left = Math.min(MAX_LEFT, Math.max(...cases.map(({ name }) => textWidth(name, 11))) * 1.1 + 16);
+  const labels = cases.flatMap(({ name, lanes }) => [name, `rank ${lanes.rank}`]);
+  const left = Math.min(MAX_LEFT, Math.max(...labels.map((text) => textWidth(text, 11))) * 1.1 + 16);
   const view = { scale, perSecond: (STATIC_WIDTH - left - RIGHT) / (longest * 1.01) };
   const rows = cases.map(({ lanes }) => lanes);
   const data = [...mainBars(rows, view), ...waitBars(rows, view), ...wireBars(rows, view)];
@@ -110,7 +112,10 @@ function caseOf(name: string, run: RunView): Case {
   };
 }
 
-/** The run that waits least beside the one that waits most; nothing is claimed where their steps overlap. */
+/**
+ * The run that waits least beside the one that waits most: medians, with what the quartiles say of their difference. Nothing is
+ * claimed where the middle halves of their steps overlap.
+ */
 function findingOf(cases: readonly Case[]): string {
   const sorted = [...cases].sort((a, b) => a.wait.median - b.wait.median);
   const [least, most] = [sorted[0], sorted.at(-1)];
@@ -127,10 +132,16 @@ function findingOf(cases: readonly Case[]): string {
     const range = `${value(least.wait.median)} to ${value(most.wait.median)} ${scale.unit}`;
     return titleOf(`No run waits clearly less: ${range}; ${bytes}`, `No run waits clearly less: ${range}`);
   }
-  const hidden = `hides ${value(most.wait.median - least.wait.median)} of ${value(most.wait.median)} ${scale.unit} of waiting`;
+  const saving = savingOf(least.wait, most.wait);
+  const ofAll = `of ${value(most.wait.median)} ${scale.unit} of waiting`;
+  const hidden = `hides ${value(saving.median)} ${ofAll}`;
+  const spread = quartilesText(saving, scale.divisor);
+  const spreading = spread === '' ? hidden : `hides ${value(saving.median)} ${spread} ${ofAll}`;
   return titleOf(
+    `${least.name} ${spreading}; ${bytes}`,
+    `${least.name} ${spreading}`,
+    `It ${spreading}; ${bytes}`,
     `${least.name} ${hidden}; ${bytes}`,
-    `It ${hidden}; ${bytes}`,
     `${least.name} ${hidden}`,
     `The best of them ${hidden}`,
   );
@@ -152,7 +163,7 @@ function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly Cas
   const notes = [...new Set(views.flatMap(({ note }) => (note === undefined ? [] : [safe(note)])))];
   const note = notes.length === 1 ? `, ${notes[0]}` : '';
   const steps = Math.min(...cases.map(({ numSteps }) => numSteps));
-  const spread = steps > 1 ? ` Waits for the wire: median (range) of ${steps} steps.` : '';
+  const spread = steps > 1 ? ` Waits for the wire: median (quartiles) of ${steps} steps.` : '';
   const where = `${strategies}, ${worlds}${note}.`;
   const what = `${spread} Upper lane: main thread of the slowest rank. Lower: wire.`;
   const whole = `${where}${what}`;
@@ -166,7 +177,7 @@ function rowName({ name, lanes }: Case, left: number): string {
 function waitNote(one: Case, first: Case, row: number, { scale }: TimelineView): Annotation[] {
   const { wait, seconds } = one;
   const place = { x: 1.006, xref: 'paper', showarrow: false, xanchor: 'left' } as const;
-  const range = rangeText(wait, scale.divisor);
+  const range = quartilesText(wait, scale.divisor);
   const waits = `${bold(`${short(wait.median / scale.divisor)} ${scale.unit}`)} ${soft('waits')}`;
   const ratio = ratioOf(seconds, first.seconds).median;
   const step = one === first ? '' : `<br>${soft(`step ${ratio.toFixed(2)}×`)}`;
@@ -201,8 +212,8 @@ function tableRow({ name, lanes, step, numSteps, wait, seconds, wireBytes, numCo
     run: name,
     numSteps,
     wireWaitSeconds: wait.median,
-    leastWireWaitSeconds: wait.low,
-    mostWireWaitSeconds: wait.high,
+    lowerQuartileWaitSeconds: wait.low,
+    upperQuartileWaitSeconds: wait.high,
     stepSeconds: seconds.median,
     wireBytes,
     numCollectives,
