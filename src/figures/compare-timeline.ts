@@ -15,8 +15,8 @@ import {
   meanWait,
   quartilesText,
   ratioOf,
-  savingOf,
   type Spread,
+  savingOf,
   spreadOf,
 } from './spread';
 import { STATIC_WIDTH } from './static-svg';
@@ -127,10 +127,10 @@ function findingOf(cases: readonly Case[]): string {
     const cost = `${short(most.wait.median / all.divisor)} of ${short(most.seconds.median / all.divisor)} ${all.unit}`;
     return titleOf(`${most.name}: ranks wait ${cost}`, `Ranks wait ${cost}`);
   }
-  const bytes = bytesSaid(cases, least, most);
   if (!areApart(least.wait, most.wait)) {
-    const range = `${value(least.wait.median)} to ${value(most.wait.median)} ${scale.unit}`;
-    return titleOf(`No run waits clearly less: ${range}; ${bytes}`, `No run waits clearly less: ${range}`);
+    return titleOf(
+      `No run waits clearly less: ${value(least.wait.median)} to ${value(most.wait.median)} ${scale.unit}`,
+    );
   }
   const saving = savingOf(least.wait, most.wait);
   const ofAll = `of ${value(most.wait.median)} ${scale.unit} of waiting`;
@@ -138,20 +138,21 @@ function findingOf(cases: readonly Case[]): string {
   const spread = quartilesText(saving, scale.divisor);
   const spreading = spread === '' ? hidden : `hides ${value(saving.median)} ${spread} ${ofAll}`;
   return titleOf(
-    `${least.name} ${spreading}; ${bytes}`,
     `${least.name} ${spreading}`,
-    `It ${spreading}; ${bytes}`,
-    `${least.name} ${hidden}; ${bytes}`,
+    `The best of them ${spreading}`,
     `${least.name} ${hidden}`,
     `The best of them ${hidden}`,
   );
 }
 
-function bytesSaid(cases: readonly Case[], least: Case, most: Case): string {
-  const scale = byteScale(Math.max(...cases.map(({ wireBytes }) => wireBytes)));
-  const isSame = cases.every(({ wireBytes }) => Math.abs(wireBytes - most.wireBytes) < 0.5);
-  if (isSame) return `the same ${inUnit(most.wireBytes, scale)} travel`;
-  return `${inUnit(least.wireBytes, scale)} travel for ${inUnit(most.wireBytes, scale)}`;
+/** What a rank receives in a step, where there are runs to compare. */
+function bytesSaid(cases: readonly Case[]): string {
+  const bytes = cases.map(({ wireBytes }) => wireBytes);
+  const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
+  const scale = byteScale(most);
+  if (cases.length === 1) return '';
+  if (most - least < 0.5) return `, the same ${inUnit(most, scale)} travel`;
+  return `, ${inUnit(least, scale)} to ${inUnit(most, scale)} travel`;
 }
 
 function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly Case[]): string {
@@ -164,7 +165,7 @@ function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly Cas
   const note = notes.length === 1 ? `, ${notes[0]}` : '';
   const steps = Math.min(...cases.map(({ numSteps }) => numSteps));
   const spread = steps > 1 ? ` Waits for the wire: median (quartiles) of ${steps} steps.` : '';
-  const where = `${strategies}, ${worlds}${note}.`;
+  const where = `${strategies}, ${worlds}${note}${bytesSaid(cases)}.`;
   const what = `${spread} Upper lane: main thread of the slowest rank. Lower: wire.`;
   const whole = `${where}${what}`;
   return textWidth(whole, 12) < STATIC_WIDTH - 24 ? whole : `${where}<br>${what.trim()}`;

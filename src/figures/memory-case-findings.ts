@@ -31,7 +31,7 @@ export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string
   );
 }
 
-/** Nothing is claimed of times whose steps overlap. */
+/** Nothing is claimed of times the middle halves of which overlap. */
 function timePrice(least: MemoryCase, most: MemoryCase): string {
   const ratio = ratioOf(least.stepSeconds, most.stepSeconds).median;
   const isSingle = Math.min(least.numSteps, most.numSteps) < 2;

@@ -201,7 +201,7 @@ function stripOf(one: MemoryCase, divisor: number, seconds: number) {
 function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly MemoryCase[]): string {
   const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
   const steps = Math.min(...cases.map(({ numSteps }) => numSteps));
-  const times = steps > 1 ? ` Steps: median (range) of ${steps}, ÷ the first run's.` : '';
+  const times = steps > 1 ? ` Steps: median (quartiles) of ${steps}, ÷ the first run's.` : '';
   const where = worlds.map((world) => counted(world, 'rank')).join(', ');
   return `Held bytes of the fullest rank over one step, ${where}. Dotted: the first run's peak.${times}`;
 }
@@ -216,8 +216,8 @@ function tableOf(cases: readonly MemoryCase[]): Table {
       hostPeakBytes: hostPeak,
       deviceRestBytes: record.memory.restBytes,
       stepSeconds: stepSeconds.median,
-      leastStepSeconds: stepSeconds.low,
-      mostStepSeconds: stepSeconds.high,
+      lowerQuartileStepSeconds: stepSeconds.low,
+      upperQuartileStepSeconds: stepSeconds.high,
       numSteps,
     })),
   );
