@@ -25,5 +25,5 @@ export function thinned(curve: MemoryOverTime, maxPoints: number): MemoryOverTim
   const pick = (values: readonly number[]): number[] => kept.map((i) => values[i] ?? 0);
   const byCause = {} as Record<MemoryCause, readonly Bytes[]>; // filled for every cause on the next line
   for (const cause of MEMORY_CAUSES) byCause[cause] = pick(curve.byCause[cause]);
-  return { seconds: pick(curve.seconds), byCause, total: pick(curve.total) };
+  return { seconds: pick(curve.seconds), byCause, total: pick(curve.total), ring: pick(curve.ring) };
 }

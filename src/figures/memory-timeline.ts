@@ -2,6 +2,7 @@ import type { MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
+import { temporaries } from '../ledger/temporaries';
 import { timeline } from '../ledger/timeline';
 import { thinned } from './envelope';
 import { createFigure, type Figure, titleOf } from './figure';
@@ -44,7 +45,8 @@ export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}
   const others = otherRanks(records, record);
   const axes = { scale, time, plotPixels: (STATIC_WIDTH - MARGIN.l - MARGIN.r) * PLOT_SHARE };
   const thin = thinned(curve, MAX_POINTS);
-  const panel = peakPanel(atPeak, seen, scale, HEIGHT - MARGIN.t - MARGIN.b);
+  const { ring } = temporaries(record).atPeak;
+  const panel = peakPanel({ atPeak, ring }, seen, scale, HEIGHT - MARGIN.t - MARGIN.b);
   const strip = phaseStrip(phases(timeline(record)), (seconds) => seconds / time.divisor, {
     pixels: axes.plotPixels,
     seconds: longest([record, ...others.records]),
@@ -199,9 +201,12 @@ function tableOf(record: StepRecord, curve: MemoryOverTime): Table {
       step: record.step,
       cause,
       bytes: curve.byCause[cause][i] ?? 0,
+      ringBytes: cause === 'temp' ? (curve.ring[i] ?? 0) : null,
     })),
   );
   const peak = memoryAtPeak(record);
-  const title = `peak ${totalBytes(peak)} B: ${STACK_ORDER.map((cause) => `${cause} ${peak[cause]}`).join(', ')}`;
+  const { pool, ring } = temporaries(record).atPeak;
+  const causes = STACK_ORDER.map((cause) => `${cause} ${peak[cause]}`).join(', ');
+  const title = `peak ${totalBytes(peak)} B: ${causes} (pool ${pool}, ring ${ring})`;
   return createTable(rows, { title });
 }

@@ -1,4 +1,5 @@
 import type { MemoryCause } from '../core/events';
+import type { Bytes } from '../core/units';
 import { totalBytes } from '../ledger/memory';
 import type { BytesByCause } from '../ledger/record';
 import { percent, type Scaled, short } from './format';
@@ -17,13 +18,16 @@ interface Panel {
   readonly annotations: Annotation[];
 }
 
+/** What was held at the peak. */
+export interface Peak {
+  readonly atPeak: BytesByCause;
+  /** Of the temporaries, what is handed from unit to unit; the rest lives within one. */
+  readonly ring: Bytes;
+}
+
 /** The peak as one bar with direct labels, which serve as the figure's legend; below it what is held at other times only. */
-export function peakPanel(
-  atPeak: BytesByCause,
-  seen: readonly MemoryCause[],
-  scale: Scaled,
-  pixels: number,
-): Panel {
+export function peakPanel(peak: Peak, seen: readonly MemoryCause[], scale: Scaled, pixels: number): Panel {
+  const { atPeak } = peak;
   const total = totalBytes(atPeak);
   const present = seen.filter((cause) => atPeak[cause] > 0);
   const absent = seen.filter((cause) => atPeak[cause] === 0);
@@ -52,7 +56,7 @@ export function peakPanel(
     },
     annotations: [
       ...(total > 0 ? [heading(scale)] : []),
-      ...labels(present, atPeak, scale, (stackTo - stackFrom) * pixels),
+      ...labels(present, peak, scale, (stackTo - stackFrom) * pixels),
       ...absent.map((cause, row) => absentLabel(cause, row)),
     ],
   };
@@ -94,7 +98,7 @@ function heading(scale: Scaled): Annotation {
 /** One label a segment, at its middle, moved where thin segments lie close. */
 function labels(
   present: readonly MemoryCause[],
-  atPeak: BytesByCause,
+  { atPeak, ring }: Peak,
   scale: Scaled,
   pixels: number,
 ): Annotation[] {
@@ -111,9 +115,14 @@ function labels(
     x: 0.58,
     y: (((places[i] ?? 0) / pixels) * total) / scale.divisor,
     yref: 'y2',
-    text: `${strong(cause)} ${bold(short(atPeak[cause] / scale.divisor))} ${soft(percent(atPeak[cause] / total))}`,
+    text: `${strong(cause)} ${bold(short(atPeak[cause] / scale.divisor))} ${soft(percent(atPeak[cause] / total))}${cause === 'temp' ? ringText(ring, scale) : ''}`,
     font: { size: 11 },
   }));
+}
+
+/** STACK_ORDER ends with the temporaries: there is room beside their label. */
+function ringText(ring: Bytes, scale: Scaled): string {
+  return ring === 0 ? '' : soft(`, ring ${short(ring / scale.divisor)}`);
 }
 
 function absentLabel(cause: MemoryCause, row: number): Annotation {

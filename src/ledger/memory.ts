@@ -89,6 +89,8 @@ export interface MemoryOverTime {
   readonly seconds: readonly Seconds[];
   readonly byCause: Readonly<Record<MemoryCause, readonly Bytes[]>>;
   readonly total: readonly Bytes[];
+  /** Of the cause 'temp', what is handed from unit to unit ([Note: pool and ring]). */
+  readonly ring: readonly Bytes[];
 }
 
 /** Replays a record's curve. A record without one gives start, peak and end. */
@@ -96,16 +98,28 @@ export function memoryOverTime(record: StepRecord, space: Space = 'device'): Mem
   const { owners, atStart, curve } = record.memory;
   if (curve === null) return coarse(record, space);
   const held = { ...byCause(owners, atStart, space) };
+  let ring = ringBytes(owners, atStart, space);
   const out = emptyCurve();
-  addPoint(out, 0, held);
+  addPoint(out, 0, held, ring);
   curve.seconds.forEach((at, i) => {
     const owner = owners[curve.owner[i] ?? -1];
     if (owner?.space !== space) return;
     held[owner.cause] += curve.deltaBytes[i] ?? 0;
-    if (!isFirstHalfOfRetag(curve, i)) addPoint(out, at, held);
+    if (isRing(owner)) ring += curve.deltaBytes[i] ?? 0;
+    if (!isFirstHalfOfRetag(curve, i)) addPoint(out, at, held, ring);
   });
-  addPoint(out, Math.max(out.seconds.at(-1) ?? 0, record.end - record.start), held);
+  addPoint(out, Math.max(out.seconds.at(-1) ?? 0, record.end - record.start), held, ring);
   return out;
+}
+
+function ringBytes(owners: readonly Owner[], bytes: readonly Bytes[], space: Space): Bytes {
+  return owners.reduce((sum, owner, i) => {
+    return isRing(owner) && owner.space === space ? sum + (bytes[i] ?? 0) : sum;
+  }, 0);
+}
+
+function isRing({ cause, part }: Owner): boolean {
+  return cause === 'temp' && part === 'ring';
 }
 
 /** A buffer that changes its owner is two events of one moment; the moment between them did not exist. */
@@ -118,25 +132,29 @@ interface GrowingCurve {
   seconds: Seconds[];
   byCause: Record<MemoryCause, Bytes[]>;
   total: Bytes[];
+  ring: Bytes[];
 }
 
 function emptyCurve(): GrowingCurve {
   const byCause = {} as Record<MemoryCause, Bytes[]>; // filled for every cause on the next line
   for (const cause of MEMORY_CAUSES) byCause[cause] = [];
-  return { seconds: [], byCause, total: [] };
+  return { seconds: [], byCause, total: [], ring: [] };
 }
 
-function addPoint(curve: GrowingCurve, at: Seconds, held: BytesByCause): void {
+function addPoint(curve: GrowingCurve, at: Seconds, held: BytesByCause, ring: Bytes): void {
   curve.seconds.push(at);
   curve.total.push(totalBytes(held));
+  curve.ring.push(ring);
   for (const cause of MEMORY_CAUSES) curve.byCause[cause].push(held[cause]);
 }
 
 function coarse(record: StepRecord, space: Space): MemoryOverTime {
   const { owners, atStart, atPeak, atRest, peakSeconds } = record.memory;
   const out = emptyCurve();
-  addPoint(out, 0, byCause(owners, atStart, space));
-  addPoint(out, peakSeconds, byCause(owners, atPeak, space));
-  addPoint(out, record.end - record.start, byCause(owners, atRest, space));
+  const add = (at: Seconds, bytes: readonly Bytes[]): void =>
+    addPoint(out, at, byCause(owners, bytes, space), ringBytes(owners, bytes, space));
+  add(0, atStart);
+  add(peakSeconds, atPeak);
+  add(record.end - record.start, atRest);
   return out;
 }

@@ -93,9 +93,12 @@ class Simulation {
       saved.set(layer, this.isRecomputed(layer) ? this.keepFirst(results) : results);
       if (s.strategy === 'FULL_SHARD') this.release(whole, layer);
     }
-    const logits = this.hold(4 * ACTIVATION, 'temp', 'head');
+    const stream = this.hold(ACTIVATION, 'temp', 'head');
+    this.recorder.retagged(stream, { cause: 'temp', module: 'head', part: 'ring' });
+    const logits = this.hold(3 * ACTIVATION, 'temp', 'head');
     this.span('loss', 'head', 1.4);
     this.drop(logits);
+    this.drop(stream);
     const gradients: number[] = [];
     for (const layer of [...this.layers].reverse()) {
       if (s.strategy === 'FULL_SHARD') whole.set(layer, this.gather(layer, s.blockParams));
