@@ -176,10 +176,11 @@ export class Recording extends Array<RecordedNode> {
   /** Notes what is not kept. */
   #sift(node: RecordedNode, inputs: readonly tf.Tensor[], isNeeded: boolean): void {
     const { saved = [] } = node;
-    if (isNeeded) this.sieve?.meter?.(node, SAVED_FOR_SHAPE.has(node.kernelName) ? [] : saved);
+    const read = !isNeeded || SAVED_FOR_SHAPE.has(node.kernelName) ? [] : saved;
+    if (isNeeded) this.sieve?.meter?.(node, read);
     for (const tensor of saved) tensor.dispose();
     this.sieve?.surroundings.note(inputs, node.outputs);
-    this.sieve?.results?.note(node);
+    this.sieve?.results?.note(node, inputs, read);
   }
 
   #asks(input: tf.Tensor, { saved }: RecordedNode): boolean {

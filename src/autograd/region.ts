@@ -40,6 +40,7 @@ export function runRegion(
       inputs,
       inputs.filter((input) => outer.flows(input)),
     );
+    results?.settle(value);
     if (tape.flows(value)) {
       outer.addUnit(regionNode({ engine, region, outer, forward, inputs, tag }, tape, sieve, value));
       // The node holds it all from here on.

@@ -109,15 +109,24 @@ function savedByBlock({ stream, rows, pairs }: Sizes): Elements {
   ];
 }
 
-/** What a checkpointed block keeps: its input, and results of operations. */
+/** What a checkpointed block keeps: its input, and results of operations, less those that nobody reads. */
 function keptTerms(sizes: Sizes, ops: ReadonlySet<string>): Elements {
   const results = resultsOf(sizes).filter(({ op }) => ops.has(op));
-  return [['input', sizes.stream], ...results.flatMap(({ kept }) => kept)];
+  // Scores are for the softmax; where its result is kept, it does not run again.
+  const unread = ops.has('causalSoftmax') ? [SCORES, LAST] : [LAST];
+  return [
+    ['input', sizes.stream],
+    ...results.flatMap(({ kept }) => kept).filter(([name]) => !unread.includes(name)),
+  ];
 }
 
 function keptFlops(sizes: Sizes, ops: ReadonlySet<string>): number {
   return resultsOf(sizes).reduce((sum, { op, flops }) => sum + (ops.has(op) ? flops : 0), 0);
 }
+
+const SCORES = 'scores';
+/** Its sum with the residual stream is the block's output, which the next one keeps. */
+const LAST = 'fc2 output';
 
 interface Result {
   readonly op: string;
@@ -142,7 +151,7 @@ function resultsOf({ stream, rows, pairs, dim, seq, fused }: Sizes): Result[] {
         {
           op: 'matMul',
           kept: [
-            ['scores', pairs],
+            [SCORES, pairs],
             ['attention output by head', stream],
           ],
           flops: 4 * stream * seq,

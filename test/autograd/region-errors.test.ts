@@ -75,6 +75,46 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     });
   });
 
+  const selective: Partial<Region> = { keepResultsOf: new Set(['BatchMatMul', '_FusedMatMul']) };
+
+  test('random numbers without a seed between two results that are kept are refused', () => {
+    leavesNothing(() => {
+      const pass = passOf((y) => product(tf.dropout(product(y), 0.5)), selective);
+      assert.throws(() => pass.backward(), { code: 'ENGINE', message: /sum of squares.*give its random/s });
+      pass.loss.dispose();
+    });
+  });
+
+  test('one that ends before a result that was kept is refused', () => {
+    leavesNothing(() => {
+      let calls = 0;
+      const pass = passOf((y) => {
+        const first = tf.tanh(product(y));
+        return calls++ === 0 ? tf.add(first, product(first)) : tf.add(first, first);
+      }, selective);
+      assert.throws(() => pass.backward(), { code: 'ENGINE', message: /ended before/ });
+      pass.loss.dispose();
+    });
+  });
+
+  test('a result that no gradient reads is not kept, unless model code reads what comes of it', () => {
+    const held: number[] = [];
+    for (const isRead of [false, true]) {
+      leavesNothing(() => {
+        const pass = passOf((y) => {
+          const sum = tf.add(y, product(tf.tanh(product(y))));
+          if (isRead) assert.ok(sum.dataSync().every(Number.isFinite));
+          return sum;
+        }, selective);
+        held.push(engine.memory.bytes);
+        pass.backward();
+        assert.ok(isLearning);
+        pass.loss.dispose();
+      });
+    }
+    assert.equal((held[1] ?? 0) - (held[0] ?? 0), 4 * DIM * DIM);
+  });
+
   test('one that throws says that it is the second, and what may be the reason', () => {
     leavesNothing(() => {
       const outside = tf.tidy(() => tf.keep(tf.square(x)));

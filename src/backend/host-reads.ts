@@ -1,0 +1,23 @@
+import * as tf from '@tensorflow/tfjs';
+
+/** Tells of every buffer whose values are read by dataSync(), data() and their kin from now on. The returned function ends that. */
+export function watchHostReads(told: (dataId: object) => void): () => void {
+  const engine = tf.engine();
+  const ends = (['readSync', 'read'] as const).map((name) => {
+    const before = Object.getOwnPropertyDescriptor(engine, name);
+    const read = engine[name];
+    const watched = (dataId: object): unknown => {
+      told(dataId);
+      return Reflect.apply(read, engine, [dataId]);
+    };
+    Object.defineProperty(engine, name, { value: watched, configurable: true });
+    return () => {
+      if (Object.getOwnPropertyDescriptor(engine, name)?.value !== watched) return;
+      if (before === undefined) Reflect.deleteProperty(engine, name);
+      else Object.defineProperty(engine, name, before);
+    };
+  });
+  return () => {
+    for (const end of ends) end();
+  };
+}
