@@ -21,18 +21,22 @@ export function randomSettings(seed: number, world: number): TrainConfigInput {
   const shardRanks = isHybrid ? dpShard : world;
   const groups = divisors.filter((n) => n > 1 && shardRanks % n === 0);
   const gathers = ['SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'].includes(strategy);
+  const wrap = pick<WrapConfig>(
+    'blocks',
+    'root',
+    'linear',
+    { minNumParams: 40 },
+    { layerCls: ['Linear', 'LayerNorm'] },
+  );
+  const other = pick<StrategyName>('NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'FULL_SHARD');
+  const mixes = gathers && !isHybrid && wrap === 'blocks' && random.integer(2) === 0;
   return {
     parallel: {
       strategy,
       mesh: isHybrid ? { dpReplicate: world / dpShard, dpShard } : null,
       reshardAfterForward: gathers ? pick<boolean | number | null>(null, true, false, ...groups) : null,
-      wrap: pick<WrapConfig>(
-        'blocks',
-        'root',
-        'linear',
-        { minNumParams: 40 },
-        { layerCls: ['Linear', 'LayerNorm'] },
-      ),
+      wrap,
+      unitStrategies: mixes ? [{ modules: 'blocks.0', strategy: other }] : [],
       syncModuleStates: pick(true, false),
       forwardPrefetch: pick(true, false),
       backwardPrefetch: pick<'BACKWARD_PRE' | 'BACKWARD_POST' | null>('BACKWARD_PRE', 'BACKWARD_POST', null),
