@@ -10,6 +10,7 @@ export type { DeviceMesh } from './dist/device-mesh';
 export type { Dist } from './dist/facade';
 export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/types';
 export * as nn from './job/nn-names';
+export type { RankFsdpWrapper } from './job/rank-fsdp';
 export type { RankScope } from './job/rank-scope';
 export type { AdamW, AdamWOptions } from './optim/adamw';
 export type { Optimizer } from './optim/optimizer';

@@ -1,5 +1,6 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
+import type { ModelStateDict } from '../checkpoint/state-dicts';
 import type { ActivationCheckpointingConfig } from '../config/memory-config';
 import { strictNames } from '../config/strict-names';
 import { parseTrainConfig } from '../config/train-config';
@@ -8,7 +9,7 @@ import type { Observer } from '../core/events';
 import type { Warn } from '../core/warn';
 import type { DeviceMesh } from '../dist/device-mesh';
 import type { ProcessGroup } from '../dist/types';
-import { asModule, type Layer } from '../nn/layers-model';
+import { asModule, isLayer, type Layer } from '../nn/layers-model';
 import type { Module } from '../nn/module';
 import { allreduceHook, bf16CompressHook, fp16CompressHook } from '../parallel/ddp/comm-hooks';
 import { type DdpOptions, DDP as DistributedDataParallel } from '../parallel/ddp/distributed-data-parallel';
@@ -20,7 +21,13 @@ import { unitsOf } from '../parallel/fsdp/units-of';
 import { type FairScaleOptions, fromFairScale } from '../parallel/fsdp1/fair-scale';
 import type { FsdpOptions } from '../parallel/fsdp1/fsdp-options';
 import { type FullyShardArguments, fullyShardOptions } from '../parallel/fsdp1/fully-shard-options';
-import { type Fsdp, fsdp, fsdpModules } from '../parallel/fsdp1/fully-sharded-data-parallel';
+import {
+  type Fsdp,
+  type FsdpContext,
+  fsdp,
+  fsdpModules,
+  shardInPlace,
+} from '../parallel/fsdp1/fully-sharded-data-parallel';
 import {
   CPUOffload,
   CPUOffloadPolicy,
@@ -30,6 +37,7 @@ import {
   OffloadPolicy,
 } from '../parallel/fsdp1/precision-and-offload';
 import { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../parallel/fsdp1/sharding-strategy';
+import { type SummonOptions, summonFullParams } from '../parallel/fsdp1/summon-full-params';
 import {
   type ReductionErrorOptions,
   type ReductionErrorRow,
@@ -64,14 +72,30 @@ export interface MeshOption {
   readonly mesh?: DeviceMesh | undefined;
 }
 
+/** FSDP's wrapper, with what torch has on every module. */
+export type RankFsdpWrapper<M extends Module> = Fsdp<M> & {
+  /** As FSDP.stateDict(model): of the type that FSDP.stateDictType sets, else FULL. Every rank calls it. */
+  stateDict(): ModelStateDict;
+  /** As FSDP.loadStateDict(model, dict). Throws: SHAPE naming all that does not fit. */
+  loadStateDict(dict: ModelStateDict): void;
+};
+
 /** FSDP with and without `new`, and what torch has as its static methods. */
 export interface FsdpFunction extends StateDictMethods {
-  <M extends Module>(module: M, options?: FsdpOptions): Fsdp<M>;
-  new <M extends Module>(module: M, options?: FsdpOptions): Fsdp<M>;
+  /** A layer or model of tfjs is sharded in place and given back, to be called as before. */
+  <L extends Layer>(layer: L, options?: FsdpOptions): L;
+  <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
+  new <L extends Layer>(layer: L, options?: FsdpOptions): L;
+  new <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
   /** Modules that have a unit. */
-  readonly fsdpModules: typeof fsdpModules;
+  fsdpModules(model: Module | Layer, options?: { readonly rootOnly?: boolean }): Module[];
   /** Gradients of backwards within `work` stay whole and local and add up. */
-  readonly noSync: typeof noSync;
+  noSync<T>(model: Module | Layer, work: () => T): T;
+  /**
+   * Runs `work` while all parameters are whole on every rank; what it writes is kept with `writeback: true` only. Every rank
+   * calls it. Throws: COLLECTIVE_MISSING, SHAPE.
+   */
+  summonFullParams<T>(model: Module | Layer, work: () => T, options?: SummonOptions): T;
 }
 
 /** The names of torch.distributed.fsdp and what belongs to them, which need nothing of the rank. */
@@ -153,13 +177,7 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
     rows,
     warn,
   });
-  const FSDP = fsdpFunction(
-    (module, options) => {
-      asModule(module, 'FSDP');
-      return fsdp(module, { ...contextOf(), mesh: undefined }, options);
-    },
-    stateDictMethods(engine, mesh.group),
-  );
+  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }));
   return {
     fullyShard(module, options = {}) {
       const taken = asModule(module, 'fullyShard');
@@ -184,15 +202,28 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
   };
 }
 
-function fsdpFunction(
-  make: <M extends Module>(module: M, options?: FsdpOptions) => Fsdp<M>,
-  methods: StateDictMethods,
-): FsdpFunction {
-  function FSDP<M extends Module>(module: M, options?: FsdpOptions): Fsdp<M> {
-    return make(module, options);
+function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => FsdpContext): FsdpFunction {
+  const dicts = stateDictMethods(engine, group);
+  function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
+    const module = asModule(given, 'FSDP');
+    if (isLayer(given)) {
+      shardInPlace(module, contextOf(), options);
+      return given;
+    }
+    const wrapper = fsdp(module, contextOf(), options);
+    return Object.assign(wrapper, {
+      stateDict: () => dicts.stateDict(wrapper),
+      loadStateDict: (dict: ModelStateDict) => dicts.loadStateDict(wrapper, dict),
+    });
   }
+  const methods: Omit<FsdpFunction, keyof StateDictMethods> = {
+    fsdpModules: (model, options) => fsdpModules(asModule(model, 'FSDP.fsdpModules'), options),
+    noSync: (model, work) => noSync(asModule(model, 'FSDP.noSync'), work),
+    summonFullParams: (model, work, options) =>
+      summonFullParams(engine, asModule(model, 'FSDP.summonFullParams'), work, options),
+  };
   // `new` gives what a function returns, where that is an object.
-  return Object.assign(FSDP, { fsdpModules, noSync, ...methods }) as unknown as FsdpFunction;
+  return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
 }
 
 function twice(module: Module): ConfigError {

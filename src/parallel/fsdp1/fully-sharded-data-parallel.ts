@@ -22,14 +22,19 @@ export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof
  * Source: torch.distributed.fsdp.FullyShardedDataParallel.
  */
 export function fsdp<M extends Module>(module: M, context: FsdpContext, given: FsdpOptions = {}): Fsdp<M> {
+  shardInPlace(module, context, given);
+  // The constructor gives the wrapper the module's fields.
+  return new FullyShardedDataParallel(module, context) as Fsdp<M>;
+}
+
+/** As `fsdp`, without a wrapper: for what is called by itself. Throws: as `fsdp`. */
+export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOptions = {}): void {
   const { policy, ignoredModules, group = context.group, mesh, options } = fsdpSettings(given, context.warn);
   const shardContext: ShardContext = { ...context, group, mesh };
   for (const inner of modulesToWrap(module, policy, { ignoredModules })) {
     shardUnlessDone(inner, shardContext, options);
   }
   fullyShard(module, shardContext, options);
-  // The constructor gives the wrapper the module's fields.
-  return new FullyShardedDataParallel(module, context) as Fsdp<M>;
 }
 
 /** A module around a sharded one. The units are the inner modules'; the wrapper only knows that it was called. */

@@ -1,0 +1,139 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import { ShardlabError } from '../../core/errors';
+import type { Module } from '../../nn/module';
+import type { Parameter, StateBuffer } from '../../nn/parameter';
+import { readState, writePart } from '../../nn/state-values';
+import { shardLayout, sharesOf } from '../fsdp/shard-layout';
+import { copyElements } from '../fsdp/spans';
+
+/** How parameters are summoned. */
+export interface SummonOptions {
+  /** Whether what `work` writes into the whole parameters is kept. Default false. */
+  readonly writeback?: boolean;
+}
+
+/** A parameter as `work` sees it. */
+interface Summoned {
+  readonly parameter: Parameter;
+  readonly whole: tf.Tensor;
+  /** What was there before. */
+  readonly before: tf.Tensor | null;
+}
+
+const NAME = 'FSDP.summonFullParams()';
+
+/**
+ * Runs `work`, also an asynchronous one, while every parameter of a model is whole on every rank, in full precision, and frees
+ * them after it. What `work` writes into their tensors, or puts in their place, is kept with `writeback: true` only, where all
+ * ranks must write the same. It is for looking and changing: run the model outside. A collective: every rank calls it.
+ * Costs the memory of the whole model. Source: FullyShardedDataParallel.summon_full_params.
+ * Throws: COLLECTIVE_MISSING when some rank did not call it; SHAPE for a tensor of another shape; what `work` throws, and
+ * then nothing is written.
+ */
+export function summonFullParams<T>(
+  engine: Engine,
+  model: Module,
+  work: () => T,
+  { writeback = false }: SummonOptions = {},
+): T {
+  const states = [...new Set(model.parameters().map(({ state }) => state))];
+  const summoned = new Map<StateBuffer, Summoned[]>();
+  const release = (): void => {
+    for (const one of [...summoned.values()].flat()) dismiss(one);
+    summoned.clear();
+  };
+  const forget = engine.onRecover(release);
+  const end = (keeps: boolean): void => {
+    forget();
+    const written = keeps ? [...summoned].map(([state, ones]) => [state, ones.map(valuesOf)] as const) : [];
+    release();
+    for (const [state, wholes] of written) writeBack(engine, state, wholes);
+  };
+  const fail = (error: unknown): never => {
+    forget();
+    release();
+    throw error;
+  };
+  try {
+    for (const state of states) summoned.set(state, summon(engine, state));
+    const result = work();
+    if (!(result instanceof Promise)) {
+      end(writeback);
+      return result;
+    }
+    const ended = result.then((value: unknown) => {
+      end(writeback);
+      return value;
+    });
+    // A promise of the same value.
+    return ended.catch(fail) as T;
+  } catch (error) {
+    return fail(error);
+  }
+}
+
+/** Puts whole tensors in the parameters' places. */
+function summon(engine: Engine, state: StateBuffer): Summoned[] {
+  const parameters = state.slices.map(({ parameter }) => parameter);
+  if (parameters.length === 0) return [];
+  const group = state.shardGroup;
+  const tag = { cause: 'comm', module: state.module } as const;
+  const own = engine.tagged(tag, () => tf.tensor(readState(engine, state), [state.size], 'float32'));
+  const wholes: tf.Tensor[] = [];
+  try {
+    for (const { shape, module } of parameters) {
+      wholes.push(tf.keep(engine.allocate(shape, 'float32', { cause: 'param.full', module })));
+    }
+    const input = [{ tensor: own, offset: 0, length: state.size }];
+    const shares = sharesOf(shardLayout(parameters, group?.size ?? 1), wholes);
+    if (group === null) copyInto(engine, own, wholes);
+    else group.allGatherPieces(input, shares, { cause: 'param', module: NAME }).wait();
+  } catch (error) {
+    for (const whole of wholes) whole.dispose();
+    throw error;
+  } finally {
+    own.dispose();
+  }
+  return parameters.map((parameter, i) => {
+    const before = parameter.isWhole ? parameter.tensor : null;
+    const whole = wholes[i] as tf.Tensor; // one for each
+    parameter.replace(whole);
+    return { parameter, whole, before };
+  });
+}
+
+/** The elements of a buffer that nobody shares, parameter after parameter. */
+function copyInto(engine: Engine, flat: tf.Tensor, wholes: readonly tf.Tensor[]): void {
+  let offset = 0;
+  for (const whole of wholes) {
+    copyElements(engine, { tensor: flat, offset }, { tensor: whole, offset: 0 }, whole.size);
+    offset += whole.size;
+  }
+}
+
+function dismiss({ parameter, whole, before }: Summoned): void {
+  parameter.replace(before);
+  whole.dispose();
+}
+
+/** What stands in a parameter's place now. Throws: SHAPE. */
+function valuesOf({ parameter, whole }: Summoned): Float32Array {
+  const { shape, name } = parameter;
+  const tensor = parameter.isWhole ? parameter.tensor : whole;
+  if (tensor.dtype === 'float32' && tensor.shape.join() === shape.join()) {
+    return Float32Array.from(tensor.dataSync<'float32'>());
+  }
+  throw new ShardlabError(
+    'SHAPE',
+    `${NAME}: ${name} was given a tensor of ${tensor.dtype} ${JSON.stringify(tensor.shape)}; it is float32 ${JSON.stringify(shape)}`,
+  );
+}
+
+function writeBack(engine: Engine, state: StateBuffer, wholes: readonly Float32Array[]): void {
+  state.slices.forEach(({ offset, start, length }, i) => {
+    const values = wholes[i];
+    if (values !== undefined) writePart(engine, state, offset, values.subarray(start, start + length));
+  });
+  state.updated();
+}
