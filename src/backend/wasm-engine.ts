@@ -11,13 +11,13 @@ import { registerFusedKernels } from './fused/register';
 import { type HostMemory, WasmHostMemory } from './host-arrays';
 import { guardKernels } from './kernel-guard';
 import { type FusedKernels, loadFusedKernels } from './kernels/fused-kernels';
-
 import { mendKernels } from './mended-kernels';
 import { loadKoffi } from './native';
 import { registerProducts } from './products';
 import { registerSlices } from './sliced-kernels';
 import { unwindTfjs } from './tfjs-state';
 import { registerTranspose } from './transpose-kernel';
+import { undone } from './undone';
 import { startWasmBackend, type WasmModule } from './wasm-backend';
 import { offsetOf, type WasmContext } from './wasm-context';
 import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
@@ -163,7 +163,8 @@ class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   withoutLimit<T>(work: () => T): T {
     const { limit } = this.#context;
     const { bytes } = limit;
-    return this.#undone(
+    return undone(
+      this,
       () => {
         limit.bytes = bytes;
       },
@@ -198,17 +199,6 @@ class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   onRecover(release: () => void): () => void {
     this.#releases.add(release);
     return () => void this.#releases.delete(release);
-  }
-
-  /** Runs `work`, then `undo`: by the next `recover` where `work` was cut off. */
-  #undone<T>(undo: () => void, work: () => T): T {
-    const forget = this.onRecover(undo);
-    try {
-      return work();
-    } finally {
-      forget();
-      undo();
-    }
   }
 
   #offset(tensor: tf.Tensor): number {

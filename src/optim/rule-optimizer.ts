@@ -1,6 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { HostArray } from '../backend/host-arrays';
+import { undone } from '../backend/undone';
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type { Tag } from '../core/events';
@@ -112,16 +113,12 @@ export class RuleOptimizer implements Optimizer {
     hyper: Hyper,
   ): void {
     const transit = new HostTransit(this.#engine.host, buffer.module, this.#rule.granularity);
-    // An interrupted cell runs no finally.
-    const withdraw = this.#engine.onRecover(() => transit.dispose());
-    try {
+    const update = (): void => {
       for (const { values, grad, offset, length } of segments) {
         if (grad !== null) transit.update(state, { values, grad, offset, length }, hyper);
       }
-    } finally {
-      withdraw();
-      transit.dispose();
-    }
+    };
+    undone(this.#engine, () => transit.dispose(), update);
   }
 
   #stateOf(buffer: StateBuffer): PlacedState {

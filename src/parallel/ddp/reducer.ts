@@ -1,5 +1,6 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
+import { undone } from '../../backend/undone';
 import type { HalfDType, WireDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import type { ProcessGroup, Work } from '../../dist/types';
@@ -82,12 +83,11 @@ export class Reducer {
   /** Gradients of backwards within `work` stay local and add up. */
   noSync<T>(work: () => T): T {
     const before = this.#sync;
-    this.#sync = false;
-    try {
-      return work();
-    } finally {
+    const restore = (): void => {
       this.#sync = before;
-    }
+    };
+    this.#sync = false;
+    return undone(this.#options.engine, restore, work);
   }
 
   /** A forward begins: forgets the reductions of a backward that was broken off; gradients stay. */

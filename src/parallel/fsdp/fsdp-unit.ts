@@ -35,6 +35,7 @@ export interface FsdpUnitOptions {
  * where those stay, they are gathered apart, and only when they were written to: a step changes the others alone.
  */
 export class FsdpUnit {
+  readonly engine: Engine;
   /** The module's full name. */
   readonly module: string;
   readonly owner: Module;
@@ -62,6 +63,7 @@ export class FsdpUnit {
   constructor(options: FsdpUnitOptions) {
     const { engine, module, parameters, placement, precision, tables = [] } = options;
     const { offloadsParameters = false, syncGroup = null } = options;
+    this.engine = engine;
     this.owner = module;
     this.module = module.path;
     this.placement = placement;

@@ -1,3 +1,4 @@
+import { undone } from '../../backend/undone';
 import type { Module } from '../../nn/module';
 import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';
@@ -13,12 +14,12 @@ export function noSync<T>(model: Module, work: () => T): T {
 /** As `noSync`, of some units. */
 export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
   const before = units.map((unit) => unit.requiresGradientSync);
-  for (const unit of units) unit.requiresGradientSync = false;
-  try {
-    return work();
-  } finally {
+  const [first] = units;
+  if (first === undefined) return work();
+  const restore = (): void =>
     units.forEach((unit, i) => {
       unit.requiresGradientSync = before[i] ?? true;
     });
-  }
+  for (const unit of units) unit.requiresGradientSync = false;
+  return undone(first.engine, restore, work);
 }
