@@ -102,6 +102,10 @@ const CASES: Readonly<Record<string, ContractCase>> = {
     config: { offload: { optimizer: true }, parallel: { strategy: 'ZERO_1' } },
     worlds: [2],
   },
+};
+
+/** Optimizers by what they keep; blocks of 8-bit states depend on how parameters are cut, and so do their updates. */
+const OPTIMIZER_CASES: Readonly<Record<string, ContractCase>> = {
   '8-bit AdamW': { config: { optimizer: { kind: 'adamW8bit' } }, worlds: SOME },
   '8-bit AdamW, NO_SHARD': {
     config: { optimizer: { kind: 'adamW8bit', blockSize: 100 }, parallel: { strategy: 'NO_SHARD' } },
@@ -120,11 +124,22 @@ const CASES: Readonly<Record<string, ContractCase>> = {
   'SGD without': { config: { optimizer: { kind: 'sgd' } }, worlds: [2] },
 };
 
-/** The settings of a world, with a model that fits it. */
+/** The settings of a world, with a model that fits it; all of them train as one process does. */
 export function casesOf(world: number): Map<string, TrainConfigInput> {
+  return inWorld(world, CASES);
+}
+
+export function optimizerCasesOf(world: number): Map<string, TrainConfigInput> {
+  return inWorld(world, OPTIMIZER_CASES);
+}
+
+function inWorld(
+  world: number,
+  cases: Readonly<Record<string, ContractCase>>,
+): Map<string, TrainConfigInput> {
   const model = world === 3 ? ODD : EVEN;
   return new Map(
-    Object.entries(CASES)
+    Object.entries(cases)
       .filter(([, { worlds }]) => worlds.includes(world))
       .map(([name, { config }]) => [name, { model, data: 'synthetic', batch: 2, ...config }]),
   );
