@@ -36,9 +36,21 @@ export function parseCheckpointState(text: string, file: string): CheckpointStat
   }
   const parsed = stateSchema.safeParse(json);
   if (parsed.success) return parsed.data;
-  throw wrong(file, `is not what a save writes: ${z.prettifyError(parsed.error)}`);
+  throw wrong(
+    file,
+    `is not what a save writes (${wrongParts(parsed.error)}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
+  );
 }
 
 function wrong(file: string, what: string): ShardlabError {
   return new ShardlabError('IO', `${file} ${what}`, { details: { file } });
+}
+
+/** The keys that are wrong. */
+function wrongParts({ issues }: z.ZodError): string {
+  return issues.map(({ path, message }) => `${path.join('.')}: ${lowerFirst(message)}`).join(', ');
+}
+
+function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
 }

@@ -46,9 +46,13 @@ export function parseChecksums(text: string, file: string): Checksums {
   try {
     return checksumsSchema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new ShardlabError('IO', `${file} does not hold the checksums of a save: ${String(cause)}`, {
-      cause,
-      details: { file },
-    });
+    throw new ShardlabError(
+      'IO',
+      `${file} does not hold the checksums of a save; copy it anew, or delete it to load without them`,
+      {
+        cause,
+        details: { file },
+      },
+    );
   }
 }

@@ -123,7 +123,7 @@ function entriesOf(text: string, file: string): Pick<SafetensorsHeader, 'tensors
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    return fail(file, `has a header that is not JSON: ${String(cause)}`);
+    return fail(file, `has a header that is not JSON (${String(cause)}); copy it anew`);
   }
   if (typeof json !== 'object' || json === null) return fail(file, 'has a header that is not an object');
   const tensors = new Map<string, TensorEntry>();
@@ -134,7 +134,13 @@ function entriesOf(text: string, file: string): Pick<SafetensorsHeader, 'tensors
       continue;
     }
     const entry = entrySchema.safeParse(value);
-    if (!entry.success) return fail(file, `${name} is described wrongly: ${entry.error.message}`, name);
+    if (!entry.success) {
+      return fail(
+        file,
+        `describes ${JSON.stringify(name)} wrongly (${firstIssue(entry.error)}): its header is damaged; copy it anew`,
+        name,
+      );
+    }
     const { dtype, shape, data_offsets: offsets } = entry.data;
     if (!isStoredDType(dtype)) {
       return fail(file, `${name} is ${dtype}; F32, I32, BF16 and F16 can be read`, name, offsets[0]);
@@ -147,4 +153,9 @@ function entriesOf(text: string, file: string): Pick<SafetensorsHeader, 'tensors
 /** An error about a file and, where it is about one, a tensor and the offset of its bytes in the data. Throws: IO. */
 function fail(file: string, what: string, tensor?: string, offset?: number): never {
   throw new ShardlabError('IO', `${file} ${what}`, { details: { file, tensor, offset } });
+}
+
+/** The first thing that is wrong, in one line. */
+function firstIssue({ issues: [issue] }: z.ZodError): string {
+  return issue === undefined ? 'unknown' : `${issue.path.join('.')}: ${issue.message}`;
 }

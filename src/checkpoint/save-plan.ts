@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../config/option-names';
 import { ConfigError } from '../core/errors';
 import type { Bytes } from '../core/units';
 import type { Parameter } from '../nn/parameter';
@@ -46,14 +47,20 @@ const MAX_SHARD_BYTES = 5e9;
 const ITEM_BYTES = 4;
 const TYPES: readonly string[] = ['FULL_STATE_DICT', 'SHARDED_STATE_DICT'] satisfies StateDictType[];
 
-/** Throws: CONFIG for a type that cannot be saved, or a size that is none. */
-export function checkSaveOptions({ type, maxShardBytes = 1 }: SaveOptions): void {
+const OPTIONS = ['type', 'maxShardBytes', 'dtype', 'trainer'] satisfies (keyof SaveOptions)[];
+
+/** Throws: CONFIG for an unknown option, a type that cannot be saved, or a size that is none. */
+export function checkSaveOptions(options: SaveOptions): void {
+  requireKnownOptions('a save', options, OPTIONS);
+  const { type, maxShardBytes = 1, dtype = 'F32' } = options;
   if (type !== undefined) checkStateDictType(type);
   if (!(maxShardBytes > 0)) {
     throw new ConfigError(
       `maxShardBytes is ${maxShardBytes}; give the largest size of a file in bytes, as 5e9`,
     );
   }
+  if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') return;
+  throw new ConfigError(`a save's dtype is ${JSON.stringify(dtype)}; give 'F32', 'BF16' or 'F16'`);
 }
 
 /** Throws: CONFIG that names the types there are; code in a cell may give any word. */

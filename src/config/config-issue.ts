@@ -1,6 +1,7 @@
 import type { z } from 'zod';
+import { FORMS } from './forms';
 import { nearest } from './nearest';
-import { fromOtherName } from './other-names';
+import { fromOtherName, settingFromOtherName } from './other-names';
 
 /** One thing that is wrong with a config. */
 export interface ConfigIssue {
@@ -11,13 +12,16 @@ export interface ConfigIssue {
 
 type ZodIssue = z.core.$ZodIssue;
 
+/** What settings may be called, by their place: '' is the top. */
+export type KnownKeys = Readonly<Record<string, readonly string[]>>;
+
 /** Says in our words what zod found; an unknown key names the nearest known one. */
 export function toIssues(
   found: readonly ZodIssue[],
   input: unknown,
-  knownKeys: (path: string) => readonly string[],
+  known: KnownKeys,
 ): [ConfigIssue, ...ConfigIssue[]] {
-  const issues = found.flatMap((issue) => translate(issue, [], input, knownKeys));
+  const issues = found.flatMap((issue) => translate(issue, [], input, known));
   const [first = { path: [], message: 'the config is not usable' }, ...rest] = issues;
   return [first, ...rest];
 }
@@ -31,11 +35,11 @@ function translate(
   issue: ZodIssue,
   base: readonly (string | number)[],
   input: unknown,
-  knownKeys: (path: string) => readonly string[],
+  known: KnownKeys,
 ): ConfigIssue[] {
   const path = [...base, ...issue.path.filter((part) => typeof part !== 'symbol')];
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => unknownKey([...path, key], knownKeys(path.join('.'))));
+    return issue.keys.map((key) => unknownKey(path, key, known));
   }
   const value = valueAt(input, path);
   if (issue.code === 'invalid_union') {
@@ -45,24 +49,67 @@ function translate(
         ? !errors.some((error) => error.path.length === 0 && error.code === 'invalid_value')
         : true,
     );
-    return (branch ?? []).flatMap((error) => translate(error, path, input, knownKeys));
+    const said = (branch ?? []).flatMap((error) => translate(error, path, input, known));
+    return said.length > 0
+      ? said
+      : [
+          {
+            path,
+            message: `${value === undefined ? 'is missing' : `is none of its forms, got ${shown(value)}`}${formOf(path)}`,
+          },
+        ];
   }
-  const said = lowerFirst(issue.message.replace(/^Invalid (input|option): /, ''));
+  if (value === undefined) return [{ path, message: `is missing: ${expectation(issue)}${formOf(path)}` }];
   const hint = issue.code === 'invalid_value' ? meant(value, issue.values.map(String)) : '';
-  return [{ path, message: `${said}, got ${JSON.stringify(value)}${hint}` }];
+  return [
+    { path, message: `${expectation(issue)}, got ${shown(value)}${hint}${hint === '' ? formOf(path) : ''}` },
+  ];
 }
 
-/** The value that was probably meant: one spelled alike, or ours for another library's name. */
+function expectation({ message }: ZodIssue): string {
+  return lowerFirst(message.replace(/^Invalid (input|option): /, '').replace(/, received .*$/, ''));
+}
+
+/** NaN and Infinity have no JSON. */
+function shown(value: unknown): string {
+  return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
+}
+
+function formOf(path: readonly (string | number)[]): string {
+  const form = FORMS[path.join('.')];
+  return form === undefined ? '' : `; write ${form}`;
+}
+
+/** The value that was probably meant: one spelled alike, without its class ('torch.'), or ours for another library's name. */
 function meant(value: unknown, allowed: readonly string[]): string {
   if (typeof value !== 'string') return '';
-  const name = fromOtherName(value) ?? nearest(value, allowed);
+  const bare = value.split('.').at(-1) ?? value;
+  const digits = bare.replaceAll(/\D/g, '');
+  // Another number is another type ('fp32' is no misspelt 'fp16').
+  const alike = allowed.filter((name) => digits.length < 2 || name.replaceAll(/\D/g, '') === digits);
+  const name = fromOtherName(bare) ?? nearest(bare, alike);
   return name !== undefined && allowed.includes(name) ? `; did you mean "${name}"?` : '';
 }
 
-function unknownKey(path: readonly (string | number)[], known: readonly string[]): ConfigIssue {
-  const near = nearest(String(path.at(-1)), known);
-  const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean "${near}"?`;
-  return { path, message: `unknown key; ${hint}` };
+function unknownKey(base: readonly (string | number)[], key: string, known: KnownKeys): ConfigIssue {
+  const path = [...base, key];
+  const place = base.join('.');
+  const here = known[place] ?? [];
+  const near = nearest(key, here);
+  if (near !== undefined) return { path, message: `unknown key; did you mean "${near}"?` };
+  const elsewhere = settingFromOtherName(key) ?? placeOf(key, known);
+  if (elsewhere !== undefined) return { path, message: `unknown key; here it is ${elsewhere}` };
+  const all = here.length === 0 ? formOf(base).slice('; '.length) : `known are ${here.join(', ')}`;
+  return { path, message: all === '' ? 'unknown key' : `unknown key; ${all}` };
+}
+
+/** Where else a setting of this name is: 'parallel.strategy'. */
+function placeOf(key: string, known: KnownKeys): string | undefined {
+  for (const [place, keys] of Object.entries(known)) {
+    const found = keys.find((name) => name.toLowerCase() === key.toLowerCase().replaceAll(/[-_]/g, ''));
+    if (found !== undefined) return place === '' ? found : `${place}.${found}`;
+  }
+  return undefined;
 }
 
 function valueAt(input: unknown, path: readonly (string | number)[]): unknown {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ConfigError } from '../core/errors';
 import { configConflicts } from './config-conflicts';
-import { type ConfigIssue, issueMessage, toIssues } from './config-issue';
+import { type ConfigIssue, issueMessage, type KnownKeys, toIssues } from './config-issue';
 import { activationCheckpointingSchema, offloadSchema } from './memory-config';
 import { gptSchema, modelSchema, moeSchema, size } from './model-config';
 import { optimizerSchema, scheduleSchema } from './optimizer-config';
@@ -42,7 +42,7 @@ export type TrainConfig = Readonly<z.output<typeof configSchema>>;
 /** A TrainConfig in which everything that has a default may be left out. */
 export type TrainConfigInput = z.input<typeof configSchema>;
 
-const KEYS: Readonly<Record<string, readonly string[]>> = {
+const KEYS: KnownKeys = {
   '': Object.keys(configSchema.shape),
   model: [...new Set([...Object.keys(gptSchema.shape), ...Object.keys(moeSchema.shape)])],
   parallel: Object.keys(parallelSchema.shape),
@@ -52,6 +52,7 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
   mixedPrecision: MIXED_PRECISION_KEYS,
   gradScaler: GRAD_SCALER_KEYS,
   offload: Object.keys(offloadSchema.shape),
+  activationCheckpointing: ['everyNth', 'saveOps', 'budgetBytes'],
   optimizer: Object.keys(optimizerSchema.shape),
   schedule: Object.keys(scheduleSchema.shape),
 };
@@ -69,7 +70,7 @@ export type ConfigCheck =
 /** Checks an input without throwing. */
 export function checkTrainConfig(input: unknown): ConfigCheck {
   const parsed = configSchema.safeParse(input);
-  if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, knownKeys) };
+  if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, KEYS) };
   const [first, ...rest] = configConflicts(parsed.data);
   return first === undefined ? { config: parsed.data } : { issues: [first, ...rest] };
 }

@@ -1,9 +1,11 @@
 import { inspect } from 'node:util';
+import { requireKnownOptions } from '../config/option-names';
 import type { TrainConfigInput } from '../config/train-config';
 import { type Bytes, formatBytes, now } from '../core/units';
 import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../figures/table';
 import type { Link } from '../transport/link';
 import type { OutputSink } from './call';
+import { checkInit } from './init-file';
 import type { ReadyReport } from './messages';
 import { type PendingRun, pendingRun } from './pending-run';
 import { RankGroups } from './rank-groups';
@@ -181,8 +183,10 @@ export class Job {
   }
 
   async #train(config: TrainConfigInput, options: TrainOptions): Promise<Run> {
+    requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init']);
     const { init, ranks: world = this.numRanks } = options;
     checkWorld('train', world, this.numRanks);
+    checkInit(init);
     const run = await Run.create({
       config,
       init,

@@ -3,6 +3,8 @@ import { join, resolve } from 'node:path';
 import { currentDisplay } from '../cell/display';
 import { folderToRead } from '../checkpoint/checkpoint-folder';
 import { STATE_FILE } from '../checkpoint/checkpoint-state';
+import { MAGIC_BYTES, refuseOtherFormats } from '../checkpoint/not-safetensors';
+import { requireKnownOptions } from '../config/option-names';
 import { ConfigError, type ErrorCode, ShardlabError } from '../core/errors';
 import { type Bytes, formatBytes, now } from '../core/units';
 import { createProgressLine } from './progress-line';
@@ -30,6 +32,13 @@ interface RunCheckpointsParts {
 /** Errors of a load before which nothing was written. */
 const HARMLESS: readonly ErrorCode[] = ['SHAPE', 'CONFIG', 'CLOSED'];
 
+const SAVE_OPTIONS: readonly string[] = [
+  'type',
+  'maxShardBytes',
+  'dtype',
+  'async',
+] satisfies (keyof RunSaveOptions)[];
+
 /** What a run does with checkpoints. */
 export class RunCheckpoints {
   readonly #parts: RunCheckpointsParts;
@@ -38,7 +47,9 @@ export class RunCheckpoints {
     this.#parts = parts;
   }
 
-  async save(given: string, { async: isAsync = false, ...options }: RunSaveOptions): Promise<RunSave> {
+  async save(given: string, settings: RunSaveOptions): Promise<RunSave> {
+    requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
+    const { async: isAsync = false, ...options } = settings;
     const { run, calls, history, saves } = this.#parts;
     const path = pathOf('save', given);
     const { world } = history.phase;
@@ -75,7 +86,9 @@ export class RunCheckpoints {
     return createRunSave({ path, step, bytes, copySeconds, done });
   }
 
-  async load(given: string, { parametersOnly = false }: RunLoadOptions): Promise<RunLoad> {
+  async load(given: string, options: RunLoadOptions): Promise<RunLoad> {
+    requireKnownOptions('run.load(path, { … })', options, ['parametersOnly']);
+    const { parametersOnly = false } = options;
     const { run, calls, history } = this.#parts;
     const path = pathOf('load', given);
     checkFolder(path, parametersOnly);
@@ -100,17 +113,50 @@ export class RunCheckpoints {
 
 function pathOf(what: 'save' | 'load', path: unknown): string {
   if (typeof path === 'string' && path !== '') return resolve(path);
-  throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${String(path)}`);
+  const given = path === '' ? 'an empty text' : String(path);
+  throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }
 
 /** What can be seen before ranks begin. Throws: IO. */
 function checkFolder(path: string, parametersOnly: boolean): void {
   const folder = folderToRead(fs, path);
-  if (parametersOnly || fs.existsSync(join(folder, STATE_FILE))) return;
+  if (fs.existsSync(join(folder, STATE_FILE))) return;
+  if (fs.statSync(folder).isFile()) throw notAFolder(folder);
+  const names = fs.readdirSync(folder).filter((name) => MODEL_FILE.test(name));
+  // Pickles beside safetensors are not read.
+  const readable = names.filter((name) => name.endsWith('.safetensors'));
+  for (const name of readable.length > 0 ? readable : names) {
+    refuseOtherFormats(join(folder, name), firstBytes(join(folder, name)));
+  }
+  if (parametersOnly) return;
   throw new ShardlabError(
     'IO',
     `${folder} has no ${STATE_FILE}, so it does not say where training was; a model's files alone are loaded with ` +
       'run.load(path, { parametersOnly: true })',
     { details: { file: folder } },
   );
+}
+
+/** Names of files with a model's values, in any format. */
+const MODEL_FILE = /\.(safetensors|pth|pt|bin|ckpt)$/i;
+
+/** A torch pickle and a Git-LFS pointer are named as such. */
+function notAFolder(file: string): ShardlabError {
+  refuseOtherFormats(file, firstBytes(file));
+  return new ShardlabError(
+    'IO',
+    `${file} is a file, and run.load takes the folder of a checkpoint; the values of one safetensors file are taken by ` +
+      'job.train(config, { init: file })',
+    { details: { file } },
+  );
+}
+
+function firstBytes(file: string): Buffer {
+  const bytes = Buffer.alloc(MAGIC_BYTES);
+  const opened = fs.openSync(file, 'r');
+  try {
+    return bytes.subarray(0, fs.readSync(opened, bytes));
+  } finally {
+    fs.closeSync(opened);
+  }
 }

@@ -40,7 +40,7 @@ test('every damage is an error that says what is wrong', () => {
     [file({ a: entry }, Buffer.alloc(4)), /a \[2\] needs 8 bytes/],
     [file({ a: entry }, Buffer.alloc(12)), /cut off or appended/],
     [file({ a: entry, b: { ...entry, data_offsets: [4, 12] } }, Buffer.alloc(12)), /a gap or an overlap/],
-    [file({ a: { shape: [1] } }), /a is described wrongly/],
+    [file({ a: { shape: [1] } }), /describes "a" wrongly/],
   ];
   for (const [bytes, message] of cases)
     assert.throws(() => parseSafetensors(bytes, 'x.safetensors'), message);

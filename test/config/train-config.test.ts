@@ -85,7 +85,7 @@ test('text: an error names file, line, column and key', () => {
   const yaml = 'model: tiny\noptimizer:\n  lr: 0.1\n  epz: 1\nbatch: many\n';
   const { message } = thrown(() => parseTrainConfigText(yaml, 'run.yaml'));
   assert.match(message, /^run\.yaml:4:3: optimizer\.epz: unknown key; did you mean "eps"\?$/m);
-  assert.match(message, /^run\.yaml:5:1: batch: expected number, received string, got "many"$/m);
+  assert.match(message, /^run\.yaml:5:1: batch: expected number, got "many"$/m);
 });
 
 test('text: YAML and JSON give the same config', () => {
@@ -108,4 +108,38 @@ test('two types for gradients on the wire are a contradiction that names both se
   assert.match(message, /communicationDataType is float16, but mixedPrecision.reduceDtype is bfloat16/);
   const same = { mixedPrecision: { reduceDtype: 'fp16' }, parallel: { communicationDataType: 'fp16' } };
   assert.equal(parseTrainConfig(same).mixedPrecision?.reduceDtype, 'float16');
+});
+
+test('a setting that stands elsewhere, or has another name elsewhere, is told where it is', () => {
+  const cases: readonly [object, RegExp][] = [
+    [{ strategy: 'FULL_SHARD' }, /^strategy: unknown key; here it is parallel\.strategy$/],
+    [{ lr: 1 }, /^lr: .* optimizer\.lr$/],
+    [{ zero_optimization: { stage: 3 } }, /'FULL_SHARD' \(ZeRO-3\)/],
+    [{ parallel: { bucket_cap_mb: 25 } }, /bucketBytes, in bytes/],
+    [{ gradient_accumulation_steps: 2 }, /here it is accumulation/],
+    [{ activationCheckpointing: { every_nth: 2 } }, /every_nth: unknown key; did you mean "everyNth"/],
+  ];
+  for (const [config, message] of cases)
+    assert.match(thrown(() => parseTrainConfig(config)).message, message);
+});
+
+test('a wrong value of a setting with forms is answered with them', () => {
+  const cases: readonly [unknown, RegExp][] = [
+    ['tiny', /expected object, got "tiny"; write \{ model: 'tiny'/],
+    [
+      { model: { layers: 2, dim: 16, heads: 2, vocab: 256, seq: 8 } },
+      /^model\.kind: is missing; write 'gpt' or 'moe'$/,
+    ],
+    [{ mixedPrecision: true }, /got true; write 'bf16', 'fp16', \{ paramDtype/],
+    [{ mixedPrecision: 'fp32' }, /got "fp32"; write .* null for float32$/],
+    [{ mixedPrecision: { paramDtype: 'torch.bfloat16' } }, /did you mean "bfloat16"/],
+    [{ parallel: { backwardPrefetch: 'none' } }, /or null$/],
+    [{ parallel: { backwardPrefetch: 'BackwardPrefetch.BACKWARD_POST' } }, /did you mean "BACKWARD_POST"/],
+    [{ offload: true }, /offload: expected object, got true; write \{ optimizer: true \}/],
+    [{ optimizer: { lr: Number.NaN } }, /optimizer\.lr: expected number, got NaN$/],
+    [{ schedule: {} }, /schedule\.maxSteps: is missing: expected number/],
+    [{ parallel: { mesh: [2, 2] } }, /write \{ dpReplicate: 2, dpShard: 2 \}/],
+  ];
+  for (const [config, message] of cases)
+    assert.match(thrown(() => parseTrainConfig(config)).message, message);
 });
