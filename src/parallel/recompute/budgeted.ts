@@ -35,6 +35,7 @@ export class BudgetedLayers {
       this.#wrap(context, layer, place, offload);
     });
     model.wrap((inputs, next) => {
+      if (this.#choice === null) for (const meter of this.#meters) meter.restart();
       const output = next(...inputs);
       this.#choose();
       return output;

@@ -45,6 +45,13 @@ export class LayerMeter {
     return { savedBytes: sum(this.#saved), inputBytes: sum(this.#inputs), flops: this.#flops };
   }
 
+  /** A forward begins; what one that was broken off counted is forgotten. */
+  restart(): void {
+    this.#saved.clear();
+    this.#inputs.clear();
+    this.#flops = 0;
+  }
+
   noteInputs(inputs: readonly tf.Tensor[]): void {
     this.#note(inputs, this.#inputs);
   }
@@ -84,7 +91,7 @@ export function flopsOf({
       return 4 * size * (inputs.qkv?.shape[1] ?? 0);
     case 'BatchMatMul':
     case '_FusedMatMul':
-      return 2 * size * innerLength(inputs.a, inputs.b);
+      return 2 * size * innerLength(inputs.a, inputs.b, outputs[0]);
     case 'Conv2D':
     case 'FusedConv2D':
       return (2 * size * (inputs.filter?.size ?? 0)) / (outputs[0]?.shape.at(-1) ?? 1);
@@ -93,9 +100,12 @@ export function flopsOf({
   }
 }
 
-/** The length over which a product sums, whichever of its operands are transposed. */
-function innerLength(a: tf.Tensor | undefined, b: tf.Tensor | undefined): number {
-  const [rows = 0, columns = 0] = a?.shape.slice(-2) ?? [];
-  const others = b?.shape.slice(-2) ?? [];
-  return others.includes(columns) ? columns : rows;
+/** The length over which a product sums, whichever of its operands are transposed: (m·k)(k·n) = (m·n)·k². */
+function innerLength(...[a, b, product]: readonly (tf.Tensor | undefined)[]): number {
+  return Math.sqrt((matrixSize(a) * matrixSize(b)) / Math.max(1, matrixSize(product)));
+}
+
+function matrixSize(tensor: tf.Tensor | undefined): number {
+  const [rows = 0, columns = 0] = tensor?.shape.slice(-2) ?? [];
+  return rows * columns;
 }
