@@ -3,7 +3,6 @@ import type { TrainConfig } from '../config/train-config';
 import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
 import type { Module } from '../nn/module';
 import { DDP } from './ddp/distributed-data-parallel';
-import type { FsdpUnit } from './fsdp/fsdp-unit';
 import { fullyShard, ignoreModule, type ShardContext } from './fsdp/fully-shard';
 import { withoutSync } from './fsdp/no-sync';
 import { RowsOfRanks } from './fsdp/rows-of-ranks';
@@ -58,7 +57,7 @@ function inUnits(model: Module, settings: ParallelSettings, context: ShardContex
   const { parallel } = settings;
   shardUnits(model, settings, { ...context, mesh: meshOf(parallel, context), rows: new RowsOfRanks() });
   const units = unitsOf(model);
-  const local = units.filter((unit) => parallel.noSync ?? accumulatesLocally(unit));
+  const local = units.filter(({ placement }) => parallel.noSync ?? placement.accumulatesLocally);
   return {
     model,
     properties: STRATEGIES[parallel.strategy],
@@ -100,8 +99,4 @@ function meshOf(parallel: ParallelConfig, { group }: ShardContext): DeviceMesh |
   if (!isHybrid || parallel.mesh === null) return undefined;
   const { dpReplicate, dpShard } = parallel.mesh;
   return initDeviceMesh(group, [dpReplicate, dpShard], ['dpReplicate', 'dpShard']);
-}
-
-function accumulatesLocally({ placement }: FsdpUnit): boolean {
-  return placement.strategy !== 'IGNORED' && STRATEGIES[placement.strategy].accumulatesLocally;
 }

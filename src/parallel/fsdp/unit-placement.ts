@@ -22,6 +22,8 @@ export interface UnitPlacement {
   readonly shardsGradients: boolean;
   /** Whether whole parameters are freed after forward. Source: fully_shard's default, all units but the root. */
   readonly reshardAfterForward: boolean | 'allButRoot';
+  /** Whether gradients of micro-batches but the last stay local unless a setting says otherwise. */
+  readonly accumulatesLocally: boolean;
   /** Consecutive ranks over which parameters stay spread between forward and backward; null: as at rest. */
   readonly postForwardGroup: ProcessGroup | null;
 }
@@ -44,7 +46,7 @@ export function placementOf(
   reshardAfterForward: ReshardAfterForward,
   ranks: PlacementRanks,
 ): UnitPlacement {
-  const { shardedAtRest, isHybrid, reshardAfterForward: reshards } = STRATEGIES[strategy];
+  const { shardedAtRest, isHybrid, reshardAfterForward: reshards, accumulatesLocally } = STRATEGIES[strategy];
   const { group, mesh } = ranks;
   const [copies, shards] = mesh?.axisNames ?? [];
   const isCut = shardedAtRest.length > 0;
@@ -60,6 +62,7 @@ export function placementOf(
     shardsParameters,
     shardsGradients: shardedAtRest.includes('gradient'),
     reshardAfterForward: typeof wanted === 'number' ? wanted > 1 : (wanted ?? byStrategy),
+    accumulatesLocally,
     postForwardGroup: typeof wanted === 'number' ? postForwardGroup(wanted, shardGroup, ranks.rows) : null,
   };
 }
@@ -72,6 +75,7 @@ export const IGNORED: UnitPlacement = {
   shardsParameters: false,
   shardsGradients: false,
   reshardAfterForward: false,
+  accumulatesLocally: false,
   postForwardGroup: null,
 };
 
