@@ -5,6 +5,7 @@ import { createFigure, type Figure, type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { soft, strong } from './ink';
 import { COMM_FILL, type Fill, NEUTRAL, WAIT_FILL, WAIT_LINE } from './palette';
+import { panelHeading } from './panel-heading';
 import type { Annotation, BarTrace, Layout } from './plotly';
 import type { RunView } from './run-view';
 import { createTable } from './table';
@@ -44,7 +45,7 @@ export function commCauses(run: RunView): Figure {
       ...axesOf(kinds, bytes, time),
       annotations: [
         ...(kinds.length > 0
-          ? [heading(0, `<b>Bytes</b>, ${bytes.unit}`), heading(0.64, `<b>Time</b>, ${time.unit}`)]
+          ? [panelHeading(0, `<b>Bytes</b>, ${bytes.unit}`), panelHeading(0.64, `<b>Time</b>, ${time.unit}`)]
           : []),
         ...kinds.flatMap((kind, i) => endLabels(kind, i, bytes, time)),
         ...(kinds.length === 0 ? [nothing(run)] : []),
@@ -204,20 +205,6 @@ function flat(name: string, fill: Fill, values: readonly number[], shift: number
       pattern: fill.pattern ?? { shape: '' },
       line: { width: 0.5, color: NEUTRAL },
     },
-  };
-}
-
-function heading(x: number, text: string): Annotation {
-  return {
-    x,
-    y: 1,
-    xref: 'paper',
-    yref: 'paper',
-    text: strong(text),
-    showarrow: false,
-    xanchor: 'left',
-    yanchor: 'bottom',
-    font: { size: 12 },
   };
 }
 

@@ -15,6 +15,7 @@ import { byteScale, counted, type Scaled, short } from './format';
 import { bold, safe, soft, strong } from './ink';
 import { legendRoom } from './legend-room';
 import { COMM_FILL, type Fill, inkOn, NEUTRAL } from './palette';
+import { panelHeading } from './panel-heading';
 import type { Annotation, BarTrace, Layout } from './plotly';
 import type { RunView } from './run-view';
 import { STATIC_WIDTH } from './static-svg';
@@ -80,8 +81,8 @@ export function compareComm(runs: Readonly<Record<string, RunView>>): Figure {
       legend: { x: -(left - 10) / (STATIC_WIDTH - left - RIGHT), y: -AXIS_ROOM / pixels },
       ...axesOf(rows, { domain, highest, left, perToken }),
       annotations: [
-        heading(0, `<b>Received a step</b>, ${scale.unit} a rank`),
-        ...(perToken ? [heading(SPLIT.token[0], '<b>A token</b>, bytes')] : []),
+        panelHeading(0, `<b>Received a step</b>, ${scale.unit} a rank`),
+        ...(perToken ? [panelHeading(SPLIT.token[0], '<b>A token</b>, bytes')] : []),
         ...rows.flatMap((row, i) => endLabels(row, i, scale, perToken)),
       ],
     },
@@ -185,20 +186,6 @@ function axesOf(rows: readonly Row[], { domain, highest, left, perToken }: AxesP
           },
         }
       : {}),
-  };
-}
-
-function heading(x: number, text: string): Annotation {
-  return {
-    x,
-    y: 1,
-    xref: 'paper',
-    yref: 'paper',
-    text: strong(text),
-    showarrow: false,
-    xanchor: 'left',
-    yanchor: 'bottom',
-    font: { size: 12 },
   };
 }
 
