@@ -169,18 +169,20 @@ class Redistribution {
 
   #send(moves: readonly Move[]): void {
     const { engine, group } = this.#options;
-    const sent = new Staging(
-      engine,
-      group,
-      moves.filter(({ from }) => from === group.rank),
-      'to',
-    );
-    const received = new Staging(
-      engine,
-      group,
-      moves.filter(({ to }) => to === group.rank),
-      'from',
-    );
+    const { sent, received } = engine.allOrNothing(() => ({
+      sent: new Staging(
+        engine,
+        group,
+        moves.filter(({ from }) => from === group.rank),
+        'to',
+      ),
+      received: new Staging(
+        engine,
+        group,
+        moves.filter(({ to }) => to === group.rank),
+        'from',
+      ),
+    }));
     try {
       sent.fill((move) => this.#before.read(move.window, move));
       group.allToAllPieces(sent.lists, received.lists, { cause: 'control' }).wait();
