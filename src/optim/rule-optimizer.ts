@@ -127,9 +127,15 @@ export class RuleOptimizer implements Optimizer {
     const tag: Tag = { cause: 'optimizer', module: buffer.module };
     const made: PlacedState = keepsStatesOnHost(buffer, this.#placement)
       ? { place: 'host', state: this.#rule.createState(new HostStates(this.#engine), buffer.size, tag) }
-      : { place: 'device', state: this.#rule.createState(new DeviceStates(this.#engine), buffer.size, tag) };
+      : { place: 'device', state: this.#onDevice(buffer.size, tag) };
     this.#states.set(buffer, made);
     return made;
+  }
+
+  /** Where there is room for some of the arrays only, none stays. */
+  #onDevice(size: number, tag: Tag): BufferState<tf.Tensor> {
+    const engine = this.#engine;
+    return engine.allOrNothing(() => this.#rule.createState(new DeviceStates(engine), size, tag));
   }
 
   #requireName(name: string): void {
