@@ -43,7 +43,10 @@ export interface Unit {
 export interface Pass {
   /** Belongs to the caller, as any result of tfjs operations. */
   readonly loss: tf.Tensor;
-  /** Runs backward from `seed` (default 1). Gradients reach the units' hooks; each unit's as soon as its own backward ran. */
+  /**
+   * Runs backward from `seed` (default 1). Gradients reach the units' hooks; each unit's as soon as its own backward ran.
+   * Throws: CONFIG the second time.
+   */
   backward(seed?: number): void;
   /** Lets go of what forward saved, without backward. */
   dispose(): void;
@@ -62,9 +65,12 @@ export function gradients(engine: Engine, root: () => tf.Tensor): Pass {
     release();
   };
   const loss = orElse(drop, () => scalar(record(tape, root)));
+  let isDone = false;
   return {
     loss,
     backward(seed = 1): void {
+      if (isDone) throw ranBefore();
+      isDone = true;
       if (!tape.flows(loss)) {
         drop();
         return;
@@ -223,4 +229,12 @@ function orElse<T>(undo: () => void, work: () => T): T {
     undo();
     throw error;
   }
+}
+
+/** Source: torch's 'Trying to backward through the graph a second time'. */
+function ranBefore(): ShardlabError {
+  return new ShardlabError(
+    'CONFIG',
+    'backward ran before for this forward, and let go of what it needed; run gradients(() => loss) again, or add losses up and run one backward',
+  );
 }

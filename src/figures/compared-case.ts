@@ -62,8 +62,9 @@ function distance(a: BytesByCause, b: BytesByCause): Bytes {
 /** Numbers of a comparison that a guess may be about. */
 export function comparisonQuantities(cases: readonly ComparedCase[]): Quantities {
   const { states, peak } = extremes(cases);
+  const stateRatio = { value: states, unit: '×', label: 'the largest model states over the smallest' };
   return {
-    stateRatio: { value: states, unit: '×', label: 'the largest model states over the smallest' },
+    ...(Number.isFinite(states) ? { stateRatio } : {}),
     peakRatio: { value: peak, unit: '×', label: 'the peak with most states over the one with least' },
     // One a case, under its name.
     ...Object.fromEntries(
@@ -100,6 +101,12 @@ export function comparisonFinding(cases: readonly ComparedCase[], scale: Scaled)
   if (cases.length === 1) {
     return titleOf(`${most.name} holds ${held}${exact}`, `A rank holds ${held}${exact}`);
   }
+  if (states === Number.POSITIVE_INFINITY) {
+    return titleOf(
+      `${least.name} holds no state on the device, ${most.name} ${inUnit(totalBytes(most.states), scale)}; its peak shrinks ${times(peak)}`,
+      `No state is left on the device; the peak shrinks ${times(peak)}`,
+    );
+  }
   if (states < 1.005)
     return titleOf(`All hold alike: ${inUnit(totalBytes(most.states), scale)} of model states`);
   return titleOf(
@@ -113,8 +120,9 @@ function order({ states, peak }: ComparedCase): number {
   return totalBytes(states) + totalBytes(peak) * 1e-6;
 }
 
+/** Infinite where all went away (to the host); nothing to nothing is as much. */
 function ratio(a: Bytes, b: Bytes): number {
-  return b > 0 ? a / b : 1;
+  return a === b ? 1 : a / b;
 }
 
 function times(factor: number): string {

@@ -50,6 +50,17 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose(wholes.flat());
     }
 
+    test('a second backward of one forward is refused', () => {
+      const x = input();
+      const unit = block('a');
+      const pass = gradients(engine, () =>
+        tf.mean(runUnit(engine, unit, (y) => unit.forward(y as tf.Tensor), [x])),
+      );
+      pass.backward();
+      assert.throws(() => pass.backward(), { code: 'CONFIG', message: /ran before for this forward/ });
+      tf.dispose([x, pass.loss]);
+    });
+
     test('gradients of units whose parameters are freed after forward equal tf.grads', () => {
       const held = engine.memory.bytes;
       const x = input();

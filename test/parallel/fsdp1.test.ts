@@ -102,6 +102,10 @@ test('arguments that FSDP has not are refused with the right form', () => {
     { checkpointWrapper: () => undefined },
     /no argument checkpointWrapper; .*checkpointWrapper\(block\)/,
   );
+  refused(
+    { checkpoint_wrapper: true } as object,
+    /no argument checkpoint_wrapper; .*checkpointWrapper\(block\)/,
+  );
   refused({ ignoreUnusedParameters: true }, /no argument ignoreUnusedParameters; .*counts as zeros/);
   refused({ cpuOffload: true }, /CPUOffload\(\{ offloadParams: true \}\)/);
   refused({ auto_wrap_policy: policy }, /auto_wrap_policy is written autoWrapPolicy here/);

@@ -1,5 +1,5 @@
 import { nearest } from '../../config/nearest';
-import { requireKnownOptions } from '../../config/option-names';
+import { camelCase, requireKnownOptions } from '../../config/option-names';
 import { type StrategyName, strategySchema } from '../../config/parallel-config';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
@@ -123,7 +123,7 @@ export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
 
 function requireNames(given: FsdpOptions): void {
   for (const name of Object.keys(given)) {
-    const meant = NO_ARGUMENTS[name];
+    const meant = NO_ARGUMENTS[camelCase(name)];
     if (meant !== undefined) throw new ConfigError(`FSDP(model, { … }) has no argument ${name}; ${meant}`);
     const ours = NAMES.includes(name) ? undefined : FAIR_SCALE_NAMES[name];
     if (ours === undefined) continue;

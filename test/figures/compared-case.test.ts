@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ComparedCase, comparisonFinding, comparisonQuantities } from '../../src/figures/compared-case';
+import { byteScale } from '../../src/figures/format';
+import { noBytes } from '../../src/ledger/record';
+
+const SCALE = byteScale(1e6);
+
+function caseOf(name: string, states: number, peak: number): ComparedCase {
+  const bytes = { ...noBytes(), 'param.full': peak };
+  return {
+    name,
+    rank: 0,
+    predicted: null,
+    states: { ...noBytes(), optimizer: states },
+    peak: bytes,
+    logicalPeak: bytes,
+    residual: null,
+  };
+}
+
+test('a run without any state on the device is not said to hold as much as the others', () => {
+  const cases = [caseOf('whole', 2e6, 4e6), caseOf('offloaded', 0, 1e6)];
+  assert.equal(
+    comparisonFinding(cases, SCALE),
+    'offloaded holds no state on the device, whole 2.0 MB; its peak shrinks 4.0×',
+  );
+  assert.equal(comparisonQuantities(cases).stateRatio, undefined);
+  assert.match(comparisonFinding([caseOf('a', 0, 1), caseOf('b', 0, 1)], SCALE), /^All hold alike/);
+});
