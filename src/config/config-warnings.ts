@@ -80,6 +80,13 @@ const PARALLEL: readonly Rule[] = [
         : `has no effect under ${parallel.strategy}: gradients are reduced unit by unit, and parallel.wrap says what a unit is`,
   },
   {
+    of: ['parallel.wrap'],
+    says: ({ config }) =>
+      config.parallel.wrap === 'moe' && modelShape(config).kind !== 'moe'
+        ? "'moe' does what 'blocks' does: the model has no experts; give model.kind 'moe'"
+        : null,
+  },
+  {
     of: ['parallel.forwardPrefetch'],
     says: ({ config: { parallel } }) =>
       strategiesOf(parallel).every((strategy) => strategy === 'NO_SHARD')

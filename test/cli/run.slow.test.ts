@@ -56,6 +56,14 @@ test('a run that was saved and resumed has the losses of one that was not', asyn
   assert.match(resumed.stderr, /^step 2 loaded, 1 of 3 are left$/m);
   const losses = [first, resumed].flatMap(({ stdout }) => JSON.parse(stdout).losses);
   assert.deepEqual(losses, JSON.parse(whole.stdout).losses);
+  const nothingLeft = await shardlab(
+    [...args.filter((arg) => arg !== '--json'), '--steps', '1', '--resume', 'ckpt'],
+    {
+      cwd: folder,
+    },
+  );
+  assert.match(nothingLeft.stdout, /no step was left to train/);
+  assert.doesNotMatch(nothingLeft.stdout, /NaN|undefined/);
   const wrong = await shardlab([...args, '--resume', 'nothing'], { cwd: folder });
   assert.equal(wrong.status, 1);
   assert.match(wrong.stderr, /there is no folder .*nothing/);

@@ -22,6 +22,11 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
     { parallel: { ...WHOLE, bucketBytes: 1000 } },
   ],
   [
+    { parallel: { wrap: 'moe' } },
+    /^parallel\.wrap 'moe' does what 'blocks' does: the model has no experts/,
+    { model: MOE, parallel: { wrap: 'moe' } },
+  ],
+  [
     { parallel: { ...WHOLE, forwardPrefetch: true } },
     /^parallel\.forwardPrefetch has no effect under NO_SHARD: .*nothing is gathered/,
     { parallel: { forwardPrefetch: true } },

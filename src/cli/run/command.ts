@@ -80,11 +80,17 @@ function readConfigFile(name: string, cwd: string): TrainConfigInput {
 }
 
 function asText(report: RunReport): string {
-  const { losses, memory, comm } = report;
+  const { losses } = report;
   return [
     `${report.strategy} on ${report.world} ranks, ${report.engine} (BLAS: ${report.blas}), ${report.params} parameters`,
+    ...(losses.length === 0 ? ['no step was left to train'] : trainedText(report)),
+  ].join('\n');
+}
+
+function trainedText({ losses, memory, comm, ...report }: RunReport): string[] {
+  return [
     `loss ${losses[0]} → ${losses.at(-1)} in ${losses.length} steps`,
     `${report.tokens_per_s} tokens/s, ${report.step_ms} ms a step, ${report.rss_mb_max} MiB a process`,
     `peak ${formatBytes(memory.peak_bytes)} a rank; a step receives ${formatBytes(comm.wire_bytes)} a rank and waits ${comm.exposed_ms} ms`,
-  ].join('\n');
+  ];
 }

@@ -50,7 +50,7 @@ function kernelsOfOne(name: string): readonly string[] {
   const near = nearest(name, [...operations, ...known]);
   throw new ConfigError(
     `activationCheckpointing.saveOps: '${name}' is no operation whose result can be saved` +
-      `${near === undefined ? '' : `; do you mean '${near}'?`} There are ${operations.join(', ')}, and the kernels of the ` +
+      `${near === undefined ? '' : `; do you mean '${near}'?`}; there are ${operations.join(', ')}, and the kernels of the ` +
       `engine (${known.slice(0, 3).join(', ')}, … ${known.length} in all)`,
   );
 }
