@@ -68,6 +68,7 @@ function finished(child: ChildProcess, rank: number): Promise<unknown> {
       else reject(new Error(`rank ${rank}: ${message.error}`));
     });
     child.once('error', reject);
-    child.once('exit', (code, signal) => reject(new Error(`rank ${rank} ended early (${code ?? signal})`)));
+    // Not 'exit': a large result may still be in the pipe then.
+    child.once('close', (code, signal) => reject(new Error(`rank ${rank} ended early (${code ?? signal})`)));
   });
 }
