@@ -27,12 +27,16 @@ test('run trains a preset and answers one JSON document with speed, memory and c
   assert.equal(readEventFile(join(folder, 'run.jsonl')).records.length, 8);
 });
 
-test('a default that was written into a file is warned of where it has no effect', async () => {
+test('a default that was written into a file is warned of where it has no effect', async (context) => {
   const lines = ['model: tiny', 'data: synthetic', 'batch: 2', 'steps: 1', 'optimizer: { nesterov: false }'];
   writeFileSync(join(folder, 'written.yaml'), `${lines.join('\n')}\n`);
+  // Warnings of a run go to the process's stderr, as in a notebook.
+  const written = context.mock.method(process.stderr, 'write', () => true);
   const { status, stderr } = await shardlab(['run', 'written.yaml', '--ranks', '1'], { cwd: folder });
+  written.mock.restore();
   assert.equal(status, 0, stderr);
-  assert.match(stderr, /^warning: optimizer\.nesterov has no effect /m);
+  const warnings = written.mock.calls.map(({ arguments: [text] }) => String(text)).join('');
+  assert.match(warnings, /^warning: optimizer\.nesterov has no effect /m);
 });
 
 test('the same config from YAML and from JSON gives the same losses', async () => {
