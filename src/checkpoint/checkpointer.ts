@@ -79,11 +79,11 @@ export class Checkpointer {
     checkSaveOptions(options);
     const target = resolve(folder);
     const entered = this.#enter(state, target, options);
-    const temporary = temporaryFolder(target, entered.id);
+    const own = { folder: target, ...entered, rank: state.group.rank };
     let sink: SaveSink | undefined;
     // An interrupted function does not go on, and does not come to its `finally`.
     const withdraw = state.engine.onRecover(() => {
-      giveUp(this.#options.fileSystem, { temporary, rank: state.group.rank, sink, error: INTERRUPTED });
+      giveUp(this.#options.fileSystem, { save: own, sink, error: INTERRUPTED });
       this.#running = null;
     });
     const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
@@ -94,15 +94,10 @@ export class Checkpointer {
       sink = this.#sinkOf(state, options, { folder: target, ...entered, plan, written });
     } catch (error) {
       withdraw();
-      giveUp(this.#options.fileSystem, {
-        temporary,
-        rank: state.group.rank,
-        sink,
-        error: outcomeOf(error),
-      });
+      giveUp(this.#options.fileSystem, { save: own, sink, error: outcomeOf(error) });
       throw error;
     }
-    const staged = this.#stage(state, plan, sink, withdraw);
+    const staged = this.#stage(state, plan, sink);
     const save = new Save(target, plan.totalBytes, written, staged);
     this.#running = save;
     void save.ended((error) => {
@@ -110,6 +105,8 @@ export class Checkpointer {
       if (error !== null) this.#options.warn(`the save into ${target} failed: ${error.message}`);
     });
     await staged;
+    // Until here, what continues after the last copy could be cut off too.
+    withdraw();
     return save;
   }
 
@@ -173,18 +170,12 @@ export class Checkpointer {
   }
 
   /** Resolves, with what ends the save, when all was copied, or could not be. */
-  async #stage(
-    state: TrainingState,
-    plan: SavePlan,
-    sink: SaveSink,
-    withdraw: () => void,
-  ): Promise<() => Promise<void>> {
+  async #stage(state: TrainingState, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
     try {
       await stageState(state, plan, sink, this.#options.blockElements);
     } catch (error) {
       sink.fail(outcomeOf(error));
     }
-    withdraw();
     return () => sink.finish();
   }
 }

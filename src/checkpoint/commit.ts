@@ -72,7 +72,7 @@ async function followed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   await until(spec, [0], () => !fs.existsSync(temporaryFolder(folder, id)));
   if (!fs.existsSync(failed) && idOf(fs, folder) === id) return;
   const report = readReport(fs, reportFile(failed, spec.members.length));
-  hasRead(fs, failed, spec);
+  hasRead(fs, spec);
   throw report !== undefined && 'error' in report
     ? ShardlabError.fromJSON(report.error)
     : new ShardlabError('IO', `the save into ${folder} failed on rank 0, which could not say why; see there`);
@@ -115,7 +115,11 @@ function commit(
 }
 
 /** The last one that has read why a save failed deletes what told it. */
-function hasRead(fs: FileSystem, failed: string, { rank, members }: CommitSpec): void {
+export function hasRead(
+  fs: FileSystem,
+  { folder, id, members, rank }: Pick<CommitSpec, 'folder' | 'id' | 'members' | 'rank'>,
+): void {
+  const failed = failedFolder(folder, id);
   try {
     fs.closeSync(fs.openSync(join(failed, `${READ}${rank}`), 'w'));
     const numRead = fs.readdirSync(failed).filter((name) => name.startsWith(READ)).length;
@@ -126,10 +130,12 @@ function hasRead(fs: FileSystem, failed: string, { rank, members }: CommitSpec):
 }
 
 /** Lets the others see why, without needing space: a folder is renamed, what was written is deleted. */
-function giveUp(fs: FileSystem, { folder, id, members }: CommitSpec, error: unknown): void {
+function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
+  const { folder, id, members } = spec;
   const temporary = temporaryFolder(folder, id);
   const failed = failedFolder(folder, id);
   if (!fs.existsSync(temporary)) return;
+  const left = ranksThatLeft(fs, temporary, members.length);
   makeRoom(fs, temporary);
   if (members.length === 1) {
     fs.rmSync(temporary, { recursive: true, force: true });
@@ -142,6 +148,18 @@ function giveUp(fs: FileSystem, { folder, id, members }: CommitSpec, error: unkn
     // The others then learn that it failed, and not why.
   }
   fs.renameSync(temporary, failed);
+  // Some may have left meanwhile.
+  for (const rank of new Set([...left, ...ranksThatLeft(fs, failed, members.length)])) {
+    hasRead(fs, { ...spec, rank });
+  }
+}
+
+/** They do not read why the save failed. */
+function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number[] {
+  return [...Array(numRanks).keys()].filter((rank) => {
+    const report = readReport(fs, reportFile(folder, rank));
+    return report !== undefined && 'error' in report && report.hasLeft === true;
+  });
 }
 
 /** What cannot be deleted now (another rank may be writing) the next save deletes. */

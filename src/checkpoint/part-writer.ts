@@ -38,7 +38,11 @@ export interface PartSpec {
 /** What a rank says when it has written its part, for the rank that commits. */
 export type PartReport =
   | { readonly files: Readonly<Record<string, Partial<FileChecksums>>> }
-  | { readonly error: ErrorJson };
+  | {
+      readonly error: ErrorJson;
+      /** The rank gave up before it had a writer: it does not wait for the save's end. */
+      readonly hasLeft?: boolean;
+    };
 
 /** The file of a rank's report. */
 export function reportFile(temporary: string, rank: number): string {

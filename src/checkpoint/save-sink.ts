@@ -13,7 +13,7 @@ export interface SaveSink {
   write(chunk: Chunk): Promise<void>;
   /** Says that the part cannot be completed. */
   fail(error: ErrorJson): void;
-  /** Ends the part; resolves when all ranks' are in place. Throws: the error of the first rank that failed. */
+  /** Ends the part; resolves when all ranks' are in place; a second call joins the first. Throws: the error of the first rank that failed. */
   finish(): Promise<void>;
 }
 
@@ -29,10 +29,11 @@ export function threadSink(stagingBytes: Bytes): StartSink {
 export function directSink(fs: FileSystem): StartSink {
   return (part, commit) => {
     const writer = new PartWriter(part, fs);
+    let ended: Promise<void> | undefined;
     return {
       write: (chunk) => Promise.resolve(writer.write(chunk)),
       fail: (error) => writer.fail(ShardlabError.fromJSON(error)),
-      finish: () => finishPart(writer, fs, commit),
+      finish: () => (ended ??= finishPart(writer, fs, commit)),
     };
   };
 }
@@ -44,6 +45,7 @@ class ThreadSink implements SaveSink {
   readonly #sizes: Bytes[] = [];
   #staged: Bytes = 0;
   #isBroken = false;
+  #isFinished = false;
   #resume: (() => void) | undefined;
 
   constructor(part: PartSpec, commit: CommitSpec, stagingBytes: Bytes) {
@@ -99,7 +101,8 @@ class ThreadSink implements SaveSink {
   }
 
   finish(): Promise<void> {
-    this.#port.postMessage({ kind: 'finish' } satisfies ToSaveThread);
+    if (!this.#isFinished) this.#port.postMessage({ kind: 'finish' } satisfies ToSaveThread);
+    this.#isFinished = true;
     return this.#ended;
   }
 

@@ -120,20 +120,20 @@ test('checkpoints of a run', async (context) => {
       await run.step(1);
       let lastSaved = 1;
       let numInterrupted = 0;
-      for (const delay of [1, 2, 4, 8, 16, 32]) {
+      for (const delay of [0, 1, 2, 4, 8, 16]) {
         const before = run.lastStep;
         const saving = run.save(path).then(
           () => 'saved',
           (error: unknown) => (error instanceof ShardlabError ? error.code : String(error)),
         );
-        await setTimeout(delay);
+        if (delay > 0) await setTimeout(delay);
         await job.interrupt();
         const end = await saving;
         assert.ok(end === 'saved' || end === 'INTERRUPTED', end);
         if (end === 'INTERRUPTED') numInterrupted++;
         // The others learn of the end from files, beside the call.
         while (left().filter((name) => name.startsWith('cut')).length > 1) await setTimeout(5);
-        if (end === 'saved') break;
+        if (end === 'saved') lastSaved = before;
         // Ranks that had copied all when the interrupt came go on to its end.
         const { step } = await run.load(path);
         assert.ok(step === lastSaved || step === before, `step ${step}`);
