@@ -78,6 +78,7 @@ export class Checkpointer {
   async start(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
     checkSaveOptions(options);
     const target = resolve(folder);
+    if (this.#running !== null) await this.#afterGivenUp(this.#running);
     const entered = this.#enter(state, target, options);
     const own = { folder: target, ...entered, rank: state.group.rank };
     let sink: SaveSink | undefined;
@@ -98,7 +99,8 @@ export class Checkpointer {
       throw error;
     }
     const staged = this.#stage(state, plan, sink);
-    const save = new Save(target, plan.totalBytes, written, staged);
+    const temporary = temporaryFolder(target, entered.id);
+    const save = new Save({ folder: target, temporary, totalBytes: plan.totalBytes, written, staged });
     this.#running = save;
     void save.ended((error) => {
       this.#running = null;
@@ -114,6 +116,13 @@ export class Checkpointer {
   async save(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<void> {
     const { done } = await this.start(state, folder, options);
     await done;
+  }
+
+  /** Other ranks may have given a save up that this one has not heard the end of: its folder is gone then. */
+  async #afterGivenUp(running: Save): Promise<void> {
+    if (this.#options.fileSystem.existsSync(running.temporary)) return;
+    await running.ended(() => undefined);
+    this.#running = null;
   }
 
   /** All ranks begin the same save: the marks of their processes, and an id of rank 0's. Throws: CONFIG. */
@@ -180,20 +189,26 @@ export class Checkpointer {
   }
 }
 
+interface SaveParts {
+  readonly folder: string;
+  readonly temporary: string;
+  readonly totalBytes: Bytes;
+  readonly written: SharedArrayBuffer;
+  readonly staged: Promise<() => Promise<void>>;
+}
+
 class Save implements CheckpointSave {
   readonly folder: string;
+  /** Where it is written until it is complete. */
+  readonly temporary: string;
   readonly totalBytes: Bytes;
   readonly #written: BigInt64Array;
   readonly #done: Promise<void>;
   #isAwaited = false;
 
-  constructor(
-    folder: string,
-    totalBytes: Bytes,
-    written: SharedArrayBuffer,
-    staged: Promise<() => Promise<void>>,
-  ) {
+  constructor({ folder, temporary, totalBytes, written, staged }: SaveParts) {
     this.folder = folder;
+    this.temporary = temporary;
     this.totalBytes = totalBytes;
     this.#written = new BigInt64Array(written);
     this.#done = staged.then((finish) => finish());
