@@ -134,9 +134,11 @@ function findingOf(cases: readonly Case[]): string {
   }
   const saving = savingOf(least.wait, most.wait);
   const ofAll = `of ${value(most.wait.median)} ${scale.unit} of waiting`;
-  const hidden = `hides ${value(saving.median)} ${ofAll}`;
+  // Where other bytes travel there is less to wait for; only of the same bytes a wait can be hidden.
+  const does = least.wireBytes === most.wireBytes ? 'hides' : 'saves';
+  const hidden = `${does} ${value(saving.median)} ${ofAll}`;
   const spread = quartilesText(saving, scale.divisor);
-  const spreading = spread === '' ? hidden : `hides ${value(saving.median)} ${spread} ${ofAll}`;
+  const spreading = spread === '' ? hidden : `${does} ${value(saving.median)} ${spread} ${ofAll}`;
   return titleOf(
     `${least.name} ${spreading}`,
     `The best of them ${spreading}`,
@@ -193,7 +195,7 @@ function quantitiesOf(cases: readonly Case[]) {
     hiddenShare: {
       value: most > 0 ? ((most - least) / most) * 100 : 0,
       unit: '%',
-      label: 'the share of the longest wait that the best run hides',
+      label: 'the share of the longest wait that the best run does not have',
     },
     wireRatio: {
       value: ratio(cases.map(({ wireBytes }) => wireBytes)),

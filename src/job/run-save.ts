@@ -1,3 +1,4 @@
+import { relative } from 'node:path';
 import type { SaveOptions } from '../checkpoint/save-plan';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../core/units';
 import { type Shown, shownAsText, withShown } from './shown';
@@ -39,7 +40,7 @@ export interface RunLoad extends Shown {
 
 /** What messages say of a save. */
 export function savedText({ path, step, bytes }: Pick<RunSave, 'path' | 'step' | 'bytes'>): string {
-  return `step ${step} saved: ${path}, ${formatBytes(bytes)}`;
+  return `step ${step} saved: ${shortened(path)}, ${formatBytes(bytes)}`;
 }
 
 /** A save that was begun. */
@@ -54,6 +55,12 @@ export function createRunSave(
 export function createRunLoad(facts: Pick<RunLoad, 'path' | 'step' | 'bytesRead' | 'seconds'>): RunLoad {
   const { path, step, bytesRead, seconds } = facts;
   const what = step === null ? 'parameters' : `step ${step}`;
-  const text = `${what} loaded: ${path}, ${formatBytes(bytesRead)} in ${formatSeconds(seconds)}`;
+  const text = `${what} loaded: ${shortened(path)}, ${formatBytes(bytesRead)} in ${formatSeconds(seconds)}`;
   return withShown({ ...facts }, shownAsText(text));
+}
+
+/** As it is seen from the current folder, unless it lies outside of that. */
+function shortened(path: string): string {
+  const seen = relative(process.cwd(), path);
+  return seen === '' || seen.startsWith('..') ? path : seen;
 }
