@@ -4,5 +4,5 @@ recomputeSuite({ world: 1, blas: 'auto', strategies: ['NO_SHARD', 'FULL_SHARD'] 
 recomputeSuite({
   world: 2,
   blas: 'auto',
-  strategies: ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'HYBRID_SHARD'],
+  strategies: ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'],
 });
