@@ -1,0 +1,73 @@
+import * as tf from '@tensorflow/tfjs';
+import { causalSoftmax } from '../backend/ops';
+import { ShardlabError } from '../core/errors';
+
+// B sequences, T queries, S keys, H heads, G heads of keys and values, D values a head.
+
+/** How attention is computed. 'eager' keeps all weights for backward. */
+export type AttentionKind = 'eager';
+
+/** Options of `attention`. */
+export interface AttentionOptions {
+  /** Whether query i sees keys up to i + S - T alone. */
+  readonly causal: boolean;
+  /** Default 'eager'. */
+  readonly kind?: AttentionKind | undefined;
+  /** Factor on scores. Default 1/sqrt(D). */
+  readonly scale?: number | undefined;
+  /** Added to scaled scores: [H, T, S], or what broadcasts to [B, H, T, S]. Not with `causal`. */
+  readonly bias?: tf.Tensor | undefined;
+}
+
+/**
+ * softmax(scale q kᵀ + bias) v in every head. Of H heads of queries, H / G in order share one head of keys and values.
+ * Shapes: q [B, T, H, D], k and v [B, S, G, D] → [B, T, H, D].
+ * Source: Vaswani et al. 2017, section 3.2.1; Ainslie et al. 2023 (groups); flash_attn_func's layout.
+ * Throws: SHAPE when they do not fit.
+ */
+export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: AttentionOptions): tf.Tensor {
+  requireFit(q, k, v, options);
+  return eager(q, k, v, options);
+}
+
+/** Heads of a group are rows of one product: keys and values are not repeated. */
+function eager(
+  q_BTHD: tf.Tensor,
+  k_BSGD: tf.Tensor,
+  v_BSGD: tf.Tensor,
+  { causal, bias, scale }: AttentionOptions,
+): tf.Tensor {
+  const [batch = 0, queries = 0, heads = 0, headDim = 1] = q_BTHD.shape;
+  const [, keys = 0, groups = 1] = k_BSGD.shape;
+  const shared = heads / groups;
+  const factor = scale ?? 1 / Math.sqrt(headDim);
+  const q = tf.reshape(tf.transpose(q_BTHD, [0, 2, 1, 3]), [batch, groups, shared * queries, headDim]);
+  const k = tf.transpose(k_BSGD, [0, 2, 1, 3]);
+  const v = tf.transpose(v_BSGD, [0, 2, 1, 3]);
+  const scores = tf.reshape(tf.matMul(q, k, false, true), [batch, heads, queries, keys]);
+  const weights = causal ? causalSoftmax(scores, factor) : tf.softmax(biased(tf.mul(scores, factor), bias));
+  const mixed = tf.matMul(tf.reshape(weights, [batch, groups, shared * queries, keys]), v);
+  return tf.transpose(tf.reshape(mixed, [batch, heads, queries, headDim]), [0, 2, 1, 3]);
+}
+
+function biased(scores: tf.Tensor, bias: tf.Tensor | undefined): tf.Tensor {
+  return bias === undefined ? scores : tf.add(scores, bias);
+}
+
+function requireFit(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, bias }: AttentionOptions): void {
+  const [batch = 0, queries = 0, heads = 0, headDim = 0] = q.shape;
+  const [, keys = 0, groups = 0] = k.shape;
+  const fits =
+    [q, k, v].every(({ rank }) => rank === 4) &&
+    k.shape.join() === [batch, keys, groups, headDim].join() &&
+    v.shape.join() === k.shape.join() &&
+    heads % groups === 0 &&
+    (!causal || (keys >= queries && bias === undefined));
+  if (fits) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `attention${causal ? ' (causal)' : ''}: q [${q.shape}], k [${k.shape}], v [${v.shape}]` +
+      `${bias === undefined ? '' : `, bias [${bias.shape}]`} do not fit together; give q [B, T, heads, d] and k, v ` +
+      '[B, S, kvHeads, d], where kvHeads divides heads; causal needs S >= T and takes no bias',
+  );
+}
