@@ -1,0 +1,75 @@
+import { nearest } from '../config/nearest';
+import { ConfigError } from '../core/errors';
+
+/** A GPU's published figures. */
+export interface Gpu {
+  /** Dense peak at bf16 (fp16 on V100), TFLOP/s. */
+  readonly tflops: number;
+  /** The highest that a large matrix product reaches, TFLOP/s. */
+  readonly gemmTflops: number;
+  /** TB/s. */
+  readonly hbmTBps: number;
+  /** GB (1e9). */
+  readonly memoryGB: number;
+  /** One way inside a node, GB/s per GPU. */
+  readonly linkGBps: number;
+  /** On-demand, USD per GPU hour; null where no list price was found: see cost. */
+  readonly usdPerHour: number | null;
+  readonly generation: 'volta' | 'ampere' | 'hopper' | 'blackwell';
+  /** Between nodes, Gbit/s per GPU, where the machine that carries it is known. */
+  readonly nicGbit?: number;
+}
+
+/** Where a model is planned to run. */
+export interface Hardware extends Gpu {
+  readonly name: string;
+  readonly gpusPerNode: number;
+  readonly nicGbit: number;
+}
+
+/**
+ * Source: NVIDIA's data sheets for tflops, hbm, memory and links; gemmTflops are what cuBLAS reaches on large products
+ * (V100 and A100 by public GEMM benchmarks, H100 and its 500 W variant by vendors' measured roofs). USD per hour are
+ * list prices to be replaced by the user's: see prices.ts.
+ */
+export const GPUS = {
+  'V100-32G': gpu('volta', [125, 95, 0.9, 32, 150]),
+  'A100-40G': gpu('ampere', [312, 271, 1.555, 40, 300]),
+  'A100-80G': gpu('ampere', [312, 271, 2.0, 80, 300]),
+  'H100-80G': gpu('hopper', [989, 794, 3.35, 80, 450]),
+  'H100-96G-grand-teton': { ...gpu('hopper', [989, 620, 2.4, 96, 450]), nicGbit: 400 },
+  'H200-141G': gpu('hopper', [989, 794, 4.8, 141, 450]),
+  'B200-180G': gpu('blackwell', [2250, 1800, 8.0, 180, 900]),
+} as const satisfies Record<string, Gpu>;
+
+/** Network cards by the names that people use, Gbit/s. */
+export const NICS = { '10GbE': 10, '25GbE': 25, '100GbE': 100, HDR: 200, NDR: 400 } as const;
+
+/** A card per GPU of the generation's usual machine (DGX A100: HDR; DGX H100: NDR; DGX-1: 4 x EDR for 8 GPUs). */
+const USUAL_NIC: Record<Gpu['generation'], number> = { volta: 50, ampere: 200, hopper: 400, blackwell: 400 };
+
+export type GpuName = keyof typeof GPUS;
+
+/** Replaces any published figure. */
+export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation'>>;
+
+/** The hardware of that name, with what the user knows better. Throws: CONFIG for an unknown name, with the nearest. */
+export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Hardware {
+  const known = Object.entries<Gpu>(GPUS).find(([key]) => key === name)?.[1];
+  if (known === undefined) {
+    const names = Object.keys(GPUS);
+    const close = nearest(name, names);
+    throw new ConfigError(
+      `hardware: '${name}' is not known${close === undefined ? '' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +
+        `Any other is described by { like: 'A100-80G', memoryGB: 64, ... }`,
+    );
+  }
+  return { name, gpusPerNode: 8, nicGbit: USUAL_NIC[known.generation], ...known, ...overrides };
+}
+
+type Figures = readonly [tflops: number, gemm: number, hbm: number, memory: number, link: number];
+
+function gpu(generation: Gpu['generation'], figures: Figures): Gpu {
+  const [tflops, gemmTflops, hbmTBps, memoryGB, linkGBps] = figures;
+  return { tflops, gemmTflops, hbmTBps, memoryGB, linkGBps, usdPerHour: null, generation };
+}

@@ -1,0 +1,51 @@
+import type { StrategyName } from '../config/parallel-config';
+import type { Hardware } from './hardware';
+import type { ModelShape } from './model-shape';
+
+/** Which program a layout is run by: what it keeps in which type, what it fuses and overlaps follows from it. */
+export type Stack =
+  /** Megatron-LM: fp16/bf16 parameters, fp32 main gradients, tensor and pipeline parallelism, fused softmax and GELU. */
+  | 'megatron'
+  /** PyTorch's fully_shard with its parallelize_module and pipelining (as TorchTitan puts them together). */
+  | 'fsdp2'
+  /** DeepSpeed's ZeRO stages. */
+  | 'deepspeed';
+
+export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8';
+export type Recompute = 'none' | 'selective' | 'full';
+export type Schedule = 'GPipe' | '1F1B' | 'interleaved';
+/** 'unfused': scores and probabilities are written out; the others never are. */
+export type AttentionKernel = 'unfused' | 'flash' | 'flash3';
+
+/** One way to run a model on GPUs, everything decided. */
+export interface Layout {
+  readonly model: ModelShape;
+  readonly hardware: Hardware;
+  readonly stack: Stack;
+  readonly gpus: number;
+  readonly dp: number;
+  readonly tp: number;
+  readonly pp: number;
+  readonly cp: number;
+  readonly ep: number;
+  /** Ranks that share one set of shards: dp (times cp), or a node's of it under the hybrid strategies. */
+  readonly shards: number;
+  readonly sequenceParallel: boolean;
+  /** All-gathers and reduce-scatters of tensor parallelism are cut up and overlapped with their products. */
+  readonly asyncTensorParallel: boolean;
+  readonly strategy: StrategyName;
+  /** Sequences. */
+  readonly globalBatch: number;
+  readonly microBatch: number;
+  /** Micro-batches that a data-parallel rank takes in one iteration. */
+  readonly numMicroBatches: number;
+  readonly precision: Precision;
+  readonly recompute: Recompute;
+  readonly schedule: Schedule;
+  readonly virtualStages: number;
+  readonly attention: AttentionKernel;
+  readonly compile: boolean;
+  /** Whether the stack's model has dropout, which is memory (a mask) and traffic. */
+  readonly dropout: boolean;
+  readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
+}

@@ -1,0 +1,206 @@
+/** What a planned model is built of. Fields that a kind lacks are 0 or false. */
+export interface ModelShape {
+  readonly name: string;
+  /** 'unknown': only the number of parameters was given; the rest is a usual shape of that size. */
+  readonly kind: 'gpt' | 'llama' | 'dit' | 't5-encoder' | 'unknown';
+  readonly layers: number;
+  readonly dim: number;
+  readonly heads: number;
+  /** Heads of keys and values; fewer than heads under grouped-query attention. */
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly ffn: number;
+  /** Three matrices (SwiGLU, gated GELU) instead of two. */
+  readonly gatedFfn: boolean;
+  readonly vocab: number;
+  /** Tokens of one sample. */
+  readonly seq: number;
+  /** The output head is the token table. */
+  readonly tied: boolean;
+  readonly causal: boolean;
+  /** Biases of the projections of queries, keys and values alone (qwen), or of every product (gpt, dit). */
+  readonly bias: 'none' | 'qkv' | 'all';
+  readonly norm: 'layer' | 'rms';
+  /** A learned position per token of seq. */
+  readonly learnedPositions: boolean;
+  /** Tokens that every block's cross-attention reads (dit's text); 0: no cross-attention. */
+  readonly crossTokens: number;
+  /** Whole copies of the blocks of which one is used a step (dit's two experts by timestep). */
+  readonly experts: number;
+  /** Parameters that stand beside the blocks: tables, heads, embeddings of patches, time and text; of one expert. */
+  readonly outerParams: number;
+  readonly layerParams: number;
+  /** All of it: experts × (layers × layerParams + outerParams), or as given. */
+  readonly params: number;
+}
+
+/** A shape as one writes it: what is left out follows from the kind. */
+export interface ModelShapeInput {
+  readonly name?: string | undefined;
+  readonly kind?: ModelShape['kind'] | undefined;
+  readonly layers?: number | undefined;
+  readonly dim?: number | undefined;
+  readonly heads?: number | undefined;
+  readonly kvHeads?: number | undefined;
+  readonly headDim?: number | undefined;
+  readonly ffn?: number | undefined;
+  readonly gatedFfn?: boolean | undefined;
+  readonly vocab?: number | undefined;
+  readonly seq?: number | undefined;
+  readonly tied?: boolean | undefined;
+  readonly qkvBias?: boolean | undefined;
+  readonly experts?: number | undefined;
+  readonly textLen?: number | undefined;
+  readonly textDim?: number | undefined;
+  readonly freqDim?: number | undefined;
+  readonly inChannels?: number | undefined;
+  readonly outChannels?: number | undefined;
+  readonly relativeBuckets?: number | undefined;
+  readonly params?: number | undefined;
+}
+
+/** Fills a shape in and counts its parameters. */
+export function shapeOf(input: ModelShapeInput): ModelShape {
+  if (input.layers === undefined || input.dim === undefined || input.kind === 'unknown') {
+    return usualShape(input.params ?? 0, input);
+  }
+  const shape = KINDS[input.kind ?? 'gpt'](input, { layers: input.layers, dim: input.dim });
+  const counted = shape.experts * (shape.layers * shape.layerParams + shape.outerParams);
+  return { ...shape, params: input.params ?? counted };
+}
+
+interface Size {
+  readonly layers: number;
+  readonly dim: number;
+}
+
+type Kind = Exclude<ModelShape['kind'], 'unknown'>;
+type Described = Omit<ModelShape, 'params'>;
+
+const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Described>> = {
+  gpt: (input, size) => {
+    const base = common(input, size, { kind: 'gpt', ffn: 4 * size.dim, gatedFfn: false, tied: true });
+    return {
+      ...base,
+      bias: 'all',
+      norm: 'layer',
+      learnedPositions: true,
+      layerParams: blockParams(base, 'all') + 4 * base.dim,
+      outerParams: tableParams(base) + base.seq * base.dim + 2 * base.dim,
+    };
+  },
+  llama: (input, size) => {
+    const base = common(input, size, { kind: 'llama', ffn: llamaFfn(size.dim), gatedFfn: true, tied: false });
+    const bias = input.qkvBias === true ? 'qkv' : 'none';
+    return {
+      ...base,
+      bias,
+      layerParams: blockParams(base, bias) + 2 * base.dim,
+      outerParams: tableParams(base) + base.dim,
+    };
+  },
+  dit: (input, size) => {
+    const base = common(input, size, { kind: 'dit', ffn: 4 * size.dim, gatedFfn: false, tied: false });
+    const { dim } = base;
+    return {
+      ...base,
+      causal: false,
+      bias: 'all',
+      vocab: 0,
+      crossTokens: input.textLen ?? 512,
+      // Self- and cross-attention with norms of q and k, the norm before cross-attention, six modulation vectors.
+      layerParams: blockParams(base, 'all') + 4 * dim * (dim + 1) + 4 * dim + 2 * dim + 6 * dim,
+      outerParams: ditOuterParams(dim, input),
+    };
+  },
+  't5-encoder': (input, size) => {
+    const base = common(input, size, { kind: 't5-encoder', ffn: 4 * size.dim, gatedFfn: true, tied: true });
+    const buckets = (input.relativeBuckets ?? 32) * base.heads;
+    return {
+      ...base,
+      causal: false,
+      layerParams: blockParams(base, 'none') + 2 * base.dim + buckets,
+      outerParams: base.vocab * base.dim + base.dim,
+    };
+  },
+};
+
+type Defaults = Pick<ModelShape, 'kind' | 'ffn' | 'gatedFfn' | 'tied'>;
+
+function common(input: ModelShapeInput, { layers, dim }: Size, defaults: Defaults): Described {
+  const heads = input.heads ?? Math.max(1, Math.round(dim / 128));
+  return {
+    name: input.name ?? `${defaults.kind} ${layers} x ${dim}`,
+    kind: defaults.kind,
+    layers,
+    dim,
+    heads,
+    kvHeads: input.kvHeads ?? heads,
+    headDim: input.headDim ?? dim / heads,
+    ffn: input.ffn ?? defaults.ffn,
+    gatedFfn: input.gatedFfn ?? defaults.gatedFfn,
+    vocab: input.vocab ?? 0,
+    seq: input.seq ?? USUAL_SEQ[defaults.kind],
+    tied: input.tied ?? defaults.tied,
+    causal: true,
+    bias: 'none',
+    norm: 'rms',
+    learnedPositions: false,
+    crossTokens: 0,
+    experts: input.experts ?? 1,
+    outerParams: 0,
+    layerParams: 0,
+  };
+}
+
+/** GPT-2/3's 2048 in Megatron's studies; Llama 3's 8192; Wan2.2's 81 frames of 832 x 480: 21 x 30 x 52 patches. */
+const USUAL_SEQ: Readonly<Record<ModelShape['kind'], number>> = {
+  gpt: 2048,
+  llama: 8192,
+  dit: 32_760,
+  't5-encoder': 512,
+  unknown: 2048,
+};
+
+function blockParams(base: Described, bias: ModelShape['bias']): number {
+  const { dim, heads, kvHeads, headDim, ffn, gatedFfn } = base;
+  const qkv = (heads + 2 * kvHeads) * headDim;
+  const matrices = dim * qkv + heads * headDim * dim + (gatedFfn ? 3 : 2) * dim * ffn;
+  const biases = { none: 0, qkv, all: qkv + dim + ffn + dim }[bias];
+  return matrices + biases;
+}
+
+function tableParams({ vocab, dim, tied }: Described): number {
+  return vocab * dim * (tied ? 1 : 2);
+}
+
+/** Source: Meta's llama code: two thirds of 4 × dim, to a multiple of 256. */
+function llamaFfn(dim: number): number {
+  return 256 * Math.ceil((8 * dim) / 3 / 256);
+}
+
+/** Source: Wan2.2's model: patches (1, 2, 2), text by two layers, time by two and a projection to six, head with two. */
+function ditOuterParams(dim: number, input: ModelShapeInput): number {
+  const { inChannels = 16, outChannels = 16, textDim = 4096, freqDim = 256 } = input;
+  const patches = dim * (inChannels * 4) + dim;
+  const text = dim * textDim + dim + dim * dim + dim;
+  const time = dim * freqDim + dim + dim * dim + dim + dim * 6 * dim + 6 * dim;
+  const head = dim * outChannels * 4 + outChannels * 4 + 2 * dim;
+  return patches + text + time + head;
+}
+
+/** Width of a layer over depth in published decoders: 80 x 8192, 96 x 12288, 40 x 5120, 32 x 4096 lie at 102 to 128. */
+const USUAL_ASPECT = 128;
+
+/** A decoder of the usual proportions: 12 layers·dim² parameters and tables of 50 000 tokens. */
+function usualShape(params: number, input: ModelShapeInput): ModelShape {
+  const vocab = input.vocab ?? 50_304;
+  let dim = 128;
+  const paramsAt = (width: number): number =>
+    12 * Math.max(1, Math.round(width / USUAL_ASPECT)) * width ** 2 + vocab * width;
+  while (paramsAt(dim + 128) <= params) dim += 128;
+  const layers = input.layers ?? Math.max(1, Math.round((params - vocab * dim) / (12 * dim ** 2)));
+  const shape = KINDS.gpt({ ...input, vocab }, { layers, dim });
+  const name = input.name ?? `${(params / 1e9).toPrecision(3)}B parameters`;
+  return { ...shape, name, kind: 'unknown', params };
+}

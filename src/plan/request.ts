@@ -1,0 +1,145 @@
+import { z } from 'zod';
+import { size } from '../config/model-config';
+import { strategySchema } from '../config/parallel-config';
+import { GPUS } from './hardware';
+
+const positive = z.number().positive();
+
+const modelSchema = z.union([
+  z.string(),
+  z.strictObject({
+    name: z.string().optional(),
+    kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'unknown']).optional(),
+    layers: size.optional(),
+    dim: size.optional(),
+    heads: size.optional(),
+    kvHeads: size.optional(),
+    headDim: size.optional(),
+    ffn: size.optional(),
+    gatedFfn: z.boolean().optional(),
+    vocab: size.optional(),
+    seq: size.optional(),
+    tied: z.boolean().optional(),
+    qkvBias: z.boolean().optional(),
+    experts: size.optional(),
+    textLen: size.optional(),
+    textDim: size.optional(),
+    freqDim: size.optional(),
+    inChannels: size.optional(),
+    outChannels: size.optional(),
+    relativeBuckets: size.optional(),
+    params: positive.optional(),
+  }),
+]);
+
+/** A GPU by name, or one that is like it but for some figures. */
+const hardwareSchema = z.union([
+  z.string(),
+  z.strictObject({
+    like: z.string(),
+    tflops: positive.optional(),
+    gemmTflops: positive.optional(),
+    hbmTBps: positive.optional(),
+    memoryGB: positive.optional(),
+    linkGBps: positive.optional(),
+    usdPerHour: positive.optional(),
+    gpusPerNode: size.optional(),
+    nicGbit: positive.optional(),
+  }),
+]);
+
+const layoutSchema = z.strictObject({
+  dp: size.optional(),
+  tp: size.default(1),
+  pp: size.default(1),
+  cp: size.default(1),
+  ep: size.default(1),
+  /** Ranks that share shards under a hybrid strategy; default: a node's. */
+  dpShard: size.optional(),
+  sequenceParallel: z.boolean().optional(),
+  asyncTensorParallel: z.boolean().default(false),
+  strategy: strategySchema.default('FULL_SHARD'),
+  stack: z.enum(['megatron', 'fsdp2', 'deepspeed']).optional(),
+});
+
+/** What `plan` is asked: a model, where it runs, how it is cut, its batch. */
+export const planRequestSchema = z.strictObject({
+  id: z.union([z.string(), z.number()]).optional(),
+  model: modelSchema,
+  /** Tokens of one sample; overrides the model's. */
+  seq: size.optional(),
+  hardware: hardwareSchema.default('A100-80G'),
+  gpus: size.default(8),
+  gpusPerNode: size.optional(),
+  nicGbit: positive.optional(),
+  parallel: layoutSchema.prefault({}),
+  batch: z.strictObject({ global: size.optional(), micro: size.default(1) }).prefault({}),
+  precision: z.enum(['fp32', 'fp16', 'bf16', 'fp8']).default('bf16'),
+  recompute: z.enum(['none', 'selective', 'full']).default('none'),
+  schedule: z.enum(['GPipe', '1F1B', 'interleaved']).optional(),
+  virtualStages: size.default(1),
+  attention: z.enum(['unfused', 'flash', 'flash3']).default('flash'),
+  compile: z.boolean().default(false),
+  dropout: z.boolean().optional(),
+  offload: z
+    .strictObject({ optimizer: z.boolean().default(false), parameters: z.boolean().default(false) })
+    .prefault({}),
+});
+
+export type PlanRequestInput = z.input<typeof planRequestSchema>;
+export type PlanRequest = z.output<typeof planRequestSchema>;
+
+/** Names that a request may use beside ours: the batch format's, and what people of the field write. */
+export const REQUEST_WORDS: Readonly<Record<string, string>> = {
+  gpus_per_node: 'gpusPerNode',
+  nic_gbit_s: 'nicGbit',
+  sequence_parallel: 'sequenceParallel',
+  async_tp: 'asyncTensorParallel',
+  async_tensor_parallel: 'asyncTensorParallel',
+  virtual_stages: 'virtualStages',
+  dp_shard: 'dpShard',
+  kv_heads: 'kvHeads',
+  head_dim: 'headDim',
+  gated_ffn: 'gatedFfn',
+  qkv_bias: 'qkvBias',
+  text_len: 'textLen',
+  text_dim: 'textDim',
+  freq_dim: 'freqDim',
+  in_channels: 'inChannels',
+  out_channels: 'outChannels',
+  relative_buckets: 'relativeBuckets',
+  hbm_tb_s: 'hbmTBps',
+  memory_gb: 'memoryGB',
+  link_gb_s: 'linkGBps',
+  usd_h: 'usdPerHour',
+  gemm: 'gemmTflops',
+  flops: 'tflops',
+};
+
+/** Values that mean one of ours. */
+export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  attention: {
+    eager: 'unfused',
+    math: 'unfused',
+    standard: 'unfused',
+    fused_softmax: 'unfused',
+    sdpa: 'flash',
+    flash_attention: 'flash',
+    flash2: 'flash',
+    flash_attention_2: 'flash',
+    cudnn: 'flash3',
+    flash_attention_3: 'flash3',
+  },
+  precision: { bfloat16: 'bf16', float16: 'fp16', float32: 'fp32', float8: 'fp8', half: 'fp16' },
+  schedule: {
+    '1f1b': '1F1B',
+    gpipe: 'GPipe',
+    Interleaved1F1B: 'interleaved',
+    interleaved_1f1b: 'interleaved',
+    'interleaved-1F1B': 'interleaved',
+  },
+  recompute: { False: 'none', off: 'none', uniform: 'full', block: 'full' },
+};
+
+/** Every GPU that a request may name. */
+export const GPU_NAMES: readonly string[] = Object.keys(GPUS);
