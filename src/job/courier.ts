@@ -9,12 +9,14 @@ import { situationOf } from './board-situation';
 import { type CourierLink, openCourierLink } from './courier-link';
 import {
   type CourierData,
+  type RankWork,
   SHARED_WORDS,
   type StepGrant,
   type ToCourier,
   type ToMain,
   type ToRank,
 } from './messages';
+import type { Situation } from './situation';
 
 /** A main thread that stood in a collective gets this long to end by the error that the abort word makes, also on a busy machine. */
 const ABORTED_MS = 250;
@@ -36,6 +38,8 @@ class Courier {
   readonly #groups = new Map<string, readonly number[]>();
   /** Number of the work that was passed on last. */
   #work = 0;
+  /** What a main thread does that has not begun it yet. */
+  #beginning: Pick<Situation, 'state' | 'cell' | 'since'> = { state: 'idle', cell: undefined, since: now() };
 
   constructor(data: CourierData, main: MessagePort) {
     this.#data = data;
@@ -62,6 +66,7 @@ class Courier {
     switch (message.type) {
       case 'work':
         this.#work = message.id;
+        this.#beginning = { state: 'running', cell: cellOf(message.work), since: now() };
         if (message.work.kind === 'steps') this.#grant(message.work.grant);
         this.#tell(message);
         break;
@@ -99,7 +104,10 @@ class Courier {
 
   #answer(id: number): void {
     const { statusBoard, rank } = this.#data;
-    const status = situationOf(readStatus(statusBoard), rank, (group) => this.#groups.get(group) ?? []);
+    const board = situationOf(readStatus(statusBoard), rank, (group) => this.#groups.get(group) ?? []);
+    // A main thread that was given work and has not begun it is not idle: nobody need give it anything.
+    const isBeginning = board.state === 'idle' && this.#runs(this.#work);
+    const status: Situation = isBeginning ? { ...board, ...this.#beginning } : board;
     this.#link.send({ type: 'status', id, status });
   }
 
@@ -142,6 +150,10 @@ class Courier {
   #tell(message: ToMain): void {
     this.#main.postMessage(message);
   }
+}
+
+function cellOf(work: RankWork): number | undefined {
+  return work.kind === 'cell' ? work.cell : undefined;
 }
 
 /** Ends this rank and what it started when the launcher's end of the pipe closes. */

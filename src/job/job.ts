@@ -19,9 +19,6 @@ import { parseSelection, type Selection } from './selection';
 import type { Supervisor } from './supervisor';
 import { createWhy, describeCollective, type Why } from './why';
 
-/** How long couriers may take to answer; a courier that is slower is reported as not answering. */
-const ANSWER_MS = 1000;
-
 /** A rank as it was when it became ready. */
 export interface RankInfo extends ReadyReport {
   readonly rank: number;
@@ -119,7 +116,7 @@ export class Job {
 
   /** What each rank does now, also while it computes or waits. */
   async status(): Promise<Table> {
-    const situations = await this.#supervisor.statuses(ANSWER_MS);
+    const situations = await this.#supervisor.statuses();
     const rows = this.#fleet.processes.map(({ rank, pid, exit }) => {
       const situation = situations.get(rank);
       const state = exit !== undefined ? `ended (${describeExit(exit)})` : (situation?.state ?? 'no answer');
@@ -137,7 +134,7 @@ export class Job {
 
   /** Who waits in which collective since when for whom; when nobody does, who did when the last call failed. */
   async why(): Promise<Why> {
-    const present = await this.#supervisor.why(ANSWER_MS);
+    const present = await this.#supervisor.why();
     const last = this.#supervisor.lastIncident;
     if (present.waits.length > 0 || last === undefined) return present;
     return createWhy(

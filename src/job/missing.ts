@@ -7,7 +7,7 @@ import { describeCollective, findWaits } from './why';
 const GRACE_SECONDS: Seconds = 0.5;
 
 /** Time between two looks. */
-export const POLL_MS = 125;
+const POLL_MS = 125;
 
 /** A collective that will never be complete. */
 export interface MissingCollective {
@@ -52,11 +52,21 @@ export function watchForMissing(
   found: (missing: MissingCollective) => void,
 ): () => void {
   let before: string | undefined;
-  const timer = setInterval(() => {
-    void look().then((missing) => {
-      if (missing !== undefined && missing.text === before) found(missing);
-      before = missing?.text;
-    });
-  }, POLL_MS);
-  return () => clearInterval(timer);
+  let timer: NodeJS.Timeout | undefined;
+  let hasEnded = false;
+  const again = (): void => {
+    timer = setTimeout(() => {
+      void look().then((missing) => {
+        if (hasEnded) return;
+        if (missing !== undefined && missing.text === before) found(missing);
+        before = missing?.text;
+        again();
+      });
+    }, POLL_MS);
+  };
+  again();
+  return () => {
+    hasEnded = true;
+    clearTimeout(timer);
+  };
 }

@@ -5,7 +5,7 @@ import { Cancellation } from './cancellation';
 import type { ControlServer } from './control-server';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { FromRank, Outcome, RankOutput, RankWork, StepGrant } from './messages';
-import { findMissing, type MissingCollective, POLL_MS, watchForMissing } from './missing';
+import { findMissing, type MissingCollective, watchForMissing } from './missing';
 import { RankLocks } from './rank-locks';
 import {
   codeOfExit,
@@ -34,8 +34,8 @@ const INTERRUPT_DELAY_MS = 0;
 const CANCEL_DELAY_MS = 1000;
 /** A rank that neither ends nor can be terminated for so long (stuck in native code) is killed. */
 const STUCK_MS = 15_000;
-/** An abort waits at most so long to learn who waited for whom. */
-const SNAPSHOT_MS = 60;
+/** How long couriers may take to answer, also on a busy machine; one that is slower is reported as not answering. */
+const ANSWER_MS = 3000;
 
 /** What a supervisor works with. */
 export interface SupervisorParts {
@@ -111,17 +111,17 @@ export class Supervisor {
   }
 
   /** What each rank that lives does now. */
-  statuses(timeoutMs: number): Promise<Map<number, Situation>> {
+  statuses(): Promise<Map<number, Situation>> {
     const alive = this.#parts.processes.filter(({ exit }) => exit === undefined);
     return this.#parts.desk.ask(
       alive.map(({ rank }) => rank),
-      timeoutMs,
+      ANSWER_MS,
     );
   }
 
   /** Who waits for whom now. */
-  async why(timeoutMs: number): Promise<Why> {
-    return explain(await this.statuses(timeoutMs), this.#parts.processes.length, this.#exits());
+  async why(): Promise<Why> {
+    return explain(await this.statuses(), this.#parts.processes.length, this.#exits());
   }
 
   /** Stops what runs or is queued; resolves when ranks can work again. */
@@ -217,6 +217,7 @@ export class Supervisor {
   }
 
   #died(rank: number, exit: RankExit): void {
+    this.#parts.desk.died(rank);
     if (this.#closed) {
       this.#endDead(rank, exit);
       return;
@@ -250,13 +251,13 @@ export class Supervisor {
   async #lookForMissing(): Promise<MissingCollective | undefined> {
     const { processes } = this.#parts;
     if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;
-    const statuses = await this.statuses(POLL_MS);
+    const statuses = await this.statuses();
     const idle = processes.map(({ rank }) => rank).filter((rank) => !this.#running.has(rank));
     return findMissing(statuses, idle);
   }
 
   async #snapshot(event: string): Promise<string> {
-    const why = await this.why(SNAPSHOT_MS);
+    const why = await this.why();
     this.lastIncident = { event, why };
     return why.waits.length === 0 ? '' : why.text;
   }

@@ -7,6 +7,21 @@ import { launch } from '../../src/job/launch';
 import type { RankEvent } from '../../src/job/messages';
 import type { LaunchOptions } from '../../src/job/options';
 
+/** Cells that never end, by what they do. */
+export const ENDLESS = {
+  'a busy loop': 'while (true) {}',
+  'a busy loop after an await': 'await 0; while (true) {}',
+  'a busy loop in a timer': 'setTimeout(() => { while (true) {} }, 1); await new Promise(() => {})',
+  'a loop within tf.tidy': 'tf.tidy(() => { while (true) tf.ones([8]).dispose(); })',
+  'a wait on memory': 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)',
+  'a pending promise': 'await new Promise(() => {})',
+  'a blocking collective': 'if (rank === 0) await new Promise(() => {}); dist.barrier()',
+  'a loop that swallows errors': 'while (true) { try { if (rank === 0) dist.barrier(); } catch {} }',
+};
+
+/** Longer than anything takes on a busy machine: what is not over by then hangs. */
+export const HANG_MS = 30_000;
+
 /** A job that is shut down when the test ends. */
 export async function launchFor(context: TestContext, options: LaunchOptions): Promise<Job> {
   const job = await launch({ blas: 'none', ...options });
@@ -80,7 +95,7 @@ export function isAlive(pid: number): boolean {
 }
 
 /** Milliseconds until all processes are gone; undefined when they are not within the limit. */
-export async function goneAfter(pids: readonly number[], limitMs: number): Promise<number | undefined> {
+export async function goneAfter(pids: readonly number[], limitMs = HANG_MS): Promise<number | undefined> {
   const start = performance.now();
   while (pids.some(isAlive)) {
     if (performance.now() - start > limitMs) return undefined;
