@@ -1,0 +1,140 @@
+import { nearest } from '../../config/nearest';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import type { Claim } from './claim';
+import type { ClaimEntry, Expectation, Facts } from './entry';
+import { type Finding, numberOf } from './finding';
+import type { PlanLab, RunLab } from './lab';
+
+/** The last recorded runs of all experiments. */
+export interface RecordedRuns {
+  /** Of the machine that they ran on. */
+  readonly processor: string;
+  /** As 2026-01-31. */
+  readonly date: string;
+  /** Facts by experiment. */
+  readonly experiments: Readonly<Record<string, Facts>>;
+}
+
+/** A claim and what its check finds now. */
+export interface ClaimResult {
+  readonly claim: Claim;
+  readonly finding: Finding;
+  /** Where and when the runs took place that it stands on; undefined where it needs none. */
+  readonly recorded?: Pick<RecordedRuns, 'processor' | 'date'> | undefined;
+}
+
+/** Whether a claim's evidence still holds. */
+export interface ClaimCheck extends ClaimResult {
+  readonly expected: Expectation;
+  readonly holds: boolean;
+  /** What changed; '' where it holds. */
+  readonly change: string;
+}
+
+/**
+ * Claims by id; '*' stands for anything. Default: all. Throws: CONFIG with the nearest id where a pattern finds none.
+ */
+export function selectClaims(
+  entries: readonly ClaimEntry[],
+  patterns: string | readonly string[] = [],
+): ClaimEntry[] {
+  const wanted = typeof patterns === 'string' ? [patterns] : patterns;
+  if (wanted.length === 0) return [...entries];
+  const ids = entries.map(({ claim }) => claim.id);
+  const chosen = new Set<string>();
+  for (const pattern of wanted) {
+    const found = ids.filter((id) => matches(id, pattern));
+    if (found.length === 0) throw unknownClaim(pattern, ids);
+    for (const id of found) chosen.add(id);
+  }
+  return entries.filter(({ claim }) => chosen.has(claim.id));
+}
+
+/** What all checks find, on the runs that were recorded last. */
+export function surveyClaims(
+  entries: readonly ClaimEntry[],
+  lab: PlanLab,
+  recorded: RecordedRuns,
+): ClaimResult[] {
+  return entries.map((entry) => resultOf(entry, lab, recorded));
+}
+
+/** Checks without runs, on the recorded ones. */
+export function checkClaims(
+  entries: readonly ClaimEntry[],
+  lab: PlanLab,
+  recorded: RecordedRuns,
+): ClaimCheck[] {
+  return entries.map((entry) => checkOf(entry, lab, recorded));
+}
+
+/** Runs the experiments of these claims, each once, and gives their facts. */
+export async function recordRuns(
+  entries: readonly ClaimEntry[],
+  runs: RunLab,
+  progress: (experiment: string, done: number, total: number) => void = () => undefined,
+): Promise<Readonly<Record<string, Facts>>> {
+  const experiments = [...new Set(entries.flatMap(({ experiment }) => experiment ?? []))];
+  const facts: Record<string, Facts> = {};
+  for (const [done, { name, run }] of experiments.entries()) {
+    progress(name, done, experiments.length);
+    facts[name] = await run(runs);
+  }
+  return facts;
+}
+
+function resultOf({ claim, experiment, check }: ClaimEntry, lab: PlanLab, recorded: RecordedRuns) {
+  if (experiment === undefined) return { claim, finding: check(lab, {}) };
+  const { processor, date } = recorded;
+  const facts = recorded.experiments[experiment.name];
+  if (facts === undefined) {
+    throw new ShardlabError(
+      'CHECK',
+      `${claim.id} stands on the runs '${experiment.name}', which were not recorded; run shardlab claims --record`,
+    );
+  }
+  return { claim, finding: check(lab, facts), recorded: { processor, date } };
+}
+
+function checkOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): ClaimCheck {
+  const result = resultOf(entry, lab, recorded);
+  const change = changeOf(entry.expected, result.finding);
+  return { ...result, expected: entry.expected, holds: change === '', change };
+}
+
+/** What differs between what was expected and what was found; '' where nothing does. */
+export function changeOf(expected: Expectation, finding: Finding): string {
+  const found = numberOf(finding);
+  const changes: string[] = [];
+  if (finding.verdict !== expected.verdict) {
+    changes.push(`the verdict was '${expected.verdict}' and is '${finding.verdict}'`);
+  }
+  if (expected.value !== undefined) {
+    const within = expected.within ?? Math.abs(expected.value) * 0.005;
+    if (found === null || !(Math.abs(found - expected.value) <= within)) {
+      changes.push(
+        `the number was ${expected.value} (within ${Number(within.toPrecision(2))}) and is ${shown(found)}`,
+      );
+    }
+  } else if (found !== null) changes.push(`there was no number and now it is ${shown(found)}`);
+  return changes.join('; ');
+}
+
+function shown(value: number | null): string {
+  return value === null ? 'gone' : String(Number(value.toPrecision(6)));
+}
+
+function matches(id: string, pattern: string): boolean {
+  const parts = pattern.split('*').map((part) => part.replaceAll(/[.+?^${}()|[\]\\]/g, '\\$&'));
+  return new RegExp(`^${parts.join('.*')}$`).test(id);
+}
+
+function unknownClaim(pattern: string, ids: readonly string[]): ConfigError {
+  const close = nearest(pattern, ids);
+  const groups = [...new Set(ids.map((id) => `${id.split('.')[0]}.*`))];
+  return new ConfigError(
+    `no claim is called '${pattern}'${close === undefined ? '' : `; did you mean '${close}'?`} ` +
+      `There are ${groups.join(', ')}`,
+    { pattern },
+  );
+}
