@@ -1,26 +1,21 @@
 import type { ConfigIssue } from './config-issue';
 import { modelShape } from './model-config';
+import { modelConflicts } from './model-conflicts';
 import { precisionConflict } from './precision-config';
 import type { TrainConfig } from './train-config';
 
 /** Settings that contradict each other or the model, each with both values and what to change. */
 export function configConflicts(config: TrainConfig): ConfigIssue[] {
-  return [...modelConflicts(config), ...precisionConflicts(config), ...trainingConflicts(config)];
+  return [...conflictsOfModel(config), ...precisionConflicts(config), ...trainingConflicts(config)];
 }
 
-function modelConflicts(config: TrainConfig): ConfigIssue[] {
-  const { dim, heads, vocab } = modelShape(config);
-  const found: ConfigIssue[] = [];
-  if (dim % heads !== 0) {
-    found.push({
-      path: ['model', 'heads'],
-      message: `dim ${dim} is not divisible by heads ${heads}; change one of them`,
-    });
-  }
-  if (config.data === 'typescript' && vocab < 256) {
+function conflictsOfModel(config: TrainConfig): ConfigIssue[] {
+  const shape = modelShape(config);
+  const found = modelConflicts(shape);
+  if (config.data === 'typescript' && shape.kind !== 'dit' && shape.vocab < 256) {
     found.push({
       path: ['model', 'vocab'],
-      message: `vocab ${vocab} is too small for text as bytes; give at least 256`,
+      message: `vocab ${shape.vocab} is too small for text as bytes; give at least 256`,
     });
   }
   return found;

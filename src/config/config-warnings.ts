@@ -134,9 +134,12 @@ const PARALLEL: readonly Rule[] = [
   {
     of: ['parallel.sparseGradients'],
     says({ config }) {
-      const { kind, tied } = modelShape(config);
-      if (!config.parallel.sparseGradients || !tied) return null;
-      const rest = kind === 'moe' ? 'only experts gain by it' : 'no gradient is sparse';
+      const shape = modelShape(config);
+      if (!config.parallel.sparseGradients) return null;
+      if (shape.kind === 'dit')
+        return 'has no effect with a dit: it has no token table, and no gradient is sparse';
+      if (shape.kind === 't5-encoder' || !shape.tied) return null;
+      const rest = shape.kind === 'moe' ? 'only experts gain by it' : 'no gradient is sparse';
       return `finds the token table's gradient dense: the table is the output head too, which touches every row, so ${rest}; set model.tied false`;
     },
   },
@@ -146,7 +149,7 @@ const PRECISION: readonly Rule[] = [
   {
     of: ['mixedPrecision.outputDtype'],
     says: ({ config }) =>
-      config.mixedPrecision?.outputDtype
+      config.mixedPrecision?.outputDtype && modelShape(config).kind !== 'dit'
         ? "rounds the loss, which is the model's output, and the gradient that it starts with; logits stay as they are"
         : null,
   },
@@ -206,7 +209,17 @@ const OPTIMIZER: readonly Rule[] = [
   },
 ];
 
-const RULES: readonly Rule[] = [...PARALLEL, ...PRECISION, ...OFFLOAD, ...OPTIMIZER];
+const DATA: readonly Rule[] = [
+  {
+    of: ['data'],
+    says: ({ config }) =>
+      modelShape(config).kind === 'dit' && config.data !== 'synthetic'
+        ? `${config.data} has no effect with a dit, whose videos and texts are random numbers; leave it out, or write 'synthetic'`
+        : null,
+  },
+];
+
+const RULES: readonly Rule[] = [...PARALLEL, ...DATA, ...PRECISION, ...OFFLOAD, ...OPTIMIZER];
 
 const WHOLE = 'parameters are whole on every rank, and nothing is gathered';
 

@@ -2,8 +2,12 @@
 export const FORMS: Readonly<Record<string, string>> = {
   '': "{ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } }",
   model:
-    "'tiny', 'bench' or { kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; 'moe' has experts too",
-  'model.kind': "'gpt' or 'moe'",
+    "'tiny', 'bench', a published model's name as 'llama3-8b', or " +
+    "{ kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; 'moe' has experts too, 'llama' kvHeads and ffn, " +
+    "'dit' ffn and latent in place of vocab and seq",
+  'model.kind': "'gpt', 'moe', 'llama', 'dit' or 't5-encoder'",
+  'model.latent': 'frames, rows and columns, as [5, 8, 8]',
+  'model.patch': 'frames, rows and columns, as [1, 2, 2]',
   parallel: "{ strategy: 'FULL_SHARD' }",
   'parallel.mesh': '{ dpReplicate: 2, dpShard: 2 }',
   'parallel.reshardAfterForward': 'true, false, a number of ranks from 2, or null',

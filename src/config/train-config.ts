@@ -3,7 +3,7 @@ import { ConfigError } from '../core/errors';
 import { configConflicts } from './config-conflicts';
 import { type ConfigIssue, issueMessage, type KnownKeys, toIssues } from './config-issue';
 import { activationCheckpointingSchema, offloadSchema } from './memory-config';
-import { gptSchema, modelSchema, moeSchema, size } from './model-config';
+import { MODEL_KEYS, modelSchema, size } from './model-config';
 import { optimizerSchema, scheduleSchema } from './optimizer-config';
 import { meshSchema, parallelSchema, unitStrategySchema } from './parallel-config';
 import {
@@ -44,7 +44,7 @@ export type TrainConfigInput = z.input<typeof configSchema>;
 
 const KEYS: KnownKeys = {
   '': Object.keys(configSchema.shape),
-  model: [...new Set([...Object.keys(gptSchema.shape), ...Object.keys(moeSchema.shape)])],
+  model: MODEL_KEYS,
   parallel: Object.keys(parallelSchema.shape),
   'parallel.mesh': Object.keys(meshSchema.shape),
   'parallel.wrap': ['minNumParams', 'layerCls', 'modules'],

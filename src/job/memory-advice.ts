@@ -1,4 +1,4 @@
-import { modelShape } from '../config/model-config';
+import { modelShape, positionsOf } from '../config/model-config';
 import type { TrainConfig } from '../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../core/errors';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../core/units';
@@ -130,7 +130,7 @@ class Trials {
 }
 
 function isTooLarge(config: TrainConfig, numParams: number): boolean {
-  const tokens = config.batch * config.accumulation * modelShape(config).seq;
+  const tokens = config.batch * config.accumulation * positionsOf(modelShape(config));
   return STATE_BYTES * numParams > MOST_STATE_BYTES || 6 * numParams * tokens > MOST_FLOPS;
 }
 

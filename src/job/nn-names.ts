@@ -2,6 +2,8 @@
  * Layers and models under the one name `nn` of ranks' cells. A module of its own, because cells use the names as types too
  * (`let head: nn.Linear`), which only a namespace offers.
  */
+
+export { attention } from '../nn/attention';
 export { Block } from '../nn/block';
 export { CausalSelfAttention } from '../nn/causal-self-attention';
 export { Embedding } from '../nn/embedding';
@@ -9,12 +11,15 @@ export { FeedForward } from '../nn/feed-forward';
 export { freeze } from '../nn/freeze';
 export { initializer } from '../nn/init';
 export { LayerNorm } from '../nn/layer-norm';
-export { Linear } from '../nn/linear';
+export { Linear, Projection } from '../nn/linear';
+export { LlamaBlock } from '../nn/llama-block';
 export { MixtureOfExperts } from '../nn/mixture-of-experts';
 export { GPT, gpt } from '../nn/models/gpt';
 export { LanguageHead } from '../nn/models/language-model';
+export { Llama, llama } from '../nn/models/llama';
 export { MoeGPT, moe } from '../nn/models/moe';
 export { Module, ModuleList } from '../nn/module';
 export { MoeBlock } from '../nn/moe-block';
 export { Parameter } from '../nn/parameter';
+export { RMSNorm } from '../nn/rms-norm';
 export { TemperatureGating } from '../nn/temperature-gating';

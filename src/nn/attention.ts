@@ -1,17 +1,15 @@
 import * as tf from '@tensorflow/tfjs';
 import { causalSoftmax } from '../backend/ops';
+import type { AttentionKind } from '../config/model-config';
 import { ShardlabError } from '../core/errors';
 
 // B sequences, T queries, S keys, H heads, G heads of keys and values, D values a head.
-
-/** How attention is computed. 'eager' keeps all weights for backward. */
-export type AttentionKind = 'eager';
 
 /** Options of `attention`. */
 export interface AttentionOptions {
   /** Whether query i sees keys up to i + S - T alone. */
   readonly causal: boolean;
-  /** Default 'eager'. */
+  /** Default 'eager', which keeps all weights for backward. */
   readonly kind?: AttentionKind | undefined;
   /** Factor on scores. Default 1/sqrt(D). */
   readonly scale?: number | undefined;

@@ -16,15 +16,15 @@ export class Block extends Module {
   readonly fc1: Linear;
   readonly fc2: Linear;
 
-  constructor(dim: number, heads: number, init: Init) {
+  constructor(dim: number, heads: number, init: Init, ffn = 4 * dim) {
     super();
     this.ln1 = this.addChild('ln1', new LayerNorm(dim, init));
     this.ln2 = this.addChild('ln2', new LayerNorm(dim, init));
     this.qkv = this.addChild('qkv', new Linear(dim, 3 * dim, init.within('qkv')));
     this.attention = this.addChild('attention', new CausalSelfAttention(heads));
     this.proj = this.addChild('proj', new Linear(dim, dim, init.within('proj')));
-    this.fc1 = this.addChild('fc1', new Linear(dim, 4 * dim, init.within('fc1')));
-    this.fc2 = this.addChild('fc2', new Linear(4 * dim, dim, init.within('fc2')));
+    this.fc1 = this.addChild('fc1', new Linear(dim, ffn, init.within('fc1')));
+    this.fc2 = this.addChild('fc2', new Linear(ffn, dim, init.within('fc2')));
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -1,7 +1,7 @@
 import { nearest } from '../config/nearest';
 import type { WrapConfig } from '../config/parallel-config';
 import { ConfigError } from '../core/errors';
-import { Linear } from '../nn/linear';
+import { Linear, Projection } from '../nn/linear';
 import { LanguageHead } from '../nn/models/language-model';
 import { type Module, ModuleList } from '../nn/module';
 import { modulesMatching } from '../nn/name-patterns';
@@ -47,7 +47,7 @@ export function anyWrapPolicy(...policies: readonly WrapPolicy[]): WrapPolicy {
 export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if (wrap === 'blocks') return blockWrapPolicy(model);
   if (wrap === 'root') return rootOnly;
-  if (wrap === 'linear') return ModuleWrapPolicy([Linear, LanguageHead]);
+  if (wrap === 'linear') return ModuleWrapPolicy([Linear, Projection, LanguageHead]);
   if (wrap === 'moe') return anyWrapPolicy(blockWrapPolicy(model), moeAutoWrapPolicy);
   if ('minNumParams' in wrap) return sizeBasedAutoWrapPolicy(wrap);
   if ('layerCls' in wrap) return ModuleWrapPolicy(wrap.layerCls.map((name) => classNamed(name, model)));

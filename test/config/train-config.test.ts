@@ -128,7 +128,7 @@ test('a wrong value of a setting with forms is answered with them', () => {
     ['tiny', /expected object, got "tiny"; write \{ model: 'tiny'/],
     [
       { model: { layers: 2, dim: 16, heads: 2, vocab: 256, seq: 8 } },
-      /^model\.kind: is missing; write 'gpt' or 'moe'$/,
+      /^model\.kind: is missing; write 'gpt', 'moe', 'llama', 'dit' or 't5-encoder'$/,
     ],
     [{ mixedPrecision: true }, /got true; write 'bf16', 'fp16', \{ paramDtype/],
     [{ mixedPrecision: 'fp32' }, /got "fp32"; write .* null for float32$/],

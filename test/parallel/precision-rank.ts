@@ -88,7 +88,7 @@ function partsOf({ engine }: TestRank<PrecisionArgs>, trainer: Trainer): Part[] 
 
 /** Micro-batch m of a step is what rank m takes in that step. */
 function inTurn(ranks: number, { batch = 0, model }: TrainConfigInput): BatchSource {
-  if (typeof model !== 'object') throw new Error('precision runs spell their model out');
+  if (typeof model !== 'object' || model.kind !== 'gpt') throw new Error('precision runs spell a gpt out');
   const { seq, vocab } = model;
   const source = syntheticBatches({ batch, seq, vocab });
   return {

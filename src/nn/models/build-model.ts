@@ -1,16 +1,17 @@
 import { modelShape } from '../../config/model-config';
 import type { TrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
 import { type Init, initializer, shapesOnly } from '../init';
 import type { Module } from '../module';
 import { GPT } from './gpt';
-import type { LanguageModel } from './language-model';
+import { Llama } from './llama';
 import { MoeGPT } from './moe';
 
 /** What of a config says which model it is. */
 export type ModelSettings = Pick<TrainConfig, 'model' | 'seed'>;
 
 /** A config's model with the initial values of its seed: the same on every rank. */
-export function buildModel(config: ModelSettings): LanguageModel<Module> {
+export function buildModel(config: ModelSettings): Module {
   return build(config, initializer(config.seed));
 }
 
@@ -18,11 +19,20 @@ export function buildModel(config: ModelSettings): LanguageModel<Module> {
  * A config's model without values: its modules, and its parameters' names and shapes. For plans and checks; reading a
  * parameter's tensor throws.
  */
-export function modelParameterShapes(config: ModelSettings): LanguageModel<Module> {
+export function modelParameterShapes(config: ModelSettings): Module {
   return build(config, shapesOnly);
 }
 
-function build(config: ModelSettings, init: Init): LanguageModel<Module> {
-  const { kind, ...shape } = modelShape(config);
-  return 'experts' in shape ? new MoeGPT(shape, config.seed, init) : new GPT(shape, init);
+function build(config: ModelSettings, init: Init): Module {
+  const shape = modelShape(config);
+  switch (shape.kind) {
+    case 'gpt':
+      return new GPT(shape, init);
+    case 'moe':
+      return new MoeGPT(shape, config.seed, init);
+    case 'llama':
+      return new Llama(shape, init);
+    default:
+      throw new ConfigError(`model.kind ${shape.kind} cannot be built`);
+  }
 }

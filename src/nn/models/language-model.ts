@@ -15,6 +15,8 @@ export interface GptShape {
   readonly vocab: number;
   /** Positions. */
   readonly seq: number;
+  /** Width between the matrices of a block's feed-forward layer. Default 4 · dim. */
+  readonly ffn?: number | undefined;
   /** Whether the output head is the token table. Default true. */
   readonly tied?: boolean | undefined;
 }

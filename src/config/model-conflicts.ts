@@ -1,0 +1,50 @@
+import type { ConfigIssue } from './config-issue';
+import type { DitConfig, ModelConfig } from './model-config';
+
+/** Sizes of a model that contradict each other, each with both values and what to change. */
+export function modelConflicts(shape: ModelConfig): ConfigIssue[] {
+  return headConflicts(shape) ?? (shape.kind === 'dit' ? gridConflicts(shape) : []);
+}
+
+/** What is wrong with heads; null where nothing is. */
+function headConflicts(shape: ModelConfig): ConfigIssue[] | null {
+  const { heads } = shape;
+  const name = shape.kind === 't5-encoder' && shape.attnDim !== undefined ? 'attnDim' : 'dim';
+  const width = shape.kind === 't5-encoder' ? (shape.attnDim ?? shape.dim) : shape.dim;
+  if (width % heads !== 0) {
+    return wrong('heads', `${name} ${width} is not divisible by heads ${heads}; change one of them`);
+  }
+  const isRotary = shape.kind === 'llama' || shape.kind === 'dit';
+  if (isRotary && (width / heads) % 2 !== 0) {
+    return wrong(
+      'heads',
+      `dim ${width} over heads ${heads} is ${width / heads}, and rotary positions turn pairs; let it be even`,
+    );
+  }
+  if (shape.kind === 'llama' && heads % (shape.kvHeads ?? heads) !== 0) {
+    return wrong('kvHeads', `heads ${heads} is not divisible by kvHeads ${shape.kvHeads}; give a divisor`);
+  }
+  return null;
+}
+
+function gridConflicts({ latent, patch, inChannels, outChannels, freqDim }: DitConfig): ConfigIssue[] {
+  const axis = latent.findIndex((extent, i) => extent % (patch[i] ?? 1) !== 0);
+  if (axis >= 0) {
+    return wrong(
+      'latent',
+      `[${latent}] is not divisible by patch [${patch}] (${latent[axis]} by ${patch[axis]}); change one of them`,
+    );
+  }
+  if (inChannels < outChannels) {
+    return wrong(
+      'inChannels',
+      `${inChannels} is less than outChannels ${outChannels}: the noised video is among the input; give at least ${outChannels}`,
+    );
+  }
+  if (freqDim % 2 !== 0) return wrong('freqDim', `${freqDim} is odd; half are cosines, half sines`);
+  return [];
+}
+
+function wrong(key: string, message: string): ConfigIssue[] {
+  return [{ path: ['model', key], message }];
+}

@@ -1,0 +1,62 @@
+/** Our own sizes that have a name. Source: tiny is the notebooks' default, bench the shape of the torch benchmark. */
+export const MODEL_SHAPES = {
+  tiny: { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 2048, seq: 64, tied: true },
+  bench: { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128, tied: true },
+} as const;
+
+/**
+ * Sizes of published models. Source: their configurations. `seq` is the length that they were trained at; Wan2.2's latents
+ * are those of 81 frames of 832 x 480 (its encoder makes one frame of 4, and one place of 8 x 8 pixels).
+ */
+export const PUBLISHED_MODELS = {
+  gpt2: { kind: 'gpt', layers: 12, dim: 768, heads: 12, vocab: 50_257, seq: 1024 },
+  'gpt2-xl': { kind: 'gpt', layers: 48, dim: 1600, heads: 25, vocab: 50_257, seq: 1024 },
+  'llama3-8b': { ...llama3(32, 4096, 32), ffn: 14_336 },
+  'llama3-70b': { ...llama3(80, 8192, 64), ffn: 28_672 },
+  'llama3-405b': { ...llama3(126, 16_384, 128), ffn: 53_248 },
+  'qwen-7b': { ...qwen(32, 4096, 32), ffn: 11_008, vocab: 151_936 },
+  'qwen-14b': { ...qwen(40, 5120, 40), ffn: 13_696, vocab: 152_064 },
+  'wan2.2-a14b': { ...wan(), inChannels: 16, boundary: 0.875 },
+  'wan2.2-i2v-a14b': { ...wan(), inChannels: 36, boundary: 0.9 },
+  'umt5-xxl-encoder': {
+    kind: 't5-encoder',
+    layers: 24,
+    dim: 4096,
+    heads: 64,
+    ffn: 10_240,
+    vocab: 256_384,
+    seq: 512,
+  },
+} as const;
+
+/** Source: Grattafiori et al. 2024, table 3. */
+function llama3(layers: number, dim: number, heads: number) {
+  return {
+    kind: 'llama',
+    layers,
+    dim,
+    heads,
+    kvHeads: 8,
+    vocab: 128_256,
+    seq: 8192,
+    ropeTheta: 500_000,
+  } as const;
+}
+
+/** Source: Bai et al. 2023; bias on queries, keys and values, RMSNorm's eps 1e-6. */
+function qwen(layers: number, dim: number, heads: number) {
+  return { kind: 'llama', layers, dim, heads, seq: 2048, qkvBias: true, normEps: 1e-6 } as const;
+}
+
+/** Source: Wan2.2's published configurations of t2v-A14B and i2v-A14B, which differ in channels and boundary. */
+function wan() {
+  return {
+    kind: 'dit',
+    layers: 40,
+    dim: 5120,
+    heads: 40,
+    ffn: 13_824,
+    latent: [21, 60, 104],
+    experts: 2,
+  } as const;
+}

@@ -1,0 +1,28 @@
+import type { z } from 'zod';
+import { issueMessage, toIssues } from '../../config/config-issue';
+import type { ModelConfig } from '../../config/model-config';
+import { modelConflicts } from '../../config/model-conflicts';
+import { ConfigError } from '../../core/errors';
+
+type ShapeSchema = z.ZodObject<z.ZodRawShape & { kind: z.ZodLiteral<ModelConfig['kind']> }>;
+
+/** A model's sizes without its kind, and the seed of its initial values. */
+export type ShapeOptions<S extends z.ZodType> = Omit<z.input<S>, 'kind'> & {
+  /** Default 0. */
+  readonly seed?: number;
+};
+
+/** Sizes with their defaults. Throws: CONFIG naming every size that is missing, wrong or unknown, and what does not fit together. */
+export function checkedShape<S extends ShapeSchema>(
+  kind: ModelConfig['kind'],
+  schema: S,
+  sizes: object,
+): z.output<S> {
+  const parsed = schema.safeParse({ ...sizes, kind });
+  const issues = parsed.success
+    ? // The schema is one of those that ModelConfig is made of.
+      modelConflicts(parsed.data as ModelConfig)
+    : toIssues(parsed.error.issues, sizes, { '': Object.keys(schema.shape) });
+  if (parsed.success && issues.length === 0) return parsed.data;
+  throw new ConfigError(issues.map((issue) => `${kind}: ${issueMessage(issue)}`).join('\n'));
+}

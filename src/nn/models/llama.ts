@@ -1,0 +1,94 @@
+import * as tf from '@tensorflow/tfjs';
+import { softmaxCrossEntropy } from '../../backend/ops';
+import { type LlamaConfig, llamaSchema } from '../../config/model-config';
+import { Embedding } from '../embedding';
+import { type Init, initializer } from '../init';
+import { LlamaBlock } from '../llama-block';
+import { Module, ModuleList } from '../module';
+import { RMSNorm } from '../rms-norm';
+import { sequenceAngles } from '../rotary';
+import { checkedShape, type ShapeOptions } from './checked-shape';
+import { LanguageHead } from './language-model';
+
+/** A Llama's size, and the seed of its initial values. */
+export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
+
+/**
+ * A Llama with a language model's loss. Parameters have the names of Hugging Face's LlamaForCausalLM
+ * ('model.layers.0.self_attn.q_proj.weight'), and its initial values: normal with std 0.02, norms 1, biases 0.
+ * Shapes: ids [B, T] int32, targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
+ * Source: Touvron et al. 2023; Hugging Face's LlamaForCausalLM (Qwen2ForCausalLM with qkvBias).
+ */
+export class Llama extends Module {
+  readonly shape: LlamaConfig;
+  readonly model: LlamaModel;
+  /** null where the head is the token table. */
+  readonly lmHead: LanguageHead | null;
+
+  constructor(shape: LlamaConfig, init: Init) {
+    super();
+    this.shape = shape;
+    this.model = this.addChild('model', new LlamaModel(shape, init.within('model')));
+    this.lmHead = shape.tied
+      ? null
+      : this.addChild('lm_head', new LanguageHead(shape.dim, shape.vocab, init.within('lm_head')));
+    if (shape.tied) this.sharesParameter(this.model.embedTokens.weight);
+  }
+
+  /** The decoder's layers. */
+  get blocks(): ModuleList<LlamaBlock> {
+    return this.model.layers;
+  }
+
+  forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
+    const rows = tf.reshape(this.model.apply(ids), [ids.size, this.shape.dim]);
+    const table = this.model.embedTokens.weight;
+    const logits = this.lmHead?.apply(rows) ?? tf.matMul(rows, table.tensor, false, true);
+    return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
+  }
+}
+
+/** A Llama without its head. Shapes: ids [B, T] int32 → [B, T, d]. Source: Hugging Face's LlamaModel. */
+export class LlamaModel extends Module {
+  readonly embedTokens: Embedding;
+  readonly layers: ModuleList<LlamaBlock>;
+  readonly norm: RMSNorm;
+  readonly #shape: LlamaConfig;
+
+  constructor(shape: LlamaConfig, init: Init) {
+    super();
+    this.#shape = shape;
+    const { layers, dim, heads, vocab, normEps: eps } = shape;
+    const block = { ...shape, eps, kvHeads: shape.kvHeads ?? heads, ffn: shape.ffn ?? llamaFfn(dim) };
+    this.embedTokens = this.addChild('embed_tokens', new Embedding(vocab, dim, init.within('embed_tokens')));
+    const blocks = Array.from(
+      { length: layers },
+      (_, i) => new LlamaBlock(block, init.within('layers').within(String(i))),
+    );
+    this.layers = this.addChild('layers', new ModuleList(blocks));
+    this.norm = this.addChild('norm', new RMSNorm(dim, eps, init));
+  }
+
+  forward(ids: tf.Tensor): tf.Tensor {
+    const { dim, heads, ropeTheta } = this.#shape;
+    const { cos, sin } = sequenceAngles(ids.shape[1] ?? 0, dim / heads / 2, ropeTheta);
+    let x = this.embedTokens.apply(ids);
+    for (const block of this.layers) {
+      const input = x;
+      x = block.apply(input, cos, sin);
+      // Backward keeps what it needs of it; what lies on the host is then not on the device.
+      if (x !== input) input.dispose();
+    }
+    return this.norm.apply(x);
+  }
+}
+
+/** A Llama with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+export function llama({ seed = 0, ...shape }: LlamaOptions): Llama {
+  return new Llama(checkedShape('llama', llamaSchema, shape), initializer(seed));
+}
+
+/** Two thirds of four times the width, up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */
+function llamaFfn(dim: number): number {
+  return 256 * Math.ceil((8 * dim) / 3 / 256);
+}

@@ -1,0 +1,72 @@
+import * as tf from '@tensorflow/tfjs';
+
+// B sequences, T positions, H heads, D values a head, P = D / 2 pairs.
+
+/** Cosines and sines of what pairs of values are turned by, at every position: [T, P]. */
+export interface Angles {
+  readonly cos: tf.Tensor;
+  readonly sin: tf.Tensor;
+}
+
+/** How fast `pairs` pairs turn: pair i by position · theta^(-i / pairs). Source: Su et al. 2021, section 3.2.2. */
+export function frequencies(pairs: number, theta: number): tf.Tensor {
+  return tf.tensor1d(Float32Array.from({ length: pairs }, (_, i) => theta ** (-i / pairs)));
+}
+
+/** Angles of positions 0 to `positions` - 1 in a sequence. */
+export function sequenceAngles(positions: number, pairs: number, theta: number): Angles {
+  return anglesOf(positionTimes(positions, frequencies(pairs, theta)));
+}
+
+/** Frames, rows and columns. */
+export type Grid = readonly [frames: number, height: number, width: number];
+
+/**
+ * Angles of the places of a grid, columns fastest: of P pairs a third turns with the row, a third with the column, the
+ * rest with the frame. Source: Wan2.2's rope_params and rope_apply.
+ */
+export function gridAngles([frames, height, width]: Grid, pairs: number, theta: number): Angles {
+  const third = Math.floor(pairs / 3);
+  const first = pairs - 2 * third;
+  const along = (extent: number, share: number, shape: readonly number[]): tf.Tensor => {
+    const turned = tf.reshape(positionTimes(extent, frequencies(share, theta)), [...shape, share]);
+    return tf.add(turned, tf.zeros([frames, height, width, share]));
+  };
+  const parts = [
+    along(frames, first, [frames, 1, 1]),
+    ...(third === 0 ? [] : [along(height, third, [1, height, 1]), along(width, third, [1, 1, width])]),
+  ];
+  return anglesOf(tf.reshape(tf.concat(parts, 3), [frames * height * width, pairs]));
+}
+
+/**
+ * Turns pairs (i, i + P) of every head, as 'halves', or (2i, 2i + 1), as 'neighbours', by their position's angles.
+ * Shapes: x [B, T, H, D] → the same. Source: Su et al. 2021; Hugging Face's llama ('halves'), Wan2.2 ('neighbours').
+ */
+export function rotated(
+  x_BTHD: tf.Tensor,
+  { cos, sin }: Angles,
+  pairing: 'halves' | 'neighbours',
+): tf.Tensor {
+  const { shape } = x_BTHD;
+  const [batch = 0, positions = 0, heads = 0, headDim = 0] = shape;
+  const pairs = headDim / 2;
+  const isHalves = pairing === 'halves';
+  const axis = isHalves ? 3 : 4;
+  const x = tf.reshape(x_BTHD, [batch, positions, heads, ...(isHalves ? [2, pairs] : [pairs, 2])]);
+  const place = isHalves ? [positions, 1, 1, pairs] : [positions, 1, pairs, 1];
+  const [a, b] = tf.split(x, 2, axis) as [tf.Tensor, tf.Tensor]; // two of them
+  const turned = tf.concat([tf.neg(b), a], axis);
+  const y = tf.add(tf.mul(x, tf.reshape(cos, place)), tf.mul(turned, tf.reshape(sin, place)));
+  return tf.reshape(y, shape);
+}
+
+/** [positions, frequencies]. */
+function positionTimes(positions: number, frequency: tf.Tensor): tf.Tensor {
+  const columns = tf.reshape(tf.range(0, positions, 1, 'float32'), [positions, 1]);
+  return tf.mul(columns, tf.reshape(frequency, [1, frequency.size]));
+}
+
+function anglesOf(angles: tf.Tensor): Angles {
+  return { cos: tf.cos(angles), sin: tf.sin(angles) };
+}

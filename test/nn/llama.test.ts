@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../src/backend/engine';
+import { ConfigError } from '../../src/core/errors';
+import { type LlamaOptions, llama } from '../../src/nn/models/llama';
+import { testEngine } from '../support/wasm-test-engine';
+import { loadFormulaValues, referenceCases, requireReference } from './model-reference';
+
+const SHAPE = { layers: 2, dim: 16, heads: 4, kvHeads: 2, ffn: 24, vocab: 40, seq: 8 };
+/** Two sequences of eight tokens and their successors. */
+const ROWS = [0, 1].map((b) => Array.from({ length: 9 }, (_, i) => (7 * i + 3 * b) % 40));
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+for (const reference of referenceCases<LlamaOptions>('llama_reference.json')) {
+  test(`loss and gradients are Hugging Face's: ${reference.name}`, () => {
+    const model = llama(reference.shape);
+    loadFormulaValues(engine, model, reference, (name) => (name.endsWith('norm.weight') ? 1 : 0));
+    const ids = tf.tensor2d(
+      ROWS.map((row) => row.slice(0, 8)),
+      [2, 8],
+      'int32',
+    );
+    const targets = tf.tensor1d(
+      ROWS.flatMap((row) => row.slice(1)),
+      'int32',
+    );
+    const lossOf = (): tf.Tensor => model.apply(ids, targets);
+    // Values are made when they are first asked for.
+    tf.tidy(() => void lossOf());
+    const held = engine.memory.bytes;
+    requireReference(engine, model, reference, lossOf, 1e-5);
+    assert.equal(engine.memory.bytes, held, 'a pass leaves nothing');
+    tf.dispose([ids, targets]);
+    model.dispose();
+  });
+}
+
+test('sizes that do not fit are refused by name', () => {
+  const said = (sizes: object): RegExp | string => {
+    try {
+      llama({ ...SHAPE, ...sizes });
+    } catch (error) {
+      assert.ok(error instanceof ConfigError);
+      return error.message;
+    }
+    return assert.fail('expected an error');
+  };
+  assert.match(String(said({ kvHeads: 3 })), /llama: model\.kvHeads: heads 4 is not divisible by kvHeads 3/);
+  assert.match(String(said({ heads: 16 })), /dim 16 over heads 16 is 1, and rotary positions turn pairs/);
+  assert.match(String(said({ layers: 0 })), /llama: layers: .* got 0/);
+  assert.match(String(said({ kvHead: 2 })), /llama: kvHead: unknown key; did you mean "kvHeads"\?/);
+});
