@@ -1,56 +1,15 @@
-import { type ConfigIssue, issueMessage, type KnownKeys, toIssues } from '../config/config-issue';
 import { ConfigError } from '../core/errors';
 import { STRATEGIES } from '../parallel/strategy';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
 import type { Layout, Stack } from './layout';
 import { type ModelShape, shapeOf } from './model-shape';
 import { modelOf } from './models';
-import { type PlanRequest, planRequestSchema, REQUEST_VALUES, REQUEST_WORDS } from './request';
+import { parseRequest } from './parse-request';
+import type { PlanRequest } from './request';
 
 /** A request checked and filled in. Throws: CONFIG naming the key, its value and what to change. */
 export function layoutOf(input: unknown): Layout {
   return layoutOfRequest(parseRequest(input));
-}
-
-/** Throws: CONFIG with every key that is wrong, and the nearest known one. */
-export function parseRequest(input: unknown): PlanRequest {
-  const spelled = spelledOurWay(input);
-  const parsed = planRequestSchema.safeParse(spelled);
-  if (parsed.success) return parsed.data;
-  const issues: readonly ConfigIssue[] = toIssues(parsed.error.issues, spelled, REQUEST_KEYS);
-  throw new ConfigError(issues.map((issue) => issueMessage(issue)).join('\n'), { issues });
-}
-
-const REQUEST_KEYS: KnownKeys = {
-  '': Object.keys(planRequestSchema.shape),
-  parallel: [
-    'dp',
-    'tp',
-    'pp',
-    'cp',
-    'ep',
-    'dpShard',
-    'sequenceParallel',
-    'asyncTensorParallel',
-    'strategy',
-    'stack',
-  ],
-  batch: ['global', 'micro'],
-  offload: ['optimizer', 'parameters'],
-};
-
-function spelledOurWay(value: unknown, key = ''): unknown {
-  if (Array.isArray(value)) return value.map((each) => spelledOurWay(each));
-  if (typeof value === 'string') return REQUEST_VALUES[key]?.[value] ?? value;
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([, each]) => each !== null)
-      .map(([name, each]) => {
-        const ours = REQUEST_WORDS[name] ?? name;
-        return [ours, spelledOurWay(each, ours)];
-      }),
-  );
 }
 
 /** The layout that a checked request means. Throws: CONFIG where degrees, batch or model do not fit together. */
@@ -102,7 +61,8 @@ export function layoutOfRequest(request: PlanRequest): Layout {
   };
 }
 
-function modelOfRequest({ model, seq }: PlanRequest): ModelShape {
+/** The model that a request names or describes. Throws: CONFIG for an unknown name or a shape without sizes. */
+export function modelOfRequest({ model, seq }: Pick<PlanRequest, 'model' | 'seq'>): ModelShape {
   const written = typeof model === 'string' ? modelOf(model) : model;
   if (written.params === undefined && (written.layers === undefined || written.dim === undefined)) {
     throw new ConfigError(
@@ -112,7 +72,11 @@ function modelOfRequest({ model, seq }: PlanRequest): ModelShape {
   return shapeOf(seq === undefined ? written : { ...written, seq });
 }
 
-function hardwareOfRequest({ hardware, gpusPerNode, nicGbit }: PlanRequest): Hardware {
+/** The hardware of a request, with what it says better. Throws: CONFIG for an unknown name. */
+export function hardwareOfRequest(
+  request: Pick<PlanRequest, 'hardware' | 'gpusPerNode' | 'nicGbit'>,
+): Hardware {
+  const { hardware, gpusPerNode, nicGbit } = request;
   const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
   const known = Object.entries({ ...figures, gpusPerNode, nicGbit }).filter(
     ([, value]) => value !== undefined,

@@ -5,48 +5,46 @@ import { GPUS } from './hardware';
 
 const positive = z.number().positive();
 
-const modelSchema = z.union([
-  z.string(),
-  z.strictObject({
-    name: z.string().optional(),
-    kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'unknown']).optional(),
-    layers: size.optional(),
-    dim: size.optional(),
-    heads: size.optional(),
-    kvHeads: size.optional(),
-    headDim: size.optional(),
-    ffn: size.optional(),
-    gatedFfn: z.boolean().optional(),
-    vocab: size.optional(),
-    seq: size.optional(),
-    tied: z.boolean().optional(),
-    qkvBias: z.boolean().optional(),
-    experts: size.optional(),
-    textLen: size.optional(),
-    textDim: size.optional(),
-    freqDim: size.optional(),
-    inChannels: size.optional(),
-    outChannels: size.optional(),
-    relativeBuckets: size.optional(),
-    params: positive.optional(),
-  }),
-]);
+const shapeSchema = z.strictObject({
+  name: z.string().optional(),
+  kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'unknown']).optional(),
+  layers: size.optional(),
+  dim: size.optional(),
+  heads: size.optional(),
+  kvHeads: size.optional(),
+  headDim: size.optional(),
+  ffn: size.optional(),
+  gatedFfn: z.boolean().optional(),
+  vocab: size.optional(),
+  seq: size.optional(),
+  tied: z.boolean().optional(),
+  qkvBias: z.boolean().optional(),
+  experts: size.optional(),
+  textLen: size.optional(),
+  textDim: size.optional(),
+  freqDim: size.optional(),
+  inChannels: size.optional(),
+  outChannels: size.optional(),
+  relativeBuckets: size.optional(),
+  params: positive.optional(),
+});
+
+export const plannedModelSchema = z.union([z.string(), shapeSchema]);
 
 /** A GPU by name, or one that is like it but for some figures. */
-const hardwareSchema = z.union([
-  z.string(),
-  z.strictObject({
-    like: z.string(),
-    tflops: positive.optional(),
-    gemmTflops: positive.optional(),
-    hbmTBps: positive.optional(),
-    memoryGB: positive.optional(),
-    linkGBps: positive.optional(),
-    usdPerHour: positive.optional(),
-    gpusPerNode: size.optional(),
-    nicGbit: positive.optional(),
-  }),
-]);
+const gpuSchema = z.strictObject({
+  like: z.string(),
+  tflops: positive.optional(),
+  gemmTflops: positive.optional(),
+  hbmTBps: positive.optional(),
+  memoryGB: positive.optional(),
+  linkGBps: positive.optional(),
+  usdPerHour: positive.optional(),
+  gpusPerNode: size.optional(),
+  nicGbit: positive.optional(),
+});
+
+export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
 const layoutSchema = z.strictObject({
   dp: size.optional(),
@@ -65,7 +63,7 @@ const layoutSchema = z.strictObject({
 /** What `plan` is asked: a model, where it runs, how it is cut, its batch. */
 export const planRequestSchema = z.strictObject({
   id: z.union([z.string(), z.number()]).optional(),
-  model: modelSchema,
+  model: plannedModelSchema,
   /** Tokens of one sample; overrides the model's. */
   seq: size.optional(),
   hardware: hardwareSchema.default('A100-80G'),
@@ -143,3 +141,7 @@ export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, str
 
 /** Every GPU that a request may name. */
 export const GPU_NAMES: readonly string[] = Object.keys(GPUS);
+
+/** What a model and a GPU may say of themselves, for messages. */
+export const SHAPE_KEYS: readonly string[] = Object.keys(shapeSchema.shape);
+export const GPU_KEYS: readonly string[] = Object.keys(gpuSchema.shape);

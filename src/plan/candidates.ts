@@ -1,0 +1,170 @@
+import type { StrategyName } from '../config/parallel-config';
+import { STRATEGIES } from '../parallel/strategy';
+import type { Layout, Recompute, Stack } from './layout';
+import { STACK_RULES } from './stack-rules';
+
+/** What a search leaves open; a list that is given replaces what would be tried. */
+export interface SearchSpace {
+  readonly stacks?: readonly Stack[] | undefined;
+  readonly strategies?: readonly StrategyName[] | undefined;
+  readonly tp?: readonly number[] | undefined;
+  readonly pp?: readonly number[] | undefined;
+  readonly cp?: readonly number[] | undefined;
+  readonly micro?: readonly number[] | undefined;
+  readonly virtualStages?: readonly number[] | undefined;
+  readonly recompute?: readonly Recompute[] | undefined;
+  /** States on the host. Default: both with and without. */
+  readonly offload?: readonly boolean[] | undefined;
+}
+
+/** Tensor parallelism up to twice a node, so that leaving the node can be compared. */
+const TP = [1, 2, 4, 8, 16];
+const PP = [1, 2, 4, 8, 16, 32, 64];
+const CP = [1, 2, 4, 8, 16];
+const MICRO = [1, 2, 4, 8, 16];
+const VIRTUAL = [1, 2, 3, 4, 6, 8];
+const RECOMPUTE: readonly Recompute[] = ['none', 'selective', 'full'];
+/** Fewer tokens a rank than this are not worth cutting a sequence for: a product's rows fall below a GPU's width. */
+const LEAST_TOKENS = 2048;
+/** More tokens in a micro-batch than this gain no more in products and only cost memory. */
+const MOST_TOKENS = 65_536;
+
+/**
+ * Every legal layout of a model on so many GPUs with that global batch: strategies, degrees, micro-batches, recompute, by the
+ * stacks' rules. `base` says all that is not searched: model, hardware, gpus, batch, precision, attention, compile.
+ */
+export function* candidates(base: Layout, space: SearchSpace = {}): Generator<Layout> {
+  for (const cut of cuts(base, space)) {
+    for (const way of ways(base, cut, space)) {
+      for (const microBatch of microBatches(base, cut, space)) {
+        const layout = { ...base, ...cut, ...way, microBatch };
+        yield* schedules({ ...layout, numMicroBatches: base.globalBatch / (cut.dp * microBatch) }, space);
+      }
+    }
+  }
+}
+
+type Cut = Pick<Layout, 'dp' | 'tp' | 'pp' | 'cp'>;
+type Way = Pick<Layout, 'stack' | 'strategy' | 'shards' | 'sequenceParallel' | 'dropout' | 'offload'>;
+
+/** How the GPUs are divided among the axes. */
+function* cuts({ model, gpus, hardware, globalBatch }: Layout, space: SearchSpace): Generator<Cut> {
+  for (const tp of space.tp ?? TP) {
+    if (tp > 2 * hardware.gpusPerNode || !headsAllow(model, tp)) continue;
+    for (const pp of space.pp ?? PP) {
+      if (pp > model.layers) continue;
+      for (const cp of space.cp ?? CP) {
+        if (!sequenceAllows(model, cp)) continue;
+        const dp = gpus / (tp * pp * cp);
+        if (Number.isInteger(dp) && globalBatch % dp === 0) yield { dp, tp, pp, cp };
+      }
+    }
+  }
+}
+
+function headsAllow({ heads, kvHeads }: Layout['model'], tp: number): boolean {
+  return heads % tp === 0 && (kvHeads % tp === 0 || tp % kvHeads === 0);
+}
+
+/** A causal sequence is cut into two pieces a rank, so that all have as much to do. Source: Megatron-LM, TorchTitan. */
+function sequenceAllows({ seq }: Layout['model'], cp: number): boolean {
+  return cp === 1 || (seq % (2 * cp) === 0 && seq / cp >= LEAST_TOKENS);
+}
+
+/** Which program runs a cut, under which strategy. */
+function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
+  for (const stack of space.stacks ?? (['megatron', 'fsdp2', 'deepspeed'] as const)) {
+    const rules = STACK_RULES[stack];
+    if (!rules.kinds.includes(base.model.kind)) continue;
+    if (cut.tp > 1 && !rules.tensorParallel) continue;
+    if (cut.cp > 1 && !rules.contextParallel) continue;
+    if (rules.evenStages && base.model.layers % cut.pp !== 0) continue;
+    for (const strategy of strategiesFor(stack, base, cut)) {
+      if (space.strategies !== undefined && !space.strategies.includes(strategy)) continue;
+      if (cut.pp > 1 && !rules.pipelineWith.includes(strategy)) continue;
+      const common = {
+        stack,
+        strategy,
+        shards: shardsOf(strategy, base, cut),
+        dropout: base.dropout && stack === 'megatron',
+      };
+      for (const sequenceParallel of cut.tp > 1 ? rules.sequenceParallel : [false]) {
+        for (const offload of offloads(stack, strategy, cut, space)) {
+          yield { ...common, sequenceParallel, offload };
+        }
+      }
+    }
+  }
+}
+
+/** Without a second data-parallel rank all strategies are one; within one node a hybrid is FULL_SHARD. */
+function strategiesFor(stack: Stack, { gpus, hardware }: Layout, { dp, cp }: Cut): readonly StrategyName[] {
+  const { strategies } = STACK_RULES[stack];
+  if (dp * cp === 1) return stack === 'deepspeed' ? [] : strategies.slice(0, 1);
+  if (gpus > hardware.gpusPerNode) return strategies;
+  return strategies.filter((strategy) => !STRATEGIES[strategy].isHybrid);
+}
+
+function shardsOf(strategy: StrategyName, { hardware }: Layout, { dp, tp, cp }: Cut): number {
+  if (!STRATEGIES[strategy].isHybrid) return dp * cp;
+  return Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
+}
+
+const ON_GPU = { optimizer: false, parameters: false };
+const ON_HOST = [
+  { optimizer: true, parameters: false },
+  { optimizer: true, parameters: true },
+];
+
+/** The host's memory is an answer for those who do not cut the model otherwise. */
+function offloads(
+  stack: Stack,
+  strategy: StrategyName,
+  { tp, pp, cp }: Cut,
+  space: SearchSpace,
+): readonly Layout['offload'][] {
+  const choices = space.offload ?? [false, true];
+  const canOffload = tp * pp * cp === 1 && STACK_RULES[stack].offloadWith.includes(strategy);
+  const shardsParams = STRATEGIES[strategy].shardedAtRest.includes('parameter');
+  const onHost = shardsParams ? ON_HOST : ON_HOST.slice(0, 1);
+  return [
+    ...(choices.includes(false) ? [ON_GPU] : []),
+    ...(choices.includes(true) && canOffload ? onHost : []),
+  ];
+}
+
+/** Sizes of a micro-batch that divide a rank's share of the batch and leave each stage of a pipeline its work. */
+function microBatches(
+  { model, globalBatch }: Layout,
+  { dp, pp, cp }: Cut,
+  space: SearchSpace,
+): readonly number[] {
+  const share = globalBatch / dp;
+  return (space.micro ?? MICRO).filter(
+    (micro) =>
+      share % micro === 0 &&
+      share / micro >= pp &&
+      (micro === 1 || (micro * model.seq) / cp <= MOST_TOKENS || space.micro !== undefined),
+  );
+}
+
+/** Recompute and, in pipelines, the interleaved schedule. */
+function* schedules(layout: Layout, space: SearchSpace): Generator<Layout> {
+  for (const recompute of space.recompute ?? RECOMPUTE) {
+    for (const virtualStages of virtualStagesOf(layout, space)) {
+      const schedule = virtualStages > 1 ? 'interleaved' : '1F1B';
+      yield { ...layout, recompute, virtualStages, schedule };
+    }
+  }
+}
+
+/** Source: Megatron-LM: micro-batches are a multiple of stages, layers of all virtual stages. */
+function virtualStagesOf(
+  { model, pp, stack, numMicroBatches }: Layout,
+  space: SearchSpace,
+): readonly number[] {
+  if (pp === 1 || !STACK_RULES[stack].interleaved || numMicroBatches % pp !== 0) return [1];
+  return (space.virtualStages ?? VIRTUAL).filter(
+    (virtual) => virtual === 1 || model.layers % (pp * virtual) === 0,
+  );
+}

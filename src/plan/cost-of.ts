@@ -1,0 +1,90 @@
+import { ConfigError } from '../core/errors';
+import type { Layout } from './layout';
+import type { Estimate, Prediction } from './prediction';
+import { PRICES, type Price, type PriceTable, priceOf } from './prices';
+
+/** How long a run is, in one of three measures. */
+export type RunLength =
+  | { readonly tokens: number }
+  | { readonly samples: number }
+  | { readonly steps: number };
+
+/** A layout and what is expected of it. */
+export interface Planned {
+  readonly layout: Layout;
+  readonly prediction: Prediction;
+}
+
+/** What a run costs; the interval is that of the predicted time. */
+export interface Cost {
+  readonly usd: Estimate;
+  readonly hours: Estimate;
+  readonly gpuHours: Estimate;
+  readonly usdPerMillionTokens: Estimate;
+  readonly steps: number;
+  readonly price: Price;
+}
+
+/** Cost of a run of that length. Throws: CONFIG where no price is known, or the length is none. */
+export function costOf(
+  { layout, prediction }: Planned,
+  length: RunLength,
+  prices: PriceTable = PRICES,
+): Cost {
+  const price = knownPrice(layout, prices);
+  const steps = stepsOf(layout, length);
+  const hours = times(prediction.seconds, steps / 3600);
+  const gpuHours = times(hours, layout.gpus);
+  const usd = times(gpuHours, price.usdPerHour);
+  return {
+    usd,
+    hours,
+    gpuHours,
+    usdPerMillionTokens: times(usd, 1e6 / (steps * tokensPerStep(layout))),
+    steps,
+    price,
+  };
+}
+
+/** USD per million tokens; undefined where no price is known. */
+export function usdPerMillionTokens(
+  { layout, prediction }: Planned,
+  prices: PriceTable,
+): Estimate | undefined {
+  const price = priceOf(layout.hardware, prices);
+  if (price === undefined) return undefined;
+  return times(prediction.seconds, (layout.gpus * price.usdPerHour * 1e6) / 3600 / tokensPerStep(layout));
+}
+
+/** Tokens of one iteration, over all GPUs. */
+export function tokensPerStep({ globalBatch, model }: Layout): number {
+  return globalBatch * model.seq;
+}
+
+function knownPrice({ hardware }: Layout, prices: PriceTable): Price {
+  const price = priceOf(hardware, prices);
+  if (price !== undefined) return price;
+  throw new ConfigError(
+    `no price is known of ${hardware.name}; give prices: { '${hardware.name}': USD per GPU hour }. ` +
+      `Known: ${Object.keys(prices).join(', ')}`,
+  );
+}
+
+function stepsOf(layout: Layout, length: RunLength): number {
+  const steps =
+    'steps' in length
+      ? length.steps
+      : 'samples' in length
+        ? length.samples / layout.globalBatch
+        : length.tokens / tokensPerStep(layout);
+  if (!Number.isFinite(steps) || steps <= 0) {
+    throw new ConfigError(
+      `a run's length is { tokens }, { samples } or { steps } above 0, got ${JSON.stringify(length)}`,
+    );
+  }
+  return Math.ceil(steps);
+}
+
+function times({ value, low, high }: Estimate, factor: number): Estimate {
+  return { value: value * factor, low: low * factor, high: high * factor };
+}

@@ -1,0 +1,112 @@
+import type { Planned } from './cost-of';
+import type { Layout } from './layout';
+import { strategyWord } from './stack-rules';
+
+/** Layouts that share their strategy and their axes: 'FSDP + TP', 'distributed optimizer + TP + PP'. */
+export function familyOf(layout: Layout): string {
+  const { tp, pp, cp, hardware, offload } = layout;
+  const axes = [
+    ...(tp > hardware.gpusPerNode ? ['TP across nodes'] : tp > 1 ? ['TP'] : []),
+    ...(pp > 1 ? ['PP'] : []),
+    ...(cp > 1 ? ['CP'] : []),
+  ];
+  const host = offload.optimizer || offload.parameters ? ', offload' : '';
+  const alone = layout.dp === 1 && cp === 1 && axes.length > 0;
+  return [...(alone ? [] : [strategyWord(layout)]), ...axes].join(' + ') + host;
+}
+
+/** Why a family's best member is behind the winner. */
+export interface Loss {
+  readonly family: string;
+  readonly best: Planned;
+  /** Candidates of the family, and how many of them fit. */
+  readonly tried: number;
+  readonly fitting: number;
+  /** 'does not fit: 2.1x', '1.3x slower: 41% bubble'. */
+  readonly why: string;
+  /** Whether the intervals of both overlap: then an assumption decides, and this is the one. */
+  readonly undecided?: string | undefined;
+}
+
+/** How candidates are compared: less is better. */
+export interface Measure {
+  /** What 1.3x of it is called: 'slower'. */
+  readonly worse: string;
+  of(planned: Planned): number;
+}
+
+/** Says why `best` is behind `winner`, by the cause that grew most. */
+export function lossOf(
+  family: Omit<Loss, 'why' | 'undecided'>,
+  winner: Planned | undefined,
+  measure: Measure,
+): Loss {
+  const { best } = family;
+  if (!best.prediction.fits) return { ...family, why: `does not fit: ${overfull(best)}` };
+  if (winner === undefined || family.fitting === 0)
+    return { ...family, why: 'fits, but takes longer than asked' };
+  const ratio = measure.of(best) / measure.of(winner);
+  const cause = largestCause(best, winner);
+  return {
+    ...family,
+    why: `${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x ${measure.worse}${cause === undefined ? '' : `: ${cause}`}`,
+    undecided: overlaps(best, winner) ? best.prediction.largestAssumption : undefined,
+  };
+}
+
+function overfull({ layout, prediction }: Planned): string {
+  const { memoryGB } = layout.hardware;
+  const ratio = prediction.memory.peakBytes / (memoryGB * 1e9);
+  return `${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x of ${memoryGB} GB, ${largestState(prediction.memory)}`;
+}
+
+function largestState(memory: Planned['prediction']['memory']): string {
+  const { params, grads, optimizer, activations, temporary } = memory;
+  const parts = Object.entries({
+    parameters: params,
+    gradients: grads,
+    'optimizer states': optimizer,
+    activations,
+    temporaries: temporary,
+  }).sort(([, a], [, b]) => b - a);
+  const [name = '', bytes = 0] = parts[0] ?? [];
+  return `${Math.round((100 * bytes) / memory.peakBytes)}% ${name}`;
+}
+
+/** The part of the time that is longer than the winner's by most, as a share of the loser's iteration. */
+function largestCause(loser: Planned, winner: Planned): string | undefined {
+  const a = loser.prediction.time;
+  const b = winner.prediction.time;
+  const scale = samples(winner) / samples(loser);
+  const parts = [
+    { extra: a.bubble * scale - b.bubble, share: a.bubble / a.seconds, word: 'bubble' },
+    {
+      extra: a.exposedComm * scale - b.exposedComm,
+      share: a.exposedComm / a.seconds,
+      word: 'exposed communication',
+    },
+    { extra: a.compute * scale - b.compute, share: a.compute / a.seconds, word: computeWord(loser, winner) },
+  ].sort((x, y) => y.extra - x.extra);
+  const [first] = parts;
+  if (first === undefined || first.extra <= 0) return undefined;
+  return `${Math.round(100 * first.share)}% ${first.word}`;
+}
+
+function samples({ layout }: Planned): number {
+  return layout.globalBatch;
+}
+
+function computeWord(loser: Planned, winner: Planned): string {
+  const { recompute } = loser.layout;
+  if (recompute !== 'none' && recompute !== winner.layout.recompute)
+    return `compute with ${recompute} recompute`;
+  if (loser.layout.tp > winner.layout.tp) return `compute in products cut by ${loser.layout.tp}`;
+  if (loser.layout.microBatch < winner.layout.microBatch) {
+    return `compute at micro-batch ${loser.layout.microBatch}`;
+  }
+  return 'compute';
+}
+
+function overlaps({ prediction: a }: Planned, { prediction: b }: Planned): boolean {
+  return a.seconds.low < b.seconds.high;
+}

@@ -1,0 +1,92 @@
+import type { z } from 'zod';
+import { type ConfigIssue, issueMessage, type KnownKeys, toIssues } from '../config/config-issue';
+import { ConfigError } from '../core/errors';
+import {
+  GPU_KEYS,
+  type PlanRequest,
+  planRequestSchema,
+  REQUEST_VALUES,
+  REQUEST_WORDS,
+  SHAPE_KEYS,
+} from './request';
+
+/** Throws: CONFIG with every key that is wrong, and the nearest known one. */
+export function parseRequest(input: unknown): PlanRequest {
+  return parseWith(planRequestSchema, input, REQUEST_KEYS);
+}
+
+/**
+ * Checks an input in our spelling or the field's ('virtual_stages', 'bfloat16') against a schema. Throws: CONFIG; its
+ * details carry the issues, with paths in our spelling.
+ */
+export function parseWith<T>(schema: z.ZodType<T>, input: unknown, known: KnownKeys): T {
+  const spelled = spelledOurWay(input);
+  const parsed = schema.safeParse(spelled);
+  if (parsed.success) return parsed.data;
+  const issues: readonly ConfigIssue[] = toIssues(parsed.error.issues, spelled, { ...SHARED_KEYS, ...known });
+  throw new ConfigError(issues.map((issue) => issueMessage(issue)).join('\n'), { issues });
+}
+
+/** A key in our spelling. */
+export function ourKey(key: string): string {
+  return REQUEST_WORDS[key] ?? key;
+}
+
+/** What a model and a GPU may say of themselves, wherever they are asked for. */
+const SHARED_KEYS: KnownKeys = {
+  model: SHAPE_KEYS,
+  hardware: GPU_KEYS,
+};
+
+const REQUEST_KEYS: KnownKeys = {
+  '': Object.keys(planRequestSchema.shape),
+  parallel: [
+    'dp',
+    'tp',
+    'pp',
+    'cp',
+    'ep',
+    'dpShard',
+    'sequenceParallel',
+    'asyncTensorParallel',
+    'strategy',
+    'stack',
+  ],
+  batch: ['global', 'micro'],
+  offload: ['optimizer', 'parameters'],
+};
+
+function spelledOurWay(value: unknown, key = ''): unknown {
+  if (Array.isArray(value)) return value.map((each) => spelledOurWay(each));
+  if (typeof value === 'string') return REQUEST_VALUES[key]?.[value] ?? value;
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([name, each]) => each !== null && !(key === 'model' && PUBLISHED_FACTS.includes(name)))
+      .map(([name, each]) => {
+        const ours = ourKey(name);
+        return [ours, ours === 'inChannels' ? firstVariant(each) : spelledOurWay(each, ours)];
+      }),
+  );
+}
+
+/** What published shapes of models say beside their sizes; it follows from the kind, or changes nothing that is planned. */
+const PUBLISHED_FACTS = [
+  'expert_choice',
+  'boundary',
+  'patch',
+  'qk_norm',
+  'cross_attn_norm',
+  'vae_stride',
+  'frames',
+  'params_per_expert',
+  'active_experts',
+  'attn_dim',
+  'relative_bias_per_layer',
+  'dtype',
+];
+
+/** Wan2.2's models for text and for images differ in their input's channels: { t2v: 16, i2v: 36 } means the first. */
+function firstVariant(value: unknown): unknown {
+  return typeof value === 'object' && value !== null ? Object.values(value)[0] : value;
+}

@@ -1,0 +1,75 @@
+import { z } from 'zod';
+import { ConfigError } from '../core/errors';
+import type { Hardware } from './hardware';
+
+/** What a GPU costs for an hour, and who says so. */
+export interface Price {
+  readonly usdPerHour: number;
+  readonly source: string;
+  /** Year and month of the list. */
+  readonly date: string;
+}
+
+/** Prices by the hardware's name. */
+export type PriceTable = Readonly<Record<string, Price>>;
+
+/**
+ * On-demand list prices of one provider, so that GPUs compare: an instance's hour over its 8 GPUs, without discounts.
+ * Source: Amazon EC2 on-demand, Linux, us-east-1, after the price cut of June 2025.
+ */
+export const PRICES = {
+  'V100-32G': listed('p3dn.24xlarge', 31.212),
+  'A100-40G': listed('p4d.24xlarge', 21.957642),
+  'A100-80G': listed('p4de.24xlarge', 27.44705),
+  'H100-80G': listed('p5.48xlarge', 55.04),
+  'H200-141G': listed('p5en.48xlarge', 63.296),
+  'B200-180G': listed('p6-b200.48xlarge', 113.9328),
+} as const satisfies PriceTable;
+
+/** A GPU's price: what the hardware itself says, else the table's; undefined where neither knows it. */
+export function priceOf(hardware: Hardware, table: PriceTable = PRICES): Price | undefined {
+  if (hardware.usdPerHour !== null) {
+    return { usdPerHour: hardware.usdPerHour, source: 'given with the hardware', date: 'as given' };
+  }
+  return table[hardware.name];
+}
+
+const usd = z.number().positive();
+const tableSchema = z.record(
+  z.string(),
+  z.union([
+    usd,
+    z.strictObject({ usdPerHour: usd, source: z.string().optional(), date: z.string().optional() }),
+  ]),
+);
+
+/**
+ * A user's table: { 'A100-80G': 1.79 } or { 'A100-80G': { usdPerHour, source, date } }; what it leaves out keeps its
+ * list price. `from` is only for messages. Throws: CONFIG naming the entry that is wrong.
+ */
+export function priceTable(input: unknown, from = 'prices'): PriceTable {
+  const parsed = tableSchema.safeParse(input);
+  if (!parsed.success) {
+    const where = parsed.error.issues.map(({ path }) => path.join('.') || 'the table').join(', ');
+    throw new ConfigError(
+      `${from}: ${where} is no price; write { "A100-80G": 1.79 } (USD per GPU hour), ` +
+        `or { "A100-80G": { "usdPerHour": 1.79, "source": "...", "date": "2026-01" } }`,
+    );
+  }
+  const own = Object.entries(parsed.data).map(([name, price]): [string, Price] => {
+    if (typeof price === 'number') return [name, { usdPerHour: price, source: from, date: 'as given' }];
+    return [
+      name,
+      { usdPerHour: price.usdPerHour, source: price.source ?? from, date: price.date ?? 'as given' },
+    ];
+  });
+  return { ...PRICES, ...Object.fromEntries(own) };
+}
+
+function listed(instance: string, usdPerInstanceHour: number): Price {
+  return {
+    usdPerHour: usdPerInstanceHour / 8,
+    source: `Amazon EC2 on-demand ${instance} / 8, us-east-1`,
+    date: '2025-06',
+  };
+}

@@ -1,0 +1,152 @@
+import { ConfigError } from '../core/errors';
+import { candidates } from './candidates';
+import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
+import { familyOf, type Loss, lossOf, type Measure } from './families';
+import type { Layout } from './layout';
+import type { Prediction } from './prediction';
+import { PRICES, type PriceTable } from './prices';
+import { parseRecommend, type RecommendRequest, searchBases } from './recommend-request';
+
+/** What a search found: the best layouts, and for each family of others why its best is behind. */
+export interface Recommendation {
+  readonly request: RecommendRequest;
+  readonly numCandidates: number;
+  readonly numFitting: number;
+  /** Those that fit, best first; at most `top`. */
+  readonly ranked: readonly Planned[];
+  /** Best of every family but the winner's, best first; those that do not fit last. */
+  readonly losses: readonly Loss[];
+  /** Why some degrees were not tried at all. */
+  readonly notTried: readonly string[];
+  /** What ranks: seconds of an iteration, bytes at the peak, or USD per million tokens. */
+  readonly measure: Measure;
+}
+
+export interface RecommendOptions {
+  readonly predict: (layout: Layout) => Prediction;
+  /** Default: list prices. */
+  readonly prices?: PriceTable;
+  /** How many of the best are kept. Default 10. */
+  readonly top?: number;
+}
+
+/**
+ * The best layouts of a model on some hardware. Throws: CONFIG for a wrong request, for no legal layout at all, and by
+ * cost where no price is known.
+ */
+export function recommend(input: unknown, options: RecommendOptions): Recommendation {
+  const request = parseRecommend(input);
+  const { top = 10, prices = PRICES } = options;
+  const bases = searchBases(request);
+  const measure = MEASURES[request.by](prices);
+  const families = new Map<string, Family>();
+  const best: Ranked[] = [];
+  for (const base of bases) {
+    for (const layout of candidates(base, request.search)) {
+      const planned = { layout, prediction: options.predict(layout) };
+      const ranked = { planned, value: measure.of(planned), usable: isUsable(planned, request) };
+      enter(families, familyOf(layout), ranked);
+      if (ranked.usable) keepBest(best, ranked, top);
+    }
+  }
+  const all = [...families.values()];
+  if (all.length === 0) throw noLayout(bases[0], request);
+  return {
+    request,
+    numCandidates: all.reduce((sum, { tried }) => sum + tried, 0),
+    numFitting: all.reduce((sum, { fitting }) => sum + fitting, 0),
+    ranked: best.map(({ planned }) => planned),
+    losses: lossesOf(families, best[0], measure),
+    notTried: bases.slice(0, 1).flatMap((base) => untriedDegrees(base)),
+    measure,
+  };
+}
+
+interface Ranked {
+  readonly planned: Planned;
+  readonly value: number;
+  readonly usable: boolean;
+}
+
+interface Family {
+  tried: number;
+  fitting: number;
+  best: Ranked;
+}
+
+const MEASURES: Readonly<Record<RecommendRequest['by'], (prices: PriceTable) => Measure>> = {
+  time: () => ({ worse: 'slower', of: ({ prediction }) => prediction.seconds.value }),
+  memory: () => ({ worse: 'the memory', of: ({ prediction }) => prediction.memory.peakBytes }),
+  cost: (prices) => ({
+    worse: 'the cost',
+    of: (planned) => {
+      const usd = usdPerMillionTokens(planned, prices);
+      if (usd !== undefined) return usd.value;
+      const { name } = planned.layout.hardware;
+      throw new ConfigError(`by cost needs a price of ${name}; give prices: { '${name}': USD per GPU hour }`);
+    },
+  }),
+};
+
+/** Fits, and is fast enough where a time was asked. */
+function isUsable({ layout, prediction }: Planned, { within }: RecommendRequest): boolean {
+  if (!prediction.fits) return false;
+  if (within === undefined) return true;
+  return (within.tokens / tokensPerStep(layout)) * prediction.seconds.value <= within.hours * 3600;
+}
+
+function enter(families: Map<string, Family>, name: string, ranked: Ranked): void {
+  const family = families.get(name);
+  if (family === undefined) {
+    families.set(name, { tried: 1, fitting: ranked.usable ? 1 : 0, best: ranked });
+    return;
+  }
+  family.tried += 1;
+  if (ranked.usable) family.fitting += 1;
+  if (isBetter(ranked, family.best)) family.best = ranked;
+}
+
+/** Usable before not; of those that do not fit, the one that needs least memory. */
+function isBetter(a: Ranked, b: Ranked): boolean {
+  if (a.usable !== b.usable) return a.usable;
+  if (a.usable || a.planned.prediction.fits !== b.planned.prediction.fits) return a.value < b.value;
+  return a.planned.prediction.memory.peakBytes < b.planned.prediction.memory.peakBytes;
+}
+
+function keepBest(best: Ranked[], ranked: Ranked, top: number): void {
+  const last = best.at(-1);
+  if (best.length >= top && last !== undefined && ranked.value >= last.value) return;
+  const at = best.findIndex(({ value }) => ranked.value < value);
+  best.splice(at < 0 ? best.length : at, 0, ranked);
+  if (best.length > top) best.pop();
+}
+
+function lossesOf(
+  families: ReadonlyMap<string, Family>,
+  winner: Ranked | undefined,
+  measure: Measure,
+): readonly Loss[] {
+  const winning = winner && familyOf(winner.planned.layout);
+  return [...families]
+    .filter(([name]) => name !== winning)
+    .sort(([, a], [, b]) => (isBetter(a.best, b.best) ? -1 : 1))
+    .map(([family, { best, tried, fitting }]) =>
+      lossOf({ family, best: best.planned, tried, fitting }, winner?.planned, measure),
+    );
+}
+
+function untriedDegrees({ model, hardware }: Layout): string[] {
+  const { heads, kvHeads } = model;
+  const cut = [2, 4, 8].filter((tp) => tp <= hardware.gpusPerNode && heads % tp !== 0);
+  if (cut.length === 0) return [];
+  return [`tp ${cut.join(', ')}: does not divide ${heads} heads (${kvHeads} of keys and values)`];
+}
+
+function noLayout(base: Layout | undefined, request: RecommendRequest): ConfigError {
+  const { heads = 0, layers = 0, seq = 0 } = base?.model ?? {};
+  return new ConfigError(
+    `no layout of ${base?.model.name ?? 'the model'} (${layers} layers, ${heads} heads, ${seq} tokens) on ${request.gpus} GPUs ` +
+      `with a global batch of ${base?.globalBatch}: dp must divide the batch, and dp x tp x pp x cp be the GPUs; ` +
+      `try batch: { global: ${request.gpus * Math.ceil((base?.globalBatch ?? 1) / request.gpus)} }, or widen search`,
+  );
+}

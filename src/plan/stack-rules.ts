@@ -1,0 +1,71 @@
+import type { StrategyName } from '../config/parallel-config';
+import type { Layout, Stack } from './layout';
+import type { ModelShape } from './model-shape';
+
+/** What a stack can run; a layout outside of it is not legal there. */
+export interface StackRules {
+  readonly strategies: readonly StrategyName[];
+  readonly kinds: readonly ModelShape['kind'][];
+  readonly tensorParallel: boolean;
+  /** Strategies under which it has pipelines. */
+  readonly pipelineWith: readonly StrategyName[];
+  readonly contextParallel: boolean;
+  readonly interleaved: boolean;
+  /** Whether every stage must have as many layers. */
+  readonly evenStages: boolean;
+  /** Sequence parallelism beside tensor parallelism. */
+  readonly sequenceParallel: readonly boolean[];
+  /** Strategies whose states it can keep on the host. */
+  readonly offloadWith: readonly StrategyName[];
+}
+
+/**
+ * Source: Megatron-LM's arguments.py (distributed optimizer; layers divisible by stages); PyTorch's fully_shard with
+ * torch.distributed.pipelining and TorchTitan's parallelize functions (sequence parallelism whenever tensor parallelism);
+ * DeepSpeed's pipeline engine (asserts ZeRO stage below 2) and its config docs (offload from stage 2 and 3).
+ */
+export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
+  megatron: {
+    strategies: ['NO_SHARD', 'ZERO_1'],
+    kinds: ['gpt', 'llama', 't5-encoder', 'unknown'],
+    tensorParallel: true,
+    pipelineWith: ['NO_SHARD', 'ZERO_1'],
+    contextParallel: true,
+    interleaved: true,
+    evenStages: true,
+    sequenceParallel: [false, true],
+    offloadWith: [],
+  },
+  fsdp2: {
+    strategies: ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'],
+    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'unknown'],
+    tensorParallel: true,
+    pipelineWith: ['SHARD_GRAD_OP', 'FULL_SHARD'],
+    contextParallel: true,
+    interleaved: true,
+    evenStages: false,
+    sequenceParallel: [true],
+    offloadWith: ['FULL_SHARD'],
+  },
+  deepspeed: {
+    strategies: ['ZERO_1', 'ZERO_2', 'FULL_SHARD'],
+    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'unknown'],
+    tensorParallel: false,
+    pipelineWith: ['ZERO_1'],
+    contextParallel: false,
+    interleaved: false,
+    evenStages: true,
+    sequenceParallel: [false],
+    offloadWith: ['ZERO_2', 'FULL_SHARD'],
+  },
+};
+
+/** How a person of the field calls a strategy as a stack has it. */
+export function strategyWord({ stack, strategy }: Pick<Layout, 'stack' | 'strategy'>): string {
+  if (strategy === 'NO_SHARD') return 'DDP';
+  if (strategy === 'ZERO_1') return stack === 'megatron' ? 'distributed optimizer' : 'ZeRO-1';
+  if (strategy === 'ZERO_2') return 'ZeRO-2';
+  if (strategy === 'SHARD_GRAD_OP') return 'FSDP (SHARD_GRAD_OP)';
+  if (strategy === 'FULL_SHARD') return stack === 'deepspeed' ? 'ZeRO-3' : 'FSDP';
+  return 'HSDP';
+}

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { candidates } from '../../src/plan/candidates';
+import type { Layout } from '../../src/plan/layout';
+import { layoutOf } from '../../src/plan/layout-of';
+import { parseRecommend, searchBases } from '../../src/plan/recommend-request';
+import { requestOfLayout } from '../../src/plan/request-of-layout';
+import { STACK_RULES } from '../../src/plan/stack-rules';
+
+function layoutsOf(input: unknown): readonly Layout[] {
+  const request = parseRecommend(input);
+  return searchBases(request).flatMap((base) => [...candidates(base, request.search)]);
+}
+
+test('every candidate is what a request with its settings means', () => {
+  for (const { model, hardware } of [
+    { model: 'llama3-8b', hardware: 'H100-80G' },
+    { model: 'gpt2-xl', hardware: 'A100-40G' },
+    { model: 'wan2.2-a14b', hardware: { like: 'A100-80G', nicGbit: 100 } },
+    { model: { params: 7.5e9 }, hardware: 'V100-32G' },
+  ]) {
+    for (const gpus of [4, 16, 64]) {
+      const layouts = layoutsOf({ model, hardware, gpus });
+      assert.ok(layouts.length > 20, `${layouts.length}`);
+      for (const layout of layouts) {
+        assert.deepEqual(layoutOf(requestOfLayout(layout, { model })), layout);
+      }
+    }
+  }
+});
+
+test('no layout comes twice', () => {
+  const layouts = layoutsOf({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 256 });
+  const keys = layouts.map(({ model, hardware, ...rest }) => JSON.stringify(rest));
+  assert.equal(new Set(keys).size, layouts.length);
+});
+
+test('stacks run what they can: no pipeline with ZeRO-3, no tensor parallelism in plain DeepSpeed, whole stages in Megatron', () => {
+  const layouts = layoutsOf({ model: 'llama3-405b', hardware: 'H100-80G', gpus: 512 });
+  for (const { stack, strategy, tp, pp, cp, model } of layouts) {
+    const rules = STACK_RULES[stack];
+    assert.ok(pp === 1 || rules.pipelineWith.includes(strategy));
+    assert.ok(stack !== 'deepspeed' || (tp === 1 && cp === 1));
+    assert.ok(stack !== 'megatron' || model.layers % pp === 0);
+  }
+  assert.deepEqual([...new Set(layouts.map(({ stack }) => stack))].sort(), [
+    'deepspeed',
+    'fsdp2',
+    'megatron',
+  ]);
+});
+
+test('a narrowed search tries what was named and nothing else', () => {
+  const search = { stacks: ['fsdp2'], strategies: ['FULL_SHARD'], tp: [8], pp: [1], cp: [1], micro: [1] };
+  const layouts = layoutsOf({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64, search });
+  assert.equal(layouts.length, 3);
+  assert.deepEqual(
+    layouts.map(({ recompute }) => recompute),
+    ['none', 'selective', 'full'],
+  );
+});
+
+test('strategies are told apart only where there are ranks to shard over, hybrids only across nodes', () => {
+  const one = layoutsOf({ model: 'gpt2', gpus: 1 });
+  assert.deepEqual([...new Set(one.map(({ strategy }) => strategy))], ['NO_SHARD']);
+  const node = layoutsOf({ model: 'gpt2', gpus: 8 });
+  assert.ok(!node.some(({ strategy }) => strategy === 'HYBRID_SHARD'));
+  const nodes = layoutsOf({ model: 'gpt2', gpus: 16 }).filter(({ strategy }) => strategy === 'HYBRID_SHARD');
+  assert.ok(nodes.length > 0 && nodes.every(({ shards, tp }) => shards === Math.max(1, 8 / tp)));
+});
+
+test('by cost fewer GPUs are tried too, down to a node', () => {
+  const counts = new Set(layoutsOf({ model: 'llama3-8b', gpus: 64, by: 'cost' }).map(({ gpus }) => gpus));
+  assert.deepEqual([...counts], [64, 32, 16, 8]);
+});

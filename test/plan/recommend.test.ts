@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { familyOf } from '../../src/plan/families';
+import { recommend } from '../../src/plan/recommend';
+import { toyPredict } from './toy-predict';
+
+const options = { predict: toyPredict };
+
+test('the winner is the fastest that fits, and the ranked ones follow in order', () => {
+  const found = recommend({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64 }, options);
+  const seconds = found.ranked.map(({ prediction }) => prediction.seconds.value);
+  assert.equal(seconds.length, 10);
+  assert.deepEqual(
+    seconds,
+    [...seconds].sort((a, b) => a - b),
+  );
+  assert.ok(found.ranked.every(({ prediction }) => prediction.fits));
+  assert.ok(found.numFitting < found.numCandidates);
+});
+
+test('every other family says why it lost, by its best member', () => {
+  const found = recommend({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64 }, options);
+  const winning = familyOf(found.ranked[0]?.layout ?? assert.fail());
+  assert.ok(!found.losses.some(({ family }) => family === winning));
+  assert.ok(found.losses.every(({ tried, fitting }) => tried >= fitting && tried > 0));
+  const ddp = found.losses.find(({ family }) => family === 'DDP') ?? assert.fail();
+  assert.match(ddp.why, /^does not fit: \d+(\.\d+)?x of 80 GB, \d+% optimizer states$/);
+  const pipelined =
+    found.losses.find(({ family, fitting }) => family.endsWith('PP') && fitting > 0) ?? assert.fail();
+  assert.match(pipelined.why, /^1\.\d+x slower: \d+% (bubble|exposed communication|compute)/);
+});
+
+test('where intervals overlap the assumption is named, where they do not none is', () => {
+  const { losses, ranked } = recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 64 }, options);
+  const high = ranked[0]?.prediction.seconds.high ?? 0;
+  const fitting = losses.filter(({ best }) => best.prediction.fits);
+  for (const { best, undecided } of fitting) {
+    assert.equal(undecided, best.prediction.seconds.low < high ? 'toy time' : undefined);
+  }
+  assert.ok(fitting.some(({ undecided }) => undecided !== undefined));
+});
+
+test('by memory the smallest peak wins; by cost the cheapest tokens, by prices that the user may replace', () => {
+  const by = (
+    measure: string,
+    prices?: Record<string, { usdPerHour: number; source: string; date: string }>,
+  ) => {
+    const hardware = measure === 'cost' ? ['A100-80G', 'H100-80G'] : 'H100-80G';
+    const found = recommend(
+      { model: 'llama3-8b', hardware, gpus: 64, by: measure, batch: { global: 512 } },
+      prices === undefined ? options : { ...options, prices },
+    );
+    return found.ranked[0] ?? assert.fail();
+  };
+  assert.ok(by('memory').prediction.memory.peakBytes < by('time').prediction.memory.peakBytes);
+  assert.equal(by('cost').layout.hardware.name, 'H100-80G');
+  const listed = { source: 'test', date: '2025-01' };
+  const dear = { 'A100-80G': { usdPerHour: 1, ...listed }, 'H100-80G': { usdPerHour: 9, ...listed } };
+  assert.equal(by('cost', dear).layout.hardware.name, 'A100-80G');
+});
+
+test('a time that was asked for excludes what is slower', () => {
+  const input = { model: 'llama3-8b', hardware: 'A100-80G', gpus: 64, by: 'cost' };
+  const free = recommend(input, options).ranked[0] ?? assert.fail();
+  const tokens = 1e9;
+  const perGpu = free.prediction.tokensPerSecondPerGpu;
+  const hours = tokens / (perGpu * 40) / 3600;
+  const found = recommend({ ...input, within: { tokens, hours } }, options);
+  assert.ok(found.ranked.every(({ layout }) => layout.gpus === 64));
+  assert.throws(() => recommend({ ...input, within: { tokens } }, options), /within\.hours: is missing/);
+});
+
+test('where nothing fits, families are ordered by the memory that they lack', () => {
+  const found = recommend(
+    { model: 'llama3-405b', hardware: 'V100-32G', gpus: 8, batch: { global: 8 } },
+    options,
+  );
+  assert.equal(found.ranked.length, 0);
+  const peaks = found.losses.map(({ best }) => best.prediction.memory.peakBytes);
+  assert.deepEqual(
+    peaks,
+    [...peaks].sort((a, b) => a - b),
+  );
+  assert.ok(found.losses.every(({ why }) => why.startsWith('does not fit')));
+});
+
+test('degrees that the heads forbid are said, and a batch that nothing divides is refused with one that works', () => {
+  const { notTried } = recommend({ model: 'gpt2-xl', gpus: 8 }, options);
+  assert.deepEqual(notTried, ['tp 2, 4, 8: does not divide 25 heads (25 of keys and values)']);
+  assert.throws(
+    () => recommend({ model: 'gpt2-xl', gpus: 8, batch: { global: 7 } }, options),
+    /no layout of gpt2-xl .* global batch of 7[\s\S]*batch: \{ global: 8 \}/,
+  );
+});
+
+test('wrong keys name the nearest', () => {
+  assert.throws(() => recommend({ model: 'llama3-8', gpus: 8 }, options), /did you mean 'llama3-8b'/);
+  assert.throws(() => recommend({ model: 'gpt2', gpu: 8 }, options), /gpu: unknown key; did you mean "gpus"/);
+  assert.throws(
+    () => recommend({ model: 'gpt2', search: { micr: [1] } }, options),
+    /search\.micr: .*"micro"/,
+  );
+});
