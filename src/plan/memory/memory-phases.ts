@@ -1,0 +1,175 @@
+import type { Bytes } from '../../core/units';
+import type { Layout } from '../layout';
+import { workspaceBytes } from './allocator';
+import { type LayerActivations, layerActivations, type TokenSizes, tokenSizesOf } from './layer-activations';
+import { keptOutputs, lossBytesOf } from './loss-bytes';
+import { outerActivations, pipelineBuffers } from './outer-activations';
+import type { PipelineStage } from './pipeline-stage';
+import { type StateBytes, shardsOfState, stateBytesOf } from './state-bytes';
+import { type WholeUnits, wholeUnits } from './whole-units';
+
+/** What one rank holds at one moment of a step, bytes by cause. */
+export interface MemoryPhase {
+  readonly name: MemoryPhaseName;
+  readonly params: Bytes;
+  readonly grads: Bytes;
+  readonly optimizer: Bytes;
+  readonly activations: Bytes;
+  readonly temporary: Bytes;
+  /** Of all that: tensors that come and go, between which holes stay. */
+  readonly passing: Bytes;
+  /** Of all that: what other streams have freed but keep for themselves at this moment. */
+  readonly cached: Bytes;
+}
+
+export type MemoryPhaseName =
+  | 'loss'
+  | "head's backward"
+  | "last layer's backward"
+  | "earlier layer's backward"
+  | 'outer reduction'
+  | 'optimizer step';
+
+interface Ground {
+  readonly layout: Layout;
+  readonly stage: PipelineStage;
+  readonly sizes: TokenSizes;
+  readonly bytes: StateBytes;
+  readonly whole: WholeUnits;
+  readonly layer: LayerActivations;
+  /** Kept by the layers in flight, and by what lies before and behind them. */
+  readonly saved: Bytes;
+  /** Elements of the logits of one micro-batch; 0 but on the last stage. */
+  readonly logits: number;
+  /** Logits of earlier micro-batches that stay. */
+  readonly outputs: Bytes;
+}
+
+/** What a moment holds besides the states at rest. */
+interface Passing {
+  readonly activations: Bytes;
+  readonly wholeParams?: Bytes;
+  readonly wholeGrads?: Bytes;
+  readonly temporary?: Bytes;
+}
+
+/**
+ * A step's moments at which a stage can reach its peak.
+ *
+ * [Note: streams keep their memory] The caching allocator gives freed memory back to the stream that it was taken in. FSDP2 gathers in
+ * one stream, and reduces into sharded gradients in another; both keep at any moment what they ever held together, so those
+ * gradients count in every phase, also in a forward that begins without any. Source: c10/cuda/CUDACachingAllocator.cpp, whose
+ * free blocks match only the stream that they were made in.
+ */
+export function memoryPhases(layout: Layout, stage: PipelineStage): MemoryPhase[] {
+  const ground = groundOf(layout, stage);
+  const phases = [
+    ...lossPhases(ground),
+    ...backwardPhases(ground),
+    outerReduction(ground),
+    phaseOf(ground, 'optimizer step', { activations: 0, temporary: stepBytes(ground) }),
+  ];
+  return phases;
+}
+
+function groundOf(layout: Layout, stage: PipelineStage): Ground {
+  const sizes = tokenSizesOf(layout);
+  const bytes = stateBytesOf(layout);
+  const layer = layerActivations(layout);
+  const { model, tp } = layout;
+  const logits = stage.isLast ? (sizes.tokens * model.vocab) / tp : 0;
+  return {
+    layout,
+    stage,
+    sizes,
+    bytes,
+    whole: wholeUnits(layout, stage, bytes),
+    layer,
+    saved: stage.layersInFlight * layer.saved + outerActivations(layout, stage, sizes),
+    logits,
+    outputs: Math.max(0, keptOutputs(layout) - 1) * logits * sizes.itemBytes,
+  };
+}
+
+function lossPhases(ground: Ground): MemoryPhase[] {
+  const { layout, stage, sizes, whole, saved, logits, outputs } = ground;
+  if (logits === 0) return [];
+  const { forward, backward, gradient } = lossBytesOf(layout, sizes);
+  // The logits of a pipeline's output stay also while their gradient is computed; a compiled loss counts them already.
+  const stays = keptOutputs(layout) > 0 && !layout.compile ? sizes.itemBytes : 0;
+  const output = keptOutputs(layout) > 0 ? sizes.itemBytes : 0;
+  return [
+    phaseOf(ground, 'loss', {
+      activations: saved + outputs + logits * Math.max(forward, backward + stays),
+      wholeParams: whole.parameters,
+    }),
+    phaseOf(ground, "head's backward", {
+      activations:
+        saved + outputs + logits * (gradient + output) + sizes.tokens * sizes.itemBytes * sizes.dim,
+      wholeParams: whole.parameters,
+      wholeGrads: whole.parameters === 0 ? 0 : stage.headParams * ground.bytes.gathered,
+    }),
+  ];
+}
+
+/** The last layer's backward begins with all activations there; an earlier one's, while the gradients of the one before are reduced. */
+function backwardPhases({ whole, layer, saved, outputs, ...rest }: Ground): MemoryPhase[] {
+  const ground = { whole, layer, saved, outputs, ...rest };
+  const { stage, sizes, logits, layout } = ground;
+  const kept = outputs + (keptOutputs(layout) > 0 ? logits * sizes.itemBytes : 0);
+  const moment = { wholeParams: whole.parameters, wholeGrads: whole.gradients };
+  const activations = saved + kept + layer.working;
+  const last = phaseOf(ground, "last layer's backward", { ...moment, activations });
+  if (stage.layers < 2 || whole.reducing === 0) return [last];
+  return [
+    last,
+    phaseOf(ground, "earlier layer's backward", {
+      ...moment,
+      activations: activations - layer.saved,
+      temporary: whole.reducing,
+    }),
+  ];
+}
+
+/** What belongs to no layer is reduced last; a pipeline merges its outputs then. */
+function outerReduction(ground: Ground): MemoryPhase {
+  const { whole, outputs, logits, sizes, layout } = ground;
+  const merged = keptOutputs(layout) > 0 ? 2 * (outputs + logits * sizes.itemBytes) : 0;
+  return phaseOf(ground, 'outer reduction', {
+    activations: merged,
+    wholeParams: whole.parameters,
+    wholeGrads: whole.outer.gradients,
+    temporary: whole.outer.reducing,
+  });
+}
+
+function stepBytes({ layout, stage, bytes }: Ground): Bytes {
+  const { offload } = layout;
+  return offload.optimizer ? 0 : (bytes.step * stage.params) / shardsOfState(layout, 'optimizer');
+}
+
+function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): MemoryPhase {
+  const { layout, stage, bytes, whole, layer } = ground;
+  const { activations, wholeParams = 0, wholeGrads = 0, temporary = 0 } = passing;
+  const { offload, stack } = layout;
+  const isOnHost = offload.parameters ? 0 : 1;
+  const resting = {
+    params: (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter'),
+    grads: (isOnHost * bytes.gradient * stage.params) / shardsOfState(layout, 'gradient'),
+    optimizer: offload.optimizer
+      ? 0
+      : (isOnHost * bytes.optimizer * stage.params) / shardsOfState(layout, 'optimizer'),
+  };
+  const accumulated = name === 'optimizer step' ? 0 : whole.accumulated;
+  const buffers = pipelineBuffers(layout, stage, layer.stream);
+  return {
+    name,
+    params: resting.params + wholeParams,
+    grads: resting.grads + accumulated + wholeGrads,
+    optimizer: resting.optimizer,
+    activations,
+    temporary: temporary + buffers + whole.gathering + whole.buckets + workspaceBytes(layout),
+    passing: activations + wholeParams + wholeGrads + accumulated + temporary,
+    cached: stack === 'fsdp2' && whole.gathering > 0 ? whole.gathering + resting.grads : 0,
+  };
+}

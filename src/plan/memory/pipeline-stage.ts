@@ -1,0 +1,90 @@
+import type { Layout } from '../layout';
+
+/** What one pipeline rank holds of the model, its virtual stages together; parameters are divided by tp. */
+export interface PipelineStage {
+  readonly place: number;
+  readonly isFirst: boolean;
+  readonly isLast: boolean;
+  readonly layers: number;
+  /** Of one layer. */
+  readonly layerParams: number;
+  /** Embedding table and positions: on the first stage. */
+  readonly embeddingParams: number;
+  /** Output head and what lies before it: on the last stage. */
+  readonly headParams: number;
+  /** All of it, times the model's experts. */
+  readonly params: number;
+  /** Forward passes of one virtual stage whose backward is still to come, at most. */
+  readonly chunksInFlight: number;
+  /** The same in layers: what activations are multiplied by. */
+  readonly layersInFlight: number;
+}
+
+/** The stage at a place of the pipeline. */
+export function stageOf(layout: Layout, place: number): PipelineStage {
+  const { model, tp, pp, virtualStages } = layout;
+  const isFirst = place === 0;
+  const isLast = place === pp - 1;
+  const layers = layersOf(layout, place);
+  const layerParams = (model.params / model.experts - model.outerParams) / model.layers / tp;
+  const table = model.vocab * model.dim;
+  const positions = model.learnedPositions ? model.seq * model.dim : 0;
+  const isShared = model.tied && pp === 1;
+  const embedding = table === 0 ? model.outerParams : table + positions;
+  // A tied head on another stage is a copy of the table (Megatron-LM and pipelining alike).
+  const head = table === 0 ? 0 : model.outerParams - embedding + (model.tied ? table : 0);
+  const embeddingParams = isFirst ? embedding / tp : 0;
+  const headParams = isLast ? Math.max(0, isShared ? head - table : head) / tp : 0;
+  const chunksInFlight = chunksInFlightOf(layout, place);
+  return {
+    place,
+    isFirst,
+    isLast,
+    layers,
+    layerParams,
+    embeddingParams,
+    headParams,
+    params: model.experts * (layers * layerParams + embeddingParams + headParams),
+    chunksInFlight,
+    layersInFlight: (chunksInFlight * layers) / virtualStages,
+  };
+}
+
+/**
+ * Layers of a pipeline rank. PyTorch's stack counts the embedding and the head as a layer each, and gives what is left over
+ * to the first stages (Source: TorchTitan's generate_split_points); others cut evenly.
+ */
+function layersOf({ model, pp, virtualStages, stack }: Layout, place: number): number {
+  if (pp === 1) return model.layers;
+  const weighs = stack === 'fsdp2' && model.layers >= 2 * pp * virtualStages;
+  const stages = pp * virtualStages;
+  const effective = model.layers + (weighs ? 2 : 0);
+  const least = Math.floor(effective / stages);
+  const extra = effective % stages;
+  let layers = 0;
+  for (let chunk = place; chunk < stages; chunk += pp) {
+    layers += least + (chunk < extra ? 1 : 0);
+    if (weighs && (chunk === 0 || chunk === stages - 1)) layers--;
+  }
+  return layers;
+}
+
+/**
+ * Forward passes in flight: all under GPipe; p - s under 1F1B; (v - 1)p + 2(p - s - 1) + 1 of 1/v of a rank's layers when
+ * interleaved, which for the first stage is Korthikanti's 1 + (p - 1)/(pv) of the model.
+ * Source: Narayanan et al. 2021, section 2.2; torch.distributed.pipelining's Schedule1F1B and ScheduleInterleaved1F1B.
+ */
+function chunksInFlightOf(layout: Layout, place: number): number {
+  const { pp, numMicroBatches, virtualStages, schedule } = layout;
+  if (pp === 1) return 1;
+  switch (schedule) {
+    case 'GPipe':
+      return numMicroBatches * virtualStages;
+    case '1F1B':
+      return Math.min(numMicroBatches, pp - place);
+    case 'interleaved':
+      return Math.min(numMicroBatches * virtualStages, (virtualStages - 1) * pp + 2 * (pp - place - 1) + 1);
+    default:
+      return schedule satisfies never;
+  }
+}

@@ -1,0 +1,82 @@
+import type { Bytes } from '../../core/units';
+import type { Layout } from '../layout';
+import type { Estimate, MemoryPrediction } from '../prediction';
+import { RESERVED_OVER_ALLOCATED, WORST_RESERVED_OVER_ALLOCATED } from './allocator';
+import { type MemoryPhase, memoryPhases } from './memory-phases';
+import { stageOf } from './pipeline-stage';
+
+const GIB = 1024 ** 3;
+
+/**
+ * What PyTorch's caching allocator has reserved at the peak of a step (torch.cuda.max_memory_reserved), on the worst rank, by cause.
+ * The context and NCCL's buffers lie outside: bytesOutsideAllocator.
+ * Units: GiB in `peak`, bytes elsewhere.
+ */
+export function predictMemory(layout: Layout): MemoryPrediction {
+  const last = layout.pp - 1;
+  let worst = worstOf(layout, 0);
+  for (const place of last > 1 ? [1, last] : last === 1 ? [1] : []) {
+    const other = worstOf(layout, place);
+    if (other.reserved > worst.reserved) worst = other;
+  }
+  const { phase, stage, reserved } = worst;
+  return {
+    peak: peakOf(phase, reserved),
+    peakBytes: reserved,
+    params: phase.params,
+    grads: phase.grads,
+    optimizer: phase.optimizer,
+    activations: phase.activations,
+    temporary: phase.temporary + slackOf(phase),
+    phase: phase.name,
+    stage,
+    largestAssumption: largestAssumption(layout, phase),
+  };
+}
+
+interface Worst {
+  readonly phase: MemoryPhase;
+  readonly stage: number;
+  readonly reserved: Bytes;
+}
+
+function worstOf(layout: Layout, place: number): Worst {
+  const stage = stageOf(layout, place);
+  let worst: Worst | undefined;
+  for (const phase of memoryPhases(layout, stage)) {
+    const reserved = sumOf(phase) + slackOf(phase);
+    if (worst === undefined || reserved > worst.reserved) worst = { phase, stage: place, reserved };
+  }
+  if (worst === undefined) throw new Error('a step has phases');
+  return worst;
+}
+
+function sumOf({ params, grads, optimizer, activations, temporary }: MemoryPhase): Bytes {
+  return params + grads + optimizer + activations + temporary;
+}
+
+function slackOf({ passing }: MemoryPhase): Bytes {
+  return (RESERVED_OVER_ALLOCATED - 1) * passing;
+}
+
+/** From what is allocated and never cached for other streams, to the worst holes. */
+function peakOf(phase: MemoryPhase, reserved: Bytes): Estimate {
+  const high = reserved + (WORST_RESERVED_OVER_ALLOCATED - RESERVED_OVER_ALLOCATED) * phase.passing;
+  const low = sumOf(phase) - phase.cached;
+  return { value: reserved / GIB, low: low / GIB, high: high / GIB };
+}
+
+function largestAssumption({ recompute, stack }: Layout, phase: MemoryPhase): string {
+  const states = phase.params + phase.grads + phase.optimizer;
+  if (states > phase.activations + phase.temporary) {
+    return `states are kept as ${stack} does by default (fp32 master and two moments)`;
+  }
+  if (recompute === 'selective') {
+    return stack === 'fsdp2'
+      ? "selective recompute keeps every second product, attention's output and reduce-scatters (TorchTitan)"
+      : 'selective recompute is of core attention alone (Megatron-LM)';
+  }
+  return phase.name === 'loss'
+    ? "the loss's copies of the logits"
+    : 'what each operation saves for backward is as in torch 2.6 to 2.13';
+}

@@ -1,0 +1,64 @@
+import type { ModelState } from '../../parallel/strategy';
+import { STRATEGIES } from '../../parallel/strategy';
+import type { Layout, Precision, Stack } from '../layout';
+
+/** Bytes a parameter that one stack keeps at one precision with Adam, when nothing is sharded. */
+export interface StateBytes {
+  readonly parameter: number;
+  readonly gradient: number;
+  readonly optimizer: number;
+  /** Fresh while the optimizer steps: a copy of gradients in float32, or the root of the second moment. */
+  readonly step: number;
+  /** Of a gathered copy of a parameter; 0 where parameters are used as they are stored. */
+  readonly gathered: number;
+  /** Of a gradient in the buffer that is reduced. */
+  readonly reduced: number;
+}
+
+type Family = 'fp32' | 'fp16' | 'bf16';
+
+/**
+ * What each stack keeps by default, in one table.
+ * Source, megatron: megatron/training/theoretical_memory_usage.py, 18 bytes with bf16 (2 + 4 + 12, gradients summed in float32);
+ * with fp16, arguments.py leaves --accumulate-allreduce-grads-in-fp32 off: gradients of 2 bytes, and optimizer.py
+ * (Float16OptimizerWithFloat16Params) makes float32 copies of them at the step.
+ * Source, fsdp2: torch.distributed.fsdp.MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=float32) over float32 shards, as
+ * TorchTitan's training.mixed_precision_param and _reduce default; step: _multi_tensor_adam's _foreach_sqrt.
+ * Source, deepspeed: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py: fp16 or bf16 parameters and gradients, float32
+ * master, momentum and variance; the step makes float32 gradients of the partition.
+ */
+export const STATE_BYTES: Readonly<Record<Stack, Readonly<Record<Family, StateBytes>>>> = {
+  megatron: {
+    bf16: { parameter: 2, gradient: 4, optimizer: 12, step: 0, gathered: 0, reduced: 0 },
+    fp16: { parameter: 2, gradient: 2, optimizer: 12, step: 4, gathered: 0, reduced: 0 },
+    fp32: { parameter: 4, gradient: 4, optimizer: 8, step: 0, gathered: 0, reduced: 0 },
+  },
+  fsdp2: {
+    bf16: { parameter: 4, gradient: 4, optimizer: 8, step: 4, gathered: 2, reduced: 4 },
+    fp16: { parameter: 4, gradient: 4, optimizer: 8, step: 4, gathered: 2, reduced: 4 },
+    fp32: { parameter: 4, gradient: 4, optimizer: 8, step: 4, gathered: 4, reduced: 4 },
+  },
+  deepspeed: {
+    bf16: { parameter: 2, gradient: 2, optimizer: 12, step: 4, gathered: 2, reduced: 2 },
+    fp16: { parameter: 2, gradient: 2, optimizer: 12, step: 4, gathered: 2, reduced: 2 },
+    fp32: { parameter: 4, gradient: 4, optimizer: 8, step: 4, gathered: 4, reduced: 4 },
+  },
+};
+
+/** Products in fp8 are fed from bf16 tensors: Float8Linear saves its inputs in high precision (torchao, float8_linear.py). */
+const FAMILY: Readonly<Record<Precision, Family>> = { fp32: 'fp32', fp16: 'fp16', bf16: 'bf16', fp8: 'bf16' };
+
+/** The row of the table that a layout means. */
+export function stateBytesOf({ stack, precision }: Pick<Layout, 'stack' | 'precision'>): StateBytes {
+  return STATE_BYTES[stack][FAMILY[precision]];
+}
+
+/** Bytes of one value of an activation. */
+export function activationBytesOf(precision: Precision): number {
+  return precision === 'fp32' ? 4 : 2;
+}
+
+/** Ranks that share a state between steps; 1: each has it whole. */
+export function shardsOfState({ strategy, shards }: Layout, state: ModelState): number {
+  return STRATEGIES[strategy].shardedAtRest.includes(state) ? shards : 1;
+}

@@ -1,0 +1,102 @@
+import type { Bytes } from '../../core/units';
+import { STRATEGIES } from '../../parallel/strategy';
+import type { Layout } from '../layout';
+import type { PipelineStage } from './pipeline-stage';
+import type { StateBytes } from './state-bytes';
+
+/** What a layout that gathers parameters holds of whole units, beside its shards. */
+export interface WholeUnits {
+  /** Parameters, from a stage's forward to the begin of its backward. */
+  readonly parameters: Bytes;
+  /** Gradients of the unit whose backward runs, and of those that wait to be reduced. */
+  readonly gradients: Bytes;
+  /** Gradients summed over micro-batches before they are reduced. */
+  readonly accumulated: Bytes;
+  /** Inputs of the reduction that is on its way while the next unit's backward runs. */
+  readonly reducing: Bytes;
+  /** All of the above at the end, when what belongs to no layer is reduced. */
+  readonly outer: { readonly gradients: Bytes; readonly reducing: Bytes };
+  /** Results of gathers on their way, in memory of the gathering stream. */
+  readonly gathering: Bytes;
+  /** Buffers of fixed size. */
+  readonly buckets: Bytes;
+}
+
+const NONE: WholeUnits = {
+  parameters: 0,
+  gradients: 0,
+  accumulated: 0,
+  reducing: 0,
+  outer: { gradients: 0, reducing: 0 },
+  gathering: 0,
+  buckets: 0,
+};
+
+/** DeepSpeed's reduce_bucket_size, stage3_max_live_parameters and stage3_prefetch_bucket_size, parameters. Source: its runtime/zero/config.py. */
+const REDUCE_BUCKET = 5e8;
+const MAX_LIVE = 1e9;
+const PREFETCH = 5e7;
+
+/** What is whole, by the stack that gathers. */
+export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
+  const { shardedAtRest } = STRATEGIES[layout.strategy];
+  const gathers = shardedAtRest.includes('parameter');
+  switch (layout.stack) {
+    case 'megatron':
+      return gathers ? unitsOfFsdp2(layout, stage, { ...bytes, gathered: 2, reduced: 4 }) : NONE;
+    case 'fsdp2':
+      return gathers ? unitsOfFsdp2(layout, stage, bytes) : unitsOfDdp(stage, bytes);
+    case 'deepspeed':
+      return unitsOfDeepSpeed(stage, bytes, gathers, shardedAtRest.length > 0);
+    default:
+      return layout.stack satisfies never;
+  }
+}
+
+/**
+ * [Note: FSDP2's units] TorchTitan makes every block a unit, and embedding, last norm and head together the root, which stays whole
+ * from forward to the end of backward, as the last block does. A gather writes one buffer, which is copied out to parameters;
+ * in forward the previous buffer is kept until the next copy (FSDPParamGroup.wait_for_unshard). Backward gathers the next block
+ * while one runs, and the float32 input of a block's reduction is kept until the next block's (post_backward). The root's
+ * gradients wait for the end. With pipelining, blocks stay whole, and gradients are summed whole in the reduction's type until
+ * the last micro-batch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed).
+ * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torchtitan parallelize_llama.py.
+ */
+function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
+  const { gathered, reduced } = bytes;
+  const { layerParams, layers, headParams, params } = stage;
+  const root = stage.embeddingParams + headParams;
+  const isPiped = layout.pp > 1;
+  const resharded = STRATEGIES[layout.strategy].reshardAfterForward && !isPiped;
+  const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * params : 0;
+  return {
+    parameters: gathered * (root + (resharded ? 1 : layers) * layerParams),
+    gradients: gathered * (layerParams + headParams),
+    accumulated,
+    reducing: accumulated > 0 ? 0 : reduced * layerParams,
+    outer: { gradients: gathered * root, reducing: reduced * Math.max(root, layerParams) },
+    gathering: gathered * (Math.max(root, layerParams) + layerParams),
+    buckets: 0,
+  };
+}
+
+/** DDP keeps reduced gradients in buckets beside the parameters' own; autocast keeps a bf16 copy of weights until backward. Source: gradient_as_bucket_view = false. */
+function unitsOfDdp({ params }: PipelineStage, { gradient, gathered, parameter }: StateBytes): WholeUnits {
+  return { ...NONE, parameters: gathered < parameter ? gathered * params : 0, buckets: gradient * params };
+}
+
+/** ZeRO-3 lets so many parameters live, and every stage reduces through a bucket of fixed size. */
+function unitsOfDeepSpeed(
+  { layerParams, params }: PipelineStage,
+  { gathered, reduced }: StateBytes,
+  gathers: boolean,
+  reduces: boolean,
+): WholeUnits {
+  const live = Math.min(params, Math.max(MAX_LIVE, layerParams + PREFETCH));
+  return {
+    ...NONE,
+    parameters: gathers ? gathered * live : 0,
+    gradients: reduces ? reduced * layerParams : 0,
+    buckets: reduces ? reduced * REDUCE_BUCKET : 0,
+  };
+}
