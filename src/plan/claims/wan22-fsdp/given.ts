@@ -1,4 +1,6 @@
-import { type Claim, claimOf } from './claim';
+import { shapeOf } from '../../model-shape';
+import { modelOf } from '../../models';
+import { type Claim, claimOf } from '../claim';
 
 /** What the document says of its run. */
 export const WAN_GIVEN = {
@@ -24,3 +26,6 @@ export const WAN_TABLE = { params: 12.8, optimizer: 18.5, activations: 22.3, tem
 export function wan(claim: Omit<Claim, 'document'>): Claim {
   return claimOf('wan22-fsdp', claim);
 }
+
+/** The model with two experts as it was published. */
+export const PUBLISHED = shapeOf(modelOf('wan2.2-a14b'));

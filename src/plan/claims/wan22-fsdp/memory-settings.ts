@@ -1,0 +1,98 @@
+import { shapeOf } from '../../model-shape';
+import { modelOf } from '../../models';
+import { PUBLISHED, WAN_GIVEN } from './given';
+
+/** Settings under which a GPU would hold so much, and how much that is. */
+export interface MemorySetting {
+  readonly text: string;
+  readonly value: number;
+  readonly unit: 'GB' | 'GiB';
+}
+
+interface Term {
+  readonly text: string;
+  readonly bytes: number;
+}
+
+const { gpus, layers } = WAN_GIVEN;
+const ENCODER = shapeOf(modelOf('umt5-xxl-encoder'));
+
+/** Whose parameters: what the document says, what was published, and one expert alone. */
+const WHOSE = [
+  { text: '27B', params: WAN_GIVEN.params },
+  { text: 'the published 28.58B', params: PUBLISHED.params },
+  { text: 'one published expert (14.29B)', params: PUBLISHED.params / 2 },
+] as const;
+
+/** Types of resident parameters. */
+const PARAM_TYPES = [
+  { text: 'fp32 shards', bytes: 4 },
+  { text: 'bf16 shards', bytes: 2 },
+  { text: 'fp32 shards and bf16 copies', bytes: 6 },
+] as const;
+
+/** Adam's states, with what may be counted with them. */
+const STATE_TYPES = [
+  { text: 'two fp32 moments', bytes: 8 },
+  { text: 'two fp32 moments and a master copy', bytes: 12 },
+  { text: 'one fp32 and one bf16 moment', bytes: 6 },
+  { text: 'two bf16 moments', bytes: 4 },
+  { text: 'two 8-bit moments and a master copy', bytes: 6 + 8 / 256 },
+  { text: 'two 8-bit moments', bytes: 2 + 8 / 256 },
+] as const;
+
+/** What else may be whole on a GPU besides its shards. */
+const BESIDES: readonly Term[] = [
+  { text: '', bytes: 0 },
+  { text: ' + one gathered block in bf16', bytes: (2 * PUBLISHED.params) / 2 / layers },
+  { text: ' + two gathered blocks in bf16', bytes: (2 * 2 * PUBLISHED.params) / 2 / layers },
+  { text: " + the text encoder's bf16 shard", bytes: (2 * ENCODER.params) / gpus },
+  { text: ' + one whole expert in bf16', bytes: PUBLISHED.params },
+  { text: ' + both experts whole in bf16', bytes: 2 * PUBLISHED.params },
+];
+
+/** Every reading of "parameters per GPU after sharding", nearest to `gigabytes` first. */
+export function paramSettings(gigabytes: number): MemorySetting[] {
+  return nearest(gigabytes, overSettings(PARAM_TYPES, BESIDES));
+}
+
+/** Every reading of "AdamW states per GPU", nearest to `gigabytes` first. */
+export function optimizerSettings(gigabytes: number): MemorySetting[] {
+  return nearest(gigabytes, overSettings(STATE_TYPES, [{ text: '', bytes: 0 }]));
+}
+
+/** The nearest ones as a text: 'fp32 shards of 27B over 8 (13.5 GB, 5% more)'. */
+export function nearestText(gigabytes: number, settings: readonly MemorySetting[], count = 3): string {
+  return settings
+    .slice(0, count)
+    .map(({ text, value, unit }) => {
+      const percent = Math.round(100 * (value / gigabytes - 1));
+      const off = percent === 0 ? 'equal' : `${Math.abs(percent)}% ${percent > 0 ? 'more' : 'less'}`;
+      return `${text} (${value.toFixed(1)} ${unit}, ${off})`;
+    })
+    .join('; ');
+}
+
+function overSettings(types: readonly Term[], besides: readonly Term[]): Term[] {
+  const degrees = [gpus, gpus / 2];
+  return WHOSE.flatMap((whose) =>
+    types.flatMap((type) =>
+      degrees.flatMap((degree) =>
+        besides.map((more) => ({
+          text: `${type.text} of ${whose.text} over ${degree}${more.text}`,
+          bytes: (type.bytes * whose.params) / degree + more.bytes,
+        })),
+      ),
+    ),
+  );
+}
+
+/** A program that prints GiB may have been read as GB. */
+function nearest(gigabytes: number, terms: readonly Term[]): MemorySetting[] {
+  return terms
+    .flatMap(({ text, bytes }): MemorySetting[] => [
+      { text, value: bytes / 1e9, unit: 'GB' },
+      { text, value: bytes / 2 ** 30, unit: 'GiB' },
+    ])
+    .sort((a, b) => Math.abs(Math.log(a.value / gigabytes)) - Math.abs(Math.log(b.value / gigabytes)));
+}
