@@ -84,7 +84,8 @@ test("a GPT's layer on Megatron-LM's stack keeps what Korthikanti's formulas say
         const layout = gpt({ recompute, gpus: tp, parallel });
         const saving = { t: tp, sequenceParallel: sequenceParallel && tp > 1, recompute };
         const expected = activationsPerLayer(paper, saving);
-        assert.equal(layerActivations(layout).saved, expected, `${recompute} tp ${tp} ${sequenceParallel}`);
+        const name = `${recompute} tp ${tp} ${sequenceParallel}`;
+        assert.equal(layerActivations(layout).saved, Math.round(expected), name);
       }
     }
   }
