@@ -1,11 +1,12 @@
 import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
-import { FUSED, hasFused, runForFirst } from './fused/fused-kernel';
+import { FUSED, hasFused, runForFirst, runFused } from './fused/fused-kernel';
 import {
   plainCausalAttention,
   plainCausalSoftmax,
   plainCrossEntropy,
   plainEmbedding,
+  plainFlashAttention,
   plainGelu,
   plainLayerNorm,
   plainLinear,
@@ -73,6 +74,42 @@ export function causalAttention(qkv: tf.Tensor, heads: number): tf.Tensor {
   return hasFused(FUSED.causalAttention)
     ? runForFirst(FUSED.causalAttention, { qkv }, { heads })
     : plainCausalAttention(qkv, heads, causalSoftmax);
+}
+
+/** What `flashAttention` gives. */
+export interface FlashAttention {
+  /** The weighted values, like q. */
+  readonly out: tf.Tensor;
+  /** Logarithm of the sum of exp(scaled scores) [B, H, T]: what joins parts of attention over parts of the keys. */
+  readonly lse: tf.Tensor;
+}
+
+/**
+ * softmax(scale q kᵀ) v in every head without the matrix of weights: memory grows with T + S. Of H heads of queries, H / G in
+ * order share one head of keys and values; where attention is causal, query i sees keys up to i + S - T.
+ * Shapes: q [B, T, H, D], k and v [B, S, G, D]. Default of scale: 1/sqrt(D).
+ * Source: Dao 2023, FlashAttention-2; flash_attn_func's layout. Throws: SHAPE when they do not fit.
+ */
+export function flashAttention(
+  q: tf.Tensor,
+  k: tf.Tensor,
+  v: tf.Tensor,
+  options: { readonly causal: boolean; readonly scale?: number | undefined },
+): FlashAttention {
+  const [batch = 0, queries = 0, heads = 0, headDim = 0] = q.shape;
+  const [, keys = 0, groups = 0] = k.shape;
+  const { causal, scale = 1 / Math.sqrt(headDim) } = options;
+  const fits =
+    [q, k, v].every(({ rank, size }) => rank === 4 && size > 0) &&
+    k.shape.join() === [batch, keys, groups, headDim].join() &&
+    v.shape.join() === k.shape.join() &&
+    heads % groups === 0 &&
+    (!causal || keys >= queries) &&
+    scale > 0;
+  requireFit(`flashAttention${causal ? ' (causal)' : ''} by ${scale}`, fits, { q, k, v });
+  if (!hasFused(FUSED.flashAttention)) return plainFlashAttention(q, k, v, causal, scale);
+  const [out, lse] = runFused(FUSED.flashAttention, { q, k, v }, { causal, scale }) as [tf.Tensor, tf.Tensor];
+  return { out, lse };
 }
 
 /**

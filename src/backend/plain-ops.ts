@@ -25,10 +25,15 @@ export function plainGelu(x: tf.Tensor): tf.Tensor {
 /** Softmax of scale * scores over the columns that a row may see. */
 export function plainCausalSoftmax(scores: tf.Tensor, scale: number): tf.Tensor {
   const [rows = 1, columns = 1] = scores.shape.slice(-2);
+  return tf.softmax(tf.add(tf.mul(scores, scale), unseen(rows, columns)));
+}
+
+/** What is added to scores: row i sees columns up to i + columns - rows. */
+function unseen(rows: number, columns: number): tf.Tensor {
   const hidden = new Float32Array(rows * columns);
   for (let i = 0; i < rows; i++)
     hidden.fill(-1e9, i * columns + Math.max(0, i + 1 + columns - rows), (i + 1) * columns);
-  return tf.softmax(tf.add(tf.mul(scores, scale), tf.tensor(hidden, [rows, columns])));
+  return tf.tensor(hidden, [rows, columns]);
 }
 
 /** Attention of every position to itself and those before. Shapes: qkv [B, T, 3d] → [B, T, d]. */
@@ -44,6 +49,25 @@ export function plainCausalAttention(
   const [q, k, v] = tf.unstack(parts) as [tf.Tensor, tf.Tensor, tf.Tensor]; // axis 0 has three entries
   const weights = softmax(tf.matMul(q, k, false, true), 1 / Math.sqrt(headDim));
   return tf.reshape(tf.transpose(tf.matMul(weights, v), [0, 2, 1, 3]), [batch, seq, dim]);
+}
+
+/** Attention with all weights, and the log-sum-exp of its scaled scores. Shapes as in ops.ts's flashAttention. */
+export function plainFlashAttention(
+  q: tf.Tensor,
+  k: tf.Tensor,
+  v: tf.Tensor,
+  isCausal: boolean,
+  scale: number,
+): { readonly out: tf.Tensor; readonly lse: tf.Tensor } {
+  const [, queries = 0, heads = 1] = q.shape;
+  const [, keys = 0, groups = 1] = k.shape;
+  const shared = Array.from({ length: heads }, (_, head) => Math.floor((head * groups) / heads));
+  const headed = (x: tf.Tensor): tf.Tensor =>
+    tf.transpose(heads === groups ? x : tf.gather(x, shared, 2), [0, 2, 1, 3]);
+  const scaled = tf.mul(tf.matMul(tf.transpose(q, [0, 2, 1, 3]), headed(k), false, true), scale);
+  const scores = isCausal ? tf.add(scaled, unseen(queries, keys)) : scaled;
+  const out = tf.transpose(tf.matMul(tf.softmax(scores), headed(v)), [0, 2, 1, 3]);
+  return { out, lse: tf.logSumExp(scores, -1) };
 }
 
 /** Mean of -log softmax(logits)[label]. */

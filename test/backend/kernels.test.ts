@@ -50,6 +50,43 @@ class Arena {
   }
 }
 
+/** Attention of `rows` queries to 2n keys, of 3 values each, in two blocks of keys; and its gradient in the second. */
+function flashBlocks(arena: Arena, rows: number, n: number): void {
+  const { kernels } = arena;
+  const width = 3;
+  const zeros = (size: number): number => arena.put(new Float32Array(size));
+  const [q, k] = [arena.put(normals(rows * width, 'q')), arena.put(normals(n * width, 'k'))];
+  const [scores, out] = [zeros(rows * n), zeros(rows * width)];
+  const [tops, sums, lse] = [zeros(rows), zeros(rows), zeros(rows)];
+  for (const isFirst of [true, false]) {
+    kernels.product(false, true, rows, n, width, q, width, k, width, 0, scores, n);
+    kernels.flashWeights(
+      scores,
+      tops,
+      sums,
+      out,
+      rows,
+      n,
+      isFirst ? n : 1 - rows,
+      0.5,
+      isFirst,
+      width,
+      width,
+    );
+    kernels.product(false, false, rows, width, n, scores, n, k, width, isFirst ? 0 : 1, out, width);
+  }
+  kernels.flashEnd(tops, sums, out, lse, rows, width, width);
+  const [deltas, dScores] = [zeros(rows), arena.put(normals(rows * n, 'ds'))];
+  kernels.product(false, true, rows, n, width, q, width, k, width, 0, scores, n);
+  kernels.flashWeightsAgain(scores, lse, rows, n, n, 0.5);
+  kernels.flashDeltas(q, out, lse, deltas, rows, width, width);
+  kernels.flashScoreGrad(scores, dScores, deltas, rows, n, 0.5);
+  kernels.product(true, false, n, width, rows, dScores, n, q, width, 1, k, width);
+  const weights = arena.take(scores, rows * n);
+  for (let i = 0; i < rows; i++)
+    assertClose([weights.slice(i * n, (i + 1) * n).reduce((a, b) => a + b, 0)], [1], 1e-6, 'sum of weights');
+}
+
 describe('the kernels write their results and nothing else, for every size and alignment', () => {
   for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9, 17]) {
     test(`sizes of ${n}`, () => {
@@ -146,6 +183,7 @@ describe('the kernels write their results and nothing else, for every size and a
       );
       kernels.causalSoftmax(arena.put(x), y, 1, Math.min(rows, n), n, 0.5);
       kernels.softmaxGrad(y, arena.put(x), y, rows, n, 0.5);
+      flashBlocks(arena, rows, n);
       const ids = arena.putIntegers([0, n - 1, 0]);
       const taken = arena.put(new Float32Array(3 * n));
       assert.equal(kernels.takeRows(arena.put(x), ids, taken, 3, n, 1), -1);

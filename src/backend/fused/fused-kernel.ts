@@ -13,6 +13,8 @@ export const FUSED = {
   softmaxGrad: 'ShardlabSoftmaxGrad',
   causalAttention: 'ShardlabCausalAttention',
   causalAttentionGrad: 'ShardlabCausalAttentionGrad',
+  flashAttention: 'FlashAttention',
+  flashAttentionGrad: 'FlashAttentionGrad',
   crossEntropy: 'ShardlabCrossEntropy',
   crossEntropyGrad: 'ShardlabCrossEntropyGrad',
   crossEntropyInPlace: 'ShardlabCrossEntropyInPlace',

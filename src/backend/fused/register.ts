@@ -3,6 +3,7 @@ import { registerCausalAttention } from './causal-attention';
 import { registerCausalSoftmax } from './causal-softmax';
 import { registerCrossEntropy } from './cross-entropy';
 import { registerEmbedding } from './embedding';
+import { registerFlashAttention } from './flash-attention';
 import { registerGelu } from './gelu';
 import { registerLayerNorm } from './layer-norm';
 import { registerLinear } from './linear';
@@ -14,6 +15,7 @@ export function registerFusedKernels(context: WasmContext): void {
   registerGelu(context);
   registerCausalSoftmax(context);
   registerCausalAttention(context);
+  registerFlashAttention(context);
   registerCrossEntropy(context);
   registerEmbedding(context);
 }

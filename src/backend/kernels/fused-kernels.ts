@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ShardlabError } from '../../core/errors';
+import type { Sgemm } from '../blas';
 
 /** The functions of kernels/assembly, on byte offsets of the backend's heap. Their own files say what each does. */
 export interface FusedKernels {
@@ -97,6 +98,54 @@ export interface FusedKernels {
     scale: number,
   ): void;
   softmaxGrad(p: number, dp: number, dScores: number, rows: number, columns: number, scale: number): void;
+  flashWeights(
+    scores: number,
+    tops: number,
+    sums: number,
+    out: number,
+    rows: number,
+    columns: number,
+    seen: number,
+    scale: number,
+    isFirst: boolean,
+    width: number,
+    outStride: number,
+  ): void;
+  flashEnd(
+    tops: number,
+    sums: number,
+    out: number,
+    lse: number,
+    rows: number,
+    width: number,
+    outStride: number,
+  ): void;
+  flashWeightsAgain(
+    scores: number,
+    lse: number,
+    rows: number,
+    columns: number,
+    seen: number,
+    scale: number,
+  ): void;
+  flashDeltas(
+    dOut: number,
+    out: number,
+    dLse: number,
+    deltas: number,
+    rows: number,
+    width: number,
+    stride: number,
+  ): void;
+  flashScoreGrad(
+    weights: number,
+    dWeights: number,
+    deltas: number,
+    rows: number,
+    columns: number,
+    scale: number,
+  ): void;
+  product: Sgemm;
   crossEntropy(
     logits: number,
     labels: number,

@@ -8,6 +8,8 @@ export * from './optimizer-8bit';
 export * from './norm';
 export * from './gelu';
 export * from './softmax';
+export * from './flash';
+export * from './product';
 export * from './cross-entropy';
 export * from './permute';
 export * from './rows';

@@ -1,0 +1,208 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Tag } from '../../core/events';
+import type { Sgemm } from '../blas';
+import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { type FlashSizes, flashScratchSize, flashSizes, keyBlocks } from './flash-blocks';
+import { FUSED, runFused } from './fused-kernel';
+
+/*
+ * [Note: flash attention] The weights of attention exist for one block of queries and one of keys at a time. Forward keeps
+ * each query's largest score and the sum of its weights so far, and corrects both and the output when a block brings a larger
+ * score. Backward computes a block's weights again from the saved log-sum-exp. So memory grows with the length, not with its
+ * square. Source: Dao et al. 2022; Dao 2023, FlashAttention-2, algorithms 1 and 2.
+ */
+
+/** Attention in blocks: q [B, T, H, D], k and v [B, S, G, D] → out like q, and log-sum-exp [B, H, T] of scaled scores. */
+export function registerFlashAttention(context: WasmContext): void {
+  const { backend } = context;
+  const makeLike = (info: tf.TensorInfo): tf.TensorInfo => backend.makeOutput(info.shape, 'float32');
+  replaceKernel(FUSED.flashAttention, () => ({ q, k, v }, attrs) => {
+    const pass = passOf(context, given(q), given(k), attrs);
+    const { batch, heads, queries } = pass.sizes;
+    const out = makeLike(given(q));
+    const lse = backend.makeOutput([batch, heads, queries], 'float32');
+    withScratch(context, 'forward', pass.sizes, (scratch) => {
+      forward(context, pass, { q: given(q), k: given(k), v: given(v), out, lse, scratch });
+    });
+    return [out, lse];
+  });
+  replaceKernel(FUSED.flashAttentionGrad, () => (inputs, attrs) => {
+    const [q, k, v] = [given(inputs.q), given(inputs.k), given(inputs.v)];
+    const [out, lse] = [given(inputs.out), given(inputs.lse)];
+    const pass = passOf(context, q, k, attrs);
+    const [dq, dk, dv] = [makeLike(q), makeLike(k), makeLike(v)];
+    withScratch(context, 'backward', pass.sizes, (scratch) => {
+      const gradients = { dOut: given(inputs.dOut), dLse: given(inputs.dLse), dq, dk, dv };
+      backward(context, pass, { q, k, v, out, lse, scratch, ...gradients });
+    });
+    return [dq, dk, dv];
+  });
+  tf.registerGradient({
+    kernelName: FUSED.flashAttention,
+    inputsToSave: ['q', 'k', 'v'],
+    outputsToSave: [true, true],
+    gradFunc: (dys, saved, attrs) => {
+      const [q, k, v, out, lse] = saved.map(given) as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
+      const [dOut, dLse] = dys as [tf.Tensor, tf.Tensor]; // one for each output
+      const [dq, dk, dv] = runFused(
+        FUSED.flashAttentionGrad,
+        { q, k, v, out, lse, dOut, dLse },
+        attrs as tf.NamedAttrMap,
+      );
+      return { q: () => given(dq), k: () => given(dk), v: () => given(dv) };
+    },
+  });
+}
+
+/** What a pass over all blocks needs beside its tensors. */
+interface Pass {
+  readonly sizes: FlashSizes;
+  readonly isCausal: boolean;
+  readonly scale: number;
+  /** The product on byte offsets of the heap. */
+  readonly product: Sgemm;
+}
+
+interface ForwardTensors {
+  readonly q: tf.TensorInfo;
+  readonly k: tf.TensorInfo;
+  readonly v: tf.TensorInfo;
+  readonly out: tf.TensorInfo;
+  readonly lse: tf.TensorInfo;
+  readonly scratch: tf.TensorInfo;
+}
+
+interface BackwardTensors extends ForwardTensors {
+  readonly dOut: tf.TensorInfo;
+  readonly dLse: tf.TensorInfo;
+  readonly dq: tf.TensorInfo;
+  readonly dk: tf.TensorInfo;
+  readonly dv: tf.TensorInfo;
+}
+
+function passOf(
+  context: WasmContext,
+  q: tf.TensorInfo,
+  k: tf.TensorInfo,
+  attrs: Readonly<Record<string, unknown>>,
+): Pass {
+  const { causal, scale } = attrs;
+  const sizes = flashSizes(q, k);
+  return { sizes, isCausal: causal === true, scale: Number(scale), product: productOf(context) };
+}
+
+/** The BLAS's product, or the engine's own, which is made for blocks that stay in the cache. */
+function productOf({ sgemm, baseAddress: base, kernels }: WasmContext): Sgemm {
+  if (sgemm === null) return kernels.product;
+  return (transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc) =>
+    sgemm(transposeA, transposeB, m, n, k, base + a, lda, base + b, ldb, beta, base + c, ldc);
+}
+
+/** Runs `work` with the pass's temporary buffer. */
+function withScratch(
+  context: WasmContext,
+  pass: 'forward' | 'backward',
+  sizes: FlashSizes,
+  work: (scratch: tf.TensorInfo) => void,
+): void {
+  const { table, backend } = context;
+  const tag: Tag = { cause: 'temp', module: table.currentTag.module };
+  const scratch = table.tagged(tag, () => backend.makeOutput([flashScratchSize(pass, sizes)], 'float32'));
+  work(scratch);
+  backend.disposeData(scratch.dataId);
+}
+
+/** Where one head's values begin, in bytes: in tensors like q, like k, and like lse. */
+interface Head {
+  readonly q: number;
+  readonly k: number;
+  readonly lse: number;
+}
+
+function forEachHead(sizes: FlashSizes, work: (head: Head) => void): void {
+  const { batch, queries, keys, heads, groups, headDim } = sizes;
+  for (let b = 0; b < batch; b++) {
+    for (let h = 0; h < heads; h++) {
+      const group = Math.floor((h * groups) / heads);
+      work({
+        q: 4 * headDim * (b * queries * heads + h),
+        k: 4 * headDim * (b * keys * groups + group),
+        lse: 4 * queries * (b * heads + h),
+      });
+    }
+  }
+}
+
+function forward(context: WasmContext, pass: Pass, tensors: ForwardTensors): void {
+  const { sizes, isCausal, scale, product } = pass;
+  const { heads, groups, headDim, queries, rows, columns } = sizes;
+  const { kernels } = context;
+  const at = (info: tf.TensorInfo): number => offsetOf(context, info);
+  const [queryStride, keyStride] = [heads * headDim, groups * headDim];
+  const scores = at(tensors.scratch);
+  const sums = scores + 4 * rows * columns;
+  forEachHead(sizes, (head) => {
+    for (let row = 0; row < queries; row += rows) {
+      const skip = head.q + 4 * row * queryStride;
+      const [q, out] = [at(tensors.q) + skip, at(tensors.out) + skip];
+      // The rows' largest scores lie where their log-sum-exps will be.
+      const tops = at(tensors.lse) + head.lse + 4 * row;
+      const m = Math.min(rows, queries - row);
+      for (const { column, columns: n, seen } of keyBlocks(sizes, row, isCausal)) {
+        const key = head.k + 4 * column * keyStride;
+        const isFirst = column === 0;
+        product(false, true, m, n, headDim, q, queryStride, at(tensors.k) + key, keyStride, 0, scores, n);
+        kernels.flashWeights(scores, tops, sums, out, m, n, seen, scale, isFirst, headDim, queryStride);
+        const beta = isFirst ? 0 : 1;
+        product(
+          false,
+          false,
+          m,
+          headDim,
+          n,
+          scores,
+          n,
+          at(tensors.v) + key,
+          keyStride,
+          beta,
+          out,
+          queryStride,
+        );
+      }
+      kernels.flashEnd(tops, sums, out, tops, m, headDim, queryStride);
+    }
+  });
+}
+
+function backward(context: WasmContext, pass: Pass, tensors: BackwardTensors): void {
+  const { sizes, isCausal, scale, product } = pass;
+  const { heads, groups, headDim, queries, rows, columns } = sizes;
+  const { kernels } = context;
+  const at = (info: tf.TensorInfo): number => offsetOf(context, info);
+  const [stride, keyStride] = [heads * headDim, groups * headDim];
+  const p = at(tensors.scratch);
+  const ds = p + 4 * rows * columns;
+  const deltas = ds + 4 * rows * columns;
+  for (const sum of [tensors.dk, tensors.dv]) kernels.fill(at(sum), 0, sizeOf(sum.shape));
+  forEachHead(sizes, (head) => {
+    for (let row = 0; row < queries; row += rows) {
+      const skip = head.q + 4 * row * stride;
+      const lse = head.lse + 4 * row;
+      const [q, dq, dOut] = [at(tensors.q) + skip, at(tensors.dq) + skip, at(tensors.dOut) + skip];
+      const m = Math.min(rows, queries - row);
+      const out = at(tensors.out) + skip;
+      kernels.flashDeltas(dOut, out, at(tensors.dLse) + lse, deltas, m, headDim, stride);
+      for (const { column, columns: n, seen } of keyBlocks(sizes, row, isCausal)) {
+        const key = head.k + 4 * column * keyStride;
+        const [k, v] = [at(tensors.k) + key, at(tensors.v) + key];
+        product(false, true, m, n, headDim, q, stride, k, keyStride, 0, p, n);
+        kernels.flashWeightsAgain(p, at(tensors.lse) + lse, m, n, seen, scale);
+        product(true, false, n, headDim, m, p, n, dOut, stride, 1, at(tensors.dv) + key, keyStride);
+        product(false, true, m, n, headDim, dOut, stride, v, keyStride, 0, ds, n);
+        kernels.flashScoreGrad(p, ds, deltas, m, n, scale);
+        product(false, false, m, headDim, n, ds, n, k, keyStride, column === 0 ? 0 : 1, dq, stride);
+        product(true, false, n, headDim, m, ds, n, q, stride, 1, at(tensors.dk) + key, keyStride);
+      }
+    }
+  });
+}
