@@ -80,8 +80,10 @@ function differentiate(
   }
   const names = Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
   const results = tf.tidy(() => {
-    // tfjs makes zeros of null gradients itself; its types do not say so.
-    const thunks = gradient(dys as tf.Tensor[]);
+    // tfjs makes zeros of null gradients itself; its types do not say so. Fused kernels have one result, and their gradients
+    // read its alone: what stands for the other outputs' is never looked at, and need not be made.
+    const isFused = isFusedKernel(node.kernelName);
+    const thunks = gradient(dys.map((dy, i) => dy ?? (isFused ? node.outputs[i] : null)) as tf.Tensor[]);
     const taken = new Set<tf.Tensor>();
     // A unit leaves out the inputs that its output does not depend on.
     const present = names.filter((name) => thunks[name] !== undefined || node.release === undefined);

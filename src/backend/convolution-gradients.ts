@@ -91,6 +91,7 @@ function layOut(
   count: number,
 ): void {
   const { inChannels, filterHeight, filterWidth } = info;
+  if (!context.hasValues) return;
   const from = context.backend.typedArrayFromHeap(input);
   const to = context.backend.typedArrayFromHeap(columns).fill(0);
   const width = filterHeight * filterWidth * inChannels;
@@ -112,6 +113,7 @@ function depthwiseFilterGradient(context: WasmContext): Kernel {
     const filterShape = attrs.filterShape as number[]; // of tfjs's own kernel
     const info = infoOf(input.shape, filterShape, attrs, true);
     const out = context.backend.makeOutput(filterShape, 'float32');
+    if (!context.hasValues) return out;
     const result = context.backend.typedArrayFromHeap(out).fill(0);
     const [values, dys] = [input, gradient].map((one) => context.backend.typedArrayFromHeap(one)) as [
       Float32Array,
@@ -130,6 +132,7 @@ function depthwiseInputGradient(context: WasmContext): Kernel {
     const inputShape = attrs.inputShape as number[]; // of tfjs's own kernel
     const info = infoOf(inputShape, weights.shape, attrs, true);
     const out = context.backend.makeOutput(inputShape, 'float32');
+    if (!context.hasValues) return out;
     const result = context.backend.typedArrayFromHeap(out).fill(0);
     const [taps, dys] = [weights, gradient].map((one) => context.backend.typedArrayFromHeap(one)) as [
       Float32Array,

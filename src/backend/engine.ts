@@ -1,4 +1,5 @@
 import type * as tf from '@tensorflow/tfjs';
+import type { Clock } from '../core/clock';
 import type { DType } from '../core/dtypes';
 import type { Observer, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
@@ -42,6 +43,10 @@ export interface EngineMemory {
 export interface Engine extends Elementwise<tf.Tensor> {
   readonly name: 'wasm' | 'tensorflow' | 'meta';
   readonly blas: BlasInfo | BlasAbsent;
+  /** Whether tensors have values. Where they are shapes only, code moves none, and what it reads is an assumption. */
+  readonly hasValues: boolean;
+  /** Tells the time to which spans and collectives are stated. */
+  readonly clock: Clock;
 
   /** Runs `work`; buffers made in it carry `tag`. Scopes nest; the innermost counts. */
   tagged<T>(tag: Tag, work: () => T): T;

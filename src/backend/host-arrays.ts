@@ -85,6 +85,16 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
     return array;
   }
 
+  override fill(array: HostArray, value: number): void {
+    if (array.dtype === 'float32') {
+      super.fill(array, value);
+      return;
+    }
+    const { buffer, byteOffset, length } = array.bytesView();
+    if (array.dtype === 'int32') new Int32Array(buffer, byteOffset, array.length).fill(value);
+    else new Uint8Array(buffer, byteOffset, length).fill(value);
+  }
+
   fromDevice(tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number): void {
     const { from, to } = this.#ranges('fromDevice', tensor, offset, length, array, at);
     to.set(from);

@@ -1,4 +1,12 @@
 import * as tf from '@tensorflow/tfjs';
+import { MetaBackend, type Values } from './meta-backend';
+
+/** A tensor's values; in a dry run, which has none, those that are assumed. [Note: values in a dry run] */
+export function readValues(tensor: tf.Tensor, assumed: () => Values): Values {
+  const backend = tf.backend();
+  const read = (): Values => tensor.dataSync();
+  return backend instanceof MetaBackend ? backend.assuming(assumed, read) : read();
+}
 
 /** Tells of every buffer whose values are read by dataSync(), data() and their kin from now on. The returned function ends that. */
 export function watchHostReads(told: (dataId: object) => void): () => void {

@@ -69,7 +69,7 @@ function slice(
   size: readonly number[],
 ): tf.TensorInfo {
   const out = context.backend.makeOutput([...size], input.dtype);
-  if (sizeOf(size) === 0) return out;
+  if (sizeOf(size) === 0 || !context.hasValues) return out;
   const itemBytes = tf.util.bytesPerElement(input.dtype);
   const run = contiguousRun(input.shape, size);
   const runBytes = run.length * itemBytes;

@@ -16,6 +16,8 @@ export interface WasmContext {
   readonly baseAddress: number;
   /** The BLAS's product on addresses; null without one. */
   readonly sgemm: Sgemm | null;
+  /** Whether buffers have bytes: a kernel that moves them one by one may leave that out where they have none. */
+  readonly hasValues: boolean;
 }
 
 /** Byte offset of a tensor's values on the heap. */
@@ -58,21 +60,22 @@ export function isReplaced(config: tf.KernelConfig): boolean {
 }
 
 /**
- * Registers a kernel of the wasm backend in place of tfjs's own, if there is one; `make` gets tfjs's own.
+ * Registers a kernel of the current backend in place of tfjs's own, if there is one; `make` gets tfjs's own.
  * Replacing again replaces the replacement: a process may start several engines one after another.
  */
 export function replaceKernel(kernelName: string, make: (original: Kernel | null) => Kernel): void {
   // tfjs answers undefined for an unknown kernel; its types do not say so.
-  const present = tf.getKernel(kernelName, 'wasm') as ReplacedConfig | undefined;
+  const backendName = tf.getBackend();
+  const present = tf.getKernel(kernelName, backendName) as ReplacedConfig | undefined;
   const original =
     present === undefined ? null : (present[ORIGINAL] ?? (ORIGINAL in present ? null : present));
-  if (present !== undefined) tf.unregisterKernel(kernelName, 'wasm');
+  if (present !== undefined) tf.unregisterKernel(kernelName, backendName);
   const kernel = make(original === null ? null : (inputs, attrs) => runOriginal(original, inputs, attrs));
   const config: ReplacedConfig = {
     kernelName,
-    backendName: 'wasm',
+    backendName,
     kernelFunc: ({ inputs, attrs, backend }) =>
-      // The kernel is registered for the wasm backend; tfjs's names may be missing, as Inputs says.
+      // The engine starts no other backends; tfjs's names may be missing, as Inputs says.
       freeingOnError(backend as WasmBackend, () => kernel(inputs as Inputs, (attrs ?? {}) as Attributes)),
     ...(original?.setupFunc === undefined ? {} : { setupFunc: original.setupFunc }),
     [ORIGINAL]: original,
@@ -95,7 +98,7 @@ function runOriginal(
 /** Runs one of the backend's kernels on tensor infos, outside tfjs's bookkeeping. */
 export function runKernel(kernelName: string, inputs: Inputs, attrs: Attributes = {}): tf.TensorInfo {
   // Only kernels with one output are run this way.
-  return runOriginal(tf.getKernel(kernelName, 'wasm'), inputs, attrs) as tf.TensorInfo;
+  return runOriginal(tf.getKernel(kernelName, tf.getBackend()), inputs, attrs) as tf.TensorInfo;
 }
 
 /** `result`, after its predecessor `old` was let go. */

@@ -155,7 +155,9 @@ export class WasmElementwise<T> implements Elementwise<T> {
   #tablesOffset(): number {
     if (this.#tables === undefined) {
       this.#tables = this.#places.reserve(TABLES_BYTES);
-      this.#places.heap.set(quantizationTables(), this.#tables);
+      const { heap } = this.#places;
+      // Where arrays have no values there is no heap.
+      if (heap.length > 0) heap.set(quantizationTables(), this.#tables);
     }
     return this.#tables;
   }

@@ -1,4 +1,5 @@
 import * as tf from '@tensorflow/tfjs';
+import { type Clock, HOST_CLOCK } from '../core/clock';
 import { type DType, itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Observer, Tag } from '../core/events';
@@ -48,17 +49,22 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   const kernels = loadFusedKernels(backend.wasm.asm.memory);
   const baseAddress = addressOf(backend.wasm);
   const sgemm = found.library === null ? null : found.sgemm;
-  const context: WasmContext = { backend, table, limit, kernels, baseAddress, sgemm };
+  const context: WasmContext = { backend, table, limit, kernels, baseAddress, sgemm, hasValues: true };
   guardKernels();
+  registerEngineKernels(context);
+  const blas =
+    found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
+  return new WasmEngine(context, blas);
+}
+
+/** Registers the engine's own kernels for the current backend, in place of what is there. */
+export function registerEngineKernels(context: WasmContext): void {
   mendKernels(context);
   registerSlices(context);
   registerTranspose(context);
   registerProducts(context);
   registerConvolutionGradients(context);
   registerFusedKernels(context);
-  const blas =
-    found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
-  return new WasmEngine(context, blas);
 }
 
 /** Where the heap lies in this process; 0 without koffi. V8 reserves the whole range of a wasm memory, so growth never moves it. */
@@ -67,18 +73,25 @@ function addressOf(wasm: WasmModule): number {
   return native.koffi === null ? 0 : Number(native.koffi.address(new Uint8Array(wasm.HEAPU8.buffer)));
 }
 
-class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
-  readonly name = 'wasm';
+/** An engine on the kernels of this folder. */
+export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
+  readonly name: Engine['name'] = 'wasm';
+  readonly clock: Clock = HOST_CLOCK;
   readonly blas: BlasInfo | BlasAbsent;
   readonly host: HostMemory;
   readonly #context: WasmContext;
   readonly #releases = new Set<() => void>();
 
-  constructor(context: WasmContext, blas: BlasInfo | BlasAbsent) {
+  /** `host`: default arrays on a heap of their own. */
+  constructor(context: WasmContext, blas: BlasInfo | BlasAbsent, host?: HostMemory) {
     super(new DevicePlaces(context));
     this.#context = context;
     this.blas = blas;
-    this.host = new WasmHostMemory(context, (tensor) => this.#touch(tensor));
+    this.host = host ?? new WasmHostMemory(context, (tensor) => this.#touch(tensor));
+  }
+
+  get hasValues(): boolean {
+    return this.#context.hasValues;
   }
 
   get currentTag(): Tag {

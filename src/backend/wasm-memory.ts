@@ -25,6 +25,11 @@ export function tableOf(backend: WasmBackend): BufferTable {
   return table;
 }
 
+/** Makes a table that of a backend's buffers. */
+export function useTable(backend: object, table: BufferTable): void {
+  Object.assign(backend, { [TABLE]: table });
+}
+
 /** Runs a kernel; when it throws, the buffers that it made are freed, for nobody else knows of them. */
 export function freeingOnError<T>(backend: WasmBackend, kernel: () => T): T {
   const { mark } = tableOf(backend);
@@ -48,7 +53,7 @@ export function freeSince(backend: WasmBackend, mark: number): void {
  */
 export function observeAllocations(backend: WasmBackend, table: BufferTable, memoryLimit: MemoryLimit): void {
   const { wasm, dataIdMap } = backend;
-  Object.assign(backend, { [TABLE]: table });
+  useTable(backend, table);
   const starts = new WeakMap<object, number>();
 
   const allocate = (

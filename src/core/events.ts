@@ -98,6 +98,8 @@ export interface Observer {
   freed(buffer: BufferId): void;
   collective(event: CollectiveEvent): void;
   span(event: SpanEvent): void;
+  /** A stretch begins that `span` will tell; left out by those who need its end only. */
+  entered?(name: SpanName, module: string): void;
 }
 
 /** Drops everything. */

@@ -1,6 +1,6 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { CollectiveEvent, CollectiveOp } from '../core/events';
-import { now, type Seconds } from '../core/units';
+import type { Seconds } from '../core/units';
 import type { Call, CallHeader, CallResult } from '../transport/call';
 import { VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
@@ -46,7 +46,7 @@ export class CallRunner {
   /** Runs a call of the group's own, which nobody is told of but the status board. */
   runInternal(call: Call): CallResult {
     if (this.plane === undefined) {
-      const at = now();
+      const at = this.now();
       return { started: at, ended: at, values: [call.header.value] };
     }
     return this.runWatched(this.plane, call);
@@ -54,9 +54,9 @@ export class CallRunner {
 
   private runBlocking<T>(plane: PlaneGroup, call: Call, value: T): Work<T> {
     this.directions.get(directionOf(call.header))?.settle();
-    const posted = now();
+    const posted = this.now();
     const result = this.runWatched(plane, call);
-    this.report(call, result, posted, now() - posted);
+    this.report(call, result, posted, this.now() - posted);
     return new FinishedWork(value);
   }
 
@@ -72,10 +72,10 @@ export class CallRunner {
 
   private post<T>(plane: PlaneGroup, call: Call, { held: needed, made }: CallTensors, value: T): Work<T> {
     const held = new HeldTensors(needed);
-    const at = now();
+    const at = this.now();
     const posted = postOrRelease(plane, call, held);
     const { status, pending } = this.context;
-    const work: PostedWork<T> = new PostedWork(posted, held, value, {
+    const work: PostedWork<T> = new PostedWork(posted, held, value, this.context.engine.clock, {
       waiting: () => status.enter(call.header),
       waited: () => status.leave(),
       settled: (result, exposed) => this.report(call, result, at, exposed),
@@ -89,15 +89,14 @@ export class CallRunner {
 
   /** A group of one has no wire, but its results have the values of one: they do not depend on the number of ranks. */
   private runAlone<T>(call: Call, value: T): Work<T> {
-    const posted = now();
-    const { wireDType } = call.header;
-    const [input] = call.inputs;
-    const [output] = call.outputs;
-    if (input !== undefined && output !== undefined && input !== output) copyBlocks(input, output);
-    if (output !== undefined && (wireDType === 'bfloat16' || wireDType === 'float16'))
-      roundBlocks(output, wireDType);
-    this.report(call, { started: posted, ended: now(), values: [] }, posted, now() - posted);
+    const posted = this.now();
+    if (this.context.engine.hasValues) moveAlone(call);
+    this.report(call, { started: posted, ended: this.now(), values: [] }, posted, this.now() - posted);
     return new FinishedWork(value);
+  }
+
+  private now(): Seconds {
+    return this.context.engine.clock.now();
   }
 
   private report(call: Call, result: CallResult, posted: Seconds, exposed: Seconds): void {
@@ -127,6 +126,13 @@ export class CallRunner {
     };
     this.context.observer.collective(event);
   }
+}
+
+function moveAlone({ header, inputs: [input], outputs: [output] }: Call): void {
+  const { wireDType } = header;
+  if (input !== undefined && output !== undefined && input !== output) copyBlocks(input, output);
+  if (output !== undefined && (wireDType === 'bfloat16' || wireDType === 'float16'))
+    roundBlocks(output, wireDType);
 }
 
 function postOrRelease(plane: PlaneGroup, call: Call, held: HeldTensors): PostedCall {

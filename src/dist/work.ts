@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
-import { now, type Seconds } from '../core/units';
+import type { Clock } from '../core/clock';
+import type { Seconds } from '../core/units';
 import type { CallResult } from '../transport/call';
 import type { PostedCall } from '../transport/plane';
 import type { HeldTensors } from './held-tensors';
@@ -35,12 +36,14 @@ export class PostedWork<T> implements Work<T> {
   private readonly held: HeldTensors;
   private readonly hooks: WorkHooks;
   private readonly value: T;
+  private readonly clock: Clock;
   private settled = false;
 
-  constructor(posted: PostedCall, held: HeldTensors, value: T, hooks: WorkHooks) {
+  constructor(posted: PostedCall, held: HeldTensors, value: T, clock: Clock, hooks: WorkHooks) {
     this.posted = posted;
     this.held = held;
     this.value = value;
+    this.clock = clock;
     this.hooks = hooks;
   }
 
@@ -64,12 +67,12 @@ export class PostedWork<T> implements Work<T> {
   settle(): void {
     if (this.settled) return;
     this.settled = true;
-    const from = now();
+    const from = this.clock.now();
     const finished = this.posted.done;
     if (!finished) this.hooks.waiting();
     try {
       const result = this.posted.wait();
-      this.hooks.settled(result, finished ? 0 : now() - from);
+      this.hooks.settled(result, finished ? 0 : this.clock.now() - from);
     } catch {
       // The error stays in the posted call; whoever waits gets it.
       this.hooks.failed();

@@ -17,7 +17,7 @@ export function wholeTensor(engine: Engine, parameter: Parameter, declared?: Hal
   }
   const tensor = tf.keep(engine.allocate(shape, 'float32', tag));
   try {
-    source.fill(0, floatsOf(engine, { tensor, offset: 0 }, size));
+    if (engine.hasValues) source.fill(0, floatsOf(engine, { tensor, offset: 0 }, size));
   } catch (error) {
     tensor.dispose();
     throw error;
@@ -33,7 +33,7 @@ export function writeValues(
   { start, length }: { readonly start: number; readonly length: number },
   target: Span,
 ): void {
-  if (length === 0) return;
+  if (length === 0 || !engine.hasValues) return;
   const floats = floatsOf(engine, target, length);
   if (parameter.source !== null) parameter.source.fill(start, floats);
   else floats.set(floatsOf(engine, { tensor: parameter.tensor, offset: start }, length));

@@ -1,4 +1,5 @@
 import type * as tf from '@tensorflow/tfjs';
+import { readValues } from '../backend/host-reads';
 
 /**
  * One number for each row, from which the row's noise is drawn.
@@ -12,7 +13,7 @@ export type RowKeys = (x_ND: tf.Tensor) => Uint32Array;
 /** Keys from the rows' values, bit for bit. */
 export const valueKeys: RowKeys = (x_ND) => {
   const [rows = 0, width = 1] = x_ND.shape;
-  const values = x_ND.dataSync<'float32'>();
+  const values = readValues(x_ND, () => new Float32Array(x_ND.size));
   const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
   return Uint32Array.from({ length: rows }, (_, row) => {
     let key = 0;
@@ -28,7 +29,7 @@ export class TokenKeys {
   /** Takes the tokens whose rows come next. Shapes: ids [B, T] int32. */
   read(ids_BT: tf.Tensor): void {
     const [batch = 0, seq = 0] = ids_BT.shape;
-    const ids = ids_BT.dataSync<'int32'>();
+    const ids = readValues(ids_BT, () => new Int32Array(ids_BT.size));
     this.#keys = new Uint32Array(batch * seq);
     for (let sequence = 0; sequence < batch; sequence++) {
       let key = 0;

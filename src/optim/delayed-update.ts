@@ -166,7 +166,7 @@ class WaitingBuffer implements StateBuffer {
     }
     const held = this.#hold();
     for (const { grad, offset, length } of segments) {
-      if (grad === null) continue;
+      if (grad === null || !this.#engine.hasValues) continue;
       floatsOf(this.#engine, { ...held, offset }, length).set(floatsOf(this.#engine, grad, length));
     }
     if (factor === 1) return;

@@ -48,7 +48,7 @@ export class HostStates implements StateMemory<HostArray> {
 
   zeros(length: number, tag: Tag, dtype: DType = 'float32'): HostArray {
     const zeros = this.updates.allocate(length, tag, dtype);
-    zeros.bytesView().fill(0);
+    this.updates.fill(zeros, 0);
     return zeros;
   }
 

@@ -3,7 +3,6 @@ import { type ForwardPhase, runUnit, type UnitHooks } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import type { Observer } from '../core/events';
-import { now } from '../core/units';
 import type { Module } from '../nn/module';
 import type { Parameter } from '../nn/parameter';
 
@@ -30,15 +29,15 @@ export function runAsUnit(run: UnitRun): void {
   const { engine, module, parameters, numTrained, declared } = run;
   tagModules(engine, module, declared);
   let phase: ForwardPhase = 'forward';
-  const hooks = timed(run, (now) => {
-    phase = now;
+  const hooks = timed(run, (entered) => {
+    phase = entered;
   });
   const tensors = (): tf.Tensor[] => parameters.map((parameter) => parameter.tensor);
   const unit = { hooks, parameters: tensors, numTrained, module: module.path, declared };
   module.wrap((inputs, next) => {
-    const start = now();
+    const start = engine.clock.now();
     const output = runUnit(engine, unit, next, inputs);
-    run.observer.span({ kind: 'span', name: phase, module: module.path, start, end: now() });
+    run.observer.span({ kind: 'span', name: phase, module: module.path, start, end: engine.clock.now() });
     return output;
   });
 }
@@ -52,21 +51,26 @@ function tagModules(engine: Engine, root: Module, declared: HalfDType | undefine
   }
 }
 
-function timed({ hooks, observer, module }: UnitRun, entered: (phase: ForwardPhase) => void): UnitHooks {
+function timed(
+  { engine, hooks, observer, module }: UnitRun,
+  entered: (phase: ForwardPhase) => void,
+): UnitHooks {
   let start = 0;
   return {
     beforeForward(phase) {
       entered(phase);
+      observer.entered?.(phase, module.path);
       hooks.beforeForward(phase);
     },
     afterForward: (phase) => hooks.afterForward(phase),
     beforeBackward() {
-      start = now();
+      start = engine.clock.now();
+      observer.entered?.('backward', module.path);
       hooks.beforeBackward();
     },
     afterBackward(grads) {
       hooks.afterBackward(grads);
-      observer.span({ kind: 'span', name: 'backward', module: module.path, start, end: now() });
+      observer.span({ kind: 'span', name: 'backward', module: module.path, start, end: engine.clock.now() });
     },
   };
 }

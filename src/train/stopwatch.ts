@@ -1,28 +1,32 @@
+import type { Clock } from '../core/clock';
 import type { Observer, SpanName } from '../core/events';
-import { now, type Seconds } from '../core/units';
+import type { Seconds } from '../core/units';
 
 /** Times stretches of a step, and tells them to an observer. */
 export class Stopwatch {
   readonly #observer: Observer;
+  readonly #clock: Clock;
   readonly #seconds = new Map<SpanName, Seconds>();
 
-  constructor(observer: Observer) {
+  constructor(observer: Observer, clock: Clock) {
     this.#observer = observer;
+    this.#clock = clock;
   }
 
   /** Runs `work` as a span of its own. */
   span<T>(name: SpanName, work: () => T): T {
-    const start = now();
+    const start = this.#clock.now();
+    this.#observer.entered?.(name, '');
     const result = this.sum(name, work);
-    this.#observer.span({ kind: 'span', name, module: '', start, end: now() });
+    this.#observer.span({ kind: 'span', name, module: '', start, end: this.#clock.now() });
     return result;
   }
 
   /** Adds up `work`'s time without an event (its units tell their own). */
   sum<T>(name: SpanName, work: () => T): T {
-    const start = now();
+    const start = this.#clock.now();
     const result = work();
-    this.#seconds.set(name, this.seconds(name) + now() - start);
+    this.#seconds.set(name, this.seconds(name) + this.#clock.now() - start);
     return result;
   }
 

@@ -111,7 +111,7 @@ class TaskTrainer implements Trainer {
   }
 
   step(): StepResult {
-    const watch = new Stopwatch(this.#options.observer);
+    const watch = new Stopwatch(this.#options.observer, this.#options.engine.clock);
     const { lr } = this.optimizer;
     const done = watch.span('step', () => {
       this.optimizer.zeroGrad();

@@ -20,9 +20,9 @@ export interface PlaneGroup {
   openSubgroup(identity: GroupIdentity, offer: number): PlaneGroup;
 }
 
-/** How ranks exchange bytes: shared memory or zeromq. */
+/** How ranks exchange bytes: shared memory or zeromq; meta: they are imagined, and exchange nothing. */
 export interface Plane {
-  readonly kind: 'shared-memory' | 'zeromq';
+  readonly kind: 'shared-memory' | 'zeromq' | 'meta';
   readonly epoch: number;
   readonly world: PlaneGroup;
   /** Ends the comm thread. Whatever was posted and not waited for is lost. */

@@ -20,7 +20,9 @@ export function registerCausalAttention(context: WasmContext): void {
   if (sgemm === null) {
     for (const name of [FUSED.causalAttention, FUSED.causalAttentionGrad]) {
       // Left behind by an earlier engine of this process.
-      if (tf.getKernel(name, 'wasm') as tf.KernelConfig | undefined) tf.unregisterKernel(name, 'wasm');
+      const backendName = tf.getBackend();
+      if (tf.getKernel(name, backendName) as tf.KernelConfig | undefined)
+        tf.unregisterKernel(name, backendName);
     }
     return;
   }

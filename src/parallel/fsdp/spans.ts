@@ -19,7 +19,7 @@ export function fillAll(engine: Engine, span: Span, value: number): void {
 
 /** Copies elements from one place to another, on whichever side both lie. */
 export function copyElements(engine: Engine, from: Span, to: Span, length: number): void {
-  if (length > 0) bytesAt(engine, to, length).set(bytesAt(engine, from, length));
+  if (length > 0 && engine.hasValues) bytesAt(engine, to, length).set(bytesAt(engine, from, length));
 }
 
 /** Frees the array that a span lies in. */

@@ -128,7 +128,7 @@ export class UnitGradients {
       return;
     }
     engine.host.addInto(this.#shard.host, arrived.host);
-    if (keepsHalf && half !== null) roundValues(this.#shard.host.view(), half);
+    if (keepsHalf && half !== null && engine.hasValues) roundValues(this.#shard.host.view(), half);
     arrived.host.dispose();
   }
 }

@@ -3,7 +3,6 @@ import { runRegion } from '../../autograd/region';
 import type { Region } from '../../autograd/region-call';
 import type { Engine } from '../../backend/engine';
 import type { Observer } from '../../core/events';
-import { now } from '../../core/units';
 import type { Module, Wrapper } from '../../nn/module';
 
 /** What a checkpointed module works with. */
@@ -43,9 +42,10 @@ export function checkpointWrapperOf(
   options: CheckpointOptions & Pick<Region, 'meter'>,
 ): Wrapper {
   const around = (recompute: () => void): void => {
-    const start = now();
+    const start = engine.clock.now();
+    observer.entered?.('recompute', module.path);
     recompute();
-    observer.span({ kind: 'span', name: 'recompute', module: module.path, start, end: now() });
+    observer.span({ kind: 'span', name: 'recompute', module: module.path, start, end: engine.clock.now() });
   };
   return (inputs, next) => runRegion(engine, { ...options, module: module.path, around }, next, inputs);
 }

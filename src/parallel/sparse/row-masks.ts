@@ -1,5 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
+import { readValues } from '../../backend/host-reads';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 
 /** One flag a row: 1 where some rank has values there. */
@@ -9,6 +10,8 @@ export type RowMask = Uint8Array;
 export function touchedRows(engine: Engine, grad: tf.Tensor | null, rows: number): RowMask {
   const mask = new Uint8Array(rows);
   if (grad === null) return mask;
+  // [Note: values in a dry run]
+  if (!engine.hasValues) return mask.fill(1);
   const bytes = engine.storage(grad).view();
   // Zeros of float32 are zero bits; a negative zero counts as a value, which costs a row and changes nothing.
   const values = new Int32Array(bytes.buffer, bytes.byteOffset, grad.size);
@@ -85,7 +88,8 @@ function sumOverRanks(
   const tensor = engine.tagged({ cause: 'comm', module }, () => tf.tensor1d(words, 'int32'));
   try {
     group.allReduce(tensor, 'sum', { cause: 'grad', module }).wait();
-    return tensor.dataSync<'int32'>().slice();
+    // A dry run's other ranks touched the rows that this one touched.
+    return Int32Array.from(readValues(tensor, () => words));
   } finally {
     tensor.dispose();
   }

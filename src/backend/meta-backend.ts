@@ -1,0 +1,208 @@
+import * as tf from '@tensorflow/tfjs';
+import type { SimulatedClock } from '../core/clock';
+import { type DType, itemBytes } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
+import type { BufferTable } from './buffer-table';
+import type { KernelCall, KernelCosts, KernelTensor } from './kernel-costs';
+import type { TensorData, WasmBackend, WasmModule } from './wasm-backend';
+import { useTable } from './wasm-memory';
+
+/** Values as tfjs gives them. */
+export type Values = Float32Array | Int32Array | Uint8Array;
+
+/** A heap without bytes. Its address stands for every buffer's. */
+const NO_HEAP: WasmModule = {
+  HEAPU8: new Uint8Array(0),
+  asm: { memory: new WebAssembly.Memory({ initial: 0 }) },
+  _malloc: () => 8,
+  _free() {},
+  cwrap: () => () => undefined,
+  tfjs: { registerTensor() {}, disposeData() {} },
+};
+
+/** Kernels whose result may be a view of their input, which costs nothing. */
+const VIEWS: ReadonlySet<string> = new Set(['Cast', 'ExpandDims', 'Identity', 'Reshape', 'Transpose']);
+
+/** Where kernels' times go. */
+export interface MetaTimes {
+  readonly clock: SimulatedClock;
+  readonly costs: KernelCosts;
+}
+
+/**
+ * A tfjs backend whose buffers have a size, a tag and no bytes. It has the wasm backend's members, so that the engine's
+ * kernels run on it as they stand: they allocate, alias and free as they do there, and compute nothing.
+ *
+ * [Note: values in a dry run] Nothing has a value. Reading a single number (a loss, a norm, a flag of an overflow) gives 0:
+ * losses are finite, no gradient is clipped or overflows. Reading anything else is an error, unless the code that reads
+ * says what a dry run assumes (`readValues`): rows spread evenly over experts, every row of a sparse gradient touched.
+ */
+export class MetaBackend extends tf.KernelBackend implements WasmBackend {
+  readonly wasm = NO_HEAP;
+  readonly dataIdMap: WasmBackend['dataIdMap'];
+  dataIdNextNumber = 1;
+  readonly #data = new Map<object, TensorData>();
+  readonly #table: BufferTable;
+  readonly #times: MetaTimes | null;
+  #assumed: (() => Values) | null = null;
+  #kernelDepth = 0;
+
+  /** `times`: null where nothing is timed. */
+  constructor(table: BufferTable, times: MetaTimes | null) {
+    super();
+    this.#table = table;
+    this.#times = times;
+    const data = this.#data;
+    this.dataIdMap = {
+      get: (dataId) => data.get(dataId) as TensorData, // kernels ask for what lives
+      has: (dataId) => data.has(dataId),
+      set: (dataId, entry) => void data.set(dataId, entry),
+      delete: (dataId) => data.delete(dataId),
+    };
+    useTable(this, table);
+  }
+
+  override move(
+    dataId: object,
+    _values: unknown,
+    shape: number[],
+    dtype: tf.DataType,
+    refCount: number,
+  ): void {
+    // The engine holds no other types.
+    const bytes = tf.util.sizeFromShape(shape) * itemBytes(dtype as DType);
+    this.#data.set(dataId, { id: this.dataIdNextNumber++, memoryOffset: 8, shape, dtype, refCount });
+    this.#table.add(dataId, bytes, dtype as DType);
+  }
+
+  override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): object {
+    const dataId = {};
+    this.move(dataId, values, shape, dtype, 1);
+    return dataId;
+  }
+
+  makeOutput(shape: readonly number[], dtype: tf.DataType): tf.TensorInfo {
+    const dataId = {};
+    this.move(dataId, null, [...shape], dtype, 1);
+    return { dataId, shape: [...shape], dtype };
+  }
+
+  override disposeData(dataId: object, force = false): boolean {
+    const data = this.#data.get(dataId);
+    if (data === undefined) return true;
+    data.refCount--;
+    if (!force && data.refCount > 0) return false;
+    this.#data.delete(dataId);
+    this.#table.remove(dataId);
+    return true;
+  }
+
+  override incRef(dataId: object): void {
+    const data = this.#data.get(dataId);
+    if (data !== undefined) data.refCount++;
+  }
+
+  override refCount(dataId: object): number {
+    return this.#data.get(dataId)?.refCount ?? 0;
+  }
+
+  override numDataIds(): number {
+    return this.#data.size;
+  }
+
+  override memory(): { unreliable: boolean } {
+    return { unreliable: false };
+  }
+
+  override floatPrecision(): 16 | 32 {
+    return 32;
+  }
+
+  override epsilon(): number {
+    return 1e-7; // tfjs's EPSILON_FLOAT32
+  }
+
+  override dispose(): void {}
+
+  /** No values: kernels that read or write them here do nothing. */
+  typedArrayFromHeap({ dtype }: tf.TensorInfo): Values {
+    return arrayOf(dtype, 0);
+  }
+
+  /** See [Note: values in a dry run]. */
+  override readSync(dataId: object): Values {
+    const { shape, dtype } = this.dataIdMap.get(dataId);
+    if (this.#assumed !== null) return this.#assumed();
+    const size = tf.util.sizeFromShape([...shape]);
+    if (size === 1) return arrayOf(dtype, 1);
+    throw new ShardlabError(
+      'ENGINE',
+      `A dry run has no values, and this code reads those of a tensor ${dtype} [${shape}]: what it does depends on data. ` +
+        'Leave that part out of the dry run, or read by readValues() with what is to be assumed.',
+      { details: { shape, dtype } },
+    );
+  }
+
+  override async read(dataId: object): Promise<Values> {
+    return this.readSync(dataId);
+  }
+
+  /** What is read in `work` gives these values. */
+  assuming<T>(values: () => Values, work: () => T): T {
+    const before = this.#assumed;
+    this.#assumed = values;
+    try {
+      return work();
+    } finally {
+      this.#assumed = before;
+    }
+  }
+
+  /** Runs a kernel; its time passes on the clock. */
+  timed(name: string, call: Parameters<tf.KernelFunc>[0], kernel: tf.KernelFunc): ReturnType<tf.KernelFunc> {
+    if (this.#times === null || this.#kernelDepth > 0) return kernel(call);
+    this.#kernelDepth++;
+    let made: ReturnType<tf.KernelFunc>;
+    try {
+      made = kernel(call);
+    } finally {
+      this.#kernelDepth--;
+    }
+    // tfjs gives lists for Concat and its kin, and null for optional inputs; its types do not say so.
+    const given = Object.values(call.inputs) as (tf.TensorInfo | null | undefined)[];
+    const inputs = given.filter((input) => input != null);
+    const outputs = Array.isArray(made) ? made : [made];
+    const isView = VIEWS.has(name) && outputs.every(({ dataId }) => inputs[0]?.dataId === dataId);
+    if (!isView) {
+      const told = (info: tf.TensorInfo): KernelTensor => this.#told(info);
+      const attrs = call.attrs ?? {};
+      this.#charge({ name, inputs: inputs.map(told), outputs: outputs.map(told), attrs, place: 'device' });
+    }
+    return made;
+  }
+
+  /** Lets the time of an update in place pass, unless it is a part of a kernel. */
+  chargeUpdate(
+    name: string,
+    reads: readonly KernelTensor[],
+    writes: readonly KernelTensor[],
+    place: KernelCall['place'],
+  ): void {
+    if (this.#kernelDepth === 0) this.#charge({ name, inputs: reads, outputs: writes, attrs: {}, place });
+  }
+
+  #charge(call: Omit<KernelCall, 'declared' | 'module'>): void {
+    if (this.#times === null) return;
+    const { declared, module } = this.#table.currentTag;
+    this.#times.clock.compute(this.#times.costs({ ...call, declared, module }));
+  }
+
+  #told({ dataId, shape, dtype }: tf.TensorInfo): KernelTensor {
+    return { shape, dtype: dtype as DType, declared: this.#table.tagOf(dataId).declared };
+  }
+}
+
+function arrayOf(dtype: tf.DataType, length: number): Values {
+  if (dtype === 'int32') return new Int32Array(length);
+  return dtype === 'bool' ? new Uint8Array(length) : new Float32Array(length);
+}

@@ -1,0 +1,137 @@
+import * as tf from '@tensorflow/tfjs';
+import { SimulatedClock } from '../core/clock';
+import { type DType, itemBytes } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
+import type { Bytes } from '../core/units';
+import { BufferTable } from './buffer-table';
+import type { Engine, Storage } from './engine';
+import type { KernelCall, KernelCosts } from './kernel-costs';
+import { MetaBackend } from './meta-backend';
+import { MetaHostMemory } from './meta-host';
+import { registerMetaKernels, timeMetaKernels } from './meta-kernels';
+import { type ChargeUpdate, metaKernelFunctions } from './meta-updates';
+import type { WasmContext } from './wasm-context';
+import { registerEngineKernels, WasmEngine } from './wasm-engine';
+
+/** What a meta engine stands for. */
+export interface MetaEngineOptions {
+  /** Whether products are a BLAS's; without one some need temporaries, and attention is made of several kernels. Default true. */
+  readonly blas?: boolean;
+  /** Default: nothing takes time. */
+  readonly costs?: KernelCosts | undefined;
+  /** Default: one that begins at 0. */
+  readonly clock?: SimulatedClock;
+  /** As the wasm engine's. Default: none. */
+  readonly memoryLimit?: Bytes | undefined;
+}
+
+/** An engine without values: tensors are shapes, buffers are sizes with a tag. */
+export interface MetaEngine extends Engine {
+  readonly clock: SimulatedClock;
+}
+
+/**
+ * Runs `work` with an engine of shapes as tfjs's current one; the backend that was current before is so again at the end.
+ * What the work makes and does not dispose is forgotten. Do not let it wait for anything: other code would run on the meta
+ * backend meanwhile.
+ *
+ * [Note: the meta engine] It is the wasm engine's own code, kernels and all, on a backend whose heap has no bytes; tfjs's own
+ * kernels have counterparts that do with buffers what those do. So every allocation, tag, alias and free is the wasm
+ * engine's, temporaries of kernels included: not by a second set of rules, but because the same lines run. A kernel that
+ * this library adds to the wasm engine runs here too, as long as it touches values through the engine's kernel functions
+ * only, or asks `context.hasValues`.
+ */
+export function withMetaEngine<T>(options: MetaEngineOptions, work: (engine: MetaEngine) => T): T {
+  const table = new BufferTable();
+  const { costs, clock = new SimulatedClock() } = options;
+  const backend = new MetaBackend(table, costs === undefined ? null : { clock, costs });
+  return asCurrent(backend, () => work(createEngine(backend, table, clock, options)));
+}
+
+function createEngine(
+  backend: MetaBackend,
+  table: BufferTable,
+  clock: SimulatedClock,
+  { blas = true, memoryLimit }: MetaEngineOptions,
+): MetaEngine {
+  const chargeOf =
+    (place: KernelCall['place']): ChargeUpdate =>
+    (name, reads, writes) =>
+      backend.chargeUpdate(name, reads, writes, place);
+  const context: WasmContext = {
+    backend,
+    table,
+    limit: { bytes: memoryLimit },
+    kernels: metaKernelFunctions(chargeOf('device')),
+    baseAddress: 0,
+    sgemm: blas ? () => {} : null,
+    hasValues: false,
+  };
+  registerMetaKernels();
+  registerEngineKernels(context);
+  timeMetaKernels();
+  return new ShapesEngine(context, blas, clock, chargeOf);
+}
+
+class ShapesEngine extends WasmEngine implements MetaEngine {
+  override readonly name = 'meta';
+  override readonly clock: SimulatedClock;
+  readonly #charge: ChargeUpdate;
+
+  constructor(
+    context: WasmContext,
+    blas: boolean,
+    clock: SimulatedClock,
+    chargeOf: (place: KernelCall['place']) => ChargeUpdate,
+  ) {
+    const library = { library: 'none needed: shapes only', path: '', threads: 1 };
+    super(
+      context,
+      blas ? library : { library: null, reason: 'the engine stands for one without a BLAS' },
+      new MetaHostMemory(context.table, chargeOf('host')),
+    );
+    this.clock = clock;
+    this.#charge = chargeOf('device');
+  }
+
+  override storage({ shape, size, dtype }: tf.Tensor): Storage {
+    return {
+      address: 0,
+      bytes: size * itemBytes(dtype as DType), // the engine holds no other types
+      view() {
+        throw new ShardlabError(
+          'ENGINE',
+          `A dry run has no values, and this code reads or writes those of a tensor ${dtype} [${shape}]; ask ` +
+            'engine.hasValues before.',
+        );
+      },
+    };
+  }
+
+  override fill(target: tf.Tensor, value: number): void {
+    if (target.dtype === 'float32') super.fill(target, value);
+  }
+
+  override copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void {
+    super.copyInto(target, offset, source);
+    const copied = { shape: source.shape, dtype: source.dtype as DType, declared: undefined }; // as above
+    this.#charge('copyInto', [copied], [copied]);
+  }
+}
+
+/** tfjs's engine with the member that its types hide. Source: tfjs-core 4.22, engine.ts. */
+interface BackendHolder {
+  backendName: string | undefined;
+  backendInstance: tf.KernelBackend | null;
+}
+
+function asCurrent<T>(backend: MetaBackend, work: () => T): T {
+  const holder = tf.engine() as unknown as BackendHolder; // the member is private
+  const { backendName, backendInstance } = holder;
+  Object.assign(holder, { backendName: 'meta', backendInstance: backend });
+  try {
+    return work();
+  } finally {
+    Object.assign(holder, { backendName, backendInstance });
+  }
+}

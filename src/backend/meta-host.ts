@@ -1,0 +1,80 @@
+import type * as tf from '@tensorflow/tfjs';
+import { type DType, itemBytes } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
+import type { Tag } from '../core/events';
+import type { Bytes } from '../core/units';
+import type { BufferTable } from './buffer-table';
+import type { HostArray, HostMemory } from './host-arrays';
+import type { KernelTensor } from './kernel-costs';
+import { type ChargeUpdate, metaKernelFunctions } from './meta-updates';
+import { WasmElementwise } from './wasm-elementwise';
+
+/** The host's side of a meta engine: arrays that have a size, a tag and no bytes. */
+export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMemory {
+  readonly #table: BufferTable;
+  readonly #charge: ChargeUpdate;
+
+  /** `charge` is told of updates on the host, and of copies between it and the device. */
+  constructor(table: BufferTable, charge: ChargeUpdate) {
+    super({
+      kernels: metaKernelFunctions(charge),
+      heap: new Uint8Array(0),
+      // 0 would say that there is no array.
+      offsetOf: () => 8,
+      sizeOf: ({ length }) => length,
+      describe: ({ dtype, length }) => `a host array of ${dtype} [${length}]`,
+      isFloat32: ({ dtype }) => dtype === 'float32',
+      changed() {},
+      reserve: () => 8,
+    });
+    this.#table = table;
+    this.#charge = charge;
+  }
+
+  get bytes(): Bytes {
+    return this.#table.bytesIn('host');
+  }
+
+  get numArrays(): number {
+    return this.#table.sizeIn('host');
+  }
+
+  allocate(length: number, tag: Tag, dtype: DType = 'float32'): HostArray {
+    const bytes = length * itemBytes(dtype);
+    const array: HostArray = {
+      length,
+      dtype,
+      bytes,
+      view: noValues,
+      bytesView: noValues,
+      dispose: () => this.#table.remove(array),
+    };
+    this.#table.tagged(tag, () => this.#table.add(array, bytes, dtype, 'host'));
+    return array;
+  }
+
+  override fill(array: HostArray, value: number): void {
+    if (array.dtype === 'float32') super.fill(array, value);
+  }
+
+  fromDevice(tensor: tf.Tensor, _offset: number, length: number): void {
+    const copied = flat(tensor.dtype as DType, length); // the engine holds no other types
+    this.#charge('fromDevice', [copied], [copied]);
+  }
+
+  toDevice(array: HostArray, _at: number, length: number): void {
+    const copied = flat(array.dtype, length);
+    this.#charge('toDevice', [copied], [copied]);
+  }
+}
+
+function flat(dtype: DType, length: number): KernelTensor {
+  return { shape: [length], dtype, declared: undefined };
+}
+
+function noValues(): never {
+  throw new ShardlabError(
+    'ENGINE',
+    'A dry run has no values, and this code reads or writes those of a host array; ask engine.hasValues before.',
+  );
+}

@@ -1,0 +1,65 @@
+import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
+import type { Warn } from '../../core/warn';
+import { DryRun } from './dry-run-result';
+import { type DryRunCosts, runRank } from './rank-run';
+
+/** How a config is run without values. */
+export interface DryRunOptions {
+  /** Number of ranks; any, for only those that are represented run. */
+  readonly world: number;
+  /** The rank that stands for all. Default 0, which holds most where shares are uneven. */
+  readonly rank?: number;
+  /** 'all' runs every rank, one after another, up to 64. Default 'one'. */
+  readonly ranks?: 'one' | 'all';
+  /** Default: nothing takes time. */
+  readonly costs?: DryRunCosts;
+  /** Steps. Default 2: the first one makes optimizer states, the second is like all that follow. */
+  readonly steps?: number;
+  /** Whether products are a BLAS's, as they are on ranks that find one. Default true. */
+  readonly blas?: boolean;
+  /** Most bytes that the device may hold; beyond, OUT_OF_MEMORY with who holds what. Default: none. */
+  readonly memoryLimit?: Bytes;
+  /** Whether records keep every allocation and free: memory over time needs them. Default true. */
+  readonly curve?: boolean;
+  /** Whether all that lower layers told is kept, in order: `events`. Default false. */
+  readonly events?: boolean;
+  readonly warn?: Warn;
+}
+
+const MOST_RANKS = 64;
+
+/**
+ * Runs a config's training for some steps with shapes in place of values: the very model, strategy, autograd and optimizer
+ * code, on the meta engine, among imagined ranks, in simulated time. The bytes that it says are held are those that a rank's
+ * wasm engine holds, to the byte. See [Note: the meta engine], [Note: values in a dry run].
+ * Throws: CONFIG as training does, and for a world, rank or number of steps out of range; ENGINE for a model whose memory
+ * depends on values; OUT_OF_MEMORY beyond `memoryLimit`.
+ */
+export function dryRun(config: TrainConfigInput, options: DryRunOptions): DryRun {
+  const full = parseTrainConfig(config);
+  const { world, steps: numSteps = 2, costs = {}, blas = true, memoryLimit, curve = true, warn } = options;
+  if (!Number.isInteger(numSteps) || numSteps < 1)
+    throw new ConfigError(`dryRun: steps is ${numSteps}; give a whole number of at least 1`);
+  const shared = { config: full, world, numSteps, costs, blas, memoryLimit, curve, warn };
+  const keepsEvents = options.events ?? false;
+  const runs = ranksOf(options).map((rank) => runRank({ ...shared, rank, keepsEvents }));
+  return new DryRun(full, world, runs);
+}
+
+function ranksOf({ world, rank, ranks = 'one' }: DryRunOptions): readonly number[] {
+  if (ranks === 'one') return [rank ?? 0];
+  if (rank !== undefined) {
+    throw new ConfigError(
+      `dryRun: rank ${rank} and ranks 'all' contradict each other; leave one of them out`,
+    );
+  }
+  if (world > MOST_RANKS) {
+    throw new ConfigError(
+      `dryRun: ranks 'all' runs up to ${MOST_RANKS} ranks one after another, and the world is ${world}; leave it out, so ` +
+        'that rank 0 stands for all, or choose others one at a time by rank',
+    );
+  }
+  return Array.from({ length: world }, (_, place) => place);
+}

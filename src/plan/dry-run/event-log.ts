@@ -1,0 +1,57 @@
+import type { DType } from '../../core/dtypes';
+import type { BufferId, CollectiveEvent, Observer, Space, SpanEvent, SpanName, Tag } from '../../core/events';
+import type { Bytes } from '../../core/units';
+
+/** What a dry run's lower layers told, one thing after another. Numbers of buffers are those of the whole dry run. */
+export type DryRunEvent =
+  | {
+      readonly kind: 'allocated';
+      readonly buffer: BufferId;
+      readonly bytes: Bytes;
+      readonly dtype: DType;
+      readonly tag: Tag;
+      readonly space: Space;
+    }
+  | { readonly kind: 'retagged'; readonly buffer: BufferId; readonly tag: Tag }
+  | { readonly kind: 'freed'; readonly buffer: BufferId }
+  /** When its work was waited for, or when it was found to have ended; `posted` says when it began. */
+  | CollectiveEvent
+  /** A stretch begins: what follows up to its end, the `span` of this name and module, is its own. Stretches nest. */
+  | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }
+  | SpanEvent;
+
+/** Keeps all that it is told, in order. */
+export class EventLog implements Observer {
+  #events: DryRunEvent[] = [];
+
+  allocated(buffer: BufferId, bytes: Bytes, dtype: DType, tag: Tag, space: Space): void {
+    this.#events.push({ kind: 'allocated', buffer, bytes, dtype, tag, space });
+  }
+
+  retagged(buffer: BufferId, tag: Tag): void {
+    this.#events.push({ kind: 'retagged', buffer, tag });
+  }
+
+  freed(buffer: BufferId): void {
+    this.#events.push({ kind: 'freed', buffer });
+  }
+
+  collective(event: CollectiveEvent): void {
+    this.#events.push(event);
+  }
+
+  entered(name: SpanName, module: string): void {
+    this.#events.push({ kind: 'entered', name, module });
+  }
+
+  span(event: SpanEvent): void {
+    this.#events.push(event);
+  }
+
+  /** What was told since the last call. */
+  take(): readonly DryRunEvent[] {
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+}

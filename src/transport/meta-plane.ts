@@ -1,0 +1,105 @@
+import type { SimulatedClock } from '../core/clock';
+import { itemBytes } from '../core/dtypes';
+import type { CollectiveOp } from '../core/events';
+import type { Bytes, Seconds } from '../core/units';
+import { type Call, type CallHeader, type CallResult, totalLength } from './call';
+import type { GroupIdentity } from './mismatch';
+import type { Plane, PlaneGroup, PostedCall } from './plane';
+
+/** A collective as its cost depends on it. */
+export interface CollectiveCall {
+  readonly op: CollectiveOp;
+  /**
+   * The whole payload at the wire's type: what all ranks hold together after an all-gather or before a reduce-scatter, one
+   * rank's tensor of the others. It is what nccl-tests call size.
+   */
+  readonly bytes: Bytes;
+  /** Global ranks in group order. */
+  readonly ranks: readonly number[];
+  /** The group's name. */
+  readonly group: string;
+}
+
+/** How long a collective takes once it has its group's stream. */
+export type CollectiveCosts = (call: CollectiveCall) => Seconds;
+
+/** What a meta plane is made of. */
+export interface MetaPlaneOptions {
+  readonly identity: GroupIdentity;
+  readonly clock: SimulatedClock;
+  /** Default: nothing takes time. */
+  readonly costs?: CollectiveCosts | undefined;
+}
+
+/**
+ * A plane on which this rank is alone and the others are taken to do what it does at the same time: every collective has
+ * its partners at once, moves nothing, and takes the time that it costs on its group's stream. What ranks tell each other
+ * (the rows of an uneven gather) is what this rank tells. Source: torch's FakeProcessGroup.
+ */
+export function openMetaPlane({ identity, clock, costs = () => 0 }: MetaPlaneOptions): Plane {
+  return {
+    kind: 'meta',
+    epoch: 1,
+    world: new MetaGroup(identity, clock, costs),
+    close: async () => {},
+  };
+}
+
+class MetaGroup implements PlaneGroup {
+  readonly #identity: GroupIdentity;
+  readonly #clock: SimulatedClock;
+  readonly #costs: CollectiveCosts;
+
+  constructor(identity: GroupIdentity, clock: SimulatedClock, costs: CollectiveCosts) {
+    this.#identity = identity;
+    this.#clock = clock;
+    this.#costs = costs;
+  }
+
+  run(call: Call): CallResult {
+    const result = this.#start(call);
+    this.#clock.waitUntil(result.ended);
+    return result;
+  }
+
+  post(call: Call): PostedCall {
+    const clock = this.#clock;
+    const result = this.#start(call);
+    return {
+      get done() {
+        return clock.now() >= result.ended;
+      },
+      wait() {
+        clock.waitUntil(result.ended);
+        return result;
+      },
+    };
+  }
+
+  /** There is room for any number of groups. */
+  offerSubgroup(): number {
+    return 0;
+  }
+
+  openSubgroup(identity: GroupIdentity): PlaneGroup {
+    return new MetaGroup(identity, this.#clock, this.#costs);
+  }
+
+  #start(call: Call): CallResult {
+    const { op, value } = call.header;
+    const { ranks, name } = this.#identity;
+    const isOwn = op === 'exchange' || op === 'subgroup';
+    const seconds = isOwn ? 0 : this.#costs({ op, bytes: payloadBytes(call), ranks, group: name });
+    const values = isOwn ? ranks.map(() => value) : [];
+    return { ...this.#clock.post(`${name} ${ranks.join()}`, seconds), values };
+  }
+}
+
+function payloadBytes({ header, inputs, outputs }: Call): Bytes {
+  const lists = hasWholeInOutputs(header) ? outputs : inputs;
+  return lists.reduce((sum, list) => sum + totalLength(list), 0) * itemBytes(header.wireDType);
+}
+
+function hasWholeInOutputs({ op }: CallHeader): boolean {
+  return op === 'allGather' || op === 'recv';
+}

@@ -1,0 +1,5 @@
+import { casesOf, optimizerCasesOf } from '../parallel/contract-cases';
+import { dryRunsEqualRealRuns } from './dry-run-suite';
+
+for (const world of [1, 2, 3, 4])
+  dryRunsEqualRealRuns(world, new Map([...casesOf(world), ...optimizerCasesOf(world)]));
