@@ -173,9 +173,23 @@ export class Channel implements Wait {
     const { words, layout, rank, size } = this.group;
     for (let other = 0; other < size; other++) {
       const partner = countIn(Atomics.load(words, layout.partner(other) >> 2), this.epoch);
-      if (other !== rank && partner === rank + 1 && !this.serves(other)) return other;
+      if (other === rank || partner !== rank + 1 || this.serves(other)) continue;
+      if (this.lacksOurs(other, rank, other) || this.lacksOurs(rank, other, other)) return other;
     }
     return undefined;
+  }
+
+  /**
+   * Whether `other` began an exchange from `sender` to `receiver` in which we have taken no part. Where we have, it was
+   * served, and has not been given the time to go on.
+   */
+  private lacksOurs(sender: number, receiver: number, other: number): boolean {
+    const { buffer, layout, size } = this.group;
+    const numberOf = (side: 0 | 1): number => {
+      const record = new CallRecord(buffer, layout.pairRecord(sender, receiver, side), size);
+      return record.epoch === this.epoch ? record.number : 0;
+    };
+    return other === sender ? numberOf(0) > numberOf(1) : numberOf(1) > numberOf(0);
   }
 
   private sidesWithPartner(header: CallHeader, partner: number): CallSide[] {

@@ -215,9 +215,10 @@ class Pair {
     };
   }
 
-  /** Looks whether the other side waits for us in a collective of the group. */
+  /** Looks whether the other side waits for us in a collective of the group. A receiver that refused is no such side: it poisons the group too. */
   private diagnose(): void {
     const { words, layout } = this.group;
+    if (this.refused) return;
     if (Atomics.load(words, layout.poison() >> 2) === this.header.epoch) throw this.mismatchWithCollective();
   }
 
