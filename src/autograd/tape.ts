@@ -1,7 +1,7 @@
 import * as tf from '@tensorflow/tfjs';
 import { markConsumable } from '../backend/consumable';
 import type { Engine } from '../backend/engine';
-import { isFusedKernel } from '../backend/fused/fused-kernel';
+import { isFusedKernel, readsFirstGradientOnly } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import type { Gradients, RecordedNode, Recording } from './recording';
@@ -80,10 +80,10 @@ function differentiate(
   }
   const names = Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
   const results = tf.tidy(() => {
-    // tfjs makes zeros of null gradients itself; its types do not say so. Fused kernels have one result, and their gradients
-    // read its alone: what stands for the other outputs' is never looked at, and need not be made.
-    const isFused = isFusedKernel(node.kernelName);
-    const thunks = gradient(dys.map((dy, i) => dy ?? (isFused ? node.outputs[i] : null)) as tf.Tensor[]);
+    // tfjs makes zeros of null gradients itself; its types do not say so. Where a gradient does not look at them, anything
+    // may stand for them, and zeros need not be made.
+    const isUnread = readsFirstGradientOnly(node.kernelName);
+    const thunks = gradient(dys.map((dy, i) => dy ?? (isUnread ? node.outputs[i] : null)) as tf.Tensor[]);
     const taken = new Set<tf.Tensor>();
     // A unit leaves out the inputs that its output does not depend on.
     const present = names.filter((name) => thunks[name] !== undefined || node.release === undefined);

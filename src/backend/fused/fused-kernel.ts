@@ -32,6 +32,13 @@ export function isFusedKernel(kernelName: string): boolean {
   return NAMES.has(kernelName);
 }
 
+const FIRST_ONLY: ReadonlySet<string> = new Set([FUSED.causalAttention, FUSED.crossEntropy, FUSED.layerNorm]);
+
+/** True for kernels of several outputs of which the first alone is a result, so that only its gradient is read. */
+export function readsFirstGradientOnly(kernelName: string): boolean {
+  return FIRST_ONLY.has(kernelName);
+}
+
 /** True when the current engine has the kernel; otherwise the operation is composed of plain ones. */
 export function hasFused(name: FusedName): boolean {
   // tfjs answers undefined for an unknown kernel; its types do not say so.
