@@ -39,8 +39,22 @@ export interface ScatterTrace extends TraceBase {
   readonly fillcolor?: string;
   readonly fillpattern?: Partial<Pattern>;
   readonly hoveron?: 'points' | 'points+fills';
-  readonly marker?: { readonly size: number; readonly color: string };
+  readonly marker?: Marker;
+  /** A closed outline filled with fillcolor. */
+  readonly fill?: 'toself';
 }
+
+export interface Marker {
+  readonly size: number;
+  readonly color: string;
+  /** Default: circle. */
+  readonly symbol?: MarkerSymbol;
+  readonly opacity?: number;
+  /** Of open symbols the outline, whose colour is the marker's. */
+  readonly line?: { readonly width: number; readonly color?: string };
+}
+
+export type MarkerSymbol = 'circle' | 'circle-open' | 'square' | 'diamond-open' | 'x' | 'line-ew-open';
 
 export interface BarTrace extends TraceBase {
   readonly type: 'bar';

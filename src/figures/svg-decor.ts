@@ -2,6 +2,7 @@ import { plain, type Theme } from './ink';
 import type { Annotation, Layout, Shape, Trace } from './plotly';
 import type { Fills } from './svg-patterns';
 import { type Frame, place } from './svg-scale';
+import { svgSymbol } from './svg-symbols';
 import { numLines, round, svgText } from './svg-text';
 import { LEGEND } from './template';
 import { textWidth } from './text-width';
@@ -79,6 +80,9 @@ export function svgLegend(
 }
 
 function swatch(trace: Trace, x: number, y: number, fills: Fills): string {
+  if (trace.type === 'scatter' && trace.mode === 'markers' && trace.marker !== undefined) {
+    return svgSymbol(x + SWATCH / 2, y - 4, trace.marker);
+  }
   if (trace.type === 'scatter' && trace.stackgroup === undefined) {
     const { color = 'none', width = 2 } = trace.line ?? {};
     return `<line x1="${round(x)}" x2="${round(x + SWATCH)}" y1="${round(y - 4)}" y2="${round(y - 4)}" stroke="${color}" stroke-width="${width}"/>`;

@@ -2,6 +2,7 @@ import type { Theme } from './ink';
 import type { BarTrace, Layout, ScatterTrace, Trace } from './plotly';
 import type { Fills } from './svg-patterns';
 import { type Frame, type Scale, scaleOf } from './svg-scale';
+import { svgSymbol } from './svg-symbols';
 import { round, svgText } from './svg-text';
 import { BARGAP } from './template';
 
@@ -116,12 +117,15 @@ function area(trace: ScatterTrace, group: string, { x, y, areas, fills }: AreaPl
 function curve(trace: ScatterTrace, x: Scale, y: Scale, theme: Theme): string[] {
   const parts: string[] = [];
   const isStepped = trace.line?.shape === 'hv';
-  if (trace.mode.includes('lines')) parts.push(...stroke(path(trace.x, trace.y, { x, y, isStepped }), trace));
+  const line = path(trace.x, trace.y, { x, y, isStepped });
+  if (trace.fill !== undefined) {
+    parts.push(`<path d="${line}Z" fill="${trace.fillcolor ?? 'none'}" stroke="none"/>`);
+  }
+  if (trace.mode.includes('lines') && trace.line?.width !== 0) parts.push(...stroke(line, trace));
   if (trace.mode.includes('markers') && trace.marker !== undefined) {
-    const { size, color } = trace.marker;
+    const { marker } = trace;
     trace.x.forEach((value, i) => {
-      const at = `cx="${round(x.pixel(value))}" cy="${round(y.pixel(trace.y[i] ?? 0))}"`;
-      parts.push(`<circle ${at} r="${round(size / 2)}" fill="${color}"/>`);
+      parts.push(svgSymbol(x.pixel(value), y.pixel(trace.y[i] ?? 0), marker));
     });
   }
   if (trace.mode === 'text') {

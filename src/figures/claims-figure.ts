@@ -1,0 +1,234 @@
+import { VERDICTS, type Verdict } from '../plan/claims/finding';
+import type { ClaimResult } from '../plan/claims/survey';
+import {
+  claimRatio,
+  claimRatioRange,
+  countVerdicts,
+  documentedText,
+  foundText,
+  VERDICT_MARKS,
+} from './claim-words';
+import { claimsByDocument } from './claims-by-document';
+import { claimsTable } from './claims-table';
+import { createFigure, type Figure, type Quantities, titleOf } from './figure';
+import { counted, listed } from './format';
+import { safe, soft, strong } from './ink';
+import { log10, logRange, logTicks } from './log-axis';
+import { NEUTRAL } from './palette';
+import type { Annotation, ScatterTrace, Shape } from './plotly';
+import { shortened, textWidth } from './text-width';
+
+/** More rows than this are drawn by document. */
+const MOST_ROWS = 20;
+const ROW = 20;
+const MARGIN = { t: 92, r: 10, b: 58 };
+/** Shares of the plot's width: the dots, then the text columns. */
+const DOTS = [0, 0.34] as const;
+const COLUMNS = { documented: 0.37, found: 0.55, verdict: 0.77 } as const;
+/** Ratios beyond this stand at the axis's end. */
+const MOST_RATIO = 12;
+
+/**
+ * Claims as dots at documented ÷ found on a logarithmic axis, one row each, their shape the verdict, with texts beside; many
+ * claims as one row a document.
+ */
+export function claimsFigure(results: readonly ClaimResult[]): Figure {
+  const parts = {
+    title: claimsTitle(results),
+    quantities: claimQuantities(results),
+    table: claimsTable(results),
+  };
+  if (results.length > MOST_ROWS) return createFigure({ ...parts, ...claimsByDocument(results) });
+  const axis = ratioAxis(results);
+  const rows = Math.max(1, results.length);
+  const left = Math.min(176, 14 + 1.1 * Math.max(70, ...results.map(({ claim }) => textWidth(claim.id, 11))));
+  return createFigure({
+    ...parts,
+    subtitle: 'Documented ÷ found here (run, dry run, formula or prediction); grey bar: its interval.',
+    data: results.length === 0 ? [] : marksOf(results, axis),
+    layout: {
+      height: MARGIN.t + MARGIN.b + rows * ROW,
+      margin: { ...MARGIN, l: left },
+      showlegend: true,
+      legend: { x: 0, y: -30 / (rows * ROW) },
+      xaxis: { domain: DOTS, range: axis.range, tickvals: axis.tickvals, ticktext: axis.ticktext },
+      yaxis: {
+        range: [rows - 0.5, -0.5],
+        tickvals: results.map((_, i) => i),
+        ticktext: results.map(({ claim }) => strong(shortened(safe(claim.id), 11, left - 14))),
+        showgrid: false,
+        ticks: '',
+        ticklabelstandoff: 5,
+      },
+      annotations: [...headings(rows), ...results.flatMap(rowTexts)],
+      shapes: [...bands(rows), unity(rows)],
+    },
+  });
+}
+
+/** Where ratios stand: between the smallest and the largest, and never without 1. */
+interface RatioAxis {
+  readonly range: readonly [number, number];
+  readonly tickvals: readonly number[];
+  readonly ticktext: readonly string[];
+  at(ratio: number): number;
+}
+
+function ratioAxis(results: readonly ClaimResult[]): RatioAxis {
+  const limit = (ratio: number): number => Math.min(MOST_RATIO, Math.max(1 / MOST_RATIO, ratio));
+  const ratios = results.flatMap((one) => claimRatio(one) ?? []).map(limit);
+  const range = logRange([...ratios, 0.8, 1.25], 0.08);
+  const ticks = logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5);
+  const at = (ratio: number): number => Math.min(range[1], Math.max(range[0], log10(limit(ratio))));
+  return { range, ...ticks, at };
+}
+
+function marksOf(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
+  return [...results.flatMap((one, i) => errorLines(one, i, axis)), ...dots(results, axis)];
+}
+
+/** The error as a line from 1, and the prediction's interval as a broad one behind it. */
+function errorLines(one: ClaimResult, row: number, axis: RatioAxis): ScatterTrace[] {
+  const ratio = claimRatio(one);
+  if (ratio === null) return [];
+  const range = claimRatioRange(one);
+  const line = (x: readonly number[], color: string, width: number): ScatterTrace => ({
+    type: 'scatter',
+    mode: 'lines',
+    x,
+    y: x.map(() => row),
+    line: { width, color },
+    hoverinfo: 'skip',
+    showlegend: false,
+  });
+  return [
+    ...(range === null ? [] : [line(range.map(axis.at), 'rgba(128,128,128,.35)', 7)]),
+    line([0, axis.at(ratio)], VERDICT_MARKS[one.finding.verdict].color, 2),
+  ];
+}
+
+function dots(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
+  return VERDICTS.flatMap((verdict): ScatterTrace[] => {
+    const shown = results
+      .map((one, row) => ({ one, row, ratio: claimRatio(one) }))
+      .filter(({ one }) => one.finding.verdict === verdict);
+    const placed = shown.flatMap(({ one, row, ratio }) => (ratio === null ? [] : [{ one, row, ratio }]));
+    if (placed.length === 0) return [];
+    return [
+      {
+        ...verdictDots(verdict),
+        x: placed.map(({ ratio }) => axis.at(ratio)),
+        y: placed.map(({ row }) => row),
+        text: placed.map(({ one, ratio }) => hover(one, ratio)),
+      },
+    ];
+  });
+}
+
+function verdictDots(verdict: Verdict) {
+  const { symbol, color } = VERDICT_MARKS[verdict];
+  return {
+    type: 'scatter' as const,
+    mode: 'markers' as const,
+    name: soft(verdict),
+    marker: {
+      size: 10,
+      color,
+      symbol,
+      ...(symbol.endsWith('open') ? { line: { width: 2, color } } : {}),
+    },
+    hovertemplate: '%{text}<extra></extra>',
+  };
+}
+
+function hover({ claim, finding }: ClaimResult, ratio: number): string {
+  const numbers = `documented ${documentedText(claim)}, found ${foundText(finding)}: ${Number(ratio.toPrecision(3))}×`;
+  return `<b>${safe(claim.id)}</b><br>${safe(claim.statement)}<br>${numbers}<br>${safe(finding.why)}`;
+}
+
+/** Widths for the narrowest page: 700 pixels of figure, about 520 of plot. */
+const WIDTHS = { documented: 92, found: 112, verdict: 126 } as const;
+
+function rowTexts(one: ClaimResult, row: number): Annotation[] {
+  const { claim, finding } = one;
+  const { symbol, color } = VERDICT_MARKS[finding.verdict];
+  const sign = claimRatio(one) === null ? `<span style="color:${color}">${GLYPHS[symbol] ?? ''}</span> ` : '';
+  const verdict = finding.verdict === 'off' && finding.by !== '' ? finding.by : finding.verdict;
+  return [
+    cell(COLUMNS.documented, row, strong(shortened(documentedText(claim) || '—', 11, WIDTHS.documented))),
+    cell(COLUMNS.found, row, strong(shortened(foundText(finding) || '—', 11, WIDTHS.found))),
+    cell(COLUMNS.verdict, row, `${sign}${soft(safe(shortened(verdict, 11, WIDTHS.verdict)))}`),
+  ];
+}
+
+/** Beside the verdict where no number can be compared, so that its shape is seen all the same. */
+const GLYPHS: Readonly<Record<string, string>> = {
+  circle: '●',
+  x: '×',
+  'diamond-open': '◇',
+  'circle-open': '○',
+};
+
+function cell(x: number, y: number, text: string): Annotation {
+  return { x, y, xref: 'paper', text, showarrow: false, xanchor: 'left', font: { size: 11 } };
+}
+
+function headings(rows: number): Annotation[] {
+  const y = { yref: 'paper', y: 1 + 4 / (rows * ROW), yanchor: 'bottom' } as const;
+  const head = (x: number, text: string): Annotation => ({ ...cell(x, 0, soft(text)), ...y });
+  return [
+    head(0, 'documented ÷ found'),
+    head(COLUMNS.documented, 'documented'),
+    head(COLUMNS.found, 'found here'),
+    head(COLUMNS.verdict, 'verdict'),
+  ];
+}
+
+/** Every second row is tinted, so that texts are read along it. */
+function bands(rows: number): Shape[] {
+  return Array.from({ length: Math.ceil(rows / 2) }, (_, i) => ({
+    type: 'rect',
+    xref: 'paper',
+    x0: 0,
+    x1: 1,
+    y0: 2 * i - 0.5,
+    y1: 2 * i + 0.5,
+    fillcolor: 'rgba(128,128,128,.09)',
+    line: { width: 0 },
+    layer: 'below',
+  }));
+}
+
+function unity(rows: number): Shape {
+  return { type: 'line', x0: 0, x1: 0, y0: rows - 0.5, y1: -0.5, line: { width: 1, color: NEUTRAL } };
+}
+
+function claimsTitle(results: readonly ClaimResult[]): string {
+  if (results.length === 0) return 'No claim was asked for';
+  const counts = countVerdicts(results);
+  const say = (verdict: Verdict): string => {
+    const { plural, singular } = VERDICT_MARKS[verdict];
+    return `${counts[verdict]} ${counts[verdict] === 1 ? singular : plural}`;
+  };
+  const present = VERDICTS.filter((verdict) => counts[verdict] > 0);
+  const all = counted(results.length, 'claim');
+  const rest = results.length - counts.confirmed - counts['not checkable here'];
+  return titleOf(
+    `Of ${all} ${listed(present.map(say))}`,
+    `Of ${all} ${say('confirmed')}, ${rest} ${rest === 1 ? 'does' : 'do'} not, ${say('not checkable here')}`,
+  );
+}
+
+function claimQuantities(results: readonly ClaimResult[]): Quantities {
+  const counts = countVerdicts(results);
+  const percents = results.filter(({ claim }) => claim.unit === '%');
+  const kept = countVerdicts(percents).confirmed;
+  const quantity = (value: number, label: string) => ({ value, unit: '', label });
+  return {
+    confirmed: quantity(counts.confirmed, `of ${results.length} claims that hold`),
+    off: quantity(counts.off, 'claims whose number is off'),
+    contradictions: quantity(counts['contradicts itself'], 'claims that contradict themselves'),
+    notCheckable: quantity(counts['not checkable here'], 'claims that need other hardware'),
+    percentsConfirmed: quantity(kept, `of the ${percents.length} percentages that hold`),
+  };
+}

@@ -1,0 +1,231 @@
+import { ConfigError } from '../core/errors';
+import type { Bytes } from '../core/units';
+import { createFigure, type Figure } from './figure';
+import { byteScale, inUnit, timeScale } from './format';
+import { bold, safe, soft } from './ink';
+import { log10, logRange, logTicks } from './log-axis';
+import type { Annotation, ScatterTrace, Shape } from './plotly';
+import {
+  familyLosers,
+  numbersOf,
+  type RankedLayout,
+  rankedFinding,
+  rankedWords,
+  type Scales,
+  wordsPixels,
+} from './ranked-words';
+import { createTable, type Table } from './table';
+
+export interface RankedOptions {
+  readonly capacityBytes: Bytes;
+  readonly subtitle: string;
+  /** Rows of text for winners and for losers. Default 5 and 6. */
+  readonly winners?: number;
+  readonly losers?: number;
+}
+
+const MARGIN = { t: 86, r: 10, l: 58, b: 48 };
+const DOTS = [0, 0.4] as const;
+const LEAST_PIXELS = 250;
+const WINNER = '#2362AC';
+const LOSER = 'rgba(128,128,128,.55)';
+const OVER = '#B3401A';
+
+/** Layouts by time and memory: the frontier, the winners by number, the losers grey, and in words why each family lost. */
+export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedOptions): Figure {
+  if (layouts.length === 0) throw new ConfigError('no layout to rank; a search found none that is legal');
+  const winners = layouts
+    .filter(({ rank }) => rank !== null)
+    .sort((a, b) => (a.rank ?? 0) - (b.rank ?? 0))
+    .slice(0, options.winners ?? 5);
+  const losers = familyLosers(layouts).slice(0, options.losers ?? 6);
+  const time = timeScale(Math.max(...layouts.map(({ seconds }) => seconds.value)));
+  const bytes = byteScale(options.capacityBytes);
+  const pixels = Math.max(LEAST_PIXELS, wordsPixels(winners.length, losers.length));
+  const up = logRange(
+    layouts.map(({ seconds }) => seconds.value / time.divisor),
+    0.08,
+  );
+  const capacity = options.capacityBytes / bytes.divisor;
+  const smallest = Math.min(...layouts.map(({ memoryBytes }) => memoryBytes.value / bytes.divisor));
+  const most = Math.min(
+    Math.max(capacity, smallest) * 1.6,
+    Math.max(capacity * 1.08, ...layouts.map(({ memoryBytes }) => memoryBytes.value / bytes.divisor)),
+  );
+  const lowest = Math.min(smallest, capacity);
+  const least = lowest < most * 0.3 ? 0 : lowest * 0.9;
+  const scales = { time, bytes, most };
+  return createFigure({
+    title: rankedFinding(layouts, winners, time),
+    subtitle: options.subtitle,
+    data: [...frontier(layouts, scales), ...dots(layouts, winners, scales)],
+    layout: {
+      height: MARGIN.t + pixels + MARGIN.b,
+      margin: MARGIN,
+      xaxis: {
+        domain: DOTS,
+        range: [least, most + (most - least) * 0.06],
+        title: { text: soft(`peak memory, ${bytes.unit}`), standoff: 8, font: { size: 11 } },
+      },
+      yaxis: {
+        range: up,
+        ...logTicks(10 ** up[0], 10 ** up[1], (value) => String(value), 5),
+        title: { text: soft(`iteration, ${time.unit}`), standoff: 8, font: { size: 11 } },
+      },
+      annotations: [
+        capacityText(options.capacityBytes, capacity),
+        ...numbers(winners, scales),
+        ...rankedWords(winners, losers, pixels, scales),
+      ],
+      shapes: [capacityLine(capacity)],
+    },
+    table: tableOf(layouts),
+    quantities: quantitiesOf(layouts, winners),
+  });
+}
+
+function xOf({ memoryBytes }: RankedLayout, { bytes, most }: Scales): number {
+  return Math.min(most, memoryBytes.value / bytes.divisor);
+}
+
+function yOf({ seconds }: RankedLayout, { time }: Scales): number {
+  return log10(seconds.value / time.divisor);
+}
+
+/** Steps from layout to layout than which no other that fits is both faster and smaller. */
+function frontier(layouts: readonly RankedLayout[], scales: Scales): ScatterTrace[] {
+  const sorted = layouts
+    .filter(({ fits }) => fits)
+    .sort((a, b) => a.memoryBytes.value - b.memoryBytes.value || a.seconds.value - b.seconds.value);
+  let fastest = Number.POSITIVE_INFINITY;
+  const kept = sorted.filter(({ seconds }) => {
+    const isFaster = seconds.value < fastest;
+    if (isFaster) fastest = seconds.value;
+    return isFaster;
+  });
+  if (kept.length < 2) return [];
+  return [
+    {
+      type: 'scatter',
+      mode: 'lines',
+      line: { width: 1.4, color: '#3E9C6B', shape: 'hv' },
+      x: kept.map((one) => xOf(one, scales)),
+      y: kept.map((one) => yOf(one, scales)),
+      hoverinfo: 'skip',
+    },
+  ];
+}
+
+function dots(
+  layouts: readonly RankedLayout[],
+  winners: readonly RankedLayout[],
+  scales: Scales,
+): ScatterTrace[] {
+  const of = (shown: readonly RankedLayout[], marker: NonNullable<ScatterTrace['marker']>): ScatterTrace[] =>
+    shown.length === 0
+      ? []
+      : [
+          {
+            type: 'scatter',
+            mode: 'markers',
+            marker,
+            x: shown.map((one) => xOf(one, scales)),
+            y: shown.map((one) => yOf(one, scales)),
+            text: shown.map((one) => hover(one, scales)),
+            hovertemplate: '%{text}<extra></extra>',
+          },
+        ];
+  const others = layouts.filter((one) => !winners.includes(one));
+  return [
+    ...of(
+      others.filter(({ fits }) => fits),
+      { size: 6, color: LOSER },
+    ),
+    ...of(
+      others.filter(({ fits }) => !fits),
+      { size: 6, color: LOSER, symbol: 'circle-open', line: { width: 1, color: LOSER } },
+    ),
+    ...of(winners, { size: 9, color: WINNER }),
+  ];
+}
+
+function hover(one: RankedLayout, scales: Scales): string {
+  const why = one.reason === null ? '' : `<br>${safe(one.reason)}`;
+  return `<b>${safe(one.name)}</b><br>${numbersOf(one, scales)}${why}`;
+}
+
+/** Winners' ranks beside their dots; one beside another that would cover it is left out. */
+function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[] {
+  const placed: { readonly x: number; readonly y: number }[] = [];
+  return winners.flatMap((one): Annotation[] => {
+    const at = { x: xOf(one, scales), y: yOf(one, scales) };
+    const isTaken = placed.some(
+      ({ x, y }) => Math.abs(x - at.x) < scales.most * 0.05 && Math.abs(y - at.y) < 0.05,
+    );
+    if (isTaken) return [];
+    placed.push(at);
+    return [
+      {
+        ...at,
+        text: bold(String(one.rank)),
+        showarrow: false,
+        xanchor: 'right',
+        xshift: -5,
+        yanchor: 'top',
+        font: { size: 11 },
+      },
+    ];
+  });
+}
+
+function capacityLine(x: number): Shape {
+  return {
+    type: 'line',
+    yref: 'paper',
+    x0: x,
+    x1: x,
+    y0: 0,
+    y1: 1,
+    line: { width: 1.5, color: OVER, dash: 'dash' },
+  };
+}
+
+function capacityText(capacityBytes: Bytes, x: number): Annotation {
+  return {
+    x,
+    y: 1,
+    yref: 'paper',
+    text: soft(`${inUnit(capacityBytes, byteScale(capacityBytes)).replace('.0', '')} card`),
+    showarrow: false,
+    xanchor: 'right',
+    yanchor: 'bottom',
+    font: { size: 11 },
+  };
+}
+
+function tableOf(layouts: readonly RankedLayout[]): Table {
+  return createTable(
+    layouts.map(({ name, rank, family, seconds, memoryBytes, fits, reason }) => ({
+      rank,
+      layout: name,
+      family,
+      seconds: seconds.value,
+      lowSeconds: seconds.low,
+      highSeconds: seconds.high,
+      memoryBytes: memoryBytes.value,
+      fits,
+      reason: reason ?? '',
+    })),
+  );
+}
+
+function quantitiesOf(layouts: readonly RankedLayout[], winners: readonly RankedLayout[]) {
+  const fitting = layouts.filter(({ fits }) => fits).length;
+  const worst = Math.max(...layouts.filter(({ fits }) => fits).map(({ seconds }) => seconds.value), 0);
+  const best = winners[0]?.seconds.value ?? 1;
+  return {
+    bestSeconds: { value: winners[0]?.seconds.value ?? 0, unit: 's', label: 'the best layout’s iteration' },
+    fittingShare: { value: (fitting / layouts.length) * 100, unit: '%', label: 'layouts that fit' },
+    worstOverBest: { value: worst / best, unit: '×', label: 'the slowest layout that fits over the best' },
+  };
+}

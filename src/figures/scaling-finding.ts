@@ -1,0 +1,58 @@
+import { titleOf } from './figure';
+import { type ScalingView, said } from './scaling-view';
+
+/** Whether the largest stated number lies in the prediction; without one, how the prediction goes. */
+export function scalingFinding(view: ScalingView): string {
+  return documentedFinding(view) ?? comparedFinding(view) ?? ownFinding(view);
+}
+
+function documentedFinding(view: ScalingView): string | null {
+  const last = [...(view.documented ?? [])].sort((a, b) => a.count - b.count).at(-1);
+  const point = view.series[0]?.points.find(({ count }) => count === last?.count);
+  if (last === undefined || point === undefined) return null;
+  const { low, high } = point.value;
+  const isBelow = last.value < low && last.relation !== '>' && last.relation !== '>=';
+  const isAbove = last.value > high && last.relation !== '<' && last.relation !== 'up to';
+  const where = isBelow || isAbove ? 'outside' : 'inside';
+  const stated = `The documented ${said(last.value, view)} at ${last.count} ${view.countedIn}`;
+  const range = low === high ? said(point.value.value, view) : `${number(low)} to ${said(high, view)}`;
+  return titleOf(`${stated} is ${where} the prediction: ${range}`, `${stated} is ${where} the prediction`);
+}
+
+/** Three digits without a unit; the range's other end says it. */
+function number(value: number): string {
+  const [divisor, letter] = value >= 1e6 ? [1e6, 'M'] : value >= 1e3 ? [1e3, 'k'] : [1, ''];
+  return `${Number((value / divisor).toPrecision(value < 1e3 ? 2 : 3))}${letter}`;
+}
+
+function comparedFinding(view: ScalingView): string | null {
+  if (view.series.length < 2) return null;
+  const ends = view.series.map((one) => ({ name: one.name, last: one.points.at(-1) }));
+  const value = (end: (typeof ends)[number]): number => end.last?.value.value ?? 0;
+  const best = ends.reduce((a, b) => (value(b) > value(a) ? b : a));
+  const worst = ends.reduce((a, b) => (value(b) < value(a) ? b : a));
+  const ratio = `${(value(best) / (value(worst) || 1)).toFixed(2)}×`;
+  const where = `At ${best.last?.count ?? 0} ${view.countedIn}`;
+  return titleOf(
+    `${where} ${best.name} reaches ${said(value(best), view)}, ${worst.name} ${said(value(worst), view)}`,
+    `${where} ${best.name} gives ${ratio} the throughput of ${worst.name}`,
+    `${where} the best line lies at ${ratio} of the worst`,
+  );
+}
+
+function ownFinding(view: ScalingView): string {
+  const points = view.series[0]?.points ?? [];
+  const [first, last] = [points[0], points.at(-1)];
+  if (first === undefined || last === undefined || points.length < 2) {
+    return `${said(first?.value.value ?? 0, view)} at ${first?.count ?? 0} ${view.countedIn}`;
+  }
+  const from = `From ${first.count} to ${last.count} ${view.countedIn}`;
+  if (view.quantity === 'efficiency') {
+    return titleOf(
+      `${from} efficiency goes from ${said(first.value.value, view)} to ${said(last.value.value, view)}`,
+    );
+  }
+  const gained = last.value.value / first.value.value;
+  const share = Math.round((gained / (last.count / first.count)) * 100);
+  return titleOf(`${from} throughput grows ${gained.toFixed(1)}×: ${share}% of linear`);
+}

@@ -1,0 +1,170 @@
+import { ConfigError } from '../core/errors';
+import type { Seconds } from '../core/units';
+import type { CommAxis, ComputeCause, Estimate } from '../plan/prediction';
+import { createFigure, type Figure, type Quantities, titleOf } from './figure';
+import { inUnit, percent, type Scaled, short, timeScale } from './format';
+import { safe, soft, strong } from './ink';
+import { legendRoom } from './legend-room';
+import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from './palette';
+import { drawStacks, type StackRow, type StackStyle, stackLegend, stackLegendPlace } from './stacked-rows';
+import { STATIC_WIDTH } from './static-svg';
+import { createTable } from './table';
+
+/** What an iteration's time goes into; 'communication' where it is not told by axis. */
+export type TimeCause = ComputeCause | `${CommAxis} communication` | 'communication' | 'bubble';
+
+/** One layout's iteration. */
+export interface TimeRow {
+  readonly name: string;
+  readonly seconds: Readonly<Partial<Record<TimeCause, Seconds>>>;
+  /** Of the sum. */
+  readonly total?: Estimate | undefined;
+  /** Said at the bar's end, as '41% MFU'. */
+  readonly note?: string | undefined;
+}
+
+const carries = (fill: Fill, shape: '/' | '\\' | '+' | '.'): Fill => ({
+  color: fill.color,
+  pattern: { shape, fgcolor: 'rgba(40,40,40,.55)', size: 6, solidity: 0.18, fillmode: 'overlay' },
+});
+
+/** Compute in the forward pass's hues, communication in the colour of what it carries, waiting unfilled. */
+const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
+  products: PHASE_FILL.backward,
+  attention: PHASE_FILL.forward,
+  elementwise: PHASE_FILL.loss,
+  loss: CAUSE_FILL.temp,
+  optimizer: PHASE_FILL.optimizer,
+  launch: PHASE_FILL.data,
+  'tp communication': carries(CAUSE_FILL.activation, '/'),
+  'cp communication': carries(CAUSE_FILL.activation, '+'),
+  'ep communication': carries(CAUSE_FILL.activation, '.'),
+  'pp communication': carries(CAUSE_FILL.activation, '\\'),
+  'dp communication': CAUSE_FILL['grad.full'],
+  communication: CAUSE_FILL.comm,
+  bubble: WAIT_FILL,
+};
+
+export const TIME_CAUSES = Object.keys(TIME_FILL) as readonly TimeCause[]; // its own keys
+
+const NOUNS: Readonly<Record<TimeCause, string>> = {
+  products: 'matrix products',
+  attention: 'attention',
+  elementwise: 'element-wise work',
+  loss: 'the loss',
+  optimizer: 'the optimizer',
+  launch: 'launches',
+  'tp communication': 'tensor-parallel waiting',
+  'cp communication': 'context-parallel waiting',
+  'ep communication': 'expert-parallel waiting',
+  'pp communication': 'pipeline transfers',
+  'dp communication': 'data-parallel waiting',
+  communication: 'waiting for communication',
+  bubble: 'bubbles',
+};
+
+const STYLE: StackStyle<TimeCause> = {
+  order: TIME_CAUSES,
+  fillOf: (cause) => TIME_FILL[cause],
+  hover: (cause) => `<b>${cause}</b> %{customdata:.4s}s<extra></extra>`,
+};
+
+const MARGIN_TOP = 58;
+const MARGIN_BOTTOM = 30;
+const NOTE_ROOM = 96;
+
+/** Where an iteration's time goes, a stacked bar a layout, in the order that they are given. */
+export function timeBreakdown(rows: readonly TimeRow[], subtitle: string): Figure {
+  if (rows.length === 0) throw new ConfigError('no layout to break down; pass at least one');
+  const scale = timeScale(Math.max(...rows.map(totalOf)));
+  const causes = TIME_CAUSES.filter((cause) => rows.some(({ seconds }) => (seconds[cause] ?? 0) > 0));
+  const panel = {
+    heading: `${strong('<b>One iteration</b>')}${soft(`, ${scale.unit}`)}`,
+    rows: rows.map((row) => stackRow(row, scale)),
+    scale,
+  };
+  const drawn = drawStacks([panel], STYLE, NOTE_ROOM);
+  const bottom = MARGIN_BOTTOM + legendRoom(causes, 10, STATIC_WIDTH);
+  return createFigure({
+    title: findingOf(rows),
+    subtitle,
+    data: [...drawn.data, ...stackLegend(STYLE, causes)],
+    layout: {
+      height: drawn.plotHeight + MARGIN_TOP + bottom,
+      margin: { t: MARGIN_TOP, r: drawn.right, l: drawn.left, b: bottom },
+      barmode: 'overlay',
+      showlegend: true,
+      legend: stackLegendPlace(drawn),
+      ...drawn.axes,
+      annotations: drawn.annotations,
+    },
+    table: createTable(
+      rows.map(({ name, seconds, total }) => ({
+        layout: name,
+        seconds: total?.value ?? totalOf({ name, seconds }),
+        lowSeconds: total?.low ?? null,
+        highSeconds: total?.high ?? null,
+        ...Object.fromEntries(causes.map((cause) => [cause, seconds[cause] ?? 0])),
+      })),
+    ),
+    quantities: quantitiesOf(rows),
+  });
+}
+
+function totalOf({ seconds }: TimeRow): Seconds {
+  return TIME_CAUSES.reduce((sum, cause) => sum + (seconds[cause] ?? 0), 0);
+}
+
+function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
+  const { low = 0, high = 0 } = row.total ?? {};
+  const range = low < high ? `(${short(low / scale.divisor)}–${short(high / scale.divisor)})` : '';
+  const note = [range, safe(row.note ?? '')].filter((part) => part !== '').join(' ');
+  return { name: row.name, values: row.seconds, ...(note === '' ? {} : { note }) };
+}
+
+/** Of several, what the fastest saves against the slowest; of one, what takes most. */
+function findingOf(rows: readonly TimeRow[]): string {
+  const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
+  const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));
+  if (fastest === slowest) {
+    const largest = largestBy((cause) => fastest.seconds[cause] ?? 0);
+    const share = percent((fastest.seconds[largest] ?? 0) / (totalOf(fastest) || 1)).replace('&lt;', '<');
+    const total = totalOf(fastest);
+    return titleOf(`${capital(NOUNS[largest])}: ${share} of ${inUnit(total, timeScale(total))}`);
+  }
+  const saved = largestBy((cause) => (slowest.seconds[cause] ?? 0) - (fastest.seconds[cause] ?? 0));
+  const ratio = `${(totalOf(slowest) / (totalOf(fastest) || 1)).toFixed(2)}×`;
+  return titleOf(
+    `${fastest.name} is ${ratio} as fast as ${slowest.name}: less time in ${NOUNS[saved]}`,
+    `${fastest.name} is ${ratio} as fast as ${slowest.name}`,
+    `The fastest is ${ratio} as fast as the slowest: less time in ${NOUNS[saved]}`,
+  );
+}
+
+function largestBy(size: (cause: TimeCause) => number): TimeCause {
+  return TIME_CAUSES.reduce((a, b) => (size(b) > size(a) ? b : a));
+}
+
+function capital(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
+function quantitiesOf(rows: readonly TimeRow[]): Quantities {
+  const [first] = rows;
+  if (first === undefined) return {};
+  const total = totalOf(first) || 1;
+  const share = (causes: readonly TimeCause[]): number =>
+    (causes.reduce((sum, cause) => sum + (first.seconds[cause] ?? 0), 0) / total) * 100;
+  const comm = TIME_CAUSES.filter((cause) => cause.endsWith('communication'));
+  const quantity = (causes: readonly TimeCause[], label: string) => ({
+    value: share(causes),
+    unit: '%',
+    label: `${label} of the iteration of ${first.name}`,
+  });
+  return {
+    commShare: quantity(comm, 'waiting for communication,'),
+    bubbleShare: quantity(['bubble'], 'bubbles,'),
+    productShare: quantity(['products'], 'matrix products,'),
+    iterationSeconds: { value: total, unit: 's', label: `one iteration of ${first.name}` },
+  };
+}

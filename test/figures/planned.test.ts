@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { accuracyOf } from '../../src/figures/accuracy';
+import { accuracyFigure } from '../../src/figures/accuracy-figure';
+import { claimRatio, claimRatioRange, documentedText, foundText } from '../../src/figures/claim-words';
+import { DARK, EITHER, LIGHT } from '../../src/figures/ink';
+import { logTicks } from '../../src/figures/log-axis';
+import { memoryBreakdown } from '../../src/figures/memory-breakdown';
+import { rankedLayouts } from '../../src/figures/ranked-layouts';
+import { scalingCurve } from '../../src/figures/scaling-curve';
+import { timeBreakdown } from '../../src/figures/time-breakdown';
+import { whatIfFigure } from '../../src/figures/what-if';
+import { assertGolden } from './golden';
+import { about, measuredRuns, plannedFigures, result } from './planned';
+import { loadPlotly, problemsOf } from './plotly-validate';
+import { textFaults } from './svg-texts';
+
+const figures = plannedFigures();
+const plotly = loadPlotly();
+
+for (const [name, figure] of Object.entries(figures)) {
+  test(`${name}: plotly's schema accepts the figure`, () => {
+    assert.deepEqual(problemsOf(plotly, figure.toPlotly()), []);
+  });
+
+  test(`${name}: no text leaves the static picture or lies over another, in light, dark and either`, () => {
+    for (const theme of [LIGHT, DARK, EITHER]) assert.deepEqual(textFaults(figure.toSvg(theme)), []);
+  });
+
+  test(`${name}: the title is a finding of at most 75 characters, and no number in the picture is broken`, () => {
+    assert.ok(figure.title.length > 0 && figure.title.length <= 75, figure.title);
+    assert.ok(!/NaN|Infinity|undefined/.test(figure.toSvg(LIGHT)), 'the picture holds a broken number');
+    assert.ok(!/NaN|undefined/.test(figure.title + figure.subtitle), figure.title);
+  });
+}
+
+for (const name of [
+  'claims-some',
+  'claims-many',
+  'breakdown-document',
+  'scaling-efficiency',
+  'what-if',
+  'time-breakdown',
+  'ranked-layouts',
+]) {
+  test(`${name}: the figure is the golden one`, () => {
+    const { title, subtitle, data, layout } = figures[name] ?? assert.fail(`no figure ${name}`);
+    assertGolden(name, { title, subtitle, data, layout });
+  });
+}
+
+test('a claim compares where both numbers have the same sign, a range with its nearer end', () => {
+  assert.equal(claimRatio(result('a', -75, '%', 'off', { predicted: -87.5 })), 75 / 87.5);
+  assert.equal(claimRatio(result('a', [10, 20], 'min', 'off', { predicted: 15 })), 1);
+  assert.equal(claimRatio(result('a', [10, 20], 'min', 'off', { predicted: 40 })), 0.5);
+  assert.equal(claimRatio(result('a', -18, '%', 'off', { predicted: 3 })), null);
+  assert.equal(claimRatio(result('a', null, null, 'off', { predicted: 3 })), null);
+  assert.equal(claimRatio(result('a', 4, 'GB', 'confirmed')), null);
+  const ends = claimRatioRange(result('a', 10, 'GB', 'off', { predicted: { value: 5, low: 4, high: 8 } }));
+  assert.deepEqual(ends, [1.25, 2.5]);
+});
+
+test('a measurement counts before a prediction, and has no interval', () => {
+  const both = result('a', 10, 'GB', 'off', { predicted: about(5), measured: 20 });
+  assert.equal(claimRatio(both), 0.5);
+  assert.equal(claimRatioRange(both), null);
+  assert.equal(foundText(both.finding), '20 GB');
+});
+
+test('documented numbers are written as documents write them', () => {
+  const texts = [
+    result('a', -75, '%', 'off'),
+    result('a', [10, 20], 'min', 'off'),
+    result('a', 27e9, 'parameters', 'off'),
+    result('a', 3.2, 'x', 'off'),
+    result('a', null, null, 'off'),
+  ].map(({ claim }) => documentedText(claim));
+  assert.deepEqual(texts, ['−75%', '10–20 min', '27B parameters', '3.2 ×', '']);
+});
+
+test('the claims’ title counts every verdict, and guesses can be about it', () => {
+  const { title, quantities } = figures['claims-some'] ?? assert.fail();
+  assert.equal(title, 'Of 11 claims 2 hold, 6 do not, 3 need other hardware');
+  assert.equal(quantities.confirmed?.value, 2);
+});
+
+test('a cause that the document does not name is said in title and picture', () => {
+  const { title, layout } = figures['breakdown-document'] ?? assert.fail();
+  assert.equal(title, 'The documented 62.0 GB leave out gradients: 14.3 GB are missing');
+  assert.ok(layout.annotations?.some(({ text }) => text.includes('not in the document')));
+});
+
+test('equal prediction and measurement have no residual panel and say so', () => {
+  const { title, layout } = figures['breakdown-measured'] ?? assert.fail();
+  assert.match(title, /equals the measurement to the byte/);
+  assert.ok(!('xaxis2' in layout));
+  assert.ok(layout.annotations?.some(({ text }) => text.includes('residual 0 B')));
+});
+
+test('a documented number is inside or outside the prediction by its interval, and bounds have one side', () => {
+  const at = (value: number, relation?: '>' | 'up to') =>
+    scalingCurve({
+      series: [{ name: 'a', points: [{ count: 128, value: { value: 79, low: 70, high: 83 } }] }],
+      quantity: 'efficiency',
+      countedIn: 'nodes',
+      documented: [{ count: 128, value, id: 'x', relation }],
+      subtitle: '',
+    }).title;
+  assert.equal(at(76), 'The documented 76% at 128 nodes is inside the prediction: 70 to 83%');
+  assert.match(at(60), /is outside/);
+  assert.match(at(60, '>'), /is inside/);
+  assert.match(at(90, '>'), /is outside/);
+  assert.match(at(90, 'up to'), /is inside/);
+});
+
+test('accuracy counts mean, median, worst, bias and pairs', () => {
+  const pairs = [
+    { predicted: 1.1, measured: 1 },
+    { predicted: 1.8, measured: 2 },
+    { predicted: 1.8, measured: 4 },
+  ];
+  const { mean, median, worst, bias, pairsRanked } = accuracyOf(pairs);
+  const rounded = [mean, median, worst, bias, pairsRanked].map((value) => Number(value.toFixed(4)));
+  assert.deepEqual(rounded, [0.25, 0.1, 0.55, -0.1833, 0.8333]);
+  assert.equal(accuracyOf([]).mean, 0);
+});
+
+test('accuracy is judged on what nothing was fitted on', () => {
+  const runs = measuredRuns(10);
+  const spoiled = runs.map((run) => (run.fitted === true ? { ...run, predicted: run.measured * 9 } : run));
+  const of = (some: typeof runs) => accuracyFigure(some, { subtitle: '' }).quantities.meanError?.value;
+  assert.equal(of(spoiled), of(runs));
+  const all = runs.map((run) => ({ ...run, fitted: true }));
+  assert.throws(() => accuracyFigure(all, { subtitle: '' }), { code: 'CONFIG' });
+});
+
+test('the frontier goes through layouts that nothing beats in both time and memory', () => {
+  const { data } = figures['ranked-layouts'] ?? assert.fail();
+  const line = data.find((trace) => trace.type === 'scatter' && trace.mode === 'lines');
+  const [xs, ys] = [line?.x ?? [], line?.y ?? []];
+  assert.ok(xs.length > 1);
+  assert.deepEqual(
+    [...xs],
+    [...xs].sort((a, b) => a - b),
+  );
+  assert.deepEqual(
+    [...ys],
+    [...ys].sort((a, b) => b - a),
+  );
+});
+
+test('figures of nothing are refused', () => {
+  const refused = { code: 'CONFIG' };
+  assert.throws(() => memoryBreakdown([], ''), refused);
+  assert.throws(() => timeBreakdown([], ''), refused);
+  assert.throws(() => rankedLayouts([], { capacityBytes: 1, subtitle: '' }), refused);
+  assert.throws(() => whatIfFigure([], { capacityBytes: 1, subtitle: '' }), refused);
+  const empty = { series: [], quantity: 'efficiency', countedIn: 'nodes', subtitle: '' } as const;
+  assert.throws(() => scalingCurve(empty), refused);
+});
+
+test('ticks of a logarithmic axis are round values inside it, few in wide ranges and fine in narrow ones', () => {
+  const ticks = (low: number, high: number) =>
+    logTicks(low, high, String).tickvals.map((at) => Number((10 ** at).toPrecision(4)));
+  assert.deepEqual(ticks(0.5, 4), [0.5, 0.7, 1, 1.5, 2, 3]);
+  assert.deepEqual(ticks(1, 2), [1, 1.25, 1.5, 2]);
+  assert.deepEqual(ticks(1, 1e6), [1, 10, 100, 1000, 10_000, 100_000, 1_000_000]);
+});

@@ -1,0 +1,323 @@
+import { accuracyFigure, type MeasuredRun } from '../../src/figures/accuracy-figure';
+import { claimsFigure } from '../../src/figures/claims-figure';
+import type { Figure } from '../../src/figures/figure';
+import { type BreakdownCase, memoryBreakdown } from '../../src/figures/memory-breakdown';
+import { rankedLayouts } from '../../src/figures/ranked-layouts';
+import type { RankedLayout } from '../../src/figures/ranked-words';
+import { scalingCurve } from '../../src/figures/scaling-curve';
+import { type TimeRow, timeBreakdown } from '../../src/figures/time-breakdown';
+import { whatIfFigure } from '../../src/figures/what-if';
+import type { WhatIfKnob } from '../../src/figures/what-if-settings';
+import type { Claim, DocumentName } from '../../src/plan/claims/claim';
+import type { Finding, Verdict } from '../../src/plan/claims/finding';
+import type { ClaimResult } from '../../src/plan/claims/survey';
+import type { Estimate } from '../../src/plan/prediction';
+
+// Numbers here are invented: they only show how figures look.
+
+/** An estimate of `share` of the value to both sides. */
+export function about(value: number, share = 0.06): Estimate {
+  return { value, low: value * (1 - share), high: value * (1 + share) };
+}
+
+type Found = Partial<Pick<Finding, 'predicted' | 'measured' | 'by'>>;
+
+/** A claim with a finding. */
+export function result(
+  id: string,
+  documented: Claim['documented'],
+  unit: string | null,
+  verdict: Verdict,
+  found: Found = {},
+  document: DocumentName = 'wan22-fsdp',
+): ClaimResult {
+  const claim: Claim = {
+    id,
+    document,
+    kind: 'memory',
+    statement: `What ${id} says`,
+    documented,
+    unit,
+    given: {},
+  };
+  const base = {
+    unit,
+    by: '',
+    why: 'Because it is so.',
+    evidence: { kind: 'formula', source: '1 - 1 / 8' } as const,
+    ...found,
+  };
+  const finding: Finding =
+    verdict === 'not checkable here'
+      ? { ...base, verdict, needs: '8 A100', command: 'torchrun --nproc_per_node 8 train.py' }
+      : { ...base, verdict };
+  return { claim, finding };
+}
+
+export const SOME_CLAIMS: readonly ClaimResult[] = [
+  result('guide.shard.params', -75, '%', 'off', { predicted: -87.5, by: '12.5 points too low' }),
+  result('guide.shard.optimizer', -80, '%', 'off', { predicted: -87.5, by: '7.5 points too low' }),
+  result('guide.comm.rounds', 4, 'rounds', 'off', { predicted: 21, by: '5.25 x too low' }),
+  result('swift.mem.adam', 8, 'bytes/parameter', 'confirmed', { measured: 8 }),
+  result('wan.mem.params', 12.8, 'GB', 'off', { predicted: 7.15, by: '1.79 x too high' }),
+  result('wan.mem.activations', 22.3, 'GB', 'not checkable here', { predicted: about(19, 0.25) }),
+  result('wan.arith.samples_per_step', null, null, 'contradicts itself', { by: '2.1 x' }),
+  result('guide.perf.fsdp_speedup', 3.2, 'x', 'not checkable here', { predicted: about(0.9, 0.08) }),
+  result('acc.ranks', 32, 'processes', 'confirmed', { predicted: 32 }),
+  result('acc.time', [10, 20], 'min', 'not checkable here', { predicted: about(31, 0.3) }),
+  result('wan.model.size', 27e9, 'parameters', 'off', { predicted: 28.58e9, by: '1.06 x too low' }),
+];
+
+const DOCUMENT_NAMES: readonly DocumentName[] = [
+  'wan22-fsdp',
+  'fsdp-guide',
+  'wan-deepspeed-zero3',
+  'accelerate-multinode',
+  'fsdp-megatron-swift',
+];
+
+/** As many claims as asked for, of all documents and verdicts. */
+export function manyClaims(count: number): ClaimResult[] {
+  const verdicts = ['confirmed', 'off', 'confirmed', 'not checkable here', 'contradicts itself'] as const;
+  return Array.from({ length: count }, (_, i) => {
+    const document = DOCUMENT_NAMES[Math.floor(Math.sqrt(i * 7)) % 5] ?? 'fsdp-guide';
+    const verdict = verdicts[(i * 7) % 5] ?? 'off';
+    const number = verdict === 'confirmed' ? 10 : 10 * 1.9 ** Math.sin(i * 2.1);
+    return result(`claim.${i}`, i % 4 === 3 ? null : 10, 'GB', verdict, { predicted: number }, document);
+  });
+}
+
+const GB = 1e9;
+
+const HERE: BreakdownCase = {
+  name: 'Here: 4 ranks, 7.4M parameters',
+  predicted: {
+    'param.shard': 7.4e6,
+    optimizer: 14.8e6,
+    activation: 126e6,
+    'param.full': 16.9e6,
+    temp: 33.6e6,
+  },
+  measured: {
+    'param.shard': 7.4e6,
+    optimizer: 14.8e6,
+    activation: 126e6,
+    'param.full': 16.9e6,
+    temp: 33.6e6,
+  },
+};
+
+const DOCUMENT: BreakdownCase = {
+  name: 'The document: 8 x A100-80G, Wan2.2-A14B',
+  documented: {
+    'param.shard': 12.8 * GB,
+    optimizer: 18.5 * GB,
+    activation: 22.3 * GB,
+    temp: 8.4 * GB,
+  },
+  predicted: {
+    'param.shard': 7.1 * GB,
+    'grad.shard': 14.3 * GB,
+    optimizer: 14.3 * GB,
+    activation: 24.9 * GB,
+    'param.full': 1.4 * GB,
+    temp: 5.8 * GB,
+  },
+  predictedPeak: about(67.8 * GB, 0.1),
+  capacityBytes: 80 * GB,
+};
+
+const COUNTS = [1, 2, 4, 8, 16, 32, 64, 128];
+
+function efficiency(loss: number) {
+  return COUNTS.map((count) => ({
+    count,
+    value: about(100 - loss * Math.log2(count) ** 1.6, 0.01 * count ** 0.4),
+  }));
+}
+
+function throughput(perGpu: number, loss: number) {
+  return COUNTS.map((count) => ({
+    count: count * 4,
+    value: about(perGpu * count * 4 * (1 - loss * Math.log2(count))),
+  }));
+}
+
+const KNOBS: readonly WhatIfKnob[] = [
+  knob('micro-batch', ['1', '2', '4', '8'], 1, (i) => [2.4 - 0.25 * i, 31 + 17 * i]),
+  knob('tp', ['1', '2', '4', '8'], 0, (i) => [1.9 + 0.22 * i * i, 62 - 9 * i]),
+  knob('recompute', ['none', 'selective', 'full'], 1, (i) => [1.7 + 0.3 * i, 93 - 28 * i]),
+  knob('NIC, Gbit/s', ['25', '100', '200', '400'], 2, (i) => [4.1 / (i + 1) + 0.8, 62]),
+];
+
+function knob(
+  name: string,
+  values: readonly string[],
+  base: number,
+  at: (i: number) => readonly [number, number],
+): WhatIfKnob {
+  const settings = values.map((value, i) => {
+    const [seconds, memory] = at(i);
+    const memoryBytes = about(memory * GB, 0.05);
+    return { name: value, seconds: about(seconds), memoryBytes, fits: memory < 80, isBase: i === base };
+  });
+  return { knob: name, settings };
+}
+
+const TIMES: readonly TimeRow[] = [
+  timeRow(
+    'dp 8',
+    { products: 0.62, attention: 0.11, elementwise: 0.13, 'dp communication': 0.05 },
+    '46% MFU',
+  ),
+  timeRow(
+    'dp 2 tp 4',
+    { products: 0.66, attention: 0.12, elementwise: 0.14, 'tp communication': 0.19 },
+    '38% MFU',
+  ),
+  timeRow(
+    'dp 2 pp 4',
+    { products: 0.62, attention: 0.11, elementwise: 0.13, 'pp communication': 0.01, bubble: 0.31 },
+    '35% MFU',
+  ),
+  timeRow(
+    'tp 8',
+    { products: 0.71, attention: 0.13, elementwise: 0.15, 'tp communication': 0.44 },
+    '29% MFU',
+  ),
+];
+
+function timeRow(name: string, seconds: TimeRow['seconds'], note: string): TimeRow {
+  const all = { ...seconds, loss: 0.03, optimizer: 0.02, launch: 0.04 };
+  const sum = Object.values(all).reduce((a, b) => a + b, 0);
+  return { name, seconds: all, total: about(sum), note };
+}
+
+/** Runs of 0.2 to 20 s whose predictions lie some percent off, without chance. */
+export function measuredRuns(count: number): MeasuredRun[] {
+  return Array.from({ length: count }, (_, i) => {
+    const measured = 0.2 * 100 ** ((i * 0.618) % 1);
+    const error = 0.07 * Math.sin(i * 12.9) + 0.02 * Math.cos(i * 7.3);
+    const baseline = measured * (1 + 0.2 * Math.sin(i * 3.1) + 0.1 * Math.log10(measured));
+    return { id: `r${i}`, measured, predicted: measured * (1 + error), baseline, fitted: i % 2 === 0 };
+  });
+}
+
+const FAMILIES = [
+  'data parallel',
+  'tensor parallel',
+  'pipeline',
+  'tensor and pipeline',
+  'hybrid shards',
+] as const;
+
+function ranked(count: number, capacityGB: number): RankedLayout[] {
+  const layouts = Array.from({ length: count }, (_, i) => {
+    const family = FAMILIES[i % FAMILIES.length] ?? 'data parallel';
+    const tp = 2 ** (i % 4);
+    const memory = 34 + 40 * Math.abs(Math.sin(i * 1.7)) + (family === 'data parallel' ? 12 : 0);
+    const seconds = 1.1 + 0.5 * (i % FAMILIES.length) + 0.7 * Math.abs(Math.cos(i * 2.3));
+    return { i, family, tp, memory, seconds, fits: memory < capacityGB };
+  });
+  const best = layouts.filter(({ fits }) => fits).sort((a, b) => a.seconds - b.seconds);
+  return layouts.map(({ i, family, tp, memory, seconds, fits }) => {
+    const place = best.findIndex((one) => one.i === i);
+    const rank = place >= 0 && place < 5 ? place + 1 : null;
+    return {
+      name: `dp ${64 / tp} tp ${tp}, micro-batch ${1 + (i % 3)}`,
+      seconds: about(seconds),
+      memoryBytes: about(memory * GB),
+      fits,
+      rank,
+      family,
+      reason:
+        rank === null ? (fits ? 'waits 31% of the iteration for all-reduces' : 'needs 91 GB of 80') : null,
+    };
+  });
+}
+
+const SUBTITLE = 'Llama 3 8B on 64 H100-80G, global batch 512, bf16; predicted.';
+
+/** The planner's figures over ordinary and extreme rows, by name. */
+export function plannedFigures(): Record<string, Figure> {
+  const [, second] = DOCUMENT_NAMES;
+  return {
+    'claims-some': claimsFigure(SOME_CLAIMS),
+    'claims-one': claimsFigure(SOME_CLAIMS.slice(0, 1)),
+    'claims-none': claimsFigure([]),
+    'claims-extreme': claimsFigure([
+      result('a.claim.with.a.name.that.goes.on.and.on', 5e12, 'tokens', 'off', { predicted: 1e6 }, second),
+      result('zero', 0, '%', 'off', { predicted: 12, by: 'a difference of twelve whole points and more' }),
+      result('sign', -18, '%', 'off', { predicted: 3 }),
+    ]),
+    'claims-many': claimsFigure(manyClaims(97)),
+    'breakdown-document': memoryBreakdown(
+      [HERE, DOCUMENT],
+      'wan.mem.*: the dry run equals the measurement here to the byte.',
+    ),
+    'breakdown-inside': memoryBreakdown(
+      [{ ...DOCUMENT, predicted: { ...DOCUMENT.documented, temp: 9 * GB } }],
+      'wan.mem.*',
+    ),
+    'breakdown-measured': memoryBreakdown([HERE], 'tiny, 4 ranks, held bytes.'),
+    'breakdown-off': memoryBreakdown(
+      [{ ...HERE, measured: { ...HERE.measured, comm: 3e6 } }],
+      'tiny, 4 ranks, held bytes.',
+    ),
+    'breakdown-predicted': memoryBreakdown(
+      [{ name: 'Llama 3 70B', predicted: DOCUMENT.predicted, capacityBytes: 80 * GB }],
+      'Predicted by the memory model.',
+    ),
+    'scaling-efficiency': scalingCurve({
+      series: [{ name: 'FULL_SHARD', points: efficiency(0.9) }],
+      quantity: 'efficiency',
+      countedIn: 'nodes',
+      measured: [
+        { count: 1, value: 100 },
+        { count: 2, value: 98.6 },
+        { count: 4, value: 96.9 },
+      ],
+      measuredWhat: 'measured here, links shaped',
+      documented: [
+        { count: 32, value: 85, relation: '>', id: 'wan.scale.32' },
+        { count: 128, value: 76, id: 'wan.scale.128' },
+      ],
+      subtitle: 'Share of linear speed-up against one node of 8 A100-80G; NIC 200 Gbit/s a GPU.',
+    }),
+    'scaling-throughput': scalingCurve({
+      series: [
+        { name: 'NIC 200 Gbit/s', points: throughput(1200, 0.02) },
+        { name: 'NIC 25 Gbit/s', points: throughput(1100, 0.1) },
+      ],
+      quantity: 'tokensPerSecond',
+      countedIn: 'GPUs',
+      subtitle: 'Wan 27B on A100-80G, FULL_SHARD; dotted: linear.',
+    }),
+    'scaling-one': scalingCurve({
+      series: [{ name: 'FULL_SHARD', points: [{ count: 8, value: { value: 900, low: 900, high: 900 } }] }],
+      quantity: 'tokensPerSecond',
+      countedIn: 'GPUs',
+      subtitle: 'One point.',
+    }),
+    'what-if': whatIfFigure(KNOBS, { capacityBytes: 80 * GB, subtitle: `${SUBTITLE} Bold: the layout.` }),
+    'what-if-one': whatIfFigure(KNOBS.slice(1, 2), { capacityBytes: 80 * GB, subtitle: SUBTITLE }),
+    'what-if-many': whatIfFigure([...KNOBS, ...KNOBS.slice(0, 3)], {
+      capacityBytes: 80 * GB,
+      subtitle: SUBTITLE,
+    }),
+    'time-breakdown': timeBreakdown(TIMES, SUBTITLE),
+    'time-breakdown-one': timeBreakdown(TIMES.slice(0, 1), SUBTITLE),
+    accuracy: accuracyFigure(measuredRuns(720), {
+      baselineName: 'constant efficiency',
+      subtitle:
+        '1 node of A100, 720 runs of Megatron-DeepSpeed; band: ±8%. Grey: what the constants were fitted on.',
+    }),
+    'accuracy-few': accuracyFigure(
+      measuredRuns(6).map(({ baseline: _, ...run }) => ({ ...run, fitted: false })),
+      { subtitle: 'This machine’s own runs.' },
+    ),
+    'ranked-layouts': rankedLayouts(ranked(60, 80), { capacityBytes: 80 * GB, subtitle: SUBTITLE }),
+    'ranked-none-fits': rankedLayouts(ranked(9, 10), { capacityBytes: 10 * GB, subtitle: SUBTITLE }),
+    'ranked-one': rankedLayouts(ranked(1, 80), { capacityBytes: 80 * GB, subtitle: SUBTITLE }),
+  };
+}
