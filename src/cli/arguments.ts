@@ -8,3 +8,10 @@ export function wholeNumber(least: number): (text: string) => number {
     throw new InvalidArgumentError(`It must be a whole number from ${least}.`);
   };
 }
+
+/** Parses an option's value as a number above 0; 1e9 is one. */
+export function positiveNumber(text: string): number {
+  const value = Number(text);
+  if (text.trim() !== '' && Number.isFinite(value) && value > 0) return value;
+  throw new InvalidArgumentError('It must be a number above 0.');
+}

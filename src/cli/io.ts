@@ -4,6 +4,8 @@ export interface Io {
   readonly cwd: string;
   /** Whether a person looks at stderr. */
   readonly isTerminal: boolean;
+  /** What is piped in; absent where nothing can be. */
+  readonly stdin?: NodeJS.ReadableStream | undefined;
   stdout(text: string): void;
   stderr(text: string): void;
 }
@@ -36,6 +38,9 @@ export function processIo(): Io {
     env: process.env,
     cwd: process.cwd(),
     isTerminal: process.stderr.isTTY === true,
+    get stdin() {
+      return process.stdin;
+    },
     stdout: (text) => void process.stdout.write(text),
     stderr: (text) => void process.stderr.write(text),
   };

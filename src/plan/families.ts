@@ -2,17 +2,18 @@ import type { Planned } from './cost-of';
 import type { Layout } from './layout';
 import { strategyWord } from './stack-rules';
 
-/** Layouts that share their strategy and their axes: 'FSDP + TP', 'distributed optimizer + TP + PP'. */
+/**
+ * What kind of answer a layout is: its strategy with TP and PP ('FSDP + TP', 'distributed optimizer + TP + PP'). Three things are
+ * kinds of their own, whatever they are combined with: states on the host, sequences cut over ranks, TP that leaves its node.
+ */
 export function familyOf(layout: Layout): string {
-  const { tp, pp, cp, hardware, offload } = layout;
-  const axes = [
-    ...(tp > hardware.gpusPerNode ? ['TP across nodes'] : tp > 1 ? ['TP'] : []),
-    ...(pp > 1 ? ['PP'] : []),
-    ...(cp > 1 ? ['CP'] : []),
-  ];
-  const host = offload.optimizer || offload.parameters ? ', offload' : '';
-  const alone = layout.dp === 1 && cp === 1 && axes.length > 0;
-  return [...(alone ? [] : [strategyWord(layout)]), ...axes].join(' + ') + host;
+  const { dp, tp, pp, cp, hardware, offload } = layout;
+  if (offload.optimizer || offload.parameters) return 'offload to the host';
+  if (tp > hardware.gpusPerNode) return 'TP across nodes';
+  if (cp > 1) return 'context parallel';
+  const axes = [...(tp > 1 ? ['TP'] : []), ...(pp > 1 ? ['PP'] : [])];
+  const alone = dp === 1 && axes.length > 0;
+  return [...(alone ? [] : [strategyWord(layout)]), ...axes].join(' + ');
 }
 
 /** Why a family's best member is behind the winner. */
@@ -45,12 +46,14 @@ export function lossOf(
   if (!best.prediction.fits) return { ...family, why: `does not fit: ${overfull(best)}` };
   if (winner === undefined || family.fitting === 0)
     return { ...family, why: 'fits, but takes longer than asked' };
+  const undecided = overlaps(best, winner) ? best.prediction.largestAssumption : undefined;
   const ratio = measure.of(best) / measure.of(winner);
+  if (ratio < 1.005) return { ...family, why: 'level with the best', undecided };
   const cause = largestCause(best, winner);
   return {
     ...family,
     why: `${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x ${measure.worse}${cause === undefined ? '' : `: ${cause}`}`,
-    undecided: overlaps(best, winner) ? best.prediction.largestAssumption : undefined,
+    undecided,
   };
 }
 

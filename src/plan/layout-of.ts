@@ -78,9 +78,8 @@ export function hardwareOfRequest(
 ): Hardware {
   const { hardware, gpusPerNode, nicGbit } = request;
   const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
-  const known = Object.entries({ ...figures, gpusPerNode, nicGbit }).filter(
-    ([, value]) => value !== undefined,
-  );
+  const beside = Object.entries({ gpusPerNode, nicGbit });
+  const known = [...Object.entries(figures), ...beside].filter(([, value]) => value !== undefined);
   return hardwareOf(like, Object.fromEntries(known) as HardwareOverrides);
 }
 

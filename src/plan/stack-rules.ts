@@ -1,4 +1,5 @@
 import type { StrategyName } from '../config/parallel-config';
+import { STRATEGIES } from '../parallel/strategy';
 import type { Layout, Stack } from './layout';
 import type { ModelShape } from './model-shape';
 
@@ -65,7 +66,6 @@ export function strategyWord({ stack, strategy }: Pick<Layout, 'stack' | 'strate
   if (strategy === 'NO_SHARD') return 'DDP';
   if (strategy === 'ZERO_1') return stack === 'megatron' ? 'distributed optimizer' : 'ZeRO-1';
   if (strategy === 'ZERO_2') return 'ZeRO-2';
-  if (strategy === 'SHARD_GRAD_OP') return 'FSDP (SHARD_GRAD_OP)';
-  if (strategy === 'FULL_SHARD') return stack === 'deepspeed' ? 'ZeRO-3' : 'FSDP';
-  return 'HSDP';
+  if (STRATEGIES[strategy].isHybrid) return 'HSDP';
+  return stack === 'deepspeed' ? 'ZeRO-3' : 'FSDP';
 }

@@ -16,7 +16,7 @@ test('every candidate is what a request with its settings means', () => {
   for (const { model, hardware } of [
     { model: 'llama3-8b', hardware: 'H100-80G' },
     { model: 'gpt2-xl', hardware: 'A100-40G' },
-    { model: 'wan2.2-a14b', hardware: { like: 'A100-80G', nicGbit: 100 } },
+    { model: 'wan2.2-a14b', hardware: { like: 'A100-80G', nicGbit: 100, gpusPerNode: 4 } },
     { model: { params: 7.5e9 }, hardware: 'V100-32G' },
   ]) {
     for (const gpus of [4, 16, 64]) {

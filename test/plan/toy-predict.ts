@@ -41,7 +41,7 @@ export function toyPredict(layout: Layout): Prediction {
     modelTflopsPerGpu: flops / gpus / seconds / 1e12,
     mfu: flops / gpus / seconds / 1e12 / hardware.tflops,
     memory: {
-      peak: estimate(peak),
+      peak: estimate(peak / 2 ** 30),
       peakBytes: peak,
       params: states / 8,
       grads: states / 8,

@@ -4,13 +4,14 @@ import type { Io } from '../io';
 
 /**
  * Runs a Python program to its end and gives its stdout. A program that failed after it had printed what `isWhole` accepts
- * counts as good: torch's gloo aborts now and then while it shuts down. Throws: ENGINE with its last lines when it fails.
+ * counts as good: torch's gloo aborts now and then while it shuts down. `option` names the Python, for messages. Throws: ENGINE with its last lines when it fails.
  */
 export function runPython(
   python: string,
   args: readonly string[],
   io: Io,
   isWhole: (stdout: string) => boolean = () => false,
+  option = '--peer',
 ): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(python, args, { cwd: io.cwd, env: io.env, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -24,9 +25,13 @@ export function runPython(
     });
     child.once('error', (cause) => {
       reject(
-        new ShardlabError('ENGINE', `${python} does not start (${cause.message}); name another by --peer`, {
-          cause,
-        }),
+        new ShardlabError(
+          'ENGINE',
+          `${python} does not start (${cause.message}); name another by ${option}`,
+          {
+            cause,
+          },
+        ),
       );
     });
     child.once('close', (code) => {

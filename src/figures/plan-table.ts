@@ -1,0 +1,97 @@
+import { formatBytes, formatSeconds } from '../core/units';
+import type { Layout } from '../plan/layout';
+import { peakInBytes } from '../plan/peak-bytes';
+import type { Estimate, Prediction } from '../plan/prediction';
+import { type CellValue, type Column, createTable, type Table } from './table';
+
+/** Where an iteration's time and a GPU's memory go, by cause, with what crosses the wires. */
+export function planTable(layout: Layout, prediction: Prediction): Table {
+  return createTable([...timeRows(prediction), ...memoryRows(prediction)], {
+    title: planTitle(layout, prediction),
+    columns: COLUMNS,
+  });
+}
+
+/** What a plan comes to, in one line. */
+export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Prediction): string {
+  const { gpus, hardware, model } = layout;
+  const room = fits ? 'fits' : 'does not fit';
+  return (
+    `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} an iteration, ` +
+    `${Math.round(100 * mfu)}% MFU, ${formatBytes(memory.peakBytes)} of ${hardware.memoryGB} GB, ${room}`
+  );
+}
+
+/** 'FULL_SHARD, dp 8 x tp 4 x pp 2, micro-batch 1 x 16, full recompute'. */
+export function layoutWords(layout: Layout): string {
+  const { strategy, tp, pp, cp, dp, virtualStages, microBatch, numMicroBatches, recompute, offload } = layout;
+  const axes = Object.entries({ dp, tp, pp, cp }).filter(([axis, degree]) => degree > 1 || axis === 'dp');
+  return [
+    `${layout.stack} ${strategy}`,
+    axes.map(([axis, degree]) => `${axis} ${degree}`).join(' x '),
+    ...(virtualStages > 1 ? [`${virtualStages} virtual stages`] : []),
+    ...(layout.sequenceParallel ? ['sequence parallel'] : []),
+    `micro-batch ${microBatch} x ${numMicroBatches}`,
+    ...(recompute === 'none' ? [] : [`${recompute} recompute`]),
+    ...(offload.parameters ? ['all states on the host'] : offload.optimizer ? ['optimizer on the host'] : []),
+  ].join(', ');
+}
+
+/** What a number may be wrong by, and what is assumed. */
+export function planNotes({ seconds, memory, outside, largestAssumption }: Prediction): readonly string[] {
+  return [
+    `iteration ${range(seconds, formatSeconds)}, peak ${range(peakInBytes(memory), formatBytes)} (${memory.phase}, stage ${memory.stage})`,
+    `largest assumption: ${largestAssumption}`,
+    ...(outside.length === 0 ? [] : [`outside of what the model was fitted on: ${outside.join('; ')}`]),
+  ];
+}
+
+function range({ low, high }: Estimate, format: (value: number) => string): string {
+  return `${format(low)} to ${format(high)}`;
+}
+
+function timeRows({ time }: Prediction): PlanRow[] {
+  const rows = [
+    ...Object.entries(time.computeByCause),
+    ['exposed communication', time.exposedComm] as const,
+    ['bubble', time.bubble] as const,
+  ];
+  return rows
+    .filter(([, seconds]) => seconds > 0)
+    .map(([cause, seconds]) => ({ of: 'time', cause, seconds, bytes: null, share: seconds / time.seconds }));
+}
+
+function memoryRows({ memory, time }: Prediction): PlanRow[] {
+  const { params, grads, optimizer, activations, temporary, peakBytes } = memory;
+  const held = { parameters: params, gradients: grads, optimizer, activations, temporary };
+  return [
+    ...Object.entries(held)
+      .filter(([, bytes]) => bytes > 0)
+      .map(([cause, bytes]) => ({ of: 'memory', cause, seconds: null, bytes, share: bytes / peakBytes })),
+    ...Object.entries(time.commBytes)
+      .filter(([, bytes]) => bytes > 0)
+      .map(([axis, bytes]) => ({ of: 'wire', cause: axis, seconds: null, bytes, share: null })),
+  ];
+}
+
+/** A row of the table; 'wire': what one GPU receives in an iteration. */
+type PlanRow = Readonly<{
+  of: string;
+  cause: string;
+  seconds: number | null;
+  bytes: number | null;
+  share: number | null;
+}>;
+
+const shown =
+  (format: (value: number) => string) =>
+  (value: CellValue): string =>
+    typeof value === 'number' ? format(value) : '';
+
+const COLUMNS: readonly Column[] = [
+  { key: 'of', title: '' },
+  { key: 'cause' },
+  { key: 'seconds', title: 'time', align: 'right', format: shown(formatSeconds) },
+  { key: 'bytes', align: 'right', format: shown(formatBytes) },
+  { key: 'share', align: 'right', format: shown((share) => `${(100 * share).toFixed(1)}%`) },
+];

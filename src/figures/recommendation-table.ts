@@ -1,0 +1,63 @@
+import { formatBytes, formatSeconds } from '../core/units';
+import type { Planned } from '../plan/cost-of';
+import { familyOf } from '../plan/families';
+import type { Recommendation } from '../plan/recommend';
+import { counted } from './format';
+import { layoutWords } from './plan-table';
+import { type CellValue, type Column, createTable, type Table } from './table';
+
+/** The best layouts, and below them the best of every other family with why it is behind. */
+export function recommendationTable(found: Recommendation): Table {
+  const ranked = found.ranked.map((planned, i) => row(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }));
+  const losses = found.losses.map(({ best, why, undecided }) =>
+    row(best, {
+      rank: null,
+      why: undecided === undefined ? why : `${why}; within the interval, decided by: ${undecided}`,
+    }),
+  );
+  return createTable([...ranked, ...losses], { title: recommendationTitle(found), columns: COLUMNS });
+}
+
+/** The winner and how many were tried. */
+export function recommendationTitle({ request, ranked, numCandidates, numFitting }: Recommendation): string {
+  const tried = `${counted(numCandidates, 'layout')}, ${numFitting.toLocaleString('en-US')} of them fit`;
+  const [winner] = ranked;
+  if (winner === undefined) return `Nothing fits ${request.gpus} GPUs (${tried})`;
+  const { layout } = winner;
+  return `Best by ${request.by}: ${familyOf(layout)} on ${layout.gpus} x ${layout.hardware.name} (${tried})`;
+}
+
+function row(
+  { layout, prediction }: Planned,
+  { rank, why }: { rank: number | null; why: string },
+): LayoutRow {
+  return {
+    rank,
+    family: familyOf(layout),
+    hardware: `${layout.gpus} x ${layout.hardware.name}`,
+    layout: layoutWords(layout),
+    seconds: prediction.seconds.value,
+    mfu: prediction.mfu,
+    peakBytes: prediction.memory.peakBytes,
+    fits: prediction.fits,
+    why,
+  };
+}
+
+type LayoutRow = Readonly<Record<string, CellValue>>;
+
+const number =
+  (format: (value: number) => string) =>
+  (value: CellValue): string =>
+    typeof value === 'number' ? format(value) : '';
+
+const COLUMNS: readonly Column[] = [
+  { key: 'rank', title: '', align: 'right', format: number(String) },
+  { key: 'family' },
+  { key: 'hardware' },
+  { key: 'layout' },
+  { key: 'seconds', title: 'iteration', align: 'right', format: number(formatSeconds) },
+  { key: 'mfu', title: 'MFU', align: 'right', format: number((mfu) => `${(100 * mfu).toFixed(1)}%`) },
+  { key: 'peakBytes', title: 'peak', align: 'right', format: number(formatBytes) },
+  { key: 'why' },
+];

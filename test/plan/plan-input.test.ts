@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { layoutOf } from '../../src/plan/layout-of';
+import { layoutOfInput } from '../../src/plan/plan-input';
+import { isTrainConfig, requestOfConfig } from '../../src/plan/request-of-config';
+
+test('a request means the same with the place beside it as with the place in it', () => {
+  const request = { model: 'llama3-8b', parallel: { tp: 2 }, batch: { global: 64 } };
+  const place = { hardware: 'H100-80G', gpus: 16, batch: { micro: 2 } };
+  assert.deepEqual(
+    layoutOfInput(request, place),
+    layoutOf({ ...request, hardware: 'H100-80G', gpus: 16, batch: { global: 64, micro: 2 } }),
+  );
+  assert.equal(layoutOfInput(request, 'V100-32G').hardware.name, 'V100-32G');
+  assert.equal(layoutOfInput(request, { like: 'A100-80G', memoryGB: 64 }).hardware.memoryGB, 64);
+});
+
+test('a model with nothing but its parameters can be planned', () => {
+  const layout = layoutOfInput({ model: { params: 7.5e9 }, gpus: 64, parallel: { strategy: 'ZERO_1' } });
+  assert.equal(layout.model.params, 7.5e9);
+  assert.equal(layout.shards, 64);
+});
+
+test('a TrainConfig is told from a request', () => {
+  for (const config of [
+    { model: 'tiny' },
+    { model: 'llama3-8b', batch: 4 },
+    { mixedPrecision: 'bf16' },
+    { steps: 3 },
+  ]) {
+    assert.ok(isTrainConfig(config), JSON.stringify(config));
+  }
+  for (const request of [{ model: 'llama3-8b' }, { model: 'gpt2', batch: { micro: 1 } }, { gpus: 8 }, {}]) {
+    assert.ok(!isTrainConfig(request), JSON.stringify(request));
+  }
+});
+
+test("a TrainConfig's settings become the request's", () => {
+  const config = {
+    model: 'tiny',
+    batch: 4,
+    accumulation: 2,
+    mixedPrecision: 'bf16',
+    activationCheckpointing: 'full',
+    offload: { optimizer: true },
+    parallel: { strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 4 } },
+  };
+  const layout = layoutOfInput(config, { hardware: 'A100-80G', gpus: 8 });
+  assert.equal(layout.model.params, 1_063_680);
+  assert.deepEqual(
+    [layout.dp, layout.shards, layout.microBatch, layout.numMicroBatches, layout.globalBatch],
+    [8, 4, 4, 2, 64],
+  );
+  assert.deepEqual(
+    [layout.precision, layout.recompute, layout.stack, layout.offload.optimizer],
+    ['bf16', 'full', 'fsdp2', true],
+  );
+  assert.equal(layoutOfInput({ model: 'tiny' }).precision, 'fp32');
+  assert.equal(layoutOfInput({ model: 'tiny', parallel: { strategy: 'ZERO_2' } }).stack, 'deepspeed');
+});
+
+test('what the planner has no word for is warned of or refused', () => {
+  const warnings: string[] = [];
+  const warn = (message: string): void => void warnings.push(message);
+  requestOfConfig({ activationCheckpointing: { everyNth: 2 }, offload: { activations: true } }, {}, warn);
+  assert.equal(warnings.length, 2);
+  assert.match(
+    warnings.join('\n'),
+    /offload\.activations has no effect[\s\S]*everyNth 2 is planned as 'none'/,
+  );
+  const moe = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32, experts: 4 };
+  assert.throws(() => layoutOfInput({ model: moe, batch: 1 }), /'moe' cannot be planned/);
+  assert.throws(() => layoutOfInput('llama3-8b'), /a plan needs a request/);
+});
+
+test('the shapes of models as they are published can be planned as they stand', () => {
+  const wan = {
+    kind: 'dit',
+    experts: 2,
+    expert_choice: 'by timestep',
+    boundary: { t2v: 0.875, i2v: 0.9 },
+    layers: 40,
+    dim: 5120,
+    ffn: 13_824,
+    heads: 40,
+    freq_dim: 256,
+    text_dim: 4096,
+    text_len: 512,
+    patch: [1, 2, 2],
+    in_channels: { t2v: 16, i2v: 36 },
+    out_channels: 16,
+    qk_norm: true,
+    cross_attn_norm: true,
+    vae_stride: [4, 8, 8],
+    frames: 81,
+    params_per_expert: 14_288_491_584,
+    active_experts: 1,
+  };
+  assert.equal(layoutOf({ model: wan }).model.params, 2 * 14_288_491_584);
+  const llama = {
+    kind: 'llama',
+    layers: 32,
+    dim: 4096,
+    heads: 32,
+    kv_heads: 8,
+    ffn: 14_336,
+    gated_ffn: true,
+    vocab: 128_256,
+    tied: false,
+    params: 8_030_261_248,
+  };
+  assert.deepEqual(
+    { ...layoutOf({ model: llama }).model, name: '' },
+    { ...layoutOf({ model: 'llama3-8b' }).model, name: '' },
+  );
+});
