@@ -1,0 +1,12 @@
+import { join } from 'node:path';
+import { root } from './lib/places.mjs';
+import { passThrough } from './lib/run.mjs';
+import { setUp } from './lib/setup.mjs';
+import { runMain } from './lib/step.mjs';
+
+// Fits src/plan/calibration.ts's constants anew and prints them; nothing is written.
+await runMain(async () => {
+  const { env } = await setUp('test');
+  const program = join(root, 'build', 'test', 'bench', 'calibrate.js');
+  return passThrough(process.execPath, [program, ...process.argv.slice(2)], { env });
+});

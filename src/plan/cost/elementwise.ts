@@ -1,0 +1,88 @@
+import type { Layout } from '../layout';
+
+/**
+ * Bytes that one layer's element-wise kernels move for each token and element of dim, forward and backward: `whole` runs on
+ * whole tokens (divided only by sequence parallelism), `cut` on what tensor parallelism cuts.
+ */
+export interface Traffic {
+  readonly whole: number;
+  readonly cut: number;
+}
+
+export interface LayerTraffic {
+  readonly forward: Traffic;
+  readonly backward: Traffic;
+}
+
+/**
+ * 16-bit activations, read and write counted: a norm 4 forward and 6 backward, bias-dropout-add 7 (a byte of mask) and 5,
+ * the residual's gradient 6, bias-GELU 4 and 6 an element of ffn, the transposes of q, k, v and the context 4 each.
+ * Source: Megatron-LM's transformer layer with its fusions (bias-GELU, bias-dropout-add, layer norm).
+ */
+function megatronTraffic({ model, dropout }: Layout): LayerTraffic {
+  const ffn = (model.ffn / model.dim) * (model.gatedFfn ? 2.5 : 2);
+  const keys = model.kvHeads / model.heads;
+  const moved = 4 * (2 + 2 * keys);
+  const mask = dropout ? 1 : 0;
+  return {
+    forward: { whole: 2 * 4 + 2 * (6 + mask), cut: 2 * ffn + moved },
+    backward: { whole: 2 * 6 + 2 * (4 + mask) + 2 * 6 + 4, cut: 3 * ffn + 2 * (1 + 2 * keys) + ffn + moved },
+  };
+}
+
+/**
+ * Eager PyTorch: each operation reads and writes. RMS norm as one kernel (4 and 6), rotary embedding in float32 with its
+ * casts (16 an element of q and k), SiLU 4 and product 6 an element of ffn (6 and 10 backward), residual sums 6.
+ * Source: TorchTitan's llama3 model; kernels of torch 2.
+ */
+function eagerTraffic({ model }: Layout): LayerTraffic {
+  const ffn = model.ffn / model.dim;
+  const keys = model.kvHeads / model.heads;
+  const spread = model.kvHeads < model.heads ? 2 * (2 * keys + 2) : 0;
+  const feed = model.gatedFfn
+    ? { forward: 10 * ffn, backward: 16 * ffn }
+    : { forward: 4 * ffn, backward: 6 * ffn };
+  const rotary = model.kind === 'llama' || model.kind === 'dit' ? 16 * (1 + keys) : 0;
+  return {
+    forward: { whole: 2 * 4 + 2 * 6, cut: feed.forward + rotary + spread },
+    backward: { whole: 2 * 6 + 2 * 6, cut: feed.backward + rotary + spread },
+  };
+}
+
+/** torch.compile: chains of element-wise operations as one kernel each; casts and copies vanish in them. */
+function compiledTraffic({ model }: Layout): LayerTraffic {
+  const ffn = model.ffn / model.dim;
+  const keys = model.kvHeads / model.heads;
+  const feed = model.gatedFfn
+    ? { forward: 6 * ffn, backward: 10 * ffn }
+    : { forward: 4 * ffn, backward: 6 * ffn };
+  const rotary = model.kind === 'llama' || model.kind === 'dit' ? 4 * (1 + keys) : 0;
+  return {
+    forward: { whole: 2 * 4 + 6, cut: feed.forward + rotary },
+    backward: { whole: 2 * 6 + 6, cut: feed.backward + rotary },
+  };
+}
+
+/** What the layout's stack moves in a layer. A dit's six modulation vectors are two more passes each side of its parts. */
+export function layerTraffic(layout: Layout): LayerTraffic {
+  const traffic =
+    layout.stack === 'megatron'
+      ? megatronTraffic(layout)
+      : layout.compile
+        ? compiledTraffic(layout)
+        : eagerTraffic(layout);
+  if (layout.model.crossTokens === 0) return traffic;
+  const { forward, backward } = traffic;
+  return {
+    forward: { ...forward, whole: forward.whole + (layout.compile ? 8 : 36) },
+    backward: { ...backward, whole: backward.whole + (layout.compile ? 12 : 54) },
+  };
+}
+
+/** Kernels of one layer that a host launches, forward and backward. Source: counted from the stacks' layers. */
+export function layerKernels({ stack, compile, tp }: Layout): { forward: number; backward: number } {
+  const collectives = tp > 1 ? 6 : 0;
+  if (stack === 'megatron') return { forward: 26 + collectives, backward: 44 + collectives };
+  if (compile) return { forward: 14 + collectives, backward: 28 + collectives };
+  return { forward: 36 + collectives, backward: 60 + collectives };
+}

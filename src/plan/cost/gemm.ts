@@ -1,0 +1,67 @@
+import type { Seconds } from '../../core/units';
+import type { Calibration } from '../calibration';
+import type { Gpu } from '../hardware';
+import type { Precision } from '../layout';
+
+/** A product of `batch` pairs of matrices, [m, k] x [k, n]. */
+export interface Product {
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  readonly batch?: number;
+}
+
+/** Streaming multiprocessors. Source: NVIDIA's architecture white papers (SXM parts). */
+const NUM_SMS: Record<Gpu['generation'], number> = { volta: 80, ampere: 108, hopper: 132, blackwell: 148 };
+
+/** What a thread block computes, and the share of the roof it reaches. Source: CUTLASS's default shapes; larger ones reuse more. */
+const TILES = [
+  { rows: 256, columns: 128, reach: 1 },
+  { rows: 128, columns: 256, reach: 1 },
+  { rows: 128, columns: 128, reach: 0.94 },
+  { rows: 128, columns: 64, reach: 0.8 },
+  { rows: 64, columns: 128, reach: 0.8 },
+  { rows: 64, columns: 64, reach: 0.65 },
+] as const;
+
+/** Ways to cut k between thread blocks, whose parts are then added. Source: cuBLAS's and CUTLASS's split-K. */
+const SPLITS = [1, 2, 4] as const;
+
+/** Rate at this precision over that at bf16. Source: NVIDIA's data sheets (fp32 products as TF32; fp8 products keep 0.85 of twice the rate: a board's power limit binds sooner). */
+const RATE: Record<Precision, number> = { bf16: 1, fp16: 1, fp32: 0.5, fp8: 1.7 };
+
+export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };
+
+/**
+ * Time of a product: whole waves of tiles over the multiprocessors, each with a ramp in k; never less than its traffic.
+ * Units: seconds.
+ */
+export function productSeconds(
+  { m, n, k, batch = 1 }: Product,
+  gpu: Gpu,
+  precision: Precision,
+  cal: Calibration,
+): Seconds {
+  const sms = NUM_SMS[gpu.generation];
+  const flopsPerSm = (gpu.gemmTflops * 1e12 * RATE[precision] * cal.gemmEfficiency) / sms;
+  const ramp = batch > 1 ? cal.batchedRampK : cal.gemmRampK;
+  let best = Number.POSITIVE_INFINITY;
+  for (const { rows, columns, reach } of TILES) {
+    const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * batch;
+    for (const split of SPLITS) {
+      const depth = k / split;
+      if (split > 1 && (depth < 1024 || tiles >= sms)) break;
+      const filled = (tiles * split) / sms;
+      const waves = Math.max(1, filled + cal.gemmTail * (Math.ceil(filled) - filled));
+      const seconds = (waves * 2 * rows * columns * (depth + ramp)) / (flopsPerSm * reach);
+      if (seconds < best) best = seconds;
+    }
+  }
+  const traffic = (m * k + k * n + m * n) * batch * ITEM_BYTES[precision];
+  return Math.max(best, trafficSeconds(traffic, gpu, cal));
+}
+
+/** Time to read and write so many bytes of the GPU's memory. */
+export function trafficSeconds(bytes: number, gpu: Gpu, cal: Calibration): Seconds {
+  return bytes / (gpu.hbmTBps * 1e12 * cal.memoryEfficiency);
+}

@@ -1,0 +1,160 @@
+import type { Seconds } from '../../core/units';
+import type { Calibration } from '../calibration';
+import { attentionSeconds } from '../cost/attention';
+import { collectiveSeconds, type GroupOperation, placeOf } from '../cost/collective';
+import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
+import { ITEM_BYTES, type Product, productSeconds, trafficSeconds } from '../cost/gemm';
+import type { Layout } from '../layout';
+
+/** What one pass through one layer takes for one micro-batch on one rank; seconds. */
+export interface Pass {
+  readonly products: Seconds;
+  readonly attention: Seconds;
+  readonly elementwise: Seconds;
+  /** Collectives of tensor and context parallelism that the compute waits for. */
+  readonly comm: Seconds;
+  /** What the host needs to launch it. */
+  readonly host: Seconds;
+}
+
+/** One layer: forward, what is computed again before backward, and backward. */
+export interface LayerTime {
+  readonly forward: Pass;
+  readonly recompute: Pass;
+  readonly backward: Pass;
+}
+
+export const NO_PASS: Pass = { products: 0, attention: 0, elementwise: 0, comm: 0, host: 0 };
+
+/** Device and host run beside each other, so the slower one counts. */
+export function passSeconds({ products, attention, elementwise, comm, host }: Pass): Seconds {
+  return Math.max(products + attention + elementwise + comm, host);
+}
+
+export function addPasses(a: Pass, b: Pass): Pass {
+  return {
+    products: a.products + b.products,
+    attention: a.attention + b.attention,
+    elementwise: a.elementwise + b.elementwise,
+    comm: a.comm + b.comm,
+    host: a.host + b.host,
+  };
+}
+
+/** Time of one layer of the layout's model. */
+export function layerTime(layout: Layout, cal: Calibration): LayerTime {
+  const { hardware, precision, model, microBatch, cp, tp } = layout;
+  const tokens = (microBatch * model.seq) / cp;
+  const products = layerProducts(layout, tokens);
+  const time = (product: Product): Seconds => productSeconds(product, hardware, precision, cal);
+  const forwardProducts = products.reduce((sum, product) => sum + time(product), 0);
+  const backwardProducts = products.reduce(
+    (sum, { m, n, k }) => sum + time({ m, n: k, k: n }) + time({ m: k, n, k: m }),
+    0,
+  );
+  const attention = layerAttention(layout, cal);
+  const traffic = layerTraffic(layout);
+  const moved = ({ whole, cut }: Traffic): Seconds => {
+    const bytes = tokens * model.dim * (whole / (layout.sequenceParallel ? tp : 1) + cut / tp);
+    return trafficSeconds((bytes * ITEM_BYTES[precision]) / 2, hardware, cal);
+  };
+  const comm = layerCollectives(layout, tokens, cal);
+  const kernels = layerKernels(layout);
+  const launch = cal.launchSeconds * (1 + cal.hostSkew * (tp - 1) ** 2);
+  const forward: Pass = {
+    products: forwardProducts,
+    attention: attention.forward,
+    elementwise: moved(traffic.forward),
+    comm: comm.forward,
+    host: kernels.forward * launch,
+  };
+  const backward: Pass = {
+    products: backwardProducts,
+    attention: attention.backward,
+    elementwise: moved(traffic.backward),
+    comm: comm.backward,
+    host: kernels.backward * launch,
+  };
+  return { forward, backward, recompute: recomputed(layout, forward) };
+}
+
+/** The products of one layer's forward pass, as one rank computes them. */
+function layerProducts({ model, tp, microBatch }: Layout, tokens: number): Product[] {
+  const { dim, heads, kvHeads, headDim, ffn, gatedFfn, crossTokens } = model;
+  const keys = Math.max(1, kvHeads / tp);
+  const qkv = (heads / tp + 2 * keys) * headDim;
+  const context = (heads * headDim) / tp;
+  const self = [
+    { m: tokens, n: qkv, k: dim },
+    { m: tokens, n: dim, k: context },
+  ];
+  const feed = [
+    { m: tokens, n: ((gatedFfn ? 2 : 1) * ffn) / tp, k: dim },
+    { m: tokens, n: dim, k: ffn / tp },
+  ];
+  if (crossTokens === 0) return [...self, ...feed];
+  const read = microBatch * crossTokens;
+  const cross = [
+    { m: tokens, n: context, k: dim },
+    { m: read, n: 2 * context, k: dim },
+    { m: tokens, n: dim, k: context },
+  ];
+  return [...self, ...cross, ...feed];
+}
+
+function layerAttention(layout: Layout, cal: Calibration) {
+  const { model, microBatch, tp, cp, attention: kernel, hardware, precision, dropout } = layout;
+  const { seq, headDim, causal, crossTokens } = model;
+  const core = { kernel, batch: (microBatch * model.heads) / tp, queries: seq / cp, headDim, dropout };
+  // Context parallelism balances the causal half between ranks, so each has 1/cp of it.
+  const half = causal && cp > 1 && kernel !== 'unfused' ? 0.5 : 1;
+  const own = attentionSeconds({ ...core, keys: seq, causal }, hardware, precision, cal);
+  const self = { forward: own.forward * half, backward: own.backward * half };
+  if (crossTokens === 0) return self;
+  const other = attentionSeconds({ ...core, keys: crossTokens, causal: false }, hardware, precision, cal);
+  return { forward: self.forward + other.forward, backward: self.backward + other.backward };
+}
+
+/**
+ * Two all-reduces a pass under tensor parallelism; with sequence parallelism each is an all-gather and a reduce-scatter.
+ * Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context parallelism passes keys and values
+ * around its ring beside the core, so that only its start is waited for.
+ */
+function layerCollectives(
+  layout: Layout,
+  tokens: number,
+  cal: Calibration,
+): { forward: Seconds; backward: Seconds } {
+  const { tp, cp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;
+  const place = placeOf(tp, 1, hardware.gpusPerNode);
+  const bytes = tokens * model.dim * ITEM_BYTES[precision];
+  const run = (op: GroupOperation): Seconds => collectiveSeconds(op, bytes, place, hardware, cal);
+  const once = sequenceParallel ? run('allGather') + run('reduceScatter') : run('allReduce');
+  const tensor = 2 * once * (asyncTensorParallel ? 1 - ASYNC_SHARE : 1);
+  if (cp === 1) return { forward: tensor, backward: tensor };
+  const ring = placeOf(cp, tp, hardware.gpusPerNode);
+  const keys = 2 * tokens * Math.max(1, model.kvHeads / tp) * model.headDim * ITEM_BYTES[precision] * cp;
+  const pass = collectiveSeconds('allGather', keys, ring, hardware, cal);
+  return { forward: tensor + pass, backward: tensor + 2 * pass };
+}
+
+/** Share of a decomposed collective that runs beside its product: all but the first of as many parts as ranks (8). */
+const ASYNC_SHARE = 7 / 8;
+
+/** Full recompute runs forward again. Selective recompute's share is what its stack leaves out of memory. */
+function recomputed({ recompute, stack, attention }: Layout, forward: Pass): Pass {
+  if (recompute === 'none') return NO_PASS;
+  if (recompute === 'full') return forward;
+  // Megatron-LM: the attention core, which fused kernels never keep.
+  if (stack !== 'fsdp2') {
+    return attention === 'unfused' ? { ...NO_PASS, attention: forward.attention } : NO_PASS;
+  }
+  // TorchTitan's policy per operation keeps every second product, attention and reduce-scatters.
+  return {
+    products: forward.products / 2,
+    attention: 0,
+    elementwise: forward.elementwise,
+    comm: forward.comm / 2,
+    host: forward.host / 2,
+  };
+}

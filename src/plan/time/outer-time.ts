@@ -1,0 +1,67 @@
+import type { Seconds } from '../../core/units';
+import type { Calibration } from '../calibration';
+import { collectiveSeconds, placeOf } from '../cost/collective';
+import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
+import type { Layout } from '../layout';
+import { NO_PASS, type Pass } from './layer-time';
+
+/** What stands before the first layer and after the last one, for one micro-batch. */
+export interface OuterTime {
+  readonly first: { readonly forward: Pass; readonly backward: Pass };
+  readonly last: { readonly forward: Pass; readonly backward: Pass };
+}
+
+/** Time of tables, head and loss. */
+export function outerTime(layout: Layout, cal: Calibration): OuterTime {
+  const { model, microBatch, cp, tp, hardware, precision } = layout;
+  const tokens = (microBatch * model.seq) / cp;
+  const moved = (bytes: number): Seconds => trafficSeconds(bytes, hardware, cal);
+  const item = ITEM_BYTES[precision];
+  const hidden = tokens * model.dim * item;
+  const place = placeOf(tp, 1, hardware.gpusPerNode);
+  const shared = tp > 1 ? collectiveSeconds('allReduce', hidden, place, hardware, cal) : 0;
+  const host = 10 * cal.launchSeconds;
+  const first = {
+    forward: { ...NO_PASS, elementwise: moved(4 * hidden), comm: shared, host },
+    // The table's gradient is written whole, and the rows that were touched are added.
+    backward: {
+      ...NO_PASS,
+      elementwise: moved(3 * hidden + (2 * item * model.vocab * model.dim) / tp),
+      host,
+    },
+  };
+  if (model.vocab === 0) return { first, last: { forward: NO_PASS, backward: NO_PASS } };
+  const vocab = model.vocab / tp;
+  const product = (m: number, n: number, k: number): Seconds =>
+    productSeconds({ m, n, k }, hardware, precision, cal);
+  const loss = lossTraffic(layout, cal) * tokens * vocab;
+  const slow = layout.stack === 'fsdp2' || tp > 1 ? 1 : 1 / cal.wholeHeadEfficiency;
+  const last = {
+    forward: {
+      ...NO_PASS,
+      products: slow * product(tokens, vocab, model.dim),
+      elementwise: moved(loss / 2 + 4 * hidden),
+      comm: tp > 1 ? 3 * collectiveSeconds('allReduce', tokens * 4, place, hardware, cal) : 0,
+      host: 2 * host,
+    },
+    backward: {
+      ...NO_PASS,
+      products: slow * (product(tokens, model.dim, vocab) + product(model.dim, vocab, tokens)),
+      elementwise: moved(loss / 2 + 4 * hidden),
+      comm: shared,
+      host: 2 * host,
+    },
+  };
+  return { first, last };
+}
+
+/**
+ * Bytes a logit. Megatron-LM's vocabulary-parallel loss: transposed both ways (8), cast (6), copied (8), maximum (4),
+ * subtracted (8), exponentials (8) and sum (4), divided (8), gradient scaled (8) and cast back (6). Eager PyTorch: cast (6),
+ * log-softmax (8), its gradient from zeros with the targets' rows (16), cast back (6). Compiled: maximum, sum and gradient
+ * in a pass each over 16-bit logits. Source: the programs' code.
+ */
+function lossTraffic({ stack, compile }: Layout, cal: Calibration): number {
+  if (stack !== 'fsdp2') return cal.lossBytes;
+  return compile ? 10 : 36;
+}

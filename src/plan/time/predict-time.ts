@@ -1,0 +1,203 @@
+import type { Bytes, Seconds } from '../../core/units';
+import { CALIBRATION, type Calibration } from '../calibration';
+import { collectiveSeconds, placeOf } from '../cost/collective';
+import { ITEM_BYTES } from '../cost/gemm';
+import { modelFlops } from '../cost/model-flops';
+import type { Layout } from '../layout';
+import type { ComputeCause, TimePrediction } from '../prediction';
+import { afterStep, commPerMicroBatch, unitComm } from './data-parallel';
+import { addPasses, type LayerTime, layerTime, NO_PASS, type Pass, passSeconds } from './layer-time';
+import { optimizerSeconds } from './optimizer-time';
+import { type OuterTime, outerTime } from './outer-time';
+import { type Stage, stageParams, stagesOf } from './stages';
+
+/** SMs that a collective's kernels take from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
+const COMM_SMS_SHARE = 16 / 132;
+
+/** One stage's passes for one micro-batch. */
+interface StageTime {
+  readonly stage: Stage;
+  readonly forward: Seconds;
+  readonly backward: Seconds;
+  readonly passes: readonly Pass[];
+  readonly loss: Seconds;
+  /** What of data parallelism's collectives each micro-batch waits for. */
+  readonly waits: Seconds;
+}
+
+/** Time of one iteration on the slowest path, by cause. */
+export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): TimePrediction {
+  const layer = layerTime(layout, cal);
+  const outer = outerTime(layout, cal);
+  const stages = stagesOf(layout).map((stage) => stageTime(layout, stage, layer, outer, cal));
+  const slowest = stages.reduce((a, b) => (b.forward + b.backward > a.forward + a.backward ? b : a));
+  const m = layout.numMicroBatches;
+  const pipe = pipelineSeconds(layout, stages, cal);
+  const params = Math.max(...stages.map(({ stage }) => stageParams(layout, stage)));
+  const dp = oncePerStep(layout, params, slowest, cal);
+  const optimizer = optimizerSeconds(layout, params, cal);
+  const busy = m * (slowest.forward + slowest.backward - slowest.waits);
+  const comm = slowest.passes.reduce((sum, pass) => sum + pass.comm, 0) * m;
+  const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp.seconds;
+  const straggling = slowestOf(layout.gpus / layout.hardware.gpusPerNode, cal.nodeSpread);
+  const seconds = straggling * (pipe.seconds + dp.seconds + optimizer + cal.iterationSeconds);
+  const compute = busy - comm + optimizer + cal.iterationSeconds;
+  return {
+    seconds,
+    compute,
+    exposedComm,
+    bubble: Math.max(0, seconds - compute - exposedComm),
+    computeByCause: byCause(slowest, m, optimizer, cal),
+    commBytes: commBytes(layout, stages, cal),
+    modelFlopsPerGpu: modelFlops(layout.model, layout.globalBatch) / layout.gpus,
+  };
+}
+
+/** How much slower than the mean the slowest of n normal deviates is expected to be: spread × √(2 ln n). */
+function slowestOf(n: number, spread: number): number {
+  return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
+}
+
+function stageTime(
+  layout: Layout,
+  stage: Stage,
+  layer: LayerTime,
+  outer: OuterTime,
+  cal: Calibration,
+): StageTime {
+  const { layers, isFirst, isLast } = stage;
+  const first = isFirst ? outer.first : { forward: NO_PASS, backward: NO_PASS };
+  const last = isLast ? outer.last : { forward: NO_PASS, backward: NO_PASS };
+  const again = addPasses(layer.recompute, layer.backward);
+  const waits = unitWaits(layout, layer, layers, cal);
+  const times = (pass: Pass): Pass => scaled(pass, layers);
+  const forward = addPasses(times(layer.forward), addPasses(first.forward, last.forward));
+  const backward = addPasses(times(again), addPasses(first.backward, last.backward));
+  // Each pass ends where the host waits for the device: at the loss, and at a hand-over.
+  const seconds = (inside: Pass, ...outside: Pass[]): Seconds =>
+    layers * passSeconds(inside) + outside.reduce((sum, pass) => sum + passSeconds(pass), 0);
+  return {
+    stage,
+    forward: seconds(layer.forward, first.forward, last.forward) + waits.forward,
+    backward: seconds(again, first.backward, last.backward) + waits.backward,
+    passes: [forward, backward],
+    loss: last.forward.elementwise + last.backward.elementwise,
+    waits: waits.forward + waits.backward,
+  };
+}
+
+/**
+ * What a micro-batch waits for its units' gathers and reductions, which run beside the layer before or after: the part
+ * that is longer than the layer's compute, the first gather, the last reduction, and the multiprocessors they take.
+ */
+function unitWaits(layout: Layout, layer: LayerTime, layers: number, cal: Calibration) {
+  const each = commPerMicroBatch(layout);
+  if (!each.gather && !each.reduce) return { forward: 0, backward: 0 };
+  const comm = unitComm(layout, layout.model.layerParams / layout.tp, cal);
+  const gather = each.gather ? comm.gather : 0;
+  const beside = (compute: Seconds, wire: Seconds): Seconds =>
+    Math.max(0, wire - compute) + Math.min(wire, compute) * COMM_SMS_SHARE;
+  const back = comm.regather + (each.reduce ? comm.reduce : 0);
+  const backward = passSeconds(addPasses(layer.recompute, layer.backward));
+  return {
+    forward: gather + layers * beside(passSeconds(layer.forward), gather),
+    backward: (each.reduce ? comm.reduce : 0) + layers * beside(backward, back),
+  };
+}
+
+/** Fill, steady state and drain. Source: Narayanan et al. 2021, section 2.2; stages of unequal length by the slowest one. */
+function pipelineSeconds(layout: Layout, stages: readonly StageTime[], cal: Calibration) {
+  const { pp, numMicroBatches: m, virtualStages: v } = layout;
+  const times = stages.map(({ forward, backward }) => forward + backward);
+  const slowest = Math.max(...times);
+  if (pp === 1) return { seconds: m * slowest, handOvers: 0 };
+  const sum = times.reduce((total, each) => total + each, 0);
+  const hop = handOver(layout, cal);
+  // Each micro-batch hands over forward and backward, a virtual stage at a time; the fill and drain pass all stages.
+  const steady = m * 2 * hop * v;
+  const fill = (sum - slowest) / v + 2 * (pp - 1) * hop;
+  return { seconds: m * slowest + steady + fill, handOvers: steady };
+}
+
+/** Activations of a micro-batch to the next stage; cut by tensor parallelism. Source: Narayanan et al. 2021, section 4.1. */
+function handOver(layout: Layout, cal: Calibration): Seconds {
+  const { tp, cp, dp, hardware, model, microBatch, precision } = layout;
+  const place = placeOf(2, tp * cp * dp, hardware.gpusPerNode);
+  const bytes = ((microBatch * model.seq) / cp) * model.dim * ITEM_BYTES[precision];
+  return cal.handOverSeconds + collectiveSeconds('send', bytes / tp, place, hardware, cal);
+}
+
+/** What data parallelism does once an iteration, as far as nothing runs beside it. */
+function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Calibration) {
+  const each = commPerMicroBatch(layout);
+  const comm = unitComm(layout, params, cal);
+  const after = afterStep(layout, params, cal).seconds;
+  const gather = each.gather ? 0 : comm.gather;
+  const reduce = each.reduce ? 0 : comm.reduce;
+  // DistributedDataParallel and fully_shard reduce beside the last backward; Megatron-LM's own reduces after it.
+  const beside = layout.stack === 'megatron' ? 0 : slowest.backward;
+  return { seconds: gather + Math.max(reduce - beside, Math.min(reduce, reduce / 10)) + after };
+}
+
+function byCause(
+  { passes, loss, forward, backward, waits }: StageTime,
+  m: number,
+  optimizer: Seconds,
+  cal: Calibration,
+): Record<ComputeCause, Seconds> {
+  const total = (cause: 'products' | 'attention' | 'elementwise'): Seconds =>
+    m * passes.reduce((sum, pass) => sum + pass[cause], 0);
+  const launch =
+    m * (forward + backward - waits - passes.reduce((sum, pass) => sum + deviceSeconds(pass), 0));
+  return {
+    products: total('products'),
+    attention: total('attention'),
+    elementwise: total('elementwise') - m * loss,
+    loss: m * loss,
+    optimizer,
+    launch: launch + cal.iterationSeconds,
+  };
+}
+
+function deviceSeconds({ products, attention, elementwise, comm }: Pass): Seconds {
+  return products + attention + elementwise + comm;
+}
+
+function scaled({ products, attention, elementwise, comm, host }: Pass, times: number): Pass {
+  return {
+    products: products * times,
+    attention: attention * times,
+    elementwise: elementwise * times,
+    comm: comm * times,
+    host: host * times,
+  };
+}
+
+function commBytes(
+  layout: Layout,
+  stages: readonly StageTime[],
+  cal: Calibration,
+): Record<'dp' | 'tp' | 'pp' | 'cp' | 'ep', Bytes> {
+  const { tp, cp, pp, model, microBatch, precision, numMicroBatches: m, recompute, virtualStages } = layout;
+  const each = commPerMicroBatch(layout);
+  const hidden = ((microBatch * model.seq) / cp) * model.dim * ITEM_BYTES[precision];
+  const of = ({ stage }: StageTime): number => {
+    const comm = unitComm(layout, stageParams(layout, stage), cal);
+    const gathers = (comm.gatherBytes + comm.regatherBytes) * (each.gather ? m : 1);
+    return (
+      gathers +
+      comm.reduceBytes * (each.reduce ? m : 1) +
+      afterStep(layout, stageParams(layout, stage), cal).bytes
+    );
+  };
+  const layers = Math.max(...stages.map(({ stage }) => stage.layers));
+  const passes = recompute === 'full' ? 6 : 4;
+  const keys = (2 * hidden * model.kvHeads * model.headDim) / (model.dim * tp);
+  return {
+    dp: Math.max(...stages.map(of)),
+    tp: tp === 1 ? 0 : layers * m * passes * hidden * ((2 * (tp - 1)) / tp),
+    pp: pp === 1 ? 0 : (2 * m * virtualStages * hidden) / tp,
+    cp: cp === 1 ? 0 : layers * m * 3 * keys * (cp - 1),
+    ep: 0,
+  };
+}

@@ -1,0 +1,74 @@
+import { accuracyOf } from '../../src/figures/accuracy';
+import { CALIBRATION, type Calibration } from '../../src/plan/calibration';
+import {
+  type MeasuredLayout,
+  megatronLayouts,
+  vtrainLayouts,
+} from '../../src/plan/measured/measured-layouts';
+import { predictTime } from '../../src/plan/time/predict-time';
+import { nelderMead } from './nelder-mead';
+
+/** Those that [Note: what was fitted on what] calls fitted, and the most that each may be. */
+const FITTED: Partial<Record<keyof Calibration, number>> = {
+  gemmEfficiency: 1,
+  gemmRampK: 2000,
+  gemmTail: 1,
+  wholeHeadEfficiency: 1,
+  lossBytes: 100,
+  launchSeconds: 1e-4,
+  handOverSeconds: 1e-2,
+  hostSkew: 0.1,
+};
+
+/** Fits the constants anew, from the frozen ones, and prints them with their errors. Run by scripts/calibrate.mjs. */
+function main(rounds: number): void {
+  const vtrain = vtrainLayouts();
+  const fit = vtrain.filter(({ heldOut }) => !heldOut);
+  const table = megatronLayouts();
+  const names = Object.keys(FITTED) as (keyof Calibration)[]; // keys of FITTED are a calibration's
+  const at = (x: readonly number[]): Calibration => ({
+    ...CALIBRATION,
+    ...Object.fromEntries(
+      names.map((name, i) => [name, Math.min(FITTED[name] ?? 1, CALIBRATION[name] * Math.exp(x[i] ?? 0))]),
+    ),
+  });
+  const cost = (x: readonly number[]): number => mean(fit, at(x)) + mean(table, at(x)) / 2;
+  const found = at(nelderMead(cost, names.length, { step: 0.15, rounds }));
+  const lines = [
+    ...names.map((name) => `${name}: ${CALIBRATION[name]} → ${found[name].toPrecision(3)}`),
+    report('fit half', fit, found),
+    report(
+      'held-out half',
+      vtrain.filter(({ heldOut }) => heldOut),
+      found,
+    ),
+    report('megatron2021 table 1', table, found),
+  ];
+  process.stdout.write(`${lines.join('\n')}\n`);
+}
+
+function errorsOf(rows: readonly MeasuredLayout[], calibration: Calibration) {
+  return accuracyOf(
+    rows.map(({ layout, seconds }) => ({
+      predicted: predictTime(layout, calibration).seconds,
+      measured: seconds,
+    })),
+  );
+}
+
+function mean(rows: readonly MeasuredLayout[], calibration: Calibration): number {
+  return (
+    rows.reduce(
+      (sum, { layout, seconds }) => sum + Math.abs(predictTime(layout, calibration).seconds / seconds - 1),
+      0,
+    ) / rows.length
+  );
+}
+
+function report(name: string, rows: readonly MeasuredLayout[], calibration: Calibration): string {
+  const { count, mean: error, median, worst, bias, pairsRanked } = errorsOf(rows, calibration);
+  const percent = (share: number): string => `${(100 * share).toFixed(2)}%`;
+  return `${name}, ${count}: mean error ${percent(error)}, median ${percent(median)}, worst ${percent(worst)}, bias ${percent(bias)}, pairs ranked right ${percent(pairsRanked)}`;
+}
+
+main(Number(process.argv[2] ?? 400));

@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { type Accuracy, accuracyOf } from '../../src/figures/accuracy';
+import type { Layout } from '../../src/plan/layout';
+import { constantEfficiency } from '../../src/plan/measured/constant-efficiency';
+import {
+  type MeasuredLayout,
+  megatronLayouts,
+  vtrainLayouts,
+} from '../../src/plan/measured/measured-layouts';
+import megatron from '../../src/plan/measured/megatron2021-table1.json';
+import vtrain from '../../src/plan/measured/vtrain-single-node-a100.json';
+import { predict } from '../../src/plan/predict';
+import { predictTime } from '../../src/plan/time/predict-time';
+import { testData } from '../support/paths';
+
+const rows = vtrainLayouts();
+const held = rows.filter(({ heldOut }) => heldOut);
+const baseline = constantEfficiency(rows.filter(({ heldOut }) => !heldOut));
+
+test('the held-out half of vTrain: mean error at most 8%, 95% of pairs ranked right', (context) => {
+  assert.equal(held.length, 720);
+  const ours = errors(held, (layout) => predictTime(layout).seconds);
+  const simplest = errors(held, baseline);
+  context.diagnostic(`held out: ${told(ours)}`);
+  context.diagnostic(`constant efficiency: ${told(simplest)}`);
+  assert.ok(ours.mean <= 0.08, told(ours));
+  assert.ok(ours.pairsRanked >= 0.95, told(ours));
+  assert.ok(simplest.mean > 3 * ours.mean, told(simplest));
+});
+
+test("Megatron-LM's table 1, which some constants were fitted on, within 6% each", (context) => {
+  const runs = megatronLayouts();
+  context.diagnostic(`table 1: ${told(errors(runs, (layout) => predictTime(layout).seconds))}`);
+  for (const { layout, seconds } of runs) {
+    const ratio = predictTime(layout).seconds / seconds;
+    assert.ok(Math.abs(ratio - 1) < 0.06, `${layout.model.name} on ${layout.gpus}: ${ratio.toFixed(3)}`);
+  }
+});
+
+test('intervals hold about nine of ten held-out runs', (context) => {
+  const inside = held.filter(({ layout, seconds }) => {
+    const { low, high } = predict(layout).seconds;
+    return low <= seconds && seconds <= high;
+  });
+  context.diagnostic(`${inside.length} of ${held.length} inside`);
+  assert.ok(inside.length >= 0.85 * held.length);
+});
+
+test('parts of an iteration add up, and a worse network, GPU or bubble never makes it shorter', () => {
+  for (const { layout } of rows.filter((_, index) => index % 29 === 0)) {
+    const time = predictTime(layout);
+    const sum = time.compute + time.exposedComm + time.bubble;
+    assert.ok(Math.abs(sum / time.seconds - 1) < 1e-9);
+    const slower = { ...layout.hardware, linkGBps: 50, nicGbit: 10, hbmTBps: 1, gemmTflops: 200 };
+    assert.ok(predictTime({ ...layout, hardware: slower }).seconds > time.seconds);
+  }
+});
+
+test('the stored rows are those of the published files', () => {
+  for (const [name, stored] of [
+    ['vtrain_single_node_a100.csv', vtrain],
+    ['megatron2021_table1.csv', megatron],
+  ] as const) {
+    const [, ...lines] = readFileSync(testData(name), 'utf8').trim().split('\n');
+    assert.deepEqual(
+      stored.rows,
+      lines.map((line) => line.split(',').map(Number)),
+    );
+  }
+});
+
+function errors(runs: readonly MeasuredLayout[], seconds: (layout: Layout) => number): Accuracy {
+  return accuracyOf(runs.map((run) => ({ predicted: seconds(run.layout), measured: run.seconds })));
+}
+
+function told({ mean, median, worst, bias, pairsRanked }: Accuracy): string {
+  const percent = (share: number): string => `${(100 * share).toFixed(1)}%`;
+  return `mean ${percent(mean)}, median ${percent(median)}, worst ${percent(worst)}, bias ${percent(bias)}, pairs ${percent(pairsRanked)}`;
+}
