@@ -30,6 +30,8 @@ const HEIGHT = 410;
 const MARGIN = { t: 104, r: 16, l: 58, b: 80 };
 /** Half the width of the band around equality. */
 const BAND = 0.08;
+/** The axis reaches at least to this ratio, and a little beyond the planner's worst; what lies beyond stands at its edge. */
+const LEAST_REACH = 1.3;
 const PANELS = [
   [0, 0.47],
   [0.53, 1],
@@ -53,11 +55,9 @@ export function accuracyFigure(runs: readonly MeasuredRun[], options: AccuracyOp
     throw new ConfigError('accuracy needs a run that nothing was fitted on; all are fitted');
   const panels = panelsOf(runs, judged, options);
   const across = logRange(runs.map(({ measured }) => measured));
-  const ratios = panels.flatMap(({ predicted }) =>
-    runs.map((run) => (predicted(run) ?? run.measured) / run.measured),
-  );
-  const up = logRange([...ratios, 1 - 2 * BAND, 1 + 2 * BAND], 0.05);
   const [own] = panels;
+  const reach = log10(Math.max(LEAST_REACH, (1 + (own?.accuracy.worst ?? 0)) * 1.15));
+  const up = [-reach, reach] as const;
   return createFigure({
     title: findingOf(panels),
     subtitle: options.subtitle,
@@ -67,8 +67,8 @@ export function accuracyFigure(runs: readonly MeasuredRun[], options: AccuracyOp
       margin: MARGIN,
       showlegend: true,
       legend: { x: 0, y: -52 / (HEIGHT - MARGIN.t - MARGIN.b) },
-      ...panelAxes(panels.length, across, up),
-      annotations: panels.map((panel, i) => panelText(panel, i)),
+      ...panelAxes(panels.length, across, [up[0] * 1.06, up[1] * 1.06]),
+      annotations: panels.map((panel, i) => panelText(panel, i, beyondOf(panel, judged, up))),
     },
     table: createTable(
       runs.map((run) => ({
@@ -115,6 +115,14 @@ interface Ranges {
   readonly up: readonly [number, number];
 }
 
+/** How many runs do not lie on the axis. */
+function beyondOf({ predicted }: Panel, runs: readonly MeasuredRun[], up: Ranges['up']): number {
+  return runs.filter((run) => {
+    const at = log10((predicted(run) ?? run.measured) / run.measured);
+    return at < up[0] || at > up[1];
+  }).length;
+}
+
 function suffixOf(i: number): string {
   return i === 0 ? '' : String(i + 1);
 }
@@ -123,7 +131,7 @@ function panelTraces(
   { predicted }: Panel,
   i: number,
   runs: readonly MeasuredRun[],
-  { across }: Ranges,
+  { across, up }: Ranges,
 ): ScatterTrace[] {
   const axes = { xaxis: `x${suffixOf(i)}`, yaxis: `y${suffixOf(i)}` };
   const [low, high] = across;
@@ -168,7 +176,7 @@ function panelTraces(
         showlegend: i === 0,
         marker: { size: some.length > 200 ? 4 : 6, color, opacity: some.length > 200 ? 0.55 : 0.85 },
         x: shown.map(({ measured }) => log10(measured)),
-        y: shown.map((run) => log10(ratio(run))),
+        y: shown.map((run) => Math.min(up[1], Math.max(up[0], log10(ratio(run))))),
         text: shown.map(
           (run) =>
             `${safe(run.id)}: measured ${run.measured.toPrecision(3)} s, ${percentOff(ratio(run) - 1)}`,
@@ -203,10 +211,10 @@ function panelAxes(count: number, across: Ranges['across'], up: Ranges['up']): P
   return axes as Partial<Layout>; // its keys are AxisKeys
 }
 
-function panelText({ name, accuracy }: Panel, i: number): Annotation {
+function panelText({ name, accuracy }: Panel, i: number, beyond: number): Annotation {
   const { mean, median, worst, bias, pairsRanked, count } = accuracy;
   const first = `mean error ${percentOf(mean)}, median ${percentOf(median)}, worst ${percentOf(worst)}`;
-  const second = `bias ${percentOff(bias)}, ${percentOf(pairsRanked)} of pairs ranked right, ${counted(count, 'run')}`;
+  const second = `bias ${percentOff(bias)}, ${percentOf(pairsRanked)} of pairs ranked right, ${beyond > 0 ? `${beyond} beyond the edges` : counted(count, 'run')}`;
   return {
     x: PANELS[i]?.[0] ?? 0,
     y: 1,

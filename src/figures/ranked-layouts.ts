@@ -19,7 +19,9 @@ import { createTable, type Table } from './table';
 export interface RankedOptions {
   readonly capacityBytes: Bytes;
   readonly subtitle: string;
-  /** Rows of text for winners and for losers. Default 5 and 6. */
+  /** How many were tried and fit, where `layouts` are only those worth naming. Default: `layouts`. */
+  readonly tried?: { readonly count: number; readonly fitting: number };
+  /** Rows of text for winners and for losers. Default 5 and 5. */
   readonly winners?: number;
   readonly losers?: number;
 }
@@ -38,7 +40,7 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
     .filter(({ rank }) => rank !== null)
     .sort((a, b) => (a.rank ?? 0) - (b.rank ?? 0))
     .slice(0, options.winners ?? 5);
-  const losers = familyLosers(layouts).slice(0, options.losers ?? 6);
+  const losers = familyLosers(layouts).slice(0, options.losers ?? 5);
   const time = timeScale(Math.max(...layouts.map(({ seconds }) => seconds.value)));
   const bytes = byteScale(options.capacityBytes);
   const pixels = Math.max(LEAST_PIXELS, wordsPixels(winners.length, losers.length));
@@ -56,7 +58,7 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
   const least = lowest < most * 0.3 ? 0 : lowest * 0.9;
   const scales = { time, bytes, most };
   return createFigure({
-    title: rankedFinding(layouts, winners, time),
+    title: rankedFinding(layouts, winners, { time, tried: options.tried }),
     subtitle: options.subtitle,
     data: [...frontier(layouts, scales), ...dots(layouts, winners, scales)],
     layout: {

@@ -37,7 +37,7 @@ const TEXT_PIXELS = 330;
 
 /** Pixels that the words beside the picture take. */
 export function wordsPixels(winners: number, losers: number): number {
-  return (winners + 2) * ROW + (losers > 0 ? 24 + losers * REASON_ROW : 0);
+  return 2 * ROW + (winners + losers) * REASON_ROW + (losers > 0 ? 24 : 0);
 }
 
 /** Beside the picture: the winners, and why each other family lost. */
@@ -66,14 +66,22 @@ export function rankedWords(
   };
   const cut = (text: string, room = TEXT_PIXELS): string => safe(shortened(text, 11, room));
   return [
-    line(soft('best'), ROW),
-    ...winners.map((one) =>
-      line(`${bold(`${one.rank}`)} ${strong(cut(one.name, 220))} ${soft(numbersOf(one, scales))}`, ROW),
-    ),
-    ...(losers.length > 0 ? [line(soft('<br>why the others lost'), ROW + 20)] : []),
+    ...(winners.length > 0 ? [line(soft('best'), ROW)] : []),
+    ...winners.map((one) => {
+      const name = `${bold(`${one.rank}`)} ${strong(cut(one.name))}`;
+      return line(`${name}<br>${soft(numbersOf(one, scales))}`, REASON_ROW);
+    }),
+    ...(losers.length > 0
+      ? [
+          line(
+            soft(`${winners.length > 0 ? '<br>' : ''}why the others lost`),
+            ROW + (winners.length > 0 ? 20 : 0),
+          ),
+        ]
+      : []),
     ...losers.map((one) =>
       line(
-        `${strong(cut(one.family, 150))} ${soft(cut(numbersOf(one, scales), 150))}<br>${soft(cut(one.reason ?? ''))}`,
+        `${strong(cut(one.family, 190))} ${soft(cut(numbersOf(one, scales), 140))}<br>${soft(cut(one.reason ?? ''))}`,
         REASON_ROW,
       ),
     ),
@@ -90,15 +98,20 @@ function inTime(seconds: Seconds, { divisor, unit }: Scaled): string {
   return `${Number((seconds / divisor).toPrecision(3))} ${unit}`;
 }
 
+interface Tried {
+  readonly count: number;
+  readonly fitting: number;
+}
+
 /** The winner, or that nothing fits. */
 export function rankedFinding(
   layouts: readonly RankedLayout[],
   winners: readonly RankedLayout[],
-  time: Scaled,
+  { time, tried }: { readonly time: Scaled; readonly tried?: Tried | undefined },
 ): string {
   const [best] = winners;
-  const fitting = layouts.filter(({ fits }) => fits).length;
-  const all = counted(layouts.length, 'layout');
+  const fitting = tried?.fitting ?? layouts.filter(({ fits }) => fits).length;
+  const all = counted(tried?.count ?? layouts.length, 'layout');
   if (best === undefined || fitting === 0) {
     const least = layouts.reduce((a, b) => (b.memoryBytes.value < a.memoryBytes.value ? b : a));
     const bytes = inUnit(least.memoryBytes.value, byteScale(least.memoryBytes.value));
@@ -109,7 +122,7 @@ export function rankedFinding(
   return titleOf(
     `${best.name} is best: ${taken} in ${bytes}; ${fitting} of ${all} fit`,
     `${best.name} is best: ${taken} in ${bytes}`,
-    `The best of ${all} takes ${taken} in ${bytes}; ${fitting} fit`,
+    `The best of ${all} takes ${taken} in ${bytes}; ${fitting.toLocaleString('en-US')} fit`,
   );
 }
 

@@ -28,7 +28,7 @@ export function scalingCurve(view: ScalingView): Figure {
     title: scalingFinding(view),
     subtitle: view.subtitle,
     data: [
-      ...view.series.flatMap((one, i) => band(one, i, place)),
+      ...view.series.flatMap((one, i) => band(one, i, view.series.length, place)),
       ...idealLine(view, place),
       ...view.series.map((one, i) => line(one, i, view, place)),
       ...dots(view, place),
@@ -112,13 +112,13 @@ function colorOf(i: number): string {
   return LINE_COLORS[i % LINE_COLORS.length] ?? LINE_COLORS[0];
 }
 
-/** '#2362AC' with an opacity of a sixth. */
-function faded(hex: string): string {
+/** '#2362AC' with an opacity. */
+function faded(hex: string, opacity: number): string {
   const channels = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
-  return `rgba(${channels.join(',')},.16)`;
+  return `rgba(${channels.join(',')},${opacity})`;
 }
 
-function band({ points }: ScalingSeries, i: number, { x, y }: Place): ScatterTrace[] {
+function band({ points }: ScalingSeries, i: number, numSeries: number, { x, y }: Place): ScatterTrace[] {
   if (points.every(({ value }) => value.low === value.high)) return [];
   const back = [...points].reverse();
   return [
@@ -126,7 +126,7 @@ function band({ points }: ScalingSeries, i: number, { x, y }: Place): ScatterTra
       type: 'scatter',
       mode: 'lines',
       fill: 'toself',
-      fillcolor: faded(colorOf(i)),
+      fillcolor: faded(colorOf(i), numSeries > 1 ? 0.09 : 0.16),
       line: { width: 0 },
       x: [...points, ...back].map(({ count }) => x(count)),
       y: [...points.map(({ value }) => y(value.low)), ...back.map(({ value }) => y(value.high))],

@@ -15,7 +15,8 @@ function documentedFinding(view: ScalingView): string | null {
   const isAbove = last.value > high && last.relation !== '<' && last.relation !== 'up to';
   const where = isBelow || isAbove ? 'outside' : 'inside';
   const stated = `The documented ${said(last.value, view)} at ${last.count} ${view.countedIn}`;
-  const range = low === high ? said(point.value.value, view) : `${number(low)} to ${said(high, view)}`;
+  const isNarrow = said(low, view) === said(high, view);
+  const range = isNarrow ? said(point.value.value, view) : `${number(low)} to ${said(high, view)}`;
   return titleOf(`${stated} is ${where} the prediction: ${range}`, `${stated} is ${where} the prediction`);
 }
 
