@@ -8,7 +8,9 @@ export async function startGuardian(interrupted: () => void): Promise<void> {
   const worker = new Worker(join(__dirname, 'guardian-thread.js'), { workerData: { heard } });
   await once(worker, 'message');
   worker.on('message', (request: number) => {
-    Atomics.store(heard, 0, request);
+    // Told again: it was heard.
+    if (request <= Atomics.load(heard, 0)) return;
     interrupted();
+    Atomics.store(heard, 0, request);
   });
 }

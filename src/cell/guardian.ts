@@ -21,11 +21,11 @@ export function attachGuardian(): Guardian {
 }
 
 export interface StagedInterrupt {
-  /** Tells the main thread; a free main thread settles its cell then. */
+  /** Tells the main thread; a free main thread settles its cell then. Told again until it has answered. */
   readonly notify: () => void;
   /** Makes blocking collectives throw, so that `finally` blocks run. */
   readonly abort?: (() => void) | undefined;
-  /** Whether the main thread has answered. */
+  /** Whether the main thread has answered: after it did what the interrupt asks for, lest a termination cuts that off. */
   readonly answered: () => boolean;
   readonly guardian: Pick<Guardian, 'terminate'>;
   /** How long blocking code gets to end by an error before it is terminated. Default 50. */
@@ -35,6 +35,8 @@ export interface StagedInterrupt {
 const GRACE_MS = 50;
 /** How often a main thread that blocks again (in the next callback) is terminated again. */
 const ATTEMPTS = 20;
+/** Each wait for an answer is twice the one before, up to so often: on a busy machine a free main thread may be slow to hear. */
+const DOUBLINGS = 4;
 
 /**
  * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then, where
@@ -46,7 +48,8 @@ export function interruptInStages(steps: StagedInterrupt): void {
   const check = (attempt: number): void => {
     if (steps.answered() || attempt > ATTEMPTS) return;
     steps.guardian.terminate();
-    setTimeout(check, GRACE_MS, attempt + 1);
+    steps.notify();
+    setTimeout(check, GRACE_MS * 2 ** Math.min(attempt, DOUBLINGS), attempt + 1);
   };
   setTimeout(check, steps.graceMs ?? GRACE_MS, 1);
 }

@@ -141,12 +141,12 @@ export class RankWorker {
 
   #interrupt(id: number, at: Seconds): void {
     if (id !== this.#id || id === this.#reported) return;
-    this.#parts.courier.heard(id);
     // A main thread that hears of it late was blocked, and was given its time then.
     this.#parts.evaluator.interrupt(Math.max(0, INTERRUPT_GRACE_SECONDS - (now() - at)));
     this.#interrupted();
     // [Note: lost ends]
     setTimeout(() => this.#report(id, cutOff()), LOST_SECONDS * 1e3);
+    this.#parts.courier.heard(id);
   }
 
   #show(output: RankOutput): void {

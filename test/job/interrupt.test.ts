@@ -8,7 +8,7 @@ test('an interrupt ends what ranks run, keeps their state, and the next cell wor
   let cell = 2;
   for (const [what, js] of Object.entries(ENDLESS)) {
     await context.test(what, async () => {
-      const { seen, ended } = printed(job, `console.log("running");\n${js}`, 'running', cell++);
+      const { seen, ended } = printed(job, js, 'running', cell++);
       await seen;
       await job.interrupt();
       const error = (await ended) as { code: string };

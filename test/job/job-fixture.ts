@@ -7,16 +7,19 @@ import { launch } from '../../src/job/launch';
 import type { RankEvent } from '../../src/job/messages';
 import type { LaunchOptions } from '../../src/job/options';
 
-/** Cells that never end, by what they do. */
+/** Cells that never end, by what they do; they print when they do so. */
 export const ENDLESS = {
-  'a busy loop': 'while (true) {}',
-  'a busy loop after an await': 'await 0; while (true) {}',
-  'a busy loop in a timer': 'setTimeout(() => { while (true) {} }, 1); await new Promise(() => {})',
-  'a loop within tf.tidy': 'tf.tidy(() => { while (true) tf.ones([8]).dispose(); })',
-  'a wait on memory': 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)',
-  'a pending promise': 'await new Promise(() => {})',
-  'a blocking collective': 'if (rank === 0) await new Promise(() => {}); dist.barrier()',
-  'a loop that swallows errors': 'while (true) { try { if (rank === 0) dist.barrier(); } catch {} }',
+  'a busy loop': 'console.log("running"); while (true) {}',
+  'a busy loop after an await': 'await 0; console.log("running"); while (true) {}',
+  'a busy loop in a timer':
+    'setTimeout(() => { console.log("running"); while (true) {} }, 1); await new Promise(() => {})',
+  'a loop within tf.tidy': 'console.log("running"); tf.tidy(() => { while (true) tf.ones([8]).dispose(); })',
+  'a wait on memory': 'console.log("running"); Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)',
+  'a pending promise': 'console.log("running"); await new Promise(() => {})',
+  'a blocking collective':
+    'console.log("running"); if (rank === 0) await new Promise(() => {}); dist.barrier()',
+  'a loop that swallows errors':
+    'console.log("running"); while (true) { try { if (rank === 0) dist.barrier(); } catch {} }',
 };
 
 /** Longer than anything takes on a busy machine: what is not over by then hangs. */
@@ -43,7 +46,7 @@ export function resultsOf(events: readonly RankEvent[]): Record<number, unknown>
   return results;
 }
 
-/** Resolves when a rank has printed `text`. */
+/** Runs a cell in all ranks; resolves when each has printed `text`. */
 export function printed(
   job: Job,
   js: string,
@@ -52,9 +55,11 @@ export function printed(
 ): { seen: Promise<void>; ended: Promise<unknown> } {
   let ended: Promise<unknown> = Promise.resolve();
   const seen = new Promise<void>((resolve) => {
+    const silent = new Set(job.ranks.map(({ rank }) => rank));
     ended = job
       .runCell({ js, cell, selection: 'all' }, (event) => {
-        if (event.kind === 'stream' && event.text.includes(text)) resolve();
+        if (event.kind === 'stream' && event.text.includes(text)) silent.delete(event.rank);
+        if (silent.size === 0) resolve();
       })
       .catch((error: unknown) => error);
   });

@@ -30,7 +30,7 @@ test('an interrupt ends what ranks run within 400 ms', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   for (const [what, js] of Object.entries(ENDLESS)) {
     const best = await bestOfThree(async () => {
-      const { seen, ended } = printed(job, `console.log("running");\n${js}`, 'running');
+      const { seen, ended } = printed(job, js, 'running');
       await seen;
       const took = await millisecondsOf(() => job.interrupt());
       await ended;
