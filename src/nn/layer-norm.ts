@@ -11,14 +11,16 @@ const EPS = 1e-5;
 export class LayerNorm extends Module {
   readonly weight: Parameter;
   readonly bias: Parameter;
+  readonly #eps: number;
 
-  constructor(dim: number, init: Init) {
+  constructor(dim: number, init: Init, eps = EPS) {
     super();
+    this.#eps = eps;
     this.weight = this.addParameter('weight', init.constant([dim], 1));
     this.bias = this.addParameter('bias', init.constant([dim], 0));
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    return layerNorm(x, this.weight.tensor, this.bias.tensor, EPS);
+    return layerNorm(x, this.weight.tensor, this.bias.tensor, this.#eps);
   }
 }

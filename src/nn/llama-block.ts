@@ -1,6 +1,8 @@
 import * as tf from '@tensorflow/tfjs';
 import type { AttentionKind } from '../config/model-config';
+import { silu } from './activations';
 import { attention } from './attention';
+import { inHeads } from './heads';
 import type { Init } from './init';
 import { Linear, Projection } from './linear';
 import { Module } from './module';
@@ -97,15 +99,4 @@ export class SwiGLU extends Module {
   forward(x: tf.Tensor): tf.Tensor {
     return this.downProj.apply(tf.mul(silu(this.gateProj.apply(x)), this.upProj.apply(x)));
   }
-}
-
-/** x · sigmoid(x). Source: Elfwing et al. 2018; torch.nn.functional.silu. */
-export function silu(x: tf.Tensor): tf.Tensor {
-  return tf.mul(x, tf.sigmoid(x));
-}
-
-/** Shapes: x [B, T, H·D] → [B, T, H, D]. */
-export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
-  const [batch = 0, positions = 0, width = 0] = x.shape;
-  return tf.reshape(x, [batch, positions, heads, width / heads]);
 }

@@ -20,6 +20,11 @@ export abstract class Module {
   readonly #wrappers: Wrapper[] = [];
   readonly #keys = new Set<symbol>();
   #path = '';
+  /**
+   * Whether a step may run without it, on all ranks alike (an expert that the timestep chooses). It is a unit by itself then,
+   * whatever a policy says, and in such a step its parameters have no gradients, not zeros.
+   */
+  isOptional = false;
 
   /** The module's computation on whole parameters. */
   abstract forward(...inputs: tf.Tensor[]): tf.Tensor;

@@ -63,8 +63,8 @@ export interface WrapOptions {
 }
 
 /**
- * The modules that a policy chooses, innermost and last first, without the model itself. Those of which a module outside
- * reads a parameter too (a tied head the token table) are left to the unit around them, whatever the policy says.
+ * The modules that a policy chooses, innermost and last first, and those that are optional, without the model itself. Those
+ * of which a module outside reads a parameter too (a tied head the token table) are left to the unit around them, whatever the policy says.
  * Throws: CONFIG when the policy gives no answer that is true or false.
  * Source: torch.distributed.fsdp.wrap._recursive_wrap.
  */
@@ -72,6 +72,9 @@ export function modulesToWrap(model: Module, policy: WrapPolicy, options: WrapOp
   const ignored = new Set([...(options.ignoredModules ?? [])].flatMap((module) => module.modules()));
   const chosen = new Set<Module>();
   wrapWithin(model, { policy, ignored, chosen, root: model });
+  for (const module of model.modules()) {
+    if (module.isOptional && module !== model && !ignored.has(module)) chosen.add(module);
+  }
   return [...chosen];
 }
 

@@ -1,7 +1,13 @@
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
+import { modelShape } from '../config/model-config';
+import type { TrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
 import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
+import { createBatches } from '../data/batches';
+import { syntheticLatents } from '../data/latents';
 import type { Module } from '../nn/module';
+import { flowMatchingTask } from './flow-matching';
 
 /** The tensors of one micro-batch; who asked for them disposes them. */
 export interface TensorBatch {
@@ -11,12 +17,12 @@ export interface TensorBatch {
 }
 
 /** What is trained: a model, its data and its loss. */
-export interface Task {
+export interface Task<B extends TensorBatch = TensorBatch> {
   readonly model: Module;
   /** The micro-batch of a rank; `index` counts from 0 over the whole run. */
-  batch(rank: number, index: number): TensorBatch;
+  batch(rank: number, index: number): B;
   /** Mean loss over the batch, a float32 scalar. Runs with a recording: the model's forward belongs in it. */
-  lossOf(batch: TensorBatch): tf.Tensor;
+  lossOf(batch: B): tf.Tensor;
 }
 
 /** A model that takes token ids and their successors and gives their mean cross-entropy. Shapes: ids [B, T], targets [B·T]. */
@@ -36,4 +42,27 @@ export function languageModelTask(engine: Engine, model: Module, batches: BatchS
     },
     lossOf: ({ tensors }) => model.apply(...tensors),
   };
+}
+
+/**
+ * What a config trains its model for. `batches`: tokens instead of those that the config names.
+ * Throws: CONFIG for a model without a loss.
+ */
+export function taskOf(engine: Engine, model: Module, config: TrainConfig, batches?: BatchSource): Task {
+  const shape = modelShape(config);
+  switch (shape.kind) {
+    case 'gpt':
+    case 'moe':
+    case 'llama':
+      return languageModelTask(engine, model, batches ?? createBatches(config));
+    case 'dit':
+      return flowMatchingTask(engine, model, shape, syntheticLatents({ ...config, shape }));
+    case 't5-encoder':
+      throw new ConfigError(
+        "model.kind: 't5-encoder' has no loss: it is an encoder of texts, which Wan2.2 uses and does not train; " +
+          'plan it, or call nn.t5Encoder({ … }) in a cell',
+      );
+    default:
+      return shape satisfies never;
+  }
 }

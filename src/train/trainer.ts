@@ -5,7 +5,6 @@ import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
 import type { Warn } from '../core/warn';
 import type { BatchSource } from '../data/batch';
-import { createBatches } from '../data/batches';
 import type { ProcessGroup } from '../dist/types';
 import { freeze } from '../nn/freeze';
 import { loadState, type StateDict } from '../nn/load-state';
@@ -21,7 +20,7 @@ import { applyActivationCheckpointing } from '../parallel/recompute/apply-activa
 import { runMicroBatch } from './micro-batch';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
-import { languageModelTask, type Task } from './task';
+import { type Task, taskOf } from './task';
 import type { TrainerState } from './trainer-state';
 
 /** What a trainer is made of. */
@@ -71,11 +70,7 @@ export function createTrainer(options: TrainerOptions): Trainer {
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
   const parallel = parallelize(model, config, options);
-  return new TaskTrainer(
-    options,
-    task ?? languageModelTask(engine, model, options.batches ?? createBatches(config)),
-    parallel,
-  );
+  return new TaskTrainer(options, task ?? taskOf(engine, model, config, options.batches), parallel);
 }
 
 class TaskTrainer implements Trainer {

@@ -5,7 +5,7 @@ import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import { type LlamaOptions, llama } from '../../src/nn/models/llama';
 import { testEngine } from '../support/wasm-test-engine';
-import { loadFormulaValues, referenceCases, requireReference } from './model-reference';
+import { loadReferenceValues, referenceCases, requireReference } from './model-reference';
 
 const SHAPE = { layers: 2, dim: 16, heads: 4, kvHeads: 2, ffn: 24, vocab: 40, seq: 8 };
 /** Two sequences of eight tokens and their successors. */
@@ -19,7 +19,7 @@ before(async () => {
 for (const reference of referenceCases<LlamaOptions>('llama_reference.json')) {
   test(`loss and gradients are Hugging Face's: ${reference.name}`, () => {
     const model = llama(reference.shape);
-    loadFormulaValues(engine, model, reference, (name) => (name.endsWith('norm.weight') ? 1 : 0));
+    loadReferenceValues(engine, model, reference);
     const ids = tf.tensor2d(
       ROWS.map((row) => row.slice(0, 8)),
       [2, 8],

@@ -29,19 +29,25 @@ export function referenceCases<Shape>(file: string): readonly ReferenceCase<Shap
   return (JSON.parse(readFileSync(testData(file), 'utf8')) as { cases: ReferenceCase<Shape>[] }).cases;
 }
 
-/** Element i of the reference's parameter p is 0.25 sin(0.37 i + 1.3 p); `base` is added. */
-export function loadFormulaValues(
+/** The values that model_reference.py calls scattered. */
+export function scattered(count: number, number: number, size = 1): Float32Array {
+  return Float32Array.from({ length: count }, (_, i) => {
+    const first = Math.imul(i * 7919 + number * 104729 + 17, 2654435761) >>> 0;
+    const second = Math.imul(first ^ (first >>> 15), 2654435761) >>> 0;
+    return size * (second / 2 ** 32 - 0.5);
+  });
+}
+
+/** Gives parameters the reference's values. */
+export function loadReferenceValues(
   engine: Engine,
   model: Module,
   { gradients }: ReferenceCase<unknown>,
-  base: (name: string) => number,
 ): void {
   const entries = Object.entries(gradients).map(([name, { shape }], p) => {
     const size = shape.reduce((product, extent) => product * extent, 1);
-    const values = Float32Array.from(
-      { length: size },
-      (_, i) => 0.25 * Math.sin(0.37 * i + 1.3 * p) + base(name),
-    );
+    const base = /norm.*\.weight$/.test(name) ? 1 : 0;
+    const values = scattered(size, p).map((value) => value + base);
     return [name, { shape, values }] as const;
   });
   loadState(engine, model, new Map(entries));

@@ -3,6 +3,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Init, initializer, shapesOnly } from '../init';
 import type { Module } from '../module';
+import { newDit } from './dit';
 import { GPT } from './gpt';
 import { Llama } from './llama';
 import { MoeGPT } from './moe';
@@ -32,6 +33,8 @@ function build(config: ModelSettings, init: Init): Module {
       return new MoeGPT(shape, config.seed, init);
     case 'llama':
       return new Llama(shape, init);
+    case 'dit':
+      return newDit(shape, init);
     default:
       throw new ConfigError(`model.kind ${shape.kind} cannot be built`);
   }

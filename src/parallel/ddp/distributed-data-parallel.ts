@@ -45,6 +45,8 @@ export class DDP {
   readonly #reducer: Reducer;
   /** The copies that each unit computes with, where parameters are rounded. */
   readonly #copies: RoundedParameters[] = [];
+  /** Optional modules that ran in this pass. */
+  readonly #ran = new Set<Module>();
 
   constructor(module: Module, context: DdpContext, options: DdpOptions = {}) {
     const { engine, group } = context;
@@ -103,25 +105,29 @@ export class DDP {
       // Frozen ones have no gradient; they come and go with the others where copies stand in.
       const parameters = [...trained, ...free.filter(({ requiresGrad }) => !requiresGrad)];
       const declared = halfOf(this.#precision.paramDtype) ?? undefined;
-      const isRoot = module === this.module;
-      const outputDtype = isRoot ? this.#precision.outputDtype : null;
+      const outputDtype = module === this.module ? this.#precision.outputDtype : null;
       castBoundaries(this.#engine, module, { ...this.#precision, outputDtype });
-      const hooks = this.#hooks(parameters, trained, isRoot);
+      const hooks = this.#hooks(module, parameters, trained);
       runAsUnit({ ...context, module, parameters, numTrained: trained.length, hooks, declared });
     }
   }
 
-  #hooks(parameters: readonly Parameter[], trained: readonly Parameter[], isRoot: boolean): UnitHooks {
+  #hooks(module: Module, parameters: readonly Parameter[], trained: readonly Parameter[]): UnitHooks {
+    const isRoot = module === this.module;
     const half = halfOf(this.#precision.paramDtype);
     const copies = half === null ? null : new RoundedParameters(this.#engine, parameters, half);
     if (copies !== null) this.#copies.push(copies);
     return {
       beforeForward: (phase) => {
         if (isRoot && phase === 'forward') this.#begin();
+        if (module.isOptional) this.#ran.add(module);
         copies?.enter();
       },
       afterForward: () => copies?.leave(),
-      beforeBackward: () => copies?.enter(),
+      beforeBackward: () => {
+        if (isRoot) this.#reducer.leaveOut(this.#leftOut());
+        copies?.enter();
+      },
       afterBackward: (grads) => {
         copies?.leave();
         trained.forEach((parameter, i) => {
@@ -134,8 +140,15 @@ export class DDP {
 
   /** What a pass that was broken off left in place goes. */
   #begin(): void {
+    this.#ran.clear();
     for (const copies of this.#copies) copies.leave();
     this.#reducer.begin();
+  }
+
+  /** Parameters below optional modules that did not run. */
+  #leftOut(): Parameter[] {
+    const idle = this.module.modules().filter((module) => module.isOptional && !this.#ran.has(module));
+    return idle.flatMap((module) => module.parameters());
   }
 
   #rounded(grad: tf.Tensor | null, half: HalfDType | null): tf.Tensor | null {

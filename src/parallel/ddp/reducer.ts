@@ -43,6 +43,8 @@ export class Reducer {
   readonly #sparse: SparseReducer | null;
   #hook: ((bucket: GradBucket) => Work<void>) | null = null;
   #started = 0;
+  /** Parameters of which this pass has no gradients, on any rank. */
+  #leftOut = new Set<Parameter>();
   #works: Work<void>[] = [];
   #sync = true;
 
@@ -112,6 +114,18 @@ export class Reducer {
     while (this.#buckets[this.#started]?.missing.size === 0) this.#start();
   }
 
+  /**
+   * A backward begins in which these have no part, on all ranks alike: they are not reduced, and what has no gradient from
+   * passes before it gets none.
+   */
+  leaveOut(parameters: Iterable<Parameter>): void {
+    for (const parameter of parameters) {
+      if (parameter.grad !== null) continue;
+      this.#leftOut.add(parameter);
+      this.#bucketOf.get(parameter)?.missing.delete(parameter);
+    }
+  }
+
   /** The end of backward: starts what is left (unused parameters count as zeros) and waits for all. */
   finish(): void {
     if (!this.#sync) return;
@@ -131,6 +145,7 @@ export class Reducer {
   #restart(): void {
     this.#works = [];
     this.#started = 0;
+    this.#leftOut = new Set();
     for (const bucket of this.#buckets) bucket.missing = new Set(bucket.parameters);
   }
 
@@ -139,7 +154,8 @@ export class Reducer {
     const index = this.#started++;
     const bucket = this.#buckets[index];
     if (bucket === undefined) return;
-    const { parameters } = bucket;
+    const parameters = bucket.parameters.filter((parameter) => !this.#leftOut.has(parameter));
+    if (parameters.length === 0) return;
     const pieces = parameters.map((parameter) => {
       return { tensor: gradOrZeros(engine, parameter, declared), offset: 0, length: parameter.size };
     });

@@ -1,0 +1,115 @@
+import type { DitConfig } from '../config/model-config';
+import { type Random, seeded } from '../core/random';
+
+/** Where a micro-batch of noised videos and their texts comes from. Ranges of it are written where they belong: a source makes no arrays. */
+export interface LatentBatch {
+  readonly batch: number;
+  /** In [0, 1000), one a video; all of one micro-batch are on one side of the boundary. */
+  readonly timesteps: Float32Array;
+  /** The noised videos, and what they are conditioned on: [batch, inChannels, F, H, W]. */
+  fillLatents(target: Float32Array): void;
+  /** What is to be predicted, noise less video: [batch, outChannels, F, H, W]. */
+  fillVelocity(target: Float32Array): void;
+  /** [batch, textLen, textDim]. */
+  fillText(target: Float32Array): void;
+}
+
+/** Deterministic micro-batches: the same rank and index give the same values in every run. */
+export interface LatentSource {
+  readonly name: string;
+  /** Micro-batch of rank `rank`; `index` counts from 0 over the whole run. */
+  batch(rank: number, index: number): LatentBatch;
+}
+
+/** What of a config says what its videos are. */
+export interface LatentOptions {
+  readonly shape: DitConfig;
+  readonly batch: number;
+  /** Micro-batches a step: all of a step are on one side of the boundary, and steps take both in turn. */
+  readonly accumulation: number;
+  readonly seed: number;
+}
+
+/** Different texts, each with a video of its own. */
+const NUM_TEXTS = 8;
+const NUM_TIMESTEPS = 1000;
+
+/**
+ * Synthetic videos: every text has one, of waves, and is a row of random numbers; noise is mixed in by straight lines.
+ * With two experts the first step is one of much noise, and so on in turn.
+ * Source: Lipman et al. 2022 (flow matching); Liu et al. 2022 (x_t = (1 - t) x + t noise, velocity noise - x).
+ */
+export function syntheticLatents(options: LatentOptions): LatentSource {
+  return {
+    name: 'synthetic latents',
+    batch(rank, index) {
+      const videos = Array.from({ length: options.batch }, (_, row) => videoOf(options, rank, index, row));
+      const over = (part: (video: Video, target: Float32Array) => void) => (target: Float32Array) => {
+        const length = target.length / videos.length;
+        for (const [i, video] of videos.entries()) part(video, target.subarray(i * length, (i + 1) * length));
+      };
+      return {
+        batch: options.batch,
+        timesteps: Float32Array.from(videos, ({ time }) => time * NUM_TIMESTEPS),
+        fillLatents: over((video, target) => fillLatents(video, options, target)),
+        fillVelocity: over((video, target) => fillVelocity(video, options, target)),
+        fillText: over(({ text }, target) => fillNormal(target, seeded(options.seed, 'text', text))),
+      };
+    },
+  };
+}
+
+/** One video: its text, how much of it is noise, and the labels that its noise is drawn by. */
+interface Video {
+  readonly text: number;
+  readonly time: number;
+  readonly labels: readonly number[];
+}
+
+function videoOf(
+  { shape, accumulation, seed }: LatentOptions,
+  rank: number,
+  index: number,
+  row: number,
+): Video {
+  const labels = [rank, index, row];
+  const random = seeded(seed, 'video', ...labels);
+  const step = Math.floor(index / accumulation);
+  const [from, to] =
+    shape.experts === 1 ? [0, 1] : step % 2 === 0 ? [shape.boundary, 1] : [0, shape.boundary];
+  return { text: random.integer(NUM_TEXTS), time: from + (to - from) * random.uniform(), labels };
+}
+
+/** Noised channels, then those of the condition: the video's own, without noise. */
+function fillLatents(
+  { text, time, labels }: Video,
+  { shape, seed }: LatentOptions,
+  target: Float32Array,
+): void {
+  const length = (target.length / shape.inChannels) * shape.outChannels;
+  const noised = target.subarray(0, length);
+  fillNormal(noised, seeded(seed, 'noise', ...labels));
+  for (let i = 0; i < length; i++) {
+    noised[i] = time * (noised[i] ?? 0) + (1 - time) * waveAt(text, i, shape);
+  }
+  for (let i = length; i < target.length; i++) target[i] = waveAt(text, i - length, shape);
+}
+
+function fillVelocity({ text, labels }: Video, { shape, seed }: LatentOptions, target: Float32Array): void {
+  fillNormal(target, seeded(seed, 'noise', ...labels));
+  for (let i = 0; i < target.length; i++) target[i] = (target[i] ?? 0) - waveAt(text, i, shape);
+}
+
+/** A wave through frames, rows and columns whose direction and phase the text and the channel give. */
+function waveAt(text: number, i: number, { latent: [frames, rows, columns] }: DitConfig): number {
+  const column = i % columns;
+  const row = Math.floor(i / columns) % rows;
+  const frame = Math.floor(i / (columns * rows)) % frames;
+  const channel = Math.floor(i / (columns * rows * frames));
+  const turns = (column * (1 + (text % 2))) / columns + row / rows + (frame * (1 + (text >> 1))) / frames;
+  return Math.SQRT2 * Math.sin(2 * Math.PI * turns + channel + text);
+}
+
+function fillNormal(target: Float32Array, random: Random): void {
+  for (let i = 0; i < target.length; i++) target[i] = random.normal();
+}

@@ -1,0 +1,6 @@
+import * as tf from '@tensorflow/tfjs';
+
+/** x · sigmoid(x). Source: Elfwing et al. 2018; torch.nn.functional.silu. */
+export function silu(x: tf.Tensor): tf.Tensor {
+  return tf.mul(x, tf.sigmoid(x));
+}

@@ -1,0 +1,57 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { DitConfig } from '../../config/model-config';
+import { ConfigError } from '../../core/errors';
+import { Module } from '../module';
+
+/** Timesteps of a full noising. Source: Wan2.2's num_train_timesteps. */
+export const NUM_TIMESTEPS = 1000;
+
+/** Names of the experts. Source: Wan2.2's high_noise_model and low_noise_model. */
+const NAMES = { high: 'high_noise_model', low: 'low_noise_model' } as const;
+
+/**
+ * Two transformers, one for much noise and one for little: of a step, one runs, and the other has no gradients.
+ * Shapes: latents [B, inChannels, F, H, W], timesteps [B], text [B, textLen, textDim] → [B, outChannels, F, H, W].
+ * Source: Wan2.2's mixture of experts along the denoising.
+ */
+export class DitExperts<M extends Module = Module> extends Module {
+  readonly shape: DitConfig;
+  readonly highNoise: M;
+  readonly lowNoise: M;
+  #told: number | null = null;
+
+  constructor(shape: DitConfig, expert: (name: string) => M) {
+    super();
+    this.shape = shape;
+    this.highNoise = this.addChild(NAMES.high, expert(NAMES.high));
+    this.lowNoise = this.addChild(NAMES.low, expert(NAMES.low));
+  }
+
+  /** The expert of a timestep: from the boundary on, the one for much noise. */
+  expertOf(timestep: number): M {
+    return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.highNoise : this.lowNoise;
+  }
+
+  /** Says a timestep of the next batch, so that forward need not read its tensor: in a dry run it has no values. */
+  tell(timestep: number): void {
+    this.#told = timestep;
+  }
+
+  forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor {
+    const told = this.#told;
+    this.#told = null;
+    const expert = told === null ? this.#expertOfAll(timesteps.dataSync()) : this.expertOf(told);
+    return expert.apply(latents, timesteps, text);
+  }
+
+  #expertOfAll(timesteps: ArrayLike<number>): M {
+    const all = Array.from(timesteps);
+    const experts = new Set(all.map((timestep) => this.expertOf(timestep)));
+    const [expert] = experts;
+    if (expert !== undefined && experts.size === 1) return expert;
+    throw new ConfigError(
+      `timesteps ${all.map((t) => t.toFixed(1)).join(', ')} lie on both sides of the boundary ` +
+        `${this.shape.boundary * NUM_TIMESTEPS}; a batch runs one expert: give timesteps of one side`,
+    );
+  }
+}

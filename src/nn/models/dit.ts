@@ -1,0 +1,152 @@
+import * as tf from '@tensorflow/tfjs';
+import { gelu, linear } from '../../backend/ops';
+import { type DitConfig, ditSchema } from '../../config/model-config';
+import { silu } from '../activations';
+import { DIT_VALUES, DitBlock, modulated } from '../dit-block';
+import { type Init, initializer } from '../init';
+import { Linear } from '../linear';
+import { Module, ModuleList } from '../module';
+import type { Parameter } from '../parameter';
+import { patchesOf, videoOf } from '../patches';
+import { frequencies, type Grid, gridAngles } from '../rotary';
+import { Sequential } from '../sequential';
+import { checkedShape, type ShapeOptions } from './checked-shape';
+import { DitExperts } from './dit-experts';
+
+/** A diffusion transformer's size, and the seed of its initial values. */
+export type DitOptions = ShapeOptions<typeof ditSchema>;
+
+/** Base of all sinusoids. Source: Wan2.2's sinusoidal_embedding_1d and rope_params. */
+const THETA = 10_000;
+
+/**
+ * Wan2.2's video transformer, with the names of its parameters and its initial values. One timestep belongs to a whole video:
+ * it is embedded once, where the published code embeds it at every patch, with the same outcome.
+ * Shapes: latents [B, inChannels, F, H, W], timesteps [B] in [0, 1000), text [B, textLen, textDim] → [B, outChannels, F, H, W].
+ * Source: Wan2.2's WanModel; Wan et al. 2025.
+ */
+export class Dit extends Module {
+  readonly shape: DitConfig;
+  readonly patchEmbedding: PatchEmbedding;
+  readonly textEmbedding: Sequential;
+  readonly timeEmbedding: Sequential;
+  readonly timeProjection: Sequential;
+  readonly blocks: ModuleList<DitBlock>;
+  readonly head: DitHead;
+
+  constructor(shape: DitConfig, init: Init, { isOneOfSeveral = false } = {}) {
+    super();
+    this.shape = shape;
+    this.isOptional = isOneOfSeveral;
+    const { dim, textDim, freqDim } = shape;
+    const layer = (name: string, inputs: number, outputs: number): Linear =>
+      new Linear(inputs, outputs, init.within(name), { bias: 'zeros' });
+    this.patchEmbedding = this.addChild(
+      'patch_embedding',
+      new PatchEmbedding(shape, init.within('patch_embedding')),
+    );
+    this.textEmbedding = this.addChild(
+      'text_embedding',
+      new Sequential([layer('text_embedding.0', textDim, dim), gelu, layer('text_embedding.2', dim, dim)]),
+    );
+    this.timeEmbedding = this.addChild(
+      'time_embedding',
+      new Sequential([layer('time_embedding.0', freqDim, dim), silu, layer('time_embedding.2', dim, dim)]),
+    );
+    const projection = new Linear(dim, 6 * dim, init.within('time_projection.1'), DIT_VALUES);
+    this.timeProjection = this.addChild('time_projection', new Sequential([silu, projection]));
+    const blocks = Array.from(
+      { length: shape.layers },
+      (_, i) => new DitBlock(shape, init.within('blocks').within(String(i))),
+    );
+    this.blocks = this.addChild('blocks', new ModuleList(blocks));
+    this.head = this.addChild('head', new DitHead(shape, init.within('head')));
+  }
+
+  forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor {
+    const { dim, heads, patch, freqDim } = this.shape;
+    const batch = latents.shape[0] ?? 0;
+    const [frames = 0, rows = 0, columns = 0] = latents.shape.slice(2);
+    const grid: Grid = [frames / patch[0], rows / patch[1], columns / patch[2]];
+    const { cos, sin } = gridAngles(grid, dim / heads / 2, THETA);
+    const time = this.timeEmbedding.apply(sinusoids(timesteps, freqDim));
+    const time6 = tf.reshape(this.timeProjection.apply(time), [batch, 6, dim]);
+    const context = this.textEmbedding.apply(text);
+    let x = this.patchEmbedding.apply(latents);
+    for (const block of this.blocks) {
+      const input = x;
+      x = block.apply(input, time6, context, cos, sin);
+      // Backward keeps what it needs of it; what lies on the host is then not on the device.
+      if (x !== input) input.dispose();
+    }
+    return videoOf(this.head.apply(x, time), grid, patch);
+  }
+}
+
+/** A linear layer on patches. Shapes: latents [B, C, F, H, W] → [B, N, d]; weight [d, C, t, p, q]. Source: torch.nn.Conv3d whose stride is its kernel. */
+export class PatchEmbedding extends Module {
+  readonly weight: Parameter;
+  readonly bias: Parameter;
+  readonly #patch: Grid;
+
+  constructor({ dim, inChannels, patch }: DitConfig, init: Init) {
+    super();
+    this.#patch = patch;
+    const width = inChannels * patch[0] * patch[1] * patch[2];
+    const bound = Math.sqrt(6 / (width + dim));
+    this.weight = this.addParameter('weight', init.uniform('weight', [dim, inChannels, ...patch], bound));
+    this.bias = this.addParameter('bias', init.uniform('bias', [dim], 1 / Math.sqrt(width)));
+  }
+
+  forward(latents: tf.Tensor): tf.Tensor {
+    const { tensor } = this.weight;
+    const matrix = tf.reshape(tensor, [tensor.shape[0] ?? 0, -1]);
+    return linear(patchesOf(latents, this.#patch), matrix, this.bias.tensor);
+  }
+}
+
+/** The last norm and layer, shifted and scaled by the timestep. Shapes: x [B, N, d], time [B, d] → [B, N, t·p·q·C]. Source: Wan2.2's Head. */
+export class DitHead extends Module {
+  readonly head: Linear;
+  readonly modulation: Parameter;
+  readonly #eps: number;
+
+  constructor({ dim, outChannels, patch, normEps }: DitConfig, init: Init) {
+    super();
+    this.#eps = normEps;
+    const outputs = patch[0] * patch[1] * patch[2] * outChannels;
+    this.modulation = this.addParameter(
+      'modulation',
+      init.normal('modulation', [1, 2, dim], 1 / Math.sqrt(dim)),
+    );
+    this.head = this.addChild(
+      'head',
+      new Linear(dim, outputs, init.within('head'), { weight: 'zeros', bias: 'zeros' }),
+    );
+  }
+
+  forward(x: tf.Tensor, time: tf.Tensor): tf.Tensor {
+    const [shift, scale] = tf.split(tf.add(this.modulation.tensor, tf.expandDims(time, 1)), 2, 1) as [
+      tf.Tensor,
+      tf.Tensor,
+    ]; // two of them
+    return this.head.apply(modulated(x, shift, scale, this.#eps));
+  }
+}
+
+/** Cosines, then sines. Shapes: timesteps [B] → [B, width]. */
+function sinusoids(timesteps: tf.Tensor, width: number): tf.Tensor {
+  const angles = tf.mul(tf.expandDims(timesteps, 1), tf.expandDims(frequencies(width / 2, THETA), 0));
+  return tf.concat([tf.cos(angles), tf.sin(angles)], 1);
+}
+
+/** A config's transformer: one, or two experts of which a step runs one. */
+export function newDit(shape: DitConfig, init: Init): Dit | DitExperts {
+  if (shape.experts === 1) return new Dit(shape, init);
+  return new DitExperts(shape, (name) => new Dit(shape, init.within(name), { isOneOfSeveral: true }));
+}
+
+/** Wan2.2's transformer with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+export function dit({ seed = 0, ...shape }: DitOptions): Dit | DitExperts {
+  return newDit(checkedShape('dit', ditSchema, shape), initializer(seed));
+}

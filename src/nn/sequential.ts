@@ -1,0 +1,22 @@
+import type * as tf from '@tensorflow/tfjs';
+import { Module } from './module';
+
+/** What runs in turn: modules, and functions without parameters. */
+export type Step = Module | ((x: tf.Tensor) => tf.Tensor);
+
+/** Modules and functions one after another; modules are named by their place among both. Source: torch.nn.Sequential. */
+export class Sequential extends Module {
+  readonly #steps: readonly Step[];
+
+  constructor(steps: readonly Step[]) {
+    super();
+    this.#steps = steps;
+    steps.forEach((step, i) => {
+      if (step instanceof Module) this.addChild(String(i), step);
+    });
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return this.#steps.reduce<tf.Tensor>((y, step) => (step instanceof Module ? step.apply(y) : step(y)), x);
+  }
+}

@@ -1,0 +1,104 @@
+import { modelShape } from '../../src/config/model-config';
+import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import { initializer } from '../../src/nn/init';
+import { buildModel } from '../../src/nn/models/build-model';
+import type { Module } from '../../src/nn/module';
+import { readState } from '../../src/nn/state-values';
+import { taskOf } from '../../src/train/task';
+import { createTrainer, type Trainer } from '../../src/train/trainer';
+import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+
+/** One training. */
+export interface ModelRun {
+  readonly config: TrainConfigInput;
+  /** One process that takes the batches of so many ranks, one after another. */
+  readonly inTurn?: number;
+  /** Gradients of the last step times two on rank 1: a test that cannot see that sees nothing. */
+  readonly isBroken?: boolean;
+}
+
+/** A stretch of a parameter that a rank holds: values and gradient. */
+export interface HeldPart {
+  readonly parameter: string;
+  readonly start: number;
+  readonly values: readonly number[];
+  /** Empty where there is none. */
+  readonly grad: readonly number[];
+}
+
+/** What one rank reports of one training. */
+export interface ModelResult {
+  readonly losses: readonly number[];
+  readonly gradNorms: readonly number[];
+  /** After every step. */
+  readonly parts: readonly (readonly HeldPart[])[];
+  /** Units whose gradients were reduced, by step. */
+  readonly reduced: readonly (readonly string[])[];
+  readonly leftBytes: number;
+}
+
+interface ModelArgs extends RankArgs {
+  readonly runs: readonly ModelRun[];
+}
+
+void runAsRank<ModelArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+
+function train(rank: TestRank<ModelArgs>, run: ModelRun): ModelResult {
+  const { engine, tally } = rank;
+  const before = engine.memory.bytes + engine.host.bytes;
+  const config = parseTrainConfig(run.config);
+  const ranks = run.inTurn ?? 1;
+  const model = buildModel(config);
+  if (modelShape(config).kind === 'dit') giveValues(model);
+  const own = taskOf(engine, model, config);
+  const trainer = createTrainer({
+    ...rank,
+    config: { ...config, accumulation: config.accumulation * ranks },
+    task: {
+      ...own,
+      batch: (at, index) => own.batch(ranks === 1 ? at : index % ranks, Math.floor(index / ranks)),
+    },
+  });
+  const result = {
+    losses: [] as number[],
+    gradNorms: [] as number[],
+    parts: [] as HeldPart[][],
+    reduced: [] as string[][],
+  };
+  for (let step = 0; step < config.steps; step++) {
+    tally.restart();
+    const { loss, gradNorm } = trainer.step();
+    result.losses.push(loss);
+    result.gradNorms.push(gradNorm);
+    result.parts.push(partsOf(rank, trainer, run.isBroken === true && rank.group.rank === 1 ? 2 : 1));
+    const grads = tally.collectives.filter(({ cause }) => cause === 'grad');
+    result.reduced.push([...new Set(grads.map(({ module }) => module))].sort());
+  }
+  trainer.dispose();
+  return { ...result, leftBytes: engine.memory.bytes + engine.host.bytes - before };
+}
+
+/**
+ * Matrices of a transformer of videos begin small, and its head with zeros: gradients of its attention to the text would be
+ * rounding noise.
+ */
+function giveValues(model: Module): void {
+  for (const [name, parameter] of model.namedParameters()) {
+    const { source } = initializer(5).normal(name, parameter.shape, 0.3);
+    if (source !== null && parameter.shape.length > 1) parameter.defer(source);
+  }
+}
+
+function partsOf({ engine }: TestRank<ModelArgs>, { model }: Trainer, factor: number): HeldPart[] {
+  return model.states().flatMap((buffer) => {
+    const values = readState(engine, buffer, 'values');
+    const hasGrad = buffer.segments().some(({ grad }) => grad !== null);
+    const grads = hasGrad ? readState(engine, buffer, 'grad') : new Float32Array();
+    return buffer.slices.map(({ parameter, offset, length, start }) => ({
+      parameter: parameter.name,
+      start,
+      values: [...values.subarray(offset, offset + length)],
+      grad: [...grads.subarray(offset, offset + length)].map((value) => value * factor),
+    }));
+  });
+}
