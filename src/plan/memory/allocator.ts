@@ -13,13 +13,29 @@ export function workspaceBytes({ hardware }: Layout): Bytes {
 }
 
 /**
- * What the allocator reserves over what is allocated, of tensors that come and go; what lives from the first step on lies packed.
- * Holes that no tensor of the moment fits: with expandable segments only between tensors of one stream.
+ * [Note: holes] What the caching allocator has reserved at the peak and no tensor of the moment fits into, in layers' worth of
+ * activations: logits are larger than what a layer's forward leaves free, and what is kept lies between what is not.
+ * Source: a step's allocations replayed through CUDACachingAllocator's rules with expandable segments (TorchTitan's
+ * run_train.sh sets them): test/support/caching-allocator.ts and its test, over seven shapes of Llama. A compiler reuses its buffers.
+ * Megatron-LM's tensors have the same few sizes in every micro-batch, and fit where the last ones were.
  */
-export const RESERVED_OVER_ALLOCATED = 1.03;
+export const HOLES = {
+  eager: { none: 1, selective: 1.8, full: 1.7 },
+  compiled: { none: 0.6, selective: 0.6, full: 0.5 },
+  megatron: { none: 0.5, selective: 0.5, full: 0.5 },
+} as const;
 
-/** The same where holes are worst: segments of fixed sizes. */
-export const WORST_RESERVED_OVER_ALLOCATED = 1.12;
+/** Layers' worth that holes take at most: segments of fixed sizes, as the allocator makes them by default. */
+export const MOST_HOLES = 3;
+
+/** Bytes of holes and the most of them, for a layer's whole activations. */
+export function holesOf(
+  { stack, compile, recompute }: Layout,
+  wholeLayer: Bytes,
+): { usual: Bytes; most: Bytes } {
+  const row = stack === 'megatron' ? HOLES.megatron : compile ? HOLES.compiled : HOLES.eager;
+  return { usual: row[recompute] * wholeLayer, most: MOST_HOLES * wholeLayer };
+}
 
 /**
  * What tools that read the device (nvidia-smi) count besides and PyTorch's counters do not: CUDA's context with its kernels, and NCCL's

@@ -8,6 +8,8 @@ export interface LayerActivations {
   readonly saved: Bytes;
   /** Besides, while that layer's backward runs: what is computed again, and gradients of activations. */
   readonly working: Bytes;
+  /** All that its forward makes for its backward, recomputed or not. */
+  readonly whole: Bytes;
   /** One activation of the residual stream as it is passed from layer to layer. */
   readonly stream: Bytes;
 }
@@ -56,7 +58,8 @@ export function layerActivations(layout: Layout): LayerActivations {
   const { saved, again } = afterRecompute(layout, sizes, whole);
   return {
     saved: tokens * saved,
-    working: tokens * (again + gradientsOf(layout, sizes) + ringOf(layout, sizes)),
+    working: tokens * Math.max(again + gradientsOf(layout, sizes), whole - saved + ringOf(layout, sizes)),
+    whole: tokens * whole,
     stream,
   };
 }
@@ -118,8 +121,8 @@ function keptByCore(layout: Layout, sizes: TokenSizes, whole: number): Kept {
 
 /**
  * What PyTorch's autograd keeps of a layer, bytes a token.
- * Terms, llama: a root-mean-square norm outside the compiler is a chain of operations that keeps its input and its normalized value in
- * float32 (ATen's rms_norm as composed of pow, mean, rsqrt, mul; torch 2.8 fused it); inside, its bf16 input. Then the norms'
+ * Terms, llama: a root-mean-square norm outside the compiler is a chain of operations that keeps its input in float32 and its normalized
+ * value (TorchTitan's norms.py of December 2024; torch's own is a chain as well, and fused on GPUs since 2.8); inside, its bf16 input. Then the norms'
  * outputs (gathered along the sequence under tp), q, k and v with heads repeated (repeat_kv), attention's output and
  * log-sum-exp, and of the feed-forward: gate, up, their product, and outside the compiler silu(gate).
  * Source: saved_tensors_hooks and the partitioner's saved values on TorchTitan's block, torch 2.13.
@@ -128,7 +131,7 @@ function savedByPyTorch(layout: Layout, sizes: TokenSizes): number {
   const { compile, model } = layout;
   const { itemBytes, dim, part, q, ffn, heads } = sizes;
   const isChain = model.norm === 'rms' && !compile;
-  const norms = (isChain ? 2 * 8 : 2 * itemBytes) * part + 2 * itemBytes * dim;
+  const norms = 2 * (isChain ? 4 + itemBytes : itemBytes) * part + 2 * itemBytes * dim;
   const attention = itemBytes * 4 * q + 4 * heads + coreBytes(layout, sizes);
   const gated = compile ? 3 : 4;
   const feedForward = itemBytes * (model.gatedFfn ? gated : 2) * ffn;
@@ -181,8 +184,18 @@ function gradientsOf({ model, compile }: Layout, sizes: TokenSizes): number {
   return itemBytes * (2 * part + wide * ffn + (isSplit ? dim : 0));
 }
 
-/** Keys and values of all ranks of cp, gathered for attention. Source: torch.distributed.tensor.experimental, rotation 'allgather'. */
-function ringOf({ cp, stack }: Layout, { itemBytes, q, kv }: TokenSizes): number {
-  if (cp === 1) return 0;
-  return itemBytes * 2 * (stack === 'fsdp2' ? q * cp : 2 * kv);
+/**
+ * Ring attention's backward, against the feed-forward that is done by then: keys and values of all ranks, gathered at once
+ * (with heads repeated), and their copy that was sent; gradients of q, k and v in float32, those of k and v also as they are sent
+ * and received; and the kernel's own.
+ * Source: torch.distributed.tensor.experimental, _attention.py: _AllGatherRotater (TorchTitan's default, 'allgather'),
+ * _templated_ring_attention_backward. Megatron-LM passes grouped heads around in their own type.
+ */
+function ringOf({ cp, stack, model }: Layout, { itemBytes, part, dim, q, kv, ffn }: TokenSizes): number {
+  if (cp === 1) return -Infinity;
+  const done = itemBytes * (dim + (model.gatedFfn ? 3 : 2) * ffn);
+  const gathered = stack === 'fsdp2' ? itemBytes * 2 * q * (cp + 1) : itemBytes * 4 * kv;
+  const gradients =
+    stack === 'fsdp2' ? 4 * 3 * q + 2 * (4 * 2 * q) + itemBytes * 3 * q : itemBytes * (q + 6 * kv);
+  return gathered + gradients + itemBytes * 2 * part - done;
 }

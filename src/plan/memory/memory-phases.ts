@@ -1,6 +1,6 @@
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
-import { workspaceBytes } from './allocator';
+import { holesOf, workspaceBytes } from './allocator';
 import { type LayerActivations, layerActivations, type TokenSizes, tokenSizesOf } from './layer-activations';
 import { keptOutputs, lossBytesOf } from './loss-bytes';
 import { outerActivations, pipelineBuffers } from './outer-activations';
@@ -16,8 +16,9 @@ export interface MemoryPhase {
   readonly optimizer: Bytes;
   readonly activations: Bytes;
   readonly temporary: Bytes;
-  /** Of all that: tensors that come and go, between which holes stay. */
-  readonly passing: Bytes;
+  /** Of temporary: holes between tensors, and what they would be at worst. */
+  readonly holes: Bytes;
+  readonly mostHoles: Bytes;
   /** Of all that: what other streams have freed but keep for themselves at this moment. */
   readonly cached: Bytes;
 }
@@ -131,13 +132,12 @@ function backwardPhases({ whole, layer, saved, outputs, ...rest }: Ground): Memo
   ];
 }
 
-/** What belongs to no layer is reduced last; a pipeline merges its outputs then. */
+/** What belongs to no layer is reduced last, when its own parameters are in shards again. */
 function outerReduction(ground: Ground): MemoryPhase {
   const { whole, outputs, logits, sizes, layout } = ground;
-  const merged = keptOutputs(layout) > 0 ? 2 * (outputs + logits * sizes.itemBytes) : 0;
   return phaseOf(ground, 'outer reduction', {
-    activations: merged,
-    wholeParams: whole.parameters,
+    activations: keptOutputs(layout) > 0 ? outputs + logits * sizes.itemBytes : 0,
+    wholeParams: whole.outer.parameters,
     wholeGrads: whole.outer.gradients,
     temporary: whole.outer.reducing,
   });
@@ -147,6 +147,8 @@ function stepBytes({ layout, stage, bytes }: Ground): Bytes {
   const { offload } = layout;
   return offload.optimizer ? 0 : (bytes.step * stage.params) / shardsOfState(layout, 'optimizer');
 }
+
+const NO_HOLES = { usual: 0, most: 0 };
 
 function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): MemoryPhase {
   const { layout, stage, bytes, whole, layer } = ground;
@@ -162,14 +164,18 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   };
   const accumulated = name === 'optimizer step' ? 0 : whole.accumulated;
   const buffers = pipelineBuffers(layout, stage, layer.stream);
+  // At the end of a step, what activations took is there for all.
+  const isEnd = name === 'outer reduction' || name === 'optimizer step';
+  const holes = isEnd ? NO_HOLES : holesOf(layout, layer.whole);
   return {
     name,
     params: resting.params + wholeParams,
     grads: resting.grads + accumulated + wholeGrads,
     optimizer: resting.optimizer,
     activations,
-    temporary: temporary + buffers + whole.gathering + whole.buckets + workspaceBytes(layout),
-    passing: activations + wholeParams + wholeGrads + accumulated + temporary,
-    cached: stack === 'fsdp2' && whole.gathering > 0 ? whole.gathering + resting.grads : 0,
+    temporary: temporary + buffers + whole.gathering + whole.buckets + workspaceBytes(layout) + holes.usual,
+    holes: holes.usual,
+    mostHoles: Math.max(holes.usual, holes.most),
+    cached: stack === 'fsdp2' && whole.gathering > 0 ? whole.gathering + (isEnd ? 0 : resting.grads) : 0,
   };
 }

@@ -14,7 +14,7 @@ export function outerActivations(layout: Layout, stage: PipelineStage, sizes: To
   const mask = stage.isFirst && dropout ? (part * stage.chunksInFlight) / virtualStages : 0;
   if (!stage.isLast) return tokens * mask;
   const isPlain = isPlainPyTorch(layout);
-  const norm = isPlain && model.norm === 'rms' ? 8 * part : itemBytes * part;
+  const norm = isPlain && model.norm === 'rms' ? (4 + itemBytes) * part : itemBytes * part;
   return tokens * (mask + norm + itemBytes * (isPlain ? dim : part));
 }
 

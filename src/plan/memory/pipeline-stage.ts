@@ -51,20 +51,16 @@ export function stageOf(layout: Layout, place: number): PipelineStage {
 }
 
 /**
- * Layers of a pipeline rank. PyTorch's stack counts the embedding and the head as a layer each, and gives what is left over
- * to the first stages (Source: TorchTitan's generate_split_points); others cut evenly.
+ * Layers of a pipeline rank: what is left over by an even cut goes to the stages from the second on.
+ * Source: TorchTitan's generate_split_points (December 2024); Megatron-LM and DeepSpeed ask for even ones.
  */
-function layersOf({ model, pp, virtualStages, stack }: Layout, place: number): number {
-  if (pp === 1) return model.layers;
-  const weighs = stack === 'fsdp2' && model.layers >= 2 * pp * virtualStages;
+function layersOf({ model, pp, virtualStages }: Layout, place: number): number {
   const stages = pp * virtualStages;
-  const effective = model.layers + (weighs ? 2 : 0);
-  const least = Math.floor(effective / stages);
-  const extra = effective % stages;
+  const least = Math.floor(model.layers / stages);
+  const extra = model.layers % stages;
   let layers = 0;
   for (let chunk = place; chunk < stages; chunk += pp) {
-    layers += least + (chunk < extra ? 1 : 0);
-    if (weighs && (chunk === 0 || chunk === stages - 1)) layers--;
+    layers += least + (chunk >= 1 && chunk <= extra ? 1 : 0);
   }
   return layers;
 }

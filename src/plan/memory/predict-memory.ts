@@ -1,7 +1,6 @@
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
 import type { Estimate, MemoryPrediction } from '../prediction';
-import { RESERVED_OVER_ALLOCATED, WORST_RESERVED_OVER_ALLOCATED } from './allocator';
 import { type MemoryPhase, memoryPhases } from './memory-phases';
 import { stageOf } from './pipeline-stage';
 
@@ -27,7 +26,7 @@ export function predictMemory(layout: Layout): MemoryPrediction {
     grads: phase.grads,
     optimizer: phase.optimizer,
     activations: phase.activations,
-    temporary: phase.temporary + slackOf(phase),
+    temporary: phase.temporary,
     phase: phase.name,
     stage,
     largestAssumption: largestAssumption(layout, phase),
@@ -44,7 +43,7 @@ function worstOf(layout: Layout, place: number): Worst {
   const stage = stageOf(layout, place);
   let worst: Worst | undefined;
   for (const phase of memoryPhases(layout, stage)) {
-    const reserved = sumOf(phase) + slackOf(phase);
+    const reserved = sumOf(phase);
     if (worst === undefined || reserved > worst.reserved) worst = { phase, stage: place, reserved };
   }
   if (worst === undefined) throw new Error('a step has phases');
@@ -55,14 +54,13 @@ function sumOf({ params, grads, optimizer, activations, temporary }: MemoryPhase
   return params + grads + optimizer + activations + temporary;
 }
 
-function slackOf({ passing }: MemoryPhase): Bytes {
-  return (RESERVED_OVER_ALLOCATED - 1) * passing;
-}
+/** Steps in which segments grow, and small tensors that no formula counts. */
+const GRAIN = 0.02;
 
-/** From what is allocated and never cached for other streams, to the worst holes. */
+/** From what is allocated, without holes and what other streams keep, to the worst holes. */
 function peakOf(phase: MemoryPhase, reserved: Bytes): Estimate {
-  const high = reserved + (WORST_RESERVED_OVER_ALLOCATED - RESERVED_OVER_ALLOCATED) * phase.passing;
-  const low = sumOf(phase) - phase.cached;
+  const low = Math.min(reserved - phase.holes - phase.cached, (1 - GRAIN) * reserved);
+  const high = Math.max(reserved - phase.holes + phase.mostHoles, (1 + GRAIN) * reserved);
   return { value: reserved / GIB, low: low / GIB, high: high / GIB };
 }
 

@@ -1,6 +1,6 @@
 import type { ModelState } from '../../parallel/strategy';
-import { STRATEGIES } from '../../parallel/strategy';
 import type { Layout, Precision, Stack } from '../layout';
+import { shardedStates } from '../sharded-states';
 
 /** Bytes a parameter that one stack keeps at one precision with Adam, when nothing is sharded. */
 export interface StateBytes {
@@ -59,6 +59,6 @@ export function activationBytesOf(precision: Precision): number {
 }
 
 /** Ranks that share a state between steps; 1: each has it whole. */
-export function shardsOfState({ strategy, shards }: Layout, state: ModelState): number {
-  return STRATEGIES[strategy].shardedAtRest.includes(state) ? shards : 1;
+export function shardsOfState(layout: Layout, state: ModelState): number {
+  return shardedStates(layout).includes(state) ? layout.shards : 1;
 }

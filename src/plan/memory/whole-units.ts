@@ -15,7 +15,7 @@ export interface WholeUnits {
   /** Inputs of the reduction that is on its way while the next unit's backward runs. */
   readonly reducing: Bytes;
   /** All of the above at the end, when what belongs to no layer is reduced. */
-  readonly outer: { readonly gradients: Bytes; readonly reducing: Bytes };
+  readonly outer: { readonly parameters: Bytes; readonly gradients: Bytes; readonly reducing: Bytes };
   /** Results of gathers on their way, in memory of the gathering stream. */
   readonly gathering: Bytes;
   /** Buffers of fixed size. */
@@ -27,7 +27,7 @@ const NONE: WholeUnits = {
   gradients: 0,
   accumulated: 0,
   reducing: 0,
-  outer: { gradients: 0, reducing: 0 },
+  outer: { parameters: 0, gradients: 0, reducing: 0 },
   gathering: 0,
   buckets: 0,
 };
@@ -60,22 +60,29 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * while one runs, and the float32 input of a block's reduction is kept until the next block's (post_backward). The root's
  * gradients wait for the end. With pipelining, blocks stay whole, and gradients are summed whole in the reduction's type until
  * the last micro-batch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed).
- * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torchtitan parallelize_llama.py.
+ * Blocks of fp8 are gathered in fp8 (enable_fsdp_float8_all_gather, as its 405B configuration has it).
+ * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torchtitan, parallelize_llama.py,
+ * December 2024 to June 2025 (later releases make the embedding, and norm with head, units of their own).
  */
 function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
   const { gathered, reduced } = bytes;
   const { layerParams, layers, headParams, params } = stage;
   const root = stage.embeddingParams + headParams;
+  const block = (layout.precision === 'fp8' ? 1 : gathered) * layerParams;
   const isPiped = layout.pp > 1;
   const resharded = STRATEGIES[layout.strategy].reshardAfterForward && !isPiped;
   const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * params : 0;
   return {
-    parameters: gathered * (root + (resharded ? 1 : layers) * layerParams),
+    parameters: gathered * root + (resharded ? 1 : layers) * block,
     gradients: gathered * (layerParams + headParams),
     accumulated,
     reducing: accumulated > 0 ? 0 : reduced * layerParams,
-    outer: { gradients: gathered * root, reducing: reduced * Math.max(root, layerParams) },
-    gathering: gathered * (Math.max(root, layerParams) + layerParams),
+    outer: {
+      parameters: isPiped ? layers * block : 0,
+      gradients: accumulated > 0 ? 0 : gathered * root,
+      reducing: reduced * Math.max(root, layerParams),
+    },
+    gathering: (Math.max(gathered * root, block) + block) * (1 + 1 / layout.shards),
     buckets: 0,
   };
 }
