@@ -23,16 +23,17 @@ export interface ForwardBackward {
 }
 
 /**
- * Share of the tensor cores' peak that each kernel reaches at long sequences, forward and backward. Source: the kernels'
- * papers: FlashAttention-2 (Dao 2023: up to 73% forward, 63% backward of A100; on H100, for which it was not written,
- * 35%), FlashAttention-3 (Shah et al. 2024: 75% of H100; backward 1.5–1.75 times version 2's).
+ * Share of the GPU's GEMM roof that each kernel reaches at long sequences, forward and backward; a board with less power has
+ * less of both. Source: the kernels' papers over the roofs of hardware.ts: FlashAttention-2 (Dao 2023: up to 73% forward and
+ * 63% backward of A100's 312, of which long causal runs reach 0.93; on H100, for which it was not written, 35% to 37% of 989),
+ * FlashAttention-3 (Shah et al. 2024: up to 75% of H100 forward; backward 1.5 to 1.75 times version 2's).
  */
 const REACH: Record<
   Exclude<AttentionKernel, 'unfused'>,
-  Record<Gpu['generation'], readonly [number, number]>
+  Record<Gpu['generation'], readonly [forward: number, backward: number]>
 > = {
-  flash: { volta: [0.35, 0.3], ampere: [0.68, 0.58], hopper: [0.4, 0.34], blackwell: [0.2, 0.17] },
-  flash3: { volta: [0.35, 0.3], ampere: [0.68, 0.58], hopper: [0.65, 0.52], blackwell: [0.35, 0.3] },
+  flash: { volta: [0.45, 0.38], ampere: [0.78, 0.67], hopper: [0.46, 0.41], blackwell: [0.25, 0.21] },
+  flash3: { volta: [0.45, 0.38], ampere: [0.78, 0.67], hopper: [0.81, 0.65], blackwell: [0.44, 0.38] },
 };
 
 /** Keys below which a fused kernel does not reach its rate: half of it at this many. Source: the papers' curves by length. */
@@ -83,6 +84,6 @@ function fusedSeconds(
   const flops = 4 * batch * queries * keys * headDim * (causal && queries === keys ? 0.5 : 1);
   const [forward, backward] = REACH[kernel][gpu.generation];
   // Heads of 64 fill the tensor cores' tiles by half as well. Source: the same papers' curves by head size.
-  const reached = gpu.tflops * 1e12 * (keys / (keys + RAMP_KEYS)) * (headDim >= 128 ? 1 : 0.85);
+  const reached = gpu.gemmTflops * 1e12 * (keys / (keys + RAMP_KEYS)) * (headDim >= 128 ? 1 : 0.85);
   return { forward: flops / (reached * forward), backward: (2.5 * flops) / (reached * backward) };
 }

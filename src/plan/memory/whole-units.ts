@@ -1,6 +1,7 @@
 import type { Bytes } from '../../core/units';
 import { STRATEGIES } from '../../parallel/strategy';
 import type { Layout } from '../layout';
+import { shardedStates } from '../sharded-states';
 import type { PipelineStage } from './pipeline-stage';
 import type { StateBytes } from './state-bytes';
 
@@ -39,15 +40,15 @@ const PREFETCH = 5e7;
 
 /** What is whole, by the stack that gathers. */
 export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
-  const { shardedAtRest } = STRATEGIES[layout.strategy];
-  const gathers = shardedAtRest.includes('parameter');
+  const sharded = shardedStates(layout);
+  const gathers = sharded.includes('parameter');
   switch (layout.stack) {
     case 'megatron':
       return gathers ? unitsOfFsdp2(layout, stage, { ...bytes, gathered: 2, reduced: 4 }) : NONE;
     case 'fsdp2':
       return gathers ? unitsOfFsdp2(layout, stage, bytes) : unitsOfDdp(stage, bytes);
     case 'deepspeed':
-      return unitsOfDeepSpeed(stage, bytes, gathers, shardedAtRest.length > 0);
+      return unitsOfDeepSpeed(stage, bytes, gathers, sharded.length > 0);
     default:
       return layout.stack satisfies never;
   }

@@ -9,6 +9,7 @@ import {
   placeOf,
 } from '../cost/collective';
 import type { Layout } from '../layout';
+import { shardedStates } from '../sharded-states';
 
 /** Bytes a parameter or gradient has on the wire. */
 export interface WireItems {
@@ -53,46 +54,72 @@ export interface UnitComm {
 
 /** Collectives of one unit of fully_shard or ZeRO-3, or of one bucket of replicated gradients. */
 export function unitComm(layout: Layout, params: number, cal: Calibration): UnitComm {
-  const { strategy, hardware } = layout;
-  const { shardedAtRest } = STRATEGIES[strategy];
+  const { hardware } = layout;
+  const sharded = shardedStates(layout);
   const item = wireItems(layout);
   const groups = groupsOf(layout);
   const run = (op: GroupOperation, bytes: Bytes, place: GroupPlace): Seconds =>
     collectiveSeconds(op, bytes, place, hardware, cal);
   const wire = (op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Bytes =>
     size <= 1 ? 0 : bytes * BUS_FACTOR[op](size);
-  const gathers = shardedAtRest.includes('parameter');
-  const again = gathers && reshardsAfterForward(layout);
+  const gathers = sharded.includes('parameter');
+  const again = gathers ? numRegathers(layout) : 0;
   const gather = gathers ? run('allGather', params * item.param, groups.shards) : 0;
   const gatherBytes = gathers ? wire('allGather', params * item.param, groups.shards) : 0;
-  const op = shardedAtRest.includes('gradient') ? 'reduceScatter' : 'allReduce';
+  const op = sharded.includes('gradient') ? 'reduceScatter' : 'allReduce';
   const whole = op === 'allReduce' ? layout.dp * layout.cp : groups.shards.size;
   const place = op === 'allReduce' ? placeOf(whole, layout.tp, hardware.gpusPerNode) : groups.shards;
   const chunk = (params * item.grad) / groups.shards.size;
   const copies = op === 'allReduce' ? 0 : run('allReduce', chunk, groups.copies);
   return {
     gather,
-    regather: again ? gather : 0,
+    regather: again * gather,
     reduce: run(op, params * item.grad, place) + copies,
     gatherBytes,
-    regatherBytes: again ? gatherBytes : 0,
+    regatherBytes: again * gatherBytes,
     reduceBytes:
       wire(op, params * item.grad, place) + (copies > 0 ? wire('allReduce', chunk, groups.copies) : 0),
   };
 }
 
-/** Under pipelines TorchTitan keeps whole parameters until the step's end. Source: its reshard_after_forward 'default'. */
-export function reshardsAfterForward({ strategy, stack, pp }: Layout): boolean {
-  return STRATEGIES[strategy].reshardAfterForward && !(stack === 'fsdp2' && pp > 1);
+/**
+ * How often a unit is gathered again before its backward: not under pipelines of TorchTitan, which keeps whole parameters
+ * until the step's end (its reshard_after_forward 'default'); once by fully_shard, which recomputes a layer within the unit's
+ * backward; twice by DeepSpeed under full recompute, whose hooks release and fetch around the second forward as well.
+ */
+function numRegathers({ strategy, stack, pp, recompute }: Layout): number {
+  if (!STRATEGIES[strategy].reshardAfterForward || (stack === 'fsdp2' && pp > 1)) return 0;
+  return stack === 'deepspeed' && recompute === 'full' ? 2 : 1;
+}
+
+/**
+ * Whether units are gathered while others compute. DeepSpeed gathers ahead only while fewer parameters are whole than
+ * stage3_max_live_parameters (1e9 by default): a layer of more leaves no room.
+ */
+export function gathersAhead({ stack, model, tp }: Layout): boolean {
+  return stack !== 'deepspeed' || model.layerParams / tp < MAX_LIVE_PARAMETERS;
+}
+
+const MAX_LIVE_PARAMETERS = 1e9;
+
+/**
+ * Bytes that one gather and one reduction of fully_shard move on the device for each parameter: out of the gathered buffer
+ * (read and written at 16 bits), and gradients into the buffer that is reduced. Source: foreach_all_gather_copy_out and
+ * foreach_reduce_scatter_copy_in of torch.distributed.fsdp.
+ */
+export function copyBytes(layout: Layout): { readonly gather: Bytes; readonly reduce: Bytes } {
+  if (!shardedStates(layout).includes('parameter')) return { gather: 0, reduce: 0 };
+  const { param, grad } = wireItems(layout);
+  return { gather: 2 * param, reduce: param + grad };
 }
 
 /** Whether every micro-batch gathers and reduces, rather than the first and the last one. */
-export function commPerMicroBatch({ strategy, stack, pp }: Layout): { gather: boolean; reduce: boolean } {
-  const { shardedAtRest } = STRATEGIES[strategy];
-  const keeps = stack === 'fsdp2' && pp > 1;
+export function commPerMicroBatch(layout: Layout): { gather: boolean; reduce: boolean } {
+  const sharded = shardedStates(layout);
+  const keeps = layout.stack === 'fsdp2' && layout.pp > 1;
   return {
-    gather: shardedAtRest.includes('parameter') && !keeps,
-    reduce: shardedAtRest.includes('gradient') && !keeps,
+    gather: sharded.includes('parameter') && !keeps,
+    reduce: sharded.includes('gradient') && !keeps,
   };
 }
 
@@ -102,9 +129,8 @@ export function afterStep(
   params: number,
   cal: Calibration,
 ): { seconds: Seconds; bytes: Bytes } {
-  const { shardedAtRest } = STRATEGIES[layout.strategy];
-  const needed = shardedAtRest.includes('optimizer') && !shardedAtRest.includes('parameter');
-  // DeepSpeed's stage 2 is SHARD_GRAD_OP by PyTorch's name: parameters stay whole there, and are gathered after the step.
+  const sharded = shardedStates(layout);
+  const needed = sharded.includes('optimizer') && !sharded.includes('parameter');
   if (!needed) return { seconds: 0, bytes: 0 };
   const { shards } = groupsOf(layout);
   const bytes = params * wireItems(layout).param;

@@ -1,8 +1,9 @@
 import type { Seconds } from '../../core/units';
-import { STRATEGIES } from '../../parallel/strategy';
+
 import type { Calibration } from '../calibration';
 import { trafficSeconds } from '../cost/gemm';
 import type { Layout } from '../layout';
+import { shardedStates } from '../sharded-states';
 
 /**
  * Bytes a parameter of one step: Adam reads gradient, parameter and two states and writes three (28); mixed precision
@@ -12,7 +13,6 @@ const UPDATE_BYTES: Record<Layout['stack'], number> = { megatron: 36, fsdp2: 40,
 
 /** Time of the optimizer's step on a rank that holds `params` of the model. */
 export function optimizerSeconds(layout: Layout, params: number, cal: Calibration): Seconds {
-  const { shardedAtRest } = STRATEGIES[layout.strategy];
-  const own = shardedAtRest.includes('optimizer') ? params / layout.shards : params;
+  const own = shardedStates(layout).includes('optimizer') ? params / layout.shards : params;
   return trafficSeconds(own * UPDATE_BYTES[layout.stack], layout.hardware, cal);
 }

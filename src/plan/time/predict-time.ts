@@ -1,11 +1,11 @@
 import type { Bytes, Seconds } from '../../core/units';
 import { CALIBRATION, type Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
-import { ITEM_BYTES } from '../cost/gemm';
+import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
 import { modelFlops } from '../cost/model-flops';
 import type { Layout } from '../layout';
 import type { ComputeCause, TimePrediction } from '../prediction';
-import { afterStep, commPerMicroBatch, unitComm } from './data-parallel';
+import { afterStep, commPerMicroBatch, copyBytes, gathersAhead, unitComm } from './data-parallel';
 import { addPasses, type LayerTime, layerTime, NO_PASS, type Pass, passSeconds } from './layer-time';
 import { optimizerSeconds } from './optimizer-time';
 import { type OuterTime, outerTime } from './outer-time';
@@ -95,13 +95,28 @@ function unitWaits(layout: Layout, layer: LayerTime, layers: number, cal: Calibr
   if (!each.gather && !each.reduce) return { forward: 0, backward: 0 };
   const comm = unitComm(layout, layout.model.layerParams / layout.tp, cal);
   const gather = each.gather ? comm.gather : 0;
+  const reduce = each.reduce ? comm.reduce : 0;
+  const ahead = gathersAhead(layout);
   const beside = (compute: Seconds, wire: Seconds): Seconds =>
     Math.max(0, wire - compute) + Math.min(wire, compute) * COMM_SMS_SHARE;
-  const back = comm.regather + (each.reduce ? comm.reduce : 0);
+  const forward = passSeconds(layer.forward);
   const backward = passSeconds(addPasses(layer.recompute, layer.backward));
+  const bytes = copyBytes(layout);
+  const copied = (each: number): Seconds =>
+    trafficSeconds((each * layout.model.layerParams) / layout.tp, layout.hardware, cal);
+  const again = comm.gather === 0 ? 0 : comm.regather / comm.gather;
+  const copies = {
+    gather: copied(bytes.gather),
+    regather: again * copied(bytes.gather),
+    reduce: each.reduce ? copied(bytes.reduce) : 0,
+  };
   return {
-    forward: gather + layers * beside(passSeconds(layer.forward), gather),
-    backward: (each.reduce ? comm.reduce : 0) + layers * beside(backward, back),
+    forward: ahead
+      ? gather + layers * (copies.gather + beside(forward, gather))
+      : layers * (copies.gather + gather),
+    backward: ahead
+      ? reduce + layers * (copies.regather + copies.reduce + beside(backward, comm.regather + reduce))
+      : reduce + layers * (copies.regather + copies.reduce + comm.regather + beside(backward, reduce)),
   };
 }
 
@@ -114,7 +129,8 @@ function pipelineSeconds(layout: Layout, stages: readonly StageTime[], cal: Cali
   const sum = times.reduce((total, each) => total + each, 0);
   const hop = handOver(layout, cal);
   // Each micro-batch hands over forward and backward, a virtual stage at a time; the fill and drain pass all stages.
-  const steady = m * 2 * hop * v;
+  // Megatron-LM waits for each; PyTorch's schedules post them beside the stage's compute.
+  const steady = layout.stack === 'fsdp2' ? 0 : m * 2 * hop * v;
   const fill = (sum - slowest) / v + 2 * (pp - 1) * hop;
   return { seconds: m * slowest + steady + fill, handOvers: steady };
 }
@@ -124,7 +140,8 @@ function handOver(layout: Layout, cal: Calibration): Seconds {
   const { tp, cp, dp, hardware, model, microBatch, precision } = layout;
   const place = placeOf(2, tp * cp * dp, hardware.gpusPerNode);
   const bytes = ((microBatch * model.seq) / cp) * model.dim * ITEM_BYTES[precision];
-  return cal.handOverSeconds + collectiveSeconds('send', bytes / tp, place, hardware, cal);
+  const wait = layout.stack === 'fsdp2' ? 0 : cal.handOverSeconds;
+  return wait + collectiveSeconds('send', bytes / tp, place, hardware, cal);
 }
 
 /** What data parallelism does once an iteration, as far as nothing runs beside it. */
