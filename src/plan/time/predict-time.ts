@@ -4,19 +4,19 @@ import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
 import { modelFlops } from '../cost/model-flops';
 import type { Layout } from '../layout';
+import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
 import type { ComputeCause, TimePrediction } from '../prediction';
 import { afterStep, commPerMicroBatch, copyBytes, gathersAhead, unitComm } from './data-parallel';
 import { addPasses, type LayerTime, layerTime, NO_PASS, type Pass, passSeconds } from './layer-time';
 import { optimizerSeconds } from './optimizer-time';
 import { type OuterTime, outerTime } from './outer-time';
-import { type Stage, stageParams, stagesOf } from './stages';
 
 /** SMs that a collective's kernels take from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
 const COMM_SMS_SHARE = 16 / 132;
 
 /** One stage's passes for one micro-batch. */
 interface StageTime {
-  readonly stage: Stage;
+  readonly stage: PipelineStage;
   readonly forward: Seconds;
   readonly backward: Seconds;
   readonly passes: readonly Pass[];
@@ -29,11 +29,13 @@ interface StageTime {
 export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): TimePrediction {
   const layer = layerTime(layout, cal);
   const outer = outerTime(layout, cal);
-  const stages = stagesOf(layout).map((stage) => stageTime(layout, stage, layer, outer, cal));
+  const stages = Array.from({ length: layout.pp }, (_, place) =>
+    stageTime(layout, stageOf(layout, place), layer, outer, cal),
+  );
   const slowest = stages.reduce((a, b) => (b.forward + b.backward > a.forward + a.backward ? b : a));
   const m = layout.numMicroBatches;
   const pipe = pipelineSeconds(layout, stages, cal);
-  const params = Math.max(...stages.map(({ stage }) => stageParams(layout, stage)));
+  const params = Math.max(...stages.map(({ stage }) => stage.params / layout.model.experts));
   const dp = oncePerStep(layout, params, slowest, cal);
   const optimizer = optimizerSeconds(layout, params, cal);
   const busy = m * (slowest.forward + slowest.backward - slowest.waits);
@@ -60,7 +62,7 @@ function slowestOf(n: number, spread: number): number {
 
 function stageTime(
   layout: Layout,
-  stage: Stage,
+  stage: PipelineStage,
   layer: LayerTime,
   outer: OuterTime,
   cal: Calibration,
@@ -199,12 +201,12 @@ function commBytes(
   const each = commPerMicroBatch(layout);
   const hidden = ((microBatch * model.seq) / cp) * model.dim * ITEM_BYTES[precision];
   const of = ({ stage }: StageTime): number => {
-    const comm = unitComm(layout, stageParams(layout, stage), cal);
+    const comm = unitComm(layout, stage.params / layout.model.experts, cal);
     const gathers = (comm.gatherBytes + comm.regatherBytes) * (each.gather ? m : 1);
     return (
       gathers +
       comm.reduceBytes * (each.reduce ? m : 1) +
-      afterStep(layout, stageParams(layout, stage), cal).bytes
+      afterStep(layout, stage.params / layout.model.experts, cal).bytes
     );
   };
   const layers = Math.max(...stages.map(({ stage }) => stage.layers));
