@@ -12,6 +12,10 @@ export type { ErrorCode } from './core/errors';
 export { ConfigError, ShardlabError } from './core/errors';
 export type { Figure } from './figures/figure';
 export type { MemoryOptions } from './figures/memory-figure';
+export type { Plan } from './figures/plan-view';
+export { plan } from './figures/plan-view';
+export type { Recommended } from './figures/recommendation-view';
+export { recommend } from './figures/recommendation-view';
 export type { Table } from './figures/table';
 export { createTable } from './figures/table';
 export type { CellRequest, Job, RankInfo } from './job/job';
@@ -32,6 +36,17 @@ export type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './job/run
 export type { RunSummary } from './job/run-summary';
 export type { Selection } from './job/selection';
 export type { Why } from './job/why';
+export type { Cost, RunLength } from './plan/cost-of';
+export type { DryRunOptions } from './plan/dry-run/dry-run';
+export { dryRun } from './plan/dry-run/dry-run';
+export type { DryRun } from './plan/dry-run/dry-run-result';
+export type { HardwareCalibration } from './plan/hardware-calibration';
+export type { KnownGpu } from './plan/known';
+export { KNOWN_GPUS as gpus, KNOWN_MODELS as models } from './plan/known';
+export type { PlanInput, PlanOptions, PlanPlace } from './plan/plan-input';
+export type { Estimate, Prediction } from './plan/prediction';
+export type { RecommendInput } from './plan/recommend-request';
+export type { PlanRequestInput } from './plan/request';
 export type { StepResult } from './train/step-result';
 
 /** This installation's version. */

@@ -8,6 +8,8 @@ import { type ExitStatus, exitStatusOf } from './exit-status';
 import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type Io, type Output } from './io';
+import { addPlan } from './plan/command';
+import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
 import { addTrace } from './trace/command';
 
@@ -39,7 +41,9 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
       }
     });
   };
-  for (const add of [addDoctor, addInstall, addRun, addBench, addTrace]) add(program, perform, io);
+  for (const add of [addDoctor, addInstall, addRun, addPlan, addRecommend, addBench, addTrace]) {
+    add(program, perform, io);
+  }
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {

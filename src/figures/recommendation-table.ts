@@ -2,7 +2,7 @@ import { formatBytes, formatSeconds } from '../core/units';
 import type { Planned } from '../plan/cost-of';
 import { familyOf } from '../plan/families';
 import type { Recommendation } from '../plan/recommend';
-import { counted } from './format';
+import { counted, listed } from './format';
 import { layoutWords } from './plan-table';
 import { type CellValue, type Column, createTable, type Table } from './table';
 
@@ -12,10 +12,22 @@ export function recommendationTable(found: Recommendation): Table {
   const losses = found.losses.map(({ best, why, undecided }) =>
     row(best, {
       rank: null,
-      why: undecided === undefined ? why : `${why}; within the interval, decided by: ${undecided}`,
+      why: undecided === undefined ? why : `${why} (within the interval)`,
     }),
   );
   return createTable([...ranked, ...losses], { title: recommendationTitle(found), columns: COLUMNS });
+}
+
+/** What the order stands on where the intervals of a family and of the best overlap, and what was not tried. */
+export function recommendationNotes({ losses, notTried }: Recommendation): readonly string[] {
+  const families = new Map<string, string[]>();
+  for (const { family, undecided } of losses) {
+    if (undecided !== undefined) families.set(undecided, [...(families.get(undecided) ?? []), family]);
+  }
+  return [
+    ...[...families].map(([assumption, names]) => `against ${listed(names)} decides: ${assumption}`),
+    ...notTried.map((line) => `not tried: ${line}`),
+  ];
 }
 
 /** The winner and how many were tried. */

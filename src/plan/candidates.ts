@@ -89,7 +89,7 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
         dropout: base.dropout && stack === 'megatron',
       };
       for (const sequenceParallel of cut.tp > 1 ? rules.sequenceParallel : [false]) {
-        for (const offload of offloads(stack, strategy, cut, space)) {
+        for (const offload of offloads({ stack, strategy }, base, cut, space)) {
           yield { ...common, sequenceParallel, offload };
         }
       }
@@ -111,22 +111,29 @@ function shardsOf(strategy: StrategyName, { hardware }: Layout, { dp, tp, cp }: 
 }
 
 const ON_GPU = { optimizer: false, parameters: false };
+
+/** What each choice puts on the host, bytes a parameter: float32 master and two moments; with 16-bit parameters and gradients. */
 const ON_HOST = [
-  { optimizer: true, parameters: false },
-  { optimizer: true, parameters: true },
+  { offload: { optimizer: true, parameters: false }, bytes: 12 },
+  { offload: { optimizer: true, parameters: true }, bytes: 16 },
 ];
+
+/** A host's memory for each of its GPUs. Source: data sheets of DGX A100 640GB and DGX H100: 2 TB for 8 GPUs. */
+const HOST_BYTES = 2e12 / 8;
 
 /** The host's memory is an answer for those who do not cut the model otherwise. */
 function offloads(
-  stack: Stack,
-  strategy: StrategyName,
+  { stack, strategy }: Pick<Layout, 'stack' | 'strategy'>,
+  { model, gpus }: Layout,
   { tp, pp, cp }: Cut,
   space: SearchSpace,
 ): readonly Layout['offload'][] {
   const choices = space.offload ?? [false, true];
   const canOffload = tp * pp * cp === 1 && STACK_RULES[stack].offloadWith.includes(strategy);
   const shardsParams = STRATEGIES[strategy].shardedAtRest.includes('parameter');
-  const onHost = shardsParams ? ON_HOST : ON_HOST.slice(0, 1);
+  const onHost = ON_HOST.slice(0, shardsParams ? 2 : 1)
+    .filter(({ bytes }) => (bytes * model.params) / gpus <= HOST_BYTES)
+    .map(({ offload }) => offload);
   return [
     ...(choices.includes(false) ? [ON_GPU] : []),
     ...(choices.includes(true) && canOffload ? onHost : []),

@@ -60,6 +60,8 @@ export function lossOf(
 function overfull({ layout, prediction }: Planned): string {
   const { memoryGB } = layout.hardware;
   const ratio = prediction.memory.peakBytes / (memoryGB * 1e9);
+  if (ratio <= 1)
+    return `all but ${Math.round(100 * (1 - ratio))}% of ${memoryGB} GB, which the context takes`;
   return `${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x of ${memoryGB} GB, ${largestState(prediction.memory)}`;
 }
 

@@ -10,6 +10,9 @@ const COMMANDS = [
   'bench gpt',
   'bench collectives',
   'bench kernel',
+  'bench plan',
+  'plan',
+  'recommend',
   'trace',
 ];
 

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { runCommand } from '../../src/cli/program';
 
 /** What one call of the command did. */
@@ -7,10 +8,17 @@ export interface Ran {
   readonly stderr: string;
 }
 
+interface ShardlabOptions {
+  readonly env?: NodeJS.ProcessEnv;
+  readonly cwd?: string;
+  /** What is piped in. */
+  readonly stdin?: string;
+}
+
 /** Runs the command in this process with streams and environment of its own. */
 export async function shardlab(
   argv: readonly string[],
-  { env = process.env, cwd = process.cwd() }: { env?: NodeJS.ProcessEnv; cwd?: string } = {},
+  { env = process.env, cwd = process.cwd(), stdin }: ShardlabOptions = {},
 ): Promise<Ran> {
   let stdout = '';
   let stderr = '';
@@ -18,6 +26,7 @@ export async function shardlab(
     env,
     cwd,
     isTerminal: false,
+    ...(stdin === undefined ? {} : { stdin: Readable.from([stdin]) }),
     stdout: (text) => {
       stdout += text;
     },

@@ -73,3 +73,10 @@ test('by cost fewer GPUs are tried too, down to a node', () => {
   const counts = new Set(layoutsOf({ model: 'llama3-8b', gpus: 64, by: 'cost' }).map(({ gpus }) => gpus));
   assert.deepEqual([...counts], [64, 32, 16, 8]);
 });
+
+test('states go to the host only where the host can hold them', () => {
+  const offloaded = (gpus: number): Layout[] =>
+    layoutsOf({ model: 'llama3-405b', gpus }).filter(({ offload }) => offload.optimizer);
+  assert.equal(offloaded(16).length, 0);
+  assert.ok(offloaded(32).length > 0);
+});

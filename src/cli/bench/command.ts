@@ -4,6 +4,7 @@ import type { Perform } from '../program';
 import { addCollectivesBench } from './collectives-command';
 import { addGptBench } from './gpt-command';
 import { addKernelBench } from './kernel-command';
+import { addPlanBench } from './plan-command';
 import { addSettingsBench } from './settings-command';
 
 /** `shardlab bench`: measurements beside the same work of others. */
@@ -13,4 +14,5 @@ export function addBench(program: Command, perform: Perform, io: Io): void {
   addCollectivesBench(bench, perform, io);
   addKernelBench(bench, perform, io);
   addSettingsBench(bench, perform, io);
+  addPlanBench(bench, perform);
 }

@@ -1,8 +1,10 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
+import { ConfigError } from '../../core/errors';
 import { sitePackages } from '../../job/site-packages';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import type { Io } from '../io';
 import type { Perform } from '../program';
+import { type CalibrateOptions, calibrate } from './calibrate';
 import type { Check } from './check';
 import { checkTensorflow, checkWasm } from './engine-checks';
 import { checkFonts } from './font-check';
@@ -17,13 +19,34 @@ export function addDoctor(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('doctor')
     .description('what is here, and what to do about what is missing')
-    .option('--reach <host:port>', 'only: does something answer there?');
-  perform<{ reach?: string }>(command, async (_, { reach }, output) => {
+    .option('--reach <host:port>', 'only: does something answer there?')
+    .option('--calibrate', "only: measures this machine's GPUs with PyTorch, for shardlab plan --calibration")
+    .option('--python <path>', 'with --calibrate: a Python that has torch (default: the one beside Jupyter)')
+    .option('--out <file>', 'with --calibrate: where the calibration goes')
+    .addOption(
+      new Option('--device <name>', 'with --calibrate: what is measured')
+        .choices(['cuda', 'cpu'])
+        .default('cuda'),
+    );
+  perform<DoctorOptions>(command, async (_, options, output) => {
+    const { reach } = options;
+    if (options.calibrate === true) {
+      await calibrate(options, io, output);
+      return 0;
+    }
+    for (const name of ['python', 'out'] as const) {
+      if (options[name] !== undefined) throw new ConfigError(`--${name} belongs to --calibrate; give both`);
+    }
     const checks = reach === undefined ? await checkAll(io.env) : [await checkReach(reach)];
     const good = checks.every(({ status }) => status !== 'bad');
     output.answer({ good, checks }, () => checks.map(asLine).join('\n'));
     return good ? 0 : 1;
   });
+}
+
+interface DoctorOptions extends CalibrateOptions {
+  readonly reach?: string;
+  readonly calibrate?: boolean;
 }
 
 async function checkAll(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {

@@ -1,0 +1,68 @@
+import type { Command } from 'commander';
+import { predict } from '../../plan/predict';
+import { recommend } from '../../plan/recommend';
+import { wholeNumber } from '../arguments';
+import { processorName } from '../doctor/node-check';
+import type { Perform } from '../program';
+
+interface PlanBenchOptions {
+  readonly model: string;
+  readonly hardware: string;
+  readonly gpus: number;
+  readonly rounds: number;
+}
+
+/** `shardlab bench plan`: how many layouts a search judges a second, on one core. */
+export function addPlanBench(parent: Command, perform: Perform): void {
+  const command = parent
+    .command('plan')
+    .description('layouts that a search finds, predicts and ranks a second; the first round is cold')
+    .option('--model <name>', 'a published model', 'llama3-8b')
+    .option('--hardware <name>', 'a kind of GPU', 'H100-80G')
+    .option('--gpus <n>', 'how many', wholeNumber(1), 256)
+    .option('--rounds <k>', 'searches in turn', wholeNumber(1), 5);
+  perform<PlanBenchOptions>(command, async (_, { model, hardware, gpus, rounds }, output) => {
+    const measured = Array.from({ length: rounds }, () => measure({ model, hardware, gpus }));
+    const [{ candidates, cpu_s_per_10k: cold } = EMPTY] = measured;
+    const warm = Math.min(...measured.map(({ cpu_s_per_10k }) => cpu_s_per_10k));
+    const answer = {
+      processor: processorName(),
+      model,
+      hardware,
+      gpus,
+      candidates,
+      cold_s: cold,
+      warm_s: warm,
+      rounds: measured,
+    };
+    output.answer(
+      answer,
+      () =>
+        `${answer.processor}: ${candidates.toLocaleString('en-US')} layouts of ${model} on ${gpus} x ${hardware}; ` +
+        `10,000 take ${cold.toFixed(2)} s of one core cold, ${warm.toFixed(2)} s warm`,
+    );
+    return 0;
+  });
+}
+
+interface Round {
+  readonly candidates: number;
+  /** Processor and wall time of 10,000. */
+  readonly cpu_s_per_10k: number;
+  readonly wall_s_per_10k: number;
+}
+
+const EMPTY: Round = { candidates: 0, cpu_s_per_10k: Number.NaN, wall_s_per_10k: Number.NaN };
+
+function measure(input: { readonly model: string; readonly hardware: string; readonly gpus: number }): Round {
+  const before = process.cpuUsage();
+  const started = performance.now();
+  const { numCandidates } = recommend(input, { predict });
+  const { user, system } = process.cpuUsage(before);
+  const per = 10_000 / numCandidates;
+  return {
+    candidates: numCandidates,
+    cpu_s_per_10k: Number((((user + system) / 1e6) * per).toFixed(3)),
+    wall_s_per_10k: Number((((performance.now() - started) / 1e3) * per).toFixed(3)),
+  };
+}

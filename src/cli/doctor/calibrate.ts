@@ -1,0 +1,83 @@
+import { writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { type FittedHardware, fitHardware, parseMeasured } from '../../plan/fit-hardware';
+import { GPUS } from '../../plan/hardware';
+import { runPython } from '../bench/python-peer';
+import { jupyterPython } from '../install/python';
+import type { Io, Output } from '../io';
+
+export interface CalibrateOptions {
+  readonly python?: string | undefined;
+  readonly device: 'cuda' | 'cpu';
+  /** Where the calibration goes; stdout has it under --json too. */
+  readonly out?: string | undefined;
+}
+
+/**
+ * Measures this machine's GPUs with a short PyTorch program and fits the planner's hardware figures to them. Throws: ENGINE in
+ * one sentence where torch or CUDA is missing.
+ */
+export async function calibrate(options: CalibrateOptions, io: Io, output: Output): Promise<void> {
+  const python = options.python ?? jupyterPython(io.env);
+  output.note(`measuring with ${python} (products, memory, launches, all-reduce); about a minute`);
+  const args = [join(__dirname, 'calibrate.py'), '--device', options.device];
+  const printed = await runPython(python, args, io, () => false, '--python');
+  const fitted = fitHardware(parseMeasured(present(documentOf(printed), python)));
+  if (options.out !== undefined) write(resolve(io.cwd, options.out), fitted);
+  output.answer(fitted, () => asText(fitted, options.out));
+}
+
+/** Says in one sentence what is missing. */
+function present(found: unknown, python: string): unknown {
+  const missing =
+    typeof found === 'object' && found !== null && 'missing' in found ? found.missing : undefined;
+  if (missing === undefined) return found;
+  throw new ShardlabError(
+    'ENGINE',
+    missing === 'torch'
+      ? `${python} has no torch; name one that has, by --python PATH`
+      : `${python}'s torch sees no CUDA GPU here; run this on the machine with the GPUs (--device cpu tries the path on the CPU)`,
+  );
+}
+
+/** The program's last line; libraries may print before it. */
+function documentOf(printed: string): unknown {
+  const line = printed.trim().split('\n').at(-1) ?? '';
+  try {
+    return JSON.parse(line);
+  } catch {
+    throw new ShardlabError(
+      'ENGINE',
+      `the measurement ended with '${line.slice(0, 200)}' instead of its result`,
+    );
+  }
+}
+
+function write(path: string, fitted: FittedHardware): void {
+  try {
+    writeFileSync(path, `${JSON.stringify(fitted, null, 2)}\n`);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`--out ${path} cannot be written (${reason})`);
+  }
+}
+
+function asText(fitted: FittedHardware, out: string | undefined): string {
+  const { measured, like, notes } = fitted;
+  const published = Object.entries(GPUS).find(([name]) => name === like)?.[1];
+  const figures = (['gemmTflops', 'hbmTBps', 'linkGBps', 'memoryGB'] as const).flatMap((key) => {
+    const value = fitted[key];
+    if (value === undefined) return [];
+    return [`${key.padEnd(11)} ${value.toPrecision(4).padStart(8)}   published ${published?.[key]}`];
+  });
+  return [
+    `${measured.name} (${measured.gpus} x, torch ${measured.torch}), as ${like}`,
+    ...figures,
+    `launch      ${measured.launch_us.toFixed(1)} µs an operation`,
+    ...notes.map((note) => `note: ${note}`),
+    out === undefined
+      ? 'not kept: give --out FILE'
+      : `kept in ${out}; shardlab plan --calibration ${out} reads it`,
+  ].join('\n');
+}

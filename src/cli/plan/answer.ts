@@ -1,0 +1,105 @@
+import type { Layout } from '../../plan/layout';
+import type { Estimate, Prediction } from '../../plan/prediction';
+
+/** One line of `plan --batch`: a prediction under the batch format's keys. */
+export interface PlanAnswer {
+  readonly id?: string | number | undefined;
+  readonly iteration_ms: number;
+  readonly tokens_per_s_per_gpu: number;
+  readonly model_tflops_per_gpu: number;
+  readonly mfu: number;
+  readonly memory_gib: Readonly<Record<MemoryKey, number>>;
+  readonly time_ms: { readonly compute: number; readonly exposed_comm: number; readonly bubble: number };
+  readonly comm_gb_per_gpu: Readonly<Record<'dp' | 'tp' | 'pp' | 'cp' | 'ep', number>>;
+  readonly fits: boolean;
+  readonly interval: { readonly iteration_ms: Interval; readonly peak_gib: Interval };
+  readonly largest_assumption: string;
+  /** Where the layout lies outside what the model was fitted on. */
+  readonly outside: readonly string[];
+}
+
+type MemoryKey = 'peak' | 'params' | 'grads' | 'optimizer' | 'activations' | 'temporary';
+
+interface Interval {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** What cannot be planned. */
+export interface PlanFailure {
+  readonly id: string | number | null;
+  readonly error: string;
+}
+
+const GIB = 2 ** 30;
+
+/** A prediction in milliseconds, GiB and GB. */
+export function planAnswer(id: string | number | undefined, prediction: Prediction): PlanAnswer {
+  const { time, memory } = prediction;
+  const ms = (seconds: number): number => rounded(seconds * 1e3);
+  const gib = (bytes: number): number => rounded(bytes / GIB);
+  const gb = (bytes: number): number => rounded(bytes / 1e9);
+  return {
+    ...(id === undefined ? {} : { id }),
+    iteration_ms: ms(prediction.seconds.value),
+    tokens_per_s_per_gpu: rounded(prediction.tokensPerSecondPerGpu),
+    model_tflops_per_gpu: rounded(prediction.modelTflopsPerGpu),
+    mfu: rounded(prediction.mfu),
+    memory_gib: {
+      peak: gib(memory.peakBytes),
+      params: gib(memory.params),
+      grads: gib(memory.grads),
+      optimizer: gib(memory.optimizer),
+      activations: gib(memory.activations),
+      temporary: gib(memory.temporary),
+    },
+    time_ms: { compute: ms(time.compute), exposed_comm: ms(time.exposedComm), bubble: ms(time.bubble) },
+    comm_gb_per_gpu: {
+      dp: gb(time.commBytes.dp),
+      tp: gb(time.commBytes.tp),
+      pp: gb(time.commBytes.pp),
+      cp: gb(time.commBytes.cp),
+      ep: gb(time.commBytes.ep),
+    },
+    fits: prediction.fits,
+    interval: { iteration_ms: interval(prediction.seconds, ms), peak_gib: interval(memory.peak, rounded) },
+    largest_assumption: prediction.largestAssumption,
+    outside: prediction.outside,
+  };
+}
+
+/** The settings that a layout came to, in the batch format's words. */
+export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> {
+  return {
+    hardware: layout.hardware.name,
+    gpus: layout.gpus,
+    stack: layout.stack,
+    parallel: {
+      dp: layout.dp,
+      tp: layout.tp,
+      pp: layout.pp,
+      cp: layout.cp,
+      ep: layout.ep,
+      sequence_parallel: layout.sequenceParallel,
+      strategy: layout.strategy,
+      shards: layout.shards,
+    },
+    batch: { global: layout.globalBatch, micro: layout.microBatch },
+    precision: layout.precision,
+    recompute: layout.recompute,
+    schedule: layout.schedule,
+    virtual_stages: layout.virtualStages,
+    attention: layout.attention,
+    compile: layout.compile,
+    offload: layout.offload,
+  };
+}
+
+function interval({ low, high }: Estimate, unit: (value: number) => number): Interval {
+  return { low: unit(low), high: unit(high) };
+}
+
+/** Six digits: more than any prediction is worth, and shares still add up. */
+function rounded(value: number): number {
+  return Number(value.toPrecision(6));
+}

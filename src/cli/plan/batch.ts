@@ -1,0 +1,103 @@
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { layoutOf } from '../../plan/layout-of';
+import { predict } from '../../plan/predict';
+import type { Prediction } from '../../plan/prediction';
+import type { Io } from '../io';
+import { type PlanAnswer, type PlanFailure, planAnswer } from './answer';
+
+/** What happened to the lines of a batch. */
+export interface BatchResult {
+  readonly numPlanned: number;
+  readonly numFailed: number;
+}
+
+export interface BatchOptions {
+  /** A file of one JSON object a line, or '-' for stdin. */
+  readonly file: string;
+  /** Fills in what a line leaves out or says in general, as a calibration does for hardware. */
+  readonly prepare: (request: object) => object;
+}
+
+/**
+ * Answers one line for one line, in order and as they come, so that a file of any length takes the memory of one line.
+ * Throws: CONFIG where the file cannot be read.
+ */
+export async function planBatch({ file, prepare }: BatchOptions, io: Io): Promise<BatchResult> {
+  const input = await openLines(file, io);
+  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
+  let [number, numPlanned, numFailed] = [0, 0, 0];
+  for await (const line of lines) {
+    number += 1;
+    if (line.trim() === '') continue;
+    const answer = answerLine(number === 1 ? line.replace(/^\uFEFF/, '') : line, number, prepare);
+    if ('error' in answer) numFailed += 1;
+    else numPlanned += 1;
+    io.stdout(`${JSON.stringify(answer)}\n`);
+  }
+  return { numPlanned, numFailed };
+}
+
+async function openLines(file: string, io: Io): Promise<NodeJS.ReadableStream> {
+  if (file === '-') {
+    if (io.stdin === undefined) throw new ConfigError('--batch -: there is no stdin to read from');
+    return io.stdin;
+  }
+  const path = resolve(io.cwd, file);
+  try {
+    if ((await stat(path)).isDirectory()) throw new Error('it is a folder');
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(
+      `--batch ${file} cannot be read (${reason}); give a file of one JSON object a line, or - for stdin`,
+    );
+  }
+  return createReadStream(path, 'utf8');
+}
+
+function answerLine(
+  line: string,
+  number: number,
+  prepare: BatchOptions['prepare'],
+): PlanAnswer | PlanFailure {
+  let id: string | number | null = null;
+  try {
+    const request = jsonOf(line);
+    id = idOf(request);
+    return planAnswer(id ?? undefined, predicted(prepare(request)));
+  } catch (error) {
+    // A defect of ours takes one line's answer, not the others'.
+    const message = error instanceof Error ? error.message : String(error);
+    const defect = error instanceof ShardlabError ? '' : 'a defect of shardlab: ';
+    return { id, error: `line ${number}: ${defect}${message}` };
+  }
+}
+
+/** A prediction in numbers; JSON has no word for others. */
+function predicted(request: unknown): Prediction {
+  const prediction = predict(layoutOf(request));
+  const { seconds, memory } = prediction;
+  if (Number.isFinite(seconds.value) && Number.isFinite(memory.peakBytes)) return prediction;
+  throw new ConfigError(
+    `the prediction is no number (${seconds.value} s, ${memory.peakBytes} bytes); are the sizes of this world?`,
+  );
+}
+
+function jsonOf(line: string): object {
+  try {
+    const value: unknown = JSON.parse(line);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch (error) {
+    throw new ConfigError(`is no JSON (${error instanceof Error ? error.message : String(error)})`);
+  }
+  throw new ConfigError(`is no JSON object; write { "id": ..., "model": ..., "gpus": ... }`);
+}
+
+function idOf(request: object): string | number | null {
+  if (!('id' in request)) return null;
+  const { id } = request;
+  return typeof id === 'string' || typeof id === 'number' ? id : null;
+}

@@ -1,0 +1,149 @@
+import type { Command } from 'commander';
+import { ConfigError } from '../../core/errors';
+import { createPlan } from '../../figures/plan-view';
+import { type Cost, costOf, type Planned } from '../../plan/cost-of';
+import { type HardwareCalibration, withCalibration } from '../../plan/hardware-calibration';
+import { layoutOf } from '../../plan/layout-of';
+import { requestOfInput } from '../../plan/plan-input';
+import { predict } from '../../plan/predict';
+import type { PriceTable } from '../../plan/prices';
+import type { Place } from '../../plan/request-of-config';
+import { positiveNumber, wholeNumber } from '../arguments';
+import type { Io, Output } from '../io';
+import type { Perform } from '../program';
+import { layoutAnswer, planAnswer } from './answer';
+import { planBatch } from './batch';
+import { readCalibration, readPlanInput, readPrices } from './read-files';
+
+interface PlanCommandOptions {
+  readonly batch?: string;
+  readonly hardware?: string;
+  readonly gpus?: number;
+  readonly gpusPerNode?: number;
+  readonly nic?: number;
+  readonly calibration?: string;
+  readonly prices?: string;
+  readonly tokens?: number;
+}
+
+/** `shardlab plan`: what layouts are expected to take and need, for people, or line by line for programs. */
+export function addPlan(program: Command, perform: Perform, io: Io): void {
+  const command = program
+    .command('plan')
+    .description('predicts time and memory of a training on GPUs')
+    .argument('[config...]', 'plan requests or TrainConfigs (YAML or JSON), presets, or published models')
+    .option('--batch <file>', 'one JSON object a line in, one a line out, in the same order; - for stdin')
+    .option('--hardware <name>', "replaces the config's: A100-80G, H100-80G, ...")
+    .option('--gpus <n>', "replaces the config's", wholeNumber(1))
+    .option('--gpus-per-node <n>', "replaces the config's", wholeNumber(1))
+    .option('--nic <gbit>', 'Gbit/s a GPU between nodes', positiveNumber)
+    .option('--calibration <file>', 'what shardlab doctor --calibrate measured')
+    .option('--prices <file>', 'USD per GPU hour by the name of the GPU')
+    .option('--tokens <n>', 'what a run of so many tokens costs', positiveNumber);
+  perform<PlanCommandOptions>(command, async (configs, options, output) => {
+    const calibration = readCalibration(options.calibration, io.cwd);
+    if (options.batch !== undefined) {
+      return runBatch(options.batch, { configs, options, calibration }, { io, output });
+    }
+    if (configs.length === 0)
+      throw new ConfigError('name a config, a preset or a model, or give --batch FILE');
+    const prices = readPrices(options.prices, io.cwd);
+    const plans = configs.map((name) => {
+      const planned = planOf(name, { options, calibration }, { io, output });
+      return { name, planned, cost: costFor(planned, options.tokens, prices) };
+    });
+    const answers = plans.map(({ planned, cost }) => ({
+      ...planAnswer(undefined, planned.prediction),
+      ...(cost === undefined ? {} : { cost: costAnswer(cost) }),
+      layout: layoutAnswer(planned.layout),
+    }));
+    output.answer(answers.length === 1 ? answers[0] : answers, () =>
+      plans.map(({ planned, cost }) => asText(planned, cost)).join('\n\n'),
+    );
+    return 0;
+  });
+}
+
+interface Streams {
+  readonly io: Io;
+  readonly output: Output;
+}
+
+interface Given {
+  readonly options: PlanCommandOptions;
+  readonly calibration: HardwareCalibration | undefined;
+}
+
+async function runBatch(
+  file: string,
+  { configs, calibration }: Given & { readonly configs: readonly string[] },
+  { io, output }: Streams,
+): Promise<0 | 1> {
+  if (configs.length > 0)
+    throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give one or the other`);
+  const prepare = (request: object): object =>
+    calibration === undefined ? request : withCalibration(request, calibration);
+  const { numPlanned, numFailed } = await planBatch({ file, prepare }, io);
+  if (numFailed === 0) return 0;
+  output.note(
+    `shardlab: ${numFailed} of ${numFailed + numPlanned} lines could not be planned; each says why`,
+  );
+  return 1;
+}
+
+function planOf(name: string, { options, calibration }: Given, { io, output }: Streams): Planned {
+  const warn = (message: string): void => output.note(`warning: ${message}`);
+  const input = readPlanInput(name, io.cwd);
+  try {
+    const layout = layoutOf(requestOfInput(input, placeOf(options), { calibration, warn }));
+    return { layout, prediction: predict(layout) };
+  } catch (error) {
+    if (error instanceof ConfigError) throw new ConfigError(`${name}: ${error.message}`, error.details);
+    throw error;
+  }
+}
+
+function placeOf({ hardware, gpus, gpusPerNode, nic }: PlanCommandOptions): Place {
+  return {
+    ...(hardware === undefined ? {} : { hardware }),
+    ...(gpus === undefined ? {} : { gpus }),
+    ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
+    ...(nic === undefined ? {} : { nicGbit: nic }),
+  };
+}
+
+function costFor(
+  planned: Planned,
+  tokens: number | undefined,
+  prices: PriceTable | undefined,
+): Cost | undefined {
+  return tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
+}
+
+function costAnswer({ usd, hours, usdPerMillionTokens, price }: Cost): Readonly<Record<string, unknown>> {
+  return {
+    usd: usd.value,
+    usd_low: usd.low,
+    usd_high: usd.high,
+    hours: hours.value,
+    usd_per_million_tokens: usdPerMillionTokens.value,
+    usd_per_gpu_hour: price.usdPerHour,
+    price_source: `${price.source}, ${price.date}`,
+  };
+}
+
+function asText(planned: Planned, cost: Cost | undefined): string {
+  const text = createPlan(planned).toText();
+  if (cost === undefined) return text;
+  const { usd, hours, usdPerMillionTokens, price } = cost;
+  return (
+    `${text}\n${dollars(usd.value)} (${dollars(usd.low)} to ${dollars(usd.high)}) in ${hours.value.toPrecision(3)} hours, ` +
+    `${usdPerMillionTokens.value.toPrecision(3)} USD per million tokens, at ${price.usdPerHour.toFixed(2)} USD a GPU hour ` +
+    `(${price.source}, ${price.date})`
+  );
+}
+
+function dollars(value: number): string {
+  const digits = value < 100 ? 2 : 0;
+  return `${value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })} USD`;
+}

@@ -1,0 +1,115 @@
+import { type Command, Option } from 'commander';
+import { recommendationNotes, recommendationTable } from '../../figures/recommendation-table';
+import { type Planned, usdPerMillionTokens } from '../../plan/cost-of';
+import { familyOf } from '../../plan/families';
+import { predict } from '../../plan/predict';
+import { PRICES, type PriceTable } from '../../plan/prices';
+import { type Recommendation, recommend } from '../../plan/recommend';
+import { positiveNumber, wholeNumber } from '../arguments';
+import type { Io } from '../io';
+import { layoutAnswer, planAnswer } from '../plan/answer';
+import { readModel, readPrices } from '../plan/read-files';
+import type { Perform } from '../program';
+
+interface RecommendCommandOptions {
+  readonly model: string;
+  readonly hardware: readonly string[];
+  readonly gpus: number;
+  readonly seq?: number;
+  readonly globalBatch?: number;
+  readonly gpusPerNode?: number;
+  readonly nic?: number;
+  readonly by: 'time' | 'memory' | 'cost';
+  readonly precision: string;
+  readonly compile?: boolean;
+  readonly top: number;
+  readonly prices?: string;
+}
+
+/** `shardlab recommend`: the best layouts, and why each other family lost. */
+export function addRecommend(program: Command, perform: Perform, io: Io): void {
+  const command = program
+    .command('recommend')
+    .description(
+      'tries every legal layout of a model on some GPUs, ranks those that fit, and says why the others lost',
+    )
+    .requiredOption(
+      '--model <name>',
+      'a published model, a number of parameters (7.5e9), or a file with its shape',
+    )
+    .option('--hardware <name...>', 'one kind of GPU, or several to choose from', ['A100-80G'])
+    .requiredOption('--gpus <n>', 'how many; by cost fewer are tried too', wholeNumber(1))
+    .option('--seq <n>', 'tokens of a sample', wholeNumber(1))
+    .option(
+      '--global-batch <n>',
+      'sequences of an iteration (default: about 4 million tokens)',
+      wholeNumber(1),
+    )
+    .option('--gpus-per-node <n>', 'GPUs that NVLink joins', wholeNumber(1))
+    .option('--nic <gbit>', 'Gbit/s a GPU between nodes', positiveNumber)
+    .addOption(new Option('--by <what>', 'what ranks').choices(['time', 'memory', 'cost']).default('time'))
+    .addOption(
+      new Option('--precision <type>', 'what is computed in')
+        .choices(['bf16', 'fp16', 'fp32', 'fp8'])
+        .default('bf16'),
+    )
+    .option('--compile', 'the model is compiled')
+    .option('--top <n>', 'how many are ranked', wholeNumber(1), 5)
+    .option('--prices <file>', 'USD per GPU hour by the name of the GPU');
+  perform<RecommendCommandOptions>(command, async (_, options, output) => {
+    const prices = readPrices(options.prices, io.cwd) ?? PRICES;
+    const { hardware } = options;
+    const found = recommend(
+      {
+        model: readModel(options.model, io.cwd),
+        hardware: hardware.length === 1 ? hardware[0] : hardware,
+        gpus: options.gpus,
+        seq: options.seq,
+        batch: { global: options.globalBatch },
+        gpusPerNode: options.gpusPerNode,
+        nicGbit: options.nic,
+        by: options.by,
+        precision: options.precision,
+        compile: options.compile === true,
+      },
+      { predict, prices, top: options.top },
+    );
+    output.answer(asJson(found, prices), () => asText(found));
+    if (found.ranked.length > 0) return 0;
+    const [nearest] = found.losses;
+    output.note(`shardlab: nothing fits; ${nearest?.family} comes nearest: ${nearest?.why}`);
+    return 1;
+  });
+}
+
+function asJson(found: Recommendation, prices: PriceTable): Readonly<Record<string, unknown>> {
+  return {
+    by: found.request.by,
+    candidates: found.numCandidates,
+    fitting: found.numFitting,
+    ranked: found.ranked.map((planned) => plannedAnswer(planned, prices)),
+    lost: found.losses.map(({ family, best, tried, fitting, why, undecided }) => ({
+      family,
+      why,
+      ...(undecided === undefined ? {} : { decided_by: undecided }),
+      candidates: tried,
+      fitting,
+      best: plannedAnswer(best, prices),
+    })),
+    not_tried: found.notTried,
+  };
+}
+
+function plannedAnswer(planned: Planned, prices: PriceTable): Readonly<Record<string, unknown>> {
+  const usd = usdPerMillionTokens(planned, prices);
+  return {
+    family: familyOf(planned.layout),
+    layout: layoutAnswer(planned.layout),
+    ...planAnswer(undefined, planned.prediction),
+    ...(usd === undefined ? {} : { usd_per_million_tokens: usd.value }),
+  };
+}
+
+function asText(found: Recommendation): string {
+  return [recommendationTable(found).toText(100), ...recommendationNotes(found)].join('\n');
+}

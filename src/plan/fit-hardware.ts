@@ -1,0 +1,92 @@
+import { z } from 'zod';
+import { ShardlabError } from '../core/errors';
+import { CALIBRATION } from './calibration';
+import { GPUS, type Gpu } from './hardware';
+import type { HardwareCalibration } from './hardware-calibration';
+
+const positive = z.number().positive();
+
+/** What the PyTorch program of `shardlab doctor --calibrate` prints. */
+const measuredSchema = z.object({
+  device: z.enum(['cuda', 'cpu']),
+  name: z.string(),
+  torch: z.string(),
+  memory_gb: positive,
+  gpus: z.int().positive(),
+  gemm: z
+    .array(z.object({ m: positive, n: positive, k: positive, dtype: z.string(), tflops: positive }))
+    .min(1),
+  memory: z.array(z.object({ op: z.string(), tb_s: positive })).min(1),
+  /** The host's time for one small operation. */
+  launch_us: positive,
+  all_reduce: z.array(z.object({ bytes: positive, seconds: positive, bus_gb_s: positive })),
+});
+
+export type MeasuredHardware = Readonly<z.output<typeof measuredSchema>>;
+
+/** Hardware overrides, and the measurements that they were fitted on. */
+export interface FittedHardware extends HardwareCalibration {
+  readonly measured: MeasuredHardware;
+  readonly notes: readonly string[];
+}
+
+/** Throws: ENGINE where the program printed something else. */
+export function parseMeasured(input: unknown): MeasuredHardware {
+  const parsed = measuredSchema.safeParse(input);
+  if (parsed.success) return parsed.data;
+  const wrong = parsed.error.issues.map(({ path }) => path.join('.')).join(', ');
+  throw new ShardlabError('ENGINE', `the measurement came back without ${wrong}; run it again`);
+}
+
+/**
+ * The figures with which the cost model gives what was measured: its products run at a share of gemmTflops, its element-wise
+ * kernels at a share of hbmTBps, its collectives inside a node at a share of linkGBps (calibration.ts); these shares stay.
+ */
+export function fitHardware(measured: MeasuredHardware): FittedHardware {
+  const { like, notes } = kindOf(measured);
+  const bus = largestMessage(measured)?.bus_gb_s;
+  return {
+    like,
+    gemmTflops: Math.max(...measured.gemm.map(({ tflops }) => tflops)),
+    hbmTBps: medianOf(measured.memory.map(({ tb_s }) => tb_s)) / CALIBRATION.memoryEfficiency,
+    memoryGB: measured.memory_gb,
+    ...(bus === undefined ? {} : { linkGBps: bus / CALIBRATION.linkEfficiency }),
+    ...(measured.gpus > 1 && measured.device === 'cuda' ? { gpusPerNode: measured.gpus } : {}),
+    measured,
+    notes: [
+      ...notes,
+      ...(bus === undefined ? ['one GPU: the link inside a node keeps its published bandwidth'] : []),
+    ],
+  };
+}
+
+function largestMessage({
+  all_reduce,
+}: MeasuredHardware): MeasuredHardware['all_reduce'][number] | undefined {
+  return all_reduce.reduce<MeasuredHardware['all_reduce'][number] | undefined>(
+    (best, row) => (best === undefined || row.bytes > best.bytes ? row : best),
+    undefined,
+  );
+}
+
+/** The known kind by name ('NVIDIA A100-SXM4-80GB') and memory. */
+function kindOf({ device, name, memory_gb }: MeasuredHardware): { like: string; notes: string[] } {
+  const known = Object.entries<Gpu>(GPUS);
+  const family = known.filter(([key]) => name.includes(key.split('-')[0] ?? key));
+  const [nearest] = (family.length > 0 ? family : known).sort(
+    ([, a], [, b]) => Math.abs(a.memoryGB - memory_gb) - Math.abs(b.memoryGB - memory_gb),
+  );
+  const like = device === 'cpu' ? 'A100-80G' : (nearest?.[0] ?? 'A100-80G');
+  if (device === 'cpu')
+    return { like, notes: [`measured on a CPU: figures to try the path with, named after ${like}`] };
+  if (family.length > 0) return { like, notes: [] };
+  return {
+    like,
+    notes: [`${name} is no kind that is known here; figures that were not measured are ${like}'s`],
+  };
+}
+
+function medianOf(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}

@@ -1,0 +1,30 @@
+import { GPUS, type GpuName, type Hardware, hardwareOf } from './hardware';
+import { type ModelShape, shapeOf } from './model-shape';
+import { MODELS, type ModelName, modelOf } from './models';
+import { PRICES, type Price, type PriceTable } from './prices';
+
+/** A kind of GPU in its usual machine, with its list price. */
+export interface KnownGpu extends Hardware {
+  /** null: none is listed. */
+  readonly price: Price | null;
+}
+
+/** Published models with what their shapes add up to. */
+export const KNOWN_MODELS: Readonly<Record<ModelName, ModelShape>> = byName(MODELS, (name) =>
+  shapeOf(modelOf(name)),
+);
+
+/** The kinds of GPU that a plan knows by name. */
+export const KNOWN_GPUS: Readonly<Record<GpuName, KnownGpu>> = byName(GPUS, (name) => {
+  const prices: PriceTable = PRICES;
+  return { ...hardwareOf(name), price: prices[name] ?? null };
+});
+
+function byName<Name extends string, Value>(
+  table: Readonly<Record<Name, unknown>>,
+  of: (name: Name) => Value,
+): Readonly<Record<Name, Value>> {
+  const names = Object.keys(table) as Name[]; // its own keys
+  // Every name has its value.
+  return Object.fromEntries(names.map((name) => [name, of(name)])) as Record<Name, Value>;
+}

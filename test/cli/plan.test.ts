@@ -1,0 +1,198 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { shardlab } from './run-command';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-plan-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const GPT = {
+  id: 'r1',
+  model: { kind: 'gpt', layers: 24, dim: 1024, heads: 16, seq: 1024, vocab: 51_200 },
+  hardware: 'A100-80G',
+  gpus: 8,
+  gpus_per_node: 8,
+  nic_gbit_s: 200,
+  parallel: { dp: 2, tp: 2, pp: 2, cp: 1, ep: 1, sequence_parallel: false, strategy: 'NO_SHARD' },
+  batch: { global: 32, micro: 4 },
+  precision: 'bf16',
+  recompute: 'full',
+  schedule: '1F1B',
+  virtual_stages: 1,
+  attention: 'flash',
+  compile: false,
+};
+
+function lines(text: string): Record<string, unknown>[] {
+  return text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+}
+
+function file(name: string, text: string): string {
+  writeFileSync(join(folder, name), text);
+  return name;
+}
+
+test('a line of the batch format gives a line with its keys', async () => {
+  const batch = file('one.jsonl', `${JSON.stringify(GPT)}\n`);
+  const { status, stdout, stderr } = await shardlab(['plan', '--batch', batch], { cwd: folder });
+  assert.equal(status, 0, stderr);
+  const [answer = {}] = lines(stdout);
+  assert.equal(answer.id, 'r1');
+  assert.deepEqual(Object.keys(answer).slice(0, 9), [
+    'id',
+    'iteration_ms',
+    'tokens_per_s_per_gpu',
+    'model_tflops_per_gpu',
+    'mfu',
+    'memory_gib',
+    'time_ms',
+    'comm_gb_per_gpu',
+    'fits',
+  ]);
+  const {
+    memory_gib: memory,
+    time_ms: time,
+    interval,
+  } = answer as {
+    memory_gib: Record<string, number>;
+    time_ms: Record<string, number>;
+    interval: { iteration_ms: { low: number; high: number }; peak_gib: { low: number; high: number } };
+  };
+  const { peak = 0, ...parts } = memory;
+  assert.deepEqual(Object.keys(parts), ['params', 'grads', 'optimizer', 'activations', 'temporary']);
+  const sum = (values: Record<string, number>): number => Object.values(values).reduce((a, b) => a + b, 0);
+  assert.ok(Math.abs(sum(parts) / peak - 1) < 1e-4);
+  assert.deepEqual(Object.keys(time), ['compute', 'exposed_comm', 'bubble']);
+  const iteration = Number(answer.iteration_ms);
+  assert.ok(Math.abs(sum(time) / iteration - 1) < 0.01);
+  assert.ok(interval.iteration_ms.low < iteration && iteration < interval.iteration_ms.high);
+  assert.ok(interval.peak_gib.low <= peak && peak <= interval.peak_gib.high);
+  assert.equal(typeof answer.largest_assumption, 'string');
+  const tokens = (32 * 1024) / (iteration / 1e3) / 8;
+  assert.ok(Math.abs(Number(answer.tokens_per_s_per_gpu) / tokens - 1) < 1e-4);
+});
+
+test('lines are answered one for one in order; what cannot be planned says why and the run goes on', async () => {
+  const input = [
+    JSON.stringify({ ...GPT, id: 1 }),
+    JSON.stringify({ id: 2, model: 'llama3-8' }),
+    'no json',
+    JSON.stringify({ ...GPT, id: 'odd', parallel: { dp: 3, tp: 2, pp: 2 } }),
+    '[1]',
+    JSON.stringify({ id: 'unknown', model: 'gpt2', gpu: 8 }),
+    JSON.stringify({ id: 'last', model: 'gpt2' }),
+  ].join('\r\n');
+  const { status, stdout, stderr } = await shardlab(['plan', '--batch', '-'], { stdin: input });
+  assert.equal(status, 1);
+  assert.match(stderr, /5 of 7 lines could not be planned/);
+  const answers = lines(stdout);
+  assert.deepEqual(
+    answers.map(({ id }) => id),
+    [1, 2, null, 'odd', null, 'unknown', 'last'],
+  );
+  const errors = answers.map(({ error }) => error);
+  assert.equal(errors[0], undefined);
+  assert.equal(errors[6], undefined);
+  assert.match(String(errors[1]), /line 2: .*'llama3-8' is not known; did you mean 'llama3-8b'/);
+  assert.match(String(errors[2]), /line 3: is no JSON/);
+  assert.match(String(errors[3]), /dp\(3\) x tp\(2\) x pp\(2\) .* must be gpus\(8\)/);
+  assert.match(String(errors[4]), /line 5: is no JSON object/);
+  assert.match(String(errors[5]), /gpu: unknown key; did you mean "gpus"/);
+  assert.deepEqual(Object.keys(answers[1] ?? {}), ['id', 'error']);
+});
+
+test('a batch of many lines streams: answers come before the input ends', async () => {
+  const many = Array.from({ length: 500 }, (_, i) => JSON.stringify({ ...GPT, id: i })).join('\n');
+  const { status, stdout } = await shardlab(['plan', '--batch', '-'], { stdin: many });
+  assert.equal(status, 0);
+  assert.deepEqual(
+    lines(stdout).map(({ id }) => id),
+    Array.from({ length: 500 }, (_, i) => i),
+  );
+});
+
+test('bad usage: no config, no such file, a folder, both a batch and a config', async () => {
+  for (const [argv, said] of [
+    [['plan'], /name a config, a preset or a model/],
+    [['plan', '--batch', 'none.jsonl'], /none\.jsonl cannot be read .*ENOENT/],
+    [['plan', '--batch', '.'], /it is a folder/],
+    [['plan', 'tiny', '--batch', '-'], /give one or the other/],
+    [['plan', 'tinny'], /neither a preset, a model nor a file .*did you mean tiny/],
+    [['plan', 'tiny', '--gpus', '0'], /whole number from 1/],
+    [['plan', 'tiny', '--nic', 'fast'], /number above 0/],
+    [['plan', 'tiny', '--hardware', 'A100'], /'A100' is not known/],
+  ] as const) {
+    const { status, stdout, stderr } = await shardlab(argv, { cwd: folder });
+    assert.equal(status, 2, argv.join(' '));
+    assert.equal(stdout, '');
+    assert.match(stderr, said);
+  }
+});
+
+test('a file with wrong keys: file, line, column and the nearest, also in the spelling of the batch format', async () => {
+  const name = file(
+    'plan.yaml',
+    'model: llama3-8b\nparalel: { tp: 2 }\nbatch:\n  micr: 1\nvirtual_stages: two\n',
+  );
+  const { status, stderr } = await shardlab(['plan', name], { cwd: folder });
+  assert.equal(status, 2);
+  assert.match(stderr, /plan\.yaml:2:1: paralel: unknown key; did you mean "parallel"/);
+  assert.match(stderr, /plan\.yaml:4:3: batch\.micr: unknown key; did you mean "micro"/);
+  assert.match(stderr, /plan\.yaml:5:1: virtualStages: expected number/);
+  const train = file('train.yaml', 'model: tiny\noptimiser: {}\nsteps: 3\n');
+  const trained = await shardlab(['plan', train], { cwd: folder });
+  assert.match(trained.stderr, /train\.yaml:2:1: optimiser: unknown key; did you mean "optimizer"/);
+});
+
+test('a plan for people: breakdown by cause, range, assumption, and what a run costs', async () => {
+  const name = file('llama.yaml', 'model: llama3-8b\nhardware: H100-80G\ngpus: 64\n');
+  const { status, stdout } = await shardlab(['plan', name, '--tokens', '1e12'], { cwd: folder });
+  assert.equal(status, 0);
+  assert.match(stdout, /^llama3-8b on 64 x H100-80G, .* MFU, .* of 80 GB, (fits|does not fit)$/m);
+  assert.match(stdout, /^time +products +\d/m);
+  assert.match(stdout, /^memory +activations +\d/m);
+  assert.match(stdout, /^iteration .* to .*, peak .* to /m);
+  assert.match(stdout, /^largest assumption: /m);
+  assert.match(stdout, /USD per million tokens, at 6\.88 USD a GPU hour \(Amazon EC2/);
+});
+
+test('a preset, a model and a TrainConfig are planned too; several give a list', async () => {
+  const train = file('config.json', '{"model": "tiny", "parallel": {"strategy": "ZERO_1"}, "batch": 4}');
+  const argv = ['plan', 'bench', 'llama3-8b', train, '--gpus', '16', '--json'];
+  const { status, stdout } = await shardlab(argv, { cwd: folder });
+  assert.equal(status, 0);
+  const answers = JSON.parse(stdout) as { layout: { gpus: number; parallel: { strategy: string } } }[];
+  assert.deepEqual(
+    answers.map(({ layout }) => [layout.gpus, layout.parallel.strategy]),
+    [
+      [16, 'FULL_SHARD'],
+      [16, 'FULL_SHARD'],
+      [16, 'ZERO_1'],
+    ],
+  );
+});
+
+test('prices and a calibration come from files, and wrong ones are refused by name', async () => {
+  const prices = file('prices.yaml', 'A100-80G: 1.5\n');
+  const calibration = file('gpu.json', '{"like": "A100-80G", "gemmTflops": 200, "measured": {}}');
+  const argv = ['plan', 'gpt2', '--json', '--tokens', '1e9'];
+  const plain = JSON.parse((await shardlab(argv, { cwd: folder })).stdout);
+  const own = await shardlab([...argv, '--prices', prices, '--calibration', calibration], { cwd: folder });
+  const answer = JSON.parse(own.stdout);
+  assert.equal(answer.cost.usd_per_gpu_hour, 1.5);
+  assert.ok(answer.iteration_ms > plain.iteration_ms);
+  for (const [option, name] of [
+    ['--prices', calibration],
+    ['--calibration', prices],
+    ['--prices', 'none.json'],
+  ] as const) {
+    const { status, stderr } = await shardlab([...argv, option, name], { cwd: folder });
+    assert.equal(status, 2);
+    assert.ok(stderr.includes(name), stderr);
+  }
+});

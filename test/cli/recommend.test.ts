@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { shardlab } from './run-command';
+
+test('the best layouts, and why every other family is behind', async () => {
+  const argv = ['recommend', '--model', 'llama3-8b', '--hardware', 'H100-80G', '--gpus', '16', '--top', '3'];
+  const { status, stdout } = await shardlab(argv);
+  assert.equal(status, 0);
+  assert.match(stdout, /^Best by time: .* on 16 x H100-80G \([\d,]+ layouts, [\d,]+ of them fit\)$/m);
+  assert.match(stdout, /^1 .* best$/m);
+  assert.match(stdout, /^ +DDP .* does not fit: 1\.\d+x of 80 GB, \d+% optimizer states$/m);
+  assert.match(stdout, /x slower: \d+% /);
+  const answer = JSON.parse((await shardlab([...argv, '--json'])).stdout);
+  assert.equal(answer.ranked.length, 3);
+  assert.ok(answer.candidates > answer.fitting);
+  assert.ok(
+    answer.lost.every((loss: { why: string; family: string }) => loss.why !== '' && loss.family !== ''),
+  );
+  assert.ok(answer.ranked[0].usd_per_million_tokens > 0);
+});
+
+test('by cost among kinds of GPU', async () => {
+  const argv = [
+    'recommend',
+    '--model',
+    '7e9',
+    '--hardware',
+    'A100-80G',
+    'H100-80G',
+    '--gpus',
+    '16',
+    '--by',
+    'cost',
+  ];
+  const answer = JSON.parse((await shardlab([...argv, '--json'])).stdout);
+  const costs = answer.ranked.map((one: { usd_per_million_tokens: number }) => one.usd_per_million_tokens);
+  assert.deepEqual(
+    costs,
+    [...costs].sort((a: number, b: number) => a - b),
+  );
+});
+
+test('where nothing fits the nearest is named and the command fails', async () => {
+  const argv = ['recommend', '--model', 'llama3-405b', '--gpus', '8', '--global-batch', '8'];
+  const { status, stdout, stderr } = await shardlab(argv);
+  assert.equal(status, 1);
+  assert.match(stdout, /^Nothing fits 8 GPUs/);
+  assert.match(stderr, /nothing fits; .* comes nearest: does not fit: /);
+});
+
+test('bad input names what was meant', async () => {
+  for (const [argv, said] of [
+    [['--model', 'llama3-80b', '--gpus', '8'], /did you mean 'llama3-8b'/],
+    [['--gpus', '8'], /--model/],
+    [['--model', 'gpt2', '--gpus', '8', '--by', 'speed'], /time, memory, cost/],
+    [
+      ['--model', 'gpt2', '--gpus', '8', '--by', 'cost', '--hardware', 'H100-96G-grand-teton'],
+      /needs a price of/,
+    ],
+  ] as const) {
+    const { status, stderr } = await shardlab(['recommend', ...argv]);
+    assert.equal(status, 2, argv.join(' '));
+    assert.match(stderr, said);
+  }
+});

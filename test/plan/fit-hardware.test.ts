@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CALIBRATION } from '../../src/plan/calibration';
+import { fitHardware, parseMeasured } from '../../src/plan/fit-hardware';
+import { parseCalibration, withCalibration } from '../../src/plan/hardware-calibration';
+import { layoutOf } from '../../src/plan/layout-of';
+import { layoutOfInput } from '../../src/plan/plan-input';
+
+const measured = parseMeasured({
+  device: 'cuda',
+  name: 'NVIDIA A100-SXM4-80GB',
+  torch: '2.6.0',
+  memory_gb: 84.9,
+  gpus: 4,
+  gemm: [
+    { m: 8192, n: 8192, k: 8192, dtype: 'torch.bfloat16', tflops: 260 },
+    { m: 2048, n: 2048, k: 2048, dtype: 'torch.bfloat16', tflops: 190 },
+  ],
+  memory: [
+    { op: 'copy', tb_s: 1.7 },
+    { op: 'add', tb_s: 1.6 },
+    { op: 'gelu', tb_s: 1.5 },
+  ],
+  launch_us: 4.1,
+  all_reduce: [
+    { bytes: 2 ** 20, seconds: 1e-4, bus_gb_s: 20 },
+    { bytes: 2 ** 28, seconds: 2e-3, bus_gb_s: 210 },
+  ],
+});
+
+test('the figures are those with which the cost model gives what was measured', () => {
+  const fitted = fitHardware(measured);
+  assert.equal(fitted.like, 'A100-80G');
+  assert.equal(fitted.gemmTflops, 260);
+  assert.equal((fitted.hbmTBps ?? 0) * CALIBRATION.memoryEfficiency, 1.6);
+  assert.equal((fitted.linkGBps ?? 0) * CALIBRATION.linkEfficiency, 210);
+  assert.equal(fitted.gpusPerNode, 4);
+  assert.deepEqual(fitted.notes, []);
+});
+
+test('one GPU measures no link, a GPU that is not known is named after the nearest', () => {
+  const alone = fitHardware({ ...measured, name: 'NVIDIA L40S', memory_gb: 48, gpus: 1, all_reduce: [] });
+  assert.equal(alone.like, 'A100-40G');
+  assert.equal(alone.linkGBps, undefined);
+  assert.match(
+    alone.notes.join('\n'),
+    /L40S is no kind that is known here[\s\S]*keeps its published bandwidth/,
+  );
+});
+
+test('a calibration is read back from its file, and changes the plan', () => {
+  const kept = parseCalibration(JSON.parse(JSON.stringify(fitHardware(measured))), 'a100.json');
+  const { hardware } = layoutOfInput({ model: 'gpt2', gpus: 4 }, {}, { calibration: kept });
+  assert.deepEqual([hardware.gemmTflops, hardware.gpusPerNode, hardware.tflops], [260, 4, 312]);
+  const stated = withCalibration({ model: 'gpt2', hardware: { like: 'A100-80G', gemm: 240 } }, kept);
+  assert.equal(layoutOf(stated).hardware.gemmTflops, 240);
+});
+
+test('a calibration of another GPU, or none at all, is refused', () => {
+  const kept = fitHardware(measured);
+  assert.throws(() => withCalibration({ hardware: 'H100-80G' }, kept), /is of A100-80G, .* is H100-80G/);
+  assert.throws(() => parseCalibration({ gemmTflops: 3 }, 'x.json'), /x\.json is no calibration \(like: /);
+  assert.throws(() => parseCalibration({ like: 'A100' }, 'x.json'), /like: 'A100' is not known/);
+  assert.throws(() => parseMeasured({ device: 'cuda' }), /came back without name, /);
+});
