@@ -21,6 +21,7 @@ export { GPT, gpt } from '../nn/models/gpt';
 export { LanguageHead } from '../nn/models/language-model';
 export { Llama, llama } from '../nn/models/llama';
 export { MoeGPT, moe } from '../nn/models/moe';
+export { T5Encoder, t5Encoder } from '../nn/models/t5-encoder';
 export { Module, ModuleList } from '../nn/module';
 export { MoeBlock } from '../nn/moe-block';
 export { Parameter } from '../nn/parameter';

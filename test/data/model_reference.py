@@ -1,4 +1,4 @@
-"""Writes llama_reference.json and dit_reference.json: losses and gradients of Hugging Face's models at toy size.
+"""Writes llama_reference.json, dit_reference.json and t5_reference.json: losses and gradients of Hugging Face's models at toy size.
 
 Needs torch, transformers and diffusers. Parameter p, in the order of the file, has scattered values in [-0.5, 0.5), norms 1
 more; inputs have them in [-2, 2). All is computed in float64. Of every gradient the norm and each seventh value are kept.
@@ -13,7 +13,7 @@ import diffusers
 import torch
 import transformers
 from diffusers import WanTransformer3DModel
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, UMT5Config, UMT5EncoderModel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -167,6 +167,48 @@ def dit_cases():
     yield dit_case("with a condition, patches of two frames", [2, 2, 1], [4, 4, 3], 7)
 
 
+def t5_cases():
+    config = UMT5Config(
+        vocab_size=30,
+        d_model=12,
+        d_kv=5,
+        d_ff=14,
+        num_layers=2,
+        num_heads=3,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=6,
+        dropout_rate=0.0,
+        feed_forward_proj="gated-gelu",
+        attn_implementation="eager",
+    )
+    model = UMT5EncoderModel(config).double()
+    theirs = dict(model.named_parameters())
+    names = [("token_embedding.weight", "shared.weight")]
+    for layer in range(2):
+        ours, other = f"blocks.{layer}", f"encoder.block.{layer}"
+        attention, ffn = f"{other}.layer.0.SelfAttention", f"{other}.layer.1.DenseReluDense"
+        names += [(f"{ours}.norm1.weight", f"{other}.layer.0.layer_norm.weight")]
+        names += [(f"{ours}.attn.{part}.weight", f"{attention}.{part}.weight") for part in "qkvo"]
+        names += [(f"{ours}.norm2.weight", f"{other}.layer.1.layer_norm.weight")]
+        names += [(f"{ours}.ffn.gate.0.weight", f"{ffn}.wi_0.weight")]
+        names += [(f"{ours}.ffn.fc1.weight", f"{ffn}.wi_1.weight")]
+        names += [(f"{ours}.ffn.fc2.weight", f"{ffn}.wo.weight")]
+        names += [(f"{ours}.pos_embedding.embedding.weight", f"{attention}.relative_attention_bias.weight")]
+    names += [("norm.weight", "encoder.final_layer_norm.weight")]
+    named = [(ours, theirs[other]) for ours, other in names]
+    assert len(named) == len(theirs)
+    fill(named)
+    ids = torch.tensor([[(7 * i + 3 * b) % 30 for i in range(9)] for b in range(2)])
+    mask = torch.tensor([[1] * 9, [1] * 6 + [0] * 3])
+    weights = scattered(2 * 9 * 12, 1001, 4.0).reshape(2, 9, 12)
+    # What padding itself comes to is nobody's matter.
+    loss = (model(ids, attention_mask=mask).last_hidden_state * weights * mask[:, :, None]).mean()
+    loss.backward()
+    shape = {"layers": 2, "dim": 12, "attnDim": 15, "heads": 3, "ffn": 14, "vocab": 30, "seq": 9}
+    shape = {**shape, "relativeBuckets": 8, "relativeDistance": 6}
+    yield {"name": "umt5", "shape": shape, "loss": loss.item(), "gradients": gradients(named)}
+
+
 def write(name, cases):
     text = {
         "_note": "Written by model_reference.py, which says what it is.",
@@ -184,3 +226,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     write("llama_reference.json", llama_cases())
     write("dit_reference.json", dit_cases())
+    write("t5_reference.json", t5_cases())

@@ -1,12 +1,12 @@
 import { modelShape } from '../../config/model-config';
 import type { TrainConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
 import { type Init, initializer, shapesOnly } from '../init';
 import type { Module } from '../module';
 import { newDit } from './dit';
 import { GPT } from './gpt';
 import { Llama } from './llama';
 import { MoeGPT } from './moe';
+import { T5Encoder } from './t5-encoder';
 
 /** What of a config says which model it is. */
 export type ModelSettings = Pick<TrainConfig, 'model' | 'seed'>;
@@ -35,7 +35,9 @@ function build(config: ModelSettings, init: Init): Module {
       return new Llama(shape, init);
     case 'dit':
       return newDit(shape, init);
+    case 't5-encoder':
+      return new T5Encoder(shape, init);
     default:
-      throw new ConfigError(`model.kind ${shape.kind} cannot be built`);
+      return shape satisfies never;
   }
 }

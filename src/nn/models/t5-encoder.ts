@@ -1,0 +1,59 @@
+import * as tf from '@tensorflow/tfjs';
+import { type T5Config, t5Schema } from '../../config/model-config';
+import { Embedding } from '../embedding';
+import { type Init, initializer } from '../init';
+import { Module, ModuleList } from '../module';
+import { RMSNorm } from '../rms-norm';
+import { T5Block } from '../t5-block';
+import { checkedShape, type ShapeOptions } from './checked-shape';
+
+/** An encoder's size, and the seed of its initial values. */
+export type T5EncoderOptions = ShapeOptions<typeof t5Schema>;
+
+/** Added to scores of padding: softmax gives it nothing. Source: Hugging Face's and Wan2.2's masks, at float32. */
+const HIDDEN = -1e9;
+
+/**
+ * The encoder of texts that Wan2.2 reads its prompts with (UMT5), with Wan2.2's names of its parameters.
+ * Shapes: ids [B, T] int32, and mask [B, T] float32, 0 where there is padding; left out: none → [B, T, d].
+ * Source: Raffel et al. 2020; Chung et al. 2023 (UMT5).
+ */
+export class T5Encoder extends Module {
+  readonly shape: T5Config;
+  readonly tokenEmbedding: Embedding;
+  readonly blocks: ModuleList<T5Block>;
+  readonly norm: RMSNorm;
+
+  constructor(shape: T5Config, init: Init) {
+    super();
+    this.shape = shape;
+    const { layers, dim, vocab, normEps } = shape;
+    const block = { ...shape, attnDim: shape.attnDim ?? dim };
+    const table = new Embedding(vocab, dim, init.within('token_embedding'));
+    this.tokenEmbedding = this.addChild('token_embedding', table);
+    const blocks = Array.from(
+      { length: layers },
+      (_, i) => new T5Block(block, init.within('blocks').within(String(i))),
+    );
+    this.blocks = this.addChild('blocks', new ModuleList(blocks));
+    this.norm = this.addChild('norm', new RMSNorm(dim, normEps, init));
+  }
+
+  forward(ids: tf.Tensor, mask?: tf.Tensor): tf.Tensor {
+    const [batch = 0, positions = 0] = ids.shape;
+    const seen = mask ?? tf.ones([batch, positions]);
+    const hidden = tf.reshape(tf.mul(tf.sub(1, seen), HIDDEN), [batch, 1, 1, positions]);
+    let x = this.tokenEmbedding.apply(ids);
+    for (const block of this.blocks) {
+      const input = x;
+      x = block.apply(input, hidden);
+      if (x !== input) input.dispose();
+    }
+    return this.norm.apply(x);
+  }
+}
+
+/** An encoder with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+export function t5Encoder({ seed = 0, ...shape }: T5EncoderOptions): T5Encoder {
+  return new T5Encoder(checkedShape('t5-encoder', t5Schema, shape), initializer(seed));
+}

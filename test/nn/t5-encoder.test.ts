@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../src/backend/engine';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { modelParameterShapes } from '../../src/nn/models/build-model';
+import { type T5EncoderOptions, t5Encoder } from '../../src/nn/models/t5-encoder';
+import { taskOf } from '../../src/train/task';
+import { testEngine } from '../support/wasm-test-engine';
+import { loadReferenceValues, referenceCases, requireReference, scattered } from './model-reference';
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+for (const reference of referenceCases<T5EncoderOptions>('t5_reference.json')) {
+  test(`values and gradients are those of Hugging Face's UMT5EncoderModel: ${reference.name}`, () => {
+    const model = t5Encoder(reference.shape);
+    loadReferenceValues(engine, model, reference);
+    const rows = [0, 1].map((b) => Array.from({ length: 9 }, (_, i) => (7 * i + 3 * b) % 30));
+    const ids = tf.tensor2d(rows, [2, 9], 'int32');
+    const mask = tf.tensor2d(
+      [0, 1].map((b) => Array.from({ length: 9 }, (_, i) => (b === 1 && i > 5 ? 0 : 1))),
+    );
+    const weights = tf.mul(tf.tensor3d(scattered(2 * 9 * 12, 1001, 4), [2, 9, 12]), tf.expandDims(mask, 2));
+    requireReference(engine, model, reference, () => tf.mean(tf.mul(model.apply(ids, mask), weights)), 1e-5);
+    tf.dispose([ids, mask, weights]);
+    model.dispose();
+  });
+}
+
+test('umt5-xxl has a table of relative positions in every layer', () => {
+  const parameters = modelParameterShapes(parseTrainConfig({ model: 'umt5-xxl-encoder' })).namedParameters();
+  assert.deepEqual(parameters.get('blocks.23.pos_embedding.embedding.weight')?.shape, [32, 64]);
+  assert.deepEqual(parameters.get('blocks.0.ffn.gate.0.weight')?.shape, [10_240, 4096]);
+  const ofLayer = 4 * 4096 * 4096 + 3 * 4096 * 10_240 + 2 * 4096 + 32 * 64;
+  const numParams = [...parameters.values()].reduce((sum, { size }) => sum + size, 0);
+  assert.equal(numParams, 24 * ofLayer + 256_384 * 4096 + 4096);
+});
+
+test('an encoder alone has no loss to train for', () => {
+  const config = parseTrainConfig({
+    model: { kind: 't5-encoder', layers: 1, dim: 8, heads: 2, ffn: 8, vocab: 300, seq: 4 },
+  });
+  const model = modelParameterShapes(config);
+  assert.throws(() => taskOf(engine, model, config), /model\.kind: 't5-encoder' has no loss/);
+});
