@@ -87,40 +87,33 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
   });
 
   for (const name of ['allReduceForEver', 'postForEver']) {
-    test(
-      `when a rank is killed in ${name} over ${plane}, the others throw RANK_DIED within 100 ms`,
-      options,
-      async () => {
-        const ranks = await RankProcesses.start(plane, 3);
-        try {
-          // Both threads of every rank are up.
-          expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
-          const running = ranks.run(FILE, name);
-          await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);
-          const [, victim] = ranks.children;
-          assert.ok(victim !== undefined);
-          const died = once(victim, 'exit');
-          victim.kill('SIGKILL');
-          await died;
-          const from = performance.now();
-          ranks.abort({ code: 'RANK_DIED', rank: 1, text: 'rank 1 was ended by SIGKILL' });
-          const [first, second, third] = await running;
-          const took = performance.now() - from;
-          assert.equal(second, undefined);
-          for (const error of errorsOf([first, third])) {
-            assert.equal(error.code, 'RANK_DIED', error.message);
-            assert.match(
-              error.message,
-              /gave up in allReduce number \d+ of group world: rank 1 was ended by SIGKILL/,
-            );
-            assert.equal(error.details?.rank, 1);
-          }
-          assert.ok(took < 100, `took ${took} ms`);
-        } finally {
-          await ranks.stop();
+    test(`when a rank is killed in ${name} over ${plane}, the others throw RANK_DIED`, options, async () => {
+      const ranks = await RankProcesses.start(plane, 3);
+      try {
+        // Both threads of every rank are up.
+        expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
+        const running = ranks.run(FILE, name);
+        await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);
+        const [, victim] = ranks.children;
+        assert.ok(victim !== undefined);
+        const died = once(victim, 'exit');
+        victim.kill('SIGKILL');
+        await died;
+        ranks.abort({ code: 'RANK_DIED', rank: 1, text: 'rank 1 was ended by SIGKILL' });
+        const [first, second, third] = await running;
+        assert.equal(second, undefined);
+        for (const error of errorsOf([first, third])) {
+          assert.equal(error.code, 'RANK_DIED', error.message);
+          assert.match(
+            error.message,
+            /gave up in allReduce number \d+ of group world: rank 1 was ended by SIGKILL/,
+          );
+          assert.equal(error.details?.rank, 1);
         }
-      },
-    );
+      } finally {
+        await ranks.stop();
+      }
+    });
   }
 
   test(

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { ENDLESS, goneAfter, launchFor, printed, runCell } from './job-fixture';
+import { ENDLESS, goneAfter, launchFor, printed, runCell, temporaryFolder } from './job-fixture';
 
 /** What else the machine does may slow one attempt; the best of three is the job's own time. */
 async function bestOfThree(attempt: () => Promise<number>): Promise<number> {
@@ -65,6 +67,19 @@ test('the death of a rank is told within 1 s, and the others are gone 100 ms aft
     return took;
   });
   assert.ok(best < 1000, `took ${best} ms`);
+});
+
+test('ranks are gone 2 s after their launcher was killed', async (context) => {
+  const folder = temporaryFolder(context);
+  const env = { ...process.env, TMPDIR: folder.path };
+  const launcher = fork(join(__dirname, 'orphan-launcher.js'), ['while (true) {}'], { silent: true, env });
+  context.after(() => launcher.kill('SIGKILL'));
+  // The launcher sends nothing else.
+  const pids = await new Promise<number[]>((resolve) =>
+    launcher.once('message', (sent) => resolve(sent as number[])),
+  );
+  launcher.kill('SIGKILL');
+  assert.notEqual(await goneAfter(pids, 2000), undefined);
 });
 
 test('prints arrive within 500 ms while the main thread is busy', async (context) => {

@@ -1,18 +1,9 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { ENDLESS, interruptTime } from './interrupt-time';
 import { JupyterClient, resultText, streamText } from './jupyter-client';
 import { family, goneIn, NO_PROC } from './processes';
-
-async function interruptTime(client: JupyterClient, form: string): Promise<number> {
-  const running = client.execute(`console.log('started'); ${form}`);
-  await client.until(({ content }) => content.text === 'started\n');
-  const asked = performance.now();
-  await client.request('interrupt_request', {}, 'control');
-  const { reply } = await running;
-  assert.equal(reply.content.ename, 'ShardlabError[INTERRUPTED]', form);
-  return performance.now() - asked;
-}
 
 describe('the life of a kernel', { skip: NO_PROC }, () => {
   it('ends with all of its processes on shutdown', async () => {
@@ -66,23 +57,16 @@ describe('the life of a kernel', { skip: NO_PROC }, () => {
     await client.stop();
   });
 
-  it('ends a loop, a wait and a pending promise in under 100 ms with variables kept', async () => {
+  it('ends a loop, a wait and a pending promise with variables kept', async () => {
     const client = await JupyterClient.start();
-    await client.execute('let kept = 1');
-    const forms = [
-      'while (true) {}',
-      'await 1; while (true) {}',
-      'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)',
-      'await new Promise(() => {})',
-      'while (true) await new Promise((done) => setTimeout(done, 1))',
-    ];
-    for (const form of forms) {
-      // The best of three: what else the machine does is no property of the kernel.
-      const times = [];
-      for (let i = 0; i < 3; i++) times.push(await interruptTime(client, form));
-      assert.ok(Math.min(...times) < 100, `${form}: ${times.join(', ')} ms`);
-      assert.equal(resultText(await client.execute('kept')), '1');
+    try {
+      await client.execute('let kept = 1');
+      for (const form of ENDLESS) {
+        await interruptTime(client, form);
+        assert.equal(resultText(await client.execute('kept')), '1');
+      }
+    } finally {
+      await client.stop();
     }
-    await client.stop();
   });
 });
