@@ -191,7 +191,11 @@ function panelAxes(count: number, across: Ranges['across'], up: Ranges['up']): P
   const x = logTicks(10 ** across[0], 10 ** across[1], (value) => `${value} s`, 5);
   const y = logTicks(10 ** up[0], 10 ** up[1], (value) => `${value}×`, 7);
   const axes: Record<string, Axis> = {};
-  const title = (text: string): Axis['title'] => ({ text: soft(text), standoff: 8, font: { size: 11 } });
+  const title = (text: string): NonNullable<Axis['title']> => ({
+    text: soft(text),
+    standoff: 8,
+    font: { size: 11 },
+  });
   for (let i = 0; i < count; i++) {
     const suffix = suffixOf(i);
     axes[`xaxis${suffix}`] = {

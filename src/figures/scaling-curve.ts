@@ -93,7 +93,11 @@ function thinned(counts: readonly number[]): readonly number[] {
 }
 
 function yAxis({ quantity }: ScalingView, { up }: Place): Axis {
-  const title = (text: string): Axis['title'] => ({ text: soft(text), standoff: 8, font: { size: 11 } });
+  const title = (text: string): NonNullable<Axis['title']> => ({
+    text: soft(text),
+    standoff: 8,
+    font: { size: 11 },
+  });
   if (quantity === 'efficiency') {
     const tickvals = niceTicks(up, 5);
     return {
