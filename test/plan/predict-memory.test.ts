@@ -158,3 +158,14 @@ test('settings that hold less show: sequence parallelism, flash attention, offlo
     predictMemory(gpt({ parallel, batch: { micro: 4, global: 8 } })).optimizer;
   assert.equal(at(distributed), at(replicated) / 2);
 });
+
+test('near capacity the allocator gives back what it only keeps; what is held does not shrink', () => {
+  const request = { batch: { micro: 2 }, compile: false };
+  const roomy = predictMemory(llama({ ...request, hardware: 'H200-141G' }));
+  const tight = predictMemory(llama(request));
+  assert.ok(tight.peak.value < roomy.peak.value);
+  assert.ok(tight.peak.value < 80 && tight.peak.value > roomy.peak.low);
+  assert.ok(Math.abs(tight.activations - roomy.activations) < 1);
+  const beyond = predictMemory(llama({ batch: { micro: 4 }, recompute: 'none' }));
+  assert.ok(beyond.peak.low > 80);
+});

@@ -37,6 +37,17 @@ export function holesOf(
   return { usual: row[recompute] * wholeLayer, most: MOST_HOLES * wholeLayer };
 }
 
+/** Of the memory in a GPU's name, in GiB a "GB", what CUDA offers: 39.4 of 40, 79.2 of 80. Source: cudaDeviceProp.totalGlobalMem. */
+const OFFERED = 0.985;
+
+/**
+ * What the allocator can reserve at most. Where a request does not fit, it gives back what it only keeps, and tries again.
+ * Source: CUDACachingAllocator.cpp: malloc calls release_available_cached_blocks and release_cached_blocks before it fails.
+ */
+export function reservableBytes(layout: Layout): Bytes {
+  return OFFERED * layout.hardware.memoryGB * 1024 * MIB - bytesOutsideAllocator(layout);
+}
+
 /**
  * What tools that read the device (nvidia-smi) count besides and PyTorch's counters do not: CUDA's context with its kernels, and NCCL's
  * channels of each communicator.

@@ -58,7 +58,8 @@ export function layerActivations(layout: Layout): LayerActivations {
   const { saved, again } = afterRecompute(layout, sizes, whole);
   return {
     saved: tokens * saved,
-    working: tokens * Math.max(again + gradientsOf(layout, sizes), whole - saved + ringOf(layout, sizes)),
+    working:
+      tokens * Math.max(again + gradientsOf(layout, sizes), whole - saved + attentionOf(layout, sizes)),
     whole: tokens * whole,
     stream,
   };
@@ -69,7 +70,7 @@ export function isPlainPyTorch({ stack, model }: Layout): boolean {
   return stack === 'fsdp2' || (stack === 'deepspeed' && model.kind !== 'gpt' && model.kind !== 'unknown');
 }
 
-/** Bytes a token that are kept, and that are made again in backward. */
+/** Bytes a token that are kept, and that are made again before the feed-forward's backward. */
 interface Kept {
   readonly saved: number;
   readonly again: number;
@@ -116,7 +117,7 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number): Kept 
 /** Megatron-LM's --recompute-granularity selective: scores, softmax, its dropout. Source: Korthikanti et al. 2022, section 5. */
 function keptByCore(layout: Layout, sizes: TokenSizes, whole: number): Kept {
   const core = coreBytes(layout, sizes);
-  return { saved: whole - core, again: core };
+  return { saved: whole - core, again: 0 };
 }
 
 /**
@@ -185,17 +186,26 @@ function gradientsOf({ model, compile }: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * Ring attention's backward, against the feed-forward that is done by then: keys and values of all ranks, gathered at once
- * (with heads repeated), and their copy that was sent; gradients of q, k and v in float32, those of k and v also as they are sent
- * and received; and the kernel's own.
+ * Attention's backward against a layer's whole activations: the feed-forward is done by then, and what the kernel needs is there. Where
+ * probabilities are written out, so are their gradients, before and after the softmax. The fused kernel alone is never the peak.
+ */
+function attentionOf(layout: Layout, sizes: TokenSizes): number {
+  const { itemBytes, part, dim, q, ffn, heads, keys } = sizes;
+  const isUnfused = layout.attention === 'unfused';
+  if (layout.cp === 1 && !isUnfused) return -Infinity;
+  const done = itemBytes * (dim + (layout.model.gatedFfn ? 3 : 2) * ffn);
+  const scores = isUnfused ? itemBytes * (2 * heads * keys + 3 * q) : 0;
+  return scores + ringOf(layout, sizes) + itemBytes * 2 * part - done;
+}
+
+/**
+ * Ring attention's backward: keys and values of all ranks, gathered at once (with heads repeated), and their copy that was sent;
+ * gradients of q, k and v in float32, those of k and v also as they are sent and received; and the kernel's own.
  * Source: torch.distributed.tensor.experimental, _attention.py: _AllGatherRotater (TorchTitan's default, 'allgather'),
  * _templated_ring_attention_backward. Megatron-LM passes grouped heads around in their own type.
  */
-function ringOf({ cp, stack, model }: Layout, { itemBytes, part, dim, q, kv, ffn }: TokenSizes): number {
-  if (cp === 1) return -Infinity;
-  const done = itemBytes * (dim + (model.gatedFfn ? 3 : 2) * ffn);
-  const gathered = stack === 'fsdp2' ? itemBytes * 2 * q * (cp + 1) : itemBytes * 4 * kv;
-  const gradients =
-    stack === 'fsdp2' ? 4 * 3 * q + 2 * (4 * 2 * q) + itemBytes * 3 * q : itemBytes * (q + 6 * kv);
-  return gathered + gradients + itemBytes * 2 * part - done;
+function ringOf({ cp, stack }: Layout, { itemBytes, q, kv }: TokenSizes): number {
+  if (cp === 1) return 0;
+  if (stack !== 'fsdp2') return itemBytes * (4 * kv + q + 6 * kv);
+  return itemBytes * 2 * q * (cp + 1) + 4 * 3 * q + 2 * (4 * 2 * q) + itemBytes * 3 * q;
 }

@@ -21,6 +21,8 @@ export interface MemoryPhase {
   readonly mostHoles: Bytes;
   /** Of all that: what other streams have freed but keep for themselves at this moment. */
   readonly cached: Bytes;
+  /** Of that: sharded gradients, which are not there yet. */
+  readonly cachedGrads: Bytes;
 }
 
 export type MemoryPhaseName =
@@ -153,7 +155,7 @@ const NO_HOLES = { usual: 0, most: 0 };
 function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): MemoryPhase {
   const { layout, stage, bytes, whole, layer } = ground;
   const { activations, wholeParams = 0, wholeGrads = 0, temporary = 0 } = passing;
-  const { offload, stack } = layout;
+  const { offload } = layout;
   const isOnHost = offload.parameters ? 0 : 1;
   const resting = {
     params: (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter'),
@@ -163,9 +165,10 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
       : (isOnHost * bytes.optimizer * stage.params) / shardsOfState(layout, 'optimizer'),
   };
   const accumulated = name === 'optimizer step' ? 0 : whole.accumulated;
-  const buffers = pipelineBuffers(layout, stage, layer.stream);
   // At the end of a step, what activations took is there for all.
   const isEnd = name === 'outer reduction' || name === 'optimizer step';
+  const cachedGrads = whole.gathering > 0 && !isEnd ? resting.grads : 0;
+  const buffers = pipelineBuffers(layout, stage, layer.stream);
   const holes = isEnd ? NO_HOLES : holesOf(layout, layer.whole);
   return {
     name,
@@ -176,6 +179,7 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
     temporary: temporary + buffers + whole.gathering + whole.buckets + workspaceBytes(layout) + holes.usual,
     holes: holes.usual,
     mostHoles: Math.max(holes.usual, holes.most),
-    cached: stack === 'fsdp2' && whole.gathering > 0 ? whole.gathering + (isEnd ? 0 : resting.grads) : 0,
+    cached: whole.gathering + cachedGrads,
+    cachedGrads,
   };
 }

@@ -1,6 +1,7 @@
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
 import type { Estimate, MemoryPrediction } from '../prediction';
+import { reservableBytes } from './allocator';
 import { type MemoryPhase, memoryPhases } from './memory-phases';
 import { stageOf } from './pipeline-stage';
 
@@ -18,7 +19,9 @@ export function predictMemory(layout: Layout): MemoryPrediction {
     const other = worstOf(layout, place);
     if (other.reserved > worst.reserved) worst = other;
   }
-  const { phase, stage, reserved } = worst;
+  const { stage } = worst;
+  const phase = underPressure(layout, worst.phase);
+  const reserved = sumOf(phase);
   return {
     peak: peakOf(phase, reserved),
     peakBytes: reserved,
@@ -48,6 +51,24 @@ function worstOf(layout: Layout, place: number): Worst {
   }
   if (worst === undefined) throw new Error('a step has phases');
   return worst;
+}
+
+/** Near capacity holes and what other streams keep are given back; what is held at the moment is not, fits or not. */
+function underPressure(layout: Layout, phase: MemoryPhase): MemoryPhase {
+  const excess = sumOf(phase) - reservableBytes(layout);
+  if (excess <= 0 || excess > phase.holes + phase.cached) return phase;
+  const holes = Math.min(excess, phase.holes);
+  const gathering = Math.min(excess - holes, phase.cached - phase.cachedGrads);
+  const grads = Math.min(excess - holes - gathering, phase.cachedGrads);
+  return {
+    ...phase,
+    grads: phase.grads - grads,
+    temporary: phase.temporary - holes - gathering,
+    holes: phase.holes - holes,
+    mostHoles: phase.holes - holes,
+    cached: phase.cached - gathering - grads,
+    cachedGrads: phase.cachedGrads - grads,
+  };
 }
 
 function sumOf({ params, grads, optimizer, activations, temporary }: MemoryPhase): Bytes {
