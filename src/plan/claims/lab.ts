@@ -5,6 +5,7 @@ import type { Bytes, Seconds } from '../../core/units';
 import type { Dist } from '../../dist/facade';
 import type { ProcessGroup } from '../../dist/types';
 import type { BytesByCause } from '../../ledger/record';
+import type { TemperatureGating, TemperatureGatingOptions } from '../../nn/temperature-gating';
 import type { LinkName, LinkNumbers } from '../../transport/link';
 import type { MemoryPrediction, Prediction } from '../prediction';
 import type { PlanRequestInput } from '../request';
@@ -74,6 +75,11 @@ export interface LabScope {
   readonly group: ProcessGroup;
   readonly dist: Dist;
   readonly tf: typeof tf;
+  readonly TemperatureGating: new (
+    inputDim: number,
+    numExperts: number,
+    options?: TemperatureGatingOptions,
+  ) => TemperatureGating;
 }
 
 /** Real ranks. Jobs are kept for the next question of the same place, until `close`. */

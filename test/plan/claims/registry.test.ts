@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { createContext, runInContext } from 'node:vm';
+import * as sl from '../../../src/index';
 import { type Claim, DOCUMENTS } from '../../../src/plan/claims/claim';
 import { numberOf } from '../../../src/plan/claims/finding';
 import type { PlanLab } from '../../../src/plan/claims/lab';
+import { PLAN_LAB } from '../../../src/plan/claims/plan-lab';
 import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../../src/plan/claims/registry';
 import { changeOf, checkClaims, selectClaims } from '../../../src/plan/claims/survey';
@@ -15,11 +17,7 @@ const SOURCE = JSON.parse(readFileSync(testData('claims.json'), 'utf8')) as {
   readonly claims: readonly Claim[];
 }; // a test file of this shape
 
-const lab: PlanLab = {
-  predict: () => assert.fail('no prediction yet'),
-  memory: () => assert.fail('no prediction yet'),
-};
-const CHECKS = checkClaims(CLAIMS, lab, recordedRuns);
+const CHECKS = checkClaims(CLAIMS, PLAN_LAB, recordedRuns);
 
 test('every claim is stated as the documents state it, and none twice', () => {
   assert.deepEqual(DOCUMENTS, SOURCE.documents);
@@ -36,16 +34,17 @@ test('every check finds what is expected of it, on the recorded runs where it ne
   assert.deepEqual(changed, []);
 });
 
-test('evidence that is a formula gives the number when it is run as a cell', () => {
+test('evidence without a run is a cell that runs, and a formula gives the number', () => {
+  const context = createContext({ sl });
   for (const { claim, finding } of CHECKS) {
-    if (finding.evidence.kind !== 'formula' || finding.evidence.source.startsWith('$ ')) continue;
-    const value: unknown = runInContext(finding.evidence.source, createContext({}));
+    const { kind, source } = finding.evidence;
+    if (kind === 'run' || source.startsWith('$ ')) continue;
+    // A scope of its own: cells may use the same names.
+    const value: unknown = runInContext(`{\n${source}\n}`, context);
+    assert.notEqual(value, undefined, `${claim.id} shows nothing`);
     const number = numberOf(finding);
-    if (number === null) continue;
-    assert.ok(
-      typeof value === 'number' && Math.abs(value / number - 1) < 1e-6,
-      `${claim.id}: the source gives ${value}, the finding ${number}`,
-    );
+    if (kind !== 'formula' || number === null || typeof value !== 'number') continue;
+    assert.ok(Math.abs(value - number) <= 1e-6 * Math.abs(number), `${claim.id}: ${value}, not ${number}`);
   }
 });
 
@@ -60,8 +59,12 @@ test('a finding that does not agree says by how much, and every one says why', (
 test('another verdict or number than expected is named', () => {
   const [{ finding } = assert.fail()] = CHECKS;
   const value = numberOf(finding) ?? 0;
+  assert.equal(finding.verdict, 'off');
   assert.equal(changeOf({ verdict: finding.verdict, value }, finding), '');
-  assert.match(changeOf({ verdict: 'off', value }, finding), /the verdict was 'off' and is/);
+  assert.match(
+    changeOf({ verdict: 'confirmed', value }, finding),
+    /the verdict was 'confirmed' and is 'off'/,
+  );
   assert.match(
     changeOf({ verdict: finding.verdict, value: value * 1.1 }, finding),
     /the number was .* and is/,
@@ -74,4 +77,23 @@ test('patterns choose claims; one that finds none is told the nearest id', () =>
     CHECKS.filter(({ claim }) => claim.id.startsWith('wan.arith.')).length,
   );
   assert.throws(() => selectClaims(CLAIMS, 'wan.arith.batches'), /did you mean 'wan.arith.batch'/);
+});
+
+test('a formula that changes is found: verify names the claims that stand on it', () => {
+  const slower: PlanLab = {
+    ...PLAN_LAB,
+    predict: (request) => {
+      const prediction = PLAN_LAB.predict(request);
+      const { seconds } = prediction;
+      return { ...prediction, seconds: { ...seconds, value: seconds.value * (request.gpus === 8 ? 1 : 2) } };
+    },
+    memory: (request) => {
+      const memory = PLAN_LAB.memory(request);
+      return { ...memory, activations: 2 * memory.activations };
+    },
+  };
+  const changed = checkClaims(CLAIMS, slower, recordedRuns).filter(({ holds }) => !holds);
+  const ids = changed.map(({ claim }) => claim.id);
+  assert.ok(ids.includes('wan.mem.activations') && ids.includes('wan.scale.32'), ids.join(' '));
+  assert.match(changed[0]?.change ?? '', /^the number was .* and is /);
 });

@@ -1,0 +1,14 @@
+import type { PlanRequestInput } from '../request';
+
+/** The cell that shows a prediction: `sl.plan({ … })`. */
+export function planCell(request: PlanRequestInput): string {
+  return `sl.plan(${literal(request)})`;
+}
+
+function literal(value: unknown): string {
+  if (typeof value === 'string') return `'${value}'`;
+  if (Array.isArray(value)) return `[${value.map(literal).join(', ')}]`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  const entries = Object.entries(value).filter(([, each]) => each !== undefined);
+  return `{ ${entries.map(([key, each]) => `${key}: ${literal(each)}`).join(', ')} }`;
+}

@@ -1,0 +1,10 @@
+import { layoutOf } from '../layout-of';
+import { predictMemory } from '../memory/predict-memory';
+import { predict } from '../predict';
+import type { PlanLab } from './lab';
+
+/** The planner, for checks. */
+export const PLAN_LAB: PlanLab = {
+  predict: (request) => predict(layoutOf(request)),
+  memory: (request) => predictMemory(layoutOf(request)),
+};

@@ -1,0 +1,151 @@
+import { CALIBRATION } from '../../calibration';
+import { hardwareOf } from '../../hardware';
+import { type ClaimEntry, fact } from '../entry';
+import { pointsOff } from '../finding';
+import { planCell } from '../plan-cell';
+import { SPARSE_EXPERTS } from './experiments';
+import { WAN_GIVEN, wan } from './given';
+import { commShares, overSizes, SIZES, stepCommand, WAN_REQUESTS } from './wan-requests';
+
+const PER_NODE = 8;
+
+/** What travels, and what of it is waited for. */
+export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
+  {
+    claim: wan({
+      id: 'wan.comm.share',
+      kind: 'communication',
+      statement: 'Share of a step spent in communication',
+      documented: 18,
+      unit: '%',
+      given: WAN_GIVEN,
+    }),
+    expected: { verdict: 'not checkable here', value: 1.7, within: 1 },
+    check: (lab) => ({
+      verdict: 'not checkable here',
+      predicted: overSizes((seq) => commShares(lab, WAN_REQUESTS.published, seq).now),
+      unit: '%',
+      by: '',
+      why: `Waits of FSDP that prefetch leaves, and Ulysses' all-to-alls: the larger end is one frame of 832 x 480 a sample, and 81 frames wait least (described 27B: ${shareText(commShares(lab, WAN_REQUESTS.described, SIZES.usual).now)}). 18% would need samples of fewer tokens or a slower link than NVLink.`,
+      evidence: {
+        kind: 'prediction',
+        source: `${planCell({ ...WAN_REQUESTS.published, seq: SIZES.usual })}.prediction.time`,
+      },
+      needs: '8 x A100-80G on NVLink, and the size of the videos',
+      command: stepCommand(1, ' --profile'),
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.comm.share_before',
+      kind: 'communication',
+      statement: 'The same before prefetch and Ulysses',
+      documented: 32,
+      unit: '%',
+      given: WAN_GIVEN,
+    }),
+    expected: { verdict: 'not checkable here', value: 0.43, within: 0.3 },
+    check: (lab) => ({
+      verdict: 'not checkable here',
+      predicted: overSizes((seq) => commShares(lab, WAN_REQUESTS.published, seq).before),
+      unit: '%',
+      by: '',
+      why: 'Every gather and reduction of FSDP waited for. Ulysses adds bytes of its own and removes none of these: what it lowers is memory, not this share.',
+      evidence: {
+        kind: 'prediction',
+        source: `${planCell({ ...WAN_REQUESTS.published, seq: SIZES.usual })}.prediction.time.commBytes`,
+      },
+      needs: '8 x A100-80G on NVLink, and the size of the videos',
+      command: stepCommand(1, ' --no-prefetch --profile').replace(
+        '--ulysses 8 --batch 32',
+        '--ulysses 1 --batch 4',
+      ),
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.comm.share_peers',
+      kind: 'communication',
+      statement: 'The same in comparable models',
+      documented: 28,
+      unit: '%',
+      given: {},
+    }),
+    expected: { verdict: 'not checkable here', value: 0.65, within: 0.5 },
+    check: (lab) => ({
+      verdict: 'not checkable here',
+      predicted: overSizes((seq) => {
+        const { time } = lab.predict({
+          ...WAN_REQUESTS.published,
+          nicGbit: 25,
+          gpus: 32,
+          batch: { global: 1024, micro: 4 },
+          seq,
+        });
+        return (100 * time.exposedComm) / time.seconds;
+      }),
+      unit: '%',
+      by: '',
+      why: 'The peers are not named, nor their hardware. A model of this kind on 4 nodes that share one 200 Gbit/s card each would wait so long.',
+      evidence: {
+        kind: 'prediction',
+        source: `${planCell({ ...WAN_REQUESTS.published, nicGbit: 25, gpus: 32, batch: { global: 1024, micro: 4 }, seq: SIZES.usual })}.prediction.time`,
+      },
+      needs:
+        'the peers by name; taken as the same model on 4 nodes of 8 A100-80G with one 200 Gbit/s card a node',
+      command: stepCommand(4, ' --profile'),
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.comm.sparse',
+      kind: 'communication',
+      statement: 'Sparse aggregation of expert gradients with 20% of the experts active: change in volume',
+      documented: -60,
+      unit: '%',
+      given: { active_experts: 0.2 },
+    }),
+    expected: { verdict: 'off', value: -80, within: 0.5 },
+    experiment: SPARSE_EXPERTS,
+    check: (_, facts) => ({
+      verdict: 'off',
+      predicted: 100 * (0.2 - 1),
+      unit: '%',
+      by: pointsOff(60, 80),
+      why: `One of five experts touched leaves 20% of their bytes; 60% less is 40% touched. It is what all ranks together touch that travels: in a run of two ranks with a token each, five experts' gradients sent ${Math.round(100 * fact(facts, 'sparseRatio'))}% of their bytes.`,
+      evidence: { kind: 'formula', source: '100 * (0.2 - 1)' },
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.comm.hierarchy',
+      kind: 'mechanism',
+      statement: 'NCCL point-to-point inside a node, RDMA and GPUDirect between nodes',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'not checkable here', value: 12, within: 0 },
+    check: () => {
+      const { linkGBps, nicGbit } = hardwareOf(WAN_GIVEN.gpu);
+      const { linkEfficiency, nicEfficiency } = CALIBRATION;
+      const ratio = linkGBps / (nicGbit / 8);
+      return {
+        verdict: 'not checkable here',
+        predicted: { value: ratio, low: (ratio * linkEfficiency) / nicEfficiency, high: PER_NODE * ratio },
+        unit: 'x the bandwidth inside a node',
+        by: '',
+        why: 'NCCL does this by itself where drivers and cards allow. By data sheets NVLink gives a GPU 12 times what a 200 Gbit/s card of its own does, 96 times where one card serves 8 GPUs; NCCL reaches a smaller share of NVLink than of a card (low end).',
+        evidence: { kind: 'formula', source: '300 / (200 / 8)' },
+        needs: '2 nodes of 8 A100-80G with InfiniBand or RoCE cards',
+        command:
+          'git clone https://github.com/NVIDIA/nccl-tests && make -C nccl-tests MPI=1 && mpirun -np 8 -H node0:8 nccl-tests/build/all_reduce_perf -b 1G -e 1G && ' +
+          'mpirun -np 16 -H node0:8,node1:8 -x NCCL_DEBUG=INFO nccl-tests/build/all_reduce_perf -b 1G -e 1G   # the log names P2P/CUMEM, and NET/IB/GDRDMA',
+      };
+    },
+  },
+];
+
+function shareText(percent: number): string {
+  return `${percent.toPrecision(2)}%`;
+}

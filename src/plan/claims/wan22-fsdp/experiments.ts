@@ -1,0 +1,238 @@
+import type { TrainConfigInput } from '../../../config/train-config';
+import type { CommCause } from '../../../core/events';
+import type { Experiment } from '../entry';
+import type { RunFacts } from '../lab';
+
+const PLACE = { ranks: 2 } as const;
+
+/** A GPT of eight small blocks: enough for every 4th, and for units that differ from the whole. */
+const GPT: TrainConfigInput = {
+  model: { kind: 'gpt', layers: 8, dim: 64, heads: 4, vocab: 256, seq: 32 },
+  data: 'synthetic',
+  batch: 2,
+};
+/** Two experts a block, as the document has them. */
+const TWO_EXPERTS: TrainConfigInput = {
+  ...GPT,
+  model: { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32, experts: 2 },
+};
+
+/** bf16 parameters with fp32 reduction against fp32 throughout. */
+export const BF16_RUNS: Experiment = {
+  name: 'bf16 parameters',
+  async run(lab) {
+    const place = { ...PLACE, steps: 2 };
+    const fp32 = await lab.train(GPT, place);
+    const bf16 = await lab.train(
+      { ...GPT, mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' } },
+      place,
+    );
+    return {
+      gatheredRatio: bf16.logicalAtPeak['param.full'] / fp32.atPeak['param.full'],
+      shardsRatio: bf16.atRest['param.shard'] / fp32.atRest['param.shard'],
+      wireRatio: wireBytes(bf16, 'param') / wireBytes(fp32, 'param'),
+    };
+  },
+};
+
+/** The document's FSDP settings without the two that do not exist. */
+export const FSDP_CONFIG_RUN: Experiment = {
+  name: 'FSDP settings',
+  async run(lab) {
+    const one = await lab.train(
+      {
+        ...GPT,
+        parallel: { strategy: 'FULL_SHARD', wrap: { layerCls: ['Block'] }, forwardPrefetch: true },
+        mixedPrecision: { paramDtype: 'bf16', bufferDtype: 'bf16', reduceDtype: 'fp32' },
+      },
+      { ...PLACE, steps: 2 },
+    );
+    return {
+      gathers: counted(one, 'allGather', 'param'),
+      reductions: counted(one, 'reduceScatter', 'grad'),
+      paramBytesOnWire: wireBytes(one, 'param') / one.numParams,
+      gradBytesOnWire: wireBytes(one, 'grad') / one.numParams,
+    };
+  },
+};
+
+/** Experts as units under SHARD_GRAD_OP with a replicated gate, against FULL_SHARD of the same units. */
+export const EXPERT_UNITS: Experiment = {
+  name: 'experts as units',
+  async run(lab) {
+    const place = { ...PLACE, steps: 3 };
+    const asDocumented = await lab.train(
+      {
+        ...TWO_EXPERTS,
+        parallel: {
+          wrap: 'moe',
+          strategy: 'FULL_SHARD',
+          unitStrategies: [
+            { modules: 'blocks.*.moe.experts.*', strategy: 'SHARD_GRAD_OP' },
+            { modules: 'blocks.*.moe.gate', strategy: 'NO_SHARD' },
+          ],
+        },
+      },
+      place,
+    );
+    const full = await lab.train(
+      { ...TWO_EXPERTS, parallel: { wrap: 'moe', strategy: 'FULL_SHARD' } },
+      place,
+    );
+    const whole = await lab.train({ ...TWO_EXPERTS, parallel: { strategy: 'NO_SHARD' } }, place);
+    return {
+      lossDifference: largestDifference(asDocumented.losses, whole.losses),
+      gathers: counted(asDocumented, 'allGather', 'param'),
+      gathersFullShard: counted(full, 'allGather', 'param'),
+      gateReductions: counted(asDocumented, 'allReduce', 'grad'),
+      wholeRatio: asDocumented.peakByCause['param.full'] / full.peakByCause['param.full'],
+    };
+  },
+};
+
+/** Gradients of experts: all of them, or only rows of those that some rank used. */
+export const SPARSE_EXPERTS: Experiment = {
+  name: 'sparse expert gradients',
+  async run(lab) {
+    const five: TrainConfigInput = {
+      model: { kind: 'moe', layers: 1, dim: 64, heads: 4, vocab: 16, seq: 1, experts: 5 },
+      data: 'synthetic',
+      batch: 1,
+    };
+    const place = { ...PLACE, steps: 1 };
+    const of = (sparseGradients: boolean) =>
+      lab.train({ ...five, parallel: { strategy: 'NO_SHARD', sparseGradients } }, place);
+    const dense = await of(false);
+    const sparse = await of(true);
+    return {
+      // What is not an expert's travels whole in both. At two ranks an all-reduce receives as many bytes as it reduces.
+      sparseRatio: (wireBytes(sparse, 'grad') - wireBytes(dense, 'grad') + EXPERT_BYTES) / EXPERT_BYTES,
+    };
+  },
+};
+
+/** Of five feed-forward layers of dim 64: d·4d + 4d + 4d·d + d each, in fp32. */
+const EXPERT_BYTES = 5 * 4 * (8 * 64 * 64 + 5 * 64);
+
+/** No block, every 4th block and every block run again in backward. */
+export const EVERY_FOURTH: Experiment = {
+  name: 'every 4th block',
+  async run(lab) {
+    const place = { ...PLACE, steps: 3 };
+    const none = await lab.train(GPT, place);
+    const fourth = await lab.train({ ...GPT, activationCheckpointing: { everyNth: 4 } }, place);
+    const full = await lab.train({ ...GPT, activationCheckpointing: 'full' }, place);
+    const saved = (one: RunFacts): number =>
+      100 * (1 - one.peakByCause.activation / none.peakByCause.activation);
+    return {
+      savedPercent: saved(fourth),
+      savedPercentFull: saved(full),
+      lossDifference: largestDifference(fourth.losses, none.losses),
+    };
+  },
+};
+
+/** Saved under FULL_SHARD, loaded under SHARD_GRAD_OP: the run goes on as it would have. */
+export const SHARDED_CHECKPOINT: Experiment = {
+  name: 'sharded checkpoint',
+  async run(lab) {
+    return lab.withRun(GPT, PLACE, async (run, folder) => {
+      await run.step(3);
+      await run.save(`${folder}/checkpoint`);
+      await run.step(3);
+      const straight = run.facts().losses.slice(-3);
+      return lab.withRun({ ...GPT, parallel: { strategy: 'SHARD_GRAD_OP' } }, PLACE, async (other) => {
+        await other.load(`${folder}/checkpoint`);
+        await other.step(3);
+        return { lossDifference: largestDifference(other.facts().losses.slice(-3), straight) };
+      });
+    });
+  },
+};
+
+/** Where a gate of two experts sends rows whose logits differ by 2. */
+export const GATE_LOAD: Experiment = {
+  name: "a gate's load",
+  async run(lab) {
+    const [shares = []] = await lab.inRanks(PLACE, ({ tf, TemperatureGating }) =>
+      [1, 2].map((initTemp) => {
+        const gate = new TemperatureGating(1, 2, { initTemp });
+        const [w0 = 0, w1 = 0] = gate.gate.weight.tensor.dataSync();
+        const [b0 = 0, b1 = 0] = gate.gate.bias.tensor.dataSync();
+        // Rows that differ a little have noise of their own; their logits differ by 2.
+        const input = (2 - (b0 - b1)) / (w0 - w1);
+        const rows = Array.from({ length: 4096 }, (_, i) => input * (1 + i * 1e-6));
+        const chosen = gate.apply(tf.tensor2d(rows, [4096, 1]));
+        return tf.mean(chosen, 0).dataSync()[0] ?? Number.NaN;
+      }),
+    );
+    const [share = Number.NaN, shareAtTwo = Number.NaN] = shares;
+    return { share, shareAtTwo };
+  },
+};
+
+/** One rank is slower; what a barrier does about it. */
+export const BARRIER: Experiment = {
+  name: 'a barrier',
+  async run(lab) {
+    const times = await lab.inRanks(PLACE, ({ rank, dist }) => {
+      const work = rank === 0 ? 40 : 120;
+      dist.barrier();
+      const start = performance.now();
+      while (performance.now() - start < work);
+      const worked = performance.now() - start;
+      dist.barrier();
+      return { worked, total: performance.now() - start };
+    });
+    const [first] = times;
+    return { idlePercent: first === undefined ? Number.NaN : 100 * (1 - first.worked / first.total) };
+  },
+};
+
+/** Moments of one byte against fp32 ones. */
+export const EIGHT_BIT: Experiment = {
+  name: '8-bit AdamW',
+  async run(lab) {
+    const place = { ...PLACE, steps: 8 };
+    const of = (kind: 'adamW' | 'adamW8bit') => lab.train({ ...GPT, optimizer: { kind } }, place);
+    const fp32 = await of('adamW');
+    const eight = await of('adamW8bit');
+    return {
+      bytesRatio: eight.atRest.optimizer / fp32.atRest.optimizer,
+      lossRatio: (eight.losses.at(-1) ?? Number.NaN) / (fp32.losses.at(-1) ?? Number.NaN),
+    };
+  },
+};
+
+/** The gradients of the step before against those of this one. */
+export const DELAYED_UPDATE: Experiment = {
+  name: 'delayed update',
+  async run(lab) {
+    const place = { ...PLACE, steps: 3 };
+    const now = await lab.train(GPT, place);
+    const later = await lab.train({ ...GPT, optimizer: { delayedUpdate: true } }, place);
+    return {
+      wireRatio: wireBytes(later) / wireBytes(now),
+      collectivesRatio: counted(later) / counted(now),
+      gradBytesRatio: later.atRest['grad.shard'] / now.atRest['grad.shard'],
+    };
+  },
+};
+
+function wireBytes({ collectives }: RunFacts, cause?: CommCause): number {
+  return collectives.reduce(
+    (sum, one) => sum + (cause === undefined || one.cause === cause ? one.wireBytes : 0),
+    0,
+  );
+}
+
+function counted({ collectives }: RunFacts, op?: string, cause?: CommCause): number {
+  return collectives.reduce((sum, one) => {
+    const isMeant = (op === undefined || one.op === op) && (cause === undefined || one.cause === cause);
+    return sum + (isMeant ? one.count : 0);
+  }, 0);
+}
+
+function largestDifference(some: readonly number[], others: readonly number[]): number {
+  return Math.max(...some.map((value, i) => Math.abs(value - (others[i] ?? Number.NaN))));
+}

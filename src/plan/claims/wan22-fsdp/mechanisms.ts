@@ -1,0 +1,196 @@
+import { type ClaimEntry, fact } from '../entry';
+import {
+  BARRIER,
+  DELAYED_UPDATE,
+  EVERY_FOURTH,
+  EXPERT_UNITS,
+  GATE_LOAD,
+  SHARDED_CHECKPOINT,
+} from './experiments';
+import { WAN_GIVEN, wan } from './given';
+
+/** What the document's mechanisms do, seen in runs of two ranks. */
+export const WAN_MECHANISMS: readonly ClaimEntry[] = [
+  {
+    claim: wan({
+      id: 'wan.fsdp.experts',
+      kind: 'mechanism',
+      statement:
+        'Experts are FSDP units of their own with SHARD_GRAD_OP; the gate stays replicated; selection overlaps the forward pass',
+      documented: null,
+      unit: null,
+      given: WAN_GIVEN,
+    }),
+    expected: { verdict: 'confirmed', value: 0, within: 1e-5 },
+    experiment: EXPERT_UNITS,
+    check: (_, facts) => ({
+      verdict: fact(facts, 'gathers') < fact(facts, 'gathersFullShard') ? 'confirmed' : 'off',
+      measured: fact(facts, 'lossDifference'),
+      unit: 'difference of losses to DDP',
+      by: '',
+      why: `Trains as DDP does: ${fact(facts, 'gathers')} gathers a step instead of ${fact(facts, 'gathersFullShard')}, for ${fact(facts, 'wholeRatio').toFixed(2)} x the whole parameters at the peak; gates agree by an all-reduce each. A gate is read before its experts, so its choice overlaps nothing; Wan's experts are chosen by timestep, known before the step.`,
+      evidence: {
+        kind: 'run',
+        source: `const job = await sl.launch({ ranks: 2 });
+const run = await job.train({
+  model: { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32, experts: 2 }, data: 'synthetic', batch: 2,
+  parallel: { wrap: 'moe', unitStrategies: [
+    { modules: 'blocks.*.moe.experts.*', strategy: 'SHARD_GRAD_OP' }, { modules: 'blocks.*.moe.gate', strategy: 'NO_SHARD' },
+  ] },
+});
+await run.step(3);
+await run.units()`,
+      },
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.ac.every4',
+      kind: 'mechanism',
+      statement: 'Non-reentrant activation checkpoint on every 4th transformer layer, no offload',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 22.7, within: 1 },
+    experiment: EVERY_FOURTH,
+    check: (_, facts) => ({
+      verdict: 'confirmed',
+      measured: fact(facts, 'savedPercent'),
+      unit: '% of activations saved',
+      by: '',
+      why: `Works, with equal losses (difference ${fact(facts, 'lossDifference')}), and saves less than the quarter of blocks that it names; every block saves ${Math.round(fact(facts, 'savedPercentFull'))}% for four times the recompute.`,
+      evidence: {
+        kind: 'run',
+        source: `const job = await sl.launch({ ranks: 2 });
+const of = async (activationCheckpointing: 'full' | { everyNth: number } | null) => {
+  const run = await job.train({ model: { kind: 'gpt', layers: 8, dim: 64, heads: 4, vocab: 256, seq: 32 }, data: 'synthetic', batch: 2, activationCheckpointing });
+  await run.step(2);
+  return run;
+};
+sl.compare({ none: await of(null), every4: await of({ everyNth: 4 }), full: await of('full') })`,
+      },
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.gate.temperature',
+      kind: 'mechanism',
+      statement:
+        "Gate divides its logits by a learned temperature (initially 1) and takes a hard Gumbel-softmax sample, to even out the experts' load",
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off', value: 88.1, within: 2 },
+    experiment: GATE_LOAD,
+    check: (_, facts) => ({
+      verdict: 'off',
+      measured: 100 * fact(facts, 'share'),
+      unit: '% of rows to the preferred of two experts',
+      by: 'the load is not evened out',
+      why: `The gate runs as described, but its sample follows softmax(logits / temperature): logits that differ by 2 send ${Math.round(100 * fact(facts, 'share'))}% one way at temperature 1, ${Math.round(100 * fact(facts, 'shareAtTwo'))}% at 2. Evening out takes a term in the loss; and Wan's experts are chosen by timestep, not by a gate.`,
+      evidence: {
+        kind: 'run',
+        source: `const job = await sl.launch({ ranks: 1 });
+await job.on(0).run(({ tf, TemperatureGating }) => {
+  const gate = new TemperatureGating(1, 2, { initTemp: 1 });
+  const [w0, w1] = gate.gate.weight.tensor.dataSync(), [b0, b1] = gate.gate.bias.tensor.dataSync();
+  const input = (2 - (b0 - b1)) / (w0 - w1);
+  const rows = Array.from({ length: 4096 }, (_, i) => input * (1 + i * 1e-6));
+  return tf.mean(gate.apply(tf.tensor2d(rows, [4096, 1])), 0).arraySync();
+})`,
+      },
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.checkpoint',
+      kind: 'mechanism',
+      statement: 'Sharded state dict of model and optimizer saved and loaded, sharding handled on load',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 0, within: 1e-6 },
+    experiment: SHARDED_CHECKPOINT,
+    check: (_, facts) => ({
+      verdict: 'confirmed',
+      measured: fact(facts, 'lossDifference'),
+      unit: 'difference of the next losses',
+      by: '',
+      why: "Each rank saves what it holds of model and optimizer; loaded under another strategy the run goes on with the same losses. The document's own code for it does not (wan.code.checkpoint).",
+      evidence: {
+        kind: 'run',
+        source: `const job = await sl.launch({ ranks: 2 });
+const run = await job.train({ model: 'tiny', data: 'synthetic' });
+await run.step(3);
+await (await run.save('checkpoint')).done;
+await run.step(3);
+const other = await job.train({ model: 'tiny', data: 'synthetic', parallel: { strategy: 'SHARD_GRAD_OP' } }).load('checkpoint');
+await other.step(3);
+[run.losses.slice(3), other.losses]`,
+      },
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.balance',
+      kind: 'mechanism',
+      statement: 'Barrier between nodes; compute shifted by how often each expert is active',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off', value: 66.7, within: 15 },
+    experiment: BARRIER,
+    check: (_, facts) => ({
+      verdict: 'off',
+      measured: fact(facts, 'idlePercent'),
+      unit: '% of the faster rank idle',
+      by: 'a barrier evens out nothing',
+      why: 'With 40 ms of work beside 120 ms the faster rank waits two thirds of the time: a barrier makes all as slow as the slowest, as every gather of FSDP does already. Shifting work by use needs replicas of experts or expert parallelism; with one expert a step for all ranks there is nothing to shift.',
+      evidence: {
+        kind: 'run',
+        source: `const job = await sl.launch({ ranks: 2 });
+await job.on('all').run(({ rank, dist }) => {
+  dist.barrier();
+  const start = performance.now();
+  while (performance.now() - start < (rank === 0 ? 40 : 120));
+  const worked = performance.now() - start;
+  dist.barrier();
+  return 100 * (1 - worked / (performance.now() - start));
+})`,
+      },
+    }),
+  },
+  {
+    claim: wan({
+      id: 'wan.optim.delayed',
+      kind: 'mechanism',
+      statement: 'A delayed update of the sharded optimizer lowers the peak of communication',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off', value: 1, within: 0 },
+    experiment: DELAYED_UPDATE,
+    check: (_, facts) => ({
+      verdict: 'off',
+      measured: fact(facts, 'wireRatio'),
+      unit: 'x the bytes on the wire',
+      by: 'no effect on communication',
+      why: `The same collectives and bytes in every step: the update of a sharded optimizer is local. What a delay adds is a second set of gradient shards (x ${fact(facts, 'gradBytesRatio').toFixed(1)}); what it can hide is an update on the host (ZeRO-Offload).`,
+      evidence: {
+        kind: 'run',
+        source: `const job = await sl.launch({ ranks: 2 });
+const of = async (delayedUpdate: boolean) => {
+  const run = await job.train({ model: 'tiny', data: 'synthetic', optimizer: { delayedUpdate } });
+  await run.step(3);
+  return run;
+};
+sl.compare({ now: await of(false), delayed: await of(true) }, 'timeline')`,
+      },
+    }),
+  },
+];

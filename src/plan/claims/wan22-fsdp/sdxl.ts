@@ -1,0 +1,73 @@
+import type { Estimate } from '../../prediction';
+
+/** The U-Net of Stable Diffusion XL. Source: its published configuration (unet/config.json of stable-diffusion-xl-base-1.0). */
+const UNET = {
+  channels: [320, 640, 1280],
+  /** Layers of attention at each of these widths. */
+  depth: [0, 2, 10],
+  resnetsDown: 2,
+  resnetsUp: 3,
+  textTokens: 77,
+  textDim: 2048,
+  latent: 128,
+} as const;
+
+const PEAK = 8 * 312e12;
+
+/** A 3 x 3 convolution of so many positions. */
+function conv(positions: number, inputs: number, outputs: number): number {
+  return 2 * 9 * positions * inputs * outputs;
+}
+
+function resnet(positions: number, inputs: number, outputs: number): number {
+  const shortcut = inputs === outputs ? 0 : 2 * positions * inputs * outputs;
+  return conv(positions, inputs, outputs) + conv(positions, outputs, outputs) + shortcut;
+}
+
+/** So many layers of attention, cross-attention and gated feed-forward, between two projections. */
+function transformer(positions: number, dim: number, depth: number): number {
+  if (depth === 0) return 0;
+  const self = 2 * positions * 4 * dim ** 2 + 4 * positions ** 2 * dim;
+  const { textTokens, textDim } = UNET;
+  const cross = 4 * positions * dim ** 2 + 4 * textTokens * textDim * dim + 4 * positions * textTokens * dim;
+  const feedForward = 2 * positions * (8 + 4) * dim ** 2;
+  return depth * (self + cross + feedForward) + 4 * positions * dim ** 2;
+}
+
+/** Floating-point operations of one forward on an image of `latent` x `latent` latents (an eighth of the pixels' side). */
+export function sdxlForwardFlops(latent: number = UNET.latent): number {
+  const { channels, depth, resnetsDown, resnetsUp } = UNET;
+  let flops = conv(latent ** 2, 4, channels[0]) + conv(latent ** 2, channels[0], 4);
+  const skips: number[] = [channels[0]];
+  let width: number = channels[0];
+  channels.forEach((dim, level) => {
+    const positions = (latent / 2 ** level) ** 2;
+    for (let i = 0; i < resnetsDown; i++) {
+      flops += resnet(positions, width, dim) + transformer(positions, dim, depth[level] ?? 0);
+      width = dim;
+      skips.push(width);
+    }
+    if (level === channels.length - 1) return;
+    flops += conv(positions / 4, dim, dim);
+    skips.push(width);
+  });
+  const middle = (latent / 4) ** 2;
+  flops += 2 * resnet(middle, width, width) + transformer(middle, width, depth[2]);
+  [...channels].reverse().forEach((dim, i) => {
+    const level = channels.length - 1 - i;
+    const positions = (latent / 2 ** level) ** 2;
+    for (let j = 0; j < resnetsUp; j++) {
+      flops +=
+        resnet(positions, width + (skips.pop() ?? 0), dim) + transformer(positions, dim, depth[level] ?? 0);
+      width = dim;
+    }
+    if (level > 0) flops += conv(4 * positions, dim, dim);
+  });
+  return flops;
+}
+
+/** Training at 1024 x 1024 on 8 A100, at 45% (30 to 60%) of their peak: what convolutions and attention of this size are seen at. */
+export function sdxlSamplesPerSecond(): Estimate {
+  const at = (share: number): number => (share * PEAK) / (3 * sdxlForwardFlops());
+  return { value: at(0.45), low: at(0.3), high: at(0.6) };
+}

@@ -1,0 +1,124 @@
+import { modelFlops } from '../../cost/model-flops';
+import type { ClaimEntry } from '../entry';
+import { PUBLISHED, WAN_GIVEN, wan } from './given';
+import { sdxlForwardFlops, sdxlSamplesPerSecond } from './sdxl';
+import { overSizes, SIZES, samplesPerSecond, WAN_REQUESTS } from './wan-requests';
+
+const { gpus, batch, grad_accum } = WAN_GIVEN;
+/** Dense bf16 by NVIDIA's data sheet, all GPUs, FLOP/s. */
+const PEAK = gpus * 312e12;
+/** Training on one frame of 832 x 480, the least that the model is made for, without anything computed again. */
+const IMAGE_FLOPS = modelFlops({ ...PUBLISHED, seq: SIZES.image }, 1);
+
+/** The same operations, spelled out: products of a block, its attention, forward and backward. */
+const IMAGE_SOURCE = `const d = 5120, seq = 1560, text = 512;
+const block = 4 * d * d + 2 * d * 13824 + 2 * d * d * (1 + text / seq) + 2 * d * (seq + text);
+const flops = 6 * seq * 40 * block;
+`;
+
+/** How fast the document's run is. */
+export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
+  {
+    claim: wan({
+      id: 'wan.perf.throughput',
+      kind: 'throughput',
+      statement: 'Peak throughput on 8 A100',
+      documented: 128,
+      unit: 'samples/s',
+      given: WAN_GIVEN,
+    }),
+    expected: { verdict: 'off', value: 19.77 },
+    check: (lab) => {
+      const atMost = PEAK / IMAGE_FLOPS;
+      const of = (request: keyof typeof WAN_REQUESTS, seq: number) =>
+        samplesPerSecond(lab.predict({ ...WAN_REQUESTS[request], seq }));
+      const [frame, video] = [of('published', SIZES.image), of('published', SIZES.usual)];
+      return {
+        verdict: 'off',
+        predicted: atMost,
+        unit: 'samples/s',
+        by: `at least ${(128 / atMost).toPrecision(2)} x too high`,
+        why: `One frame of 832 x 480 costs ${tera(IMAGE_FLOPS)} with one expert: at the data sheet's peak 8 A100 do ${atMost.toFixed(1)} a second. Expected are ${frame.toPrecision(2)} single frames a second, or ${video.toPrecision(2)} videos of 81 frames (described 27B: ${of('described', SIZES.usual).toPrecision(2)}).`,
+        evidence: { kind: 'formula', source: `${IMAGE_SOURCE}8 * 312e12 / flops` },
+      };
+    },
+  },
+  {
+    claim: wan({
+      id: 'wan.perf.step',
+      kind: 'throughput',
+      statement: 'Time of one step',
+      documented: 4.2,
+      unit: 's',
+      given: WAN_GIVEN,
+    }),
+    expected: { verdict: 'off', value: 12.95 },
+    check: (lab) => {
+      const atLeast = (batch * grad_accum * IMAGE_FLOPS) / PEAK;
+      const seconds = (request: keyof typeof WAN_REQUESTS) =>
+        Math.round(lab.predict({ ...WAN_REQUESTS[request], seq: SIZES.usual }).seconds.value);
+      return {
+        verdict: 'off',
+        predicted: atLeast,
+        unit: 's',
+        by: `at least ${(atLeast / 4.2).toPrecision(2)} x too low`,
+        why: `256 single frames of 832 x 480 take ${atLeast.toFixed(1)} s at the GPUs' peak. With 81 frames a step is expected to take ${seconds('published')} s (described 27B: ${seconds('described')} s).`,
+        evidence: { kind: 'formula', source: `${IMAGE_SOURCE}256 * flops / (8 * 312e12)` },
+      };
+    },
+  },
+  {
+    claim: wan({
+      id: 'wan.perf.of_ideal',
+      kind: 'throughput',
+      statement: 'Step time against the theoretical best of a 27B model',
+      documented: 89,
+      unit: '%',
+      given: WAN_GIVEN,
+    }),
+    expected: { verdict: 'contradicts itself', value: 82, within: 0 },
+    check: (lab) => {
+      const mfu = overSizes((seq) => 100 * lab.predict({ ...WAN_REQUESTS.published, seq }).mfu);
+      return {
+        verdict: 'contradicts itself',
+        predicted: 100 - 18,
+        unit: '%',
+        by: '7 points too high',
+        why: `A step that spends 18% in communication (wan.comm.share) is at most 82% of the best. Against the data sheet, large products alone reach 271 of 312 TFLOP/s (87%); expected of the whole step are ${Math.round(mfu.low)} to ${Math.round(mfu.high)}%.`,
+        evidence: { kind: 'formula', source: '100 - 18' },
+      };
+    },
+  },
+  {
+    claim: wan({
+      id: 'wan.perf.throughput_sdxl',
+      kind: 'throughput',
+      statement: 'Stable Diffusion XL, hardware not stated',
+      documented: 86,
+      unit: 'samples/s',
+      given: {},
+    }),
+    expected: { verdict: 'not checkable here', value: 55.4, within: 0.5 },
+    check: () => {
+      const predicted = sdxlSamplesPerSecond();
+      return {
+        verdict: 'not checkable here',
+        predicted,
+        unit: 'samples/s',
+        by: '',
+        why: `Neither hardware nor size of images is stated. On 8 A100, 1024 x 1024: ${Math.round(predicted.low)} at 30% of the peak to ${Math.round(predicted.high)} at 60%, without the autoencoder and the text encoders; the U-Net's forward is ${(sdxlForwardFlops() / 1e12).toFixed(1)} TFLOP. It is a tenth of 27B: the two throughputs do not compare.`,
+        evidence: { kind: 'formula', source: `0.45 * 8 * 312e12 / (3 * ${sdxlForwardFlops()})` },
+        needs: 'the hardware that the document does not name; taken as 8 x A100-80G',
+        command:
+          'git clone https://github.com/huggingface/diffusers && pip install ./diffusers -r diffusers/examples/text_to_image/requirements_sdxl.txt && ' +
+          'accelerate launch --multi_gpu --num_processes 8 diffusers/examples/text_to_image/train_text_to_image_sdxl.py ' +
+          '--pretrained_model_name_or_path stabilityai/stable-diffusion-xl-base-1.0 --dataset_name lambdalabs/naruto-blip-captions ' +
+          '--resolution 1024 --train_batch_size 8 --mixed_precision bf16 --gradient_checkpointing --max_train_steps 100 --output_dir sdxl',
+      };
+    },
+  },
+];
+
+function tera(flops: number): string {
+  return `${Math.round(flops / 1e12)} TFLOP`;
+}

@@ -1,0 +1,99 @@
+import { CALIBRATION } from '../../calibration';
+import { collectiveSeconds, placeOf } from '../../cost/collective';
+import { hardwareOf } from '../../hardware';
+import type { Estimate, Prediction } from '../../prediction';
+import type { PlanRequestInput } from '../../request';
+import type { PlanLab } from '../lab';
+import { WAN_GIVEN } from './given';
+
+/** Tokens of one sample: latent frames x rows x columns of patches. Source: Wan2.2's VAE (4, 8, 8) and patches (1, 2, 2). */
+export const SIZES = { image: 30 * 52, usual: 21 * 30 * 52, large: 21 * 45 * 80 } as const;
+
+const { gpus, batch, grad_accum, layers } = WAN_GIVEN;
+
+/**
+ * The document's layout with samples in place of Ulysses: 4 samples a GPU instead of an eighth of 32. Products, attention (heads are
+ * cut as samples are), activations and FSDP's bytes are the same; what Ulysses moves comes on top (`ulyssesSeconds`).
+ */
+const LAYOUT = {
+  hardware: 'A100-80G',
+  gpus,
+  parallel: { strategy: 'FULL_SHARD', stack: 'fsdp2' },
+  batch: { global: batch * grad_accum, micro: batch / gpus },
+} as const satisfies Omit<PlanRequestInput, 'model'>;
+
+/** As published (2 x 14.29B), and as described: 27B in two such experts, their feed-forward narrower. */
+export const WAN_REQUESTS = {
+  published: { ...LAYOUT, model: 'wan2.2-a14b' },
+  described: {
+    ...LAYOUT,
+    model: {
+      kind: 'dit',
+      experts: 2,
+      layers,
+      dim: 5120,
+      ffn: 11_904,
+      heads: 40,
+      textDim: 4096,
+      textLen: 512,
+    },
+  },
+} as const satisfies Record<string, PlanRequestInput>;
+
+/**
+ * At the sizes of video that may be meant, which the document does not say: 81 frames of 832 x 480, and as bounds one such frame and 81
+ * of 1280 x 720.
+ */
+export function overSizes(of: (tokens: number) => number): Estimate {
+  const [image, usual, large] = [of(SIZES.image), of(SIZES.usual), of(SIZES.large)];
+  return { value: usual, low: Math.min(image, usual, large), high: Math.max(image, usual, large) };
+}
+
+/** Samples a second of all GPUs. */
+export function samplesPerSecond({ seconds }: Prediction): number {
+  return (batch * grad_accum) / seconds.value;
+}
+
+/**
+ * All-to-alls of a step: q, k, v and the output of every block, in forward and backward, of every micro-batch. Source: Jacobs et al. 2023,
+ * "DeepSpeed Ulysses", section 3.2.
+ */
+export function ulyssesSeconds(tokens: number): number {
+  const hardware = hardwareOf('A100-80G');
+  // A rank holds an eighth of the tokens; its tensor is what the all-to-all exchanges.
+  const bytes = ((batch * tokens) / gpus) * 5120 * 2;
+  const one = collectiveSeconds('allToAll', bytes, placeOf(gpus, 1, gpus), hardware, CALIBRATION);
+  return grad_accum * layers * 2 * 4 * one;
+}
+
+/** FSDP's collectives of a step when nothing runs beside them. */
+export function serialCommSeconds({ time }: Prediction): number {
+  return time.commBytes.dp / (hardwareOf('A100-80G').linkGBps * 1e9 * CALIBRATION.linkEfficiency);
+}
+
+/** Shares of a step in communication, percent: with prefetch and Ulysses, and with neither. */
+export function commShares(lab: PlanLab, request: PlanRequestInput, seq: number) {
+  const prediction = lab.predict({ ...request, seq });
+  const { seconds, exposedComm } = prediction.time;
+  const now = exposedComm + ulyssesSeconds(seq);
+  const serial = serialCommSeconds(prediction);
+  const computing = seconds - exposedComm;
+  return { now: (100 * now) / (computing + now), before: (100 * serial) / (computing + serial) };
+}
+
+/** A GPU's activations, GB: with every 4th block checkpointed, between all and none; and with all. */
+export function activations(lab: PlanLab, request: PlanRequestInput, seq: number) {
+  const none = lab.memory({ ...request, seq });
+  const full = lab.memory({ ...request, seq, recompute: 'full' });
+  return {
+    every4: (0.75 * none.activations + 0.25 * full.activations) / 1e9,
+    all: full.activations / 1e9,
+  };
+}
+
+/** What someone with the hardware runs: the block's sizes, FSDP and Ulysses as documented, on random latents. */
+export function stepCommand(nodes = 1, more = ''): string {
+  const where =
+    nodes === 1 ? '--standalone' : `--nnodes ${nodes} --rdzv-backend c10d --rdzv-endpoint "$HEAD_NODE:29500"`;
+  return `torchrun ${where} --nproc-per-node 8 scripts/python/wan_step.py --ulysses 8 --batch 32 --accumulation 8 --checkpoint-every 4 --frames 81${more}`;
+}
