@@ -1,14 +1,20 @@
 import { ConfigError } from '../core/errors';
-import { createFigure, type Figure, type Quantities } from './figure';
+import { createFigure, type Figure } from './figure';
 import { bold, safe, soft, strong } from './ink';
 import { log10, logRange, logTicks } from './log-axis';
 import { LINE_COLORS, NEUTRAL } from './palette';
 import type { Annotation, Axis, ScatterTrace } from './plotly';
 import { scalingFinding } from './scaling-finding';
-import { type DocumentedPoint, type ScalingSeries, type ScalingView, said } from './scaling-view';
+import {
+  type DocumentedPoint,
+  type ScalingSeries,
+  type ScalingView,
+  said,
+  scalingQuantities,
+  scalingTable,
+} from './scaling-view';
 import { spread } from './stack-labels';
 import { niceTicks } from './svg-scale';
-import { createTable, type Table } from './table';
 import { textWidth } from './text-width';
 
 const HEIGHT = 360;
@@ -49,8 +55,8 @@ export function scalingCurve(view: ScalingView): Figure {
         keyOf(view),
       ],
     },
-    table: tableOf(view),
-    quantities: quantitiesOf(view),
+    table: scalingTable(view),
+    quantities: scalingQuantities(view),
   });
 }
 
@@ -278,27 +284,4 @@ function keyOf(view: ScalingView): Annotation {
     align: 'left',
     font: { size: LABEL },
   };
-}
-
-function tableOf(view: ScalingView): Table {
-  const rows = view.series.flatMap(({ name, points }) =>
-    points.map(({ count, value }) => ({
-      series: name,
-      [view.countedIn]: count,
-      predicted: value.value,
-      low: value.low,
-      high: value.high,
-      measured: view.measured?.find((one) => one.count === count)?.value ?? null,
-      documented: view.documented?.find((one) => one.count === count)?.value ?? null,
-    })),
-  );
-  return createTable(rows);
-}
-
-function quantitiesOf(view: ScalingView): Quantities {
-  const last = view.series[0]?.points.at(-1);
-  if (last === undefined) return {};
-  const unit = view.quantity === 'efficiency' ? '%' : 'tokens/s';
-  const label = `predicted at ${last.count} ${view.countedIn}`;
-  return { [view.quantity]: { value: last.value.value, unit, label } };
 }

@@ -1,4 +1,6 @@
 import type { Estimate } from '../plan/prediction';
+import type { Quantities } from './figure';
+import { createTable, type Table } from './table';
 
 /** A prediction at one size. */
 export interface ScalingPoint {
@@ -39,4 +41,29 @@ export function said(value: number, { quantity }: Pick<ScalingView, 'quantity'>)
   if (quantity === 'efficiency') return `${Math.round(value)}%`;
   const [divisor, letter] = value >= 1e6 ? [1e6, 'M'] : value >= 1e3 ? [1e3, 'k'] : [1, ''];
   return `${Number((value / divisor).toPrecision(3))}${letter} tokens/s`;
+}
+
+/** Every point as a row. */
+export function scalingTable(view: ScalingView): Table {
+  const rows = view.series.flatMap(({ name, points }) =>
+    points.map(({ count, value }) => ({
+      series: name,
+      [view.countedIn]: count,
+      predicted: value.value,
+      low: value.low,
+      high: value.high,
+      measured: view.measured?.find((one) => one.count === count)?.value ?? null,
+      documented: view.documented?.find((one) => one.count === count)?.value ?? null,
+    })),
+  );
+  return createTable(rows);
+}
+
+/** What one may guess. */
+export function scalingQuantities(view: ScalingView): Quantities {
+  const last = view.series[0]?.points.at(-1);
+  if (last === undefined) return {};
+  const unit = view.quantity === 'efficiency' ? '%' : 'tokens/s';
+  const label = `predicted at ${last.count} ${view.countedIn}`;
+  return { [view.quantity]: { value: last.value.value, unit, label } };
 }
