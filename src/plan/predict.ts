@@ -1,5 +1,6 @@
 import { CALIBRATION, type Calibration } from './calibration';
 import type { Layout } from './layout';
+import { fitsOnGpu } from './memory/allocator';
 import { predictMemory } from './memory/predict-memory';
 import type { Prediction } from './prediction';
 import { predictTime } from './time/predict-time';
@@ -21,11 +22,8 @@ export function predict(layout: Layout, calibration: Calibration = CALIBRATION):
     modelTflopsPerGpu: tflops,
     mfu: tflops / hardware.tflops,
     memory,
-    fits: memory.peakBytes <= hardware.memoryGB * USABLE * 1e9,
+    fits: fitsOnGpu(layout, memory.peakBytes),
     largestAssumption,
     outside,
   };
 }
-
-/** Share of the memory that a process's allocator gets. Source: the CUDA context and the driver hold the rest, 1 to 2 GB. */
-const USABLE = 0.975;

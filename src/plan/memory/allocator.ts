@@ -48,6 +48,11 @@ export function reservableBytes(layout: Layout): Bytes {
   return OFFERED * layout.hardware.memoryGB * 1024 * MIB - bytesOutsideAllocator(layout);
 }
 
+/** Whether so much can be reserved; to a byte, since a peak near capacity is what can be. */
+export function fitsOnGpu(layout: Layout, peakBytes: Bytes): boolean {
+  return peakBytes <= reservableBytes(layout) + 1;
+}
+
 /**
  * What tools that read the device (nvidia-smi) count besides and PyTorch's counters do not: CUDA's context with its kernels, and NCCL's
  * channels of each communicator.

@@ -23,7 +23,7 @@ export function predictMemory(layout: Layout): MemoryPrediction {
   const phase = underPressure(layout, worst.phase);
   const reserved = sumOf(phase);
   return {
-    peak: peakOf(phase, reserved),
+    peak: peakOf(phase, reserved, reservableBytes(layout)),
     peakBytes: reserved,
     params: phase.params,
     grads: phase.grads,
@@ -78,10 +78,11 @@ function sumOf({ params, grads, optimizer, activations, temporary }: MemoryPhase
 /** Steps in which segments grow, and small tensors that no formula counts. */
 const GRAIN = 0.02;
 
-/** From what is allocated, without holes and what other streams keep, to the worst holes. */
-function peakOf(phase: MemoryPhase, reserved: Bytes): Estimate {
+/** From what is allocated, without holes and what other streams keep, to the worst holes that the GPU has room for. */
+function peakOf(phase: MemoryPhase, reserved: Bytes, reservable: Bytes): Estimate {
   const low = Math.min(reserved - phase.holes - phase.cached, (1 - GRAIN) * reserved);
-  const high = Math.max(reserved - phase.holes + phase.mostHoles, (1 + GRAIN) * reserved);
+  const worst = Math.min(reserved - phase.holes + phase.mostHoles, reservable);
+  const high = Math.max(worst, (1 + GRAIN) * reserved);
   return { value: reserved / GIB, low: low / GIB, high: high / GIB };
 }
 
