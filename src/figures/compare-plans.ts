@@ -1,0 +1,163 @@
+import { ConfigError } from '../core/errors';
+import type { MemoryCause } from '../core/events';
+import type { Bytes } from '../core/units';
+import { createFigure, type Figure, titleOf } from './figure';
+import { byteScale, inUnit, short } from './format';
+import { soft, strong } from './ink';
+import { legendRoom } from './legend-room';
+import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
+import type { Plan } from './plan-view';
+import { drawStacks, type StackStyle, stackLegend, stackLegendPlace } from './stacked-rows';
+import { STATIC_WIDTH } from './static-svg';
+import { createTable } from './table';
+import { timeBreakdown } from './time-breakdown';
+
+export type PlanComparison = 'time' | 'memory';
+
+const STYLE: StackStyle<MemoryCause> = {
+  order: STACK_ORDER,
+  fillOf: (cause) => CAUSE_FILL[cause],
+  hover: (cause) => `<b>${cause}</b> %{customdata:,} B<extra></extra>`,
+};
+const MARGIN_TOP = 58;
+const MARGIN_BOTTOM = 30;
+const NOTE_ROOM = 90;
+
+/** Plans side by side under the names that they are given. Throws: CONFIG without plans. */
+export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanComparison = 'time'): Figure {
+  const [first] = Object.values(plans);
+  if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
+  return what === 'time' ? timesOf(plans, first) : memoryOf(plans, first);
+}
+
+function timesOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
+  const rows = Object.entries(plans).map(([name, { prediction, mfu }]) => ({
+    name,
+    seconds: {
+      ...prediction.time.computeByCause,
+      communication: prediction.time.exposedComm,
+      bubble: prediction.time.bubble,
+    },
+    total: prediction.seconds,
+    note: `${Math.round(100 * mfu)}% MFU`,
+  }));
+  const figure = timeBreakdown(rows, subtitleOf(plans, first));
+  const [name] = Object.keys(plans);
+  const mfu = { value: first.mfu * 100, unit: '%', label: `of the GPUs’ published peak, ${name}` };
+  return createFigure({ ...figure, quantities: { ...figure.quantities, mfu } });
+}
+
+function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
+  const rows = Object.entries(plans).map(([name, { prediction, peakBytes, fits }]) => ({
+    name,
+    fits,
+    peak: peakBytes,
+    values: causesOf(prediction.memory),
+  }));
+  const capacity = Math.max(...Object.values(plans).map(({ layout }) => layout.hardware.memoryGB)) * 1e9;
+  const scale = byteScale(Math.max(capacity, ...rows.map(({ peak }) => peak.high)));
+  const panel = {
+    heading: `${strong('<b>At the peak</b>')}${soft(`, ${scale.unit} on the fullest GPU; dashed: ${inUnit(capacity, scale).replace('.0', '')} a card`)}`,
+    rows: rows.map(({ name, values, peak, fits }) => ({
+      name,
+      values,
+      note: fits
+        ? `(${short(peak.low / scale.divisor)}–${short(peak.high / scale.divisor)})`
+        : 'does not fit',
+    })),
+    scale,
+    reach: capacity * 1.01,
+  };
+  const drawn = drawStacks([panel], STYLE, NOTE_ROOM);
+  const causes = STACK_ORDER.filter((cause) => rows.some(({ values }) => (values[cause] ?? 0) > 0));
+  const bottom = MARGIN_BOTTOM + legendRoom(causes, 10, STATIC_WIDTH);
+  const x = capacity / scale.divisor;
+  return createFigure({
+    title: memoryFinding(rows, capacity),
+    subtitle: subtitleOf(plans, first),
+    data: [...drawn.data, ...stackLegend(STYLE, causes)],
+    layout: {
+      height: drawn.plotHeight + MARGIN_TOP + bottom,
+      margin: { t: MARGIN_TOP, r: drawn.right, l: drawn.left, b: bottom },
+      barmode: 'overlay',
+      showlegend: true,
+      legend: stackLegendPlace(drawn),
+      ...drawn.axes,
+      annotations: drawn.annotations,
+      shapes: [
+        {
+          type: 'line',
+          x0: x,
+          x1: x,
+          y0: rows.length - 0.5,
+          y1: -0.5,
+          line: { width: 1.5, color: NEUTRAL, dash: 'dash' },
+        },
+      ],
+    },
+    quantities: {
+      peakGB: {
+        value: first.peakBytes.value / 1e9,
+        unit: 'GB',
+        label: `on the fullest GPU, ${rows[0]?.name}`,
+      },
+      paramsGB: {
+        value: first.prediction.memory.params / 1e9,
+        unit: 'GB',
+        label: `of parameters a GPU, ${rows[0]?.name}`,
+      },
+    },
+    table: createTable(
+      rows.map(({ name, peak, fits, values }) => ({
+        plan: name,
+        peakBytes: peak.value,
+        lowBytes: peak.low,
+        highBytes: peak.high,
+        fits,
+        ...values,
+      })),
+    ),
+  });
+}
+
+/** The planner's words for causes, in the ledger's. */
+export function causesOf(
+  memory: Plan['prediction']['memory'],
+): Readonly<Partial<Record<MemoryCause, Bytes>>> {
+  const { params, grads, optimizer, activations, temporary } = memory;
+  return {
+    'param.shard': params,
+    optimizer,
+    'grad.shard': grads,
+    activation: activations,
+    temp: temporary,
+  };
+}
+
+interface PeakRow {
+  readonly name: string;
+  readonly fits: boolean;
+  readonly peak: Plan['peakBytes'];
+}
+
+function memoryFinding(rows: readonly PeakRow[], capacity: Bytes): string {
+  const card = inUnit(capacity, byteScale(capacity)).replace('.0', '');
+  const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
+  const peak = inUnit(least.peak.value, byteScale(least.peak.value));
+  const fitting = rows.filter(({ fits }) => fits).length;
+  if (rows.length === 1)
+    return titleOf(`${least.name} ${least.fits ? 'fits' : 'does not fit'}: ${peak} of ${card}`);
+  return titleOf(
+    `${fitting} of ${rows.length} fit ${card}; ${least.name} needs least: ${peak}`,
+    `${fitting} of ${rows.length} fit ${card}; the smallest needs ${peak}`,
+  );
+}
+
+function subtitleOf(plans: Readonly<Record<string, Plan>>, { layout }: Plan): string {
+  const where = new Set(
+    Object.values(plans).map((one) => `${one.layout.gpus} x ${one.layout.hardware.name}`),
+  );
+  const models = new Set(Object.values(plans).map((one) => one.layout.model.name));
+  const model = models.size === 1 ? `${layout.model.name}, ` : '';
+  return `${model}${[...where].slice(0, 3).join(', ')}${where.size > 3 ? ', …' : ''}; predicted.`;
+}

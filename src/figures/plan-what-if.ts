@@ -1,0 +1,51 @@
+import { ConfigError } from '../core/errors';
+import { type PlanInput, requestOfInput } from '../plan/plan-input';
+import type { Place } from '../plan/request-of-config';
+import type { Figure } from './figure';
+import { listed } from './format';
+import { type KnobValues, type Turn, turnsOf } from './plan-knobs';
+import { layoutWords } from './plan-table';
+import { type Plan, plan } from './plan-view';
+import { whatIfFigure } from './what-if';
+import type { WhatIfSetting } from './what-if-settings';
+
+/**
+ * One knob at a time turned away from a plan: iteration time and peak memory of every value. What is not legal is left out and
+ * named. Throws: CONFIG for a wrong request, an unknown knob, and where nothing is legal.
+ */
+export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
+  const request = requestOfInput(input, place) as PlanInput; // what a plan takes, with the place's keys
+  const base = plan(request);
+  const { layout } = base;
+  const refused: string[] = [];
+  const turned = turnsOf(knobs).map(({ label, turns }) => ({
+    knob: label,
+    settings: turns.flatMap((turn) => {
+      const planned = tried(request, turn);
+      if (planned === null) refused.push(`${label} ${turn.value}`);
+      return planned === null ? [] : [settingOf(turn, planned, base)];
+    }),
+  }));
+  const figure = whatIfFigure(
+    turned.filter(({ settings }) => settings.length > 0),
+    {
+      capacityBytes: layout.hardware.memoryGB * 1e9,
+      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).`,
+    },
+  );
+  return refused.length === 0 ? figure : figure.withNote(`Not legal: ${listed(refused)}.`);
+}
+
+/** Null where that value is not legal. */
+function tried(request: PlanInput, { place }: Turn): Plan | null {
+  try {
+    return plan(request, place);
+  } catch (error) {
+    if (error instanceof ConfigError) return null;
+    throw error;
+  }
+}
+
+function settingOf(turn: Turn, { seconds, peakBytes, fits }: Plan, { layout }: Plan): WhatIfSetting {
+  return { name: String(turn.value), seconds, memoryBytes: peakBytes, fits, isBase: turn.isOf(layout) };
+}

@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { comparePlans } from '../../src/figures/compare-plans';
+import { LIGHT } from '../../src/figures/ink';
+import { scaling } from '../../src/figures/plan-scaling';
+import { plan } from '../../src/figures/plan-view';
+import { whatIf } from '../../src/figures/plan-what-if';
+import { loadPlotly, problemsOf } from './plotly-validate';
+import { textFaults } from './svg-texts';
+
+const LLAMA = {
+  model: 'llama3-8b',
+  hardware: 'A100-80G',
+  gpus: 16,
+  recompute: 'full',
+  batch: { global: 64, micro: 1 },
+} as const;
+
+const whatIfs = whatIf(LLAMA, {
+  microBatch: [1, 2, 3],
+  tp: [1, 2, 8, 16],
+  recompute: ['none', 'full'],
+  nicGbit: [25, 200],
+});
+const plotly = loadPlotly();
+
+const FIGURES = {
+  whatIf: whatIfs,
+  scaling: scaling(
+    { 'NIC 200 Gbit/s': LLAMA, 'NIC 25 Gbit/s': { ...LLAMA, nicGbit: 25 } },
+    { counts: [8, 16, 64, 128], quantity: 'tokensPerSecond', batch: { perGpu: 4 } },
+  ),
+  efficiency: scaling(
+    { FULL_SHARD: LLAMA },
+    {
+      counts: [1, 4, 32],
+      countedIn: 'nodes',
+      documented: [{ count: 32, value: 85, relation: '>', id: 'x' }],
+    },
+  ),
+  times: comparePlans({ one: plan(LLAMA), two: plan(LLAMA, { parallel: { tp: 8 } }) }),
+  memory: comparePlans(
+    { FULL_SHARD: plan(LLAMA), NO_SHARD: plan(LLAMA, { parallel: { strategy: 'NO_SHARD' } }) },
+    'memory',
+  ),
+};
+
+for (const [name, figure] of Object.entries(FIGURES)) {
+  test(`${name} of real plans: valid for plotly, no text out of place, a title of at most 75 characters`, () => {
+    assert.deepEqual(problemsOf(plotly, figure.toPlotly()), []);
+    assert.deepEqual(textFaults(figure.toSvg(LIGHT)), []);
+    assert.ok(figure.title.length > 0 && figure.title.length <= 75, figure.title);
+  });
+}
+
+test('a knob’s values are plans with that key alone replaced; the plan’s own value is marked, others are named when illegal', () => {
+  const { rows } = whatIfs.table;
+  const settings = rows.map(({ knob, setting, isBase }) => `${knob} ${setting}${isBase === true ? '*' : ''}`);
+  assert.deepEqual(settings, [
+    'micro-batch 1*',
+    'micro-batch 2',
+    'tp 1*',
+    'tp 2',
+    'tp 8',
+    'tp 16',
+    'recompute none',
+    'recompute full*',
+    'NIC, Gbit/s 25',
+    'NIC, Gbit/s 200*',
+  ]);
+  assert.match(whatIfs.subtitle, /Not legal: micro-batch 3\./);
+  const tp2 = rows.find(({ knob, setting }) => knob === 'tp' && setting === '2');
+  assert.equal(tp2?.seconds, plan(LLAMA, { parallel: { tp: 2 } }).seconds.value);
+});
+
+test('a knob that does not exist is refused with those that do', () => {
+  assert.throws(() => whatIf(LLAMA, { microbatch: [1] } as object), {
+    code: 'CONFIG',
+    message: /no knob 'microbatch'; what can be turned: microBatch/,
+  });
+});
+
+test('a request that is wrong at every value is refused, and not drawn as nothing', () => {
+  assert.throws(() => whatIf({ ...LLAMA, model: 'lama' }, { tp: [1] }), { code: 'CONFIG' });
+});
+
+test('efficiency is 100% at the first count, and never rises with the number of nodes here', () => {
+  const values = FIGURES.efficiency.table.rows.map(({ predicted }) => Number(predicted));
+  assert.equal(Math.round((values[0] ?? 0) * 1e9), 100e9);
+  assert.deepEqual(
+    values,
+    [...values].sort((a, b) => b - a),
+  );
+});
+
+test('the batch grows with the GPUs, or stays', () => {
+  const at = (batch: { perGpu: number } | { global: number }) =>
+    scaling({ a: LLAMA }, { counts: [16, 32], quantity: 'tokensPerSecond', batch }).table.rows.map(
+      ({ predicted }) => Number(predicted),
+    );
+  const one = plan(LLAMA, { gpus: 32, batch: { global: 64 } });
+  const relative = (at({ global: 64 })[1] ?? 0) / (one.tokensPerSecondPerGpu * 32);
+  assert.ok(Math.abs(relative - 1) < 1e-9, String(relative));
+  assert.equal(at({ global: 64 })[0], at({ perGpu: 4 })[0]);
+});
