@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ShardlabError } from '../core/errors';
 import { addBench } from './bench/command';
+import { addClaims } from './claims/command';
 import { addDoctor } from './doctor/command';
 import { type ExitStatus, exitStatusOf } from './exit-status';
 import { addInstall } from './install/command';
@@ -41,7 +42,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
       }
     });
   };
-  for (const add of [addDoctor, addInstall, addRun, addPlan, addRecommend, addBench, addTrace]) {
+  for (const add of [addDoctor, addInstall, addRun, addPlan, addRecommend, addClaims, addBench, addTrace]) {
     add(program, perform, io);
   }
   try {

@@ -1,27 +1,40 @@
 import { candidates, type SearchSpace } from './candidates';
 import type { Layout } from './layout';
+import type { ModelShapeInput } from './model-shape';
 import type { Prediction } from './prediction';
 import { parseRecommend, searchBases } from './recommend-request';
 
 /** Where advice is tried: every combination. */
 export interface AdviceGrid {
-  /** Parameters; the rest of the shape is a usual one of that size. */
-  readonly params: readonly number[];
+  readonly models: readonly ModelShapeInput[];
   readonly gpus: readonly number[];
   readonly hardware: readonly string[];
   readonly nicGbit: readonly number[];
 }
 
+/** GPTs whose layers and heads many degrees divide. Source: Narayanan et al. 2021, Table 1. */
+const GPTS = [
+  gpt('1.7B', 24, 2304, 24),
+  gpt('3.6B', 30, 3072, 32),
+  gpt('7.5B', 36, 4096, 32),
+  gpt('18.4B', 40, 6144, 48),
+  gpt('39.1B', 48, 8192, 64),
+  gpt('76.1B', 60, 10_240, 80),
+  gpt('145.6B', 80, 12_288, 96),
+  gpt('310.1B', 96, 16_384, 128),
+  gpt('529.6B', 105, 20_480, 128),
+];
+
 /** A grid that takes about a second; ADVICE_GRID_WHOLE takes some ten. */
 export const ADVICE_GRID: AdviceGrid = {
-  params: [3e9, 7e9, 13e9, 30e9, 70e9, 175e9, 405e9],
+  models: GPTS.slice(0, -1),
   gpus: [8, 64, 512],
   hardware: ['A100-80G', 'H100-80G'],
   nicGbit: [25, 200],
 };
 
 export const ADVICE_GRID_WHOLE: AdviceGrid = {
-  params: [1e9, 3e9, 7e9, 9e9, 13e9, 30e9, 70e9, 99e9, 175e9, 405e9, 500e9],
+  models: GPTS,
   gpus: [8, 16, 32, 64, 128, 256, 512, 1024],
   hardware: ['A100-80G', 'H100-80G'],
   nicGbit: [25, 100, 200, 400],
@@ -29,6 +42,7 @@ export const ADVICE_GRID_WHOLE: AdviceGrid = {
 
 /** One place of the grid: what is advised there against the best of all. */
 export interface AdviceCase {
+  readonly model: string;
   readonly params: number;
   readonly layers: number;
   readonly gpus: number;
@@ -64,6 +78,8 @@ interface Advice {
   isAdvised(layout: Layout): boolean;
   /** What it is compared with. Default: all layouts. */
   isOther?(layout: Layout): boolean;
+  /** What is compared in place of the best advised layout and the best other one, by time a sample. */
+  pair?(advised: Layout): { readonly advised: Layout; readonly other: Layout };
   /** Default: the advised is level with the best. 'needed': all others do not fit or are slower by more than that. */
   readonly claim?: 'needed';
 }
@@ -83,7 +99,8 @@ const ADVICE = {
   large: {
     statement: 'above 100B: CPU offload or ZeRO-3',
     appliesTo: ({ model }) => model.params > 100e9,
-    isAdvised: ({ strategy, offload }) => strategy === 'FULL_SHARD' || offload.optimizer,
+    isAdvised: ({ strategy, offload, tp, pp, cp }) =>
+      tp * pp * cp === 1 && (strategy === 'FULL_SHARD' || offload.optimizer),
   },
   layers: {
     statement: 'over 60 layers: pipeline parallelism is needed, even with tensor parallelism',
@@ -101,8 +118,10 @@ const ADVICE = {
   accumulation: {
     statement: "accumulation matched to the pipeline's depth",
     appliesTo: () => true,
-    isAdvised: ({ pp, numMicroBatches }) => pp > 1 && numMicroBatches === pp,
-    isOther: ({ pp, numMicroBatches }) => pp > 1 && numMicroBatches > pp,
+    isAdvised: ({ pp }) => pp > 1,
+    isOther: () => false,
+    // The same pipeline with as many micro-batches as stages, against eight times as many.
+    pair: (layout) => ({ advised: accumulating(layout, 1), other: accumulating(layout, 8) }),
   },
 } as const satisfies Record<string, Advice>;
 
@@ -111,8 +130,18 @@ const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // its own keys
 /** Few but telling choices: the grid has many places. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
 
-/** A batch at which micro-batches can equal a pipeline's depth and be many times more, tokens. */
+/** A usual batch of a large model, tokens. Source: Llama 3 (Dubey et al. 2024, 3.4.1) begins with it. */
 const BATCH_TOKENS = 2 ** 22;
+
+/** A pipeline with so many micro-batches a stage. */
+function accumulating(layout: Layout, perStage: number): Layout {
+  const numMicroBatches = perStage * layout.pp;
+  return { ...layout, numMicroBatches, globalBatch: numMicroBatches * layout.microBatch * layout.dp };
+}
+
+function gpt(name: string, layers: number, dim: number, heads: number): ModelShapeInput {
+  return { name: `GPT ${name}`, kind: 'gpt', layers, dim, heads, vocab: 51_200, seq: 2048 };
+}
 
 /** Tries the documents' advice against the best of all layouts over a grid. */
 export function testAdvice(
@@ -124,7 +153,7 @@ export function testAdvice(
     const about = NAMES.filter((name) => adviceOf(name).appliesTo(base));
     const found = bestOf(base, about, predict);
     for (const name of about) {
-      const verdict = caseOf(base, adviceOf(name), found, name);
+      const verdict = caseOf(base, adviceOf(name), sidesOf(name, found, predict), found.all);
       if (verdict !== undefined) cases.get(name)?.push(verdict);
     }
   }
@@ -136,12 +165,12 @@ function adviceOf(name: AdviceName): Advice {
 }
 
 function* basesOf(grid: AdviceGrid): Generator<Layout> {
-  for (const params of grid.params) {
+  for (const model of grid.models) {
     for (const hardware of grid.hardware) {
       for (const nicGbit of grid.nicGbit) {
         for (const gpus of grid.gpus) {
           const global = gpus * Math.max(1, 2 ** Math.round(Math.log2(BATCH_TOKENS / 2048 / gpus)));
-          const request = parseRecommend({ model: { params }, hardware, nicGbit, gpus, batch: { global } });
+          const request = parseRecommend({ model, hardware, nicGbit, gpus, batch: { global } });
           yield* searchBases(request);
         }
       }
@@ -182,13 +211,35 @@ function keep(bests: Map<AdviceName, Timed>, name: AdviceName, timed: Timed): vo
   if (before === undefined || timed.seconds < before.seconds) bests.set(name, timed);
 }
 
+interface Sides {
+  readonly advised: Timed | undefined;
+  readonly other: Timed | undefined;
+}
+
+function sidesOf(name: AdviceName, bests: Bests, predict: (layout: Layout) => Prediction): Sides {
+  const advised = bests.advised.get(name);
+  const { pair } = adviceOf(name);
+  if (pair === undefined || advised === undefined) return { advised, other: bests.others.get(name) };
+  const timed = (layout: Layout): Timed => ({
+    layout,
+    seconds: predict(layout).seconds.value / layout.globalBatch,
+  });
+  const { advised: own, other } = pair(advised.layout);
+  return { advised: timed(own), other: timed(other) };
+}
+
 /** Undefined where nothing fits, or neither side of the advice. */
-function caseOf(base: Layout, advice: Advice, bests: Bests, name: AdviceName): AdviceCase | undefined {
-  const [advised, other] = [bests.advised.get(name), bests.others.get(name)];
-  if (bests.all === undefined || (advised === undefined && other === undefined)) return undefined;
+function caseOf(
+  base: Layout,
+  advice: Advice,
+  { advised, other }: Sides,
+  best: Timed | undefined,
+): AdviceCase | undefined {
+  if (best === undefined || (advised === undefined && other === undefined)) return undefined;
   const ratio = advised === undefined ? null : other === undefined ? 1 : advised.seconds / other.seconds;
   const needed = ratio !== null && (other === undefined || ratio < 1 / LEVEL);
   return {
+    model: base.model.name,
     params: base.model.params,
     layers: base.model.layers,
     gpus: base.gpus,
@@ -197,7 +248,7 @@ function caseOf(base: Layout, advice: Advice, bests: Bests, name: AdviceName): A
     holds: advice.claim === 'needed' ? needed : ratio !== null && ratio <= LEVEL,
     ratio,
     advised: advised?.layout ?? null,
-    best: bests.all.layout,
+    best: best.layout,
   };
 }
 
@@ -216,11 +267,7 @@ function telling(cases: readonly AdviceCase[]): string {
       ({ gpus }) => gpus,
       (value) => `${value} GPUs`,
     ),
-    sharesBy(
-      cases,
-      ({ params }) => params,
-      (value) => `${value / 1e9}B`,
-    ),
+    sharesBy(cases, ({ model }) => model, String),
     sharesBy(
       cases,
       ({ nicGbit }) => nicGbit,

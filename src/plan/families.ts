@@ -25,7 +25,7 @@ export interface Loss {
   readonly fitting: number;
   /** 'does not fit: 2.1x', '1.3x slower: 41% bubble'. */
   readonly why: string;
-  /** Whether the intervals of both overlap: then an assumption decides, and this is the one. */
+  /** Where each lies within the other's interval an assumption decides; this is the one. */
   readonly undecided?: string | undefined;
 }
 
@@ -112,6 +112,7 @@ function computeWord(loser: Planned, winner: Planned): string {
   return 'compute';
 }
 
+/** Each lies within the other's interval: by what is known, either may be the faster. */
 function overlaps({ prediction: a }: Planned, { prediction: b }: Planned): boolean {
-  return a.seconds.low < b.seconds.high;
+  return a.seconds.low < b.seconds.value && a.seconds.value < b.seconds.high;
 }

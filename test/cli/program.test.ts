@@ -13,6 +13,7 @@ const COMMANDS = [
   'bench plan',
   'plan',
   'recommend',
+  'claims',
   'trace',
 ];
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AdviceGrid, testAdvice } from '../../src/plan/advice';
+import { ADVICE_GRID, type AdviceGrid, testAdvice } from '../../src/plan/advice';
 import { toyPredict } from './toy-predict';
 
 const GRID: AdviceGrid = {
-  params: [3e9, 30e9, 175e9],
+  models: ADVICE_GRID.models.filter(({ layers }) => [30, 40, 80].includes(layers ?? 0)),
   gpus: [8, 64],
   hardware: ['H100-80G'],
   nicGbit: [200],

@@ -1,0 +1,125 @@
+import type { Command } from 'commander';
+import { claimsTable } from '../../figures/claims-table';
+import { counted } from '../../figures/format';
+import { createTable } from '../../figures/table';
+import { claimsLab } from '../../job/claims-lab';
+import type { ClaimEntry, Facts } from '../../plan/claims/entry';
+import { numberOf, VERDICTS } from '../../plan/claims/finding';
+import { PLAN_LAB } from '../../plan/claims/plan-lab';
+import { recordedRuns } from '../../plan/claims/recorded-runs';
+import { CLAIMS } from '../../plan/claims/registry';
+import {
+  type ClaimCheck,
+  checkClaims,
+  type RecordedRuns,
+  recordRuns,
+  selectClaims,
+} from '../../plan/claims/survey';
+import { processorName } from '../doctor/node-check';
+import type { Output } from '../io';
+import type { Perform } from '../program';
+import { keepRecorded } from './recording';
+
+interface ClaimsOptions {
+  /** Commander's form of --no-runs. */
+  readonly runs: boolean;
+  readonly record?: boolean;
+}
+
+/** `shardlab claims`: what the documents state, checked again; exit 1 where a verdict's evidence no longer holds. */
+export function addClaims(program: Command, perform: Perform): void {
+  const command = program
+    .command('claims')
+    .description('checks what the documents state; ends with 1 where a verdict no longer holds')
+    .argument('[id...]', "claims by id, '*' for anything: wan.mem.*")
+    .option('--no-runs', 'takes the runs that were recorded instead of running')
+    .option('--record', 'keeps what the runs came to, for --no-runs and notebooks');
+  perform<ClaimsOptions>(command, async (ids, options, output) => {
+    const entries = selectClaims(CLAIMS, ids);
+    const runs = options.runs || options.record === true ? await fresh(entries, output) : recordedRuns;
+    if (options.record === true) output.note(`recorded in ${keepRecorded(runs)}`);
+    const checks = checkClaims(entries, PLAN_LAB, runs);
+    output.answer(asJson(checks, runs), () => asText(checks));
+    const changed = checks.filter(({ holds }) => !holds);
+    for (const { claim, change } of changed) output.note(`shardlab: ${claim.id} no longer holds: ${change}`);
+    return changed.length === 0 ? 0 : 1;
+  });
+}
+
+/** The recorded runs with those of these claims run anew. */
+async function fresh(entries: readonly ClaimEntry[], output: Output): Promise<RecordedRuns> {
+  if (entries.every(({ experiment }) => experiment === undefined)) return recordedRuns;
+  const lab = claimsLab();
+  try {
+    const facts: Readonly<Record<string, Facts>> = await recordRuns(entries, lab, (name, done, total) =>
+      output.note(`runs ${done + 1}/${total}: ${name}`),
+    );
+    const date = new Date().toISOString().slice(0, 10);
+    return {
+      processor: processorName(),
+      date,
+      experiments: { ...recordedRuns.experiments, ...facts },
+    };
+  } finally {
+    await lab.close();
+  }
+}
+
+function asJson(
+  checks: readonly ClaimCheck[],
+  { processor, date }: RecordedRuns,
+): Readonly<Record<string, unknown>> {
+  return {
+    holds: checks.every(({ holds }) => holds),
+    counts: Object.fromEntries(VERDICTS.map((verdict) => [verdict, countOf(checks, verdict)])),
+    runs: { processor, date },
+    claims: checks.map(({ claim, finding, holds, change }) => ({
+      ...claim,
+      verdict: finding.verdict,
+      found: numberOf(finding),
+      predicted: finding.predicted ?? null,
+      measured: finding.measured ?? null,
+      found_unit: finding.unit,
+      by: finding.by,
+      why: finding.why,
+      evidence: finding.evidence,
+      ...(finding.verdict === 'not checkable here' ? { needs: finding.needs, command: finding.command } : {}),
+      holds,
+      change,
+    })),
+  };
+}
+
+/** One claim whole, with the code that shows it; several as a table. */
+function asText(checks: readonly ClaimCheck[]): string {
+  const [only] = checks;
+  if (only !== undefined && checks.length === 1) return oneClaim(only);
+  const { rows } = claimsTable(checks);
+  const columns = ['id', 'documented', 'found', 'verdict', 'by'].map((key) => ({ key }));
+  const title = `${counted(checks.length, 'claim')}: ${VERDICTS.map((verdict) => `${countOf(checks, verdict)} ${verdict}`).join(', ')}`;
+  return createTable(rows, { title, columns }).toText(checks.length);
+}
+
+function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
+  const [row] = claimsTable([{ claim, finding }]).rows;
+  const told = (word: string, value: unknown): string =>
+    value === '' || value === undefined ? '' : `${word} ${value}, `;
+  const numbers = `${told('documented', row?.documented)}${told('found', row?.found)}`;
+  const open =
+    finding.verdict === 'not checkable here'
+      ? [`needs: ${finding.needs}`, `to check: ${finding.command}`]
+      : [];
+  return [
+    `${claim.id} (${claim.document}): ${claim.statement}`,
+    `${numbers}${finding.verdict}${finding.by === '' ? '' : `, ${finding.by}`}`,
+    finding.why,
+    ...open,
+    holds ? 'the evidence holds' : `the evidence no longer holds: ${change}`,
+    `by ${finding.evidence.kind}:`,
+    finding.evidence.source,
+  ].join('\n');
+}
+
+function countOf(checks: readonly ClaimCheck[], verdict: string): number {
+  return checks.filter(({ finding }) => finding.verdict === verdict).length;
+}

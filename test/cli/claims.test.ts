@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { shardlab } from './run-command';
+
+test('claims without runs: each has a verdict, and the status says whether they hold', async () => {
+  const { status, stdout, stderr } = await shardlab(['claims', 'wan.arith.*', '--no-runs', '--json']);
+  const answer = JSON.parse(stdout);
+  assert.ok(answer.claims.length > 0);
+  const sum = Object.values<number>(answer.counts).reduce((a, b) => a + b, 0);
+  assert.equal(sum, answer.claims.length);
+  assert.equal(status, answer.holds ? 0 : 1, stderr);
+  for (const { id, change, holds } of answer.claims) {
+    assert.equal(holds, change === '');
+    if (!holds) assert.ok(stderr.includes(`${id} no longer holds: ${change}`));
+  }
+});
+
+test('one claim is told whole, with the code that shows it', async () => {
+  const { stdout } = await shardlab(['claims', 'wan.arith.27b_bf16_over_8', '--no-runs']);
+  assert.match(stdout, /^wan\.arith\.27b_bf16_over_8 \(wan22-fsdp\): /);
+  assert.match(stdout, /^by (formula|dry run|prediction|run):$/m);
+});
+
+test('an unknown id names the nearest', async () => {
+  const { status, stderr } = await shardlab(['claims', 'wan.arith.27b_bf16_over8', '--no-runs']);
+  assert.equal(status, 2);
+  assert.match(stderr, /did you mean 'wan\.arith\.27b_bf16_over_8'/);
+});
