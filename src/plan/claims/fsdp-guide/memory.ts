@@ -1,0 +1,195 @@
+import { GPUS } from '../../hardware';
+import type { PlanRequestInput } from '../../request';
+import { claimOf } from '../claim';
+import type { ClaimEntry } from '../entry';
+import { factorOff, pointsOff } from '../finding';
+import type { PlanLab } from '../lab';
+import { STATE_BYTES_PER_PARAMETER } from '../model-states';
+import { planCell } from '../plan-cell';
+import { BENCHMARK, benchmarkRequest, CARD, DOCUMENTED, GB, GIB, STATES } from './benchmark';
+
+/** The benchmark's memory: 72 GB used and 10 free under DDP, 28 in all and 3.5 a card under FSDP. */
+export const GUIDE_MEMORY: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.mem.ddp',
+      kind: 'memory',
+      statement: '1.5B LLM, DDP on 8 A100-80G: memory used',
+      documented: 72,
+      unit: 'GB',
+      given: BENCHMARK,
+    }),
+    expected: { verdict: 'not checkable here', value: 79, within: 5 },
+    check(lab) {
+      const micro = largestBatch(lab);
+      const { peak } = lab.memory(benchmarkRequest('NO_SHARD', micro));
+      return {
+        verdict: 'not checkable here',
+        predicted: { value: (peak.value * GIB) / GB, low: STATES.ddp, high: CARD },
+        unit: 'GB',
+        by: '',
+        why:
+          `States are ${STATES.ddp} GB on every card; the other ${DOCUMENTED.ddp - STATES.ddp} are activations of a batch ` +
+          `that is not stated. GPT-2 XL at 1024 tokens fills the card at ${micro} sequences.`,
+        evidence: { kind: 'prediction', source: planCell(benchmarkRequest('NO_SHARD', micro)) },
+        needs: '8 x A100-80G, and the batch and sequence length of the benchmark',
+        command:
+          'torchrun --nproc_per_node 8 transformers/examples/pytorch/language-modeling/run_clm.py --model_name_or_path gpt2-xl ' +
+          `--dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train --block_size 1024 --bf16 ` +
+          `--per_device_train_batch_size ${micro} --max_steps 20 --skip_memory_metrics False --output_dir out`,
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.mem.ddp_free',
+      kind: 'memory',
+      statement: 'The same: left free per card',
+      documented: 10,
+      unit: 'GB',
+      given: BENCHMARK,
+    }),
+    expected: { verdict: 'contradicts itself', value: 8 },
+    check: () => ({
+      verdict: 'contradicts itself',
+      predicted: CARD - DOCUMENTED.ddp,
+      unit: 'GB',
+      by: `${DOCUMENTED.ddp} + ${DOCUMENTED.free} = ${DOCUMENTED.ddp + DOCUMENTED.free} GB on a card of ${CARD}`,
+      why: `A card of ${CARD} GB with ${DOCUMENTED.ddp} in use has ${CARD - DOCUMENTED.ddp} left, less what CUDA and NCCL take.`,
+      evidence: { kind: 'formula', source: '80 - 72' },
+    }),
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.mem.fsdp_total',
+      kind: 'memory',
+      statement: 'The same with FSDP: memory used',
+      documented: 28,
+      unit: 'GB',
+      given: BENCHMARK,
+    }),
+    expected: { verdict: 'contradicts itself', value: 24 },
+    check: () => ({
+      verdict: 'contradicts itself',
+      predicted: STATES.fsdp * BENCHMARK.gpus,
+      unit: 'GB',
+      by: `8 cards together (8 x 3.5) are set against one card's ${DOCUMENTED.ddp}`,
+      why:
+        `${DOCUMENTED.fsdpTotal} = 8 x ${DOCUMENTED.fsdpCard} is the sum over all cards, where ${DOCUMENTED.ddp} of DDP leaves ` +
+        `10 free on each. Card by card it is ${DOCUMENTED.ddp} against ${DOCUMENTED.fsdpCard}; states alone are ` +
+        `${STATES.fsdp * BENCHMARK.gpus} over all cards.`,
+      evidence: { kind: 'formula', source: '((4 + 4 + 8) * 1.5e9) / 1e9' },
+    }),
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.mem.fsdp_card',
+      kind: 'memory',
+      statement: 'The same with FSDP, per card',
+      documented: 3.5,
+      unit: 'GB',
+      given: BENCHMARK,
+    }),
+    expected: { verdict: 'off', value: 51 },
+    check() {
+      const card = DOCUMENTED.ddp - STATES.ddp + STATES.fsdp;
+      return {
+        verdict: 'off',
+        predicted: card,
+        unit: 'GB',
+        by: factorOff(DOCUMENTED.fsdpCard, card),
+        why:
+          `FSDP turns ${STATES.ddp} GB of states into ${STATES.fsdp}; what else DDP holds, ${DOCUMENTED.ddp - STATES.ddp} of its ` +
+          `${DOCUMENTED.ddp} GB, are activations and buffers, which it does not shard. 3.5 GB hold at a far smaller batch only.`,
+        evidence: {
+          kind: 'formula',
+          source: 'const states = ((4 + 4 + 8) * 1.5e9) / 1e9;\n72 - states + states / 8',
+        },
+      };
+    },
+  },
+];
+
+/** Largest batch of GPT-2 XL under DDP that fits. */
+function largestBatch(lab: PlanLab): number {
+  const fits = (micro: number): boolean =>
+    lab.memory(benchmarkRequest('NO_SHARD', micro)).peak.value * GIB <= CARD * GB;
+  let micro = 1;
+  while (micro < 256 && fits(micro + 1)) micro += 1;
+  return micro;
+}
+
+/** How large a model can be, and how much sharding takes from each card. */
+export const GUIDE_LIMITS: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.limit.10b',
+      kind: 'memory',
+      statement: "Above 10B parameters one machine's memory cannot hold DDP",
+      documented: 1e10,
+      unit: 'parameters',
+      given: {},
+    }),
+    expected: { verdict: 'off', value: 5e9 },
+    check() {
+      const limit = (GPUS['A100-80G'].memoryGB * GB) / STATE_BYTES_PER_PARAMETER;
+      const largest = (GPUS['H200-141G'].memoryGB * GB) / STATE_BYTES_PER_PARAMETER;
+      return {
+        verdict: 'off',
+        predicted: limit,
+        unit: 'parameters',
+        by: factorOff(1e10, limit),
+        why:
+          'DDP keeps everything on every card, so the card counts and not the machine: 16 bytes a parameter fill 80 GB at 5B, ' +
+          `and 141 GB at ${(largest / 1e9).toPrecision(2)}B, before any activation.`,
+        evidence: { kind: 'formula', source: '80e9 / (4 + 4 + 8)' },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.mem.eighth',
+      kind: 'memory',
+      statement: 'Each of 8 cards keeps 1/8 of the parameters, said to be an efficiency gain of',
+      documented: 75,
+      unit: '%',
+      given: { gpus: 8 },
+    }),
+    expected: { verdict: 'contradicts itself', value: 87.5 },
+    check: () => ({
+      verdict: 'contradicts itself',
+      predicted: 100 * (1 - STATES.fsdp / STATES.ddp),
+      unit: '%',
+      by: '12.5 points too low',
+      why: 'Who keeps 1/8 saves 7/8, which is 87.5%; 75% is what 4 cards save.',
+      evidence: { kind: 'formula', source: '100 * (1 - 1 / 8)' },
+    }),
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.tune.amp_memory',
+      kind: 'memory',
+      statement: 'fp16 mixed precision: memory',
+      documented: -50,
+      unit: '%',
+      given: {},
+    }),
+    expected: { verdict: 'off', value: -13, within: 10 },
+    check(lab) {
+      const half: PlanRequestInput = { ...benchmarkRequest('NO_SHARD', 4), precision: 'fp16' };
+      const [after, before] = [lab.memory(half), lab.memory({ ...half, precision: 'fp32' })];
+      const change = 100 * (after.peakBytes / before.peakBytes - 1);
+      return {
+        verdict: change > -45 ? 'off' : 'confirmed',
+        predicted: change,
+        unit: '%',
+        by: pointsOff(50, -change),
+        why:
+          'Activations halve and model states do not: 4 + 4 + 8 bytes a parameter become 2 + 2 + 12 with a master copy, or stay as they ' +
+          `are under autocast. GPT-2 XL at 4 x 1024 tokens a card: ${(before.peakBytes / GB).toFixed(0)} GB become ` +
+          `${(after.peakBytes / GB).toFixed(0)}.`,
+        evidence: { kind: 'prediction', source: planCell(half) },
+      };
+    },
+  },
+];

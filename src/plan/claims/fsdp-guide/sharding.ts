@@ -1,0 +1,127 @@
+import type { StrategyName } from '../../../config/parallel-config';
+import { parseTrainConfig } from '../../../config/train-config';
+import type { MemoryCause } from '../../../core/events';
+import type { Bytes } from '../../../core/units';
+import { predictRun } from '../../zero-units';
+import { type Claim, claimOf } from '../claim';
+import type { ClaimEntry } from '../entry';
+import { pointsOff, type SettledFinding } from '../finding';
+import { bytesOf, modelStates } from '../model-states';
+
+const GPUS = 8;
+
+/** What sharding takes from parameters, gradients and optimizer states: one fraction, three documented numbers. */
+export const GUIDE_SHARDING: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.shard.params',
+      kind: 'memory',
+      statement: 'Parameter sharding: memory',
+      documented: -75,
+      unit: '%',
+      given: { gpus: 8 },
+      relation: '>=',
+    }),
+    expected: { verdict: 'confirmed', value: -87.5 },
+    check: () => ({
+      ...sharded(['param.full', 'param.shard']),
+      verdict: 'confirmed',
+      by: '',
+      why: 'Between steps each of 8 cards keeps 1/8, so 87.5% go, which is more than 75. While a unit computes it is whole.',
+    }),
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.shard.grads',
+      kind: 'memory',
+      statement: 'Gradient sharding: gradient memory',
+      documented: -90,
+      unit: '%',
+      given: { gpus: 8 },
+    }),
+    expected: { verdict: 'off', value: -87.5 },
+    check: () => ({
+      ...sharded(['grad.full', 'grad.shard'], -90),
+      why: 'It is the same 7/8 as of parameters and optimizer states; 90% needs 10 cards.',
+    }),
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.shard.optimizer',
+      kind: 'memory',
+      statement: 'Optimizer-state sharding: optimizer memory',
+      documented: -80,
+      unit: '%',
+      given: { gpus: 8 },
+    }),
+    expected: { verdict: 'off', value: -87.5 },
+    check: () => ({
+      ...sharded(['optimizer'], -80),
+      why: 'It is the same 7/8 as of parameters and gradients; 80% is what 5 cards give.',
+    }),
+  },
+  {
+    claim: claimOf('fsdp-guide', {
+      id: 'guide.tune.full_shard',
+      kind: 'memory',
+      statement: 'FULL_SHARD uses the least memory',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed' },
+    check() {
+      const held = STRATEGIES.map((strategy) => ({ strategy, ...heldUnder(strategy) }));
+      const full = heldUnder('FULL_SHARD');
+      const isLeast = held.every(({ rest, peaks }) => full.rest <= rest && full.peaks <= peaks);
+      return {
+        verdict: isLeast ? 'confirmed' : 'off',
+        unit: null,
+        by: isLeast ? '' : 'another strategy holds less',
+        why:
+          'Of all strategies it holds the least of parameters, gradients and optimizer, at rest and at their peaks; ' +
+          'SHARD_GRAD_OP is equal at rest. Activations are the same under all.',
+        evidence: {
+          kind: 'run',
+          source:
+            'const job = await sl.launch({ ranks: 4 }), runs: Record<string, sl.Run> = {};\n' +
+            "for (const strategy of ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const)\n" +
+            "  runs[strategy] = await job.train({ model: 'tiny', parallel: { strategy } }), await runs[strategy].step(2);\n" +
+            'sl.compare(runs)',
+        },
+      };
+    },
+  },
+];
+
+const STRATEGIES: readonly StrategyName[] = [
+  'NO_SHARD',
+  'ZERO_1',
+  'ZERO_2',
+  'SHARD_GRAD_OP',
+  'HYBRID_SHARD',
+  '_HYBRID_SHARD_ZERO2',
+];
+
+/** What a rank of 8 holds of the states, and the sum of the largest that parameters and gradients become. */
+function heldUnder(strategy: StrategyName): { readonly rest: Bytes; readonly peaks: Bytes } {
+  const mesh = strategy.includes('HYBRID') ? { dpReplicate: 2, dpShard: GPUS / 2 } : null;
+  const run = predictRun(parseTrainConfig({ model: 'tiny', parallel: { strategy, mesh } }), GPUS);
+  return { rest: run.stateBytes, peaks: run.peaks.reduce((sum, { bytes }) => sum + bytes, 0) };
+}
+
+/** The change of what a card holds under these causes, DDP to FULL_SHARD. */
+function sharded(
+  causes: readonly MemoryCause[],
+  documented: Claim['documented'] & number = -87.5,
+): Omit<SettledFinding, 'why'> {
+  const whole = bytesOf(modelStates(1e9, 'NO_SHARD', GPUS), causes);
+  const change = 100 * (bytesOf(modelStates(1e9, 'FULL_SHARD', GPUS), causes) / whole - 1);
+  return {
+    verdict: 'off',
+    predicted: change,
+    unit: '%',
+    by: pointsOff(-documented, -change),
+    evidence: { kind: 'formula', source: '100 * (1 / 8 - 1)' },
+  };
+}

@@ -1,0 +1,99 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Experiment, Facts } from '../entry';
+import type { LabPlace, LabScope, RunFacts } from '../lab';
+
+const RANKS = 4;
+/** As four machines of one card each. */
+const SLOW: LabPlace & { readonly rounds: number; readonly warmUp: number } = {
+  ranks: RANKS,
+  link: '10GbE',
+  rounds: 3,
+  warmUp: 1,
+};
+/** Latency and next to nothing else. */
+const FAR: LabPlace = { ranks: RANKS, link: { gbit: 10, latencyUs: 20_000 } };
+
+/** Many parameters and few tokens: the wire is most of the step. */
+const WIRE_BOUND = {
+  model: { kind: 'gpt', layers: 4, dim: 256, heads: 4, vocab: 512, seq: 8 },
+  batch: 1,
+} as const;
+
+/** FULL_SHARD and DDP on 10 Gbit/s, as they are, compressed, and without prefetch in backward. */
+export const slowWire: Experiment = {
+  name: 'FULL_SHARD and DDP on 10GbE, 4 ranks',
+  async run(lab) {
+    const runs = await lab.inTurn(
+      {
+        ddp: { ...WIRE_BOUND, parallel: { strategy: 'NO_SHARD' } },
+        fsdp: WIRE_BOUND,
+        onDemand: { ...WIRE_BOUND, parallel: { backwardPrefetch: null } },
+        fp16Gradients: { ...WIRE_BOUND, parallel: { communicationDataType: 'fp16' } },
+        fp16Both: { ...WIRE_BOUND, mixedPrecision: { paramDtype: 'fp16', reduceDtype: 'fp16' } },
+      },
+      SLOW,
+    );
+    return factsOf(runs);
+  },
+};
+
+/** Micro-batches a step, gradients reduced after each and once. */
+export const accumulation: Experiment = {
+  name: 'Accumulation over 1, 4 and 8 micro-batches on 10GbE, 4 ranks',
+  async run(lab) {
+    const runs = await lab.inTurn(
+      {
+        one: WIRE_BOUND,
+        four: { ...WIRE_BOUND, accumulation: 4 },
+        fourNoSync: { ...WIRE_BOUND, accumulation: 4, parallel: { noSync: true } },
+        eightNoSync: { ...WIRE_BOUND, accumulation: 8, parallel: { noSync: true } },
+      },
+      { ...SLOW, rounds: 2 },
+    );
+    return factsOf(runs);
+  },
+};
+
+/** A small all-reduce, and the gathers and the reduction that FSDP has in its place. */
+export const latency: Experiment = {
+  name: 'Collectives of 4 ranks at 20 ms a message',
+  async run(lab) {
+    const [first] = await lab.inRanks(FAR, ({ dist, tf }: LabScope) => {
+      const x = tf.ones([64]);
+      const shortest = (call: () => tf.Tensor | tf.Tensor[]): number => {
+        const times = Array.from({ length: 4 }, () => {
+          dist.barrier();
+          const start = performance.now();
+          const result = call();
+          const taken = (performance.now() - start) / 1000;
+          if (result !== x) tf.dispose(result);
+          return taken;
+        });
+        return Math.min(...times);
+      };
+      return {
+        allReduceSeconds: shortest(() => dist.allReduce(x)),
+        allGatherSeconds: shortest(() => dist.allGather(x)),
+        reduceScatterSeconds: shortest(() => dist.reduceScatter(x)),
+      };
+    });
+    return { ...first };
+  },
+};
+
+/** Of each run: 'ddp' gives ddpStepSeconds (median), ddpWireBytes and ddpCollectives (of parameters and gradients). */
+function factsOf(runs: Readonly<Record<string, RunFacts>>): Facts {
+  const facts: Record<string, number> = {};
+  for (const [name, { stepSeconds, collectives }] of Object.entries(runs)) {
+    const states = collectives.filter(({ cause }) => cause === 'param' || cause === 'grad');
+    facts[`${name}StepSeconds`] = median(stepSeconds);
+    facts[`${name}WireBytes`] = states.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
+    facts[`${name}Collectives`] = states.reduce((sum, { count }) => sum + count, 0);
+  }
+  return facts;
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
