@@ -1,0 +1,221 @@
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { refuseOtherFormats } from '../../../checkpoint/not-safetensors';
+import { shapeOf } from '../../model-shape';
+import { MODELS } from '../../models';
+import type { PlanRequestInput } from '../../request';
+import { claimOf } from '../claim';
+import { type ClaimEntry, type Experiment, fact } from '../entry';
+import { planCell } from '../plan-cell';
+import { MODEL_PATHS } from './document-files';
+
+/** The image-to-video model: 36 channels go in, where text-to-video has 16. */
+const I2V = shapeOf({ ...MODELS['wan2.2-a14b'], inChannels: 36 });
+const ONE_EXPERT = I2V.params / I2V.experts;
+
+/** What one file of fp32 weights holds at most by default. Source: diffusers' save_pretrained, max_shard_size. */
+const FILE_BYTES = 10e9;
+const FP32_BYTES = 4;
+
+/** A port of this machine while something listens, and after. */
+export const port: Experiment = {
+  name: 'A port that answers and one that does not',
+  async run() {
+    const server = createServer((socket) => socket.end());
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const listening = typeof address === 'object' && address !== null ? address.port : 0;
+    const answered = await answers(listening);
+    server.close();
+    await once(server, 'close');
+    return { listening: Number(answered), closed: Number(await answers(listening)) };
+  },
+};
+
+/** Whether something accepts a connection there. */
+async function answers(at: number): Promise<boolean> {
+  const socket = connect(at, '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** One expert, full fine-tuning, as the document's YAML has it. */
+const TRAINING: PlanRequestInput = {
+  model: { ...MODELS['wan2.2-a14b'], inChannels: 36, experts: 1 },
+  hardware: 'A100-80G',
+  gpus: 32,
+  parallel: { strategy: 'ZERO_2', stack: 'deepspeed' },
+  batch: { global: 32, micro: 1 },
+  recompute: 'full',
+  offload: { optimizer: true },
+};
+
+/** Weights, ports and the run itself. */
+export const ACCELERATE_RUN: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.reachable',
+      kind: 'mechanism',
+      statement: "After seconds, the others test that the main machine's port answers",
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 1, within: 0 },
+    experiment: port,
+    check(_, facts) {
+      const tells = fact(facts, 'listening') === 1 && fact(facts, 'closed') === 0;
+      return {
+        verdict: tells ? 'confirmed' : 'off',
+        measured: fact(facts, 'listening') - fact(facts, 'closed'),
+        unit: 'answers more while the process runs',
+        by: '',
+        why:
+          'The port answers once the main process listens, and not before: the test belongs after its start. It says nothing of the ' +
+          'ports that NCCL chooses for itself between all machines.',
+        evidence: { kind: 'run', source: '$ npx shardlab doctor --reach 127.0.0.1:12345' },
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.weights',
+      kind: 'mechanism',
+      statement: 'Weights load from local safetensors shards 00001-of-00006 ... 00006-of-00006',
+      documented: 6,
+      unit: 'files',
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 6, within: 0 },
+    check() {
+      const files = MODEL_PATHS.flatMap((entry) => (typeof entry === 'string' ? [] : entry));
+      const parts = files.map((file) => Number(/-(\d+)-of-00006/.exec(file)?.[1]));
+      const isWhole = [1, 2, 3, 4, 5, 6].every((part) => parts.includes(part));
+      const predicted = Math.ceil((ONE_EXPERT * FP32_BYTES) / FILE_BYTES);
+      return {
+        verdict: isWhole && predicted === files.length ? 'confirmed' : 'off',
+        predicted,
+        unit: 'files',
+        by: '',
+        why:
+          'The list is whole, 1 to 6 of 6, and as long as it must be: 14.3B parameters in fp32 are 57.2 GB, 6 files of at most 10. The ' +
+          'encoder and the VAE beside it are .pth pickles, which are no safetensors.',
+        evidence: { kind: 'formula', source: 'Math.ceil((14_288_901_184 * 4) / 10e9)' },
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.time',
+      kind: 'throughput',
+      statement: 'The example run ends after',
+      documented: [10, 20],
+      unit: 'min',
+      given: { num_processes: 32 },
+    }),
+    expected: { verdict: 'not checkable here', value: 25, within: 15 },
+    check(lab) {
+      const { seconds } = lab.predict(TRAINING);
+      const steps = (minutes: number, each: number): number => (60 * minutes) / each;
+      return {
+        verdict: 'not checkable here',
+        predicted: {
+          value: steps(15, seconds.value),
+          low: steps(10, seconds.high),
+          high: steps(20, seconds.low),
+        },
+        unit: 'steps in that time',
+        by: '',
+        why:
+          `Neither GPUs nor number of samples are stated. One sample a GPU of 81 frames at 832 x 480, all of one expert trained, takes a ` +
+          `predicted ${seconds.value.toFixed(0)} s a step on A100: 10 to 20 minutes are so many steps, without loading 57 GB on each machine.`,
+        evidence: { kind: 'prediction', source: planCell(TRAINING) },
+        needs: '4 machines of 8 GPUs, and the number of samples and epochs',
+        command:
+          'time accelerate launch --config_file accelerate_4x8.yaml examples/wanvideo/model_training/train.py ' +
+          "--model_paths '<the document's list>' --trainable_models dit --num_epochs 1 --output_path out  # on each machine, with its machine_rank",
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.expert',
+      kind: 'config',
+      statement:
+        'model_paths names only the high-noise expert: 14.3B of 28.6B are trained; the script is named T2V, the model is I2V',
+      documented: 1.43e10,
+      unit: 'parameters',
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 14_288_901_184, within: 0 },
+    check() {
+      const experts = new Set(MODEL_PATHS.flat().flatMap((file) => /(high|low)_noise/.exec(file)?.[0] ?? []));
+      return {
+        verdict: experts.size === 1 ? 'confirmed' : 'off',
+        predicted: ONE_EXPERT,
+        unit: 'parameters',
+        by: '',
+        why:
+          'Six files of high_noise_model and none of low_noise_model: half of the published 28.6B, used for timesteps from 0.9 on. I2V ' +
+          'takes 36 channels, T2V 16, so the names are no matter of taste: a T2V script has no place for the image.',
+        evidence: {
+          kind: 'formula',
+          source: `const [d, ffn] = [5120, 13_824];
+const block = 8 * d * (d + 1) + 2 * d * ffn + ffn + d + 4 * d + 2 * d + 6 * d;
+const text = 4096 * d + d + d * d + d, time = 256 * d + d + d * d + d + 6 * d * d + 6 * d;
+40 * block + (36 * 4 * d + d) + text + time + (d * 64 + 64 + 2 * d)`,
+        },
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.lfs',
+      kind: 'mechanism',
+      statement: 'Files of a few KB are Git-LFS pointers: git lfs pull',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 135, within: 0 },
+    check() {
+      const refused = refusalOf(POINTER);
+      return {
+        verdict: refused.includes('git lfs pull') ? 'confirmed' : 'off',
+        predicted: Buffer.byteLength(POINTER),
+        unit: 'bytes',
+        by: '',
+        why:
+          'A pointer is some 130 bytes of text that begins with "version https://git-lfs"; the specification allows less than 1,024. Loaded ' +
+          'as safetensors it is refused here with the same advice.',
+        evidence: {
+          kind: 'run',
+          source:
+            '$ head -c 43 diffusion_pytorch_model-00001-of-00006.safetensors # "version https://git-lfs.github.com/spec/v1": git lfs pull',
+        },
+      };
+    },
+  },
+];
+
+/** A pointer to a file of ten digits of bytes. Source: git-lfs, docs/spec.md. */
+const POINTER = `version https://git-lfs.github.com/spec/v1
+oid sha256:${'4d7a214614ab2935c943f9e0ff69d22e'.repeat(2)}
+size 9994119944
+`;
+
+function refusalOf(text: string): string {
+  try {
+    refuseOtherFormats('weights.safetensors', Buffer.from(text));
+    return '';
+  } catch (error) {
+    return error instanceof Error ? error.message : '';
+  }
+}

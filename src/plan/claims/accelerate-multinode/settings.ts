@@ -1,0 +1,208 @@
+import { parse, stringify } from 'yaml';
+import { configWarnings } from '../../../config/config-warnings';
+import { parseTrainConfig, type TrainConfigInput } from '../../../config/train-config';
+import { claimOf } from '../claim';
+import type { ClaimEntry } from '../entry';
+import { ACCELERATE_YAML, NCCL_ENV } from './document-files';
+
+const MACHINES = 4;
+const GPUS_EACH = 8;
+
+/** What the statement names, as it stands in the file. */
+const STATED: Readonly<Record<string, unknown>> = {
+  distributed_type: 'DEEPSPEED',
+  mixed_precision: 'bf16',
+  rdzv_backend: 'static',
+  main_process_port: 12_345,
+  num_machines: MACHINES,
+  num_processes: MACHINES * GPUS_EACH,
+};
+const STATED_OF_DEEPSPEED: Readonly<Record<string, unknown>> = {
+  zero_stage: 2,
+  offload_optimizer_device: 'cpu',
+  offload_param_device: 'cpu',
+  zero3_init_flag: true,
+  gradient_accumulation_steps: 1,
+  gradient_clipping: 1,
+  deepspeed_multinode_launcher: 'standard',
+};
+
+/** What the file asks for, in this library's words. */
+const AS_CONFIG: TrainConfigInput = {
+  model: 'tiny',
+  parallel: { strategy: 'ZERO_2' },
+  offload: { optimizer: true, parameters: true },
+  mixedPrecision: 'bf16',
+  accumulation: 1,
+  clipNorm: 1,
+};
+
+const WARNING_CELL = `const job = await sl.launch({ ranks: 2 });
+const run = await job.train({ model: 'tiny', parallel: { strategy: 'ZERO_2' }, offload: { optimizer: true, parameters: true } });`;
+
+/** The YAML, key by key. */
+export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.yaml',
+      kind: 'config',
+      statement:
+        'Accelerate YAML: DEEPSPEED, zero_stage 2, offload_optimizer_device cpu, offload_param_device cpu, zero3_init_flag true, gradient_accumulation_steps 1, gradient_clipping 1.0, standard launcher, dynamo INDUCTOR, bf16, static rendezvous, port 12345',
+      documented: null,
+      unit: null,
+      given: { num_machines: 4, num_processes: 32, file: 'dialects/accelerate_4x8.yaml' },
+    }),
+    expected: { verdict: 'confirmed', value: 1, within: 0 },
+    check() {
+      const file = readYaml();
+      const { deepspeed_config: deepspeed, dynamo_config: dynamo } = file as Readonly<
+        Record<string, Readonly<Record<string, unknown>>>
+      >; // sections of the file above
+      const isAsStated =
+        holds(file, STATED) &&
+        holds(deepspeed, STATED_OF_DEEPSPEED) &&
+        holds(dynamo, { dynamo_backend: 'INDUCTOR' });
+      return {
+        verdict: isAsStated ? 'confirmed' : 'off',
+        predicted: warningsOf(AS_CONFIG).length,
+        unit: 'warnings',
+        by: '',
+        why:
+          'The keys are Accelerate’s and fit together: ZeRO-2 over 32 ranks, optimizer on the host. Two of them do nothing at stage 2 ' +
+          '(acc.yaml.offload_param), and main_process_ip is masked: nothing starts before it is an address.',
+        evidence: { kind: 'run', source: WARNING_CELL },
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.yaml.offload_param',
+      kind: 'config',
+      statement: 'offload_param_device and zero3_init_flag with zero_stage 2: do they do anything?',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off', value: 2, within: 0 },
+    check() {
+      const [warning] = warningsOf(AS_CONFIG).filter((text) => text.startsWith('offload.parameters'));
+      return {
+        verdict: warning === undefined ? 'confirmed' : 'off',
+        predicted: 2,
+        unit: 'settings without effect',
+        by: 'neither does anything at stage 2',
+        why:
+          'Stages 1 and 2 keep parameters whole on every GPU, so there is nothing to move to the host or to build in shards; both are ' +
+          "stage 3's. offload_optimizer_device works at stage 2.",
+        evidence: { kind: 'run', source: WARNING_CELL },
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.ranks',
+      kind: 'config',
+      statement: 'num_processes = machines x GPUs each',
+      documented: 32,
+      unit: 'processes',
+      given: { num_machines: 4, gpus_per_machine: 8 },
+    }),
+    expected: { verdict: 'confirmed', value: 32, within: 0 },
+    check() {
+      const { num_machines: machines, num_processes: processes } = readYaml();
+      const product = Number(machines) * GPUS_EACH;
+      return {
+        verdict: processes === product ? 'confirmed' : 'off',
+        predicted: product,
+        unit: 'processes',
+        by: '',
+        why: 'num_processes counts all machines’ processes, not those of one: 4 x 8 = 32, as in the file.',
+        evidence: { kind: 'formula', source: '4 * 8' },
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.per_machine',
+      kind: 'config',
+      statement: 'One YAML per machine; machine_rank 0..3, all else equal; the main machine starts first',
+      documented: 4,
+      unit: 'files',
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 4, within: 0 },
+    check() {
+      const base = readYaml();
+      const files = Array.from({ length: MACHINES }, (_, rank) => stringify({ ...base, machine_rank: rank }));
+      const differing = new Set(files.flatMap((file) => linesNotIn(file, files[0] ?? '')));
+      const isOneKey = [...differing].every((line) => line.startsWith('machine_rank:'));
+      return {
+        verdict: isOneKey ? 'confirmed' : 'off',
+        predicted: new Set(files).size,
+        unit: 'files',
+        by: '',
+        why:
+          'Four files that differ in machine_rank alone, and each machine starts its own. The order is not needed: under the static ' +
+          'rendezvous the others wait for the main machine’s port, as long as the store’s timeout.',
+        evidence: {
+          kind: 'formula',
+          source: "new Set([0, 1, 2, 3].map((rank) => 'machine_rank: ' + rank)).size",
+        },
+      };
+    },
+  },
+  {
+    claim: claimOf('accelerate-multinode', {
+      id: 'acc.nccl',
+      kind: 'config',
+      statement:
+        'NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=ALL, NCCL_SOCKET_IFNAME=eth0, NCCL_IB_DISABLE=0, NCCL_IB_GID_INDEX=3',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 1, within: 0 },
+    check() {
+      const atDefault = Object.entries(NCCL_ENV).filter(([name, value]) => NCCL_DEFAULTS[name] === value);
+      return {
+        verdict: Object.keys(NCCL_ENV).every((name) => name in NCCL_DEFAULTS) ? 'confirmed' : 'off',
+        predicted: atDefault.length,
+        unit: 'variables at their default',
+        by: '',
+        why:
+          'All five exist. NCCL_IB_DISABLE=0 is the default; GID index 3 is RoCE v2’s on most cards and nothing on InfiniBand; eth0 must ' +
+          'exist on every machine, and carries only the bootstrap where InfiniBand is used; SUBSYS=ALL logs every call.',
+        evidence: { kind: 'run', source: "sl.lookup('NCCL variables')" },
+      };
+    },
+  },
+];
+
+/** Of the variables that the document sets; undefined: chosen by NCCL. Source: NCCL 2.28's user guide, environment variables. */
+const NCCL_DEFAULTS: Readonly<Record<string, string | undefined>> = {
+  NCCL_DEBUG: undefined,
+  NCCL_DEBUG_SUBSYS: 'INIT,BOOTSTRAP,ENV',
+  NCCL_SOCKET_IFNAME: undefined,
+  NCCL_IB_DISABLE: '0',
+  NCCL_IB_GID_INDEX: '-1',
+};
+
+function readYaml(): Readonly<Record<string, unknown>> {
+  return parse(ACCELERATE_YAML) as Record<string, unknown>; // the text above is a mapping
+}
+
+function holds(
+  section: Readonly<Record<string, unknown>> | undefined,
+  stated: Readonly<Record<string, unknown>>,
+): boolean {
+  return Object.entries(stated).every(([key, value]) => section?.[key] === value);
+}
+
+function warningsOf(input: TrainConfigInput): string[] {
+  return configWarnings(input, parseTrainConfig(input), MACHINES * GPUS_EACH);
+}
+
+function linesNotIn(text: string, other: string): string[] {
+  const known = new Set(other.split('\n'));
+  return text.split('\n').filter((line) => !known.has(line));
+}

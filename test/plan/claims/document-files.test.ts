@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { parse } from 'yaml';
+import {
+  ACCELERATE_YAML,
+  MODEL_PATHS,
+  NCCL_ENV,
+} from '../../../src/plan/claims/accelerate-multinode/document-files';
+import { testData } from '../../support/paths';
+
+const readDialect = (name: string): string => readFileSync(testData(`dialects/${name}`), 'utf8');
+
+test("the claims' copy of the Accelerate YAML says what the document's file says", () => {
+  assert.deepEqual(parse(ACCELERATE_YAML), parse(readDialect('accelerate_4x8.yaml')));
+});
+
+test("the claims' copy of the model paths is the document's", () => {
+  assert.deepEqual(MODEL_PATHS, JSON.parse(readDialect('model_paths.json')));
+});
+
+test("the claims' copy of NCCL's variables is the document's", () => {
+  const pairs = readDialect('nccl.env')
+    .trim()
+    .split('\n')
+    .map((line) => line.replace('export ', '').split('='));
+  assert.deepEqual(NCCL_ENV, Object.fromEntries(pairs));
+});
