@@ -1,0 +1,197 @@
+import type { PlanRequestInput } from '../../request';
+import { claimOf } from '../claim';
+import type { ClaimEntry } from '../entry';
+import type { PlanLab } from '../lab';
+import { planCell } from '../plan-cell';
+import {
+  type Case,
+  type Degrees,
+  type Fastest,
+  fastestDataParallel,
+  fastestMegatron,
+  percentSlower,
+  secondsOf,
+} from './fastest';
+
+const ANY: Degrees = { tp: [1, 2, 4, 8], pp: [1, 2, 4, 8] };
+const ADVISED: Degrees = { tp: [2, 4], pp: [2, 4] };
+/** Percent up to which a layout counts as good as the fastest. */
+const AS_GOOD = 15;
+
+const SMALL: readonly Case[] = [
+  { model: 'gpt2-xl', gpus: 8, globalBatch: 512 },
+  { model: 'llama3-8b', seq: 4096, gpus: 8, globalBatch: 256 },
+  { model: 'llama3-8b', seq: 4096, gpus: 64, globalBatch: 256 },
+];
+const QWEN: Case = { model: 'qwen-14b', seq: 2048, gpus: 8, globalBatch: 256 };
+const SEVENTY: Case = { model: 'llama3-70b', seq: 4096, gpus: 64, globalBatch: 512 };
+const MID: readonly Case[] = [QWEN, { ...QWEN, gpus: 64, globalBatch: 512 }, SEVENTY];
+const LARGE: readonly Case[] = [
+  { model: 'gpt3-175b', gpus: 128, globalBatch: 512 },
+  { model: 'gpt3-175b', gpus: 512, globalBatch: 1024 },
+  { model: 'gpt3-175b', gpus: 512, globalBatch: 1024, nicGbit: 25 },
+  { model: 'llama3-405b', seq: 8192, gpus: 512, globalBatch: 512 },
+];
+
+/** The advice by size, tried on the planner. */
+export const SWIFT_ADVICE: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.advice.small',
+      kind: 'advice',
+      statement: 'Below 10B: FSDP + DDP',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 0, within: 12 },
+    check(lab) {
+      const slower = SMALL.map((each) =>
+        percentSlower(fastestDataParallel(lab, each), fastestMegatron(lab, each, ANY)),
+      );
+      const worst = Math.max(...slower);
+      return {
+        verdict: worst <= AS_GOOD ? 'confirmed' : 'off',
+        predicted: worst,
+        unit: '% slower than the best with TP and PP, at worst',
+        by: '',
+        why:
+          'GPT-2 XL and Llama 3 8B on 8 and 64 A100: the best data-parallel layout is as fast as the best of Megatron-LM, or faster. Which ' +
+          'one it is depends on memory: NO_SHARD at 1.5B, SHARD_GRAD_OP or FULL_SHARD at 8B.',
+        evidence: cellOf(SMALL[1], fastestDataParallel(lab, SMALL[1] ?? QWEN)),
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.advice.mid',
+      kind: 'advice',
+      statement: '10B to 100B: Megatron TP 2-4 and PP 2-4',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 7, within: 8 },
+    check(lab) {
+      const slower = MID.map((each) =>
+        percentSlower(fastestMegatron(lab, each, ADVISED), fastest(lab, each)),
+      );
+      const worst = Math.max(...slower);
+      return {
+        verdict: worst <= AS_GOOD ? 'confirmed' : 'off',
+        predicted: worst,
+        unit: '% slower than the best of all, at worst',
+        by: '',
+        why:
+          `Qwen-14B on 8 and 64 A100 and Llama 3 70B on 64: within ${AS_GOOD}% of the fastest. TP 2 without a pipeline, or FSDP where the network ` +
+          'is fast, may do as well; with 25 Gbit/s a GPU it wins clearly at 70B.',
+        evidence: cellOf(SEVENTY, fastestMegatron(lab, SEVENTY, ADVISED)),
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.advice.large',
+      kind: 'advice',
+      statement: 'Above 100B: CPU offload or ZeRO-3',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off', value: 2, within: 1 },
+    check(lab) {
+      const good = LARGE.filter(
+        (each) =>
+          percentSlower(fastestDataParallel(lab, each, ['FULL_SHARD']), fastest(lab, each)) <= AS_GOOD,
+      ).length;
+      return {
+        verdict: good === LARGE.length ? 'confirmed' : 'off',
+        predicted: good,
+        unit: `of ${LARGE.length} cases within ${AS_GOOD}% of the fastest`,
+        by: 'good for some, no rule: TP inside a node and PP between nodes do as well or better',
+        why:
+          'ZeRO-3 alone keeps up for 175B at 2048 tokens and 200 Gbit/s a GPU. With 25 Gbit/s it waits for gathers, and 405B at 8192 tokens does ' +
+          'not fit one sequence a GPU. Offload saves memory for time.',
+        evidence: cellOf(LARGE[0], fastestDataParallel(lab, LARGE[0] ?? QWEN, ['FULL_SHARD'])),
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.advice.nvlink',
+      kind: 'advice',
+      statement: 'Tensor parallelism inside a node, on NVLink',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 18, within: 13 },
+    check(lab) {
+      const [inside, across] = [lab.predict(ON_NVLINK), lab.predict({ ...ON_NVLINK, gpusPerNode: 4 })];
+      const slower = 100 * (across.seconds.value / inside.seconds.value - 1);
+      return {
+        verdict: slower > 5 ? 'confirmed' : 'off',
+        predicted: slower,
+        unit: '% longer where the group spans two nodes',
+        by: '',
+        why:
+          'Tensor parallelism moves activations several times a layer and waits for them. Llama 3 70B, TP 8 on nodes of 8 and of 4 A100 with ' +
+          '200 Gbit/s a GPU.',
+        evidence: { kind: 'prediction', source: planCell(ON_NVLINK) },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.adaptive',
+      kind: 'mechanism',
+      statement: "Recommend the best combination from the hardware's topology, the model and the batch",
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 4, within: 1 },
+    check(lab) {
+      const winners = [SMALL[0] ?? QWEN, SMALL[2] ?? QWEN, QWEN, SEVENTY].map((each) =>
+        nameOf(fastest(lab, each)),
+      );
+      const distinct = new Set(winners).size;
+      return {
+        verdict: distinct > 1 ? 'confirmed' : 'off',
+        predicted: distinct,
+        unit: 'winners in 4 cases',
+        by: '',
+        why: `It can be done, and the answer does change: ${winners.join('; ')} for GPT-2 XL on 8, Llama 3 8B on 64, Qwen-14B on 8, Llama 3 70B on 64 A100.`,
+        evidence: {
+          kind: 'prediction',
+          source: '$ npx shardlab recommend --model llama3-70b --hardware A100-80G --gpus 64',
+        },
+      };
+    },
+  },
+];
+
+const ON_NVLINK: PlanRequestInput = {
+  model: 'llama3-70b',
+  seq: 4096,
+  hardware: 'A100-80G',
+  gpus: 64,
+  parallel: { tp: 8, pp: 4, strategy: 'ZERO_1', stack: 'megatron', sequenceParallel: true },
+  batch: { global: 128, micro: 1 },
+};
+
+function fastest(lab: PlanLab, of: Case): Fastest | undefined {
+  const [data, model] = [fastestDataParallel(lab, of), fastestMegatron(lab, of, ANY)];
+  return secondsOf(data) < secondsOf(model) ? data : model;
+}
+
+function nameOf(of: Fastest | undefined): string {
+  if (of === undefined) return 'none';
+  const { tp = 1, pp = 1, strategy = 'FULL_SHARD' } = of.request.parallel ?? {};
+  return tp * pp === 1 ? strategy : `TP ${tp} x PP ${pp}`;
+}
+
+function cellOf(of: Case | undefined, found: Fastest | undefined) {
+  const request = found?.request ?? { model: of?.model ?? QWEN.model };
+  return { kind: 'prediction', source: planCell(request) } as const;
+}

@@ -1,0 +1,117 @@
+import { findFragment } from '../../../config/lookup';
+import type { PlanRequestInput } from '../../request';
+import { claimOf } from '../claim';
+import type { ClaimEntry } from '../entry';
+import { planCell } from '../plan-cell';
+
+const FLAGS = 'swift sft --parallel_method …';
+
+/** The command's model on one node, by its own line and by the document's advice. */
+function qwen7b(parallel: PlanRequestInput['parallel']): PlanRequestInput {
+  return {
+    model: 'qwen-7b',
+    seq: 2048,
+    hardware: 'A100-80G',
+    gpus: 8,
+    parallel,
+    batch: { global: 64, micro: 1 },
+  };
+}
+const THREE_D = qwen7b({ tp: 4, pp: 2, strategy: 'NO_SHARD', stack: 'megatron', sequenceParallel: true });
+const SHARDED = qwen7b({ strategy: 'FULL_SHARD', stack: 'fsdp2' });
+
+/** The document's commands, and what ms-swift is. */
+export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.cli.megatron',
+      kind: 'config',
+      statement:
+        'swift sft --model_type qwen-7b --dataset alpaca-en --parallel_method megatron --tensor_parallel_size 4 --pipeline_parallel_size 2',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off' },
+    check: () => ({
+      verdict: areTodaysFlags() ? 'confirmed' : 'off',
+      unit: null,
+      by: 'flags that ms-swift does not have today',
+      why:
+        'ms-swift has a command of its own for Megatron: megatron sft --model … --tensor_model_parallel_size 4 ' +
+        '--pipeline_model_parallel_size 2. TP 4 x PP 2 is 8 GPUs for one copy.',
+      evidence: { kind: 'run', source: `sl.lookup('${FLAGS}')` },
+    }),
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.cli.fsdp',
+      kind: 'config',
+      statement:
+        'swift sft --model_type llama3-8b --parallel_method fsdp --sharding_strategy full --mixed_precision fp16',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off' },
+    check: () => ({
+      verdict: areTodaysFlags() ? 'confirmed' : 'off',
+      unit: null,
+      by: 'flags that ms-swift does not have today',
+      why:
+        "What is meant is transformers' arguments, which swift sft takes: --fsdp 'full_shard auto_wrap' --fp16 true. Llama 3 was trained in " +
+        'bfloat16, which needs no loss scale.',
+      evidence: { kind: 'run', source: `sl.lookup('${FLAGS}')` },
+    }),
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.arith.cli',
+      kind: 'config',
+      statement: 'The example puts a 7B model on Megatron TP 4 x PP 2 where the advice says FSDP below 10B',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'contradicts itself', value: 18, within: 15 },
+    check(lab) {
+      const slower = 100 * (lab.predict(THREE_D).seconds.value / lab.predict(SHARDED).seconds.value - 1);
+      return {
+        verdict: 'contradicts itself',
+        predicted: slower,
+        unit: '% longer than FULL_SHARD',
+        by: 'the example is what the advice advises against',
+        why:
+          `Qwen-7B has 7.7B parameters. On 8 A100 both fit; TP 4 x PP 2 is predicted to take ${slower.toFixed(0)}% longer than FULL_SHARD for 64 ` +
+          'sequences of 2048 tokens.',
+        evidence: { kind: 'prediction', source: planCell(THREE_D) },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.scope',
+      kind: 'config',
+      statement:
+        '600+ text and 300+ multimodal models; SFT, DPO, KTO, reward models; vLLM, LmDeploy, EvalScope afterwards',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'not checkable here' },
+    check: () => ({
+      verdict: 'not checkable here',
+      unit: null,
+      by: '',
+      why: 'The list is that of one release of ms-swift, which is not installed here; no model predicts it, and it grows with every release.',
+      evidence: { kind: 'run', source: `sl.lookup('${FLAGS}')` },
+      needs: 'an installation of ms-swift (no GPU)',
+      command:
+        'pip install ms-swift && python -c "from swift.llm import MODEL_MAPPING as m; print(len(m), sum(x.is_multimodal for x in m.values()))"',
+    }),
+  },
+];
+
+function areTodaysFlags(): boolean {
+  return !findFragment(FLAGS).inTheOriginal.includes("not today's flags");
+}

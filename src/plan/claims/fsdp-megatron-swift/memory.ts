@@ -1,0 +1,154 @@
+import { HALF_FORMATS, roundValues } from '../../../core/rounding';
+import { GPUS } from '../../hardware';
+import type { PlanRequestInput } from '../../request';
+import { claimOf } from '../claim';
+import type { ClaimEntry } from '../entry';
+import { pointsOff } from '../finding';
+import { modelStates, STATE_BYTES_PER_PARAMETER } from '../model-states';
+import { planCell } from '../plan-cell';
+
+const SEVEN_BILLION = { params: 7e9, gpu: 'A100, size not stated' } as const;
+const CARDS = 8;
+
+/** Llama 3 8B on one node. */
+function recomputing(recompute: 'none' | 'full'): PlanRequestInput {
+  return {
+    model: 'llama3-8b',
+    seq: 4096,
+    hardware: 'A100-80G',
+    gpus: CARDS,
+    parallel: { strategy: 'FULL_SHARD', stack: 'fsdp2' },
+    recompute,
+  };
+}
+
+/** What fits, what sharding and recomputing save, and what a dtype of buffers can hold. */
+export const SWIFT_MEMORY: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.mem.adam',
+      kind: 'memory',
+      statement: 'Adam keeps 2 fp32 states per parameter',
+      documented: 8,
+      unit: 'bytes/parameter',
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 8, within: 0 },
+    check() {
+      const { states } = modelStates(1e9, 'NO_SHARD', 1);
+      return {
+        verdict: 'confirmed',
+        predicted: (states.find(({ cause }) => cause === 'optimizer')?.bytes ?? 0) / 1e9,
+        unit: 'bytes/parameter',
+        by: '',
+        why: 'Two moments of 4 bytes. With 16-bit parameters an fp32 master copy comes on top: 12.',
+        evidence: { kind: 'formula', source: '2 * 4' },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.mem.7b_batch1',
+      kind: 'memory',
+      statement: 'A 7B model fine-tuned on an A100 with DDP allows a batch of',
+      documented: 1,
+      unit: 'samples',
+      given: SEVEN_BILLION,
+    }),
+    expected: { verdict: 'off', value: 112, within: 0 },
+    check() {
+      const states = (SEVEN_BILLION.params * STATE_BYTES_PER_PARAMETER) / 1e9;
+      const card = GPUS['A100-80G'].memoryGB;
+      return {
+        verdict: states > card ? 'off' : 'confirmed',
+        predicted: states,
+        unit: 'GB of states',
+        by: `no batch at all: states are ${(states / card).toPrecision(2)} times the larger A100's memory`,
+        why:
+          'DDP keeps 16 bytes a parameter on each card. A batch of 1 fits where everything, moments included, is kept in 16 bits ' +
+          '(8 bytes a parameter, 56 GB), or where few parameters train (LoRA).',
+        evidence: { kind: 'formula', source: '((4 + 4 + 8) * 7e9) / 1e9' },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.mem.full_shard',
+      kind: 'memory',
+      statement: 'FULL_SHARD: memory',
+      documented: -70,
+      unit: '%',
+      given: {},
+      relation: 'up to',
+    }),
+    expected: { verdict: 'off', value: -87.5 },
+    check() {
+      const [whole, shard] = [
+        modelStates(1e9, 'NO_SHARD', CARDS).stateBytes,
+        modelStates(1e9, 'FULL_SHARD', CARDS).stateBytes,
+      ];
+      const change = 100 * (shard / whole - 1);
+      return {
+        verdict: 'off',
+        predicted: change,
+        unit: '%',
+        by: `${pointsOff(70, -change)}, of states on 8 GPUs`,
+        why:
+          'States fall by 1 - 1/N: 75% on 4 GPUs, 87.5% on 8, 98.4% on 64, so 70% is no upper bound. Activations do not fall, so of all ' +
+          'memory it can be far less.',
+        evidence: { kind: 'formula', source: '100 * (1 / 8 - 1)' },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.ac',
+      kind: 'mechanism',
+      statement: 'Activation checkpointing trades some compute for much memory',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: -78, within: 12 },
+    check(lab) {
+      const [kept, again] = [lab.memory(recomputing('none')), lab.memory(recomputing('full'))];
+      const change = 100 * (again.activations / kept.activations - 1);
+      return {
+        verdict: change < -50 ? 'confirmed' : 'off',
+        predicted: change,
+        unit: '% of activations at the peak',
+        by: '',
+        why:
+          'A layer keeps its input, 2 bytes an element in 16 bits, where it kept about 34 and its attention: one forward more, a third of ' +
+          'forward and backward. Llama 3 8B at 4096 tokens, each layer recomputed.',
+        evidence: { kind: 'prediction', source: planCell(recomputing('full')) },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.fsdp.buffers',
+      kind: 'numerics',
+      statement: 'A wrong buffer dtype may overflow',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 65_504, within: 0 },
+    check() {
+      const [half, brain] = [new Float32Array([1e5, 2049]), new Float32Array([1e5, 2049])];
+      roundValues(half, 'float16');
+      roundValues(brain, 'bfloat16');
+      return {
+        verdict: half[0] === Number.POSITIVE_INFINITY && Number.isFinite(brain[0]) ? 'confirmed' : 'off',
+        predicted: HALF_FORMATS.float16.largest,
+        unit: 'largest in fp16',
+        by: '',
+        why:
+          'In fp16 a running sum, a variance or a mask of -1e9 above 65,504 is infinite. bfloat16 does not overflow, and is coarse: ' +
+          `position 2,049 becomes ${half[1]} in fp16 and ${brain[1]} in bfloat16, so rotary tables stay in fp32.`,
+        evidence: { kind: 'formula', source: '(2 - 2 ** -10) * 2 ** 15' },
+      };
+    },
+  },
+];

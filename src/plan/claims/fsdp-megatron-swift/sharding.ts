@@ -1,0 +1,193 @@
+import { parseTrainConfig } from '../../../config/train-config';
+import { modelParameterShapes } from '../../../nn/models/build-model';
+import { planUnits } from '../../../parallel/unit-plan';
+import { claimOf } from '../claim';
+import { type ClaimEntry, fact } from '../entry';
+import { volumeAgainstDdp } from '../model-states';
+import { cycle, recurrent, swapped } from './rank-runs';
+
+const LEAST = 1e8;
+
+/** FSDP: its cycle, its strategies, its units, its order. */
+export const SWIFT_SHARDING: readonly ClaimEntry[] = [
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.fsdp.cycle',
+      kind: 'mechanism',
+      statement:
+        'all-gather before use, reduce-scatter after backward, local optimizer step with no broadcast',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 14, within: 0 },
+    experiment: cycle,
+    check(_, facts) {
+      const [gathers, reductions] = [fact(facts, 'gathers'), fact(facts, 'reductions')];
+      return {
+        verdict: fact(facts, 'broadcasts') === 0 && gathers > reductions ? 'confirmed' : 'off',
+        measured: gathers + reductions,
+        unit: 'collectives a step',
+        by: '',
+        why:
+          `Four blocks and the root: ${gathers} gathers (the root's only once, it stays whole), ${reductions} reduce-scatters, no ` +
+          'broadcast; each rank updates its own shards.',
+        evidence: {
+          kind: 'run',
+          source: `const run = await (await sl.launch({ ranks: 4 })).train({ model: 'tiny' });
+await run.step(3);
+run.comm()`,
+        },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.fsdp.no_shard',
+      kind: 'mechanism',
+      statement: 'NO_SHARD equals DDP',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 0, within: 1e-6 },
+    experiment: cycle,
+    check(_, facts) {
+      const difference = fact(facts, 'largestDifference');
+      const isSameTraffic = fact(facts, 'ddpGradientBytes') === fact(facts, 'unitsGradientBytes');
+      return {
+        verdict: difference <= 1e-6 && isSameTraffic ? 'confirmed' : 'off',
+        measured: difference,
+        unit: 'nats between the losses',
+        by: '',
+        why: 'The same losses and the same bytes. What differs is when: FSDP reduces unit by unit, DDP in buckets of 25 MB.',
+        evidence: {
+          kind: 'run',
+          source: `const job = await sl.launch({ ranks: 4 });
+const runs = {
+  DDP: await job.train({ model: 'tiny', parallel: { strategy: 'NO_SHARD' } }),
+  units: await job.train({ model: 'tiny', parallel: { strategy: 'NO_SHARD', unitStrategies: [{ modules: 'blocks.*', strategy: 'NO_SHARD' }] } }),
+};
+for (const run of Object.values(runs)) await run.step(4);
+[runs.DDP.losses, runs.units.losses]`,
+        },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.fsdp.wrap_size',
+      kind: 'config',
+      statement:
+        'size_based_auto_wrap_policy(min_num_params=1e8) keeps small layers from communicating too often; fp16 params, reduce and buffers',
+      documented: 1e8,
+      unit: 'parameters',
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 35, within: 0 },
+    check() {
+      const [sized, linear] = [unitsOf('qwen-7b', { minNumParams: LEAST }), unitsOf('qwen-7b', 'linear')];
+      const small = unitsOf('gpt2-xl', { minNumParams: LEAST });
+      return {
+        verdict: sized < linear ? 'confirmed' : 'off',
+        predicted: sized,
+        unit: 'units of Qwen-7B',
+        by: '',
+        why:
+          `Qwen-7B becomes ${sized} units instead of ${linear} by layer; 1e8 is torch's default too, and needs functools.partial. A block of ` +
+          `GPT-2 XL has 31M: that model becomes ${small} unit${small === 1 ? '' : 's'}, whole at once, so the bound must fit the block.`,
+        evidence: {
+          kind: 'run',
+          source:
+            "const job = await sl.launch({ ranks: 2 });\nawait (await job.train({ model: 'tiny', parallel: { wrap: { minNumParams: 150_000 } } })).units()",
+        },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.fsdp.gradop',
+      kind: 'advice',
+      statement: 'SHARD_GRAD_OP where start-up time matters',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off', value: -33.3, within: 0.1 },
+    check: () => ({
+      verdict: 'off',
+      predicted: 100 * (volumeAgainstDdp('SHARD_GRAD_OP', 8) / volumeAgainstDdp('FULL_SHARD', 8) - 1),
+      unit: '% of the volume of every step',
+      by: 'start-up is the same; every step moves a third less',
+      why:
+        'Both cut the model alike at the start and gather it all in the first forward. SHARD_GRAD_OP keeps it whole to the backward: one ' +
+        'of three passes less in each step, for the memory of the whole parameters.',
+      evidence: { kind: 'formula', source: '100 * (2 / 3 - 1)' },
+    }),
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.deadlock',
+      kind: 'mechanism',
+      statement: 'A slip in the order of communication deadlocks',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'confirmed', value: 2, within: 0 },
+    experiment: swapped,
+    check(_, facts) {
+      const told = fact(facts, 'ranksTold');
+      return {
+        verdict: told > 0 ? 'confirmed' : 'off',
+        measured: told,
+        unit: 'of 2 ranks told',
+        by: '',
+        why:
+          'Ranks that call different collectives wait for each other: under NCCL until its watchdog ends the job (10 minutes). Here each ' +
+          'call carries what it is, and all ranks get an error that shows both sides.',
+        evidence: {
+          kind: 'run',
+          source: `const job = await sl.launch({ ranks: 2 });
+await job.on('all').run(({ rank, dist, tf }) => {
+  if (rank === 1) dist.barrier();
+  dist.allReduce(tf.zeros([4]));
+  if (rank === 0) dist.barrier();
+}).catch((error) => error.message)`,
+        },
+      };
+    },
+  },
+  {
+    claim: claimOf('fsdp-megatron-swift', {
+      id: 'swift.limit.rnn',
+      kind: 'advice',
+      statement: 'FSDP serves recurrent networks badly',
+      documented: null,
+      unit: null,
+      given: {},
+    }),
+    expected: { verdict: 'off', value: 0.7, within: 0.6 },
+    experiment: recurrent,
+    check(_, facts) {
+      const ratio = fact(facts, 'lstm') / fact(facts, 'dense');
+      return {
+        verdict: ratio < 1.3 ? 'off' : 'confirmed',
+        measured: ratio,
+        unit: "x dense layers' price of sharding",
+        by: 'not where a unit is a whole layer',
+        why:
+          'An LSTM’s unit is gathered once for a sequence and used at each of its steps, so sharding costs it no more than dense layers of ' +
+          'as many parameters. A unit for the cell alone would be gathered at every step.',
+        evidence: { kind: 'run', source: '$ npm start -- --execute notebooks/12-fragments.ipynb' },
+      };
+    },
+  },
+];
+
+function unitsOf(model: 'qwen-7b' | 'gpt2-xl', wrap: 'linear' | { readonly minNumParams: number }): number {
+  const config = parseTrainConfig({ model, parallel: { wrap } });
+  return planUnits(modelParameterShapes(config), config.parallel).filter(
+    ({ parameters }) => parameters.length > 0,
+  ).length;
+}
