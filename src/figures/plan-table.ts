@@ -1,5 +1,6 @@
 import { formatBytes, formatSeconds } from '../core/units';
 import type { Layout } from '../plan/layout';
+import { reservableBytes } from '../plan/memory/allocator';
 import { peakInBytes } from '../plan/peak-bytes';
 import type { Estimate, Prediction } from '../plan/prediction';
 import { type CellValue, type Column, createTable, type Table } from './table';
@@ -18,8 +19,12 @@ export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Predic
   const room = fits ? 'fits' : 'does not fit';
   return (
     `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} an iteration, ` +
-    `${Math.round(100 * mfu)}% MFU, ${formatBytes(memory.peakBytes)} of ${hardware.memoryGB} GB, ${room}`
+    `${Math.round(100 * mfu)}% MFU, ${gib(memory.peakBytes)} of ${gib(reservableBytes(layout))} GiB, ${room}`
   );
+}
+
+function gib(bytes: number): string {
+  return (bytes / 2 ** 30).toPrecision(3);
 }
 
 /** 'FULL_SHARD, dp 8 x tp 4 x pp 2, micro-batch 1 x 16, full recompute'. */

@@ -3,6 +3,7 @@ import type { MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type Cost, costOf, type Planned, type RunLength } from '../plan/cost-of';
 import type { Layout } from '../plan/layout';
+import { reservableBytes } from '../plan/memory/allocator';
 import { peakInBytes } from '../plan/peak-bytes';
 import { layoutOfInput, type PlanInput, type PlanOptions, type PlanPlace } from '../plan/plan-input';
 import { predict } from '../plan/predict';
@@ -89,7 +90,7 @@ function memoryFigure({ layout, prediction }: Planned): Figure {
     activation: activations,
     temp: temporary,
   };
-  const capacityBytes = layout.hardware.memoryGB * 1e9;
+  const capacityBytes = reservableBytes(layout);
   return memoryBreakdown(
     [{ name: caseName(layout), predicted, predictedPeak: peakInBytes(prediction.memory), capacityBytes }],
     layoutWords(layout),

@@ -1,6 +1,7 @@
 import type { DataFrame } from 'danfojs-node';
 import type { Planned } from '../plan/cost-of';
 import { familyOf, type Loss } from '../plan/families';
+import { reservableBytes } from '../plan/memory/allocator';
 import { peakInBytes } from '../plan/peak-bytes';
 import { predict } from '../plan/predict';
 import { type PriceTable, priceTable } from '../plan/prices';
@@ -90,10 +91,10 @@ function figureOf(found: Recommendation): Figure {
     ...ranked.map((planned, i) => rankedLayout(planned, { rank: i + 1, reason: null })),
     ...losses.map(({ best, why }) => rankedLayout(best, { rank: null, reason: why })),
   ];
-  const memoryGB = Math.max(
-    ...[...ranked, ...losses.map(({ best }) => best)].map(({ layout }) => layout.hardware.memoryGB),
+  const capacityBytes = Math.max(
+    ...[...ranked, ...losses.map(({ best }) => best)].map(({ layout }) => reservableBytes(layout)),
   );
-  return rankedLayouts(layouts, { capacityBytes: memoryGB * 1e9, subtitle: recommendationTitle(found) });
+  return rankedLayouts(layouts, { capacityBytes, subtitle: recommendationTitle(found) });
 }
 
 function rankedLayout(

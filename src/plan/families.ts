@@ -1,5 +1,6 @@
 import type { Planned } from './cost-of';
 import type { Layout } from './layout';
+import { reservableBytes } from './memory/allocator';
 import { strategyWord } from './stack-rules';
 
 /**
@@ -23,7 +24,7 @@ export interface Loss {
   /** Candidates of the family, and how many of them fit. */
   readonly tried: number;
   readonly fitting: number;
-  /** 'does not fit: 2.1x', '1.3x slower: 41% bubble'. */
+  /** 'does not fit: 2.1x, 63% optimizer states', '1.3x slower: 41% bubble'. */
   readonly why: string;
   /** Where each lies within the other's interval an assumption decides; this is the one. */
   readonly undecided?: string | undefined;
@@ -58,11 +59,8 @@ export function lossOf(
 }
 
 function overfull({ layout, prediction }: Planned): string {
-  const { memoryGB } = layout.hardware;
-  const ratio = prediction.memory.peakBytes / (memoryGB * 1e9);
-  if (ratio <= 1)
-    return `all but ${Math.round(100 * (1 - ratio))}% of ${memoryGB} GB, which the context takes`;
-  return `${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x of ${memoryGB} GB, ${largestState(prediction.memory)}`;
+  const ratio = prediction.memory.peakBytes / reservableBytes(layout);
+  return `${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x, ${largestState(prediction.memory)}`;
 }
 
 function largestState(memory: Planned['prediction']['memory']): string {

@@ -3,6 +3,7 @@ import { ShardlabError } from '../core/errors';
 import { CALIBRATION } from './calibration';
 import { GPUS, type Gpu } from './hardware';
 import type { HardwareCalibration } from './hardware-calibration';
+import { OFFERED } from './memory/allocator';
 
 const positive = z.number().positive();
 
@@ -11,7 +12,7 @@ const measuredSchema = z.object({
   device: z.enum(['cuda', 'cpu']),
   name: z.string(),
   torch: z.string(),
-  memory_gb: positive,
+  memory_bytes: positive,
   gpus: z.int().positive(),
   gemm: z
     .array(z.object({ m: positive, n: positive, k: positive, dtype: z.string(), tflops: positive }))
@@ -49,7 +50,7 @@ export function fitHardware(measured: MeasuredHardware): FittedHardware {
     like,
     gemmTflops: Math.max(...measured.gemm.map(({ tflops }) => tflops)),
     hbmTBps: medianOf(measured.memory.map(({ tb_s }) => tb_s)) / CALIBRATION.memoryEfficiency,
-    memoryGB: measured.memory_gb,
+    memoryGB: memoryOf(measured),
     ...(bus === undefined ? {} : { linkGBps: bus / CALIBRATION.linkEfficiency }),
     ...(measured.gpus > 1 && measured.device === 'cuda' ? { gpusPerNode: measured.gpus } : {}),
     measured,
@@ -58,6 +59,11 @@ export function fitHardware(measured: MeasuredHardware): FittedHardware {
       ...(bus === undefined ? ['one GPU: the link inside a node keeps its published bandwidth'] : []),
     ],
   };
+}
+
+/** What CUDA offers, as the figure in a GPU's name. */
+function memoryOf({ memory_bytes }: MeasuredHardware): number {
+  return memory_bytes / 2 ** 30 / OFFERED;
 }
 
 function largestMessage({
@@ -70,11 +76,13 @@ function largestMessage({
 }
 
 /** The known kind by name ('NVIDIA A100-SXM4-80GB') and memory. */
-function kindOf({ device, name, memory_gb }: MeasuredHardware): { like: string; notes: string[] } {
+function kindOf(measured: MeasuredHardware): { like: string; notes: string[] } {
+  const { device, name } = measured;
+  const memory = memoryOf(measured);
   const known = Object.entries<Gpu>(GPUS);
   const family = known.filter(([key]) => name.includes(key.split('-')[0] ?? key));
   const [nearest] = (family.length > 0 ? family : known).sort(
-    ([, a], [, b]) => Math.abs(a.memoryGB - memory_gb) - Math.abs(b.memoryGB - memory_gb),
+    ([, a], [, b]) => Math.abs(a.memoryGB - memory) - Math.abs(b.memoryGB - memory),
   );
   const like = device === 'cpu' ? 'A100-80G' : (nearest?.[0] ?? 'A100-80G');
   if (device === 'cpu')

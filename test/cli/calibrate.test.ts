@@ -20,7 +20,7 @@ const MEASURED = {
   device: 'cuda',
   name: 'NVIDIA H100 80GB HBM3',
   torch: '2.9.0',
-  memory_gb: 85,
+  memory_bytes: 85e9,
   gpus: 8,
   gemm: [{ m: 8192, n: 8192, k: 8192, dtype: 'torch.bfloat16', tflops: 700 }],
   memory: [{ op: 'copy', tb_s: 2.9 }],

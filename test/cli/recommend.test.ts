@@ -8,7 +8,7 @@ test('the best layouts, and why every other family is behind', async () => {
   assert.equal(status, 0);
   assert.match(stdout, /^Best by time: .* on 16 x H100-80G \([\d,]+ layouts, [\d,]+ of them fit\)$/m);
   assert.match(stdout, /^1 .* best$/m);
-  assert.match(stdout, /^ +DDP .* does not fit: 1\.\d+x of 80 GB, \d+% optimizer states$/m);
+  assert.match(stdout, /^ +DDP .* does not fit: 1\.\d+x, \d+% optimizer states$/m);
   assert.match(stdout, /x slower: \d+% /);
   const answer = JSON.parse((await shardlab([...argv, '--json'])).stdout);
   assert.equal(answer.ranked.length, 3);

@@ -10,7 +10,7 @@ const measured = parseMeasured({
   device: 'cuda',
   name: 'NVIDIA A100-SXM4-80GB',
   torch: '2.6.0',
-  memory_gb: 84.9,
+  memory_bytes: 85.1e9,
   gpus: 4,
   gemm: [
     { m: 8192, n: 8192, k: 8192, dtype: 'torch.bfloat16', tflops: 260 },
@@ -34,12 +34,19 @@ test('the figures are those with which the cost model gives what was measured', 
   assert.equal(fitted.gemmTflops, 260);
   assert.equal((fitted.hbmTBps ?? 0) * CALIBRATION.memoryEfficiency, 1.6);
   assert.equal((fitted.linkGBps ?? 0) * CALIBRATION.linkEfficiency, 210);
+  assert.equal(Math.round(fitted.memoryGB ?? 0), 80);
   assert.equal(fitted.gpusPerNode, 4);
   assert.deepEqual(fitted.notes, []);
 });
 
 test('one GPU measures no link, a GPU that is not known is named after the nearest', () => {
-  const alone = fitHardware({ ...measured, name: 'NVIDIA L40S', memory_gb: 48, gpus: 1, all_reduce: [] });
+  const alone = fitHardware({
+    ...measured,
+    name: 'NVIDIA L40S',
+    memory_bytes: 47.7e9,
+    gpus: 1,
+    all_reduce: [],
+  });
   assert.equal(alone.like, 'A100-40G');
   assert.equal(alone.linkGBps, undefined);
   assert.match(

@@ -24,7 +24,7 @@ test('every other family says why it lost, by its best member', () => {
   assert.ok(!found.losses.some(({ family }) => family === winning));
   assert.ok(found.losses.every(({ tried, fitting }) => tried >= fitting && tried > 0));
   const ddp = found.losses.find(({ family }) => family === 'DDP') ?? assert.fail();
-  assert.match(ddp.why, /^does not fit: \d+(\.\d+)?x of 80 GB, \d+% optimizer states$/);
+  assert.match(ddp.why, /^does not fit: \d+(\.\d+)?x, \d+% optimizer states$/);
   const pipelined =
     found.losses.find(({ family, fitting }) => family.endsWith('PP') && fitting > 0) ?? assert.fail();
   assert.match(pipelined.why, /^1\.\d+x slower: \d+% (bubble|exposed communication|compute)/);

@@ -144,7 +144,7 @@ def main():
         "device": DEVICE,
         "name": name,
         "torch": torch.__version__,
-        "memory_gb": memory / 1e9,
+        "memory_bytes": memory,
         "gpus": world,
         "gemm": products(),
         "memory": memory_traffic(),

@@ -38,7 +38,7 @@ export function holesOf(
 }
 
 /** Of the memory in a GPU's name, in GiB a "GB", what CUDA offers: 39.4 of 40, 79.2 of 80. Source: cudaDeviceProp.totalGlobalMem. */
-const OFFERED = 0.985;
+export const OFFERED = 0.985;
 
 /**
  * What the allocator can reserve at most. Where a request does not fit, it gives back what it only keeps, and tries again.
