@@ -169,3 +169,10 @@ test('near capacity the allocator gives back what it only keeps; what is held do
   const beyond = predictMemory(llama({ batch: { micro: 4 }, recompute: 'none' }));
   assert.ok(beyond.peak.low > 80);
 });
+
+test('selective recompute of fp8 keeps inputs and attention alone, since its products are not on the list', () => {
+  const saved = (precision: string): number => layerActivations(llama({ precision })).saved;
+  const [h, T] = [4096, 8192];
+  assert.equal(saved('fp8'), T * (2 * (h + h) + 4 * 32));
+  assert.equal(saved('bf16') - saved('fp8'), T * 2 * (h + 1024 + 14_336));
+});

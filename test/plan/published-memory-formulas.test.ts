@@ -12,6 +12,7 @@ import {
   activationsPerLayer,
   type PaperGpt,
 } from '../../src/plan/memory/korthikanti';
+import { shardsOfState, stateBytesOf } from '../../src/plan/memory/state-bytes';
 import { testData } from '../support/paths';
 
 const GIB = 1024 ** 3;
@@ -84,4 +85,19 @@ test('the first stage holds all layers under 1F1B, 1 + (p - 1)/(pm) of them inte
   assert.equal(activationsOfFirstStage(GPT3, saving, { p: 8, m: 3 }), 96 * (1 + 7 / 24) * perLayer + outside);
   // Without a pipeline: sbhp/t + 4sbh/t (1 + v/h).
   assert.equal(activationsOutside(GPT3, 8, 1), sbh / 8 + ((4 * sbh) / 8) * (1 + 51_200 / 12_288));
+});
+
+test("ZeRO's table 1 by the planner's table of states, to one unit of the last printed digit", () => {
+  const bytes = stateBytesOf({ stack: 'deepspeed', precision: 'fp16' });
+  const strategies = { zero1_gb: 'ZERO_1', zero2_gb: 'ZERO_2', zero3_gb: 'FULL_SHARD' } as const;
+  for (const row of rowsOf('zero_table1.csv')) {
+    for (const [column, strategy] of Object.entries(strategies)) {
+      const layout = { strategy, shards: Number(row('dp_degree')) };
+      const states = ['parameter', 'gradient', 'optimizer'] as const;
+      const each = states.reduce((sum, state) => sum + bytes[state] / shardsOfState(layout, state), 0);
+      const printed = row(column);
+      const unit = 10 ** -(printed.split('.')[1] ?? '').length;
+      assert.ok(Math.abs(Number(row('params_b')) * each - Number(printed)) <= unit, `${strategy} ${printed}`);
+    }
+  }
 });

@@ -94,7 +94,7 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number): Kept 
  * [Note: selective by operator] TorchTitan's policy for blocks: results of attention and of reduce-scatters are kept, and of every
  * second product: q, v, the first of the feed-forward, and its last. A compiled block keeps of these only what its backward
  * reads (the last product feeds an addition alone); run op by op, the cache holds them all, under tp the last product's
- * partial sum in full width.
+ * partial sum in full width. Products of fp8 (aten._scaled_mm) are not on the list: of them nothing is kept.
  * Source: torchtitan/distributed/activation_checkpoint.py (2024: parallelize_llama.py, _save_list); torch.utils.checkpoint's
  * _CachingTorchDispatchMode; the compiled set as torch 2.13's min_cut_rematerialization_partition gives it.
  */
@@ -104,10 +104,12 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number): Kept 
     layout.model.kind === 'llama' || layout.model.kind === 't5-encoder' ? q + kv : q + 2 * kv;
   const scattered = isSplit ? part : 0;
   const cross = layout.model.crossTokens > 0 ? 2 * q : 0;
-  const needed = itemBytes * (part + projections + q + ffn + scattered + cross) + 4 * heads;
-  if (!layout.compile) {
-    const saved = needed + itemBytes * (dim + scattered);
-    return { saved, again: Math.max(0, whole - needed) };
+  const isListed = layout.precision !== 'fp8';
+  const products = isListed ? projections + ffn : 0;
+  const needed = itemBytes * (part + products + q + scattered + cross) + 4 * heads;
+  if (!layout.compile || !isListed) {
+    const unread = layout.compile ? 0 : scattered + (isListed ? dim : 0);
+    return { saved: needed + itemBytes * unread, again: Math.max(0, whole - needed) };
   }
   // A compiled backward makes the feed-forward again first, and attention's inputs after that is done.
   const feedForward = itemBytes * (part + dim + (layout.model.gatedFfn ? 2 : 1) * ffn);

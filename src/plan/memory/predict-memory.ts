@@ -86,17 +86,20 @@ function peakOf(phase: MemoryPhase, reserved: Bytes, reservable: Bytes): Estimat
   return { value: reserved / GIB, low: low / GIB, high: high / GIB };
 }
 
-function largestAssumption({ recompute, stack }: Layout, phase: MemoryPhase): string {
+function largestAssumption({ recompute, stack, compile }: Layout, phase: MemoryPhase): string {
   const states = phase.params + phase.grads + phase.optimizer;
   if (states > phase.activations + phase.temporary) {
-    return `states are kept as ${stack} does by default (fp32 master and two moments)`;
+    return `states lie as ${stack} has them by default (master and two moments in fp32)`;
+  }
+  if (phase.name === 'loss' && stack === 'fsdp2' && recompute !== 'none') {
+    return compile
+      ? 'torch.compile covers the loss as well as the blocks (TorchTitan since October 2024); else 8 bytes a logit more'
+      : 'the loss runs op by op: log-probabilities and two gradients in fp32 at once';
   }
   if (recompute === 'selective') {
     return stack === 'fsdp2'
       ? "selective recompute keeps every second product, attention's output and reduce-scatters (TorchTitan)"
       : 'selective recompute is of core attention alone (Megatron-LM)';
   }
-  return phase.name === 'loss'
-    ? "the loss's copies of the logits"
-    : 'what each operation saves for backward is as in torch 2.6 to 2.13';
+  return 'each operation saves for backward what it saves in torch 2.6 to 2.13';
 }
