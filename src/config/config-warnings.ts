@@ -83,7 +83,7 @@ const PARALLEL: readonly Rule[] = [
     of: ['parallel.wrap'],
     says: ({ config }) =>
       config.parallel.wrap === 'moe' && modelShape(config).kind !== 'moe'
-        ? "'moe' does what 'blocks' does: the model has no experts; give model.kind 'moe'"
+        ? `'moe' does what 'blocks' does: ${modelShape(config).kind === 'dit' ? "a dit's experts are units in any case" : "the model has no experts; give model.kind 'moe'"}`
         : null,
   },
   {

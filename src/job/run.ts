@@ -11,6 +11,7 @@ import { type UnitFacts, unitsTable } from '../figures/units-table';
 import type { Link } from '../transport/link';
 import { writeToStderr } from './folded-lines';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
+import { requireModelRoom } from './model-room';
 import { createProgress } from './progress';
 import { createProgressLine } from './progress-line';
 import type { RankGroups } from './rank-groups';
@@ -70,6 +71,7 @@ export class Run extends RunFigures {
     const run = new Run(options, parseTrainConfig(options.config));
     const { number, init, world, groups } = options;
     warn(configWarnings(options.config, run.config, world));
+    requireModelRoom(run.config, world);
     const group = await groups.of(world);
     const work = { kind: 'train', run: number, config: run.config, init, group } as const;
     try {

@@ -10,6 +10,9 @@ const warnings = (input: TrainConfigInput, world = 4): string[] =>
   configWarnings(input, parseTrainConfig(input), world);
 
 const MOE = { kind: 'moe', layers: 1, dim: 8, heads: 1, vocab: 300, seq: 4, experts: 2 } as const;
+const DIT = {
+  model: { kind: 'dit', layers: 1, dim: 8, heads: 2, ffn: 8, latent: [1, 2, 2], experts: 2 },
+} satisfies TrainConfigInput;
 const GRAD_OP = { strategy: 'SHARD_GRAD_OP' } as const;
 const WHOLE = { strategy: 'NO_SHARD' } as const;
 const mesh = { dpReplicate: 2, dpShard: 2 };
@@ -25,6 +28,16 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
     { parallel: { wrap: 'moe' } },
     /^parallel\.wrap 'moe' does what 'blocks' does: the model has no experts/,
     { model: MOE, parallel: { wrap: 'moe' } },
+  ],
+  [
+    { ...DIT, parallel: { wrap: 'moe' } },
+    /^parallel\.wrap 'moe' does what 'blocks' does: a dit's experts are units in any case/,
+    { ...DIT, parallel: { wrap: 'blocks' } },
+  ],
+  [
+    { ...DIT, data: 'typescript' },
+    /^data typescript has no effect with a dit/,
+    { ...DIT, data: 'synthetic' },
   ],
   [
     { parallel: { ...WHOLE, forwardPrefetch: true } },

@@ -143,3 +143,26 @@ test('a wrong value of a setting with forms is answered with them', () => {
   for (const [config, message] of cases)
     assert.match(thrown(() => parseTrainConfig(config)).message, message);
 });
+
+test('models of every kind have defaults, and their settings are checked by key', () => {
+  const dit = { kind: 'dit', layers: 1, dim: 16, heads: 2, ffn: 8, latent: [2, 4, 4] } as const;
+  const shape = modelShape(parseTrainConfig({ model: { ...dit, latent: [2, 4, 4] } }));
+  assert.ok(shape.kind === 'dit');
+  assert.deepEqual([shape.patch, shape.textLen, shape.experts, shape.boundary], [[1, 2, 2], 512, 1, 0.875]);
+  const llama = { kind: 'llama', layers: 1, dim: 16, heads: 4, vocab: 300, seq: 8 } as const;
+  const cases: readonly [object, RegExp][] = [
+    [
+      { ...dit, latent: [2, 3, 4] },
+      /^model\.latent: \[2,3,4\] is not divisible by patch \[1,2,2\] \(3 by 2\)/,
+    ],
+    [{ ...dit, latent: 4 }, /^model\.latent: .*got 4; write frames, rows and columns, as \[5, 8, 8\]$/],
+    [{ ...dit, experts: 3 }, /^model\.experts: .*got 3/],
+    [{ ...dit, boundary: 1 }, /^model\.boundary: .*got 1/],
+    [{ ...dit, heads: 16 }, /^model\.heads: dim 16 over heads 16 is 1, and rotary positions turn pairs/],
+    [{ ...llama, kvHeads: 3 }, /^model\.kvHeads: heads 4 is not divisible by kvHeads 3/],
+    [{ ...llama, kv_heads: 2 }, /^model\.kv_heads: unknown key; did you mean "kvHeads"\?$/],
+    [{ ...llama, kind: 'lama' }, /^model\.kind: .*'llama'/],
+  ];
+  for (const [model, said] of cases) assert.match(thrown(() => parseTrainConfig({ model })).message, said);
+  assert.match(thrown(() => parseTrainConfig({ model: 'llama-8b' })).message, /did you mean "llama3-8b"\?$/);
+});
