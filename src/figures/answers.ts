@@ -50,6 +50,30 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
     tolerance: 0,
     because: 'layers 0 and 2 keep their inputs only, layers 1 and 3 keep A each: (L − L / k) A',
   },
+  '06.cards': {
+    kind: 'number',
+    value: 4,
+    tolerance: 0,
+    because: '1 − 1/N is 75% for N = 4; with 8 cards it is 87.5%',
+  },
+  '06.samples': {
+    kind: 'number',
+    value: 61,
+    tolerance: 0.5,
+    because: '256 samples / 4.2 s = 61 a second, where the document states 128',
+  },
+  '07.cheapest': {
+    kind: 'number',
+    value: 32,
+    tolerance: 0,
+    because:
+      '6 × 8·10⁹ × 20·10⁹ operations in a day are some 11 PFLOP/s: 16 GPUs would need 70% of their peak',
+  },
+  '07.twice': {
+    kind: 'word',
+    values: ['dearer', 'more expensive'],
+    because: 'half the work a GPU, the same gathers: time falls by less than half, GPU hours rise',
+  },
   '12.right': {
     kind: 'word',
     values: ['adamw(fused=true)', 'adamw', 'torch.optim.adamw(fused=true)'],

@@ -1,6 +1,7 @@
 import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
+import { reservableBytes } from '../plan/memory/allocator';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, inUnit, short } from './format';
 import { soft, strong } from './ink';
@@ -54,10 +55,10 @@ function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
     peak: peakBytes,
     values: causesOf(prediction.memory),
   }));
-  const capacity = Math.max(...Object.values(plans).map(({ layout }) => layout.hardware.memoryGB)) * 1e9;
+  const capacity = Math.max(...Object.values(plans).map(({ layout }) => reservableBytes(layout)));
   const scale = byteScale(Math.max(capacity, ...rows.map(({ peak }) => peak.high)));
   const panel = {
-    heading: `${strong('<b>At the peak</b>')}${soft(`, ${scale.unit} on the fullest GPU; dashed: ${inUnit(capacity, scale).replace('.0', '')} a card`)}`,
+    heading: `${strong('<b>At the peak</b>')}${soft(`, ${scale.unit} on the fullest GPU; dashed: ${inUnit(capacity, scale)} usable`)}`,
     rows: rows.map(({ name, values, peak, fits }) => ({
       name,
       values,
@@ -141,7 +142,7 @@ interface PeakRow {
 }
 
 function memoryFinding(rows: readonly PeakRow[], capacity: Bytes): string {
-  const card = inUnit(capacity, byteScale(capacity)).replace('.0', '');
+  const card = inUnit(capacity, byteScale(capacity));
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
   const peak = inUnit(least.peak.value, byteScale(least.peak.value));
   const fitting = rows.filter(({ fits }) => fits).length;

@@ -195,7 +195,7 @@ function capacityText(one: BreakdownCase, index: number): Annotation[] {
       y: -0.5,
       xref: `x${suffix}`,
       yref: `y${suffix}`,
-      text: soft(`${inUnit(one.capacityBytes, byteScale(one.capacityBytes)).replace('.0', '')} card`),
+      text: soft(`${inUnit(one.capacityBytes, byteScale(one.capacityBytes))} usable`),
       showarrow: false,
       xanchor: 'right',
       yanchor: 'bottom',

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { reservableBytes } from '../plan/memory/allocator';
 import { type PlanInput, requestOfInput } from '../plan/plan-input';
 import type { Place } from '../plan/request-of-config';
 import type { Figure } from './figure';
@@ -29,7 +30,7 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): 
   const figure = whatIfFigure(
     turned.filter(({ settings }) => settings.length > 0),
     {
-      capacityBytes: layout.hardware.memoryGB * 1e9,
+      capacityBytes: reservableBytes(layout),
       subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).`,
     },
   );

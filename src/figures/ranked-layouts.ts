@@ -197,7 +197,7 @@ function capacityText(capacityBytes: Bytes, x: number): Annotation {
     x,
     y: 1,
     yref: 'paper',
-    text: soft(`${inUnit(capacityBytes, byteScale(capacityBytes)).replace('.0', '')} card`),
+    text: soft(`${inUnit(capacityBytes, byteScale(capacityBytes))} usable`),
     showarrow: false,
     xanchor: 'right',
     yanchor: 'bottom',

@@ -12,6 +12,7 @@ import { whatIfFinding } from './what-if-finding';
 import { settingQuantities, settingsTable, type WhatIfKnob, type WhatIfSetting } from './what-if-settings';
 
 export interface WhatIfOptions {
+  /** What a GPU's allocator can reserve. */
   readonly capacityBytes: Bytes;
   readonly subtitle: string;
 }
@@ -49,7 +50,7 @@ export function whatIfFigure(knobs: readonly WhatIfKnob[], options: WhatIfOption
   const panels = knobs.map((one, i) => panelOf(one, i, grid, scales));
   return createFigure({
     title: whatIfFinding(knobs),
-    subtitle: `${options.subtitle} Dashed: ${inUnit(options.capacityBytes, bytes).replace('.0', '')} a card.`,
+    subtitle: `${options.subtitle} Dashed: ${inUnit(options.capacityBytes, bytes)} usable.`,
     data: panels.flatMap(({ data }) => data),
     layout: {
       height: MARGIN.t + grid.pixels + MARGIN.b,
