@@ -10,21 +10,31 @@ const decoder = { layers: size, dim: size, heads: size, vocab: size, seq: size }
 /** Whether the output head is the token table. */
 const tied = z.boolean().default(true);
 
+/** How attention is computed: with the matrix of its weights, or in blocks without it. */
+export const attentionSchema = z.enum(['eager', 'flash']);
+
+export type AttentionKind = z.output<typeof attentionSchema>;
+
+/** Default 'eager'. */
+const gptAttention = attentionSchema.optional();
+
 export const gptSchema = z.strictObject({
   kind: z.literal('gpt'),
   ...decoder,
   tied,
   /** Width between the two matrices of the feed-forward layer. Default 4 · dim. */
   ffn: size.optional(),
+  attention: gptAttention,
 });
 
 /** A GPT whose blocks have experts in place of the one feed-forward layer. */
-export const moeSchema = z.strictObject({ kind: z.literal('moe'), ...decoder, tied, experts: size });
-
-/** How attention is computed. */
-export const attentionSchema = z.enum(['eager']);
-
-export type AttentionKind = z.output<typeof attentionSchema>;
+export const moeSchema = z.strictObject({
+  kind: z.literal('moe'),
+  ...decoder,
+  tied,
+  experts: size,
+  attention: gptAttention,
+});
 
 /** A decoder with RMSNorm, rotary positions, heads in groups and SwiGLU. */
 export const llamaSchema = z.strictObject({

@@ -1,5 +1,5 @@
 import * as tf from '@tensorflow/tfjs';
-import { causalSoftmax } from '../backend/ops';
+import { causalSoftmax, flashAttention } from '../backend/ops';
 import type { AttentionKind } from '../config/model-config';
 import { ShardlabError } from '../core/errors';
 
@@ -9,11 +9,11 @@ import { ShardlabError } from '../core/errors';
 export interface AttentionOptions {
   /** Whether query i sees keys up to i + S - T alone. */
   readonly causal: boolean;
-  /** Default 'eager', which keeps all weights for backward. */
+  /** Default 'eager', which keeps all weights for backward; 'flash' has none at any time. */
   readonly kind?: AttentionKind | undefined;
   /** Factor on scores. Default 1/sqrt(D). */
   readonly scale?: number | undefined;
-  /** Added to scaled scores: [H, T, S], or what broadcasts to [B, H, T, S]. Not with `causal`. */
+  /** Added to scaled scores: [H, T, S], or what broadcasts to [B, H, T, S]. Not with `causal`, not with 'flash'. */
   readonly bias?: tf.Tensor | undefined;
 }
 
@@ -25,7 +25,13 @@ export interface AttentionOptions {
  */
 export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: AttentionOptions): tf.Tensor {
   requireFit(q, k, v, options);
-  return eager(q, k, v, options);
+  return options.kind === 'flash' ? flash(q, k, v, options) : eager(q, k, v, options);
+}
+
+function flash(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, scale }: AttentionOptions): tf.Tensor {
+  const { out, lse } = flashAttention(q, k, v, { causal, scale });
+  lse.dispose();
+  return out;
 }
 
 /** Heads of a group are rows of one product: keys and values are not repeated. */
@@ -52,7 +58,12 @@ function biased(scores: tf.Tensor, bias: tf.Tensor | undefined): tf.Tensor {
   return bias === undefined ? scores : tf.add(scores, bias);
 }
 
-function requireFit(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, bias }: AttentionOptions): void {
+function requireFit(
+  q: tf.Tensor,
+  k: tf.Tensor,
+  v: tf.Tensor,
+  { causal, bias, kind }: AttentionOptions,
+): void {
   const [batch = 0, queries = 0, heads = 0, headDim = 0] = q.shape;
   const [, keys = 0, groups = 0] = k.shape;
   const fits =
@@ -60,12 +71,13 @@ function requireFit(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, bias }: 
     k.shape.join() === [batch, keys, groups, headDim].join() &&
     v.shape.join() === k.shape.join() &&
     heads % groups === 0 &&
-    (!causal || (keys >= queries && bias === undefined));
+    (!causal || keys >= queries) &&
+    (bias === undefined || (!causal && kind !== 'flash'));
   if (fits) return;
   throw new ShardlabError(
     'SHAPE',
     `attention${causal ? ' (causal)' : ''}: q [${q.shape}], k [${k.shape}], v [${v.shape}]` +
       `${bias === undefined ? '' : `, bias [${bias.shape}]`} do not fit together; give q [B, T, heads, d] and k, v ` +
-      '[B, S, kvHeads, d], where kvHeads divides heads; causal needs S >= T and takes no bias',
+      '[B, S, kvHeads, d], where kvHeads divides heads; causal needs S >= T; causal and flash take no bias',
   );
 }

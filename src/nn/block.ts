@@ -1,10 +1,21 @@
 import * as tf from '@tensorflow/tfjs';
 import { gelu } from '../backend/ops';
+import type { AttentionKind } from '../config/model-config';
 import { CausalSelfAttention } from './causal-self-attention';
 import type { Init } from './init';
 import { LayerNorm } from './layer-norm';
 import { Linear } from './linear';
 import { Module } from './module';
+
+/** The size of a block. */
+export interface BlockShape {
+  readonly dim: number;
+  readonly heads: number;
+  /** Width between the matrices of the feed-forward layer. Default 4 · dim. */
+  readonly ffn?: number | undefined;
+  /** Default 'eager'. */
+  readonly attention?: AttentionKind | undefined;
+}
 
 /** A pre-norm transformer block without dropout. Shapes: x [B, T, d] → the same. */
 export class Block extends Module {
@@ -16,12 +27,12 @@ export class Block extends Module {
   readonly fc1: Linear;
   readonly fc2: Linear;
 
-  constructor(dim: number, heads: number, init: Init, ffn = 4 * dim) {
+  constructor({ dim, heads, ffn = 4 * dim, attention }: BlockShape, init: Init) {
     super();
     this.ln1 = this.addChild('ln1', new LayerNorm(dim, init));
     this.ln2 = this.addChild('ln2', new LayerNorm(dim, init));
     this.qkv = this.addChild('qkv', new Linear(dim, 3 * dim, init.within('qkv')));
-    this.attention = this.addChild('attention', new CausalSelfAttention(heads));
+    this.attention = this.addChild('attention', new CausalSelfAttention(heads, attention));
     this.proj = this.addChild('proj', new Linear(dim, dim, init.within('proj')));
     this.fc1 = this.addChild('fc1', new Linear(dim, ffn, init.within('fc1')));
     this.fc2 = this.addChild('fc2', new Linear(ffn, dim, init.within('fc2')));

@@ -1,5 +1,7 @@
-import type * as tf from '@tensorflow/tfjs';
+import * as tf from '@tensorflow/tfjs';
 import { causalAttention } from '../backend/ops';
+import type { AttentionKind } from '../config/model-config';
+import { attention } from './attention';
 import { Module } from './module';
 
 /**
@@ -8,13 +10,23 @@ import { Module } from './module';
  */
 export class CausalSelfAttention extends Module {
   readonly #heads: number;
+  readonly #kind: AttentionKind;
 
-  constructor(heads: number) {
+  constructor(heads: number, kind: AttentionKind = 'eager') {
     super();
     this.#heads = heads;
+    this.#kind = kind;
   }
 
   forward(qkv: tf.Tensor): tf.Tensor {
-    return causalAttention(qkv, this.#heads);
+    if (this.#kind === 'eager') return causalAttention(qkv, this.#heads);
+    const [batch = 0, seq = 0, width = 0] = qkv.shape;
+    const headed = [batch, seq, this.#heads, width / 3 / this.#heads];
+    const [q, k, v] = tf.split(qkv, 3, 2).map((part) => tf.reshape(part, headed)) as [
+      tf.Tensor,
+      tf.Tensor,
+      tf.Tensor,
+    ]; // as many as asked for
+    return tf.reshape(attention(q, k, v, { causal: true, kind: this.#kind }), [batch, seq, width / 3]);
   }
 }

@@ -1,4 +1,5 @@
 import * as tf from '@tensorflow/tfjs';
+import type { BlockShape } from './block';
 import { CausalSelfAttention } from './causal-self-attention';
 import { LayerNorm } from './layer-norm';
 import { Linear } from './linear';
@@ -14,13 +15,13 @@ export class MoeBlock extends Module {
   readonly proj: Linear;
   readonly moe: MixtureOfExperts;
 
-  constructor(heads: number, mixture: MixtureOptions) {
+  constructor({ heads, attention }: Pick<BlockShape, 'heads' | 'attention'>, mixture: MixtureOptions) {
     super();
     const { dim, init } = mixture;
     this.ln1 = this.addChild('ln1', new LayerNorm(dim, init));
     this.ln2 = this.addChild('ln2', new LayerNorm(dim, init));
     this.qkv = this.addChild('qkv', new Linear(dim, 3 * dim, init.within('qkv')));
-    this.attention = this.addChild('attention', new CausalSelfAttention(heads));
+    this.attention = this.addChild('attention', new CausalSelfAttention(heads, attention));
     this.proj = this.addChild('proj', new Linear(dim, dim, init.within('proj')));
     this.moe = this.addChild('moe', new MixtureOfExperts({ ...mixture, init: init.within('moe') }));
   }

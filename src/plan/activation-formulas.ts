@@ -46,7 +46,10 @@ interface Sizes {
   readonly dim: number;
   readonly seq: number;
   readonly vocab: number;
-  readonly fused: boolean;
+  /** Which operation attention is, or 'parts'. */
+  readonly attention: 'causalAttention' | 'flashAttention' | 'parts';
+  /** What attention saves beside its inputs and its output. */
+  readonly ofAttention: readonly [name: string, elements: number];
 }
 
 const ITEM_BYTES = 4;
@@ -79,7 +82,16 @@ export function predictActivations(question: ActivationQuestion): ActivationPred
 function sizesOf({ shape, batch, fusedAttention: fused = true }: ActivationQuestion): Sizes {
   const { dim, heads, seq, vocab } = shape;
   const rows = batch * seq;
-  return { stream: rows * dim, rows, pairs: batch * heads * seq ** 2, dim, seq, vocab, fused };
+  const pairs = batch * heads * seq ** 2;
+  const common = { stream: rows * dim, rows, pairs, dim, seq, vocab };
+  if (shape.attention === 'flash')
+    return {
+      ...common,
+      attention: 'flashAttention',
+      ofAttention: ['log-sum-exps of scores', batch * heads * seq],
+    };
+  const attention = fused ? 'causalAttention' : 'parts';
+  return { ...common, attention, ofAttention: ['attention weights', pairs] };
 }
 
 /** The final norm, the head's product and the loss, whose gradient takes the logits' place. */
@@ -93,13 +105,13 @@ function savedByRoot({ stream, rows, vocab }: Sizes): Elements {
 }
 
 /** In the order of a block's forward. */
-function savedByBlock({ stream, rows, pairs }: Sizes): Elements {
+function savedByBlock({ stream, rows, ofAttention }: Sizes): Elements {
   return [
     ['input, for ln1', stream],
     ['ln1 statistics', 2 * rows],
     ['ln1 output, for qkv', stream],
     ['queries, keys and values', 3 * stream],
-    ['attention weights', pairs],
+    ofAttention,
     ['attention output, for proj', stream],
     ['middle, for ln2', stream],
     ['ln2 statistics', 2 * rows],
@@ -135,29 +147,8 @@ interface Result {
 }
 
 /** Results of a block's operations, with all outputs of their kernels. */
-function resultsOf({ stream, rows, pairs, dim, seq, fused }: Sizes): Result[] {
-  const attention: Result[] = fused
-    ? [
-        {
-          op: 'causalAttention',
-          kept: [
-            ['attention output', stream],
-            ['attention weights', pairs],
-          ],
-          flops: 4 * stream * seq,
-        },
-      ]
-    : [
-        {
-          op: 'matMul',
-          kept: [
-            [SCORES, pairs],
-            ['attention output by head', stream],
-          ],
-          flops: 4 * stream * seq,
-        },
-        { op: 'causalSoftmax', kept: [['attention weights', pairs]], flops: pairs },
-      ];
+function resultsOf(sizes: Sizes): Result[] {
+  const { stream, rows, dim } = sizes;
   const linear = (name: string, outputs: number, inputs: number): Result => ({
     op: 'linear',
     kept: [[`${name} output`, outputs * stream]],
@@ -166,12 +157,29 @@ function resultsOf({ stream, rows, pairs, dim, seq, fused }: Sizes): Result[] {
   return [
     { op: 'layerNorm', kept: [['norms and statistics', 2 * stream + 4 * rows]], flops: 2 * stream },
     linear('qkv', 3, 1),
-    ...attention,
+    ...resultsOfAttention(sizes),
     linear('proj', 1, 1),
     linear('fc1', 4, 1),
     { op: 'gelu', kept: [['gelu output', 4 * stream]], flops: 4 * stream },
     linear('fc2', 1, 4),
   ];
+}
+
+function resultsOfAttention({ stream, pairs, seq, attention, ofAttention }: Sizes): Result[] {
+  const flops = 4 * stream * seq;
+  return attention !== 'parts'
+    ? [{ op: attention, kept: [['attention output', stream], ofAttention], flops }]
+    : [
+        {
+          op: 'matMul',
+          kept: [
+            [SCORES, pairs],
+            ['attention output by head', stream],
+          ],
+          flops,
+        },
+        { op: 'causalSoftmax', kept: [['attention weights', pairs]], flops: pairs },
+      ];
 }
 
 /** All operations and the two additions to the residual stream. */
@@ -183,7 +191,15 @@ function flopsOfBlock(sizes: Sizes): number {
 function opsOf(config: ActivationCheckpointingConfig | null): ReadonlySet<string> {
   if (config === 'selective') return new Set([...EXPENSIVE_OPS, 'causalSoftmax']);
   if (config === null || config === 'full' || !('saveOps' in config)) return new Set();
-  const known = ['linear', 'causalAttention', 'causalSoftmax', 'layerNorm', 'gelu', 'matMul'];
+  const known = [
+    'linear',
+    'causalAttention',
+    'flashAttention',
+    'causalSoftmax',
+    'layerNorm',
+    'gelu',
+    'matMul',
+  ];
   const unknown = config.saveOps.find((op) => !known.includes(op));
   if (unknown !== undefined) {
     throw new ConfigError(

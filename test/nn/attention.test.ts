@@ -44,10 +44,12 @@ function headByHead(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: Attention
   return tf.stack(outputs, 2);
 }
 
-for (const [name, options] of Object.entries({
+for (const [name, options] of Object.entries<AttentionOptions>({
   causal: { causal: true },
   'of all keys': { causal: false },
   'of another scale': { causal: false, scale: 1 },
+  'causal, in blocks': { causal: true, kind: 'flash' },
+  'of all keys and another scale, in blocks': { causal: false, scale: 1, kind: 'flash' },
 })) {
   test(`attention ${name}, heads in groups, is that of every head alone, in value and gradients`, () => {
     tf.tidy(() => {

@@ -40,6 +40,10 @@ const CASES: Readonly<Record<string, ContractCase>> = {
   'FULL_SHARD, over 2 ranks after forward': full({ reshardAfterForward: 2 }, [2, 4]),
   'FULL_SHARD, without limit': full({ limitAllGathers: false }, [2]),
   'FULL_SHARD, values of rank 0': full({ syncModuleStates: true }, [2]),
+  'FULL_SHARD, flash attention': {
+    config: { model: { ...EVEN, attention: 'flash' } },
+    worlds: [2],
+  },
   'units that differ': full(
     {
       unitStrategies: [

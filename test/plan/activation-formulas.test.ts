@@ -18,6 +18,7 @@ import { TallyObserver } from '../support/tally-observer';
 const SHAPES: readonly (GptShape & { readonly batch: number })[] = [
   { layers: 3, dim: 16, heads: 2, vocab: 61, seq: 8, batch: 2 },
   { layers: 5, dim: 12, heads: 3, vocab: 17, seq: 5, batch: 1 },
+  { layers: 2, dim: 12, heads: 3, vocab: 17, seq: 7, batch: 2, attention: 'flash' },
 ];
 
 const POLICIES: readonly (ActivationCheckpointingConfig | null)[] = [

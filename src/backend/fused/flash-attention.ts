@@ -98,7 +98,7 @@ function productOf({ sgemm, baseAddress: base, kernels }: WasmContext): Sgemm {
     sgemm(transposeA, transposeB, m, n, k, base + a, lda, base + b, ldb, beta, base + c, ldc);
 }
 
-/** Runs `work` with the pass's temporary buffer. */
+/** Runs `work` with the pass's temporary buffer, unless tensors have no values. */
 function withScratch(
   context: WasmContext,
   pass: 'forward' | 'backward',
@@ -108,7 +108,7 @@ function withScratch(
   const { table, backend } = context;
   const tag: Tag = { cause: 'temp', module: table.currentTag.module };
   const scratch = table.tagged(tag, () => backend.makeOutput([flashScratchSize(pass, sizes)], 'float32'));
-  work(scratch);
+  if (context.hasValues) work(scratch);
   backend.disposeData(scratch.dataId);
 }
 

@@ -14,7 +14,7 @@ export interface GptOptions extends GptShape {
 /** A pre-norm GPT with learned positions and tanh-GELU. Shapes: ids [B, T] int32, targets [B·T] int32 → scalar loss. */
 export class GPT extends LanguageModel<Block> {
   constructor(shape: GptShape, init: Init) {
-    super(shape, init, (blockInit) => new Block(shape.dim, shape.heads, blockInit, shape.ffn));
+    super(shape, init, (blockInit) => new Block(shape, blockInit));
   }
 }
 

@@ -1,5 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import { softmaxCrossEntropy } from '../../backend/ops';
+import type { AttentionKind } from '../../config/model-config';
 import { Embedding } from '../embedding';
 import type { Init } from '../init';
 import { LayerNorm } from '../layer-norm';
@@ -17,6 +18,8 @@ export interface GptShape {
   readonly seq: number;
   /** Width between the matrices of a block's feed-forward layer. Default 4 · dim. */
   readonly ffn?: number | undefined;
+  /** How attention is computed. Default 'eager'. */
+  readonly attention?: AttentionKind | undefined;
   /** Whether the output head is the token table. Default true. */
   readonly tied?: boolean | undefined;
 }

@@ -24,7 +24,7 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
   constructor({ experts, ...shape }: MoeShape, seed: number, init: Init) {
     const keys = new TokenKeys();
     const mixture = { dim: shape.dim, experts, seed, keys: keys.of };
-    super(shape, init, (blockInit) => new MoeBlock(shape.heads, { ...mixture, init: blockInit }));
+    super(shape, init, (blockInit) => new MoeBlock(shape, { ...mixture, init: blockInit }));
     this.#keys = keys;
   }
 

@@ -89,6 +89,8 @@ export function flopsOf({
     case FUSED.causalAttention:
       // Scores and their product with the values, for all pairs of positions.
       return 4 * size * (inputs.qkv?.shape[1] ?? 0);
+    case FUSED.flashAttention:
+      return 4 * size * (inputs.k?.shape[1] ?? 0);
     case 'BatchMatMul':
     case '_FusedMatMul':
       return 2 * size * innerLength(inputs.a, inputs.b, outputs[0]);

@@ -10,6 +10,7 @@ const OPERATIONS: ReadonlyMap<
 > = new Map([
   ['linear', { fused: FUSED.linear, parts: ['matMul'] }],
   ['causalAttention', { fused: FUSED.causalAttention, parts: ['matMul', 'causalSoftmax'] }],
+  ['flashAttention', { fused: FUSED.flashAttention, parts: ['matMul', 'Softmax'] }],
   ['causalSoftmax', { fused: FUSED.causalSoftmax, parts: ['Softmax'] }],
   ['layerNorm', { fused: FUSED.layerNorm, parts: [] }],
   ['gelu', { fused: FUSED.gelu, parts: [] }],
@@ -29,6 +30,7 @@ const NOT_SAVED: ReadonlySet<string> = new Set(['Identity', 'Reshape', 'ExpandDi
 export const EXPENSIVE_OPS: readonly string[] = [
   'linear',
   'causalAttention',
+  'flashAttention',
   'matMul',
   'Conv2D',
   'FusedConv2D',
