@@ -176,3 +176,17 @@ test('selective recompute of fp8 keeps inputs and attention alone, since its pro
   assert.equal(saved('fp8'), T * (2 * (h + h) + 4 * 32));
   assert.equal(saved('bf16') - saved('fp8'), T * 2 * (h + 1024 + 14_336));
 });
+
+test("a pipeline's first stage with as many micro-batches as stages never has all activations and summed gradients at once", () => {
+  const parallel = { ...LLAMA_8B.parallel, pp: 4 };
+  const at = (global: number) => {
+    const layout = llama({ parallel, batch: { micro: 1, global }, recompute: 'none' });
+    return memoryPhases(layout, stageOf(layout, 0)).filter(({ name }) => name === "last layer's backward");
+  };
+  const [first, later] = at(8);
+  const [steady] = at(16);
+  assert.ok(first && later && steady);
+  assert.equal(at(16).length, 1);
+  assert.ok(first.activations === steady.activations && first.grads < steady.grads);
+  assert.ok(later.grads === steady.grads && later.activations < steady.activations);
+});

@@ -66,13 +66,25 @@ interface Passing {
  */
 export function memoryPhases(layout: Layout, stage: PipelineStage): MemoryPhase[] {
   const ground = groundOf(layout, stage);
-  const phases = [
-    ...lossPhases(ground),
-    ...backwardPhases(ground),
+  return [
+    ...turnsOf(ground).flatMap((turn) => [...lossPhases(turn), ...backwardPhases(turn)]),
     outerReduction(ground),
     phaseOf(ground, 'optimizer step', { activations: 0, temporary: stepBytes(ground) }),
   ];
-  return phases;
+}
+
+/**
+ * Where all of a step's micro-batches are in flight before the first backward, gradients are summed only when one of them is gone;
+ * where others follow, both are there at once.
+ */
+function turnsOf(ground: Ground): Ground[] {
+  const { layout, stage, whole, layer, saved } = ground;
+  const { numMicroBatches, virtualStages } = layout;
+  if (whole.accumulated === 0 || stage.chunksInFlight < numMicroBatches * virtualStages) return [ground];
+  return [
+    { ...ground, whole: { ...whole, accumulated: 0 } },
+    { ...ground, saved: saved - (layer.saved * stage.layers) / virtualStages },
+  ];
 }
 
 function groundOf(layout: Layout, stage: PipelineStage): Ground {
