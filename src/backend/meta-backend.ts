@@ -2,10 +2,12 @@ import * as tf from '@tensorflow/tfjs';
 import type { SimulatedClock } from '../core/clock';
 import { type DType, itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
+import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
 import type { KernelCall, KernelCosts, KernelTensor } from './kernel-costs';
+import { outOfMemory } from './out-of-memory';
 import type { TensorData, WasmBackend, WasmModule } from './wasm-backend';
-import { useTable } from './wasm-memory';
+import { type MemoryLimit, useTable } from './wasm-memory';
 
 /** Values as tfjs gives them. */
 export type Values = Float32Array | Int32Array | Uint8Array;
@@ -43,14 +45,16 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   dataIdNextNumber = 1;
   readonly #data = new Map<object, TensorData>();
   readonly #table: BufferTable;
+  readonly #limit: MemoryLimit;
   readonly #times: MetaTimes | null;
   #assumed: (() => Values) | null = null;
   #kernelDepth = 0;
 
   /** `times`: null where nothing is timed. */
-  constructor(table: BufferTable, times: MetaTimes | null) {
+  constructor(table: BufferTable, limit: MemoryLimit, times: MetaTimes | null) {
     super();
     this.#table = table;
+    this.#limit = limit;
     this.#times = times;
     const data = this.#data;
     this.dataIdMap = {
@@ -71,6 +75,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   ): void {
     // The engine holds no other types.
     const bytes = tf.util.sizeFromShape(shape) * itemBytes(dtype as DType);
+    this.#requireRoom(bytes, shape, dtype);
     this.#data.set(dataId, { id: this.dataIdNextNumber++, memoryOffset: 8, shape, dtype, refCount });
     this.#table.add(dataId, bytes, dtype as DType);
   }
@@ -179,6 +184,13 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
       this.#charge({ name, inputs: inputs.map(told), outputs: outputs.map(told), attrs, place: 'device' });
     }
     return made;
+  }
+
+  #requireRoom(bytes: Bytes, shape: readonly number[], dtype: tf.DataType): void {
+    const { bytes: limit } = this.#limit;
+    if (limit === undefined || this.#table.bytes + bytes <= limit) return;
+    const { bytes: held, currentTag: tag, holdings } = this.#table;
+    throw outOfMemory({ bytes, shape, dtype, tag, boundary: 'memoryLimit', limit, held, holdings });
   }
 
   /** Lets the time of an update in place pass, unless it is a part of a kernel. */

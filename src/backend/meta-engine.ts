@@ -12,6 +12,7 @@ import { registerMetaKernels, timeMetaKernels } from './meta-kernels';
 import { type ChargeUpdate, metaKernelFunctions } from './meta-updates';
 import type { WasmContext } from './wasm-context';
 import { registerEngineKernels, WasmEngine } from './wasm-engine';
+import type { MemoryLimit } from './wasm-memory';
 
 /** What a meta engine stands for. */
 export interface MetaEngineOptions {
@@ -43,17 +44,21 @@ export interface MetaEngine extends Engine {
  */
 export function withMetaEngine<T>(options: MetaEngineOptions, work: (engine: MetaEngine) => T): T {
   const table = new BufferTable();
-  const { costs, clock = new SimulatedClock() } = options;
-  const backend = new MetaBackend(table, costs === undefined ? null : { clock, costs });
-  return asCurrent(backend, () => work(createEngine(backend, table, clock, options)));
+  const { costs, clock = new SimulatedClock(), blas = true, memoryLimit } = options;
+  const limit: MemoryLimit = { bytes: memoryLimit };
+  const backend = new MetaBackend(table, limit, costs === undefined ? null : { clock, costs });
+  return asCurrent(backend, () => work(createEngine({ backend, table, limit, clock, blas })));
 }
 
-function createEngine(
-  backend: MetaBackend,
-  table: BufferTable,
-  clock: SimulatedClock,
-  { blas = true, memoryLimit }: MetaEngineOptions,
-): MetaEngine {
+interface MetaParts {
+  readonly backend: MetaBackend;
+  readonly table: BufferTable;
+  readonly limit: MemoryLimit;
+  readonly clock: SimulatedClock;
+  readonly blas: boolean;
+}
+
+function createEngine({ backend, table, limit, clock, blas }: MetaParts): MetaEngine {
   const chargeOf =
     (place: KernelCall['place']): ChargeUpdate =>
     (name, reads, writes) =>
@@ -61,7 +66,7 @@ function createEngine(
   const context: WasmContext = {
     backend,
     table,
-    limit: { bytes: memoryLimit },
+    limit,
     kernels: metaKernelFunctions(chargeOf('device')),
     baseAddress: 0,
     sgemm: blas ? () => {} : null,

@@ -12,6 +12,7 @@ import { registerFusedKernels } from './fused/register';
 import { type HostMemory, WasmHostMemory } from './host-arrays';
 import { guardKernels } from './kernel-guard';
 import { type FusedKernels, loadFusedKernels } from './kernels/fused-kernels';
+import { mendGradients } from './mended-gradients';
 import { mendKernels } from './mended-kernels';
 import { loadKoffi } from './native';
 import { registerProducts } from './products';
@@ -60,6 +61,7 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
 /** Registers the engine's own kernels for the current backend, in place of what is there. */
 export function registerEngineKernels(context: WasmContext): void {
   mendKernels(context);
+  mendGradients();
   registerSlices(context);
   registerTranspose(context);
   registerProducts(context);

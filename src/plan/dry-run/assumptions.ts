@@ -1,9 +1,10 @@
 import { modelShape } from '../../config/model-config';
+import { gradScalerOf } from '../../config/precision-config';
 import type { TrainConfig } from '../../config/train-config';
 
 /** What a dry run of a config takes for granted where a real run looks at values. [Note: values in a dry run] */
 export function assumptionsOf(config: TrainConfig, numRepresented: number, world: number): readonly string[] {
-  const { gradScaler, parallel, clipNorm } = config;
+  const { parallel, clipNorm } = config;
   const hasExperts = modelShape(config).kind === 'moe';
   return [
     ...(numRepresented < world ? ['the ranks that did not run do what those do that did'] : []),
@@ -11,7 +12,7 @@ export function assumptionsOf(config: TrainConfig, numRepresented: number, world
     ...(parallel.sparseGradients
       ? ['every row of a sparse gradient was touched: no less travels than without sparse gradients']
       : []),
-    ...(gradScaler === null ? [] : ['no gradient overflows, so no step is left out']),
+    ...(gradScalerOf(config) === null ? [] : ['no gradient overflows, so no step is left out']),
     ...(clipNorm === null ? [] : ['gradients stay within clipNorm (which changes no bytes)']),
   ];
 }

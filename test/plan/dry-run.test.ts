@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import type { KernelCall } from '../../src/backend/kernel-costs';
+import { withMetaEngine } from '../../src/backend/meta-engine';
+import type { TrainConfigInput } from '../../src/config/train-config';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { ShardlabError } from '../../src/core/errors';
+import { memoryFigure } from '../../src/figures/memory-figure';
+import { viewOf } from '../../src/figures/run-view';
+import { dryRun } from '../../src/plan/dry-run/dry-run';
+import { predictRun } from '../../src/plan/zero-units';
+import type { CollectiveCall } from '../../src/transport/meta-plane';
+
+const GPT = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
+const CONFIG: TrainConfigInput = { model: GPT, data: 'synthetic', batch: 2 };
+
+function hasCode(code: string, message: RegExp) {
+  return (error: unknown) =>
+    error instanceof ShardlabError && error.code === code && message.test(error.message);
+}
+
+test('a world of thousands holds what the formulas say, and its ranks are not run one by one', () => {
+  const world = 4096;
+  const config: TrainConfigInput = { ...CONFIG, model: { ...GPT, dim: 4096, vocab: 8192 } };
+  const run = dryRun(config, { world, curve: false });
+  const { states } = predictRun(parseTrainConfig(config), world);
+  const [record] = run.lastStep;
+  assert.ok(record !== undefined);
+  for (const { cause, bytes } of states) {
+    const held: number = record.memory.owners.reduce(
+      (sum, owner, i) => sum + (owner.cause === cause ? (record.memory.atRest[i] ?? 0) : 0),
+      0,
+    );
+    assert.equal(held, bytes, cause);
+  }
+});
+
+test('the Wan transformer of two experts and 28.6 billion parameters runs on 8 ranks without a value', () => {
+  const config: TrainConfigInput = { model: 'wan2.2-a14b', batch: 1 };
+  const run = dryRun(config, { world: 8, steps: 1, curve: false });
+  assert.equal(Math.round(run.numParams / 1e8), 286);
+  // Shards, and Adam's two moments of those that a step trains.
+  assert.ok(run.peak.held['param.shard'] >= (4 * run.numParams) / 8);
+});
+
+test("'all' runs every rank: they hold the same padded shards, and their own parts of the traffic", () => {
+  const run = dryRun({ ...CONFIG, model: { ...GPT, dim: 12, vocab: 259 } }, { world: 5, ranks: 'all' });
+  assert.deepEqual(run.ranks, [0, 1, 2, 3, 4]);
+  assert.equal(new Set(run.lastStep.map(({ memory }) => memory.restBytes)).size, 1);
+  assert.equal(run.records.length, 10);
+  assert.ok(run.lastStep.every(({ collectives }) => collectives.length > 0));
+});
+
+test('kernels and collectives are told once each, and simulated time follows from their costs', () => {
+  const kernels: KernelCall[] = [];
+  const collectives: CollectiveCall[] = [];
+  const run = dryRun(CONFIG, {
+    world: 2,
+    steps: 1,
+    costs: {
+      kernel(call) {
+        kernels.push(call);
+        return 1e-3;
+      },
+      collective(call) {
+        collectives.push(call);
+        return 0;
+      },
+    },
+  });
+  // Building counts too.
+  assert.ok(Math.abs((run.lastStep[0]?.end ?? 0) - 1e-3 * kernels.length) < 1e-9);
+  const products = kernels.filter(({ name }) => name === 'ShardlabLinear');
+  assert.equal(products.length, 4 * 4);
+  assert.deepEqual(products[0]?.inputs[1]?.shape, [96, 32]);
+  assert.equal(products[0]?.module, 'blocks.0.qkv');
+  assert.equal(kernels.filter(({ name }) => name === '_FusedMatMul').length, 0, 'part of another kernel');
+  assert.equal(kernels.filter(({ name }) => name === 'Reshape').length, 0, 'a view');
+  const gather = collectives.find(({ op }) => op === 'allGather');
+  // The root's: tables and the last norm.
+  assert.equal(gather?.bytes, 4 * (256 * 32 + 16 * 32 + 2 * 32));
+});
+
+test('gathers are hidden behind computation as far as it lasts, by the schedule alone', () => {
+  const step = (kernel: number, collective: number, prefetch: boolean) =>
+    dryRun(
+      {
+        ...CONFIG,
+        parallel: { forwardPrefetch: prefetch, backwardPrefetch: prefetch ? 'BACKWARD_PRE' : null },
+      },
+      { world: 4, steps: 2, costs: { kernel: () => kernel, collective: () => collective } },
+    );
+  const slow = step(1e-3, 1e-3, false);
+  const fast = step(1e-3, 1e-3, true);
+  assert.ok(fast.exposedSeconds < slow.exposedSeconds);
+  const gathers = slow.collectives.filter(({ op }) => op === 'allGather');
+  // One more where a reduction is before them on the group's stream.
+  assert.ok(gathers.every(({ exposed }) => exposed > 1e-3 - 1e-9));
+  const compute = step(1e-3, 0, true).stepSeconds;
+  assert.ok(Math.abs(fast.stepSeconds - compute - fast.exposedSeconds) < 1e-9);
+});
+
+test('what follows a stretch of a module up to its end can be cut out of the events', () => {
+  const run = dryRun(CONFIG, { world: 2, steps: 2, events: true });
+  const [, , step = []] = run.eventsOf();
+  const stretchOf = (module: string, name: string) => {
+    const from = step.findIndex(
+      (event) => event.kind === 'entered' && event.module === module && event.name === name,
+    );
+    const to = step.findIndex(
+      (event) => event.kind === 'span' && event.module === module && event.name === name,
+    );
+    assert.ok(from >= 0 && to > from);
+    return step.slice(from, to).map((event) => {
+      return event.kind === 'allocated' ? `${event.bytes} ${event.tag.cause}` : event.kind;
+    });
+  };
+  assert.deepEqual(stretchOf('blocks.2', 'forward'), stretchOf('blocks.1', 'forward'));
+  assert.deepEqual(stretchOf('blocks.2', 'backward'), stretchOf('blocks.1', 'backward'));
+});
+
+test('records are what figures of runs draw, and the text names peak, causes, traffic and assumptions', () => {
+  const config = { ...CONFIG, mixedPrecision: 'bf16' } as const;
+  const run = dryRun(config, { world: 4, costs: { kernel: () => 1e-5, collective: () => 1e-4 } });
+  const figure = memoryFigure(viewOf(run), {});
+  assert.ok(figure.data.length > 0 && figure.table.rows.length > 0);
+  const text = String(run);
+  for (const part of [
+    /FULL_SHARD on 4 ranks, rank 0 for all, 59584 parameters/,
+    /param\.full .* at the declared types/,
+    /9 allGather of param/,
+    /A simulated step: [\d.]+ ms, of it/,
+    /Assumed: the ranks that did not run do what those do that did\./,
+  ])
+    assert.match(text, part);
+});
+
+test('a limit of memory is kept to as a real rank keeps to it', () => {
+  const { heldBytes } = dryRun(CONFIG, { world: 4 }).peak;
+  assert.equal(dryRun(CONFIG, { world: 4, memoryLimit: heldBytes }).peak.heldBytes, heldBytes);
+  assert.throws(
+    () => dryRun(CONFIG, { world: 4, memoryLimit: heldBytes - 1 }),
+    hasCode('OUT_OF_MEMORY', /memoryLimit/),
+  );
+});
+
+test('ranks, worlds and steps that cannot be are refused', () => {
+  assert.throws(() => dryRun(CONFIG, { world: 0 }), hasCode('CONFIG', /world is 0/));
+  assert.throws(() => dryRun(CONFIG, { world: 4, rank: 4 }), hasCode('CONFIG', /rank 4/));
+  assert.throws(() => dryRun(CONFIG, { world: 4, steps: 0 }), hasCode('CONFIG', /steps is 0/));
+  assert.throws(() => dryRun(CONFIG, { world: 512, ranks: 'all' }), hasCode('CONFIG', /up to 64/));
+  assert.throws(() => dryRun(CONFIG, { world: 4, rank: 1, ranks: 'all' }), hasCode('CONFIG', /contradict/));
+});
+
+test('code that looks at values is refused, but for a single number, which is 0', () => {
+  withMetaEngine({}, (engine) => {
+    const x = tf.ones([2, 3]);
+    assert.equal(tf.sum(x).dataSync()[0], 0);
+    assert.throws(() => x.dataSync(), hasCode('ENGINE', /depends on data/));
+    assert.throws(() => engine.storage(x).view(), hasCode('ENGINE', /no values/));
+    assert.throws(() => engine.host.allocate(3, engine.currentTag).view(), hasCode('ENGINE', /no values/));
+  });
+});
+
+test('the backend that was current before is so again, also after an error', () => {
+  const before = tf.getBackend();
+  assert.throws(() =>
+    withMetaEngine({}, () => {
+      assert.equal(tf.getBackend(), 'meta');
+      throw new Error('stop');
+    }),
+  );
+  assert.equal(tf.getBackend(), before);
+});
