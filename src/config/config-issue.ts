@@ -15,13 +15,17 @@ type ZodIssue = z.core.$ZodIssue;
 /** What settings may be called, by their place: '' is the top. */
 export type KnownKeys = Readonly<Record<string, readonly string[]>>;
 
+/** How settings are written, by their place: what a message about a wrong value ends with. */
+export type Forms = Readonly<Record<string, string>>;
+
 /** Says in our words what zod found; an unknown key names the nearest known one. */
 export function toIssues(
   found: readonly ZodIssue[],
   input: unknown,
   known: KnownKeys,
+  forms: Forms = FORMS,
 ): [ConfigIssue, ...ConfigIssue[]] {
-  const issues = found.flatMap((issue) => translate(issue, [], input, known));
+  const issues = found.flatMap((issue) => translate(issue, [], input, { known, forms }));
   const [first = { path: [], message: 'the config is not usable' }, ...rest] = issues;
   return [first, ...rest];
 }
@@ -31,15 +35,20 @@ export function issueMessage(issue: ConfigIssue): string {
   return issue.path.length === 0 ? issue.message : `${issue.path.join('.')}: ${issue.message}`;
 }
 
+interface Words {
+  readonly known: KnownKeys;
+  readonly forms: Forms;
+}
+
 function translate(
   issue: ZodIssue,
   base: readonly (string | number)[],
   input: unknown,
-  known: KnownKeys,
+  words: Words,
 ): ConfigIssue[] {
   const path = [...base, ...issue.path.filter((part) => typeof part !== 'symbol')];
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => unknownKey(path, key, known));
+    return issue.keys.map((key) => unknownKey(path, key, words));
   }
   const value = valueAt(input, path);
   if (issue.code === 'invalid_union') {
@@ -49,20 +58,24 @@ function translate(
         ? !errors.some((error) => error.path.length === 0 && error.code === 'invalid_value')
         : true,
     );
-    const said = (branch ?? []).flatMap((error) => translate(error, path, input, known));
+    const said = (branch ?? []).flatMap((error) => translate(error, path, input, words));
     return said.length > 0
       ? said
       : [
           {
             path,
-            message: `${value === undefined ? 'is missing' : `is none of its forms, got ${shown(value)}`}${formOf(path)}`,
+            message: `${value === undefined ? 'is missing' : `is none of its forms, got ${shown(value)}`}${formOf(path, words)}`,
           },
         ];
   }
-  if (value === undefined) return [{ path, message: `is missing: ${expectation(issue)}${formOf(path)}` }];
+  if (value === undefined)
+    return [{ path, message: `is missing: ${expectation(issue)}${formOf(path, words)}` }];
   const hint = issue.code === 'invalid_value' ? meant(value, issue.values.map(String)) : '';
   return [
-    { path, message: `${expectation(issue)}, got ${shown(value)}${hint}${hint === '' ? formOf(path) : ''}` },
+    {
+      path,
+      message: `${expectation(issue)}, got ${shown(value)}${hint}${hint === '' ? formOf(path, words) : ''}`,
+    },
   ];
 }
 
@@ -75,8 +88,8 @@ function shown(value: unknown): string {
   return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
 }
 
-function formOf(path: readonly (string | number)[]): string {
-  const form = FORMS[path.join('.')];
+function formOf(path: readonly (string | number)[], { forms }: Pick<Words, 'forms'>): string {
+  const form = forms[path.join('.')];
   return form === undefined ? '' : `; write ${form}`;
 }
 
@@ -91,7 +104,7 @@ function meant(value: unknown, allowed: readonly string[]): string {
   return name !== undefined && allowed.includes(name) ? `; did you mean "${name}"?` : '';
 }
 
-function unknownKey(base: readonly (string | number)[], key: string, known: KnownKeys): ConfigIssue {
+function unknownKey(base: readonly (string | number)[], key: string, { known, forms }: Words): ConfigIssue {
   const path = [...base, key];
   const place = base.join('.');
   const here = known[place] ?? [];
@@ -99,7 +112,7 @@ function unknownKey(base: readonly (string | number)[], key: string, known: Know
   if (near !== undefined) return { path, message: `unknown key; did you mean "${near}"?` };
   const elsewhere = settingFromOtherName(key) ?? placeOf(key, known);
   if (elsewhere !== undefined) return { path, message: `unknown key; here it is ${elsewhere}` };
-  const all = here.length === 0 ? formOf(base).slice('; '.length) : `known are ${here.join(', ')}`;
+  const all = here.length === 0 ? formOf(base, { forms }).slice('; '.length) : `known are ${here.join(', ')}`;
   return { path, message: all === '' ? 'unknown key' : `unknown key; ${all}` };
 }
 

@@ -58,9 +58,9 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
   const known = Object.entries<Gpu>(GPUS).find(([key]) => key === name)?.[1];
   if (known === undefined) {
     const names = Object.keys(GPUS);
-    const close = nearest(name, names);
+    const close = nearest(name, names) ?? names.findLast((each) => each.startsWith(name));
     throw new ConfigError(
-      `hardware: '${name}' is not known${close === undefined ? '' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +
+      `hardware: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +
         `Any other is described by { like: 'A100-80G', memoryGB: 64, ... }`,
     );
   }

@@ -47,7 +47,7 @@ export function modelOf(name: string): ModelShapeInput {
   const names = Object.keys(MODELS);
   const close = nearest(name, names);
   throw new ConfigError(
-    `model: '${name}' is not known${close === undefined ? '' : `; did you mean '${close}'?`} ` +
+    `model: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
       `Known: ${names.join(', ')}; any other by its shape { kind, layers, dim, heads, vocab, seq } or { params }`,
   );
 }

@@ -1,10 +1,12 @@
 import type { z } from 'zod';
 import { type ConfigIssue, issueMessage, type KnownKeys, toIssues } from '../config/config-issue';
+import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import {
   GPU_KEYS,
   type PlanRequest,
   planRequestSchema,
+  REQUEST_FORMS,
   REQUEST_VALUES,
   REQUEST_WORDS,
   SHAPE_KEYS,
@@ -23,8 +25,28 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown, known: KnownK
   const spelled = spelledOurWay(input);
   const parsed = schema.safeParse(spelled);
   if (parsed.success) return parsed.data;
-  const issues: readonly ConfigIssue[] = toIssues(parsed.error.issues, spelled, { ...SHARED_KEYS, ...known });
+  const issues: readonly ConfigIssue[] = toIssues(
+    parsed.error.issues,
+    spelled,
+    { ...SHARED_KEYS, ...known },
+    REQUEST_FORMS,
+  );
   throw new ConfigError(issues.map((issue) => issueMessage(issue)).join('\n'), { issues });
+}
+
+/**
+ * A request without keys that are none of ours and near to none, as notes and measurements beside it are; a slip stays and is
+ * refused. Settings within model, parallel and batch are all ours or wrong.
+ */
+export function withoutNotes(request: object): {
+  readonly request: object;
+  readonly ignored: readonly string[];
+} {
+  const known = [...Object.keys(planRequestSchema.shape), ...Object.keys(REQUEST_WORDS)];
+  const isNote = (key: string): boolean => !known.includes(key) && nearest(key, known) === undefined;
+  const ignored = Object.keys(request).filter(isNote);
+  if (ignored.length === 0) return { request, ignored };
+  return { request: Object.fromEntries(Object.entries(request).filter(([key]) => !isNote(key))), ignored };
 }
 
 /** A key in our spelling. */
@@ -58,7 +80,9 @@ const REQUEST_KEYS: KnownKeys = {
 
 function spelledOurWay(value: unknown, key = ''): unknown {
   if (Array.isArray(value)) return value.map((each) => spelledOurWay(each));
-  if (typeof value === 'string') return REQUEST_VALUES[key]?.[value] ?? value;
+  if (typeof value === 'string' || typeof value === 'boolean') {
+    return REQUEST_VALUES[key]?.[String(value).toLowerCase()] ?? value;
+  }
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)

@@ -87,7 +87,7 @@ export const planRequestSchema = z.strictObject({
 export type PlanRequestInput = z.input<typeof planRequestSchema>;
 export type PlanRequest = z.output<typeof planRequestSchema>;
 
-/** Names that a request may use beside ours: the batch format's, and what people of the field write. */
+/** Names that a request may use beside ours: the batch format's, and what Hugging Face's configs and Megatron-LM call the same. */
 export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   gpus_per_node: 'gpusPerNode',
   nic_gbit_s: 'nicGbit',
@@ -110,11 +110,24 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   memory_gb: 'memoryGB',
   link_gb_s: 'linkGBps',
   usd_h: 'usdPerHour',
+  num_layers: 'layers',
+  num_hidden_layers: 'layers',
+  hidden_size: 'dim',
+  num_heads: 'heads',
+  num_attention_heads: 'heads',
+  num_key_value_heads: 'kvHeads',
+  num_query_groups: 'kvHeads',
+  ffn_dim: 'ffn',
+  intermediate_size: 'ffn',
+  ffn_hidden_size: 'ffn',
+  vocab_size: 'vocab',
+  seq_len: 'seq',
+  seq_length: 'seq',
   gemm: 'gemmTflops',
   flops: 'tflops',
 };
 
-/** Values that mean one of ours. */
+/** Values that mean one of ours, in lower case. */
 export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   attention: {
     eager: 'unfused',
@@ -132,11 +145,34 @@ export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, str
   schedule: {
     '1f1b': '1F1B',
     gpipe: 'GPipe',
-    Interleaved1F1B: 'interleaved',
+    interleaved1f1b: 'interleaved',
     interleaved_1f1b: 'interleaved',
-    'interleaved-1F1B': 'interleaved',
+    'interleaved-1f1b': 'interleaved',
   },
-  recompute: { False: 'none', off: 'none', uniform: 'full', block: 'full' },
+  recompute: { false: 'none', true: 'full', off: 'none', uniform: 'full', block: 'full' },
+  strategy: {
+    ddp: 'NO_SHARD',
+    'zero-1': 'ZERO_1',
+    zero1: 'ZERO_1',
+    'zero-2': 'ZERO_2',
+    zero2: 'ZERO_2',
+    'zero-3': 'FULL_SHARD',
+    zero_3: 'FULL_SHARD',
+    zero3: 'FULL_SHARD',
+    fsdp: 'FULL_SHARD',
+    hsdp: 'HYBRID_SHARD',
+  },
+};
+
+/** How settings of a request are written, for messages. */
+export const REQUEST_FORMS: Readonly<Record<string, string>> = {
+  '': "{ model: 'llama3-8b', hardware: 'H100-80G', gpus: 64, parallel: { tp: 2 }, batch: { global: 64 } }",
+  model:
+    "a name as 'llama3-8b', { kind: 'gpt', layers: 24, dim: 1024, heads: 16, vocab: 51200, seq: 1024 } or { params: 7.5e9 }",
+  hardware: "a name as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }",
+  parallel: "{ strategy: 'FULL_SHARD', tp: 2, pp: 2 }",
+  batch: '{ global: 64, micro: 1 }',
+  offload: '{ optimizer: true }',
 };
 
 /** Every GPU that a request may name. */

@@ -196,3 +196,39 @@ test('prices and a calibration come from files, and wrong ones are refused by na
     assert.ok(stderr.includes(name), stderr);
   }
 });
+
+test('notes beside a line are left out and named; a slip is refused', async () => {
+  const noted = { ...GPT, measured_ms: 240, source: 'table 1' };
+  const slip = { ...GPT, recompte: 'none' };
+  const { stdout, status } = await shardlab(['plan', '--batch', '-'], {
+    stdin: `${JSON.stringify(noted)}\n${JSON.stringify(slip)}\n`,
+  });
+  assert.equal(status, 1);
+  const [first = {}, second = {}] = lines(stdout);
+  assert.deepEqual(first.ignored, ['measured_ms', 'source']);
+  assert.match(String(second.error), /recompte: unknown key; did you mean "recompute"/);
+});
+
+test("the field's own words are understood", async () => {
+  const asked = {
+    ...GPT,
+    model: {
+      kind: 'gpt',
+      num_layers: 24,
+      hidden_size: 1024,
+      num_attention_heads: 16,
+      seq_len: 1024,
+      vocab_size: 51_200,
+    },
+    parallel: { ...GPT.parallel, strategy: 'DDP' },
+    precision: 'bfloat16',
+    recompute: true,
+    schedule: '1f1b',
+    attention: 'flash_attention_2',
+  };
+  const { stdout } = await shardlab(['plan', '--batch', '-'], {
+    stdin: `${JSON.stringify(asked)}\n${JSON.stringify(GPT)}\n`,
+  });
+  const [theirs, ours] = lines(stdout);
+  assert.deepEqual(theirs, ours);
+});

@@ -16,6 +16,8 @@ export interface PlanAnswer {
   readonly largest_assumption: string;
   /** Where the layout lies outside what the model was fitted on. */
   readonly outside: readonly string[];
+  /** Keys of the line that are no settings, where it has such. */
+  readonly ignored?: readonly string[];
 }
 
 type MemoryKey = 'peak' | 'params' | 'grads' | 'optimizer' | 'activations' | 'temporary';

@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { layoutOf } from '../../plan/layout-of';
+import { withoutNotes } from '../../plan/parse-request';
 import { predict } from '../../plan/predict';
 import type { Prediction } from '../../plan/prediction';
 import type { Io } from '../io';
@@ -67,7 +68,9 @@ function answerLine(
   try {
     const request = jsonOf(line);
     id = idOf(request);
-    return planAnswer(id ?? undefined, predicted(prepare(request)));
+    const { request: asked, ignored } = withoutNotes(request);
+    const answer = planAnswer(id ?? undefined, predicted(prepare(asked)));
+    return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
     // A defect of ours takes one line's answer, not the others'.
     const message = error instanceof Error ? error.message : String(error);
