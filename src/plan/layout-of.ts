@@ -56,7 +56,8 @@ export function layoutOfRequest(request: PlanRequest): Layout {
     virtualStages,
     attention: request.attention,
     compile: request.compile,
-    dropout: request.dropout ?? stack === 'megatron',
+    // Llama's configurations have none, whoever runs them.
+    dropout: request.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
     offload: request.offload,
   };
 }
