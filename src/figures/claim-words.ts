@@ -31,8 +31,9 @@ export const VERDICT_MARKS: Readonly<Record<Verdict, VerdictMark>> = {
   },
 };
 
-/** Documented ÷ found; null where one of both is missing, zero, or of another sign. */
+/** Documented ÷ found; null where one of both is missing, zero, of another sign or of another unit. */
 export function claimRatio({ claim, finding }: ClaimResult): number | null {
+  if (!isSameUnit(claim.unit, finding.unit)) return null;
   return ratio(claim.documented, numberOf(finding));
 }
 
@@ -40,9 +41,15 @@ export function claimRatio({ claim, finding }: ClaimResult): number | null {
 export function claimRatioRange({ claim, finding }: ClaimResult): readonly [number, number] | null {
   const { predicted, measured } = finding;
   if (measured !== undefined || predicted === undefined || typeof predicted === 'number') return null;
+  if (!isSameUnit(claim.unit, finding.unit)) return null;
   const ends = [ratio(claim.documented, predicted.low), ratio(claim.documented, predicted.high)];
   const [low, high] = ends.map((end) => end ?? 0).sort((a, b) => a - b);
   return low === undefined || high === undefined || low <= 0 ? null : [low, high];
+}
+
+/** Findings may say more: 'GB a card' where a document says 'GB'. */
+function isSameUnit(documented: string | null, found: string | null): boolean {
+  return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
 }
 
 function ratio(documented: Claim['documented'], found: number | null): number | null {
@@ -78,7 +85,7 @@ export function foundText({ predicted, measured, unit }: Finding): string {
 
 function estimateText({ value, low, high }: Estimate, unit: string | null): string {
   if (low === high) return withUnit(value, unit);
-  return `${quantity(low)}–${withUnit(high, unit)}`;
+  return `${quantity(low)}${low < 0 ? ' to ' : '–'}${withUnit(high, unit)}`;
 }
 
 const LARGE = [

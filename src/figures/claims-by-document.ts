@@ -7,7 +7,7 @@ import { log10, logRange, logTicks } from './log-axis';
 import { type Fill, inkOn, NEUTRAL } from './palette';
 import { panelHeading } from './panel-heading';
 import type { BarTrace, Layout, ScatterTrace } from './plotly';
-import { textWidth } from './text-width';
+import { fits, textWidth } from './text-width';
 
 const ROW = 62;
 const MARGIN = { t: 92, r: 12, b: 62 };
@@ -16,6 +16,7 @@ const DOTS = [0.5, 1] as const;
 /** Pixels between dots of one row that would lie over each other. */
 const DOT = 8;
 const DOTS_PIXELS = 300;
+const COUNTS_PIXELS = 260;
 const MOST_RATIO = 12;
 
 /** Bars: a dark hue where it holds, hatched where it cannot be checked here. */
@@ -87,6 +88,7 @@ function limitedRatio(one: ClaimResult): number | null {
 
 function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
   const counts = groups.map(countVerdicts);
+  const perClaim = COUNTS_PIXELS / Math.max(...groups.map(({ length }) => length));
   return VERDICTS.flatMap((verdict, order): BarTrace[] => {
     const fill = VERDICT_FILL[verdict];
     const values = counts.map((count) => count[verdict]);
@@ -103,7 +105,7 @@ function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
         y: values.map((_, i) => i),
         base: before,
         width: 0.5,
-        text: values.map((value) => (value === 0 ? '' : String(value))),
+        text: values.map((value) => (fits(String(value), 10, value * perClaim) ? String(value) : '')),
         textposition: 'inside',
         insidetextanchor: 'middle',
         textangle: 0,

@@ -56,6 +56,9 @@ test('a claim compares where both numbers have the same sign, a range with its n
   assert.equal(claimRatio(result('a', -18, '%', 'off', { predicted: 3 })), null);
   assert.equal(claimRatio(result('a', null, null, 'off', { predicted: 3 })), null);
   assert.equal(claimRatio(result('a', 4, 'GB', 'confirmed')), null);
+  const other = result('a', 100, 'parameters', 'confirmed', { predicted: 35 });
+  assert.equal(claimRatio({ ...other, finding: { ...other.finding, unit: 'units' } }), null);
+  assert.equal(claimRatio({ ...other, finding: { ...other.finding, unit: 'parameters a unit' } }), 100 / 35);
   const ends = claimRatioRange(result('a', 10, 'GB', 'off', { predicted: { value: 5, low: 4, high: 8 } }));
   assert.deepEqual(ends, [1.25, 2.5]);
 });
