@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { attachGuardian, type Guardian, interruptInStages } from '../cell/guardian';
-import { now } from '../core/units';
+import { now, type Seconds } from '../core/units';
 import { readStatus } from '../dist/status-board';
 import { ControlBlock } from '../transport/control-block';
 import { situationOf } from './board-situation';
@@ -18,7 +18,10 @@ import {
 } from './messages';
 import type { Situation } from './situation';
 
-/** A main thread that stood in a collective gets this long to end by the error that the abort word makes, also on a busy machine. */
+/** A main thread that stands in a collective gets this long to notice the abort word, also on a busy machine. */
+const NOTICE_SECONDS: Seconds = 2;
+const LOOK_MS = 20;
+/** One that has noticed gets this long to end by the error that the abort word makes. */
 const ABORTED_MS = 250;
 /** A main thread that has heard of an interrupt ends its work within this time, or it blocks again. */
 const SETTLE_MS = 150;
@@ -119,13 +122,19 @@ class Courier {
   }
 
   /** A main thread that has heard of the interrupt settles its work; one that blocks again after it is terminated. */
-  #end(id: number): void {
+  #end(id: number, asked: Seconds = now(), stoodSince?: Seconds): void {
     if (!this.#runs(id)) return;
+    const { collective } = readStatus(this.#data.statusBoard);
+    const stands = collective !== undefined && (stoodSince === undefined || stoodSince === collective.since);
+    if (stands && now() - asked < NOTICE_SECONDS) {
+      setTimeout(() => this.#end(id, asked, collective.since), LOOK_MS);
+      return;
+    }
     const guardian = this.#guardian;
     const notify = (): void => this.#tell({ type: 'interrupt', id, at: now() });
     const answered = (): boolean => !this.#runs(id) || Atomics.load(this.#shared, SHARED_WORDS.heard) === id;
     // A blocking collective ends by the abort word; terminating the code that it then ends by would only do harm.
-    const isWaiting = readStatus(this.#data.statusBoard).collective !== undefined;
+    const isWaiting = collective !== undefined || stoodSince !== undefined;
     interruptInStages({ notify, answered, guardian, ...(isWaiting && { graceMs: ABORTED_MS }) });
     setTimeout(
       () => {

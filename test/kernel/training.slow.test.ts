@@ -86,7 +86,7 @@ JSON.stringify(await Promise.all([first.on('all').run(f, ${i}), job.on('all').ru
 
 describe('a connection file whose port is in use', () => {
   it('ends the kernel at once with the address in its message, and leaves no process', {
-    timeout: 20_000,
+    timeout: 120_000,
   }, async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-kernel-'));
     const blocker = createServer().listen(0, '127.0.0.1');

@@ -58,7 +58,7 @@ test('JupyterLab ends by itself when npm start is killed with -9', { skip }, asy
   const [server] = childrenOf(lab.child.pid);
   assert.ok(server !== undefined);
   lab.child.kill('SIGKILL');
-  assert.ok(await endOf(server, 20));
+  assert.ok(await endOf(server, 120));
 });
 
 test('a wrong option ends with status 2 and the usage', async () => {
