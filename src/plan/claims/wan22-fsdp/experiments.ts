@@ -1,5 +1,8 @@
+import { PUBLISHED_MODELS } from '../../../config/named-models';
 import type { TrainConfigInput } from '../../../config/train-config';
 import type { CommCause } from '../../../core/events';
+import { logicalAtPeak, memoryAtRest } from '../../../ledger/memory';
+import { dryRun } from '../../dry-run/dry-run';
 import type { Experiment } from '../entry';
 import type { RunFacts } from '../lab';
 
@@ -236,3 +239,33 @@ function counted({ collectives }: RunFacts, op?: string, cause?: CommCause): num
 function largestDifference(some: readonly number[], others: readonly number[]): number {
   return Math.max(...some.map((value, i) => Math.abs(value - (others[i] ?? Number.NaN))));
 }
+
+/** The published model's step on 8 ranks, by shapes: one frame of 832 x 480 a sample, 4 samples a GPU, every 4th block checkpointed. */
+export const WAN_DRY_RUN: Experiment = {
+  name: 'dry run of Wan',
+  async run() {
+    const { records } = dryRun(WAN_STEP, { world: 8, curve: false });
+    const [first, last] = [records[0], records.at(-1)];
+    if (first === undefined || last === undefined) return {};
+    const rest = memoryAtRest(last);
+    return {
+      paramShardGB: rest['param.shard'] / 1e9,
+      optimizerGB: rest.optimizer / 1e9,
+      activationsGB: logicalAtPeak(first).activation / 1e9,
+    };
+  },
+};
+
+const WAN_STEP: TrainConfigInput = {
+  model: { ...PUBLISHED_MODELS['wan2.2-a14b'], latent: [1, 60, 104], attention: 'flash' },
+  batch: 4,
+  mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' },
+  activationCheckpointing: { everyNth: 4 },
+};
+
+/** The same as a cell. */
+export const WAN_DRY_CELL = `const step = sl.dryRun({
+  model: { kind: 'dit', experts: 2, layers: 40, dim: 5120, heads: 40, ffn: 13824, latent: [1, 60, 104], attention: 'flash' },
+  batch: 4, mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' }, activationCheckpointing: { everyNth: 4 },
+}, { world: 8, curve: false });
+step.peak.logical`;

@@ -1,8 +1,7 @@
 import type { Estimate } from '../../prediction';
 import { type ClaimEntry, fact } from '../entry';
 import { factorOff, pointsOff } from '../finding';
-import { planCell } from '../plan-cell';
-import { BF16_RUNS } from './experiments';
+import { BF16_RUNS, WAN_DRY_CELL, WAN_DRY_RUN } from './experiments';
 import { PUBLISHED, WAN_GIVEN, WAN_TABLE, wan } from './given';
 import { nearestText, optimizerSettings, paramSettings } from './memory-settings';
 import { activations, overSizes, SIZES, stepCommand, WAN_REQUESTS } from './wan-requests';
@@ -22,14 +21,15 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
       given: WAN_GIVEN,
     }),
     expected: { verdict: 'off', value: 13.5 },
-    check: () => {
+    experiment: WAN_DRY_RUN,
+    check: (_, facts) => {
       const gigabytes = (4 * params) / gpus / GB;
       return {
         verdict: 'off',
         predicted: gigabytes,
         unit: 'GB',
         by: factorOff(WAN_TABLE.params, gigabytes),
-        why: `FSDP's mixed precision keeps fp32 masters: 13.5 GB a GPU at rest; bf16 shards would be 6.75. Nearest to 12.8: ${nearestText(WAN_TABLE.params, paramSettings(WAN_TABLE.params), 2)}. Gathered experts (27 GB each in bf16) come on top.`,
+        why: `FSDP's mixed precision keeps fp32 masters: 13.5 GB a GPU at rest; bf16 shards would be 6.75. Nearest to 12.8: ${nearestText(WAN_TABLE.params, paramSettings(WAN_TABLE.params), 2)}. The published 28.58B hold ${fact(facts, 'paramShardGB').toFixed(1)} GB (dry run). Gathered experts (27 GB each in bf16) come on top.`,
         evidence: { kind: 'formula', source: '27e9 * 4 / 8 / 1e9' },
       };
     },
@@ -44,14 +44,15 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
       given: WAN_GIVEN,
     }),
     expected: { verdict: 'off', value: 27 },
-    check: () => {
+    experiment: WAN_DRY_RUN,
+    check: (_, facts) => {
       const gigabytes = (8 * params) / gpus / GB;
       return {
         verdict: 'off',
         predicted: gigabytes,
         unit: 'GB',
         by: factorOff(WAN_TABLE.optimizer, gigabytes),
-        why: `AdamW keeps two fp32 moments: 27.0 GB a GPU. Nearest to 18.5: ${nearestText(WAN_TABLE.optimizer, optimizerSettings(WAN_TABLE.optimizer), 2)}; no usual setting meets it.`,
+        why: `AdamW keeps two fp32 moments: 27.0 GB a GPU (published 28.58B: ${fact(facts, 'optimizerGB').toFixed(1)}, dry run). Nearest to 18.5: ${nearestText(WAN_TABLE.optimizer, optimizerSettings(WAN_TABLE.optimizer), 2)}; no usual setting meets it.`,
         evidence: { kind: 'formula', source: '27e9 * (4 + 4) / 8 / 1e9' },
       };
     },
@@ -140,7 +141,8 @@ run.comm()`,
       given: WAN_GIVEN,
     }),
     expected: { verdict: 'not checkable here', value: 1180, within: 250 },
-    check: (lab) => {
+    experiment: WAN_DRY_RUN,
+    check: (lab, facts) => {
       const parts = (tokens: number) => activations(lab, WAN_REQUESTS.published, tokens);
       const usual = overSizes((tokens) => parts(tokens).every4);
       const tokens = Math.round((WAN_TABLE.activations / usual.value) * SIZES.usual);
@@ -149,11 +151,8 @@ run.comm()`,
         predicted: { ...usual, low: parts(SIZES.usual).all * (SIZES.image / SIZES.usual) },
         unit: 'GB',
         by: '',
-        why: `The size of the videos is not stated. With every 4th block checkpointed one frame of 832 x 480 takes ${gb(parts(SIZES.image).every4)}, 81 frames ${gb(usual.value)}; 22.3 GB hold about ${tokens} tokens a sample, less than one frame (${SIZES.image}). Low end: one frame, every block checkpointed. With 57 GB of states (28.6B parameters) only that fits.`,
-        evidence: {
-          kind: 'prediction',
-          source: `${planCell({ ...WAN_REQUESTS.published, seq: SIZES.image })}.prediction.memory`,
-        },
+        why: `The size of the videos is not stated. With every 4th block checkpointed one frame of 832 x 480 takes ${gb(parts(SIZES.image).every4)} (dry run: ${gb(fact(facts, 'activationsGB'))}), 81 frames ${gb(usual.value)}; 22.3 GB hold about ${tokens} tokens a sample, less than one frame (${SIZES.image}). Low end: one frame, every block checkpointed; with 57 GB of states (28.6B parameters) only that fits.`,
+        evidence: { kind: 'dry run', source: WAN_DRY_CELL },
         needs: '8 x A100-80G, and the size of the videos',
         command: stepCommand(),
       };
