@@ -143,7 +143,8 @@ test('bench gpt beside a peer adds both ratios, and a peer that fails is told wi
     '--vocab',
     '256',
   ];
-  const { stdout } = await shardlab(['bench', 'gpt', ...sizes, '--peer', peer, '--json']);
+  const { status, stdout, stderr } = await shardlab(['bench', 'gpt', ...sizes, '--peer', peer, '--json']);
+  assert.equal(status, 0, stderr);
   const report = JSON.parse(stdout);
   assert.equal(report.ratio_tokens_per_s, Number((report.tokens_per_s / 100).toFixed(3)));
   assert.equal(report.ratio_rss, Number((report.rss_mb_max / 1000).toFixed(3)));
