@@ -92,7 +92,7 @@ test("ZeRO's table 1 by the planner's table of states, to one unit of the last p
   const strategies = { zero1_gb: 'ZERO_1', zero2_gb: 'ZERO_2', zero3_gb: 'FULL_SHARD' } as const;
   for (const row of rowsOf('zero_table1.csv')) {
     for (const [column, strategy] of Object.entries(strategies)) {
-      const layout = { strategy, shards: Number(row('dp_degree')) };
+      const layout = { strategy, stack: 'deepspeed', shards: Number(row('dp_degree')) } as const;
       const states = ['parameter', 'gradient', 'optimizer'] as const;
       const each = states.reduce((sum, state) => sum + bytes[state] / shardsOfState(layout, state), 0);
       const printed = row(column);

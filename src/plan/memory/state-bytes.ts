@@ -59,6 +59,9 @@ export function activationBytesOf(precision: Precision): number {
 }
 
 /** Ranks that share a state between steps; 1: each has it whole. */
-export function shardsOfState(layout: Layout, state: ModelState): number {
+export function shardsOfState(
+  layout: Pick<Layout, 'strategy' | 'stack' | 'shards'>,
+  state: ModelState,
+): number {
   return shardedStates(layout).includes(state) ? layout.shards : 1;
 }
