@@ -11,6 +11,8 @@ export const MODEL_SHAPES = {
 export const PUBLISHED_MODELS = {
   gpt2: { kind: 'gpt', layers: 12, dim: 768, heads: 12, vocab: 50_257, seq: 1024 },
   'gpt2-xl': { kind: 'gpt', layers: 48, dim: 1600, heads: 25, vocab: 50_257, seq: 1024 },
+  // Megatron's padded vocabulary, as in Narayanan et al. 2021.
+  'gpt3-175b': { kind: 'gpt', layers: 96, dim: 12_288, heads: 96, vocab: 51_200, seq: 2048 },
   'llama3-8b': { ...llama3(32, 4096, 32), ffn: 14_336 },
   'llama3-70b': { ...llama3(80, 8192, 64), ffn: 28_672 },
   'llama3-405b': { ...llama3(126, 16_384, 128), ffn: 53_248 },

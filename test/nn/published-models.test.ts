@@ -4,6 +4,8 @@ import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-
 import { modelParameterShapes } from '../../src/nn/models/build-model';
 import { DitExperts } from '../../src/nn/models/dit-experts';
 import type { Module } from '../../src/nn/module';
+import { shapeOf } from '../../src/plan/model-shape';
+import { MODELS, type ModelName } from '../../src/plan/models';
 
 const shapesOf = (model: TrainConfigInput['model']): Module =>
   modelParameterShapes(parseTrainConfig({ model }));
@@ -44,4 +46,11 @@ test('names are those of the published checkpoints', () => {
   assert.deepEqual(wan.get('low_noise_model.blocks.39.cross_attn.norm_k.weight')?.shape, [5120]);
   assert.deepEqual(wan.get('low_noise_model.time_projection.1.weight')?.shape, [30_720, 5120]);
   assert.deepEqual(wan.get('high_noise_model.head.modulation')?.shape, [1, 2, 5120]);
+});
+
+test("the planner's formula counts the parameters that modules have", () => {
+  for (const [name, shape] of Object.entries(MODELS)) {
+    // The names are MODELS' own.
+    assert.equal(shapesOf(name as ModelName).numParams(), shapeOf(shape).params, name);
+  }
 });
