@@ -59,6 +59,11 @@ export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
       activationCheckpointing: 'selective',
       parallel: { strategy: 'NO_SHARD' },
     },
+    'llama in blocks of attention': { model: { ...LLAMA, attention: 'flash' } },
+    'a video transformer in blocks of attention, recomputed': {
+      model: { ...DIT, attention: 'flash' },
+      activationCheckpointing: 'full',
+    },
     experts: { model: MOE },
     'experts as units': { model: MOE, parallel: { wrap: 'moe' }, activationCheckpointing: 'selective' },
     'a video transformer': { model: DIT },
