@@ -10,6 +10,8 @@ export type { TrainConfig, TrainConfigInput } from './config/train-config';
 export { parseTrainConfig } from './config/train-config';
 export type { ErrorCode } from './core/errors';
 export { ConfigError, ShardlabError } from './core/errors';
+export type { AdviceView } from './figures/advice-view';
+export { advice } from './figures/advice-view';
 export type { Figure } from './figures/figure';
 export type { MemoryOptions } from './figures/memory-figure';
 export type { Plan } from './figures/plan-view';

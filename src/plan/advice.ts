@@ -236,6 +236,8 @@ function caseOf(
   best: Timed | undefined,
 ): AdviceCase | undefined {
   if (best === undefined || (advised === undefined && other === undefined)) return undefined;
+  // Nothing to compare with, as where heads forbid TP across nodes.
+  if (other === undefined && advice.isOther !== undefined && advice.claim !== 'needed') return undefined;
   const ratio = advised === undefined ? null : other === undefined ? 1 : advised.seconds / other.seconds;
   const needed = ratio !== null && (other === undefined || ratio < 1 / LEVEL);
   return {

@@ -83,7 +83,8 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
       precision: request.precision,
       attention: request.attention,
       compile: request.compile,
-      dropout: request.dropout ?? true,
+      // Llama's configurations have none, whoever runs them.
+      dropout: request.dropout ?? model.kind !== 'llama',
       ...UNDECIDED,
     }));
   });
