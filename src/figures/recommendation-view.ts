@@ -94,7 +94,8 @@ function figureOf(found: Recommendation): Figure {
   const capacityBytes = Math.max(
     ...[...ranked, ...losses.map(({ best }) => best)].map(({ layout }) => reservableBytes(layout)),
   );
-  return rankedLayouts(layouts, { capacityBytes, subtitle: recommendationTitle(found) });
+  const tried = { count: found.numCandidates, fitting: found.numFitting };
+  return rankedLayouts(layouts, { capacityBytes, tried, subtitle: recommendationTitle(found) });
 }
 
 function rankedLayout(

@@ -1,5 +1,7 @@
+import type { Estimate } from '../plan/prediction';
 import { titleOf } from './figure';
-import { type ScalingView, said } from './scaling-view';
+import { listed } from './format';
+import { type DocumentedPoint, type ScalingView, said } from './scaling-view';
 
 /** Whether the largest stated number lies in the prediction; without one, how the prediction goes. */
 export function scalingFinding(view: ScalingView): string {
@@ -8,16 +10,52 @@ export function scalingFinding(view: ScalingView): string {
 
 function documentedFinding(view: ScalingView): string | null {
   const last = [...(view.documented ?? [])].sort((a, b) => a.count - b.count).at(-1);
-  const point = view.series[0]?.points.find(({ count }) => count === last?.count);
-  if (last === undefined || point === undefined) return null;
-  const { low, high } = point.value;
-  const isBelow = last.value < low && last.relation !== '>' && last.relation !== '>=';
-  const isAbove = last.value > high && last.relation !== '<' && last.relation !== 'up to';
-  const where = isBelow || isAbove ? 'outside' : 'inside';
+  if (last === undefined) return null;
+  const lines = view.series.flatMap(({ name, points }) => {
+    const point = points.find(({ count }) => count === last.count);
+    return point === undefined ? [] : [{ name, value: point.value, holds: isInside(last, point.value) }];
+  });
+  const [first] = lines;
+  if (first === undefined) return null;
   const stated = `The documented ${said(last.value, view)} at ${last.count} ${view.countedIn}`;
+  if (lines.length > 1) return amongLines(stated, last.value, lines, view);
+  const where = first.holds ? 'inside' : 'outside';
+  const { value, low, high } = first.value;
   const isNarrow = said(low, view) === said(high, view);
-  const range = isNarrow ? said(point.value.value, view) : `${number(low)} to ${said(high, view)}`;
+  const range = isNarrow ? said(value, view) : `${number(low)} to ${said(high, view)}`;
   return titleOf(`${stated} is ${where} the prediction: ${range}`, `${stated} is ${where} the prediction`);
+}
+
+/** A lower bound is not missed from above, an upper one not from below. */
+function isInside({ value, relation }: DocumentedPoint, { low, high }: Estimate): boolean {
+  const isBelow = value < low && relation !== '>' && relation !== '>=';
+  const isAbove = value > high && relation !== '<' && relation !== 'up to';
+  return !isBelow && !isAbove;
+}
+
+interface Line {
+  readonly name: string;
+  readonly value: Estimate;
+  readonly holds: boolean;
+}
+
+/** Of several lines: which holds what is stated, else between which it lies. */
+function amongLines(stated: string, value: number, lines: readonly Line[], view: ScalingView): string {
+  const holding = lines.filter(({ holds }) => holds).map(({ name }) => name);
+  if (holding.length > 0) {
+    return titleOf(
+      `${stated} fits ${listed(holding)}`,
+      `${stated} fits ${holding.length} of ${lines.length} lines`,
+    );
+  }
+  const least = lines.reduce((a, b) => (b.value.value < a.value.value ? b : a));
+  const most = lines.reduce((a, b) => (b.value.value > a.value.value ? b : a));
+  const isBetween = value > least.value.value && value < most.value.value;
+  const ends = `${said(least.value.value, view)} and ${said(most.value.value, view)}`;
+  return titleOf(
+    `${stated} is ${isBetween ? 'between' : 'outside'} the predicted ${ends}`,
+    `${stated} fits no line`,
+  );
 }
 
 /** Three digits without a unit; the range's other end says it. */

@@ -116,6 +116,24 @@ test('a documented number is inside or outside the prediction by its interval, a
   assert.match(at(90, 'up to'), /is inside/);
 });
 
+test('of several lines the title says which holds what is stated, else between which it lies', () => {
+  const line = (name: string, value: number) => ({
+    name,
+    points: [{ count: 128, value: { value, low: value - 2, high: value + 2 } }],
+  });
+  const at = (value: number) =>
+    scalingCurve({
+      series: [line('large', 96), line('small', 56)],
+      quantity: 'efficiency',
+      countedIn: 'nodes',
+      documented: [{ count: 128, value, id: 'x' }],
+      subtitle: '',
+    }).title;
+  assert.equal(at(57), 'The documented 57% at 128 nodes fits small');
+  assert.equal(at(76), 'The documented 76% at 128 nodes is between the predicted 56% and 96%');
+  assert.equal(at(30), 'The documented 30% at 128 nodes is outside the predicted 56% and 96%');
+});
+
 test('accuracy counts mean, median, worst, bias and pairs', () => {
   const pairs = [
     { predicted: 1.1, measured: 1 },
