@@ -183,7 +183,7 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
         evidence: {
           kind: 'formula',
           source:
-            'const skips = [0, 1, 2, 3].map((level) => [level, 8 - level]);\n1 + skips.filter(([from, to]) => from <= 3 && to > 3).length',
+            'const skips = [0, 1, 2, 3].map((level) => ({ from: level, to: 8 - level }));\n1 + skips.filter(({ from, to }) => from <= 3 && to > 3).length',
         },
       };
     },

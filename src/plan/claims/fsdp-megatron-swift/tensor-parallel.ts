@@ -30,15 +30,12 @@ const HALVES = [0, 1].map((rank) => {
   return { up: multiply(X, up), out: multiply(relu(multiply(X, up)), down) };
 });
 
-const SPLIT_CELL = `const product = (a, b) => a.map((row) => b[0].map((_, j) => row.reduce((sum, value, k) => sum + value * b[k][j], 0)));
-const x = [[1, -2], [3, 4]], w = [[1, 0, -1, 2], [2, 1, 0, -1]];
-const [left, right] = [0, 2].map((at) => product(x, w.map((row) => row.slice(at, at + 2))));
-JSON.stringify(left.map((row, i) => [...row, ...right[i]])) === JSON.stringify(product(x, w))`;
+const SPLIT_CELL = `const outputs = [[1, 2], [0, 1], [-1, 0], [2, -1]].map(([a = 0, b = 0]) => 3 * a + 4 * b); // a column of weights each
+({ whole: outputs, ofTwoRanks: [outputs.slice(0, 2), outputs.slice(2)] })`;
 
-const ROW_CELL = `const product = (a, b) => a.map((row) => b[0].map((_, j) => row.reduce((sum, value, k) => sum + value * b[k][j], 0)));
-const y = [[1, -2, 3, 0], [3, 4, -1, 2]], w = [[1, 2], [0, 1], [-1, 0], [2, -1]];
-const [top, bottom] = [0, 2].map((at) => product(y.map((row) => row.slice(at, at + 2)), w.slice(at, at + 2)));
-JSON.stringify(top.map((row, i) => row.map((value, j) => value + bottom[i][j]))) === JSON.stringify(product(y, w))`;
+const ROW_CELL = `const products = [3 * 1, 4 * 0, -1 * -1, 2 * 2]; // inputs times weights of one output
+const [whole, ...ofTwoRanks] = [products, products.slice(0, 2), products.slice(2)].map((terms) => terms.reduce((sum, term) => sum + term));
+({ whole, ofTwoRanks })`;
 
 const FUSED: PlanRequestInput = {
   model: 'gpt2-xl',
