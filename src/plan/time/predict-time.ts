@@ -8,6 +8,7 @@ import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
 import type { ComputeCause, TimePrediction } from '../prediction';
 import { afterStep, commPerMicroBatch, copyBytes, gathersAhead, unitComm } from './data-parallel';
 import { addPasses, type LayerTime, layerTime, NO_PASS, type Pass, passSeconds } from './layer-time';
+import { offloadTime } from './offload-time';
 import { optimizerSeconds } from './optimizer-time';
 import { type OuterTime, outerTime } from './outer-time';
 
@@ -37,12 +38,14 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
   const pipe = pipelineSeconds(layout, stages, cal);
   const params = Math.max(...stages.map(({ stage }) => stage.params / layout.model.experts));
   const dp = oncePerStep(layout, params, slowest, cal);
-  const optimizer = optimizerSeconds(layout, params, cal);
+  const host = offloadTime(layout, params);
+  const optimizer = layout.offload.optimizer ? host.step : optimizerSeconds(layout, params, cal);
   const busy = m * (slowest.forward + slowest.backward - slowest.waits);
   const comm = slowest.passes.reduce((sum, pass) => sum + pass.comm, 0) * m;
-  const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp.seconds;
+  const copies = Math.max(0, host.copies - busy);
+  const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp.seconds + copies;
   const straggling = slowestOf(layout.gpus / layout.hardware.gpusPerNode, cal.nodeSpread);
-  const seconds = straggling * (pipe.seconds + dp.seconds + optimizer + cal.iterationSeconds);
+  const seconds = straggling * (pipe.seconds + dp.seconds + copies + optimizer + cal.iterationSeconds);
   const compute = busy - comm + optimizer + cal.iterationSeconds;
   return {
     seconds,

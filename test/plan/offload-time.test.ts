@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { layoutOf } from '../../src/plan/layout-of';
+import { predict } from '../../src/plan/predict';
+import { offloadTime } from '../../src/plan/time/offload-time';
+
+const request = {
+  model: 'llama3-8b',
+  hardware: 'A100-80G',
+  gpus: 8,
+  parallel: { strategy: 'FULL_SHARD', stack: 'fsdp2' },
+  batch: { global: 16 },
+};
+
+test('what stays on the GPU costs nothing', () => {
+  assert.deepEqual(offloadTime(layoutOf(request), 8e9), { step: 0, copies: 0 });
+});
+
+test("the step on the host takes its memory's time and both ways of the link", () => {
+  const layout = layoutOf({ ...request, offload: { optimizer: true } });
+  const link = 31.5e9 * (256 / 282);
+  const expected = (1e9 * 28) / 51.2e9 + (2 * 1e9 * 4) / link;
+  assert.ok(Math.abs(offloadTime(layout, 8e9).step - expected) < 1e-9);
+  assert.equal(offloadTime(layout, 8e9).copies, 0);
+});
+
+test('shards on the host come twice a micro-batch, and hide beside compute as far as that lasts', () => {
+  const layout = layoutOf({ ...request, offload: { optimizer: true, parameters: true } });
+  const link = 31.5e9 * (256 / 282);
+  assert.ok(Math.abs(offloadTime(layout, 8e9).copies - (4 * 1e9 * 4) / link) < 1e-9);
+  const seconds = (offload: object): number => predict(layoutOf({ ...request, offload })).time.seconds;
+  const [none, optimizer, all] = [
+    seconds({}),
+    seconds({ optimizer: true }),
+    seconds({ optimizer: true, parameters: true }),
+  ];
+  assert.ok(none < optimizer && optimizer <= all);
+});
