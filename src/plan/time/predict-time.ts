@@ -11,6 +11,7 @@ import { addPasses, type LayerTime, layerTime, NO_PASS, type Pass, passSeconds }
 import { offloadTime } from './offload-time';
 import { optimizerSeconds } from './optimizer-time';
 import { type OuterTime, outerTime } from './outer-time';
+import { pipelineTime } from './pipeline-time';
 
 /** SMs that a collective's kernels take from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
 const COMM_SMS_SHARE = 16 / 132;
@@ -35,7 +36,14 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
   );
   const slowest = stages.reduce((a, b) => (b.forward + b.backward > a.forward + a.backward ? b : a));
   const m = layout.numMicroBatches;
-  const pipe = pipelineSeconds(layout, stages, cal);
+  const pipe = pipelineTime({
+    stages,
+    numMicroBatches: m,
+    virtualStages: layout.virtualStages,
+    hop: layout.pp === 1 ? 0 : handOver(layout, cal),
+    // Megatron-LM waits for each; PyTorch's schedules post them beside the stage's compute.
+    waits: layout.stack !== 'fsdp2',
+  });
   const params = Math.max(...stages.map(({ stage }) => stage.params / layout.model.experts));
   const dp = oncePerStep(layout, params, slowest, cal);
   const host = offloadTime(layout, params);
@@ -123,21 +131,6 @@ function unitWaits(layout: Layout, layer: LayerTime, layers: number, cal: Calibr
       ? reduce + layers * (copies.regather + copies.reduce + beside(backward, comm.regather + reduce))
       : reduce + layers * (copies.regather + copies.reduce + comm.regather + beside(backward, reduce)),
   };
-}
-
-/** Fill, steady state and drain. Source: Narayanan et al. 2021, section 2.2; stages of unequal length by the slowest one. */
-function pipelineSeconds(layout: Layout, stages: readonly StageTime[], cal: Calibration) {
-  const { pp, numMicroBatches: m, virtualStages: v } = layout;
-  const times = stages.map(({ forward, backward }) => forward + backward);
-  const slowest = Math.max(...times);
-  if (pp === 1) return { seconds: m * slowest, handOvers: 0 };
-  const sum = times.reduce((total, each) => total + each, 0);
-  const hop = handOver(layout, cal);
-  // Each micro-batch hands over forward and backward, a virtual stage at a time; the fill and drain pass all stages.
-  // Megatron-LM waits for each; PyTorch's schedules post them beside the stage's compute.
-  const steady = layout.stack === 'fsdp2' ? 0 : m * 2 * hop * v;
-  const fill = (sum - slowest) / v + 2 * (pp - 1) * hop;
-  return { seconds: m * slowest + steady + fill, handOvers: steady };
 }
 
 /** Activations of a micro-batch to the next stage; cut by tensor parallelism. Source: Narayanan et al. 2021, section 4.1. */
