@@ -12,7 +12,7 @@ import { secondsEstimate } from './uncertainty';
 export function predict(layout: Layout, calibration: Calibration = CALIBRATION): Prediction {
   const time = predictTime(layout, calibration);
   const memory = predictMemory(layout);
-  const { seconds, largestAssumption, outside } = secondsEstimate(layout, time);
+  const { seconds, largestAssumption, outside } = secondsEstimate(layout, time, memory);
   const { model, globalBatch, gpus, hardware } = layout;
   const tflops = time.modelFlopsPerGpu / time.seconds / 1e12;
   return {

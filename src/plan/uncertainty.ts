@@ -1,5 +1,6 @@
 import type { Layout } from './layout';
-import type { ComputeCause, Estimate, TimePrediction } from './prediction';
+import { fitsOnGpu } from './memory/allocator';
+import type { ComputeCause, Estimate, MemoryPrediction, TimePrediction } from './prediction';
 
 /** One cause's share of an iteration, how wrong it may be, and what it rests on. */
 interface Doubt {
@@ -34,8 +35,9 @@ const SPREADS = 1.64;
 export function secondsEstimate(
   layout: Layout,
   time: TimePrediction,
+  memory: MemoryPrediction,
 ): { readonly seconds: Estimate; readonly largestAssumption: string; readonly outside: readonly string[] } {
-  const outside = outsideOf(layout);
+  const outside = [...outsideOf(layout), ...pressureOf(layout, memory)];
   const doubts = doubtsOf(layout, time);
   const variance = doubts.reduce((sum, { seconds, relative }) => sum + (seconds * relative) ** 2, 0);
   const widened = 1 + outside.length / 4;
@@ -74,6 +76,14 @@ function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimeP
       assumption: 'stages wait for each other as the schedule says, and no longer',
     },
   ];
+}
+
+/** A cache that is full is emptied and filled again, which no cause here counts. Source: c10's CUDACachingAllocator, on a failed cudaMalloc. */
+function pressureOf(layout: Layout, { peak, peakBytes }: MemoryPrediction): string[] {
+  const isNear = fitsOnGpu(layout, peakBytes) && !fitsOnGpu(layout, peak.high * 1024 ** 3);
+  return isNear
+    ? ['the peak may fill the memory: the allocator then frees and asks again, which takes time']
+    : [];
 }
 
 /** Where the layout lies beyond what the constants were fitted on: A100, fp16 GPTs, unfused attention, Megatron-LM. */
