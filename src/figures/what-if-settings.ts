@@ -1,3 +1,4 @@
+import type { Bytes } from '../core/units';
 import type { Estimate } from '../plan/prediction';
 import type { Quantities } from './figure';
 import { createTable, type Table } from './table';
@@ -17,6 +18,12 @@ export interface WhatIfSetting {
 export interface WhatIfKnob {
   readonly knob: string;
   readonly settings: readonly WhatIfSetting[];
+}
+
+export interface WhatIfOptions {
+  /** What a GPU's allocator can reserve. */
+  readonly capacityBytes: Bytes;
+  readonly subtitle: string;
 }
 
 /** Every setting as a row. */

@@ -1,5 +1,4 @@
 import { ConfigError } from '../core/errors';
-import type { Bytes } from '../core/units';
 import type { Estimate } from '../plan/prediction';
 import { createFigure, type Figure } from './figure';
 import { byteScale, inUnit, type Scaled, short, timeScale } from './format';
@@ -9,13 +8,13 @@ import type { Annotation, Axis, BarTrace, Layout, ScatterTrace, Shape } from './
 import { STATIC_WIDTH } from './static-svg';
 import { fits, shortened } from './text-width';
 import { whatIfFinding } from './what-if-finding';
-import { settingQuantities, settingsTable, type WhatIfKnob, type WhatIfSetting } from './what-if-settings';
-
-export interface WhatIfOptions {
-  /** What a GPU's allocator can reserve. */
-  readonly capacityBytes: Bytes;
-  readonly subtitle: string;
-}
+import {
+  settingQuantities,
+  settingsTable,
+  type WhatIfKnob,
+  type WhatIfOptions,
+  type WhatIfSetting,
+} from './what-if-settings';
 
 const MARGIN = { t: 70, r: 14, l: 56, b: 14 };
 const HEADING = 22;
