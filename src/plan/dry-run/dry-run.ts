@@ -2,7 +2,9 @@ import { parseTrainConfig, type TrainConfigInput } from '../../config/train-conf
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
+import { type HardwareOverrides, hardwareOf } from '../hardware';
 import { DryRun } from './dry-run-result';
+import { gpuCosts } from './gpu-costs';
 import { type DryRunCosts, runRank } from './rank-run';
 
 /** How a config is run without values. */
@@ -13,8 +15,13 @@ export interface DryRunOptions {
   readonly rank?: number;
   /** 'all' runs every rank, one after another, up to 64. Default 'one'. */
   readonly ranks?: 'one' | 'all';
-  /** Default: nothing takes time. */
+  /** Default: those of `hardware`; without it nothing takes time. */
   readonly costs?: DryRunCosts;
+  /**
+   * A kind of GPU by name ('A100-80G'), or one that is like it but for some figures: times are those of this library's kernels
+   * and schedule on such GPUs. See [Note: this library's schedule on a GPU].
+   */
+  readonly hardware?: string | (HardwareOverrides & { readonly like: string });
   /** Steps. Default 2: the first one makes optimizer states, the second is like all that follow. */
   readonly steps?: number;
   /** Whether products are a BLAS's, as they are on ranks that find one. Default true. */
@@ -39,13 +46,23 @@ const MOST_RANKS = 64;
  */
 export function dryRun(config: TrainConfigInput, options: DryRunOptions): DryRun {
   const full = parseTrainConfig(config);
-  const { world, steps: numSteps = 2, costs = {}, blas = true, memoryLimit, curve = true, warn } = options;
+  const { world, steps: numSteps = 2, blas = true, memoryLimit, curve = true, warn } = options;
   if (!Number.isInteger(numSteps) || numSteps < 1)
     throw new ConfigError(`dryRun: steps is ${numSteps}; give a whole number of at least 1`);
-  const shared = { config: full, world, numSteps, costs, blas, memoryLimit, curve, warn };
+  const costsOf = costsOfRank(options);
+  const shared = { config: full, world, numSteps, blas, memoryLimit, curve, warn };
   const keepsEvents = options.events ?? false;
-  const runs = ranksOf(options).map((rank) => runRank({ ...shared, rank, keepsEvents }));
+  const runs = ranksOf(options).map((rank) => runRank({ ...shared, rank, keepsEvents, costs: costsOf() }));
   return new DryRun(full, world, runs);
+}
+
+function costsOfRank({ hardware, costs }: DryRunOptions): () => DryRunCosts {
+  if (hardware === undefined) return () => costs ?? {};
+  if (costs !== undefined)
+    throw new ConfigError('dryRun: hardware and costs both say what things take; leave one of them out');
+  const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
+  const gpus = hardwareOf(like, figures);
+  return () => gpuCosts(gpus);
 }
 
 function ranksOf({ world, rank, ranks = 'one' }: DryRunOptions): readonly number[] {

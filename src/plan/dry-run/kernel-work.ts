@@ -1,0 +1,141 @@
+import { FUSED } from '../../backend/fused/fused-kernel';
+import type { KernelCall, KernelTensor } from '../../backend/kernel-costs';
+import { itemBytes } from '../../core/dtypes';
+import type { Bytes } from '../../core/units';
+import type { Product } from '../cost/gemm';
+
+/** The core of attention as a kernel was called with it. */
+export interface CoreWork {
+  readonly kind: 'attention';
+  readonly isBackward: boolean;
+  /** Whether the weights of attention never exist as a whole. */
+  readonly isFlash: boolean;
+  /** Samples times heads. */
+  readonly batch: number;
+  readonly queries: number;
+  readonly keys: number;
+  readonly headDim: number;
+  readonly causal: boolean;
+  /** As for `TrafficWork`. */
+  readonly bytes: Bytes;
+}
+
+export interface ProductWork {
+  readonly kind: 'product';
+  readonly product: Product;
+  /** As for `TrafficWork`. */
+  readonly bytes: Bytes;
+}
+
+/** What is no product: it reads and writes. */
+export interface TrafficWork {
+  readonly kind: 'traffic';
+  /** Read and written, at the declared types. */
+  readonly bytes: Bytes;
+}
+
+/** What a kernel has to do, whatever does it. */
+export type KernelWork = CoreWork | ProductWork | TrafficWork;
+
+/** What a kernel has to do, from its name, shapes and attributes. */
+export function workOf(call: KernelCall): KernelWork {
+  return attentionOf(call) ?? productOf(call) ?? { kind: 'traffic', bytes: trafficBytes(call) };
+}
+
+/** Floating-point operations of products; 0 of what only reads and writes. A causal core does half of its square. */
+export function flopsOf(work: KernelWork): number {
+  switch (work.kind) {
+    case 'product': {
+      const { m, n, k, batch = 1 } = work.product;
+      return 2 * m * n * k * batch;
+    }
+    case 'attention': {
+      const { batch, queries, keys, headDim, isBackward, isFlash, causal } = work;
+      // Products: scores and sums; backward four, and the scores anew where they were not kept.
+      const products = isBackward ? (isFlash ? 5 : 4) : 2;
+      return 2 * products * batch * queries * keys * headDim * (isFlash && causal ? 0.5 : 1);
+    }
+    case 'traffic':
+      return 0;
+    default:
+      return work satisfies never;
+  }
+}
+
+function attentionOf(call: KernelCall): CoreWork | undefined {
+  const { name, inputs, attrs } = call;
+  const isFlash = name === FUSED.flashAttention || name === FUSED.flashAttentionGrad;
+  const isBackward = name === FUSED.flashAttentionGrad || name === FUSED.causalAttentionGrad;
+  const shared = { kind: 'attention', isBackward, isFlash, bytes: trafficBytes(call) } as const;
+  const [first, second] = inputs;
+  if (isFlash) {
+    // q [B, T, H, D] and k [B, S, G, D].
+    const [batch = 1, queries = 1, heads = 1, headDim = 1] = first?.shape ?? [];
+    const keys = second?.shape[1] ?? queries;
+    return { ...shared, batch: batch * heads, queries, keys, headDim, causal: attrs.causal === true };
+  }
+  if (name !== FUSED.causalAttention && name !== FUSED.causalAttentionGrad) return undefined;
+  // qkv [B, T, 3d].
+  const [batch = 1, seq = 1, width = 3] = first?.shape ?? [];
+  const heads = Number(attrs.heads);
+  const headDim = width / 3 / heads;
+  return { ...shared, batch: batch * heads, queries: seq, keys: seq, headDim, causal: true };
+}
+
+function productOf(call: KernelCall): ProductWork | undefined {
+  const sizes = productSizes(call);
+  return sizes === undefined ? undefined : { kind: 'product', product: sizes, bytes: trafficBytes(call) };
+}
+
+function productSizes({ name, inputs, outputs, attrs }: KernelCall): Product | undefined {
+  const [a, b] = inputs.map(({ shape }) => shape);
+  const out = outputs[0]?.shape;
+  if (a === undefined || b === undefined || out === undefined) return undefined;
+  const size = sizeOf(out);
+  const last = out.at(-1) ?? 1;
+  switch (name) {
+    case FUSED.linear:
+      return { m: size / last, n: last, k: a.at(-1) ?? 1 };
+    case 'BatchMatMul':
+    case '_FusedMatMul': {
+      const m = out.at(-2) ?? 1;
+      return { m, n: last, k: a.at(attrs.transposeA === true ? -2 : -1) ?? 1, batch: size / (m * last) };
+    }
+    case 'Conv2D':
+    case 'FusedConv2D':
+      // Filter [height, width, in, out]: a product over what each output position sees.
+      return { m: size / last, n: last, k: sizeOf(b) / last };
+    case 'Conv2DBackpropInput':
+      // dy [..., out] and the filter; each position of the input adds up its windows.
+      return { m: sizeOf(a) / (a.at(-1) ?? 1), n: sizeOf(b) / (a.at(-1) ?? 1), k: a.at(-1) ?? 1 };
+    case 'Conv2DBackpropFilter':
+      // x and dy: columns transposed times dy.
+      return { m: size / last, n: last, k: sizeOf(b) / last };
+    default:
+      return undefined;
+  }
+}
+
+/** Kernels that read some rows of a table: as many as they write. */
+const ROW_READERS: ReadonlySet<string> = new Set([FUSED.embedding, 'GatherV2']);
+/** Kernels that write over their first input what they do not give as an output. */
+const OVERWRITERS: ReadonlySet<string> = new Set([FUSED.crossEntropyInPlace]);
+
+/** Bytes that a kernel reads and writes at the declared types. */
+function trafficBytes({ name, inputs, outputs }: KernelCall): Bytes {
+  const [table, ...others] = inputs;
+  const written = bytesOf(outputs) + (OVERWRITERS.has(name) ? bytesOf(inputs.slice(0, 1)) : 0);
+  if (table !== undefined && ROW_READERS.has(name)) return 2 * written + bytesOf(others);
+  return bytesOf(inputs) + written;
+}
+
+function bytesOf(tensors: readonly KernelTensor[]): Bytes {
+  return tensors.reduce(
+    (sum, { shape, dtype, declared }) => sum + sizeOf(shape) * itemBytes(declared ?? dtype),
+    0,
+  );
+}
+
+function sizeOf(shape: readonly number[]): number {
+  return shape.reduce((size, length) => size * length, 1);
+}
