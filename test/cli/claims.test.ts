@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { requireOneMachine } from '../../src/cli/claims/recording';
+import { recordedRuns } from '../../src/plan/claims/recorded-runs';
+import { CLAIMS } from '../../src/plan/claims/registry';
 import { shardlab } from './run-command';
 
 test('claims without runs: each has a verdict, and the status says whether they hold', async () => {
@@ -25,4 +28,14 @@ test('an unknown id names the nearest', async () => {
   const { status, stderr } = await shardlab(['claims', 'wan.arith.27b_bf16_over8', '--no-runs']);
   assert.equal(status, 2);
   assert.match(stderr, /did you mean 'wan\.arith\.27b_bf16_over_8'/);
+});
+
+test('runs of two machines are never kept under the name of one', () => {
+  const some = CLAIMS.filter(({ experiment }) => experiment !== undefined).slice(0, 1);
+  assert.throws(() => requireOneMachine(some, recordedRuns, 'another processor'), {
+    code: 'CONFIG',
+    message: /\d+ of the recorded runs would still be of .*, and this is another processor; name no claims/,
+  });
+  requireOneMachine(some, recordedRuns, recordedRuns.processor);
+  requireOneMachine(CLAIMS, recordedRuns, 'another processor');
 });

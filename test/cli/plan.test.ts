@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
 import { shardlab } from './run-command';
 
@@ -114,6 +115,19 @@ test('a batch of many lines streams: answers come before the input ends', async 
     lines(stdout).map(({ id }) => id),
     Array.from({ length: 500 }, (_, i) => i),
   );
+});
+
+test('a batch that cannot be read on is bad input that is named; what was answered stands', async () => {
+  const broken = Readable.from(
+    (async function* () {
+      yield `${JSON.stringify(GPT)}\n`;
+      throw new Error('EIO: i/o error, read');
+    })(),
+  );
+  const { status, stdout, stderr } = await shardlab(['plan', '--batch', '-'], { stdin: broken });
+  assert.equal(status, 2);
+  assert.equal(lines(stdout).length, 1);
+  assert.match(stderr, /--batch - cannot be read \(EIO: i\/o error, read\)/);
 });
 
 test('bad usage: no config, no such file, a folder, both a batch and a config', async () => {

@@ -12,7 +12,7 @@ interface ShardlabOptions {
   readonly env?: NodeJS.ProcessEnv;
   readonly cwd?: string;
   /** What is piped in. */
-  readonly stdin?: string;
+  readonly stdin?: string | Readable;
 }
 
 /** Runs the command in this process with streams and environment of its own. */
@@ -26,7 +26,7 @@ export async function shardlab(
     env,
     cwd,
     isTerminal: false,
-    ...(stdin === undefined ? {} : { stdin: Readable.from([stdin]) }),
+    ...(stdin === undefined ? {} : { stdin: typeof stdin === 'string' ? Readable.from([stdin]) : stdin }),
     stdout: (text) => {
       stdout += text;
     },

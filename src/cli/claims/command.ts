@@ -18,7 +18,7 @@ import {
 import { processorName } from '../doctor/node-check';
 import type { Output } from '../io';
 import type { Perform } from '../program';
-import { keepRecorded } from './recording';
+import { keepRecorded, requireOneMachine } from './recording';
 
 interface ClaimsOptions {
   /** Commander's form of --no-runs. */
@@ -36,6 +36,7 @@ export function addClaims(program: Command, perform: Perform): void {
     .option('--record', 'keeps what the runs came to, for --no-runs and notebooks');
   perform<ClaimsOptions>(command, async (ids, options, output) => {
     const entries = selectClaims(CLAIMS, ids);
+    if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
     const runs = options.runs || options.record === true ? await fresh(entries, output) : recordedRuns;
     if (options.record === true) output.note(`recorded in ${keepRecorded(runs)}`);
     const checks = checkClaims(entries, PLAN_LAB, runs);

@@ -29,9 +29,8 @@ export interface BatchOptions {
  */
 export async function planBatch({ file, prepare }: BatchOptions, io: Io): Promise<BatchResult> {
   const input = await openLines(file, io);
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
   let [number, numPlanned, numFailed] = [0, 0, 0];
-  for await (const line of lines) {
+  for await (const line of linesOf(input, file)) {
     number += 1;
     if (line.trim() === '') continue;
     const answer = answerLine(number === 1 ? line.replace(/^\uFEFF/, '') : line, number, prepare);
@@ -40,6 +39,15 @@ export async function planBatch({ file, prepare }: BatchOptions, io: Io): Promis
     io.stdout(`${JSON.stringify(answer)}\n`);
   }
   return { numPlanned, numFailed };
+}
+
+/** Throws: CONFIG where the file cannot be read on. */
+async function* linesOf(input: NodeJS.ReadableStream, file: string): AsyncGenerator<string> {
+  try {
+    yield* createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
+  } catch (error) {
+    throw unreadable(file, error);
+  }
 }
 
 async function openLines(file: string, io: Io): Promise<NodeJS.ReadableStream> {
@@ -51,12 +59,16 @@ async function openLines(file: string, io: Io): Promise<NodeJS.ReadableStream> {
   try {
     if ((await stat(path)).isDirectory()) throw new Error('it is a folder');
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(
-      `--batch ${file} cannot be read (${reason}); give a file of one JSON object a line, or - for stdin`,
-    );
+    throw unreadable(file, error);
   }
   return createReadStream(path, 'utf8');
+}
+
+function unreadable(file: string, error: unknown): ConfigError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new ConfigError(
+    `--batch ${file} cannot be read (${reason}); give a file of one JSON object a line, or - for stdin`,
+  );
 }
 
 function answerLine(
