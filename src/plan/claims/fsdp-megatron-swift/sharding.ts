@@ -167,7 +167,8 @@ await job.on('all').run(({ rank, dist, tf }) => {
       unit: null,
       given: {},
     }),
-    expected: { verdict: 'off', value: 0.7, within: 0.6 },
+    // Times of small steps: on a busy machine the ratio is any number below the verdict's bound.
+    expected: { verdict: 'off', value: 0.65, within: 0.65 },
     experiment: recurrent,
     check(_, facts) {
       const ratio = fact(facts, 'lstm') / fact(facts, 'dense');
