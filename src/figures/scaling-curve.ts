@@ -80,8 +80,8 @@ function placeOf(view: ScalingView): Place {
     ...measured.map(({ value }) => value),
   ];
   const isLog = view.quantity === 'tokensPerSecond';
-  const low = Math.min(...values);
   const high = Math.max(...values);
+  const low = isLog ? Math.min(...values) : Math.min(...values, high - LEAST_SPAN);
   const pad = (high - low) * 0.08 || 1;
   return {
     counts,
@@ -91,6 +91,9 @@ function placeOf(view: ScalingView): Place {
     y: isLog ? log10 : (value) => value,
   };
 }
+
+/** Percentage points: a curve that hardly falls looks as if it did not. */
+const LEAST_SPAN = 25;
 
 /** At most ten ticks: every second of the counts as long as there are more. */
 function thinned(counts: readonly number[]): readonly number[] {
