@@ -112,11 +112,18 @@ function shardsOf(strategy: StrategyName, { hardware }: Layout, { dp, tp, cp }: 
 
 const ON_GPU = { optimizer: false, parameters: false };
 
-/** What each choice puts on the host, bytes a parameter: float32 master and two moments; with 16-bit parameters and gradients. */
-const ON_HOST = [
-  { offload: { optimizer: true, parameters: false }, bytes: 12 },
-  { offload: { optimizer: true, parameters: true }, bytes: 16 },
-];
+/**
+ * What each choice puts on the host, bytes a parameter: DeepSpeed's optimizer takes float32 master, two moments and gradients of
+ * 16 bits along; with parameters 2 more. fully_shard has no choice but all (CPUOffloadPolicy): 4 float32 values.
+ */
+const ON_HOST: Readonly<Record<Stack, readonly { offload: Layout['offload']; bytes: number }[]>> = {
+  megatron: [],
+  fsdp2: [{ offload: { optimizer: true, parameters: true }, bytes: 16 }],
+  deepspeed: [
+    { offload: { optimizer: true, parameters: false }, bytes: 14 },
+    { offload: { optimizer: true, parameters: true }, bytes: 16 },
+  ],
+};
 
 /** A host's memory for each of its GPUs. Source: data sheets of DGX A100 640GB and DGX H100: 2 TB for 8 GPUs. */
 const HOST_BYTES = 2e12 / 8;
@@ -131,7 +138,8 @@ function offloads(
   const choices = space.offload ?? [false, true];
   const canOffload = tp * pp * cp === 1 && STACK_RULES[stack].offloadWith.includes(strategy);
   const shardsParams = STRATEGIES[strategy].shardedAtRest.includes('parameter');
-  const onHost = ON_HOST.slice(0, shardsParams ? 2 : 1)
+  const onHost = ON_HOST[stack]
+    .filter(({ offload }) => shardsParams || !offload.parameters)
     .filter(({ bytes }) => (bytes * model.params) / gpus <= HOST_BYTES)
     .map(({ offload }) => offload);
   return [

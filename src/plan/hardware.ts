@@ -9,7 +9,7 @@ export interface Gpu {
   readonly gemmTflops: number;
   /** TB/s. */
   readonly hbmTBps: number;
-  /** GB (1e9). */
+  /** As in the GPU's name, whose "GB" are GiB: 80 means 81920 MiB, of which CUDA offers a little less (allocator.ts). */
   readonly memoryGB: number;
   /** One way inside a node, GB/s per GPU. */
   readonly linkGBps: number;
@@ -55,16 +55,24 @@ export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation'>>;
 
 /** The hardware of that name, with what the user knows better. Throws: CONFIG for an unknown name, with the nearest. */
 export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Hardware {
-  const known = Object.entries<Gpu>(GPUS).find(([key]) => key === name)?.[1];
-  if (known === undefined) {
+  const [key, known] = Object.entries<Gpu>(GPUS).find(([each]) => spelled(each) === spelled(name)) ?? [];
+  if (key === undefined || known === undefined) {
     const names = Object.keys(GPUS);
-    const close = nearest(name, names) ?? names.findLast((each) => each.startsWith(name));
+    const close = names.find((each) => spelled(each).startsWith(spelled(name))) ?? nearest(name, names);
     throw new ConfigError(
       `hardware: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +
         `Any other is described by { like: 'A100-80G', memoryGB: 64, ... }`,
     );
   }
-  return { name, gpusPerNode: 8, nicGbit: USUAL_NIC[known.generation], ...known, ...overrides };
+  return { name: key, gpusPerNode: 8, nicGbit: USUAL_NIC[known.generation], ...known, ...overrides };
+}
+
+/** Without what names of the same board differ in: 'NVIDIA A100-SXM4-80GB' is A100-80G. A PCIe board is another one. */
+function spelled(name: string): string {
+  return name
+    .toLowerCase()
+    .replaceAll(/nvidia|sxm\d?|hbm\d?e?|[^a-z0-9]/g, '')
+    .replace(/gb$/, 'g');
 }
 
 type Figures = readonly [tflops: number, gemm: number, hbm: number, memory: number, link: number];

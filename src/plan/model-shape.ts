@@ -13,6 +13,8 @@ export interface ModelShape {
   /** Three matrices (SwiGLU, gated GELU) instead of two. */
   readonly gatedFfn: boolean;
   readonly vocab: number;
+  /** Values that the head puts out a token: vocab; 0 without a head and its loss (dit, t5-encoder). */
+  readonly logits: number;
   /** Tokens of one sample. */
   readonly seq: number;
   /** The output head is the token table. */
@@ -107,6 +109,7 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
       causal: false,
       bias: 'all',
       vocab: 0,
+      logits: 0,
       crossTokens: input.textLen ?? 512,
       // Self- and cross-attention with norms of q and k, the norm before cross-attention, six modulation vectors.
       layerParams: blockParams(base, 'all') + 4 * dim * (dim + 1) + 4 * dim + 2 * dim + 6 * dim,
@@ -119,16 +122,24 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
     return {
       ...base,
       causal: false,
+      logits: 0,
       layerParams: blockParams(base, 'none') + 2 * base.dim + buckets,
       outerParams: base.vocab * base.dim + base.dim,
     };
   },
 };
 
+/** As many heads as make about 128 elements each, and divide dim. */
+function usualHeads(dim: number): number {
+  let heads = Math.max(1, Math.round(dim / 128));
+  while (dim % heads !== 0) heads -= 1;
+  return heads;
+}
+
 type Defaults = Pick<ModelShape, 'kind' | 'ffn' | 'gatedFfn' | 'tied'>;
 
 function common(input: ModelShapeInput, { layers, dim }: Size, defaults: Defaults): Described {
-  const heads = input.heads ?? Math.max(1, Math.round(dim / 128));
+  const heads = input.heads ?? usualHeads(dim);
   return {
     name: input.name ?? `${defaults.kind} ${layers} x ${dim}`,
     kind: defaults.kind,
@@ -140,6 +151,7 @@ function common(input: ModelShapeInput, { layers, dim }: Size, defaults: Default
     ffn: input.ffn ?? defaults.ffn,
     gatedFfn: input.gatedFfn ?? defaults.gatedFfn,
     vocab: input.vocab ?? 0,
+    logits: input.vocab ?? 0,
     seq: input.seq ?? USUAL_SEQ[defaults.kind],
     tied: input.tied ?? defaults.tied,
     causal: true,

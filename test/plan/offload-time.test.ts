@@ -36,3 +36,14 @@ test('shards on the host come twice a micro-batch, and hide beside compute as fa
   ];
   assert.ok(none < optimizer && optimizer <= all);
 });
+
+test('shards on the host come as often as they are gathered: once a micro-batch where they stay whole, once a step in pipelines', () => {
+  const copies = (parallel: object): number => {
+    const offload = { optimizer: true, parameters: true };
+    const layout = layoutOf({ ...request, parallel: { ...request.parallel, ...parallel }, offload });
+    return offloadTime(layout, 8e9 / layout.pp).copies;
+  };
+  const link = 31.5e9 * (256 / 282);
+  assert.ok(Math.abs(copies({ strategy: 'SHARD_GRAD_OP' }) - (2 * 1e9 * 4) / link) < 1e-9);
+  assert.ok(Math.abs(copies({ pp: 2 }) - (1 * 1e9 * 4) / link) < 1e-9);
+});

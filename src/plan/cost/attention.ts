@@ -2,7 +2,7 @@ import type { Seconds } from '../../core/units';
 import type { Calibration } from '../calibration';
 import type { Gpu } from '../hardware';
 import type { AttentionKernel, Precision } from '../layout';
-import { productSeconds, trafficSeconds } from './gemm';
+import { productSeconds, RATE, trafficSeconds } from './gemm';
 
 /** The core of attention between projections: scores, softmax, weighted sum. */
 export interface AttentionCore {
@@ -48,7 +48,7 @@ export function attentionSeconds(
 ): ForwardBackward {
   return core.kernel === 'unfused'
     ? unfusedSeconds(core, gpu, precision, cal)
-    : fusedSeconds(core, core.kernel, gpu);
+    : fusedSeconds(core, core.kernel, gpu, precision);
 }
 
 /**
@@ -80,10 +80,13 @@ function fusedSeconds(
   { batch, queries, keys, headDim, causal }: AttentionCore,
   kernel: 'flash' | 'flash3',
   gpu: Gpu,
+  precision: Precision,
 ): ForwardBackward {
   const flops = 4 * batch * queries * keys * headDim * (causal && queries === keys ? 0.5 : 1);
   const [forward, backward] = REACH[kernel][gpu.generation];
+  // Attention stays in 16 bits where products are fp8; float32 takes a kernel at the rate of TF32.
   // Heads of 64 fill the tensor cores' tiles by half as well. Source: the same papers' curves by head size.
-  const reached = gpu.gemmTflops * 1e12 * (keys / (keys + RAMP_KEYS)) * (headDim >= 128 ? 1 : 0.85);
+  const roof = gpu.gemmTflops * 1e12 * (precision === 'fp32' ? RATE.fp32 : 1);
+  const reached = roof * (keys / (keys + RAMP_KEYS)) * (headDim >= 128 ? 1 : 0.85);
   return { forward: flops / (reached * forward), backward: (2.5 * flops) / (reached * backward) };
 }

@@ -28,7 +28,7 @@ const TILES = [
 const SPLITS = [1, 2, 4] as const;
 
 /** Rate at this precision over that at bf16. Source: NVIDIA's data sheets (fp32 products as TF32; fp8 products keep 0.85 of twice the rate: a board's power limit binds sooner). */
-const RATE: Record<Precision, number> = { bf16: 1, fp16: 1, fp32: 0.5, fp8: 1.7 };
+export const RATE: Record<Precision, number> = { bf16: 1, fp16: 1, fp32: 0.5, fp8: 1.7 };
 
 export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };
 

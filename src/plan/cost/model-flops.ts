@@ -6,10 +6,10 @@ import type { ModelShape } from '../model-shape';
  * kernel skips half). Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
  */
 export function modelFlops(model: ModelShape, samples: number): number {
-  const { layers, dim, heads, kvHeads, headDim, ffn, gatedFfn, vocab, seq, crossTokens } = model;
+  const { layers, dim, heads, kvHeads, headDim, ffn, gatedFfn, logits, seq, crossTokens } = model;
   const own = dim * (heads + 2 * kvHeads) * headDim + heads * headDim * dim;
   const feed = (gatedFfn ? 3 : 2) * dim * ffn;
   const cross = crossTokens === 0 ? 0 : 2 * dim * heads * headDim * (1 + crossTokens / seq);
   const context = 2 * heads * headDim * (seq + crossTokens);
-  return 6 * samples * seq * (layers * (own + feed + cross + context) + vocab * dim);
+  return 6 * samples * seq * (layers * (own + feed + cross + context) + logits * dim);
 }

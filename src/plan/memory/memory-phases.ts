@@ -1,5 +1,6 @@
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
+import { shardedStates } from '../sharded-states';
 import { holesOf, workspaceBytes } from './allocator';
 import { type LayerActivations, layerActivations, type TokenSizes, tokenSizesOf } from './layer-activations';
 import { keptOutputs, lossBytesOf } from './loss-bytes';
@@ -92,7 +93,7 @@ function groundOf(layout: Layout, stage: PipelineStage): Ground {
   const bytes = stateBytesOf(layout);
   const layer = layerActivations(layout);
   const { model, tp } = layout;
-  const logits = stage.isLast ? (sizes.tokens * model.vocab) / tp : 0;
+  const logits = stage.isLast ? (sizes.tokens * model.logits) / tp : 0;
   return {
     layout,
     stage,
@@ -158,9 +159,14 @@ function outerReduction(ground: Ground): MemoryPhase {
 }
 
 function stepBytes({ layout, stage, bytes }: Ground): Bytes {
-  const { offload } = layout;
-  return offload.optimizer ? 0 : (bytes.step * stage.params) / shardsOfState(layout, 'optimizer');
+  const own = stage.params / shardsOfState(layout, 'optimizer');
+  if (layout.offload.optimizer) return 0;
+  const byGroups = layout.stack === 'deepspeed' && shardedStates(layout).includes('parameter');
+  return bytes.step * (byGroups ? Math.min(own, SUB_GROUP) : own);
 }
+
+/** Parameters of a rank that ZeRO-3 updates at once. Source: DeepSpeed's sub_group_size, runtime/zero/config.py. */
+const SUB_GROUP = 1e9;
 
 const NO_HOLES = { usual: 0, most: 0 };
 
@@ -169,9 +175,11 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const { activations, wholeParams = 0, wholeGrads = 0, temporary = 0 } = passing;
   const { offload } = layout;
   const isOnHost = offload.parameters ? 0 : 1;
+  // ZeRO-Offload's gradients go to where the step is. Source: DeepSpeed's stage_1_and_2.py and stage3.py; its estimators.
+  const gradsOnGpu = offload.optimizer && layout.stack === 'deepspeed' ? 0 : isOnHost;
   const resting = {
     params: (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter'),
-    grads: (isOnHost * bytes.gradient * stage.params) / shardsOfState(layout, 'gradient'),
+    grads: (gradsOnGpu * bytes.gradient * stage.params) / shardsOfState(layout, 'gradient'),
     optimizer: offload.optimizer
       ? 0
       : (isOnHost * bytes.optimizer * stage.params) / shardsOfState(layout, 'optimizer'),

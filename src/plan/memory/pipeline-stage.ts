@@ -29,12 +29,12 @@ export function stageOf(layout: Layout, place: number): PipelineStage {
   const layerParams = (model.params / model.experts - model.outerParams) / model.layers / tp;
   const table = model.vocab * model.dim;
   const positions = model.learnedPositions ? model.seq * model.dim : 0;
-  const isShared = model.tied && pp === 1;
   const embedding = table === 0 ? model.outerParams : table + positions;
   // A tied head on another stage is a copy of the table (Megatron-LM and pipelining alike).
-  const head = table === 0 ? 0 : model.outerParams - embedding + (model.tied ? table : 0);
+  const isCopied = model.tied && model.logits > 0 && pp > 1;
+  const head = model.outerParams - embedding + (isCopied ? table : 0);
   const embeddingParams = isFirst ? embedding / tp : 0;
-  const headParams = isLast ? Math.max(0, isShared ? head - table : head) / tp : 0;
+  const headParams = isLast ? head / tp : 0;
   const chunksInFlight = chunksInFlightOf(layout, place);
   return {
     place,

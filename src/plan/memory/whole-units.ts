@@ -35,7 +35,7 @@ const NONE: WholeUnits = {
 
 /** DeepSpeed's reduce_bucket_size, stage3_max_live_parameters and stage3_prefetch_bucket_size, parameters. Source: its runtime/zero/config.py. */
 const REDUCE_BUCKET = 5e8;
-const MAX_LIVE = 1e9;
+export const MAX_LIVE = 1e9;
 const PREFETCH = 5e7;
 
 /** What is whole, by the stack that gathers. */

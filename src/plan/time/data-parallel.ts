@@ -9,6 +9,7 @@ import {
   placeOf,
 } from '../cost/collective';
 import type { Layout } from '../layout';
+import { MAX_LIVE } from '../memory/whole-units';
 import { shardedStates } from '../sharded-states';
 
 /** Bytes a parameter or gradient has on the wire. */
@@ -19,12 +20,13 @@ export interface WireItems {
 
 /**
  * fully_shard of TorchTitan: parameters bf16, reduction float32. Megatron-LM: bf16 gradients add up and travel in float32,
- * fp16 ones as they are. DeepSpeed: both at the training precision. Source: the programs' defaults.
+ * fp16 ones as they are. DeepSpeed: both at the training precision. Source: the programs' defaults; parameters of fp8 are
+ * gathered so by fully_shard, as memory counts them too ([Note: FSDP2's units]).
  */
 export function wireItems({ stack, precision }: Layout): WireItems {
   if (precision === 'fp32') return { param: 4, grad: 4 };
   const grad = stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') ? 4 : 2;
-  return { param: 2, grad };
+  return { param: stack === 'fsdp2' && precision === 'fp8' ? 1 : 2, grad };
 }
 
 /** The groups that data parallelism talks in: those that share shards, and copies of the same shard. */
@@ -52,7 +54,11 @@ export interface UnitComm {
   readonly reduceBytes: Bytes;
 }
 
-/** Collectives of one unit of fully_shard or ZeRO-3, or of one bucket of replicated gradients. */
+/**
+ * Collectives of one unit of fully_shard or ZeRO-3, or of one bucket of gradients: a rank that updates a part of the
+ * parameters needs that part of their gradients alone. Source: Megatron-LM's distributed optimizer (reduce-scatter of its
+ * gradient buffers); DeepSpeed's reduce_scatter, on by default at stages 1 and 2.
+ */
 export function unitComm(layout: Layout, params: number, cal: Calibration): UnitComm {
   const { hardware } = layout;
   const sharded = shardedStates(layout);
@@ -66,7 +72,7 @@ export function unitComm(layout: Layout, params: number, cal: Calibration): Unit
   const again = gathers ? numRegathers(layout) : 0;
   const gather = gathers ? run('allGather', params * item.param, groups.shards) : 0;
   const gatherBytes = gathers ? wire('allGather', params * item.param, groups.shards) : 0;
-  const op = sharded.includes('gradient') ? 'reduceScatter' : 'allReduce';
+  const op = sharded.includes('optimizer') ? 'reduceScatter' : 'allReduce';
   const whole = op === 'allReduce' ? layout.dp * layout.cp : groups.shards.size;
   const place = op === 'allReduce' ? placeOf(whole, layout.tp, hardware.gpusPerNode) : groups.shards;
   const chunk = (params * item.grad) / groups.shards.size;
@@ -87,7 +93,7 @@ export function unitComm(layout: Layout, params: number, cal: Calibration): Unit
  * until the step's end (its reshard_after_forward 'default'); once by fully_shard, which recomputes a layer within the unit's
  * backward; twice by DeepSpeed under full recompute, whose hooks release and fetch around the second forward as well.
  */
-function numRegathers({ strategy, stack, pp, recompute }: Layout): number {
+export function numRegathers({ strategy, stack, pp, recompute }: Layout): number {
   if (!STRATEGIES[strategy].reshardAfterForward || (stack === 'fsdp2' && pp > 1)) return 0;
   return stack === 'deepspeed' && recompute === 'full' ? 2 : 1;
 }
@@ -97,10 +103,8 @@ function numRegathers({ strategy, stack, pp, recompute }: Layout): number {
  * stage3_max_live_parameters (1e9 by default): a layer of more leaves no room.
  */
 export function gathersAhead({ stack, model, tp }: Layout): boolean {
-  return stack !== 'deepspeed' || model.layerParams / tp < MAX_LIVE_PARAMETERS;
+  return stack !== 'deepspeed' || model.layerParams / tp < MAX_LIVE;
 }
-
-const MAX_LIVE_PARAMETERS = 1e9;
 
 /**
  * Bytes that one gather and one reduction of fully_shard move on the device for each parameter: out of the gathered buffer

@@ -5,6 +5,7 @@ import { collectiveSeconds, type GroupOperation, placeOf } from '../cost/collect
 import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
 import { ITEM_BYTES, type Product, productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Layout } from '../layout';
+import type { ModelShape } from '../model-shape';
 
 /** What one pass through one layer takes for one micro-batch on one rank; seconds. */
 export interface Pass {
@@ -115,10 +116,15 @@ function layerAttention(layout: Layout, cal: Calibration) {
   return { forward: self.forward + other.forward, backward: self.backward + other.backward };
 }
 
+/** Pairs of products that tensor parallelism cuts: attention, cross-attention where there is one, feed-forward. */
+export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
+  return crossTokens > 0 ? 3 : 2;
+}
+
 /**
- * Two all-reduces a pass under tensor parallelism; with sequence parallelism each is an all-gather and a reduce-scatter.
- * Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context parallelism passes keys and values
- * around its ring beside the core, so that only its start is waited for.
+ * An all-reduce a pair and pass under tensor parallelism; with sequence parallelism each is an all-gather and a reduce-scatter.
+ * Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context parallelism gathers keys and values
+ * before the core, and in backward reduces their gradients as well (TorchTitan's default, 'allgather': nothing runs beside it).
  */
 function layerCollectives(
   layout: Layout,
@@ -130,7 +136,7 @@ function layerCollectives(
   const bytes = tokens * model.dim * ITEM_BYTES[precision];
   const run = (op: GroupOperation): Seconds => collectiveSeconds(op, bytes, place, hardware, cal);
   const once = sequenceParallel ? run('allGather') + run('reduceScatter') : run('allReduce');
-  const tensor = 2 * once * (asyncTensorParallel ? 1 - ASYNC_SHARE : 1);
+  const tensor = numTensorParallelPairs(model) * once * (asyncTensorParallel ? 1 - ASYNC_SHARE : 1);
   if (cp === 1) return { forward: tensor, backward: tensor };
   const ring = placeOf(cp, tp, hardware.gpusPerNode);
   const keys = 2 * tokens * Math.max(1, model.kvHeads / tp) * model.headDim * ITEM_BYTES[precision] * cp;

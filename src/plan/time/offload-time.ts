@@ -2,6 +2,7 @@ import type { Seconds } from '../../core/units';
 import type { Hardware } from '../hardware';
 import type { Layout } from '../layout';
 import { shardedStates } from '../sharded-states';
+import { commPerMicroBatch, numRegathers } from './data-parallel';
 
 /** What states on the host cost an iteration. */
 export interface OffloadTime {
@@ -45,7 +46,8 @@ export function offloadTime(layout: Layout, params: number): OffloadTime {
   const states = shardedStates(layout);
   const own = states.includes('optimizer') ? params / shards : params;
   const step = offload.optimizer ? (own * UPDATE_BYTES) / memory + (2 * own * MOVED[stack]) / link : 0;
-  const gathers = states.includes('parameter') ? 2 * numMicroBatches : 1;
+  const each = commPerMicroBatch(layout).gather ? numMicroBatches : 1;
+  const gathers = states.includes('parameter') ? each * (1 + numRegathers(layout)) : 1;
   const copies = offload.parameters ? (gathers * own * MOVED[stack]) / link : 0;
   return { step, copies };
 }

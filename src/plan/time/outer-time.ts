@@ -30,8 +30,8 @@ export function outerTime(layout: Layout, cal: Calibration): OuterTime {
       host,
     },
   };
-  if (model.vocab === 0) return { first, last: { forward: NO_PASS, backward: NO_PASS } };
-  const vocab = model.vocab / tp;
+  if (model.logits === 0) return { first, last: { forward: NO_PASS, backward: NO_PASS } };
+  const vocab = model.logits / tp;
   const product = (m: number, n: number, k: number): Seconds =>
     productSeconds({ m, n, k }, hardware, precision, cal);
   const loss = lossTraffic(layout, cal) * tokens * vocab;

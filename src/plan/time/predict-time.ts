@@ -6,8 +6,23 @@ import { modelFlops } from '../cost/model-flops';
 import type { Layout } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
 import type { ComputeCause, TimePrediction } from '../prediction';
-import { afterStep, commPerMicroBatch, copyBytes, gathersAhead, unitComm } from './data-parallel';
-import { addPasses, type LayerTime, layerTime, NO_PASS, type Pass, passSeconds } from './layer-time';
+import {
+  afterStep,
+  commPerMicroBatch,
+  copyBytes,
+  gathersAhead,
+  numRegathers,
+  unitComm,
+} from './data-parallel';
+import {
+  addPasses,
+  type LayerTime,
+  layerTime,
+  NO_PASS,
+  numTensorParallelPairs,
+  type Pass,
+  passSeconds,
+} from './layer-time';
 import { offloadTime } from './offload-time';
 import { optimizerSeconds } from './optimizer-time';
 import { type OuterTime, outerTime } from './outer-time';
@@ -25,6 +40,8 @@ interface StageTime {
   readonly loss: Seconds;
   /** What of data parallelism's collectives each micro-batch waits for. */
   readonly waits: Seconds;
+  /** Copies on the device that these collectives bring with them. */
+  readonly copies: Seconds;
 }
 
 /** Time of one iteration on the slowest path, by cause. */
@@ -82,7 +99,7 @@ function stageTime(
   const first = isFirst ? outer.first : { forward: NO_PASS, backward: NO_PASS };
   const last = isLast ? outer.last : { forward: NO_PASS, backward: NO_PASS };
   const again = addPasses(layer.recompute, layer.backward);
-  const waits = unitWaits(layout, layer, layers, cal);
+  const waits = unitWaits(layout, layer, stage, cal);
   const times = (pass: Pass): Pass => scaled(pass, layers);
   const forward = addPasses(times(layer.forward), addPasses(first.forward, last.forward));
   const backward = addPasses(times(again), addPasses(first.backward, last.backward));
@@ -91,23 +108,37 @@ function stageTime(
     layers * passSeconds(inside) + outside.reduce((sum, pass) => sum + passSeconds(pass), 0);
   return {
     stage,
-    forward: seconds(layer.forward, first.forward, last.forward) + waits.forward,
-    backward: seconds(again, first.backward, last.backward) + waits.backward,
+    forward: seconds(layer.forward, first.forward, last.forward) + waits.forward + waits.forwardCopies,
+    backward: seconds(again, first.backward, last.backward) + waits.backward + waits.backwardCopies,
     passes: [forward, backward],
     loss: last.forward.elementwise + last.backward.elementwise,
     waits: waits.forward + waits.backward,
+    copies: waits.forwardCopies + waits.backwardCopies,
   };
+}
+
+interface UnitWaits {
+  readonly forward: Seconds;
+  readonly backward: Seconds;
+  readonly forwardCopies: Seconds;
+  readonly backwardCopies: Seconds;
 }
 
 /**
  * What a micro-batch waits for its units' gathers and reductions, which run beside the layer before or after: the part
  * that is longer than the layer's compute, the first gather, the last reduction, and the multiprocessors they take.
  */
-function unitWaits(layout: Layout, layer: LayerTime, layers: number, cal: Calibration) {
+function unitWaits(
+  layout: Layout,
+  layer: LayerTime,
+  { layers, layerParams }: PipelineStage,
+  cal: Calibration,
+): UnitWaits {
   const each = commPerMicroBatch(layout);
-  if (!each.gather && !each.reduce) return { forward: 0, backward: 0 };
-  const comm = unitComm(layout, layout.model.layerParams / layout.tp, cal);
+  if (!each.gather && !each.reduce) return { forward: 0, backward: 0, forwardCopies: 0, backwardCopies: 0 };
+  const comm = unitComm(layout, layerParams, cal);
   const gather = each.gather ? comm.gather : 0;
+  const regather = each.gather ? comm.regather : 0;
   const reduce = each.reduce ? comm.reduce : 0;
   const ahead = gathersAhead(layout);
   const beside = (compute: Seconds, wire: Seconds): Seconds =>
@@ -115,21 +146,15 @@ function unitWaits(layout: Layout, layer: LayerTime, layers: number, cal: Calibr
   const forward = passSeconds(layer.forward);
   const backward = passSeconds(addPasses(layer.recompute, layer.backward));
   const bytes = copyBytes(layout);
-  const copied = (each: number): Seconds =>
-    trafficSeconds((each * layout.model.layerParams) / layout.tp, layout.hardware, cal);
-  const again = comm.gather === 0 ? 0 : comm.regather / comm.gather;
-  const copies = {
-    gather: copied(bytes.gather),
-    regather: again * copied(bytes.gather),
-    reduce: each.reduce ? copied(bytes.reduce) : 0,
-  };
+  const copied = (bytesEach: number): Seconds =>
+    trafficSeconds(bytesEach * layerParams, layout.hardware, cal);
   return {
-    forward: ahead
-      ? gather + layers * (copies.gather + beside(forward, gather))
-      : layers * (copies.gather + gather),
+    forward: ahead ? gather + layers * beside(forward, gather) : layers * gather,
     backward: ahead
-      ? reduce + layers * (copies.regather + copies.reduce + beside(backward, comm.regather + reduce))
-      : reduce + layers * (copies.regather + copies.reduce + comm.regather + beside(backward, reduce)),
+      ? reduce + layers * beside(backward, regather + reduce)
+      : reduce + layers * (regather + beside(backward, reduce)),
+    forwardCopies: layers * copied(bytes.gather),
+    backwardCopies: layers * copied(numRegathers(layout) * bytes.gather + bytes.reduce),
   };
 }
 
@@ -142,6 +167,9 @@ function handOver(layout: Layout, cal: Calibration): Seconds {
   return wait + collectiveSeconds('send', bytes / tp, place, hardware, cal);
 }
 
+/** Share of the gradients that are complete only when backward ends: the first layers' and the table's; an assumption. */
+const LAST_BUCKET = 0.1;
+
 /** What data parallelism does once an iteration, as far as nothing runs beside it. */
 function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Calibration) {
   const each = commPerMicroBatch(layout);
@@ -151,11 +179,11 @@ function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Ca
   const reduce = each.reduce ? 0 : comm.reduce;
   // DistributedDataParallel and fully_shard reduce beside the last backward; Megatron-LM's own reduces after it.
   const beside = layout.stack === 'megatron' ? 0 : slowest.backward;
-  return { seconds: gather + Math.max(reduce - beside, Math.min(reduce, reduce / 10)) + after };
+  return { seconds: gather + Math.max(reduce - beside, reduce * LAST_BUCKET) + after };
 }
 
 function byCause(
-  { passes, loss, forward, backward, waits }: StageTime,
+  { passes, loss, forward, backward, waits, copies }: StageTime,
   m: number,
   optimizer: Seconds,
   cal: Calibration,
@@ -163,11 +191,11 @@ function byCause(
   const total = (cause: 'products' | 'attention' | 'elementwise'): Seconds =>
     m * passes.reduce((sum, pass) => sum + pass[cause], 0);
   const launch =
-    m * (forward + backward - waits - passes.reduce((sum, pass) => sum + deviceSeconds(pass), 0));
+    m * (forward + backward - waits - copies - passes.reduce((sum, pass) => sum + deviceSeconds(pass), 0));
   return {
     products: total('products'),
     attention: total('attention'),
-    elementwise: total('elementwise') - m * loss,
+    elementwise: total('elementwise') + m * (copies - loss),
     loss: m * loss,
     optimizer,
     launch: launch + cal.iterationSeconds,
@@ -206,7 +234,7 @@ function commBytes(
     );
   };
   const layers = Math.max(...stages.map(({ stage }) => stage.layers));
-  const passes = recompute === 'full' ? 6 : 4;
+  const passes = numTensorParallelPairs(model) * (recompute === 'full' ? 3 : 2);
   const keys = (2 * hidden * model.kvHeads * model.headDim) / (model.dim * tp);
   return {
     dp: Math.max(...stages.map(of)),

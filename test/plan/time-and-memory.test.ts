@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { candidates } from '../../src/plan/candidates';
+import { modelFlops } from '../../src/plan/cost/model-flops';
+import type { Layout } from '../../src/plan/layout';
+import { layoutOf } from '../../src/plan/layout-of';
+import { memoryPhases } from '../../src/plan/memory/memory-phases';
+import { stageOf } from '../../src/plan/memory/pipeline-stage';
+import { predictMemory } from '../../src/plan/memory/predict-memory';
+import { shapeOf } from '../../src/plan/model-shape';
+import { modelOf } from '../../src/plan/models';
+import { predictTime } from '../../src/plan/time/predict-time';
+
+const GPT = {
+  model: { kind: 'gpt', layers: 24, dim: 2048, heads: 16, seq: 1024, vocab: 51_200 },
+  hardware: 'A100-80G',
+  gpus: 8,
+  batch: { global: 32, micro: 2 },
+};
+
+const LLAMA = { ...GPT, model: { ...GPT.model, kind: 'llama' }, hardware: 'H100-80G' };
+
+function layout(request: object, parallel: object, more: object = {}): Layout {
+  return layoutOf({ ...request, ...more, parallel });
+}
+
+test('a distributed optimizer reduces each gradient to the rank that needs it: no more bytes than plain data parallelism', () => {
+  const bytes = (strategy: string): number =>
+    predictTime(layout(GPT, { strategy, stack: 'megatron' }, { precision: 'fp16' })).commBytes.dp;
+  const params = shapeOf({ ...GPT.model, kind: 'gpt' }).params;
+  // An all-reduce of 16-bit gradients; a reduce-scatter of them and an all-gather of 16-bit parameters.
+  assert.ok(Math.abs(bytes('NO_SHARD') / (2 * 2 * params * (7 / 8)) - 1) < 1e-9);
+  assert.equal(bytes('ZERO_1'), bytes('NO_SHARD'));
+});
+
+test('an encoder of texts has no head: no logits in memory, none in time, none in operations', () => {
+  const encoder = layoutOf({ model: 'umt5-xxl-encoder', gpus: 8, batch: { micro: 4 }, parallel: { pp: 2 } });
+  const shape = shapeOf(modelOf('umt5-xxl-encoder'));
+  const layer = 4 * 4096 ** 2 + 3 * 4096 * 10_240 + 2 * 512 * 4096;
+  assert.equal(modelFlops(shape, 1), 6 * 512 * 24 * layer);
+  const last = stageOf(encoder, 1);
+  assert.equal(last.headParams, 4096, 'the last norm');
+  assert.ok(!memoryPhases(encoder, last).some(({ name }) => name === 'loss'));
+  assert.equal(predictTime(encoder).computeByCause.loss, 0);
+});
+
+test('a block with cross-attention has three pairs of products that tensor parallelism cuts', () => {
+  const wan = { model: 'wan2.2-a14b', gpus: 4, batch: { global: 1 } };
+  const { commBytes } = predictTime(layout(wan, { tp: 4, stack: 'fsdp2' }));
+  const activation = 32_760 * 5120 * 2;
+  assert.ok(Math.abs(commBytes.tp / (40 * 3 * 2 * activation * 2 * (3 / 4)) - 1) < 1e-9);
+});
+
+test('copies of gathered buffers are work of the device, and the causes still add up', () => {
+  for (const stack of ['fsdp2', 'deepspeed']) {
+    const time = predictTime(layout(LLAMA, { stack }));
+    const sum = Object.values(time.computeByCause).reduce((total, each) => total + each, 0);
+    assert.ok(Math.abs(sum / time.compute - 1) < 1e-9, stack);
+    assert.ok(Math.abs((time.compute + time.exposedComm + time.bubble) / time.seconds - 1) < 1e-9, stack);
+  }
+  const elementwise = (strategy: string): number =>
+    predictTime(layout(LLAMA, { stack: 'fsdp2', strategy })).computeByCause.elementwise;
+  const { layerParams, layers } = shapeOf({ ...LLAMA.model, kind: 'llama' });
+  // Two micro-batches, each: two gathers (read and written at 2 bytes), one reduction (2 read, 4 written), at 0.88 of 3.35 TB/s.
+  const copies = (2 * layers * layerParams * (4 + 4 + 6)) / (0.88 * 3.35e12);
+  assert.ok(Math.abs((elementwise('FULL_SHARD') - elementwise('NO_SHARD')) / copies - 1) < 1e-9);
+});
+
+test('parameters of fp8 are gathered so in time as in memory', () => {
+  const gathered = (precision: string): number => {
+    const each = (strategy: string): number =>
+      predictTime(layout(LLAMA, { stack: 'fsdp2', strategy }, { precision })).commBytes.dp;
+    return each('FULL_SHARD') - each('SHARD_GRAD_OP');
+  };
+  assert.ok(Math.abs(gathered('bf16') / gathered('fp8') - 2) < 1e-9);
+});
+
+test('attention in float32 takes twice the time of 16 bits, and in fp8 the same', () => {
+  const attention = (precision: string): number =>
+    predictTime(layout(LLAMA, { stack: 'fsdp2' }, { precision })).computeByCause.attention;
+  assert.ok(Math.abs(attention('fp32') / attention('bf16') - 2) < 1e-9);
+  assert.equal(attention('fp8'), attention('bf16'));
+});
+
+test("DeepSpeed's optimizer on the host has the gradients there too, as its estimators say", () => {
+  const held = (strategy: string, offload: object): number =>
+    predictMemory(layout(GPT, { strategy, stack: 'deepspeed' }, { offload })).grads;
+  const params = shapeOf({ ...GPT.model, kind: 'gpt' }).params;
+  for (const strategy of ['ZERO_2', 'FULL_SHARD']) {
+    const gone = held(strategy, {}) - held(strategy, { optimizer: true });
+    assert.ok(Math.abs(gone / ((2 * params) / 8) - 1) < 1e-9, strategy);
+  }
+});
+
+test('ZeRO-3 makes float32 gradients of 1e9 parameters of a rank at once, ZeRO-2 of all it updates', () => {
+  const step = (strategy: string): number => {
+    const wide = layout({ ...GPT, model: { params: 27e9 } }, { strategy, stack: 'deepspeed' });
+    const phases = memoryPhases(wide, stageOf(wide, 0));
+    const temporary = (name: string): number => phases.find((phase) => phase.name === name)?.temporary ?? 0;
+    return temporary('optimizer step') - temporary('outer reduction');
+  };
+  assert.ok(Math.abs(step('FULL_SHARD') / 4e9 - 1) < 1e-9);
+  assert.ok(Math.abs(step('ZERO_2') / ((4 * 27e9) / 8) - 1) < 1e-9);
+});
+
+test('fully_shard puts all states on the host or none; DeepSpeed the optimizer alone as well', () => {
+  const base = layout(GPT, { stack: 'deepspeed' });
+  const tried = (stack: 'fsdp2' | 'deepspeed'): string[] => {
+    const found = [...candidates(base, { stacks: [stack], strategies: ['FULL_SHARD'] })];
+    return [...new Set(found.map(({ offload }) => JSON.stringify(offload)))];
+  };
+  const [none, optimizer, all] = [
+    '{"optimizer":false,"parameters":false}',
+    '{"optimizer":true,"parameters":false}',
+    '{"optimizer":true,"parameters":true}',
+  ];
+  assert.deepEqual(tried('fsdp2'), [none, all]);
+  assert.deepEqual(tried('deepspeed'), [none, optimizer, all]);
+});
