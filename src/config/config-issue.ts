@@ -55,7 +55,7 @@ function translate(
     // An object was meant as the object form, anything else as one of the names.
     const branch = issue.errors.find((errors) =>
       typeof value === 'object'
-        ? !errors.some((error) => error.path.length === 0 && error.code === 'invalid_value')
+        ? !errors.some((error) => error.path.length === 0 && WRONG_FORM.includes(error.code))
         : true,
     );
     const said = (branch ?? []).flatMap((error) => translate(error, path, input, words));
@@ -78,6 +78,9 @@ function translate(
     },
   ];
 }
+
+/** What a branch says of an object that it takes none of. */
+const WRONG_FORM: readonly ZodIssue['code'][] = ['invalid_value', 'invalid_type'];
 
 function expectation({ message }: ZodIssue): string {
   return lowerFirst(message.replace(/^Invalid (input|option): /, '').replace(/, received .*$/, ''));

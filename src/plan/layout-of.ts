@@ -21,8 +21,9 @@ export function layoutOfRequest(request: PlanRequest): Layout {
   const dp = parallel.dp ?? gpus / (tp * pp * cp);
   check(
     Number.isInteger(dp) && dp * tp * pp * cp === gpus,
-    `dp(${parallel.dp ?? '?'}) x tp(${tp}) x pp(${pp}) x cp(${cp}) must be gpus(${gpus}); ` +
-      `change gpus or one of the degrees`,
+    parallel.dp === undefined
+      ? `gpus (${gpus}) must be a multiple of tp(${tp}) x pp(${pp}) x cp(${cp}) = ${tp * pp * cp}; change gpus or one of the degrees`
+      : `dp(${dp}) x tp(${tp}) x pp(${pp}) x cp(${cp}) = ${dp * tp * pp * cp}, but gpus is ${gpus}; change gpus or one of the degrees`,
   );
   const globalBatch = batch.global ?? batch.micro * dp * (pp > 1 ? 4 * pp : 1);
   const numMicroBatches = globalBatch / (dp * batch.micro);
@@ -31,8 +32,9 @@ export function layoutOfRequest(request: PlanRequest): Layout {
     `batch.global (${globalBatch}) must be a multiple of dp x batch.micro (${dp} x ${batch.micro})`,
   );
   checkModel(model, request);
+  checkPrecision(request, hardware);
   const stack = parallel.stack ?? usualStack(model, request);
-  const virtualStages = pp === 1 ? 1 : request.virtualStages;
+  const virtualStages = virtualStagesOf(request);
   return {
     model,
     hardware,
@@ -84,8 +86,14 @@ export function hardwareOfRequest(
   return hardwareOf(like, Object.fromEntries(known) as HardwareOverrides);
 }
 
-function checkModel(model: ModelShape, { parallel: { tp, pp, ep }, virtualStages }: PlanRequest): void {
+function checkModel(model: ModelShape, request: PlanRequest): void {
   const { heads, kvHeads, layers } = model;
+  const { tp, pp, ep } = request.parallel;
+  const virtualStages = virtualStagesOf(request);
+  check(
+    Number.isInteger(model.headDim),
+    `${heads} heads must divide the model's dim (dim / heads is ${model.headDim}); change one, or say headDim`,
+  );
   check(heads % tp === 0, `tp (${tp}) must divide the model's ${heads} heads`);
   check(
     kvHeads % tp === 0 || tp % kvHeads === 0,
@@ -96,6 +104,18 @@ function checkModel(model: ModelShape, { parallel: { tp, pp, ep }, virtualStages
     `pp x virtualStages (${pp} x ${virtualStages}) is more than ${layers} layers`,
   );
   check(ep === 1, `ep (${ep}) needs a mixture of experts within its layers, which no planned model has yet`);
+}
+
+function virtualStagesOf({ parallel: { pp }, schedule, virtualStages }: PlanRequest): number {
+  return pp === 1 ? 1 : (virtualStages ?? (schedule === 'interleaved' ? 2 : 1));
+}
+
+/** Source: NVIDIA's data sheets: FP8 tensor cores came with Hopper. */
+function checkPrecision({ precision }: PlanRequest, { name, generation }: Hardware): void {
+  check(
+    precision !== 'fp8' || generation === 'hopper' || generation === 'blackwell',
+    `precision: ${name} computes nothing in fp8; take 'bf16' or 'fp16', or a GPU from H100 on`,
+  );
 }
 
 /** What such a layout is usually run by: ZeRO-2/3 of a GPT by DeepSpeed, of a Llama by PyTorch, the rest by Megatron-LM. */

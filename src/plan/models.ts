@@ -39,9 +39,14 @@ export const MODELS = {
 
 export type ModelName = keyof typeof MODELS;
 
-/** The published shape of that name. Throws: CONFIG with the nearest name. */
+/** The published shape of that name, also as a hub has it ('meta-llama/Llama-3.1-8B'). Throws: CONFIG with the nearest name. */
 export function modelOf(name: string): ModelShapeInput {
-  const key = name.toLowerCase().replaceAll('_', '-').replace('llama-3', 'llama3').replace('3.1', '3');
+  const key = name
+    .toLowerCase()
+    .replace(/^.*\/(meta-)?/, '')
+    .replaceAll('_', '-')
+    .replace('llama-3', 'llama3')
+    .replace('3.1', '3');
   const known = Object.entries<ModelShapeInput>(MODELS).find(([each]) => each === key)?.[1];
   if (known !== undefined) return { name: key, ...known };
   const names = Object.keys(MODELS);

@@ -4,6 +4,7 @@ import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import {
   GPU_KEYS,
+  OWN_VALUES,
   type PlanRequest,
   planRequestSchema,
   REQUEST_FORMS,
@@ -81,7 +82,7 @@ const REQUEST_KEYS: KnownKeys = {
 function spelledOurWay(value: unknown, key = ''): unknown {
   if (Array.isArray(value)) return value.map((each) => spelledOurWay(each));
   if (typeof value === 'string' || typeof value === 'boolean') {
-    return REQUEST_VALUES[key]?.[String(value).toLowerCase()] ?? value;
+    return valueOurWay(key, value);
   }
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
@@ -92,6 +93,12 @@ function spelledOurWay(value: unknown, key = ''): unknown {
         return [ours, ours === 'inChannels' ? firstVariant(each) : spelledOurWay(each, ours)];
       }),
   );
+}
+
+function valueOurWay(key: string, value: string | boolean): unknown {
+  const plain = (text: string): string => text.toLowerCase().replaceAll('-', '_');
+  const word = plain(String(value));
+  return REQUEST_VALUES[key]?.[word] ?? OWN_VALUES[key]?.find((own) => plain(own) === word) ?? value;
 }
 
 /** What published shapes of models say beside their sizes; it follows from the kind, or changes nothing that is planned. */

@@ -75,7 +75,8 @@ export const planRequestSchema = z.strictObject({
   precision: z.enum(['fp32', 'fp16', 'bf16', 'fp8']).default('bf16'),
   recompute: z.enum(['none', 'selective', 'full']).default('none'),
   schedule: z.enum(['GPipe', '1F1B', 'interleaved']).optional(),
-  virtualStages: size.default(1),
+  /** Default: 2 of an interleaved schedule, as PyTorch's has; else 1. */
+  virtualStages: size.optional(),
   attention: z.enum(['unfused', 'flash', 'flash3']).default('flash'),
   compile: z.boolean().default(false),
   dropout: z.boolean().optional(),
@@ -125,9 +126,22 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   seq_length: 'seq',
   gemm: 'gemmTflops',
   flops: 'tflops',
+  nic: 'nicGbit',
+  nic_gbit: 'nicGbit',
+  num_gpus: 'gpus',
+  data_parallel_size: 'dp',
+  tensor_parallel_size: 'tp',
+  tensor_model_parallel_size: 'tp',
+  pipeline_parallel_size: 'pp',
+  pipeline_model_parallel_size: 'pp',
+  context_parallel_size: 'cp',
+  expert_parallel_size: 'ep',
+  expert_model_parallel_size: 'ep',
+  micro_batch_size: 'micro',
+  global_batch_size: 'global',
 };
 
-/** Values that mean one of ours, in lower case. */
+/** Values that mean one of ours, in lower case and with '_' for '-'; ours are known in any case as well. */
 export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   attention: {
     eager: 'unfused',
@@ -138,8 +152,11 @@ export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, str
     flash_attention: 'flash',
     flash2: 'flash',
     flash_attention_2: 'flash',
+    flash_attn: 'flash',
+    fa2: 'flash',
     cudnn: 'flash3',
     flash_attention_3: 'flash3',
+    fa3: 'flash3',
   },
   precision: { bfloat16: 'bf16', float16: 'fp16', float32: 'fp32', float8: 'fp8', half: 'fp16' },
   schedule: {
@@ -147,21 +164,26 @@ export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, str
     gpipe: 'GPipe',
     interleaved1f1b: 'interleaved',
     interleaved_1f1b: 'interleaved',
-    'interleaved-1f1b': 'interleaved',
   },
   recompute: { false: 'none', true: 'full', off: 'none', uniform: 'full', block: 'full' },
   strategy: {
     ddp: 'NO_SHARD',
-    'zero-1': 'ZERO_1',
     zero1: 'ZERO_1',
-    'zero-2': 'ZERO_2',
     zero2: 'ZERO_2',
-    'zero-3': 'FULL_SHARD',
     zero_3: 'FULL_SHARD',
     zero3: 'FULL_SHARD',
     fsdp: 'FULL_SHARD',
     hsdp: 'HYBRID_SHARD',
   },
+};
+
+/** Our own values of settings that are chosen from a few. */
+export const OWN_VALUES: Readonly<Record<string, readonly string[]>> = {
+  attention: planRequestSchema.shape.attention.unwrap().options,
+  precision: planRequestSchema.shape.precision.unwrap().options,
+  schedule: planRequestSchema.shape.schedule.unwrap().options,
+  recompute: planRequestSchema.shape.recompute.unwrap().options,
+  strategy: strategySchema.options,
 };
 
 /** How settings of a request are written, for messages. */

@@ -95,6 +95,10 @@ function outsideOf({ hardware, model, attention, stack, cp, offload, precision, 
     [model.kind !== 'gpt', `kind '${model.kind}': the constants were fitted on GPTs`],
     [cp > 1, 'context parallelism: by arithmetic, not fitted'],
     [precision === 'fp32' || precision === 'fp8', `${precision}: by the data sheet's rate, not fitted`],
+    [
+      hardware.generation === 'volta' && precision === 'bf16',
+      `${hardware.name} has no bf16: planned at fp16's rate`,
+    ],
     [compile, 'torch.compile: by what it fuses, not fitted'],
     [offload.optimizer || offload.parameters, "offload: by the link's data sheet, not fitted"],
   ];

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ConfigError } from '../../src/core/errors';
+import { hardwareOf } from '../../src/plan/hardware';
+import type { Layout } from '../../src/plan/layout';
+import { layoutOf } from '../../src/plan/layout-of';
+import { modelOf } from '../../src/plan/models';
+import { predict } from '../../src/plan/predict';
+
+const GPT = { kind: 'gpt', layers: 24, dim: 1024, heads: 16, seq: 1024, vocab: 51_200 };
+
+function layout(request: object): Layout {
+  return layoutOf({ model: GPT, gpus: 8, ...request });
+}
+
+function refused(request: object): string {
+  try {
+    layout(request);
+  } catch (error) {
+    assert.ok(error instanceof ConfigError);
+    return error.message;
+  }
+  return assert.fail('was planned');
+}
+
+test('a GPU is known by the names that its maker and its drivers give it, and a PCIe board is another one', () => {
+  for (const name of ['a100-80g', 'A100-80GB', 'NVIDIA A100-SXM4-80GB', 'a100_80g']) {
+    assert.equal(hardwareOf(name).name, 'A100-80G');
+  }
+  assert.equal(hardwareOf('NVIDIA H100 80GB HBM3').name, 'H100-80G');
+  assert.throws(() => hardwareOf('A100-PCIe-80GB'), /did you mean|is not known/);
+  assert.throws(() => hardwareOf('H100'), /did you mean 'H100-80G'/);
+});
+
+test('a model is known by its name on a hub', () => {
+  assert.equal(modelOf('meta-llama/Llama-3.1-8B').name, 'llama3-8b');
+  assert.equal(modelOf('meta-llama/Meta-Llama-3-70B').name, 'llama3-70b');
+  assert.equal(modelOf('Qwen/Qwen-7B').name, 'qwen-7b');
+  assert.throws(() => modelOf('Qwen/Qwen2-7B'), /is not known/);
+});
+
+test('values are known in any case, with either dash, and by the words of other programs', () => {
+  const { strategy, attention, precision, schedule } = layout({
+    parallel: { strategy: 'full-shard', pp: 2 },
+    attention: 'Flash-Attention-2',
+    precision: 'BF16',
+    schedule: 'GPIPE',
+  });
+  assert.deepEqual([strategy, attention, precision, schedule], ['FULL_SHARD', 'flash', 'bf16', 'GPipe']);
+  assert.equal(layout({ parallel: { strategy: 'ZeRO-3' } }).strategy, 'FULL_SHARD');
+});
+
+test("degrees and batches are known by Megatron-LM's and DeepSpeed's keys", () => {
+  const { tp, pp, dp, microBatch, globalBatch } = layout({
+    parallel: { tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2 },
+    batch: { micro_batch_size: 2, global_batch_size: 16 },
+    nic: 100,
+  });
+  assert.deepEqual([tp, pp, dp, microBatch, globalBatch], [2, 2, 2, 2, 16]);
+});
+
+test('an interleaved schedule has two stages a GPU where nothing else is said', () => {
+  const parallel = { strategy: 'NO_SHARD', pp: 4 };
+  const { virtualStages, schedule } = layout({ parallel, schedule: 'Interleaved1F1B' });
+  assert.deepEqual([virtualStages, schedule], [2, 'interleaved']);
+  assert.equal(layout({ parallel, schedule: 'interleaved', virtual_stages: 3 }).virtualStages, 3);
+  assert.equal(layout({ parallel }).virtualStages, 1);
+});
+
+test('a wrong value within a model or GPU is named by its own key', () => {
+  assert.match(refused({ model: { params: '7B' } }), /^model\.params: expected number, got "7B"/);
+  assert.match(refused({ model: { ...GPT, kind: 'gpt2' } }), /^model\.kind: .*got "gpt2"/);
+  assert.match(refused({ hardware: { memoryGB: 64 } }), /^hardware\.like: is missing/);
+});
+
+test('degrees that do not fit the GPUs are told with their product', () => {
+  assert.match(refused({ parallel: { tp: 3 } }), /gpus \(8\) must be a multiple of tp\(3\) x .* = 3/);
+  assert.match(refused({ gpus: 16, parallel: { dp: 2, tp: 2, pp: 2 } }), /= 8, but gpus is 16/);
+});
+
+test('heads that do not divide dim are refused, and heads that are left out do', () => {
+  assert.match(refused({ model: { ...GPT, dim: 1000 } }), /dim \/ heads is 62\.5/);
+  const { heads, headDim } = layout({ model: { ...GPT, dim: 1088, heads: undefined } }).model;
+  assert.equal(heads * headDim, 1088);
+});
+
+test('fp8 is refused before Hopper, and bf16 on Volta is said to be none', () => {
+  assert.match(refused({ precision: 'fp8' }), /A100-80G computes nothing in fp8/);
+  assert.equal(layout({ precision: 'fp8', hardware: 'H100-80G' }).precision, 'fp8');
+  const { outside } = predict(layout({ hardware: 'V100-32G' }));
+  assert.ok(outside.some((text) => text.includes('no bf16')));
+});
