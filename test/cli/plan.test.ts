@@ -101,7 +101,7 @@ test('lines are answered one for one in order; what cannot be planned says why a
   assert.equal(errors[6], undefined);
   assert.match(String(errors[1]), /line 2: .*'llama3-8' is not known; did you mean 'llama3-8b'/);
   assert.match(String(errors[2]), /line 3: is no JSON/);
-  assert.match(String(errors[3]), /dp\(3\) x tp\(2\) x pp\(2\) .* must be gpus\(8\)/);
+  assert.match(String(errors[3]), /dp\(3\) x tp\(2\) x pp\(2\) .* = 12, but gpus is 8/);
   assert.match(String(errors[4]), /line 5: is no JSON object/);
   assert.match(String(errors[5]), /gpu: unknown key; did you mean "gpus"/);
   assert.deepEqual(Object.keys(answers[1] ?? {}), ['id', 'error']);
@@ -245,4 +245,38 @@ test("the field's own words are understood", async () => {
   });
   const [theirs, ours] = lines(stdout);
   assert.deepEqual(theirs, ours);
+});
+
+test("options beside a batch replace every line's; those that say nothing of a line are refused", async () => {
+  const batch = file('placed.jsonl', `${JSON.stringify({ model: 'gpt2', gpus: 8, gpus_per_node: 4 })}\n`);
+  const bare = await shardlab(['plan', '--batch', batch], { cwd: folder });
+  const placed = await shardlab(
+    ['plan', '--batch', batch, '--hardware', 'H100-80G', '--gpus-per-node', '8'],
+    {
+      cwd: folder,
+    },
+  );
+  const line = { model: 'gpt2', gpus: 8, gpus_per_node: 8, hardware: 'H100-80G' };
+  const written = await shardlab(['plan', '--batch', file('written.jsonl', JSON.stringify(line))], {
+    cwd: folder,
+  });
+  assert.equal(placed.stdout, written.stdout);
+  assert.notEqual(placed.stdout, bare.stdout);
+  const { status, stderr } = await shardlab(['plan', '--batch', batch, '--tokens', '1e9'], { cwd: folder });
+  assert.equal(status, 2);
+  assert.match(stderr, /--tokens and --batch/);
+});
+
+test("a model's name as a hub has it is one; what an object inherits is none", async () => {
+  const { stdout } = await shardlab(['plan', 'meta-llama/Llama-3.1-8B'], { cwd: folder });
+  assert.match(stdout, /^llama3-8b on 8 x A100-80G/);
+  const { status, stderr } = await shardlab(['plan', 'toString'], { cwd: folder });
+  assert.equal(status, 2);
+  assert.match(stderr, /toString is neither a preset, a model nor a file/);
+});
+
+test('prices without a length of the run are said to change nothing', async () => {
+  const prices = file('idle-prices.json', '{ "A100-80G": 1 }');
+  const { stderr } = await shardlab(['plan', 'gpt2', '--prices', prices], { cwd: folder });
+  assert.match(stderr, /--prices has no effect without --tokens/);
 });

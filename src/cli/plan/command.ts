@@ -48,6 +48,8 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     if (configs.length === 0)
       throw new ConfigError('name a config, a preset or a model, or give --batch FILE');
     const prices = readPrices(options.prices, io.cwd);
+    if (prices !== undefined && options.tokens === undefined)
+      output.note('warning: --prices has no effect without --tokens');
     const plans = configs.map((name) => {
       const planned = planOf(name, { options, calibration }, { io, output });
       return { name, planned, cost: costFor(planned, options.tokens, prices) };
@@ -76,13 +78,18 @@ interface Given {
 
 async function runBatch(
   file: string,
-  { configs, calibration }: Given & { readonly configs: readonly string[] },
+  { configs, options, calibration }: Given & { readonly configs: readonly string[] },
   { io, output }: Streams,
 ): Promise<0 | 1> {
   if (configs.length > 0)
     throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give one or the other`);
-  const prepare = (request: object): object =>
-    calibration === undefined ? request : withCalibration(request, calibration);
+  if (options.tokens !== undefined)
+    throw new ConfigError('--tokens and --batch: a line says what an iteration takes; leave one of them out');
+  const place = placeOf(options);
+  const prepare = (request: object): object => {
+    const placed = { ...request, ...place };
+    return calibration === undefined ? placed : withCalibration(placed, calibration);
+  };
   const { numPlanned, numFailed } = await planBatch({ file, prepare }, io);
   if (numFailed === 0) return 0;
   output.note(

@@ -6,7 +6,7 @@ import { PRESETS } from '../../config/presets';
 import { checkTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
-import { MODELS } from '../../plan/models';
+import { MODELS, modelOf } from '../../plan/models';
 import { ourKey, parseRequest } from '../../plan/parse-request';
 import { type PriceTable, priceTable } from '../../plan/prices';
 import { isTrainConfig } from '../../plan/request-of-config';
@@ -18,7 +18,8 @@ import { isTrainConfig } from '../../plan/request-of-config';
 export function readPlanInput(name: string, cwd: string): object {
   const preset = Object.entries(PRESETS).find(([key]) => key === name)?.[1];
   if (preset !== undefined) return preset;
-  if (name in MODELS) return { model: name };
+  if (Object.hasOwn(MODELS, name) || (!existsSync(resolve(cwd, name)) && isModel(name)))
+    return { model: name };
   const { input, wrong } = locatedText(readText(name, cwd), name);
   if (typeof input !== 'object' || input === null || Array.isArray(input)) {
     throw new ConfigError(`${name} holds no settings; write model, hardware, gpus, parallel and batch`);
@@ -36,6 +37,16 @@ export function readPlanInput(name: string, cwd: string): object {
     throw Array.isArray(issues) ? wrong(issues as Parameters<typeof wrong>[0], ourKey) : error;
   }
   return input;
+}
+
+/** Whether it is a published model's name as others spell it. */
+function isModel(name: string): boolean {
+  try {
+    return modelOf(name).name !== undefined;
+  } catch (error) {
+    if (error instanceof ConfigError) return false;
+    throw error;
+  }
 }
 
 /** A model for `recommend`: a published one's name, a number of parameters, or a file with its shape. Throws: CONFIG. */
