@@ -70,19 +70,23 @@ function knownPrice({ hardware }: Layout, prices: PriceTable): Price {
   );
 }
 
-function stepsOf(layout: Layout, length: RunLength): number {
+function stepsOf(layout: Layout, length: RunLength | undefined): number {
+  // JavaScript gives what it likes.
+  const { steps: given, samples = Number.NaN, tokens }: LengthWords = length ?? {};
   const steps =
-    'steps' in length
-      ? length.steps
-      : 'samples' in length
-        ? length.samples / layout.globalBatch
-        : length.tokens / tokensPerStep(layout);
+    given ?? (tokens === undefined ? samples / layout.globalBatch : tokens / tokensPerStep(layout));
   if (!Number.isFinite(steps) || steps <= 0) {
     throw new ConfigError(
       `a run's length is { tokens }, { samples } or { steps } above 0, got ${JSON.stringify(length)}`,
     );
   }
   return Math.ceil(steps);
+}
+
+interface LengthWords {
+  readonly steps?: number;
+  readonly samples?: number;
+  readonly tokens?: number;
 }
 
 function times({ value, low, high }: Estimate, factor: number): Estimate {

@@ -25,8 +25,9 @@ export interface PlanOptions {
  */
 export function layoutOfInput(input: unknown, place: PlanPlace = {}, options: PlanOptions = {}): Layout {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    const model = typeof input === 'string' ? `; a model's name is written { model: '${input}' }` : '';
     throw new ConfigError(
-      `a plan needs a request { model, hardware, gpus, parallel, batch } or a TrainConfig, got ${JSON.stringify(input)}`,
+      `a plan needs a request { model, hardware, gpus, parallel, batch } or a TrainConfig, got ${JSON.stringify(input)}${model}`,
     );
   }
   return layoutOf(requestOfInput(input, placeOf(place), options));
@@ -52,5 +53,10 @@ function isObject(value: unknown): value is object {
 
 /** A hardware's name or description is short for { hardware }. */
 function placeOf(place: PlanPlace): Place {
+  if ((typeof place !== 'object' && typeof place !== 'string') || place === null) {
+    throw new ConfigError(
+      `a plan runs on hardware by name, as 'H100-80G', or on { hardware, gpus, ... }, got ${JSON.stringify(place)}`,
+    );
+  }
   return typeof place === 'string' || 'like' in place ? { hardware: place } : place;
 }

@@ -173,3 +173,9 @@ test('the backend that was current before is so again, also after an error', () 
   );
   assert.equal(tf.getBackend(), before);
 });
+
+test('a dry run without a world, or with a number of ranks in its place, is refused', () => {
+  const run = (options: unknown) => () => dryRun(CONFIG, options as { world: number });
+  assert.throws(run(undefined), hasCode('CONFIG', /\{ world: 8 \}/));
+  assert.throws(run({ ranks: 4 }), hasCode('CONFIG', /ranks is 4; .*how many there are is world/));
+});

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { layoutOf } from '../../src/plan/layout-of';
-import { layoutOfInput } from '../../src/plan/plan-input';
+import { layoutOfInput, type PlanPlace } from '../../src/plan/plan-input';
 import { isTrainConfig, requestOfConfig } from '../../src/plan/request-of-config';
 
 test('a request means the same with the place beside it as with the place in it', () => {
@@ -113,4 +113,11 @@ test('the shapes of models as they are published can be planned as they stand', 
     { ...layoutOf({ model: llama }).model, name: '' },
     { ...layoutOf({ model: 'llama3-8b' }).model, name: '' },
   );
+});
+
+test('what is no request and no place is refused with how they are written', () => {
+  const input = (value: unknown, place?: unknown) => () => layoutOfInput(value, place as PlanPlace);
+  assert.throws(input('llama3-8b'), /\{ model: 'llama3-8b' \}/);
+  assert.throws(input({ model: 'gpt2' }, null), /a plan runs on hardware by name/);
+  assert.throws(input({ model: 'gpt2' }, 8), /a plan runs on hardware by name/);
 });

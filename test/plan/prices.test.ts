@@ -63,3 +63,9 @@ test('a GPU without a price is refused by name', () => {
     /no price is known of H100-96G-grand-teton/,
   );
 });
+
+test('a run without a length, or with an unknown one, is refused', () => {
+  for (const length of [undefined, {}, { token: 1e9 }, { steps: 0 }]) {
+    assert.throws(() => costOf(planned, length as { steps: number }), /a run's length is \{ tokens \}/);
+  }
+});

@@ -133,7 +133,7 @@ function unknownClaim(pattern: string, ids: readonly string[]): ConfigError {
   const close = nearest(pattern, ids);
   const groups = [...new Set(ids.map((id) => `${id.split('.')[0]}.*`))];
   return new ConfigError(
-    `no claim is called '${pattern}'${close === undefined ? '' : `; did you mean '${close}'?`} ` +
+    `no claim is called '${pattern}'${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
       `There are ${groups.join(', ')}`,
     { pattern },
   );

@@ -45,6 +45,8 @@ const MOST_RANKS = 64;
  * depends on values; OUT_OF_MEMORY beyond `memoryLimit`.
  */
 export function dryRun(config: TrainConfigInput, options: DryRunOptions): DryRun {
+  if (typeof options !== 'object' || options === null)
+    throw new ConfigError('dryRun needs how many ranks are imagined: dryRun(config, { world: 8 })');
   const full = parseTrainConfig(config);
   const { world, steps: numSteps = 2, blas = true, memoryLimit, curve = true, warn } = options;
   if (!Number.isInteger(numSteps) || numSteps < 1)
@@ -67,6 +69,8 @@ function costsOfRank({ hardware, costs }: DryRunOptions): () => DryRunCosts {
 
 function ranksOf({ world, rank, ranks = 'one' }: DryRunOptions): readonly number[] {
   if (ranks === 'one') return [rank ?? 0];
+  if (ranks !== 'all')
+    throw new ConfigError(`dryRun: ranks is ${ranks}; it is 'one' or 'all', and how many there are is world`);
   if (rank !== undefined) {
     throw new ConfigError(
       `dryRun: rank ${rank} and ranks 'all' contradict each other; leave one of them out`,
