@@ -8,6 +8,7 @@ import { soft, strong } from './ink';
 import { legendRoom } from './legend-room';
 import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
 import type { Plan } from './plan-view';
+import type { Shape } from './plotly';
 import { drawStacks, type StackStyle, stackLegend, stackLegendPlace } from './stacked-rows';
 import { STATIC_WIDTH } from './static-svg';
 import { createTable } from './table';
@@ -55,10 +56,13 @@ function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
     peak: peakBytes,
     values: causesOf(prediction.memory),
   }));
-  const capacity = Math.max(...Object.values(plans).map(({ layout }) => reservableBytes(layout)));
+  const capacities = [...new Set(Object.values(plans).map(({ layout }) => reservableBytes(layout)))];
+  const capacity = Math.max(...capacities);
+  // GPUs of different sizes have no line in common.
+  const isCommon = capacities.length === 1;
   const scale = byteScale(Math.max(capacity, ...rows.map(({ peak }) => peak.high)));
   const panel = {
-    heading: `${strong('<b>At the peak</b>')}${soft(`, ${scale.unit} on the fullest GPU; dashed: ${inUnit(capacity, scale)} usable`)}`,
+    heading: `${strong('<b>At the peak</b>')}${soft(`, ${scale.unit} on the fullest GPU${isCommon ? `; dashed: ${inUnit(capacity, scale)} usable` : ''}`)}`,
     rows: rows.map(({ name, values, peak, fits }) => ({
       name,
       values,
@@ -72,9 +76,8 @@ function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
   const drawn = drawStacks([panel], STYLE, NOTE_ROOM);
   const causes = STACK_ORDER.filter((cause) => rows.some(({ values }) => (values[cause] ?? 0) > 0));
   const bottom = MARGIN_BOTTOM + legendRoom(causes, 10, STATIC_WIDTH);
-  const x = capacity / scale.divisor;
   return createFigure({
-    title: memoryFinding(rows, capacity),
+    title: memoryFinding(rows, isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs'),
     subtitle: subtitleOf(plans, first),
     data: [...drawn.data, ...stackLegend(STYLE, causes)],
     layout: {
@@ -85,16 +88,7 @@ function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
       legend: stackLegendPlace(drawn),
       ...drawn.axes,
       annotations: drawn.annotations,
-      shapes: [
-        {
-          type: 'line',
-          x0: x,
-          x1: x,
-          y0: rows.length - 0.5,
-          y1: -0.5,
-          line: { width: 1.5, color: NEUTRAL, dash: 'dash' },
-        },
-      ],
+      shapes: isCommon ? [capacityLine(capacity / scale.divisor, rows.length)] : [],
     },
     quantities: {
       peakGB: {
@@ -141,8 +135,13 @@ interface PeakRow {
   readonly peak: Plan['peakBytes'];
 }
 
-function memoryFinding(rows: readonly PeakRow[], capacity: Bytes): string {
-  const card = inUnit(capacity, byteScale(capacity));
+function capacityLine(x: number, numRows: number): Shape {
+  const line = { width: 1.5, color: NEUTRAL, dash: 'dash' } as const;
+  return { type: 'line', x0: x, x1: x, y0: numRows - 0.5, y1: -0.5, line };
+}
+
+/** `card`: what all have to fit, in words. */
+function memoryFinding(rows: readonly PeakRow[], card: string): string {
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
   const peak = inUnit(least.peak.value, byteScale(least.peak.value));
   const fitting = rows.filter(({ fits }) => fits).length;

@@ -43,6 +43,10 @@ const FIGURES = {
     { FULL_SHARD: plan(LLAMA), NO_SHARD: plan(LLAMA, { parallel: { strategy: 'NO_SHARD' } }) },
     'memory',
   ),
+  'memory on two kinds of GPU': comparePlans(
+    { A100: plan(LLAMA, { hardware: 'A100-40G' }), H200: plan(LLAMA, { hardware: 'H200-141G' }) },
+    'memory',
+  ),
 };
 
 for (const [name, figure] of Object.entries(FIGURES)) {
@@ -71,6 +75,15 @@ test('a knob’s values are plans with that key alone replaced; the plan’s own
   assert.match(whatIfs.subtitle, /Not legal: micro-batch 3\./);
   const tp2 = rows.find(({ knob, setting }) => knob === 'tp' && setting === '2');
   assert.equal(tp2?.seconds, plan(LLAMA, { parallel: { tp: 2 } }).seconds.value);
+});
+
+test('GPUs of one size have a line of what is usable; those of several have none in common', () => {
+  const shapesOf = (figure: { readonly layout: { readonly shapes?: readonly object[] } }) =>
+    figure.layout.shapes?.length ?? 0;
+  const { memory, 'memory on two kinds of GPU': mixed } = FIGURES;
+  assert.match(memory.title, /fit \d.*B/);
+  assert.match(mixed.title, /fit their GPUs/);
+  assert.equal(shapesOf(memory), shapesOf(mixed) + 1);
 });
 
 test('a knob that does not exist is refused with those that do', () => {
