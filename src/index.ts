@@ -31,6 +31,8 @@ export type { LaunchOptions } from './job/options';
 export { MAX_RANKS } from './job/options';
 export type { PendingRun } from './job/pending-run';
 export { accuracy, comparePlans, scaling, whatIf } from './job/plan-figures';
+export type { Predictions } from './job/predictions';
+export { predictions } from './job/predictions';
 export type { RankScope } from './job/rank-scope';
 export type { RankFunction, RankSelection } from './job/rank-selection';
 export { interruptJobs } from './job/registry';

@@ -6,6 +6,7 @@ import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
 import type { KernelCall, KernelCosts, KernelTensor } from './kernel-costs';
 import { outOfMemory } from './out-of-memory';
+import { isView } from './view-kernels';
 import type { TensorData, WasmBackend, WasmModule } from './wasm-backend';
 import { type MemoryLimit, useTable } from './wasm-memory';
 
@@ -21,9 +22,6 @@ const NO_HEAP: WasmModule = {
   cwrap: () => () => undefined,
   tfjs: { registerTensor() {}, disposeData() {} },
 };
-
-/** Kernels whose result may be a view of their input, which costs nothing. */
-const VIEWS: ReadonlySet<string> = new Set(['Cast', 'ExpandDims', 'Identity', 'Reshape', 'Transpose']);
 
 /** Where kernels' times go. */
 export interface MetaTimes {
@@ -177,8 +175,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     const given = Object.values(call.inputs) as (tf.TensorInfo | null | undefined)[];
     const inputs = given.filter((input) => input != null);
     const outputs = Array.isArray(made) ? made : [made];
-    const isView = VIEWS.has(name) && outputs.every(({ dataId }) => inputs[0]?.dataId === dataId);
-    if (!isView) {
+    if (!isView(name, inputs[0], outputs)) {
       const told = (info: tf.TensorInfo): KernelTensor => this.#told(info);
       const attrs = call.attrs ?? {};
       this.#charge({ name, inputs: inputs.map(told), outputs: outputs.map(told), attrs, place: 'device' });

@@ -5,6 +5,7 @@ import { addCollectivesBench } from './collectives-command';
 import { addGptBench } from './gpt-command';
 import { addKernelBench } from './kernel-command';
 import { addPlanBench } from './plan-command';
+import { addPredictionsBench } from './predictions-command';
 import { addSettingsBench } from './settings-command';
 
 /** `shardlab bench`: measurements beside the same work of others. */
@@ -15,4 +16,5 @@ export function addBench(program: Command, perform: Perform, io: Io): void {
   addKernelBench(bench, perform, io);
   addSettingsBench(bench, perform, io);
   addPlanBench(bench, perform);
+  addPredictionsBench(bench, perform);
 }

@@ -1,0 +1,55 @@
+import type { Command } from 'commander';
+import { InvalidArgumentError } from 'commander';
+import { predictions } from '../../job/predictions';
+import type { Link } from '../../transport/link';
+import { wholeNumber } from '../arguments';
+import { processorName } from '../doctor/node-check';
+import type { Perform } from '../program';
+import { linkNumbers, parseLink } from './link-option';
+
+interface PredictionsOptions {
+  readonly worlds: readonly number[];
+  readonly rounds: number;
+  readonly link?: Link;
+  readonly sharedMemory: boolean;
+}
+
+/** `shardlab bench predictions`: predictions of this machine's own runs, calibrated at one world size, judged at others. */
+export function addPredictionsBench(parent: Command, perform: Perform): void {
+  const command = parent
+    .command('predictions')
+    .description("this machine's own runs: predicted from one job of two ranks, made, and compared")
+    .option('--worlds <list>', 'ranks that train, comma-separated', parseWorlds, [1, 2, 4])
+    .option('--rounds <k>', 'steps of each run; the quieter half counts', wholeNumber(1), 9)
+    .option(
+      '--link <name>',
+      "the shaped wire: a name as 10GbE, or 'GBIT,MICROSECONDS'; default 2,50",
+      parseLink,
+    )
+    .option('--no-shared-memory', 'leaves out runs whose wire is as fast as this machine');
+  perform<PredictionsOptions>(command, async (_, { worlds, rounds, link, sharedMemory }, output) => {
+    const shaped = link === undefined ? { gbit: 2, latencyUs: 50 } : linkNumbers(link);
+    const links = [shaped, ...(sharedMemory ? [null] : [])];
+    const found = await predictions({ worlds, links, rounds, note: (message) => output.note(message) });
+    const { measured, runs, meanError, worstError, isExactInBytes } = found;
+    const { kernels, ...calibration } = measured;
+    const processor = processorName();
+    const report = {
+      processor,
+      cores: measured.cores,
+      calibration: { ...calibration, kernels: kernels.length },
+      mean_error: meanError,
+      worst_error: worstError,
+      bytes_equal: isExactInBytes,
+      rows: runs,
+    };
+    output.answer(report, () => `${processor}, ${measured.cores} cores\n${found}`);
+    return isExactInBytes ? 0 : 1;
+  });
+}
+
+function parseWorlds(text: string): readonly number[] {
+  const worlds = text.split(',').map(Number);
+  if (worlds.every((world) => Number.isInteger(world) && world >= 1)) return worlds;
+  throw new InvalidArgumentError('Worlds are whole numbers from 1, separated by commas.');
+}

@@ -1,0 +1,151 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../backend/engine';
+import { isView } from '../backend/view-kernels';
+import type { TrainConfig } from '../config/train-config';
+import { SILENT } from '../core/events';
+import type { Seconds } from '../core/units';
+import type { ProcessGroup } from '../dist/types';
+import { createTrainer } from './trainer';
+
+/** One kernel or update in place of a step, in the order in which they ran. Those that others are made of are not told. */
+export interface TimedCall {
+  readonly name: string;
+  /** Of the processor, which a preempted thread does not use. */
+  readonly seconds: Seconds;
+  /** From the end of the call before to its begin: the library's own code. */
+  readonly before: Seconds;
+}
+
+export interface TimedStep {
+  readonly calls: readonly TimedCall[];
+}
+
+/** What is profiled, and how often. */
+export interface ProfileOptions {
+  readonly engine: Engine;
+  /** Whatever it waits for counts as the library's own time: give one that has this rank alone. */
+  readonly group: ProcessGroup;
+  readonly config: TrainConfig;
+  readonly warmUp: number;
+  readonly rounds: number;
+}
+
+/**
+ * Trains a config and times every kernel and update of each step after the warm-up. The kernels of the process's engine are
+ * wrapped meanwhile.
+ */
+export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileOptions): TimedStep[] {
+  const timer = new CallTimer();
+  const restore = timeKernels(timer);
+  try {
+    const trainer = createTrainer({ config, engine: timedEngine(engine, timer), group, observer: SILENT });
+    try {
+      for (let step = 0; step < warmUp; step++) trainer.step();
+      timer.take();
+      return Array.from({ length: rounds }, () => {
+        trainer.step();
+        return { calls: timer.take() };
+      });
+    } finally {
+      trainer.dispose();
+    }
+  } finally {
+    restore();
+  }
+}
+
+/** Of the whole process: its other threads sleep while a rank trains alone. */
+function processorSeconds(): Seconds {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+}
+
+class CallTimer {
+  #calls: TimedCall[] = [];
+  #lastEnd = processorSeconds();
+  #depth = 0;
+
+  /** `isTold`: whether what the work gave counts; what does not is a part of the time before the next call. */
+  time<T>(name: string, work: () => T, isTold: (result: T) => boolean): T {
+    if (this.#depth > 0) return work();
+    this.#depth++;
+    const start = processorSeconds();
+    let result: T;
+    try {
+      result = work();
+    } finally {
+      this.#depth--;
+    }
+    if (isTold(result)) {
+      const end = processorSeconds();
+      this.#calls.push({ name, seconds: end - start, before: start - this.#lastEnd });
+      this.#lastEnd = end;
+    }
+    return result;
+  }
+
+  /** What was timed since the last call. */
+  take(): readonly TimedCall[] {
+    const calls = this.#calls;
+    this.#calls = [];
+    return calls;
+  }
+}
+
+function timeKernels(timer: CallTimer): () => void {
+  const configs = tf.getKernelsForBackend(tf.getBackend());
+  const register = (config: tf.KernelConfig): void => {
+    tf.unregisterKernel(config.kernelName, config.backendName);
+    tf.registerKernel(config);
+  };
+  for (const config of configs) {
+    const { kernelName, kernelFunc } = config;
+    register({
+      ...config,
+      kernelFunc: (call) =>
+        timer.time(
+          kernelName,
+          () => kernelFunc(call),
+          (made) => {
+            const [input] = Object.values(call.inputs) as (tf.TensorInfo | undefined)[]; // lists for Concat and its kin, which make no views
+            return !isView(kernelName, input, Array.isArray(made) ? made : [made]);
+          },
+        ),
+    });
+  }
+  return () => {
+    for (const config of configs) register(config);
+  };
+}
+
+/** Updates in place that a dry run tells, by the same names. */
+const UPDATES: ReadonlySet<PropertyKey> = new Set<keyof Engine>([
+  'addInto',
+  'adamW',
+  'adamW8bit',
+  'copyInto',
+  'fill',
+  'round',
+  'scale',
+  'sgd',
+  'sumOfSquares',
+]);
+
+/** The engine, its updates timed. */
+function timedEngine(engine: Engine, timer: CallTimer): Engine {
+  return new Proxy(engine, {
+    get(target, key) {
+      const member: unknown = Reflect.get(target, key, target);
+      if (typeof member !== 'function') return member;
+      const run = (...args: readonly unknown[]): unknown => Reflect.apply(member, target, args);
+      if (!UPDATES.has(key)) return run;
+      return (...args: readonly unknown[]) =>
+        timer.time(
+          String(key),
+          () => run(...args),
+          // A dry run does not tell of other types.
+          () => key !== 'fill' || (args[0] as tf.Tensor).dtype === 'float32',
+        );
+    },
+  });
+}
