@@ -72,7 +72,14 @@ export function modelOfRequest({ model, seq }: Pick<PlanRequest, 'model' | 'seq'
       'model: give a name, a shape { kind, layers, dim, heads, vocab, seq } or { params }',
     );
   }
-  return shapeOf(seq === undefined ? written : { ...written, seq });
+  const shape = shapeOf(seq === undefined ? written : { ...written, seq });
+  const outer = shape.experts * shape.outerParams;
+  check(
+    shape.params > outer,
+    `model.params (${shape.params}) leaves nothing for layers: tables, positions and head of ${shape.layers} x ${shape.dim} have ` +
+      `${outer}; params counts single parameters, as 7.5e9, and a small model is described by its shape`,
+  );
+  return shape;
 }
 
 /** The hardware of a request, with what it says better. Throws: CONFIG for an unknown name. */

@@ -90,3 +90,9 @@ test('fp8 is refused before Hopper, and bf16 on Volta is said to be none', () =>
   const { outside } = predict(layout({ hardware: 'V100-32G' }));
   assert.ok(outside.some((text) => text.includes('no bf16')));
 });
+
+test('parameters in billions, or fewer than the tables have, are refused', () => {
+  assert.match(refused({ model: { params: 7.5 } }), /leaves nothing for layers: .*as 7\.5e9/);
+  assert.match(refused({ model: { ...GPT, params: 1e6 } }), /leaves nothing for layers/);
+  assert.equal(layout({ model: { params: 1e7 } }).model.params, 1e7);
+});
