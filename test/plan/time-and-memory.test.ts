@@ -82,6 +82,15 @@ test('attention in float32 takes twice the time of 16 bits, and in fp8 the same'
   assert.equal(attention('fp8'), attention('bf16'));
 });
 
+test('float32 products run as TF32, at half the rate of 16 bits, but on V100, which lacks it', () => {
+  const products = (hardware: string, precision: string): number =>
+    predictTime(layout({ ...LLAMA, hardware }, { stack: 'fsdp2' }, { precision })).computeByCause.products;
+  const ratio = (hardware: string, precision: string): number =>
+    products(hardware, precision) / products(hardware, 'bf16');
+  assert.ok(Math.abs(ratio('V100-32G', 'fp32') / (125 / 15.7) - 1) < 0.01);
+  assert.ok(Math.abs(ratio('A100-80G', 'fp32') / 2 - 1) < 0.01);
+});
+
 test("DeepSpeed's optimizer on the host has the gradients there too, as its estimators say", () => {
   const held = (strategy: string, offload: object): number =>
     predictMemory(layout(GPT, { strategy, stack: 'deepspeed' }, { offload })).grads;

@@ -5,6 +5,11 @@ export function planCell(request: PlanRequestInput): string {
   return `sl.plan(${literal(request)})`;
 }
 
+/** The cell that shows by how many percent a figure of one plan ('seconds.value') differs from another's. */
+export function changeCell(one: PlanRequestInput, other: PlanRequestInput, figure: string): string {
+  return `100 * (${planCell(one)}.${figure} / ${planCell(other)}.${figure} - 1)`;
+}
+
 function literal(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`;
   if (Array.isArray(value)) return `[${value.map(literal).join(', ')}]`;

@@ -2,7 +2,7 @@ import type { Seconds } from '../../core/units';
 import type { Calibration } from '../calibration';
 import type { Gpu } from '../hardware';
 import type { AttentionKernel, Precision } from '../layout';
-import { productSeconds, RATE, trafficSeconds } from './gemm';
+import { productSeconds, rateOf, trafficSeconds } from './gemm';
 
 /** The core of attention between projections: scores, softmax, weighted sum. */
 export interface AttentionCore {
@@ -86,7 +86,7 @@ function fusedSeconds(
   const [forward, backward] = REACH[kernel][gpu.generation];
   // Attention stays in 16 bits where products are fp8; float32 takes a kernel at the rate of TF32.
   // Heads of 64 fill the tensor cores' tiles by half as well. Source: the same papers' curves by head size.
-  const roof = gpu.gemmTflops * 1e12 * (precision === 'fp32' ? RATE.fp32 : 1);
+  const roof = gpu.gemmTflops * 1e12 * (precision === 'fp32' ? rateOf(precision, gpu.generation) : 1);
   const reached = roof * (keys / (keys + RAMP_KEYS)) * (headDim >= 128 ? 1 : 0.85);
   return { forward: flops / (reached * forward), backward: (2.5 * flops) / (reached * backward) };
 }

@@ -27,8 +27,22 @@ const TILES = [
 /** Ways to cut k between thread blocks, whose parts are then added. Source: cuBLAS's and CUTLASS's split-K. */
 const SPLITS = [1, 2, 4] as const;
 
-/** Rate at this precision over that at bf16. Source: NVIDIA's data sheets (fp32 products as TF32; fp8 products keep 0.85 of twice the rate: a board's power limit binds sooner). */
-export const RATE: Record<Precision, number> = { bf16: 1, fp16: 1, fp32: 0.5, fp8: 1.7 };
+/** Rate of float32 products over that of 16 bits: as TF32 (half), which V100 lacks (15.7 of 125). Source: NVIDIA's data sheets. */
+const FP32_RATE: Record<Gpu['generation'], number> = {
+  volta: 15.7 / 125,
+  ampere: 0.5,
+  hopper: 0.5,
+  blackwell: 0.5,
+};
+
+/** Products of fp8, from Hopper on: 0.85 of twice the rate, since a board's power limit binds sooner. */
+const FP8_RATE = 1.7;
+
+/** Rate of products at a precision over that at bf16. */
+export function rateOf(precision: Precision, generation: Gpu['generation']): number {
+  if (precision === 'fp32') return FP32_RATE[generation];
+  return precision === 'fp8' ? FP8_RATE : 1;
+}
 
 export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };
 
@@ -43,7 +57,7 @@ export function productSeconds(
   cal: Calibration,
 ): Seconds {
   const sms = NUM_SMS[gpu.generation];
-  const flopsPerSm = (gpu.gemmTflops * 1e12 * RATE[precision] * cal.gemmEfficiency) / sms;
+  const flopsPerSm = (gpu.gemmTflops * 1e12 * rateOf(precision, gpu.generation) * cal.gemmEfficiency) / sms;
   const ramp = batch > 1 ? cal.batchedRampK : cal.gemmRampK;
   let best = Number.POSITIVE_INFINITY;
   for (const { rows, columns, reach } of TILES) {

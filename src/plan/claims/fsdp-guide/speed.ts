@@ -21,6 +21,9 @@ export function percentFasterAlike(one: Prediction, other: Prediction): Estimate
   return { value, low: Math.min(value, hidden, shown), high: Math.max(value, hidden, shown) };
 }
 
+/** The figure of a plan that is compared. */
+export const SPEED = 'tokensPerSecondPerGpu';
+
 /** Tokens a second and GPU. */
 function speedsOf({ tokensPerSecondPerGpu, time }: Prediction): Estimate {
   const { seconds, exposedComm } = time;
