@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
+import { setTimeout } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { now, type Seconds } from '../core/units';
 
 /** Says how many threads of other programs want a core. */
 export interface LoadProbe {
   readonly cores: number;
-  /** Spins on every core for so long: what the operating system gives others meanwhile is theirs. */
+  /** Lets what has just ended settle, then spins on every core for so long: what the operating system gives others is theirs. */
   others(seconds?: Seconds): Promise<number>;
   close(): Promise<void>;
 }
@@ -20,6 +21,8 @@ const SPIN = `
   });
 `;
 
+const SETTLE_MILLISECONDS = 30;
+
 /** Starts a spinning thread a core, which sleep between probes. */
 export function openLoadProbe(): LoadProbe {
   const cores = availableParallelism();
@@ -27,6 +30,7 @@ export function openLoadProbe(): LoadProbe {
   return {
     cores,
     async others(seconds = 0.15) {
+      await setTimeout(SETTLE_MILLISECONDS);
       const [before, started] = [process.cpuUsage(), now()];
       await Promise.all(
         workers.map((worker) => {

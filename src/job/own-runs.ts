@@ -20,7 +20,7 @@ export interface OwnRunsOptions {
   readonly worlds?: readonly number[];
   /** Wires. Default: 2 Gbit/s with 50 µs, and as fast as ranks of one host exchange (null). */
   readonly links?: readonly (LinkNumbers | null)[];
-  /** Steps of a run; those half of them around which there is the least load count, and of these the median. Default 9. */
+  /** Times three steps of a run; the half around which there is the least load counts, and of it the median. Default 5. */
   readonly rounds?: number;
   /** Is told what is done now. */
   readonly note?: (message: string) => void;
@@ -52,6 +52,8 @@ const CALIBRATED_WORLD = 2;
 /** Steps until the code is compiled. */
 const WARM_UP = 4;
 const PROFILED_STEPS = 9;
+/** An operating system prefers threads that have just slept; with several steps in a row that evens out. */
+const STEPS_PER_ROUND = 3;
 const COLLECTIVE_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20];
 const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
 
@@ -60,7 +62,7 @@ const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
  * alone, makes them, and sets both side by side. See [Note: predictions of this machine's own runs]. Takes minutes.
  */
 export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
-  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 9, note = () => {} } = options;
+  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, note = () => {} } = options;
   if (worlds.length === 0 || links.length === 0 || !(Number.isInteger(rounds) && rounds >= 1)) {
     throw new ConfigError(
       `predictions: ${worlds.length} worlds, ${links.length} links, ${rounds} rounds; give at least one of each`,
@@ -173,7 +175,7 @@ async function runJob(cases: readonly OwnRunCase[], bench: Bench): Promise<reado
   }
 }
 
-/** The load is looked at around every step, so that prediction and measurement are of the same minute. */
+/** The load is looked at around every few steps, so that prediction and measurement are of the same minute. */
 async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: Bench): Promise<OwnRun> {
   const config = configOfCase(one);
   const run = await job.train(config, { ranks: one.world });
@@ -181,11 +183,12 @@ async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: B
     await run.step(WARM_UP);
     const loads = [await probe.others()];
     for (let round = 0; round < rounds; round++) {
-      await run.step();
+      await run.step(STEPS_PER_ROUND);
       loads.push(await probe.others());
     }
     const steps = run.results.slice(WARM_UP).map(({ seconds }, i) => {
-      return { seconds, others: ((loads[i] ?? 0) + (loads[i + 1] ?? 0)) / 2 };
+      const round = Math.floor(i / STEPS_PER_ROUND);
+      return { seconds, others: ((loads[round] ?? 0) + (loads[round + 1] ?? 0)) / 2 };
     });
     const { seconds: measuredSeconds, others } = quietHalf(steps);
     const measuredBytes = Math.max(...run.records.slice(-one.world).map(({ memory }) => memory.peakBytes));

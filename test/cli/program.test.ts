@@ -11,6 +11,7 @@ const COMMANDS = [
   'bench collectives',
   'bench kernel',
   'bench plan',
+  'bench predictions',
   'plan',
   'recommend',
   'claims',

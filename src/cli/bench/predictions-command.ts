@@ -20,7 +20,7 @@ export function addPredictionsBench(parent: Command, perform: Perform): void {
     .command('predictions')
     .description("this machine's own runs: predicted from one job of two ranks, made, and compared")
     .option('--worlds <list>', 'ranks that train, comma-separated', parseWorlds, [1, 2, 4])
-    .option('--rounds <k>', 'steps of each run; the quieter half counts', wholeNumber(1), 9)
+    .option('--rounds <k>', 'times three steps of each run; the quieter half counts', wholeNumber(1), 5)
     .option(
       '--link <name>',
       "the shaped wire: a name as 10GbE, or 'GBIT,MICROSECONDS'; default 2,50",
