@@ -1,6 +1,7 @@
 import type { Layout } from './layout';
 import { fitsOnGpu } from './memory/allocator';
 import type { ComputeCause, Estimate, MemoryPrediction, TimePrediction } from './prediction';
+import { STACK_RULES } from './stack-rules';
 
 /** One cause's share of an iteration, how wrong it may be, and what it rests on. */
 interface Doubt {
@@ -87,7 +88,8 @@ function pressureOf(layout: Layout, { peak, peakBytes }: MemoryPrediction): stri
 }
 
 /** Where the layout lies beyond what the constants were fitted on: A100, fp16 GPTs, unfused attention, Megatron-LM. */
-function outsideOf({ hardware, model, attention, stack, cp, offload, precision, compile }: Layout): string[] {
+function outsideOf(layout: Layout): string[] {
+  const { hardware, model, attention, stack, cp, offload, precision, compile } = layout;
   const far: readonly (readonly [boolean, string])[] = [
     [hardware.generation !== 'ampere', `${hardware.name}: the constants were fitted on A100`],
     [stack !== 'megatron', `${stack}: the constants were fitted on Megatron-LM`],
@@ -102,5 +104,17 @@ function outsideOf({ hardware, model, attention, stack, cp, offload, precision, 
     [compile, 'torch.compile: by what it fuses, not fitted'],
     [offload.optimizer || offload.parameters, "offload: by the link's data sheet, not fitted"],
   ];
-  return far.filter(([holds]) => holds).map(([, text]) => text);
+  return [...far.filter(([holds]) => holds).map(([, text]) => text), ...unheardOf(layout)];
+}
+
+/** What the layout's stack cannot run, and is planned all the same. */
+function unheardOf({ stack, strategy, tp, pp, cp }: Layout): string[] {
+  const rules = STACK_RULES[stack];
+  const lacks: readonly (readonly [boolean, string])[] = [
+    [!rules.strategies.includes(strategy), strategy],
+    [tp > 1 && !rules.tensorParallel, 'tensor parallelism'],
+    [pp > 1 && !rules.pipelineWith.includes(strategy), `a pipeline under ${strategy}`],
+    [cp > 1 && !rules.contextParallel, 'context parallelism'],
+  ];
+  return lacks.filter(([holds]) => holds).map(([, what]) => `${stack} has no ${what} of its own`);
 }

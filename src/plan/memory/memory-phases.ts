@@ -177,9 +177,11 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const isOnHost = offload.parameters ? 0 : 1;
   // ZeRO-Offload's gradients go to where the step is. Source: DeepSpeed's stage_1_and_2.py and stage3.py; its estimators.
   const gradsOnGpu = offload.optimizer && layout.stack === 'deepspeed' ? 0 : isOnHost;
+  // fully_shard has gradients of the expert that was used; buffers of other stacks are there for all.
+  const trained = layout.stack === 'fsdp2' ? stage.params / layout.model.experts : stage.params;
   const resting = {
     params: (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter'),
-    grads: (gradsOnGpu * bytes.gradient * stage.params) / shardsOfState(layout, 'gradient'),
+    grads: (gradsOnGpu * bytes.gradient * trained) / shardsOfState(layout, 'gradient'),
     optimizer: offload.optimizer
       ? 0
       : (isOnHost * bytes.optimizer * stage.params) / shardsOfState(layout, 'optimizer'),

@@ -22,7 +22,9 @@ export function pipelineTime(pipeline: Pipeline): { readonly seconds: Seconds; r
   const slowest = Math.max(...times);
   if (stages.length === 1) return { seconds: m * slowest, handOvers: 0 };
   const sum = times.reduce((total, each) => total + each, 0);
-  const handOvers = waits ? m * 2 * hop * v : 0;
+  const wires = 2 * hop * v;
+  // Beside compute, hand-overs are waited for as far as they take longer.
+  const handOvers = m * (waits ? wires : Math.max(0, wires - slowest));
   const fill = (sum - slowest) / v + 2 * (stages.length - 1) * hop;
   return { seconds: m * slowest + handOvers + fill, handOvers };
 }

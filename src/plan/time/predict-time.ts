@@ -131,7 +131,7 @@ interface UnitWaits {
 function unitWaits(
   layout: Layout,
   layer: LayerTime,
-  { layers, layerParams }: PipelineStage,
+  { layers, layerParams, embeddingParams, headParams }: PipelineStage,
   cal: Calibration,
 ): UnitWaits {
   const each = commPerMicroBatch(layout);
@@ -140,6 +140,10 @@ function unitWaits(
   const gather = each.gather ? comm.gather : 0;
   const regather = each.gather ? comm.regather : 0;
   const reduce = each.reduce ? comm.reduce : 0;
+  // Tables and head are the root: gathered before all else, kept for backward, and reduced when it has ended.
+  const root = unitComm(layout, embeddingParams + headParams, cal);
+  const before = each.gather ? root.gather : 0;
+  const after = each.reduce ? root.reduce : 0;
   const ahead = gathersAhead(layout);
   const beside = (compute: Seconds, wire: Seconds): Seconds =>
     Math.max(0, wire - compute) + Math.min(wire, compute) * COMM_SMS_SHARE;
@@ -149,10 +153,11 @@ function unitWaits(
   const copied = (bytesEach: number): Seconds =>
     trafficSeconds(bytesEach * layerParams, layout.hardware, cal);
   return {
-    forward: ahead ? gather + layers * beside(forward, gather) : layers * gather,
-    backward: ahead
-      ? reduce + layers * beside(backward, regather + reduce)
-      : reduce + layers * (regather + beside(backward, reduce)),
+    forward: before + (ahead ? gather + layers * beside(forward, gather) : layers * gather),
+    backward:
+      after +
+      reduce +
+      layers * (ahead ? beside(backward, regather + reduce) : regather + beside(backward, reduce)),
     forwardCopies: layers * copied(bytes.gather),
     backwardCopies: layers * copied(numRegathers(layout) * bytes.gather + bytes.reduce),
   };

@@ -73,7 +73,7 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
       unit: null,
       given: {},
     }),
-    expected: { verdict: 'contradicts itself', value: 18, within: 6 },
+    expected: { verdict: 'contradicts itself', value: 12, within: 4 },
     check(lab) {
       const slower = 100 * (lab.predict(THREE_D).seconds.value / lab.predict(SHARDED).seconds.value - 1);
       return {
