@@ -68,15 +68,16 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
   const busy = m * (slowest.forward + slowest.backward - slowest.waits);
   const comm = slowest.passes.reduce((sum, pass) => sum + pass.comm, 0) * m;
   const copies = Math.max(0, host.copies - busy);
-  const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp.seconds + copies;
-  const straggling = slowestOf(layout.gpus / layout.hardware.gpusPerNode, cal.nodeSpread);
-  const seconds = straggling * (pipe.seconds + dp.seconds + copies + optimizer + cal.iterationSeconds);
+  const own = pipe.seconds + dp.seconds + copies + optimizer + cal.iterationSeconds;
+  const seconds = own * slowestOf(layout.gpus / layout.hardware.gpusPerNode, cal.nodeSpread);
+  // The slowest node is waited for in collectives.
+  const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp.seconds + copies + (seconds - own);
   const compute = busy - comm + optimizer + cal.iterationSeconds;
   return {
     seconds,
     compute,
     exposedComm,
-    bubble: Math.max(0, seconds - compute - exposedComm),
+    bubble: layout.pp === 1 ? 0 : Math.max(0, seconds - compute - exposedComm),
     computeByCause: byCause(slowest, m, optimizer, cal),
     commBytes: commBytes(layout, stages, cal),
     modelFlopsPerGpu: modelFlops(layout.model, layout.globalBatch) / layout.gpus,
