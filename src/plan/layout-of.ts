@@ -58,6 +58,7 @@ export function layoutOfRequest(request: PlanRequest): Layout {
     virtualStages,
     attention: request.attention,
     compile: request.compile,
+    compileLoss: request.compileLoss ?? request.compile,
     // Llama's configurations have none, whoever runs them.
     dropout: request.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
     offload: request.offload,

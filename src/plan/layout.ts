@@ -45,6 +45,8 @@ export interface Layout {
   readonly virtualStages: number;
   readonly attention: AttentionKernel;
   readonly compile: boolean;
+  /** Whether torch.compile has the loss too: its float32 copies of the logits then vanish. */
+  readonly compileLoss: boolean;
   /** Whether the stack's model has dropout, which is memory (a mask) and traffic. */
   readonly dropout: boolean;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };

@@ -65,7 +65,7 @@ export function parseRecommend(input: unknown): RecommendRequest {
   });
 }
 
-/** Tokens of a usual iteration. Source: Llama 3's first 252 million steps' worth: 4M tokens (Dubey et al. 2024, 3.4.1). */
+/** Tokens of a usual iteration. Source: Llama 3's first batch size, 4M (Dubey et al. 2024, 3.4.1). */
 const USUAL_TOKENS = 2 ** 22;
 
 /** What all candidates have in common, one for each kind and number of GPUs; the rest of it is what candidates replace. */
@@ -83,6 +83,7 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
       precision: request.precision,
       attention: request.attention,
       compile: request.compile,
+      compileLoss: request.compile,
       // Llama's configurations have none, whoever runs them.
       dropout: request.dropout ?? model.kind !== 'llama',
       ...UNDECIDED,

@@ -32,6 +32,7 @@ export function requestOfLayout(
     virtualStages: layout.virtualStages,
     attention: layout.attention,
     compile: layout.compile,
+    compileLoss: layout.compileLoss,
     dropout: layout.dropout,
     offload: { ...layout.offload },
   };

@@ -79,6 +79,8 @@ export const planRequestSchema = z.strictObject({
   virtualStages: size.optional(),
   attention: z.enum(['unfused', 'flash', 'flash3']).default('flash'),
   compile: z.boolean().default(false),
+  /** Default: as compile, which is TorchTitan's. */
+  compileLoss: z.boolean().optional(),
   dropout: z.boolean().optional(),
   offload: z
     .strictObject({ optimizer: z.boolean().default(false), parameters: z.boolean().default(false) })
@@ -96,6 +98,7 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   async_tp: 'asyncTensorParallel',
   async_tensor_parallel: 'asyncTensorParallel',
   virtual_stages: 'virtualStages',
+  compile_loss: 'compileLoss',
   dp_shard: 'dpShard',
   kv_heads: 'kvHeads',
   head_dim: 'headDim',

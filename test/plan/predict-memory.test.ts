@@ -7,6 +7,7 @@ import { layerActivations } from '../../src/plan/memory/layer-activations';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
 import { predictMemory } from '../../src/plan/memory/predict-memory';
+import { predictTime } from '../../src/plan/time/predict-time';
 
 const GIB = 1024 ** 3;
 
@@ -189,4 +190,10 @@ test("a pipeline's first stage with as many micro-batches as stages never has al
   assert.equal(at(16).length, 1);
   assert.ok(first.activations === steady.activations && first.grads < steady.grads);
   assert.ok(later.grads === steady.grads && later.activations < steady.activations);
+});
+
+test('a loss outside of torch.compile holds float32 copies of the logits, and moves them', () => {
+  const [inside, outside] = [llama({ recompute: 'full' }), llama({ recompute: 'full', compileLoss: false })];
+  assert.ok(predictMemory(outside).peakBytes > predictMemory(inside).peakBytes);
+  assert.ok(predictTime(outside).computeByCause.loss > predictTime(inside).computeByCause.loss);
 });

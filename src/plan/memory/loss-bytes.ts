@@ -27,7 +27,7 @@ export function lossBytesOf(layout: Layout, { itemBytes, isSplit }: TokenSizes):
   if (!isPlainPyTorch(layout))
     return { forward: itemBytes + 4, backward: itemBytes + 4, gradient: itemBytes };
   if (layout.stack === 'deepspeed') return { forward: itemBytes + 12, backward: 16, gradient: itemBytes + 4 };
-  if (layout.compile) return { forward: itemBytes, backward: 2 * itemBytes, gradient: itemBytes };
+  if (layout.compileLoss) return { forward: itemBytes, backward: 2 * itemBytes, gradient: itemBytes };
   const copy = itemBytes === 4 ? 0 : 4;
   if (isSplit) return { forward: itemBytes + copy + 8, backward: 16, gradient: itemBytes };
   return { forward: itemBytes + copy + 4, backward: 12, gradient: itemBytes };

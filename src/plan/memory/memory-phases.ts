@@ -112,7 +112,7 @@ function lossPhases(ground: Ground): MemoryPhase[] {
   if (logits === 0) return [];
   const { forward, backward, gradient } = lossBytesOf(layout, sizes);
   // The logits of a pipeline's output stay also while their gradient is computed; a compiled loss counts them already.
-  const stays = keptOutputs(layout) > 0 && !layout.compile ? sizes.itemBytes : 0;
+  const stays = keptOutputs(layout) > 0 && !layout.compileLoss ? sizes.itemBytes : 0;
   const output = keptOutputs(layout) > 0 ? sizes.itemBytes : 0;
   return [
     phaseOf(ground, 'loss', {

@@ -86,14 +86,14 @@ function peakOf(phase: MemoryPhase, reserved: Bytes, reservable: Bytes): Estimat
   return { value: reserved / GIB, low: low / GIB, high: high / GIB };
 }
 
-function largestAssumption({ recompute, stack, compile }: Layout, phase: MemoryPhase): string {
+function largestAssumption({ recompute, stack, compileLoss }: Layout, phase: MemoryPhase): string {
   const states = phase.params + phase.grads + phase.optimizer;
   if (states > phase.activations + phase.temporary) {
     return `states lie as ${stack} has them by default (master and two moments in fp32)`;
   }
   if (phase.name === 'loss' && stack === 'fsdp2' && recompute !== 'none') {
-    return compile
-      ? 'torch.compile covers the loss as well as the blocks (TorchTitan since October 2024); else 8 bytes a logit more'
+    return compileLoss
+      ? 'torch.compile covers the loss as well as the blocks (compileLoss); else 8 bytes a logit more'
       : 'the loss runs op by op: log-probabilities and two gradients in fp32 at once';
   }
   if (recompute === 'selective') {

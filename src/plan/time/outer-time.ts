@@ -61,7 +61,7 @@ export function outerTime(layout: Layout, cal: Calibration): OuterTime {
  * log-softmax (8), its gradient from zeros with the targets' rows (16), cast back (6). Compiled: maximum, sum and gradient
  * in a pass each over 16-bit logits. Source: the programs' code.
  */
-function lossTraffic({ stack, compile }: Layout, cal: Calibration): number {
+function lossTraffic({ stack, compileLoss }: Layout, cal: Calibration): number {
   if (stack !== 'fsdp2') return cal.lossBytes;
-  return compile ? 10 : 36;
+  return compileLoss ? 10 : 36;
 }
