@@ -26,7 +26,7 @@ const COMPUTE_DOUBT: Readonly<Record<ComputeCause, readonly [relative: number, a
   launch: [0.3, 'the host launches a kernel in 30 µs'],
 };
 
-/** What no cause explains: rows of one shape differ by so much. Source: fit half of vtrain_single_node_a100.csv. */
+/** What no cause explains: rows of one shape differ by so much. Source: fit half of vtrain-single-node-a100.json. */
 const UNEXPLAINED = 0.1;
 
 /** Two-sided 90% of a normal distribution. */

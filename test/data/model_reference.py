@@ -8,6 +8,7 @@ more; inputs have them in [-2, 2). All is computed in float64. Of every gradient
 
 import json
 import os
+import re
 
 import diffusers
 import torch
@@ -218,8 +219,12 @@ def write(name, cases):
         "cases": list(cases),
     }
     with open(os.path.join(HERE, name), "w", encoding="utf-8") as file:
-        json.dump(text, file, indent=1)
-        file.write("\n")
+        indented = json.dumps(text, indent=1)
+        file.write(re.sub(r"\[[^\[\]{}]*\]", on_one_line, indented) + "\n")
+
+
+def on_one_line(array):
+    return "[" + " ".join(array.group()[1:-1].split()) + "]"
 
 
 if __name__ == "__main__":
