@@ -10,8 +10,8 @@ import { gpt } from '../../src/nn/models/gpt';
 import type { GptShape } from '../../src/nn/models/language-model';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
 import { applyActivationCheckpointing } from '../../src/parallel/recompute/apply-activation-checkpointing';
-import { predictActivations } from '../../src/plan/activation-formulas';
 import { ENGINE_CASES } from '../support/engines';
+import { predictActivations } from '../support/formulas/activation-formulas';
 import { soloGroup } from '../support/solo-group';
 import { TallyObserver } from '../support/tally-observer';
 

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Layout } from '../../src/plan/layout';
 import { layoutOf } from '../../src/plan/layout-of';
-import { activationsPerLayer } from '../../src/plan/memory/korthikanti';
 import { layerActivations } from '../../src/plan/memory/layer-activations';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
 import { predictMemory } from '../../src/plan/memory/predict-memory';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { activationsPerLayer } from '../support/formulas/korthikanti';
 
 const GIB = 1024 ** 3;
 

@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { shardsOfState, stateBytesOf } from '../../src/plan/memory/state-bytes';
 import {
   estimateZero2ModelStates,
   estimateZero3ModelStates,
   type StatesEstimate,
-} from '../../src/plan/memory/deepspeed-estimators';
+} from '../support/formulas/deepspeed-estimators';
 import {
   activationsOfFirstStage,
   activationsOutside,
   activationsPerLayer,
   type PaperGpt,
-} from '../../src/plan/memory/korthikanti';
-import { shardsOfState, stateBytesOf } from '../../src/plan/memory/state-bytes';
+} from '../support/formulas/korthikanti';
 import { testData } from '../support/paths';
 
 const GIB = 1024 ** 3;

@@ -4,7 +4,6 @@ import { recommend } from '../../plan/recommend';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
 import type { Perform } from '../program';
-import { composeGrid } from './composed-work';
 
 interface PlanBenchOptions {
   readonly model: string;
@@ -26,7 +25,6 @@ export function addPlanBench(parent: Command, perform: Perform): void {
     const measured = Array.from({ length: rounds }, () => measure({ model, hardware, gpus }));
     const [{ candidates, cpu_s_per_10k: cold } = EMPTY] = measured;
     const warm = Math.min(...measured.map(({ cpu_s_per_10k }) => cpu_s_per_10k));
-    const composed = composeGrid(COMPARED);
     const answer = {
       processor: processorName(),
       model,
@@ -36,22 +34,16 @@ export function addPlanBench(parent: Command, perform: Perform): void {
       cold_s: cold,
       warm_s: warm,
       rounds: measured,
-      composed,
     };
     output.answer(
       answer,
       () =>
         `${answer.processor}: ${candidates.toLocaleString('en-US')} layouts of ${model} on ${gpus} x ${hardware}; ` +
-        `10,000 take ${cold.toFixed(2)} s of one core cold, ${warm.toFixed(2)} s warm\n` +
-        `peaks here of ${composed.candidates.toLocaleString('en-US')} training configs, composed of ${composed.dry_runs} short dry runs: ` +
-        `10,000 take ${composed.cpu_s_per_10k.toFixed(2)} s cold; ${composed.equal} of ${composed.compared} equal their own dry run to the byte`,
+        `10,000 take ${cold.toFixed(2)} s of one core cold, ${warm.toFixed(2)} s warm`,
     );
     return 0;
   });
 }
-
-/** Candidates that are dry-run whole to compare. */
-const COMPARED = 24;
 
 interface Round {
   readonly candidates: number;

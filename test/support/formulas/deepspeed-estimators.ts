@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../../src/core/units';
 
 /** A node's memory by DeepSpeed's estimate of parameters, gradients and optimizer states. */
 export interface StatesEstimate {

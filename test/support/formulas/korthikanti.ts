@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../../src/core/units';
 
 /** A GPT as the paper writes it: s tokens, b sequences a micro-batch, h values, a heads, L layers, v tokens known. */
 export interface PaperGpt {

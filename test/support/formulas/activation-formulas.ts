@@ -1,9 +1,9 @@
-import type { ActivationCheckpointingConfig } from '../config/memory-config';
-import { ConfigError } from '../core/errors';
-import type { Bytes } from '../core/units';
-import type { GptShape } from '../nn/models/language-model';
-import { chooseLayers } from '../parallel/recompute/choose-layers';
-import { EXPENSIVE_OPS } from '../parallel/recompute/save-ops';
+import type { ActivationCheckpointingConfig } from '../../../src/config/memory-config';
+import { ConfigError } from '../../../src/core/errors';
+import type { Bytes } from '../../../src/core/units';
+import type { GptShape } from '../../../src/nn/models/language-model';
+import { chooseLayers } from '../../../src/parallel/recompute/choose-layers';
+import { EXPENSIVE_OPS } from '../../../src/parallel/recompute/save-ops';
 
 /** A GPT's forward on one rank. */
 export interface ActivationQuestion {
