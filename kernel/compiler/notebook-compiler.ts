@@ -5,31 +5,20 @@ import { describeDiagnostics } from './diagnostics';
 import { replTransformer } from './emit';
 import { type CheckedFiles, createCheckedFiles } from './language-service';
 import type { ResolutionPlaces } from './module-resolution';
-import { type NameKind, outlineOf } from './outline';
-import type { CellSource, Compiled, CompilerCalls, Namespace, Position } from './protocol';
+import { outlineOf } from './outline';
+import type { CellSource, Compiled, CompilerCalls, Declaration, Namespace, Position } from './protocol';
 import { Scope } from './scope';
 import { completionsAt, inspectionAt, type ShownSource } from './tooling';
 
 const RANK_MODULE = 'shardlab/rank';
 const NOTEBOOK_PACKAGES = ['shardlab', 'tslab'];
 
-/** A compiled cell whose names do not count yet. */
-interface Pending {
-  readonly namespace: Namespace;
-  readonly path: string;
-  readonly specifier: string;
-  readonly text: string;
-  readonly declared: ReadonlyMap<string, NameKind>;
-  readonly loadsPackages: boolean;
-}
-
 /** Checks and compiles the cells of one notebook; see [Note: prelude] and [Note: cells as REPL code]. */
 export class NotebookCompiler implements CompilerCalls {
   readonly #files: CheckedFiles;
   readonly #places: ResolutionPlaces;
   readonly #scopes: Readonly<Record<Namespace, Scope>> = { notebook: new Scope(), ranks: new Scope() };
-  readonly #pending = new Map<number, Pending>();
-  #cells = 0;
+  #modules = 0;
   #rankGlobalsKnown = false;
 
   /** `installation` is the folder of shardlab's package.json; until `open` it serves as the notebook's folder too. */
@@ -50,7 +39,6 @@ export class NotebookCompiler implements CompilerCalls {
   warmUp(): void {
     const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';
     this.compile({ source, namespace: 'notebook', name: 'In[0]' });
-    this.#pending.clear();
     this.inspect({ source: 'parseInt', namespace: 'notebook', offset: 4 });
     this.isComplete('1');
   }
@@ -58,9 +46,8 @@ export class NotebookCompiler implements CompilerCalls {
   compile({ source, namespace, name }: CellSource): Compiled {
     this.#learnRankGlobals(namespace);
     const outline = outlineOf(parse(source));
-    const number = ++this.#cells;
-    const specifier = `./__cell${number}.mjs`;
-    const path = join(this.#places.cellDir, `__cell${number}.mts`);
+    const module = ++this.#modules;
+    const path = this.#pathOf(module);
     const exports = [...outline.declared.keys()].filter((declared) => !outline.exported.has(declared));
     const prelude = this.#scopes[namespace].prelude(outline);
     const text = `${source}\n;${prelude}export { ${exports.join(', ')} };`;
@@ -75,16 +62,16 @@ export class NotebookCompiler implements CompilerCalls {
     }
     const js = emit(program, file, source, name);
     this.#files.drop(path);
-    this.#pending.set(number, { namespace, path, specifier, text, ...outline });
-    return { ok: true, js, ticket: number };
+    const { loadsPackages } = outline;
+    const names = Object.fromEntries(outline.declared);
+    return { ok: true, js, declaration: { namespace, module, text, names, loadsPackages } };
   }
 
-  commit(ticket: number): void {
-    const pending = this.#pending.get(ticket);
-    this.#pending.delete(ticket);
-    if (pending === undefined || pending.declared.size === 0) return;
-    this.#files.keep(pending.path, pending.text, pending.loadsPackages);
-    this.#scopes[pending.namespace].declare(pending.specifier, pending.declared);
+  commit({ namespace, module, text, names, loadsPackages }: Declaration): void {
+    // The declaration may be one of an earlier process, whose modules keep their numbers.
+    this.#modules = Math.max(this.#modules, module);
+    this.#files.keep(this.#pathOf(module), text, loadsPackages);
+    this.#scopes[namespace].declare(`./${moduleName(module)}.mjs`, names);
   }
 
   complete(at: Position): ReturnType<CompilerCalls['complete']> {
@@ -102,6 +89,10 @@ export class NotebookCompiler implements CompilerCalls {
   reset(namespace: Namespace): void {
     this.#scopes[namespace].clear();
     this.#rankGlobalsKnown &&= namespace !== 'ranks';
+  }
+
+  #pathOf(module: number): string {
+    return join(this.#places.cellDir, `${moduleName(module)}.mts`);
   }
 
   /** Where a name lives that this namespace does not have. */
@@ -146,6 +137,10 @@ export class NotebookCompiler implements CompilerCalls {
     this.#scopes.ranks.declareExports(RANK_MODULE, names);
     this.#rankGlobalsKnown = true;
   }
+}
+
+function moduleName(module: number): string {
+  return `__cell${module}`;
 }
 
 function parse(source: string): ts.SourceFile {

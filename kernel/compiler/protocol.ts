@@ -1,4 +1,5 @@
 import type { CellError } from '../../src/cell/cell-error';
+import type { NameKind } from './outline';
 
 /** Where a cell's names live: the notebook's own process, or the ranks of a job. */
 export type Namespace = 'notebook' | 'ranks';
@@ -16,9 +17,20 @@ export type Compiled =
       /** JavaScript for the evaluator, with its source map inlined. */
       readonly js: string;
       /** Hand this to `commit` when what the cell declares shall count. */
-      readonly ticket: number;
+      readonly declaration: Declaration;
     }
   | { readonly ok: false; readonly error: CellError };
+
+/** What a compiled cell declares, with all that a compiler needs to know of it, also one that has not compiled it. */
+export interface Declaration {
+  readonly namespace: Namespace;
+  /** Number of the cell's module. */
+  readonly module: number;
+  /** The module's text: the cell's, and the names of earlier cells that it mentions. */
+  readonly text: string;
+  readonly names: Readonly<Record<string, NameKind>>;
+  readonly loadsPackages: boolean;
+}
 
 export interface Position {
   readonly source: string;
@@ -48,7 +60,7 @@ export type Completeness =
 /** What the compiler does, by name: argument and answer. */
 export interface CompilerCalls {
   compile(cell: CellSource): Compiled;
-  commit(ticket: number): void;
+  commit(declaration: Declaration): void;
   complete(at: Position): Completions;
   inspect(at: Position): Inspection | undefined;
   isComplete(source: string): Completeness;
@@ -58,9 +70,13 @@ export interface CompilerCalls {
 
 export type CompilerCall = keyof CompilerCalls;
 
+/** Calls that change what the compiler knows of earlier cells: made again in order, they bring a new compiler to the same state. */
+export const LASTING_CALLS: readonly CompilerCall[] = ['commit', 'reset'];
+
 export interface CompilerRequest {
   readonly id: number;
-  readonly call: CompilerCall;
+  /** `restore` makes the lasting calls of an earlier process again. */
+  readonly call: CompilerCall | 'restore';
   readonly argument: unknown;
 }
 

@@ -19,8 +19,8 @@ export class Scope {
   readonly #homes = new Map<string, Home>();
 
   /** Makes the declared names of a cell those of its file. */
-  declare(specifier: string, declared: ReadonlyMap<string, NameKind>): void {
-    for (const [name, kind] of declared) this.#homes.set(name, { specifier, kind });
+  declare(specifier: string, declared: Readonly<Record<string, NameKind>>): void {
+    for (const [name, kind] of Object.entries(declared)) this.#homes.set(name, { specifier, kind });
   }
 
   /** Offers all of a module's exports as names. */

@@ -10,12 +10,18 @@ export function serve(compiler: CompilerCalls): void {
   );
 }
 
-function answer(compiler: CompilerCalls, { id, call, argument }: CompilerRequest): CompilerReply {
+function answer(compiler: CompilerCalls, request: CompilerRequest): CompilerReply {
+  const { id } = request;
   try {
-    // The front's client has typed the argument by the call's name.
-    const value: unknown = (compiler[call] as (argument: unknown) => unknown).call(compiler, argument);
-    return { id, value };
+    return { id, value: perform(compiler, request) };
   } catch (error) {
     return { id, failure: error instanceof Error ? (error.stack ?? error.message) : String(error) };
   }
+}
+
+function perform(compiler: CompilerCalls, { call, argument }: CompilerRequest): unknown {
+  // The front's client has typed the argument by the call's name.
+  if (call !== 'restore') return (compiler[call] as (argument: unknown) => unknown).call(compiler, argument);
+  for (const earlier of argument as readonly CompilerRequest[]) perform(compiler, earlier);
+  return undefined;
 }

@@ -79,7 +79,7 @@ export class CellExecution {
     if (!compiled.ok) return { ok: false, error: compiled.error };
     if (this.#interrupted)
       return failed('ShardlabError[INTERRUPTED]', 'the cell was interrupted before it ran');
-    const { js, ticket } = compiled;
+    const { js, declaration } = compiled;
     const allowStdin = request.content.allow_stdin === true;
     const outcome = await this.#executions.run(
       this.#executor,
@@ -89,7 +89,9 @@ export class CellExecution {
         : { type: 'ranks', cell, js, selection },
     );
     // A cell that failed in the notebook has declared what came before the error; ranks must not diverge.
-    if (outcome.ok || selection === undefined) await this.#compiler.call('commit', ticket);
+    const isDeclared = outcome.ok || selection === undefined;
+    if (isDeclared && Object.keys(declaration.names).length > 0)
+      await this.#compiler.call('commit', declaration);
     return outcome;
   }
 

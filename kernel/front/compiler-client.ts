@@ -2,7 +2,13 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { ShardlabError } from '../../src/core/errors';
-import type { CompilerCall, CompilerCalls, CompilerReply, CompilerRequest } from '../compiler/protocol';
+import {
+  type CompilerCall,
+  type CompilerCalls,
+  type CompilerReply,
+  type CompilerRequest,
+  LASTING_CALLS,
+} from '../compiler/protocol';
 import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
@@ -18,10 +24,18 @@ export interface CompilerClient {
 /** How long after the compiler's first answer a missing snapshot is built: the first cells go first. */
 const SNAPSHOT_DELAY_MS = 5000;
 
+/** So often a process may end over one request, or without an answer: what ends it twice ends it each time. */
+const MAX_DEATHS = 2;
+
+/** Number of the request that brings a new process to the state of the one before; the others count from 1. */
+const RESTORE = 0;
+
 interface Waiting {
   readonly request: CompilerRequest;
   readonly resolve: (value: never) => void;
   readonly reject: (error: ShardlabError) => void;
+  /** How many processes ended while this was the oldest request. */
+  deaths: number;
 }
 
 /** Starts the compiler process, from its snapshot where there is one; see [Note: compiler snapshot]. */
@@ -29,20 +43,29 @@ export function startCompiler(settings: ExecutorSettings): CompilerClient {
   return new CompilerProcess(settings);
 }
 
+/**
+ * [Note: a compiler that dies] The front remembers every lasting call that was answered. A new process gets them all at once,
+ * in order, and then what the old one had not answered. Nothing is checked or run again for that: a declaration holds the
+ * text of its module.
+ */
 class CompilerProcess implements CompilerClient {
   readonly #settings: ExecutorSettings;
+  /** In the order in which they were sent, which is that of their answers. */
   readonly #waiting = new Map<number, Waiting>();
-  #child: ChildProcess;
+  readonly #lasting: CompilerRequest[] = [];
   readonly #stopBuilding = new AbortController();
-  #requests = 0;
+  /** Undefined after too many silent deaths: the next call starts another process. */
+  #child: ChildProcess | undefined;
+  /** How many processes in a row ended before they answered anything. */
+  #silentDeaths = 0;
+  #requests = RESTORE;
   #ended = false;
 
   constructor(settings: ExecutorSettings) {
     this.#settings = settings;
     const place = snapshotPlace(settings.installation);
-    const fromSnapshot = hasSnapshot(place);
-    this.#child = this.#spawn(fromSnapshot ? place.path : undefined);
-    if (fromSnapshot) return;
+    this.#child = this.#spawn();
+    if (hasSnapshot(place)) return;
     const build = (): void => void buildCompilerSnapshot(place, this.#stopBuilding.signal);
     this.#child.once('message', () => setTimeout(build, SNAPSHOT_DELAY_MS).unref());
   }
@@ -53,19 +76,27 @@ class CompilerProcess implements CompilerClient {
   ): Promise<ReturnType<CompilerCalls[C]>> {
     return new Promise((resolve, reject) => {
       const request = { id: ++this.#requests, call, argument };
-      this.#waiting.set(request.id, { request, resolve, reject });
-      this.#child.send(request);
+      this.#waiting.set(request.id, { request, resolve, reject, deaths: 0 });
+      if (this.#child === undefined) this.#startAnew();
+      else this.#send(request);
     });
   }
 
   end(): void {
     this.#ended = true;
     this.#stopBuilding.abort();
-    this.#child.kill('SIGKILL');
+    this.#child?.kill('SIGKILL');
   }
 
-  #spawn(snapshot: string | undefined): ChildProcess {
+  #send(request: CompilerRequest): void {
+    // What a process that ends has not answered is sent to the next one.
+    this.#child?.send(request, () => {});
+  }
+
+  #spawn(): ChildProcess {
     const { baseDir, installation } = this.#settings;
+    const place = snapshotPlace(installation);
+    const snapshot = hasSnapshot(place) ? place.path : undefined;
     const program =
       snapshot === undefined
         ? [join(__dirname, '..', 'compiler', 'main.js'), installation, baseDir]
@@ -77,39 +108,60 @@ class CompilerProcess implements CompilerClient {
     let answered = false;
     child.on('message', (reply: CompilerReply) => {
       answered = true;
-      this.#settle(reply);
+      this.#silentDeaths = 0;
+      this.#settle(reply, child);
     });
-    child.on('exit', (code, signal) => {
-      if (this.#ended) return;
-      if (snapshot !== undefined && !answered) this.#startWithout(snapshot);
-      else this.#startAnew(String(signal ?? code));
-    });
+    const died = (how: string): void => {
+      // A process may report an error and its end.
+      if (this.#ended || this.#child !== child) return;
+      // SIGKILL comes from others; whatever else ends a process before its first answer may be the snapshot's doing.
+      if (snapshot !== undefined && !answered && how !== 'SIGKILL') rmSync(snapshot, { force: true });
+      if (!answered) this.#silentDeaths += 1;
+      this.#died(how);
+    };
+    child.on('error', (error) => died(error.message));
+    child.on('exit', (code, signal) => died(signal ?? `exit code ${code}`));
     return child;
   }
 
-  /** The snapshot cannot be used: it goes, and what was asked is asked again. */
-  #startWithout(snapshot: string): void {
-    rmSync(snapshot, { force: true });
-    this.#child = this.#spawn(undefined);
-    for (const { request } of this.#waiting.values()) this.#child.send(request);
+  #died(how: string): void {
+    this.#child = undefined;
+    const [oldest] = this.#waiting.values();
+    if (oldest !== undefined && ++oldest.deaths === MAX_DEATHS) {
+      this.#waiting.delete(oldest.request.id);
+      oldest.reject(endedTwice(oldest.request, how));
+    }
+    if (this.#waiting.size > 0 || this.#silentDeaths < MAX_DEATHS) this.#startAnew();
   }
 
-  #startAnew(how: string): void {
-    const text = `the compiler's process ended (${how}) and has forgotten the types of earlier cells; run their cells again`;
-    for (const { reject } of this.#waiting.values()) reject(new ShardlabError('INTERNAL', text));
-    this.#waiting.clear();
-    this.#child = this.#spawn(undefined);
+  #startAnew(): void {
+    this.#child = this.#spawn();
+    this.#send({ id: RESTORE, call: 'restore', argument: this.#lasting });
+    for (const { request } of this.#waiting.values()) this.#send(request);
   }
 
-  #settle(reply: CompilerReply): void {
+  #settle(reply: CompilerReply, from: ChildProcess): void {
+    // A process that cannot take up what the one before knew is of no use.
+    if (reply.id === RESTORE && 'failure' in reply) from.kill('SIGKILL');
     const entry = this.#waiting.get(reply.id);
     this.#waiting.delete(reply.id);
     if (entry === undefined) return;
+    const { request } = entry;
     if ('failure' in reply) {
       entry.reject(new ShardlabError('INTERNAL', `the compiler failed: ${reply.failure}`));
-    } else {
-      // The compiler answers a call with what that call returns.
-      entry.resolve(reply.value as never);
+      return;
     }
+    if (LASTING_CALLS.some((call) => call === request.call)) this.#lasting.push(request);
+    // The compiler answers a call with what that call returns.
+    entry.resolve(reply.value as never);
   }
+}
+
+function endedTwice({ call }: CompilerRequest, how: string): ShardlabError {
+  const what = call === 'compile' ? 'checked this cell, which did not run' : `answered a request (${call})`;
+  const advice = 'its types may need more memory than there is; the types of earlier cells are kept';
+  return new ShardlabError(
+    'INTERNAL',
+    `the compiler's process ended twice (${how}) while it ${what}; ${advice}`,
+  );
 }

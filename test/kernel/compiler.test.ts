@@ -14,7 +14,7 @@ before(() => {
 function emitted(source: string): string {
   const compiled = compiler.compile({ source, namespace: 'notebook', name: `In[${++cells}]` });
   assert.ok(compiled.ok, compiled.ok ? '' : compiled.error.traceback.join('\n'));
-  compiler.commit(compiled.ticket);
+  compiler.commit(compiled.declaration);
   return compiled.js
     .replace(/\/\/# sourceMappingURL.*/, '')
     .replace(/\s+/g, ' ')
@@ -75,7 +75,7 @@ describe('the compiler', () => {
     const inRanks = (source: string) => compiler.compile({ source, namespace: 'ranks', name: 'In[1]' });
     const declared = inRanks('const theirs = rank;');
     assert.ok(declared.ok);
-    compiler.commit(declared.ticket);
+    compiler.commit(declared.declaration);
     assert.match(String(messages('theirs')[0]), /TS2304: .* Ranks have it: begin the cell with %%ranks/);
     emitted('const ours = 1;');
     const wrong = inRanks('ours');

@@ -21,7 +21,7 @@ test("the documents' fragments are typed in ranks' cells; snake_case is told by 
   let cells = 0;
   const complaints = (source: string): string[] => {
     const compiled = compiler.compile({ source, namespace: 'ranks', name: `In[${++cells}]` });
-    if (compiled.ok) compiler.commit(compiled.ticket);
+    if (compiled.ok) compiler.commit(compiled.declaration);
     return compiled.ok ? [] : [...compiled.error.traceback];
   };
   assert.deepEqual(complaints(GIVEN), []);

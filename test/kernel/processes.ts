@@ -24,6 +24,31 @@ export async function goneIn(pids: readonly number[], limit = HANG_MS): Promise<
   assert.deepEqual(alive(pids), []);
 }
 
+/** A kernel's process that checks cells, once it is there; never one of `others`. */
+export async function compilerOf(kernel: number, others: readonly number[] = []): Promise<number> {
+  const deadline = performance.now() + HANG_MS;
+  while (performance.now() < deadline) {
+    const found = family(kernel).find((pid) => isCompiler(pid) && !others.includes(pid));
+    if (found !== undefined) return found;
+    await delay(5);
+  }
+  throw new Error(`kernel ${kernel} has no compiler`);
+}
+
+function isCompiler(pid: number): boolean {
+  const command = commandOf(pid);
+  return /kernel.compiler.main|--snapshot-blob/.test(command) && !command.includes('--build-snapshot');
+}
+
+/** The words that started a process, separated by blanks; '' when it is gone. */
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+  } catch {
+    return '';
+  }
+}
+
 function alive(pids: readonly number[]): number[] {
   return pids.filter((pid) => (statOf(pid)?.[0] ?? 'Z') !== 'Z');
 }

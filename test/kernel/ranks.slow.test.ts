@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { contents, type Exchange, JupyterClient, resultText } from './jupyter-client';
-import { family, goneIn, NO_PROC } from './processes';
+import { compilerOf, family, goneIn, NO_PROC } from './processes';
 
 let client: JupyterClient;
 
@@ -56,6 +56,13 @@ describe('a %%ranks cell', () => {
   it('does not see the names of the notebook, nor the notebook its', async () => {
     assert.equal((await client.execute('%%ranks\njob')).reply.content.ename, 'TypeScriptError[TS2304]');
     assert.equal((await client.execute('x')).reply.content.ename, 'TypeScriptError[TS2304]');
+  });
+
+  it('finds the variables of earlier ones after the death of the compiler', { skip: NO_PROC }, async () => {
+    const compiler = await compilerOf(client.pid);
+    process.kill(compiler, 'SIGKILL');
+    await goneIn([compiler]);
+    assert.match(shownText(await client.execute('%%ranks\nx.size')), /ranks 0-1 agree\s+2/);
   });
 
   it('that fails in one rank is one error with rank, cell and line, and declares nothing', async () => {
