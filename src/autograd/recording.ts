@@ -2,6 +2,7 @@ import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
+import { type Leaf, leafOf } from './leaves';
 import type { ParameterSet } from './parameter-set';
 import { Sieve } from './sieve';
 
@@ -57,6 +58,8 @@ export class Recording extends Array<RecordedNode> {
   readonly sieve: Sieve | null;
   /** Whether this is part of a second forward. */
   readonly isReplayed: boolean;
+  /** Of the outermost recording: loose parameters that were used, by their tensors' ids. */
+  readonly loose = new Map<number, Leaf>();
   /** Tensors of enclosing recordings that were used here, by id. */
   readonly captured = new Map<number, tf.Tensor>();
   /** Open tidy scopes when it began. */
@@ -105,7 +108,8 @@ export class Recording extends Array<RecordedNode> {
   /** True when a gradient with respect to the tensor is needed. */
   flows(tensor: tf.Tensor): boolean {
     if (this.#flowing.has(tensor.id)) return true;
-    if (this.parent === null || !this.parent.flows(tensor)) return false;
+    if (this.parent === null) return this.#isLoose(tensor);
+    if (!this.parent.flows(tensor)) return false;
     this.captured.set(tensor.id, tensor);
     return true;
   }
@@ -185,14 +189,26 @@ export class Recording extends Array<RecordedNode> {
 
   #asks(input: tf.Tensor, { saved }: RecordedNode): boolean {
     if (this.flows(input)) return true;
-    const owner = this.owners.get(input.id);
-    if (owner === undefined) return false;
+    const owner = this.owners.get(input.id) ?? leafOf(input)?.unit ?? null;
+    if (owner === null) return false;
     for (const tensor of saved ?? []) tensor.dispose();
     throw new ShardlabError(
       'ENGINE',
       `A parameter of unit '${owner}' is used outside of it, where its gradient would be lost. Make it a parameter of ` +
         `a unit around all of its uses (leave it out of '${owner}').`,
     );
+  }
+
+  /** A parameter under no unit is a leaf of the pass. */
+  #isLoose(tensor: tf.Tensor): boolean {
+    const leaf = leafOf(tensor);
+    if (leaf === undefined || leaf.unit !== null) return false;
+    this.loose.set(tensor.id, leaf);
+    this.addLeaf(tensor);
+    // It was made in a cell, or here when it was first read.
+    if (this.engine.tagOf(tensor).cause !== 'param.full')
+      this.engine.retag(tensor, { cause: 'param.full', module: leaf.module });
+    return true;
   }
 
   #settle(node: RecordedNode): void {

@@ -1,9 +1,9 @@
-import * as tf from '@tensorflow/tfjs';
+import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { Tag } from '../core/events';
 import type { Recording } from './recording';
 import type { Meter } from './sieve';
-import { record } from './tape';
+import { ownResult, record } from './tape';
 
 /** A part of a model whose forward runs again in backward, instead of keeping what its operations save. */
 export interface Region {
@@ -40,9 +40,5 @@ export function recordForward(
   leaves: readonly tf.Tensor[],
 ): tf.Tensor {
   for (const leaf of leaves) tape.addLeaf(leaf);
-  return record(tape, () => {
-    const result = forward(...inputs);
-    // The output must be another tensor than the inputs, for its gradient is another.
-    return tape.isLeaf(result) ? tf.clone(result) : result;
-  });
+  return record(tape, () => ownResult(tape, forward(...inputs)));
 }

@@ -25,6 +25,11 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
   }
 }
 
+/** A recorded forward's result as another tensor than what came in, for its gradient is another. */
+export function ownResult(tape: Recording, result: tf.Tensor): tf.Tensor {
+  return tape.flows(result) && tape.isLeaf(result) ? tf.clone(result) : result;
+}
+
 /**
  * Runs a tape backward from `seeds`, which it consumes. Each operation's saved tensors and the gradients of its outputs
  * are freed as soon as its own gradient ran. Returns the gradients of the tape's leaves and captures.

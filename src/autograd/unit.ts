@@ -4,9 +4,10 @@ import { untracked } from '../backend/tfjs-state';
 import type { HalfDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import { currentRecording } from './current-recording';
+import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';
 import { type Gradients, type RecordedNode, Recording } from './recording';
-import { backward, isSoleOwner, record } from './tape';
+import { backward, isSoleOwner, ownResult, record } from './tape';
 
 /** Whether a forward is the first or, in a checkpointed region, the one that runs again just before its backward. */
 export type ForwardPhase = 'forward' | 'recompute';
@@ -44,19 +45,30 @@ export interface Pass {
   /** Belongs to the caller, as any result of tfjs operations. */
   readonly loss: tf.Tensor;
   /**
-   * Runs backward from `seed` (default 1). Gradients reach the units' hooks; each unit's as soon as its own backward ran.
-   * Throws: CONFIG the second time.
+   * Runs backward from `seed` (default 1). Gradients reach the units' hooks, each unit's as soon as its own backward ran;
+   * those of loose parameters are added to their `grad` at the end, this process's own.
+   * Throws: CONFIG the second time, and where the loss depends on nothing that trains.
    */
   backward(seed?: number): void;
   /** Lets go of what forward saved, without backward. */
   dispose(): void;
 }
 
+/** What a pass trained: parameters under no unit, and the names of units that ran. */
+export interface TrainedParts {
+  readonly loose: readonly Leaf[];
+  readonly units: readonly string[];
+}
+
 /**
- * Runs `root` to a scalar loss, with a recording. Gradients go to the units that run inside.
- * Throws: SHAPE when the loss is not a float32 scalar.
+ * Runs `root` to a scalar loss, with a recording. Gradients go to the units that run inside, and to parameters under none.
+ * `trained` is told of both after a backward. Throws: SHAPE when the loss is not a float32 scalar.
  */
-export function gradients(engine: Engine, root: () => tf.Tensor): Pass {
+export function gradients(
+  engine: Engine,
+  root: () => tf.Tensor,
+  trained?: (parts: TrainedParts) => void,
+): Pass {
   const tape = new Recording(engine, null, new Map(), null);
   const release = (): void => tape.release();
   const forget = engine.onRecover(release);
@@ -64,7 +76,7 @@ export function gradients(engine: Engine, root: () => tf.Tensor): Pass {
     forget();
     release();
   };
-  const loss = orElse(drop, () => scalar(record(tape, root)));
+  const loss = orElse(drop, () => scalar(record(tape, () => ownResult(tape, root()))));
   let isDone = false;
   return {
     loss,
@@ -73,13 +85,14 @@ export function gradients(engine: Engine, root: () => tf.Tensor): Pass {
       isDone = true;
       if (!tape.flows(loss)) {
         drop();
-        return;
+        throw dependsOnNothing();
       }
       const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
       orElse(drop, () => {
-        for (const left of backward(engine, tape, seeds).values()) left.dispose();
+        handOut(engine, tape, backward(engine, tape, seeds));
       });
       forget();
+      trained?.({ loose: [...tape.loose.values()], units: [...new Set(tape.owners.values())] });
     },
     dispose: drop,
   };
@@ -121,11 +134,7 @@ function recordUnit(
     outer.owners.set(tensor.id, unit.module);
   }
   for (const input of inputs) if (outer.flows(input)) tape.addLeaf(input);
-  const value = record(tape, () => {
-    const result = run();
-    // The output must be another tensor than the inputs, for its gradient is another.
-    return tape.isLeaf(result) ? tf.clone(result) : result;
-  });
+  const value = record(tape, () => ownResult(tape, run()));
   if (outer.sieve !== null) {
     outer.absorb(tape, value);
     return value;
@@ -196,6 +205,20 @@ function backwardUnit(
   });
 }
 
+/** Gives loose parameters their gradients; the others are of no use. */
+function handOut(engine: Engine, tape: Recording, found: Gradients): void {
+  // To be let go where this is cut off.
+  tape.inFlight = found;
+  for (const [id, gradient] of found) {
+    const leaf = tape.loose.get(id);
+    const own = leaf === undefined ? null : handedOver(engine, gradient, leaf.module);
+    found.delete(id);
+    if (leaf === undefined || own === null) gradient.dispose();
+    else accumulateGrad(engine, leaf, own);
+  }
+  tape.inFlight = null;
+}
+
 /** Says of a temporary that it leaves its unit. See [Note: pool and ring]. */
 function asRing(engine: Engine, tensor: tf.Tensor, module: string): void {
   if (engine.tagOf(tensor).cause === 'temp') engine.retag(tensor, { cause: 'temp', module, part: 'ring' });
@@ -229,6 +252,15 @@ function orElse<T>(undo: () => void, work: () => T): T {
     undo();
     throw error;
   }
+}
+
+/** Source: torch's 'element 0 of tensors does not require grad and does not have a grad_fn'. */
+function dependsOnNothing(): ShardlabError {
+  return new ShardlabError(
+    'CONFIG',
+    'the loss depends on no parameter that trains: forward read none, all that it read are frozen, or a value was taken out ' +
+      'of tensors on the way (dataSync) and put into a new one; compute the loss from model.apply(…) inside gradients(() => loss)',
+  );
 }
 
 /** Source: torch's 'Trying to backward through the graph a second time'. */

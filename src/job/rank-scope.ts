@@ -10,6 +10,7 @@ import type { World } from '../dist/world';
 import type { Link } from '../transport/link';
 import { type CallableClass, callableClass } from './callable-class';
 import { describeModel } from './describe-model';
+import { namesForgottenRoots } from './forgotten-root';
 import * as nn from './nn-names';
 import { type RankCheckpoints, rankCheckpoints } from './rank-checkpoints';
 import { FSDP_NAMES, type RankFsdp, rankFsdp } from './rank-fsdp';
@@ -42,7 +43,8 @@ export interface RankScope extends RankFsdp, RankSchedules, RankCheckpoints, Nam
   >;
   /**
    * Runs a model to its loss with a recording; `.backward()` then leaves the gradients in the parameters or their shards,
-   * for `optim` to use. Throws: SHAPE when the loss is not a float32 scalar.
+   * for `optim` to use; those of a parameter under no wrapper in its `grad`, this rank's own. Throws: SHAPE when the loss is
+   * not a float32 scalar; CONFIG in backward, when it depends on nothing that trains.
    */
   readonly gradients: (loss: () => tf.Tensor) => Pass;
 }
@@ -63,6 +65,7 @@ export interface RankParts {
 export function createRankScope({ rank, world, engine, observer, warn, link }: RankParts): RankScope {
   const { group } = world;
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
+  const trained = namesForgottenRoots(group, warn);
   return {
     rank,
     worldSize: group.size,
@@ -80,6 +83,6 @@ export function createRankScope({ rank, world, engine, observer, warn, link }: R
     ...rankCheckpoints({ engine, group, warn }),
     describe: (model, options = {}) => describeModel(model, { link, ...options }),
     TemperatureGating: callableClass((...args) => new nn.TemperatureGating(...args)),
-    gradients: (loss) => gradients(engine, loss),
+    gradients: (loss) => gradients(engine, loss, trained),
   };
 }

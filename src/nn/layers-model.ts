@@ -1,4 +1,5 @@
 import * as tf from '@tensorflow/tfjs';
+import { leafOf } from '../autograd/leaves';
 import { ConfigError } from '../core/errors';
 import { Module } from './module';
 import { Parameter } from './parameter';
@@ -103,6 +104,8 @@ class LayerModule extends Module {
     const requiresGrad = this.#layer.trainable;
     const value = variable.read();
     const parameter = new Parameter(tf.clone(value), { requiresGrad });
+    // Of a backward that came before.
+    parameter.grad = leafOf(value)?.grad ?? null;
     value.dispose();
     this.addParameter(this.#nameFor(variable), parameter);
     variable.read = () => parameter.tensor;

@@ -1,4 +1,5 @@
 import * as tf from '@tensorflow/tfjs';
+import { type Leaf, markLeaf } from '../autograd/leaves';
 import type { HostArray } from '../backend/host-arrays';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
@@ -84,9 +85,11 @@ export interface ParameterUser {
 }
 
 /** A trainable tensor of a module. It stays the same object while its tensor changes between sharded and whole. */
-export class Parameter {
+export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;
+  /** The module's unit whose backward takes the gradient; null: none does, and each rank has its own in `grad`. */
+  unit: string | null = null;
   /** Gradient of the whole parameter; null while there is none, or where a unit keeps a shard of it. */
   grad: tf.Tensor | null = null;
   /** Full name within the model; the module that owns it sets it. */
@@ -103,7 +106,8 @@ export class Parameter {
     this.shape = tensor.shape;
     this.size = tensor.size;
     this.#requiresGrad = options.requiresGrad ?? true;
-    this.#tensor = tensor instanceof tf.Tensor ? tf.keep(tensor) : null;
+    this.#tensor = null;
+    if (tensor instanceof tf.Tensor) this.replace(tf.keep(tensor));
     this.#state = new WholeParameter(this);
   }
 
@@ -152,6 +156,11 @@ export class Parameter {
     return this.#tensor;
   }
 
+  /** Whether its values are in this tensor now. */
+  isIn(tensor: tf.Tensor): boolean {
+    return this.#tensor === tensor;
+  }
+
   /** Whether a whole tensor is here. */
   get isWhole(): boolean {
     return this.#tensor !== null;
@@ -172,6 +181,7 @@ export class Parameter {
   replace(tensor: tf.Tensor | null): void {
     this.#tensor = tensor;
     this.#source = null;
+    if (tensor !== null) markLeaf(tensor, this);
   }
 
   /** Frees the whole tensor, and forgets values that are not there yet; a shard stays. */

@@ -28,6 +28,7 @@ const TAGGED = Symbol('tagged');
 export function runAsUnit(run: UnitRun): void {
   const { engine, module, parameters, numTrained, declared } = run;
   tagModules(engine, module, declared);
+  for (const parameter of parameters) parameter.unit = module.path;
   let phase: ForwardPhase = 'forward';
   const hooks = timed(run, (entered) => {
     phase = entered;

@@ -3,22 +3,6 @@ import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import type { Parameter } from '../../nn/parameter';
 
-/** Adds a gradient to a parameter's, and takes it over. `declared`: the type that its values are kept at, if one is. */
-export function accumulateGrad(
-  engine: Engine,
-  parameter: Parameter,
-  grad: tf.Tensor,
-  declared: HalfDType | undefined,
-): void {
-  if (parameter.grad === null) {
-    engine.retag(grad, { cause: 'grad.full', module: parameter.module, declared });
-    parameter.grad = grad;
-    return;
-  }
-  engine.addInto(parameter.grad, grad);
-  grad.dispose();
-}
-
 /** The parameter's gradient; zeros are put in place where there is none. */
 export function gradOrZeros(
   engine: Engine,

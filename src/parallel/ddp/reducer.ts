@@ -1,4 +1,5 @@
 import type * as tf from '@tensorflow/tfjs';
+import { accumulateGrad } from '../../autograd/leaves';
 import type { Engine } from '../../backend/engine';
 import { undone } from '../../backend/undone';
 import type { HalfDType, WireDType } from '../../core/dtypes';
@@ -9,7 +10,7 @@ import { settled } from '../settled';
 import type { RowTable } from '../sparse/row-tables';
 import { assignBuckets, type BucketSizes } from './buckets';
 import type { GradBucket } from './comm-hooks';
-import { accumulateGrad, gradOrZeros } from './gradients';
+import { gradOrZeros } from './gradients';
 import { SparseReducer } from './sparse-reducer';
 
 interface Bucket {
