@@ -6,8 +6,8 @@ const SHOWN = 10;
 
 /** "Did you forget to use 'await'?", which the checker tells beside an error. */
 const FORGOTTEN_AWAIT = 2773;
-/** "Cannot find name 'x'." and the same with the nearest name. */
-const UNKNOWN_NAMES: readonly number[] = [2304, 2552];
+/** "Cannot find name 'x'.", the same with the nearest name, of a namespace, and of a shorthand property. */
+const UNKNOWN_NAMES: readonly number[] = [2304, 2552, 2503, 18004];
 
 /** A cell whose errors are described. */
 export interface FaultyCell {

@@ -3,10 +3,20 @@ import ts from 'typescript';
 import { completenessOf } from './completeness';
 import { describeDiagnostics } from './diagnostics';
 import { replTransformer } from './emit';
+import { rightImports } from './imports';
 import { type CheckedFiles, createCheckedFiles } from './language-service';
 import type { ResolutionPlaces } from './module-resolution';
-import { outlineOf } from './outline';
-import type { CellSource, Compiled, CompilerCalls, Declaration, Namespace, Position } from './protocol';
+import { type Outline, outlineOf } from './outline';
+import type {
+  Absence,
+  CellSource,
+  Compiled,
+  CompilerCalls,
+  Declaration,
+  FailedCheck,
+  Namespace,
+  Position,
+} from './protocol';
 import { Scope } from './scope';
 import { completionsAt, inspectionAt, type ShownSource } from './tooling';
 
@@ -38,12 +48,13 @@ export class NotebookCompiler implements CompilerCalls {
    */
   warmUp(): void {
     const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';
-    this.compile({ source, namespace: 'notebook', name: 'In[0]' });
+    this.compile({ source, namespace: 'notebook', cell: 0 });
     this.inspect({ source: 'parseInt', namespace: 'notebook', offset: 4 });
     this.isComplete('1');
   }
 
-  compile({ source, namespace, name }: CellSource): Compiled {
+  compile(asked: CellSource): Compiled {
+    const { source, namespace, cell } = asked;
     this.#learnRankGlobals(namespace);
     const outline = outlineOf(parse(source));
     const module = ++this.#modules;
@@ -57,21 +68,25 @@ export class NotebookCompiler implements CompilerCalls {
     const diagnostics = errorsOf(program, file);
     if (diagnostics.length > 0) {
       this.#files.drop(path);
-      const adviceFor = (unknown: string): string | undefined => this.#elsewhere(unknown, namespace);
-      return { ok: false, error: describeDiagnostics(diagnostics, { source, name, adviceFor }) };
+      return this.#failedCheck(asked, outline, diagnostics);
     }
-    const js = emit(program, file, source, name);
+    const js = emit(program, file, source, nameOf(cell));
     this.#files.drop(path);
     const { loadsPackages } = outline;
     const names = Object.fromEntries(outline.declared);
-    return { ok: true, js, declaration: { namespace, module, text, names, loadsPackages } };
+    return { ok: true, js, declaration: { namespace, cell, module, text, names, loadsPackages } };
   }
 
-  commit({ namespace, module, text, names, loadsPackages }: Declaration): void {
+  commit(declaration: Declaration): void {
+    const { namespace, module, text, loadsPackages } = declaration;
     // The declaration may be one of an earlier process, whose modules keep their numbers.
     this.#modules = Math.max(this.#modules, module);
     this.#files.keep(this.#pathOf(module), text, loadsPackages);
-    this.#scopes[namespace].declare(`./${moduleName(module)}.mjs`, names);
+    this.#scopes[namespace].declare(`./${moduleName(module)}.mjs`, declaration);
+  }
+
+  miss({ namespace, cell, names, cause }: Absence): void {
+    this.#scopes[namespace].miss(names, cell, cause);
   }
 
   complete(at: Position): ReturnType<CompilerCalls['complete']> {
@@ -89,6 +104,24 @@ export class NotebookCompiler implements CompilerCalls {
   reset(namespace: Namespace): void {
     this.#scopes[namespace].clear();
     this.#rankGlobalsKnown &&= namespace !== 'ranks';
+  }
+
+  #failedCheck(asked: CellSource, outline: Outline, diagnostics: readonly ts.Diagnostic[]): FailedCheck {
+    const { source, namespace, cell } = asked;
+    const adviceFor = (unknown: string): string | undefined =>
+      this.#scopes[namespace].absenceOf(unknown) ?? this.#elsewhere(unknown, namespace);
+    const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor });
+    const text = rightImports(parse(source), diagnostics);
+    const compiled = text === undefined ? undefined : this.compile({ ...asked, source: text });
+    // Imports alone may show a fault that the whole cell's syntax had hidden.
+    const imports = compiled?.ok === false ? compiled.imports : compiled;
+    const kept = new Set(Object.keys(imports?.declaration.names ?? {}));
+    return {
+      ok: false,
+      error,
+      imports,
+      missed: [...outline.declared.keys()].filter((name) => !kept.has(name)),
+    };
   }
 
   #pathOf(module: number): string {
@@ -137,6 +170,10 @@ export class NotebookCompiler implements CompilerCalls {
     this.#scopes.ranks.declareExports(RANK_MODULE, names);
     this.#rankGlobalsKnown = true;
   }
+}
+
+function nameOf(cell: number): string {
+  return `In[${cell}]`;
 }
 
 function moduleName(module: number): string {

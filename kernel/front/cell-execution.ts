@@ -1,9 +1,9 @@
 import type { CellError } from '../../src/cell/cell-error';
 import type { MimeBundle } from '../../src/cell/mime';
-import type { Namespace } from '../compiler/protocol';
+import type { Absence, AbsenceCause, CompiledCell, FailedCheck, Namespace } from '../compiler/protocol';
 import type { Outcome } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';
-import type { Executions } from './executions';
+import type { Ending, Executions } from './executions';
 import type { ExecutorClient } from './executor-client';
 import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
@@ -11,6 +11,15 @@ import type { Json, Message } from './wire';
 
 /** What came of a cell: its result, a help page, or its error. */
 export type CellOutcome = Outcome & { readonly page?: Json | undefined };
+
+/** Which cell of what, and the ranks that it is for. */
+interface CellPlace {
+  readonly namespace: Namespace;
+  readonly cell: number;
+  readonly selection: string | undefined;
+}
+
+const INTERRUPTED = 'ShardlabError[INTERRUPTED]';
 
 /** Compiles and runs the code of requests. */
 export class CellExecution {
@@ -74,12 +83,19 @@ export class CellExecution {
     selection: string | undefined,
   ): Promise<CellOutcome> {
     const namespace: Namespace = selection === undefined ? 'notebook' : 'ranks';
-    const name = `In[${cell}]`;
-    const compiled = await this.#compiler.call('compile', { source, namespace, name });
-    if (!compiled.ok) return { ok: false, error: compiled.error };
-    if (this.#interrupted)
-      return failed('ShardlabError[INTERRUPTED]', 'the cell was interrupted before it ran');
+    const compiled = await this.#compiler.call('compile', { source, namespace, cell });
+    if (!compiled.ok) return this.#keepImports(request, compiled, { namespace, cell, selection });
+    if (this.#interrupted) {
+      await this.#miss({ namespace, cell, names: namesOf(compiled), cause: 'interrupted' });
+      return failed(INTERRUPTED, 'the cell was interrupted before it ran');
+    }
+    return this.#run(request, compiled, selection);
+  }
+
+  /** Runs a compiled cell; what it declares counts where it was declared. */
+  async #run(request: Message, compiled: CompiledCell, selection: string | undefined): Promise<Ending> {
     const { js, declaration } = compiled;
+    const { namespace, cell } = declaration;
     const allowStdin = request.content.allow_stdin === true;
     const outcome = await this.#executions.run(
       this.#executor,
@@ -88,11 +104,37 @@ export class CellExecution {
         ? { type: 'run', cell, js, allowStdin }
         : { type: 'ranks', cell, js, selection },
     );
+    const names = namesOf(compiled);
+    if (names.length === 0) return outcome;
     // A cell that failed in the notebook has declared what came before the error; ranks must not diverge.
-    const isDeclared = outcome.ok || selection === undefined;
-    if (isDeclared && Object.keys(declaration.names).length > 0)
+    if (outcome.ok || (selection === undefined && outcome.processEnded === undefined)) {
       await this.#compiler.call('commit', declaration);
+    } else {
+      await this.#miss({ namespace, cell, names, cause: causeOf(outcome) });
+    }
     return outcome;
+  }
+
+  /** Loads the imports of a cell that failed its check: the cells after it need them, whatever else is wrong there. */
+  async #keepImports(
+    request: Message,
+    check: FailedCheck,
+    { selection, ...at }: CellPlace,
+  ): Promise<CellOutcome> {
+    const { error, imports, missed } = check;
+    await this.#miss({ ...at, names: missed, cause: 'unchecked' });
+    if (imports === undefined) return { ok: false, error };
+    const names = namesOf(imports);
+    const loaded = await this.#run(request, imports, selection);
+    if (!loaded.ok) await this.#miss({ ...at, names, cause: 'unchecked' });
+    const note = loaded.ok
+      ? `Nothing of the cell ran but its imports: ${names.join(', ')}`
+      : `Its imports could not be loaded: ${loaded.error.ename}: ${loaded.error.evalue}`;
+    return { ok: false, error: { ...error, traceback: [...error.traceback, note] } };
+  }
+
+  async #miss(absence: Absence): Promise<void> {
+    if (absence.names.length > 0) await this.#compiler.call('miss', absence);
   }
 
   /** Type-checks a cell for ranks and shows what the checker says; nothing runs and nothing is declared. */
@@ -100,7 +142,7 @@ export class CellExecution {
     const compiled = await this.#compiler.call('compile', {
       source,
       namespace: 'ranks',
-      name: `In[${cell}]`,
+      cell,
     });
     const words = compiled.ok ? ['no type errors'] : compiled.error.traceback;
     return {
@@ -125,4 +167,13 @@ export function failedBy(thrown: unknown): CellOutcome {
 
 function failed(ename: string, evalue: string): { readonly ok: false; readonly error: CellError } {
   return { ok: false, error: { ename, evalue, traceback: [`${ename}: ${evalue}`] } };
+}
+
+function namesOf({ declaration }: CompiledCell): string[] {
+  return Object.keys(declaration.names);
+}
+
+function causeOf(ending: Ending & { readonly ok: false }): AbsenceCause {
+  if (ending.processEnded === true) return 'process ended';
+  return ending.error.ename === INTERRUPTED ? 'interrupted' : 'failed in ranks';
 }

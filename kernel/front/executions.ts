@@ -3,6 +3,12 @@ import type { ExecutorClient } from './executor-client';
 import type { Publisher } from './publisher';
 import type { Message } from './wire';
 
+/** What came of an execution. */
+export type Ending = Outcome & {
+  /** Its process is gone, with all that cells had declared there. */
+  readonly processEnded?: true;
+};
+
 type Work = Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>;
 
 /** Executions that the front has sent to the executor, and whose outputs come back. */
@@ -10,7 +16,7 @@ export class Executions {
   readonly #messages = new Map<ExecutionId, Message>();
   readonly #publisher: Publisher;
   readonly #askInput: (parent: Message, prompt: string, password: boolean) => void;
-  #running: { readonly id: ExecutionId; readonly settle: (outcome: Outcome) => void } | undefined;
+  #running: { readonly id: ExecutionId; readonly settle: (outcome: Ending) => void } | undefined;
   #last: ExecutionId = 0;
 
   constructor(publisher: Publisher, askInput: (parent: Message, prompt: string, password: boolean) => void) {
@@ -24,7 +30,7 @@ export class Executions {
   }
 
   /** Runs compiled code for a request; its outputs go to that request. */
-  run(executor: ExecutorClient, request: Message, work: Work): Promise<Outcome> {
+  run(executor: ExecutorClient, request: Message, work: Work): Promise<Ending> {
     const id = ++this.#last;
     this.#messages.set(id, request);
     return new Promise((settle) => {
@@ -60,11 +66,11 @@ export class Executions {
   /** Settles what runs because its process is gone; false when nothing ran. */
   abandon(outcome: Outcome): boolean {
     const ran = this.#running !== undefined;
-    this.#settle(outcome);
+    this.#settle({ ...outcome, processEnded: true });
     return ran;
   }
 
-  #settle(outcome: Outcome): void {
+  #settle(outcome: Ending): void {
     const settle = this.#running?.settle;
     this.#running = undefined;
     settle?.(outcome);

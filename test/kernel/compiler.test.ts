@@ -12,7 +12,7 @@ before(() => {
 
 /** The JavaScript of a cell without its map, one line. */
 function emitted(source: string): string {
-  const compiled = compiler.compile({ source, namespace: 'notebook', name: `In[${++cells}]` });
+  const compiled = compiler.compile({ source, namespace: 'notebook', cell: ++cells });
   assert.ok(compiled.ok, compiled.ok ? '' : compiled.error.traceback.join('\n'));
   compiler.commit(compiled.declaration);
   return compiled.js
@@ -22,7 +22,7 @@ function emitted(source: string): string {
 }
 
 function messages(source: string): string[] {
-  const compiled = compiler.compile({ source, namespace: 'notebook', name: `In[${++cells}]` });
+  const compiled = compiler.compile({ source, namespace: 'notebook', cell: ++cells });
   return compiled.ok ? [] : [...compiled.error.traceback];
 }
 
@@ -72,7 +72,7 @@ describe('the compiler', () => {
       String(messages("import { readFile } from 'node:fs/promises';\nreadFile('a').length;")[0]),
       /TS2339: .*Did you forget to use 'await'\?$/,
     );
-    const inRanks = (source: string) => compiler.compile({ source, namespace: 'ranks', name: 'In[1]' });
+    const inRanks = (source: string) => compiler.compile({ source, namespace: 'ranks', cell: 1 });
     const declared = inRanks('const theirs = rank;');
     assert.ok(declared.ok);
     compiler.commit(declared.declaration);

@@ -20,7 +20,7 @@ test("the documents' fragments are typed in ranks' cells; snake_case is told by 
   const compiler = new NotebookCompiler(findInstallation());
   let cells = 0;
   const complaints = (source: string): string[] => {
-    const compiled = compiler.compile({ source, namespace: 'ranks', name: `In[${++cells}]` });
+    const compiled = compiler.compile({ source, namespace: 'ranks', cell: ++cells });
     if (compiled.ok) compiler.commit(compiled.declaration);
     return compiled.ok ? [] : [...compiled.error.traceback];
   };

@@ -65,6 +65,14 @@ describe('a %%ranks cell', () => {
     assert.match(shownText(await client.execute('%%ranks\nx.size')), /ranks 0-1 agree\s+2/);
   });
 
+  it('that fails its type check keeps its imports in the ranks', async () => {
+    const { content } = (
+      await client.execute("%%ranks\nimport { basename } from 'node:path';\nrank = 'one';")
+    ).reply;
+    assert.match(String(content.traceback), /Nothing of the cell ran but its imports: basename/);
+    assert.match(shownText(await client.execute("%%ranks\nbasename('/a/b')")), /ranks 0-1 agree\s+'b'/);
+  });
+
   it('that fails in one rank is one error with rank, cell and line, and declares nothing', async () => {
     const exchange = await client.execute(
       "%%ranks\nlet half = 1;\nif (rank === 1) throw new RangeError('one of two');",
@@ -72,7 +80,12 @@ describe('a %%ranks cell', () => {
     const errors = contents(exchange, 'error');
     assert.equal(errors.length, 1);
     assert.match(String(errors[0]?.evalue), /\[rank 1\/2\] RangeError: one of two \(cell \d+, line 3\)/);
-    assert.equal((await client.execute('%%ranks\nhalf')).reply.content.ename, 'TypeScriptError[TS2304]');
+    const { content } = (await client.execute('%%ranks\nhalf')).reply;
+    assert.equal(content.ename, 'TypeScriptError[TS2304]');
+    assert.match(
+      String(content.evalue),
+      /Cell \d+ would have declared it, but it failed in the ranks: run it/,
+    );
   });
 
   it('that calls a collective alone is told where, by the line that its author sees', async () => {

@@ -14,7 +14,7 @@ test('every cell of evidence passes the type checks of a notebook', () => {
     const { source } = finding.evidence;
     if (source.startsWith('$ ')) continue;
     const cell = `import * as sl from 'shardlab';\n${source}`;
-    const compiled = compiler.compile({ source: cell, namespace: 'notebook', name: claim.id });
+    const compiled = compiler.compile({ source: cell, namespace: 'notebook', cell: 1 });
     if (!compiled.ok) wrong.push(`${claim.id}: ${JSON.stringify(compiled.error)}`);
   }
   assert.deepEqual(wrong, []);
@@ -23,5 +23,5 @@ test('every cell of evidence passes the type checks of a notebook', () => {
 test('a cell that is wrong is told', () => {
   const compiler = new NotebookCompiler(repositoryRoot());
   const source = `import * as sl from 'shardlab';\nsl.plan({ model: 'gpt2', gpu: 8 })`;
-  assert.equal(compiler.compile({ source, namespace: 'notebook', name: 'wrong' }).ok, false);
+  assert.equal(compiler.compile({ source, namespace: 'notebook', cell: 1 }).ok, false);
 });

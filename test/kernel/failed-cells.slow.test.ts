@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { JupyterClient, resultText } from './jupyter-client';
+import { compilerOf, goneIn, NO_PROC } from './processes';
+
+let client: JupyterClient;
+
+before(async () => {
+  client = await JupyterClient.start();
+});
+
+after(() => client.stop());
+
+/** What the error of a cell says, with its number. */
+async function failure(code: string): Promise<{ number: number; evalue: string; traceback: string }> {
+  const { content } = (await client.execute(code)).reply;
+  assert.equal(content.status, 'error', `this cell succeeded: ${code}`);
+  const traceback = Array.isArray(content.traceback) ? content.traceback.join('\n') : '';
+  return { number: Number(content.execution_count), evalue: String(content.evalue), traceback };
+}
+
+describe('a cell that fails its type check', () => {
+  it('keeps its imports, loads them and says so; nothing else of it runs', async () => {
+    const { traceback } = await failure(
+      "import { basename } from 'node:path';\nimport fs, { type Stats } from 'node:fs';\nconsole.log('ran'); const n: number = 'one';",
+    );
+    assert.match(traceback, /TS2322/);
+    assert.match(traceback, /Nothing of the cell ran but its imports: basename, fs, Stats/);
+    assert.equal(resultText(await client.execute("basename('/a/b')")), "'b'");
+    const stats = "let stats: Stats = fs.statSync('.'); stats.isDirectory()";
+    assert.equal(resultText(await client.execute(stats)), 'true');
+  });
+
+  it('keeps the imports that are right where one is wrong, or where the cell does not parse', async () => {
+    await failure(
+      "import { join } from 'node:path';\nimport { nothing } from 'node:os';\nimport 'no-such-package';",
+    );
+    assert.equal(resultText(await client.execute("join('a', 'b')")), "'a/b'");
+    await failure("import { sep } from 'node:path';\nconst broken = (;");
+    assert.equal(resultText(await client.execute('sep')), "'/'");
+  });
+
+  it('is named where a later cell lacks what it would have declared, until it is mended', async () => {
+    const { number } = await failure("const width: number = 'wide'; type Size = { w: number };");
+    const sentence = `Cell ${number} would have declared it, but it failed its type check: run it again after mending.`;
+    assert.ok((await failure('width + 1')).evalue.endsWith(sentence));
+    assert.ok((await failure('let size: Size')).evalue.endsWith(sentence));
+    await client.execute('const width = 3;');
+    assert.equal(resultText(await client.execute('width')), '3');
+    assert.match((await failure('height')).evalue, /Cannot find name 'height'\.$/);
+  });
+
+  it('is named also by a compiler that was started anew', { skip: NO_PROC }, async () => {
+    const { number } = await failure("const height: number = 'high';");
+    const compiler = await compilerOf(client.pid);
+    process.kill(compiler, 'SIGKILL');
+    await goneIn([compiler]);
+    assert.match((await failure('height')).evalue, new RegExp(`Cell ${number} would have declared it`));
+  });
+
+  it('in %%ranks says that its imports wait for a job, where there is none', async () => {
+    const { number, traceback } = await failure(
+      "%%ranks\nimport { posix } from 'node:path';\nconst n: number = 'one';",
+    );
+    assert.match(traceback, /Its imports could not be loaded: .*%%ranks needs a job/);
+    assert.match(
+      (await failure('%%ranks\nposix')).evalue,
+      new RegExp(`Cell ${number} would have declared it`),
+    );
+  });
+});
+
+describe('a cell that ended with its process', () => {
+  it('is named where a later cell uses what it had declared', async () => {
+    await client.execute('let before = 1;');
+    const { number } = await failure(
+      "let within = 2; process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})",
+    );
+    const ended = (cell: number): string =>
+      `Cell ${cell} declared it, but the process that held it has ended: run that cell again.`;
+    assert.ok((await failure('before')).evalue.endsWith(ended(number - 1)));
+    assert.ok((await failure('within')).evalue.endsWith(ended(number)));
+  });
+});
