@@ -1,5 +1,5 @@
 import type { Bytes, Seconds } from '../core/units';
-import { type CommunicationRow, communication } from '../ledger/communication';
+import type { CommunicationRow, Traffic } from '../ledger/communication';
 import { CAUSE_WORDS, spoken } from './comm-words';
 import { createFigure, type Figure, type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
@@ -7,7 +7,7 @@ import { soft, strong } from './ink';
 import { COMM_FILL, type Fill, NEUTRAL, WAIT_FILL, WAIT_LINE } from './palette';
 import { panelHeading } from './panel-heading';
 import type { Annotation, BarTrace, Layout } from './plotly';
-import type { RunView } from './run-view';
+import { type RunView, trafficOf } from './run-view';
 import { createTable } from './table';
 import { textWidth } from './text-width';
 
@@ -27,14 +27,15 @@ interface Kind {
 
 /** What was sent and why: payload and received bytes by cause and operation, and how much of the time was hidden. */
 export function commCauses(run: RunView): Figure {
-  const kinds = kindsOf(run);
+  const traffic = trafficOf(run);
+  const kinds = kindsOf(traffic);
   const bytes = byteScale(Math.max(0, ...kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes))));
   const time = timeScale(Math.max(0, ...kinds.map((kind) => kind.exposed + kind.overlapped)));
   const rows = Math.max(1, kinds.length);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
   return createFigure({
     title: findingOf(kinds),
-    subtitle: `${run.strategy}, ${counted(run.world, 'rank')}: mean of a rank and step (${counted(numSteps(run), 'step')}). Bytes as held and as received.`,
+    subtitle: `${run.strategy}, ${counted(run.world, 'rank')}: mean of a rank and step (${counted(traffic.numSteps, 'step')}). Bytes as held and as received.`,
     data: [...byteBars(kinds, bytes), ...timeBars(kinds, time)],
     layout: {
       height: MARGIN.t + MARGIN.b + rows * ROW,
@@ -80,17 +81,13 @@ function axesOf(kinds: readonly Kind[], bytes: Scaled, time: Scaled): Partial<La
   };
 }
 
-function numSteps(run: RunView): number {
-  return new Set(run.records.map(({ step }) => step)).size;
-}
-
-function kindsOf(run: RunView): Kind[] {
+function kindsOf(traffic: Traffic): Kind[] {
   const byKind = new Map<string, CommunicationRow[]>();
-  for (const row of communication(run.records)) {
+  for (const row of traffic.rows) {
     const key = `${row.cause} ${row.op}`;
     byKind.set(key, [...(byKind.get(key) ?? []), row]);
   }
-  const numRecords = run.records.length;
+  const { numRecords } = traffic;
   return [...byKind.values()].flatMap((rows): Kind[] => {
     const [row] = rows;
     if (row === undefined) return [];

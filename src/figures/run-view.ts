@@ -1,5 +1,6 @@
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import { Traffic } from '../ledger/communication';
 import type { StepRecord } from '../ledger/record';
 import type { ZeroPrediction } from '../plan/zero-formulas';
 import { predictRun } from '../plan/zero-units';
@@ -9,12 +10,26 @@ export interface RunView {
   /** The strategy's real name, as in the config. */
   readonly strategy: string;
   readonly world: number;
-  /** Steps of all ranks, in any order. */
+  /** Steps of all ranks, in any order: of a long run the newest ones, and the one that is asked for. */
   readonly records: readonly StepRecord[];
+  /** What all steps come to, where `records` has some of them only. */
+  readonly totals?: RunTotals;
   /** For "predicted beside measured". */
   readonly prediction?: ZeroPrediction;
   /** Words about the machine for subtitles: "4 ranks share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
+}
+
+/** What figures of all steps take, made when it is asked for. */
+export interface RunTotals {
+  losses(): LossesByStep;
+  traffic(): Traffic;
+}
+
+/** Losses of one step after the other; those of steps that are missing are NaN. */
+export interface LossesByStep {
+  readonly firstStep: number;
+  readonly losses: readonly number[];
 }
 
 /** A run as figures see it, with what ZeRO's formulas predict for it. */
@@ -22,15 +37,31 @@ export function viewOf(run: {
   readonly config: TrainConfig;
   readonly world: number;
   readonly records: readonly StepRecord[];
+  readonly totals?: RunTotals;
   readonly note?: string;
 }): RunView {
-  const { config, world, records, note } = run;
-  const view = { strategy: config.parallel.strategy, world, records, prediction: predictRun(config, world) };
-  return note === undefined ? view : { ...view, note };
+  const { config, world, records, totals, note } = run;
+  return {
+    strategy: config.parallel.strategy,
+    world,
+    records,
+    prediction: predictRun(config, world),
+    ...(totals === undefined ? {} : { totals }),
+    ...(note === undefined ? {} : { note }),
+  };
 }
 
-/** A run's losses by step; a step that is missing is NaN. */
-export function lossesOf(run: RunView): { firstStep: number; losses: number[] } {
+/** What a run communicated in all of its steps. */
+export function trafficOf({ totals, records }: RunView): Traffic {
+  if (totals !== undefined) return totals.traffic();
+  const traffic = new Traffic();
+  traffic.add(records);
+  return traffic;
+}
+
+/** A run's losses. */
+export function lossesOf(run: RunView): LossesByStep {
+  if (run.totals !== undefined) return run.totals.losses();
   const bySteps = new Map<number, number>();
   for (const { step, loss } of run.records) if (loss !== null && !bySteps.has(step)) bySteps.set(step, loss);
   if (bySteps.size === 0) return { firstStep: 1, losses: [] };
@@ -48,11 +79,13 @@ export function recordsOfStep(records: readonly StepRecord[], step?: number): [S
   const [first, ...rest] = records.filter((record) => record.step === chosen).sort((a, b) => a.rank - b.rank);
   if (first !== undefined) return [first, ...rest];
   const steps = records.map((record) => record.step);
-  throw new ConfigError(
-    steps.length === 0
-      ? 'there is no recorded step yet; run a step first'
-      : `step ${step} is not recorded; choose one of ${Math.min(...steps)} to ${Math.max(...steps)}`,
-  );
+  if (steps.length === 0) throw new ConfigError('there is no recorded step yet; run a step first');
+  throw notRecorded(step, Math.min(...steps), Math.max(...steps));
+}
+
+/** For a step that a run did not make, with those that it made. */
+export function notRecorded(step: number | undefined, first: number, last: number): ConfigError {
+  return new ConfigError(`step ${step} is not recorded; choose one of ${first} to ${last}`);
 }
 
 /** For `reduce`: the record with the higher peak, the first of equal ones. */

@@ -114,7 +114,7 @@ function labRun(run: Run): LabRun {
 
 /** Throws: INTERNAL before the first step. */
 function factsOf(run: Run): RunFacts {
-  const last = run.records.slice(-run.world);
+  const last = run.records.newest();
   const [first] = last;
   if (first === undefined) throw new ShardlabError('INTERNAL', 'a run has no facts before its first step');
   const highest = last.reduce((best, one) => (one.memory.peakBytes > best.memory.peakBytes ? one : best));

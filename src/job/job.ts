@@ -58,6 +58,8 @@ export interface JobFleet {
   readonly reports: readonly ReadyReport[];
   /** The shaped wire, where there is one. */
   readonly link?: Link | undefined;
+  /** Goes when the job ends. */
+  readonly folder: string;
   /** Ends all processes and removes what they had. */
   end(): Promise<void>;
 }
@@ -191,6 +193,7 @@ export class Job {
       world,
       link: this.link,
       number: ++this.#numRuns,
+      folder: this.#fleet.folder,
       supervisor: this.#supervisor,
       groups: this.#groups,
       saves: this.#saves,

@@ -191,7 +191,7 @@ async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: B
       return { seconds, others: ((loads[round] ?? 0) + (loads[round + 1] ?? 0)) / 2 };
     });
     const { seconds: measuredSeconds, others } = quietHalf(steps);
-    const measuredBytes = Math.max(...run.records.slice(-one.world).map(({ memory }) => memory.peakBytes));
+    const measuredBytes = Math.max(...run.records.newest().map(({ memory }) => memory.peakBytes));
     const link = one.link === null ? undefined : linkOf(one.link);
     const costs = hereCosts(measured, { world: one.world, link, others });
     const dry = dryRun(config, { world: one.world, ranks: 'all', costs, curve: false });

@@ -8,28 +8,25 @@ import type { Figure } from '../figures/figure';
 import { lossCurve } from '../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../figures/memory-figure';
 import { processTable } from '../figures/process-table';
-import { type RunView, viewOf } from '../figures/run-view';
+import { notRecorded, type RunView, viewOf } from '../figures/run-view';
 import { createTable, type Table } from '../figures/table';
-import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
 import { type Link, linkText } from '../transport/link';
 import type { RunHistory } from './run-history';
+import type { StepRecords } from './run-steps';
 import { placeText } from './run-text';
 import { sessionLesson } from './session-lesson';
 
 /** What a run shows of its steps. */
 export abstract class RunFigures {
-  /** What each step came to. */
-  readonly results: readonly StepResult[];
-  /** The ledgers of all ranks, step by step, rank by rank. */
-  readonly records: readonly StepRecord[];
+  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes a step and rank. */
+  readonly records: StepRecords;
   protected readonly history: RunHistory;
   readonly #link: Link | undefined;
 
   protected constructor(history: RunHistory, link: Link | undefined) {
     this.history = history;
-    this.results = history.results;
-    this.records = history.records;
+    this.records = history.steps;
     this.#link = link;
   }
 
@@ -53,9 +50,14 @@ export abstract class RunFigures {
     return this.history.lastStep;
   }
 
+  /** What each step came to. */
+  get results(): readonly StepResult[] {
+    return this.history.steps.results();
+  }
+
   /** Mean loss over all ranks, step by step. */
   get losses(): number[] {
-    return this.results.map(({ loss }) => loss);
+    return this.history.losses;
   }
 
   /** Memory of one step by cause, over time or at every rank's peak. */
@@ -75,7 +77,7 @@ export abstract class RunFigures {
 
   /** What each rank's process held at the end of a step (default: the last): every resident byte has a name. */
   processes(step?: number): Table {
-    return processTable(this.records, step);
+    return processTable(this.#viewOf(step).records, step);
   }
 
   /** The loss over all steps; a mark where the run was resharded. */
@@ -83,7 +85,7 @@ export abstract class RunFigures {
     const [first, ...later] = this.history.phases;
     const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
     const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
-    return this.#figure(() => lossCurve([{ name, ...this.#lossesByStep() }], { marks }));
+    return this.#figure(() => lossCurve([{ name, ...this.history.lossesByStep() }], { marks }));
   }
 
   /** The numbers behind the figures as danfojs DataFrames; its library loads on first use (seconds). */
@@ -105,7 +107,7 @@ export abstract class RunFigures {
   }
 
   #figure(draw: (view: RunView) => Figure, step?: number): Figure {
-    if (this.records.length === 0) {
+    if (this.records.numSteps === 0) {
       throw new ConfigError(
         'this run has taken no step yet, so there is nothing to draw; await run.step() first',
       );
@@ -115,19 +117,12 @@ export abstract class RunFigures {
 
   /** The phase of a step; between resharding and the first step after it, the one before. */
   #viewOf(step: number | undefined): RunView {
-    const { config, world, records } = this.history.stepsOf(step ?? this.history.lastStep);
-    return viewOf({ config, world, records, note: this.#noteOf(world) });
-  }
-
-  /** Steps that a loaded checkpoint skipped are NaN. */
-  #lossesByStep(): { readonly losses: number[]; readonly firstStep: number } {
-    const firstStep = this.results[0]?.step ?? 1;
-    const losses: number[] = [];
-    for (const { step, loss } of this.results) {
-      while (losses.length < step - firstStep) losses.push(Number.NaN);
-      losses.push(loss);
+    const { history } = this;
+    const phase = history.stepsOf(step ?? history.lastStep);
+    if (step !== undefined && history.steps.numSteps > 0 && !phase.records.some((one) => one.step === step)) {
+      throw notRecorded(step, history.firstStep, history.lastStep);
     }
-    return { losses, firstStep };
+    return viewOf({ ...phase, note: this.#noteOf(phase.world) });
   }
 
   #noteOf(world: number): string {

@@ -1,10 +1,15 @@
 import type { TrainConfig } from '../config/train-config';
 import { ShardlabError } from '../core/errors';
+import type { LossesByStep, RunTotals } from '../figures/run-view';
+import { createColumn } from '../ledger/columns';
+import { Traffic } from '../ledger/communication';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
 import type { RankStep } from './messages';
+import { NUM_NEWEST, RunSteps } from './run-steps';
+import type { StepFile } from './step-file';
 
-/** Steps of which every allocation and free is kept, from the newest back; older records keep their totals. */
+/** Steps of which every allocation and free is stored, from the newest back; older records have their totals. */
 const NUM_CURVES = 2;
 
 /** Steps that were made with one config on one number of ranks. */
@@ -15,17 +20,26 @@ export interface RunPhase {
   readonly world: number;
 }
 
+/** A phase with its newest records, and with what all of its steps come to. */
+export interface PhaseRecords extends RunPhase {
+  readonly records: readonly StepRecord[];
+  readonly totals: RunTotals;
+}
+
 /** What a run has done so far. */
 export class RunHistory {
-  /** What each step came to. */
-  readonly results: StepResult[] = [];
-  /** The ledgers of all ranks, step by step, rank by rank. */
-  readonly records: StepRecord[] = [];
+  readonly steps: RunSteps;
   readonly #phases: RunPhase[];
+  /** Number and loss of each step, one after the other. */
+  readonly #losses = createColumn('float64');
+  /** Of the phases whose every step was added up. */
+  readonly #traffic = new Map<RunPhase, Traffic>();
   #lastStep = 0;
 
-  constructor(config: TrainConfig, world: number) {
-    this.#phases = [{ firstStep: 1, config, world }];
+  constructor(config: TrainConfig, world: number, file: StepFile) {
+    this.steps = new RunSteps(file);
+    this.#phases = [];
+    this.#open({ firstStep: 1, config, world });
   }
 
   /** The newest one. */
@@ -38,16 +52,22 @@ export class RunHistory {
     return this.#phases;
   }
 
-  /** The phase of a step with the records of its steps. */
-  stepsOf(step: number): RunPhase & { readonly records: readonly StepRecord[] } {
+  /** The phase of a step with the records of that step and of the phase's newest ones. Throws: IO where they are lost. */
+  stepsOf(step: number): PhaseRecords {
     const at = Math.max(
       0,
       this.#phases.findLastIndex(({ firstStep }) => firstStep <= step),
     );
     const phase = placed(this.#phases[at]);
     const end = this.#phases[at + 1]?.firstStep ?? Number.POSITIVE_INFINITY;
-    const records = this.records.filter((record) => record.step >= phase.firstStep && record.step < end);
-    return { ...phase, records };
+    const newest = this.steps.newest(NUM_NEWEST, end).filter((record) => record.step >= phase.firstStep);
+    const isThere = newest.some((record) => record.step === step);
+    const records = isThere ? newest : [...this.steps.ofStep(step), ...newest];
+    const [losses, traffic] = [
+      () => this.lossesByStep(phase.firstStep, end),
+      () => this.#trafficOf(phase, end),
+    ];
+    return { ...phase, records, totals: { losses, traffic } };
   }
 
   /** Number of the last step, from 1, whether made here or before a checkpoint that was loaded; 0 before the first. */
@@ -55,48 +75,90 @@ export class RunHistory {
     return this.#lastStep;
   }
 
+  /** Of the steps that were made, one after the other. */
+  get losses(): number[] {
+    return this.#losses.toArray().filter((_, i) => i % 2 === 1);
+  }
+
+  /** Number of the first step that was made here; 1 before it. */
+  get firstStep(): number {
+    return this.#losses.length === 0 ? 1 : this.#losses.at(0);
+  }
+
+  /** Losses of the steps from `first` to before `end`; NaN for those that a loaded checkpoint skipped. */
+  lossesByStep(first = 1, end = Number.POSITIVE_INFINITY): LossesByStep {
+    const losses: number[] = [];
+    let firstStep = 1;
+    for (let at = 0; at < this.#losses.length; at += 2) {
+      const step = this.#losses.at(at);
+      if (step < first || step >= end) continue;
+      if (losses.length === 0) firstStep = step;
+      while (losses.length < step - firstStep) losses.push(Number.NaN);
+      losses.push(this.#losses.at(at + 1));
+    }
+    return { firstStep, losses };
+  }
+
   /** From the next step on, another config or another number of ranks. */
   begin(config: TrainConfig, world: number): void {
     const firstStep = this.#lastStep + 1;
     // A phase in which no step was made leaves no trace.
     if (this.phase.firstStep === firstStep) this.#phases.pop();
-    this.#phases.push({ firstStep, config, world });
+    this.#open({ firstStep, config, world });
   }
 
   /** The next step is number `step` + 1: what was recorded of later ones is no longer part of the run. */
   resume(step: number): void {
     const { config, world } = this.phase;
-    const isPast = ({ step: other }: { readonly step: number }): boolean => other <= step;
-    this.results.splice(0, this.results.length, ...this.results.filter(isPast));
-    this.records.splice(0, this.records.length, ...this.records.filter(isPast));
+    this.steps.cut(step);
+    this.#cutLosses(step);
     this.#phases.splice(0, this.#phases.length, ...this.#phases.filter(({ firstStep }) => firstStep <= step));
     this.#lastStep = step;
     const last = this.#phases.at(-1);
-    if (last?.config !== config || last.world !== world)
-      this.#phases.push({ firstStep: step + 1, config, world });
+    // Sums of what is no longer there.
+    if (last !== undefined) this.#traffic.delete(last);
+    if (last?.config !== config || last.world !== world) this.#open({ firstStep: step + 1, config, world });
   }
 
-  /** Keeps one step of all ranks. */
+  /** Stores one step of all ranks. */
   keep(steps: readonly RankStep[]): StepResult {
     const [first] = steps;
     if (first === undefined) throw new ShardlabError('INTERNAL', 'a step came back without results');
-    this.results.push(first.result);
-    this.#lastStep = first.result.step;
-    this.records.push(...steps.map(({ record }) => record));
-    this.#dropCurves(first.result.step - NUM_CURVES);
-    return first.result;
+    const { result } = first;
+    const records = steps.map(({ record }) => record);
+    this.#lastStep = result.step;
+    this.#losses.push(result.step);
+    this.#losses.push(result.loss);
+    this.#traffic.get(this.phase)?.add(records);
+    this.steps.add({ result, records });
+    this.steps.change(NUM_CURVES, withoutCurve);
+    return result;
   }
 
-  /** Long runs keep totals of every step, but not every allocation of every step. */
-  #dropCurves(step: number): void {
-    for (let i = this.records.length - 1; i >= 0; i--) {
-      const record = this.records[i];
-      if (record === undefined || record.step < step) return;
-      if (record.step === step && record.memory.curve !== null) {
-        this.records[i] = { ...record, memory: { ...record.memory, curve: null } };
-      }
-    }
+  #open(phase: RunPhase): void {
+    this.#phases.push(phase);
+    this.#traffic.set(phase, new Traffic());
   }
+
+  #cutLosses(step: number): void {
+    const kept = this.#losses.toArray().filter((_, i, all) => (all[i - (i % 2)] ?? 0) <= step);
+    this.#losses.clear();
+    for (const value of kept) this.#losses.push(value);
+  }
+
+  /** What all steps of a phase sent. Where steps of it went with a loaded checkpoint, those that are left are read again. */
+  #trafficOf(phase: RunPhase, end: number): Traffic {
+    let traffic = this.#traffic.get(phase);
+    if (traffic !== undefined) return traffic;
+    traffic = new Traffic();
+    for (const records of this.steps.between(phase.firstStep, end)) traffic.add(records);
+    this.#traffic.set(phase, traffic);
+    return traffic;
+  }
+}
+
+function withoutCurve(record: StepRecord): StepRecord {
+  return record.memory.curve === null ? record : { ...record, memory: { ...record.memory, curve: null } };
 }
 
 function placed(phase: RunPhase | undefined): RunPhase {

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { currentDisplay } from '../cell/display';
 import type { Redistributed } from '../checkpoint/redistribute';
@@ -8,6 +9,7 @@ import { ConfigError, ShardlabError } from '../core/errors';
 import { now } from '../core/units';
 import { DISPLAY, type DisplayBundle, type Table } from '../figures/table';
 import { type UnitFacts, unitsTable } from '../figures/units-table';
+import { SpillFile } from '../ledger/spill-file';
 import type { Link } from '../transport/link';
 import { writeToStderr } from './folded-lines';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
@@ -26,6 +28,7 @@ import { createRunSummary, type RunSummary } from './run-summary';
 import { placeText, runText } from './run-text';
 import { RunTurns } from './run-turns';
 import type { SaveDesk } from './save-desk';
+import { StepFile } from './step-file';
 import { firstGrant, Stepping } from './stepping';
 import type { Supervisor } from './supervisor';
 
@@ -41,6 +44,8 @@ export interface RunOptions {
   readonly link?: Link | undefined;
   /** Number of the run in its job. */
   readonly number: number;
+  /** The job's folder, for steps that do not lie in memory. */
+  readonly folder: string;
   readonly supervisor: Supervisor;
   readonly groups: RankGroups;
   readonly saves: SaveDesk;
@@ -59,7 +64,11 @@ export class Run extends RunFigures {
   #isDisposed = false;
 
   private constructor(options: RunOptions, config: TrainConfig) {
-    super(new RunHistory(config, options.world), options.link);
+    const file = new SpillFile(join(options.folder, `run-${options.number}-steps`));
+    super(
+      new RunHistory(config, options.world, new StepFile(file, (message) => warn([message]))),
+      options.link,
+    );
     this.#options = options;
     this.#calls = new RunCalls(options.supervisor);
     const { number: run, saves } = options;
@@ -180,15 +189,14 @@ export class Run extends RunFigures {
 
   async #stepMany(numSteps: number): Promise<RunSummary> {
     const { history } = this;
-    const first = this.results.length;
+    const first = history.steps.numSteps;
     const progress = createProgress(currentDisplay(), numSteps);
     const { number: run, supervisor } = this.#options;
     const steps = new Stepping(
       { numSteps, numRanks: this.world },
       (grant) => supervisor.grant(grant),
       (done) => {
-        const last = history.keep(done);
-        progress.show(this.results.slice(first), last);
+        progress.show(history.keep(done));
       },
     );
     this.#steps = steps;
@@ -204,7 +212,7 @@ export class Run extends RunFigures {
       progress.finish();
     }
     if (steps.numDone < numSteps) throw this.#stopped(steps.numDone, numSteps);
-    return createRunSummary(this.results.slice(first));
+    return createRunSummary(history.steps.results(first));
   }
 
   async #reshard(from: ReshardPlan, to: ReshardPlan): Promise<ReshardReport> {

@@ -25,19 +25,46 @@ export function overlappedSeconds(event: CollectiveRecord): Seconds {
 }
 
 /** Sums by rank, cause, operation and group, ordered so. Several steps add up. */
-export function communication(records: readonly StepRecord[]): CommunicationRow[] {
-  const sums = new Map<string, CommunicationRow>();
-  for (const record of records) {
-    for (const event of record.collectives) {
-      const key = [record.rank, event.cause, event.op, event.group].join('\u0000');
-      sums.set(key, plus(sums.get(key), record.rank, event));
+export function communication(records: Iterable<StepRecord>): CommunicationRow[] {
+  const traffic = new Traffic();
+  traffic.add(records);
+  return traffic.rows;
+}
+
+/** What was communicated in many steps, added up as they come. */
+export class Traffic {
+  readonly #sums = new Map<string, CommunicationRow>();
+  /** Records by rank. */
+  readonly #counts = new Map<number, number>();
+
+  /** Steps that were added: those of the rank with most of them. */
+  get numSteps(): number {
+    return Math.max(0, ...this.#counts.values());
+  }
+
+  /** Each is one rank's step. */
+  get numRecords(): number {
+    return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
+  }
+
+  add(records: Iterable<StepRecord>): void {
+    for (const { rank, collectives } of records) {
+      this.#counts.set(rank, (this.#counts.get(rank) ?? 0) + 1);
+      for (const event of collectives) {
+        const key = [rank, event.cause, event.op, event.group].join('\u0000');
+        this.#sums.set(key, plus(this.#sums.get(key), rank, event));
+      }
     }
   }
-  const order = (row: CommunicationRow): number => COMM_CAUSES.indexOf(row.cause);
-  return [...sums.values()].sort(
-    (a, b) =>
-      a.rank - b.rank || order(a) - order(b) || a.op.localeCompare(b.op) || a.group.localeCompare(b.group),
-  );
+
+  /** By rank, cause, operation and group, ordered so. */
+  get rows(): CommunicationRow[] {
+    const order = (row: CommunicationRow): number => COMM_CAUSES.indexOf(row.cause);
+    return [...this.#sums.values()].sort(
+      (a, b) =>
+        a.rank - b.rank || order(a) - order(b) || a.op.localeCompare(b.op) || a.group.localeCompare(b.group),
+    );
+  }
 }
 
 function plus(row: CommunicationRow | undefined, rank: number, event: CollectiveRecord): CommunicationRow {

@@ -4,7 +4,7 @@ import type { BufferId, CollectiveEvent, MemoryCause, Observer, Space, SpanEvent
 import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
 import { type Column, createColumn } from './columns';
 import { LiveBuffers, OwnerTable } from './live-buffers';
-import { type BytesByCause, noBytes, type ProcessMemory, type StepRecord } from './record';
+import { type BytesByCause, noBytes, type Owner, type ProcessMemory, type StepRecord } from './record';
 
 /** What the caller knows about a step when it ends. */
 export interface StepFacts {
@@ -148,6 +148,9 @@ class ColumnarRecorder implements Recorder {
     this.compare(facts.engineBytes, step);
     const atPeak = this.replay(this.peakEvents);
     const restBytes = this.onDevice(this.own(this.live));
+    const curve = facts.curve === false ? null : this.curve();
+    const listed = this.listed(curve?.owner ?? []);
+    const of = (bytes: readonly Bytes[]): Bytes[] => listed.map((owner) => bytes[owner] ?? 0);
     return {
       step,
       rank: this.rank,
@@ -157,17 +160,17 @@ class ColumnarRecorder implements Recorder {
       loss: facts.loss ?? null,
       tokens: facts.tokens ?? null,
       memory: {
-        owners: this.table.owners.slice(),
-        atStart: this.own(this.atStart),
-        atPeak,
-        atRest: this.own(this.live),
+        owners: listed.map((owner) => this.table.owners[owner] as Owner), // one of its indices
+        atStart: of(this.own(this.atStart)),
+        atPeak: of(atPeak),
+        atRest: of(this.own(this.live)),
         peakBytes: this.onDevice(atPeak),
         peakSeconds: this.peakEvents === 0 ? 0 : microseconds(this.seconds.at(this.peakEvents - 1)),
         restBytes,
         elsewhereBytes: this.deviceBytes - restBytes,
         numBuffersAtRest: this.buffers.size,
         residualBytes: facts.engineBytes === undefined ? null : 0,
-        curve: facts.curve === false ? null : this.curve(),
+        curve: curve && { ...curve, owner: placesIn(listed, curve.owner) },
         process: facts.process ?? null,
       },
       collectives: this.collectives.map(({ kind: _, ...rest }) => rest),
@@ -215,6 +218,12 @@ class ColumnarRecorder implements Recorder {
     return this.table.runs.map((run, i) => (run === this.run ? (bytes[i] ?? 0) : 0));
   }
 
+  /** The owners that a record is about: the run's, and those in its curve. Those of runs before would make it ever longer. */
+  private listed(inCurve: readonly number[]): number[] {
+    const own = this.table.runs.flatMap((run, owner) => (run === this.run ? [owner] : []));
+    return [...new Set([...own, ...inCurve])].sort((a, b) => a - b);
+  }
+
   private onDevice(bytes: readonly Bytes[]): Bytes {
     return this.table.owners.reduce(
       (sum, { space }, i) => sum + (space === 'device' ? (bytes[i] ?? 0) : 0),
@@ -238,6 +247,12 @@ class ColumnarRecorder implements Recorder {
       deltaBytes: this.delta.toArray(),
     };
   }
+}
+
+/** Where each of `values` stands in `list`. */
+function placesIn(list: readonly number[], values: readonly number[]): number[] {
+  const places = new Map(list.map((value, place) => [value, place]));
+  return values.map((value) => places.get(value) ?? -1);
 }
 
 /** Rounded to 0.1 µs, so that records stay short as JSON. */

@@ -53,7 +53,7 @@ test('checkpoints of a run', async (context) => {
     assert.deepEqual(run.losses, before.slice(0, 2));
     await run.step(3);
     assert.deepEqual(run.losses, before);
-    assert.ok(run.records.every(({ step }, i) => step === Math.floor(i / 3) + 1));
+    assert.ok([...run.records].every(({ step }, i) => step === Math.floor(i / 3) + 1));
     await run.dispose();
   });
 

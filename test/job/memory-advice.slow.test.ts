@@ -17,7 +17,7 @@ const CONFIG: TrainConfigInput = {
 /** Bytes of a rank at the peak of two steps, its building included. */
 async function neededBytes(run: Run): Promise<number> {
   await run.step(2);
-  return Math.max(...run.records.map(({ memory }) => memory.peakBytes + memory.elsewhereBytes));
+  return Math.max(...[...run.records].map(({ memory }) => memory.peakBytes + memory.elsewhereBytes));
 }
 
 test('an out-of-memory error of a run names settings that fit, and they do', async (context) => {

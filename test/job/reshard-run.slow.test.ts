@@ -56,7 +56,7 @@ test('a run in resharding', async (context) => {
       assert.ok(report.movedBytes > 0 && report.comparedBytes >= report.bytes);
       await run.step(2);
       assert.deepEqual(
-        run.records.map(({ step, rank, world }) => `${step}:${rank}/${world}`),
+        [...run.records].map(({ step, rank, world }) => `${step}:${rank}/${world}`),
         '1:0/2 1:1/2 2:0/2 2:1/2 3:0/3 3:1/3 3:2/3 4:0/3 4:1/3 4:2/3 5:0/1 6:0/2 6:1/2 7:0/2 7:1/2'.split(
           ' ',
         ),
@@ -123,9 +123,9 @@ test('a run in resharding', async (context) => {
     await run.step(2);
     for (const strategy of ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const)
       await run.reshard({ strategy });
-    const [last] = run.records.slice(-1);
+    const last = run.records.newest().at(-1);
     await run.step(1);
-    const record = run.records.at(-1);
+    const record = run.records.newest().at(-1);
     assert.equal(record?.memory.restBytes, last?.memory.restBytes);
     await run.dispose();
     assert.deepEqual(await held(), before);

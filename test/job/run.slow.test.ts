@@ -32,7 +32,7 @@ test('runs of a job', async (context) => {
         assert.equal(summary.numSteps, 4);
         assert.match(String(summary), /^step 4: loss \d\.\d+ → \d\.\d+, [\d,]+ tokens\/s/);
         assert.deepEqual(
-          run.records.map(({ step, rank }) => [step, rank]),
+          [...run.records].map(({ step, rank }) => [step, rank]),
           [1, 2, 3, 4].flatMap((step) => [
             [step, 0],
             [step, 1],

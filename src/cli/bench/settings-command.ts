@@ -114,12 +114,12 @@ async function stepSeconds(run: Run): Promise<Seconds> {
 }
 
 function wireBytes(run: Run): number {
-  const { collectives = [] } = run.records.at(-1) ?? {};
+  const { collectives = [] } = run.records.newest().at(-1) ?? {};
   return collectives.reduce((sum, event) => sum + event.wireBytes, 0);
 }
 
 function peakBytes(run: Run): number {
-  return Math.max(...run.records.slice(-run.world).map(({ memory }) => memory.peakBytes));
+  return Math.max(...run.records.newest().map(({ memory }) => memory.peakBytes));
 }
 
 function asLine({ pair, step_time, least, most, wire_bytes, peak_bytes }: SettingsRow): string {

@@ -31,7 +31,9 @@ export interface HeadlessRun {
   readonly blas: string;
   readonly numParams: number;
   readonly results: readonly StepResult[];
-  readonly records: readonly StepRecord[];
+  /** Of all steps, and those of the last one. */
+  readonly records: Iterable<StepRecord>;
+  readonly lastStep: readonly StepRecord[];
   /** Most resident memory that any rank's process ever had. */
   readonly maxRssBytes: number;
   /** Why the event file is not whole, where it is not. */
@@ -70,6 +72,7 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
       numParams: run.numParams,
       results: run.results,
       records: run.records,
+      lastStep: run.records.newest(),
       maxRssBytes: Math.max(...maxRss) * 1024,
       eventsFailure,
     };
@@ -88,7 +91,7 @@ function stepsLeft({ lastStep }: Run, steps: number, io: Io): number {
 }
 
 /** Writes the records; gives the failure instead of throwing it, so that a full disk does not take the training's result away. */
-function write(records: readonly StepRecord[], file: EventFileWriter): ShardlabError | undefined {
+function write(records: Iterable<StepRecord>, file: EventFileWriter): ShardlabError | undefined {
   try {
     for (const record of records) file.append(record);
     return undefined;

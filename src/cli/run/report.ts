@@ -69,30 +69,29 @@ export function runReport(run: HeadlessRun): RunReport {
     ...speedReport(run, run.config.parallel.strategy),
     blas: run.blas,
     memory: memoryReport(run.records),
-    comm: commReport(run.records),
+    comm: commReport(run.lastStep),
   };
 }
 
-function memoryReport(records: readonly StepRecord[]): MemoryReport {
-  const highest = largest(records, (record) => record.memory.peakBytes);
-  const ranks = [...new Set(records.map(({ rank }) => rank))].sort((a, b) => a - b);
+/** Records may be many: they are looked at one by one. */
+function memoryReport(records: Iterable<StepRecord>): MemoryReport {
+  let highest: StepRecord | undefined;
+  const ranks = new Map<number, { peak_bytes: number; rest_bytes: number }>();
+  for (const record of records) {
+    const { peakBytes, restBytes } = record.memory;
+    if (highest === undefined || peakBytes > highest.memory.peakBytes) highest = record;
+    const most = Math.max(peakBytes, ranks.get(record.rank)?.peak_bytes ?? 0);
+    ranks.set(record.rank, { peak_bytes: most, rest_bytes: restBytes });
+  }
   return {
     peak_bytes: highest?.memory.peakBytes ?? 0,
     by_cause: highest === undefined ? {} : present(memoryAtPeak(highest)),
-    per_rank: ranks.map((rank) => {
-      const own = records.filter((record) => record.rank === rank);
-      return {
-        rank,
-        peak_bytes: Math.max(...own.map(({ memory }) => memory.peakBytes)),
-        rest_bytes: own.at(-1)?.memory.restBytes ?? 0,
-      };
-    }),
+    per_rank: [...ranks].sort(([a], [b]) => a - b).map(([rank, bytes]) => ({ rank, ...bytes })),
   };
 }
 
-function commReport(records: readonly StepRecord[]): CommReport {
-  const lastStep = Math.max(0, ...records.map(({ step }) => step));
-  const perRank = records.filter(({ step }) => step === lastStep).map((record) => commOf(record));
+function commReport(lastStep: readonly StepRecord[]): CommReport {
+  const perRank = lastStep.map((record) => commOf(record));
   return largest(perRank, (comm) => comm.wire_bytes) ?? { bytes_by_cause: {}, wire_bytes: 0, exposed_ms: 0 };
 }
 
