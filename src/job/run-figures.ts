@@ -19,7 +19,7 @@ import { sessionLesson } from './session-lesson';
 
 /** What a run shows of its steps. */
 export abstract class RunFigures {
-  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes a step and rank. */
+  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes per step and rank. */
   readonly records: StepRecords;
   protected readonly history: RunHistory;
   readonly #link: Link | undefined;

@@ -3,7 +3,7 @@ import type { StepResult } from '../train/step-result';
 import type { Chunk, StepFile, WholeStep } from './step-file';
 
 /*
- * [Note: steps on disk] The records of a step are tens of kilobytes a rank. The newest steps lie in memory; older ones go, some
+ * [Note: steps on disk] The records of a step are tens of kilobytes per rank. The newest steps lie in memory; older ones go, some
  * at a time, to a file in the job's folder, and are read back when they are asked for. What figures need of all steps (losses,
  * sums of communication) RunHistory stores in memory as numbers, so that a run's memory does not grow with its steps.
  */

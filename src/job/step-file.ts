@@ -2,7 +2,7 @@ import { deserialize, serialize } from 'node:v8';
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { ShardlabError } from '../core/errors';
 import type { StepRecord } from '../ledger/record';
-import type { Place, SpillFile } from '../ledger/spill-file';
+import type { BlockRange, SpillFile } from '../ledger/spill-file';
 import type { StepResult } from '../train/step-result';
 
 /** One step of all ranks. */
@@ -18,9 +18,9 @@ export interface Chunk {
   readonly lastStep: number;
   readonly numSteps: number;
   /** In memory where the file could not take them. */
-  readonly results: Place | readonly StepResult[];
+  readonly results: BlockRange | readonly StepResult[];
   /** By step; or why they are lost. */
-  readonly records: Place | ShardlabError;
+  readonly records: BlockRange | ShardlabError;
 }
 
 /** Neighbouring steps differ in their times alone: more effort saves little. */
@@ -32,22 +32,25 @@ export class StepFile {
   readonly #warn: (message: string) => void;
   #hasWarned = false;
 
-  /** `warn` is told once when records cannot be stored. */
+  /** Calls `warn` once when records cannot be stored. */
   constructor(file: SpillFile, warn: (message: string) => void) {
     this.#file = file;
     this.#warn = warn;
   }
 
-  /** Stores steps, at least one. Where the disk is full, their records are lost, and that is told. */
+  /** Stores steps, at least one. Where the disk is full, their records are lost, and `warn` says so. */
   store(steps: readonly WholeStep[]): Chunk {
     const results = steps.map(({ result }) => result);
     const [firstStep, lastStep] = [results[0]?.step ?? 0, results.at(-1)?.step ?? 0];
     const range = { firstStep, lastStep, numSteps: steps.length };
-    const records = serialize(steps.map((step) => step.records));
-    const end = this.#file.end;
+    const records = deflateRawSync(serialize(steps.map((step) => step.records)), DEFLATE);
+    const { end } = this.#file;
     try {
-      const place = this.#file.append(serialize(results));
-      return { ...range, results: place, records: this.#file.append(deflateRawSync(records, DEFLATE)) };
+      return {
+        ...range,
+        results: this.#file.append(serialize(results)),
+        records: this.#file.append(records),
+      };
     } catch (error) {
       if (!(error instanceof ShardlabError)) throw error;
       this.#file.cut(end);
@@ -88,7 +91,7 @@ export class StepFile {
       this.#hasWarned = true;
       this.#warn(
         `${what}. Training goes on, and losses stay; figures of these steps cannot be drawn. Free some space, or set TMPDIR ` +
-          'to a larger disk before the launch. This is said once',
+          'to a larger disk before the launch. This is reported once',
       );
     }
     return new ShardlabError('IO', `${what}; choose a later step`, { cause, details: cause.details });

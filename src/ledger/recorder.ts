@@ -170,7 +170,7 @@ class ColumnarRecorder implements Recorder {
         elsewhereBytes: this.deviceBytes - restBytes,
         numBuffersAtRest: this.buffers.size,
         residualBytes: facts.engineBytes === undefined ? null : 0,
-        curve: curve && { ...curve, owner: placesIn(listed, curve.owner) },
+        curve: curve && { ...curve, owner: indicesIn(listed, curve.owner) },
         process: facts.process ?? null,
       },
       collectives: this.collectives.map(({ kind: _, ...rest }) => rest),
@@ -249,10 +249,10 @@ class ColumnarRecorder implements Recorder {
   }
 }
 
-/** Where each of `values` stands in `list`. */
-function placesIn(list: readonly number[], values: readonly number[]): number[] {
-  const places = new Map(list.map((value, place) => [value, place]));
-  return values.map((value) => places.get(value) ?? -1);
+/** The index of each of `values` in `list`. */
+function indicesIn(list: readonly number[], values: readonly number[]): number[] {
+  const indices = new Map(list.map((value, i) => [value, i]));
+  return values.map((value) => indices.get(value) ?? -1);
 }
 
 /** Rounded to 0.1 µs, so that records stay short as JSON. */

@@ -2,7 +2,7 @@ import { closeSync, openSync, readSync, writeSync } from 'node:fs';
 import { ShardlabError } from '../core/errors';
 
 /** Where a block lies in its file. */
-export interface Place {
+export interface BlockRange {
   readonly offset: number;
   readonly bytes: number;
 }
@@ -29,7 +29,7 @@ export class SpillFile {
   }
 
   /** Writes a block at the end. Throws: IO (a full disk, say); the blocks before it stay. */
-  append(block: Uint8Array): Place {
+  append(block: Uint8Array): BlockRange {
     return this.#attempt('write', () => {
       const [file, offset] = [this.#open(), this.#end];
       for (let at = 0; at < block.length; ) at += writeSync(file, block, at, block.length - at, offset + at);
@@ -39,12 +39,12 @@ export class SpillFile {
   }
 
   /** Throws: IO. */
-  read({ offset, bytes }: Place): Buffer {
+  read({ offset, bytes }: BlockRange): Buffer {
     return this.#attempt('read', () => {
       const [file, block] = [this.#open(), Buffer.allocUnsafe(bytes)];
       for (let at = 0; at < bytes; ) {
         const read = readSync(file, block, at, bytes - at, offset + at);
-        if (read === 0) throw new Error(`it ends after ${offset + at} of ${offset + bytes} bytes`);
+        if (read === 0) throw new Error(`the file ends after ${offset + at} of ${offset + bytes} bytes`);
         at += read;
       }
       return block;

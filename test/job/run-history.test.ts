@@ -166,7 +166,7 @@ test('after any steps and loads, steps, losses and communication are those that 
   );
 });
 
-test('where the file cannot be written that is said once; training and losses go on, and old figures are a typed error', (context) => {
+test('where the file cannot be written, that is reported once; training and losses go on, and old figures are a typed error', (context) => {
   const { history, folder, warnings } = historyFor(context, { isThere: false });
   for (let step = 1; step <= 64; step++) history.keep(stepOf(step));
   assert.equal(warnings.length, 1);

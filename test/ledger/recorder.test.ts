@@ -95,6 +95,30 @@ test('a step is about its own run; what other runs hold stays in the engine’s 
   assert.equal(recorder.endStep({ engineBytes: 1100 }).memory.restBytes, 1000);
 });
 
+test('a record does not grow with the runs before: it lists the owners of its run and of its curve', () => {
+  const recorder = createRecorder(PLACE, ticking());
+  for (let run = 1; run <= 5; run++) {
+    recorder.enter(run);
+    recorder.allocated(run, 8, 'float32', { cause: 'param.shard', module: `run${run}` }, 'device');
+  }
+  recorder.beginStep(1);
+  recorder.freed(4);
+  recorder.allocated(6, 16, 'float32', TEMP, 'device');
+  const { memory } = recorder.endStep({ engineBytes: 48 });
+  assert.deepEqual(
+    memory.owners.map(({ cause, module }) => [cause, module]),
+    [
+      ['param.shard', 'run4'],
+      ['param.shard', 'run5'],
+      [TEMP.cause, TEMP.module],
+    ],
+  );
+  assert.deepEqual([memory.atStart, memory.atPeak, memory.atRest], [[0, 8, 0], [0, 8, 16], [0, 8, 16]]);
+  assert.deepEqual(memory.curve?.owner, [0, 2]);
+  recorder.beginStep(2);
+  assert.deepEqual(recorder.endStep({ curve: false }).memory.owners.length, 2);
+});
+
 test('host memory has its own owners and never counts for the device', () => {
   const recorder = createRecorder(PLACE, ticking());
   recorder.beginStep(1);
