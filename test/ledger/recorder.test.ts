@@ -113,7 +113,14 @@ test('a record does not grow with the runs before: it lists the owners of its ru
       [TEMP.cause, TEMP.module],
     ],
   );
-  assert.deepEqual([memory.atStart, memory.atPeak, memory.atRest], [[0, 8, 0], [0, 8, 16], [0, 8, 16]]);
+  assert.deepEqual(
+    [memory.atStart, memory.atPeak, memory.atRest],
+    [
+      [0, 8, 0],
+      [0, 8, 16],
+      [0, 8, 16],
+    ],
+  );
   assert.deepEqual(memory.curve?.owner, [0, 2]);
   recorder.beginStep(2);
   assert.deepEqual(recorder.endStep({ curve: false }).memory.owners.length, 2);
