@@ -12,7 +12,12 @@ export class OutputChannel {
 
   readonly sink: DisplaySink = {
     display: (bundle, { displayId, metadata = {} } = {}) =>
-      this.#output({ kind: 'display', bundle: toWireBundle(bundle), metadata, displayId }),
+      this.#output({
+        kind: 'display',
+        bundle: toWireBundle(bundle),
+        metadata: toWireBundle(metadata),
+        displayId,
+      }),
     update: (displayId, bundle) =>
       this.#output({ kind: 'update', bundle: toWireBundle(bundle), metadata: {}, displayId }),
     clear: (wait = false) => this.#output({ kind: 'clear', wait }),
@@ -31,7 +36,8 @@ export class OutputChannel {
   }
 
   comm(message: CommMessage): void {
-    this.#send({ ...message, data: toWireBundle(message.data), id: this.current });
+    const { data, metadata = {} } = message;
+    this.#send({ ...message, data: toWireBundle(data), metadata: toWireBundle(metadata), id: this.current });
   }
 
   /** Runs a piece of an execution that comes later, as a timer's callback, so that its outputs are its own. */

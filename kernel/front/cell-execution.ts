@@ -62,7 +62,10 @@ export class CellExecution {
   async evaluateAll(request: Message, expressions: Json, cell: number): Promise<Json> {
     const values: Record<string, unknown> = {};
     for (const [name, source] of Object.entries(expressions)) {
-      const outcome = await this.#compileAndRun(request, `(${String(source)})`, cell, undefined);
+      const outcome =
+        typeof source === 'string'
+          ? await this.#compileAndRun(request, `(${source})`, cell, undefined)
+          : failed('TypeError', `the expression is ${typeof source}, but must be text`);
       values[name] = outcome.ok
         ? { status: 'ok', data: outcome.result ?? {}, metadata: {} }
         : errorReply(outcome.error);

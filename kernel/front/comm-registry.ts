@@ -1,5 +1,5 @@
 import type { CommMessage } from '../executor/protocol';
-import type { Json, Message } from './wire';
+import { type Json, type Message, readText } from './wire';
 
 /** Which comms are open, whoever opened them. */
 export class CommRegistry {
@@ -27,12 +27,12 @@ export class CommRegistry {
     this.#targets.clear();
   }
 
-  /** A front end's comm message for the executor; undefined when the request is none. */
+  /** A front end's comm message for the executor; undefined when the request is none. Throws: CONFIG for a wrong type. */
   read({ header, content, metadata, buffers }: Message): CommMessage | undefined {
     const kind = KINDS.get(header.msg_type);
     if (kind === undefined) return undefined;
-    const commId = String(content.comm_id ?? '');
-    const target = String(content.target_name ?? this.#targets.get(commId) ?? '');
+    const commId = readText(content, 'comm_id');
+    const target = readText(content, 'target_name') || (this.#targets.get(commId) ?? '');
     const data = typeof content.data === 'object' && content.data !== null ? { ...content.data } : {};
     return { type: 'comm', kind, commId, target, data, metadata, buffers };
   }

@@ -2,9 +2,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type CellExecution, type CellOutcome, failedBy } from './cell-execution';
 import type { History } from './history';
 import type { Publisher } from './publisher';
-import { errorReply } from './replies';
+import { describeFailure, errorReply } from './replies';
 import type { Sockets } from './sockets';
-import type { Json, Message } from './wire';
+import { type Json, type Message, readText } from './wire';
 
 export interface ExecuteQueueParts {
   readonly cells: CellExecution;
@@ -32,7 +32,11 @@ export class ExecuteQueue {
   async #work(): Promise<void> {
     this.#working = true;
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
-      await this.#execute(next);
+      try {
+        await this.#execute(next);
+      } catch (thrown) {
+        this.#reply(next, { ...errorReply(describeFailure(thrown)), execution_count: this.#count });
+      }
     }
     this.#working = false;
   }
@@ -42,9 +46,9 @@ export class ExecuteQueue {
     const { content, header } = request;
     const silent = content.silent === true;
     const stored = !silent && content.store_history !== false;
-    const code = String(content.code ?? '');
-    const number = this.#count + 1;
     publisher.status('busy', header);
+    const code = readText(content, 'code');
+    const number = this.#count + 1;
     if (stored) {
       this.#count = number;
       this.#parts.history.add(number, code);

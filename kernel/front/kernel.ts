@@ -1,3 +1,6 @@
+import { inspect } from 'node:util';
+import { watchStrayErrors } from '../../src/cell/stray-errors';
+import { type Warn, warnOnce } from '../../src/core/warn';
 import type { ExecutorSettings } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';
 import { readConnection } from './connection';
@@ -15,8 +18,9 @@ export async function runKernel(
   compiler: CompilerClient,
 ): Promise<void> {
   const connection = readConnection(connectionFile);
-  const sockets = await bindSockets(connection, new Wire(connection.key));
-  const session = new KernelSession(sockets, settings, compiler, () => void end());
+  const warn = warnOnce(log);
+  const sockets = await bindSockets(connection, new Wire(connection.key), warn);
+  const session = new KernelSession({ sockets, settings, compiler, warn, ended: () => void end() });
   const end = async (): Promise<void> => {
     session.end();
     await sockets.close();
@@ -26,9 +30,17 @@ export async function runKernel(
   // Interrupts come as messages; Jupyter's SIGINT to the process group is not for the front.
   process.on('SIGINT', () => {});
   process.on('exit', () => session.end());
+  // Who reads the log may be gone; that is no error to be logged.
+  process.stderr.on('error', () => undefined);
   endWithParent(() => void end());
+  // The last resort: with the front all variables would be gone.
+  watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel goes on: ${inspect(thrown)}`));
   session.listen();
 }
+
+const log: Warn = (message) => {
+  process.stderr.write(`shardlab kernel: ${message}\n`);
+};
 
 /** Calls back once the parent process is gone. */
 function endWithParent(ended: () => void): void {

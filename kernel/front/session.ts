@@ -1,3 +1,4 @@
+import type { Warn } from '../../src/core/warn';
 import type { ExecutorSettings } from '../executor/protocol';
 import { CellExecution } from './cell-execution';
 import { CommRegistry } from './comm-registry';
@@ -10,9 +11,19 @@ import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import type { RequestChannel, Sockets } from './sockets';
 import { complete, inspect, isComplete } from './tooling-requests';
-import type { Json, Message } from './wire';
+import { type Json, type Message, readText } from './wire';
 
 type Answer = (request: Message) => Json | Promise<Json>;
+
+export interface SessionParts {
+  readonly sockets: Sockets;
+  readonly settings: ExecutorSettings;
+  readonly compiler: CompilerClient;
+  /** Takes what went wrong with a request that has no answer. */
+  readonly warn: Warn;
+  /** Called when a client has asked for the end and was answered. */
+  readonly ended: () => void;
+}
 
 /** One kernel: answers requests, at once whatever the executor does, except those that execute. */
 export class KernelSession {
@@ -26,11 +37,12 @@ export class KernelSession {
   readonly #cells: CellExecution;
   readonly #queue: ExecuteQueue;
   readonly #answers: ReadonlyMap<string, Answer>;
+  readonly #warn: Warn;
   readonly #ended: () => void;
 
-  /** `ended` is called when a client has asked for the end and was answered. */
-  constructor(sockets: Sockets, settings: ExecutorSettings, compiler: CompilerClient, ended: () => void) {
+  constructor({ sockets, settings, compiler, warn, ended }: SessionParts) {
     this.#sockets = sockets;
+    this.#warn = warn;
     this.#compiler = compiler;
     this.#ended = ended;
     this.#publisher = new Publisher(sockets);
@@ -58,7 +70,7 @@ export class KernelSession {
     this.#sockets.listen('shell', (request) => this.#receive('shell', request));
     this.#sockets.listen('control', (request) => this.#receive('control', request));
     this.#sockets.listen('stdin', ({ content }) =>
-      this.#executor.send({ type: 'input', value: String(content.value ?? '') }),
+      this.#executor.send({ type: 'input', value: readText(content, 'value') }),
     );
   }
 
@@ -95,25 +107,39 @@ export class KernelSession {
   #receive(channel: RequestChannel, request: Message): void {
     const type = request.header.msg_type;
     if (type === 'execute_request') this.#queue.add(request);
-    else void this.#answer(channel, request, type);
+    else {
+      this.#answer(channel, request, type).catch((thrown: unknown) =>
+        this.#warn(`${type} was ignored: ${describeFailure(thrown).evalue}`),
+      );
+    }
   }
 
   async #answer(channel: RequestChannel, request: Message, type: string): Promise<void> {
-    const { header: parent, identities } = request;
+    const { header: parent } = request;
     this.#publisher.status('busy', parent);
-    const comm = this.#comms.read(request);
-    if (comm !== undefined) {
-      this.#comms.note(comm);
-      this.#executor.send(comm);
+    try {
+      this.#passToComm(request);
+      await this.#reply(channel, request, type);
+    } finally {
+      this.#publisher.status('idle', parent);
     }
-    const answer = this.#answers.get(type);
-    if (answer !== undefined) {
-      const content = await this.#content(answer, request);
-      this.#sockets.send(channel, { type: type.replace(/request$/, 'reply'), content, parent, identities });
-      if (type === 'shutdown_request') this.#publisher.publish('shutdown_reply', content, parent);
-    }
-    this.#publisher.status('idle', parent);
     if (type === 'shutdown_request') this.#ended();
+  }
+
+  #passToComm(request: Message): void {
+    const comm = this.#comms.read(request);
+    if (comm === undefined) return;
+    this.#comms.note(comm);
+    this.#executor.send(comm);
+  }
+
+  async #reply(channel: RequestChannel, request: Message, type: string): Promise<void> {
+    const { header: parent, identities } = request;
+    const answer = this.#answers.get(type);
+    if (answer === undefined) return;
+    const content = await this.#content(answer, request);
+    this.#sockets.send(channel, { type: type.replace(/request$/, 'reply'), content, parent, identities });
+    if (type === 'shutdown_request') this.#publisher.publish('shutdown_reply', content, parent);
   }
 
   async #content(answer: Answer, request: Message): Promise<Json> {

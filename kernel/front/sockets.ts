@@ -1,16 +1,23 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Reply, Router, type Writable, XPublisher } from 'zeromq';
+import { Router, type SocketOptions, XPublisher } from 'zeromq';
 import { ShardlabError } from '../../src/core/errors';
+import { createSender, receiveAll } from '../../src/core/message-loops';
+import type { Warn } from '../../src/core/warn';
 import { CHANNELS, type Channel, type Connection } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
 
 /** A sent message is with zeromq's thread; it gets this long to write it, since a process that exits does not wait for it. */
 const FLUSH_MS = 50;
 
+/** Largest frame of a request: the longest text that V8 can hold. A peer that sends a larger one is disconnected. */
+const LARGEST_REQUEST = 2 ** 29;
+/** Largest heartbeat or subscription. */
+const LARGEST_NOTE = 2 ** 16;
+
 /** Channels on which requests come and replies go. */
 export type RequestChannel = 'shell' | 'control' | 'stdin';
 
-/** The kernel's bound sockets. */
+/** The kernel's bound sockets. Anybody on the host may write to them: nothing that arrives ends a loop. */
 export interface Sockets {
   /** Queues a message; messages of a channel keep their order. */
   send(channel: RequestChannel | 'iopub', message: Outgoing): void;
@@ -20,39 +27,48 @@ export interface Sockets {
   close(): Promise<void>;
 }
 
-/** Binds all sockets. Throws: TRANSPORT when an address is taken. */
-export async function bindSockets(connection: Connection, wire: Wire): Promise<Sockets> {
-  const { curve } = connection;
-  const security =
-    curve === undefined
-      ? {}
-      : { curveServer: true, curvePublicKey: curve.publicKey, curveSecretKey: curve.secretKey };
-  const sockets = {
-    shell: new Router({ ...security, linger: 1000 }),
-    control: new Router({ ...security, linger: 1000 }),
-    stdin: new Router({ ...security, linger: 1000 }),
-    // Without a high-water mark nothing that a cell prints is dropped.
-    iopub: new XPublisher({ ...security, linger: 1000, sendHighWaterMark: 0, verbosity: 'allSubs' }),
-    hb: new Reply({ ...security, linger: 0 }),
-  };
+/** Binds all sockets; `warn` takes what was ignored. Throws: TRANSPORT when an address is taken. */
+export async function bindSockets(connection: Connection, wire: Wire, warn: Warn): Promise<Sockets> {
+  const sockets = createSockets(connection);
   await Promise.all(CHANNELS.map((channel) => bind(sockets[channel], channel, connection)));
   const senders = {
-    shell: createSender(sockets.shell),
-    control: createSender(sockets.control),
-    stdin: createSender(sockets.stdin),
-    iopub: createSender(sockets.iopub),
+    shell: createSender('shell', sockets.shell, warn),
+    control: createSender('control', sockets.control, warn),
+    stdin: createSender('stdin', sockets.stdin, warn),
+    iopub: createSender('iopub', sockets.iopub, warn),
+    hb: createSender('hb', sockets.hb, warn),
   };
   const send: Sockets['send'] = (channel, message) => senders[channel].send(wire.encode(message));
-  void echo(sockets.hb);
-  void welcome(sockets.iopub, send);
+  // The loops end when their sockets are closed.
+  void receiveAll('hb', sockets.hb, (frames) => senders.hb.send(frames), warn);
+  void receiveAll('iopub', sockets.iopub, ([frame]) => welcome(frame, send), warn);
   return {
     send,
-    listen: (channel, handle) => void receive(sockets[channel], wire, handle),
+    listen: (channel, handle) =>
+      void receiveAll(channel, sockets[channel], (frames) => handle(wire.decode(frames)), warn),
     close: async () => {
       await Promise.all(Object.values(senders).map((sender) => sender.drained()));
       await delay(FLUSH_MS);
       for (const socket of Object.values(sockets)) socket.close();
     },
+  };
+}
+
+function createSockets({ curve }: Connection) {
+  const security: SocketOptions<Router> =
+    curve === undefined
+      ? {}
+      : { curveServer: true, curvePublicKey: curve.publicKey, curveSecretKey: curve.secretKey };
+  const requests = { ...security, linger: 1000, maxMessageSize: LARGEST_REQUEST };
+  const notes = { ...security, maxMessageSize: LARGEST_NOTE };
+  return {
+    shell: new Router(requests),
+    control: new Router(requests),
+    stdin: new Router(requests),
+    // Without a high-water mark nothing that a cell prints is dropped.
+    iopub: new XPublisher({ ...notes, linger: 1000, sendHighWaterMark: 0, verbosity: 'allSubs' }),
+    // A ROUTER echoes whatever comes, as ipykernel's does; a REP refuses what is no request.
+    hb: new Router({ ...notes, linger: 0 }),
   };
 }
 
@@ -74,40 +90,13 @@ async function bind(
   }
 }
 
-type Frames = ReturnType<Wire['encode']>;
-
-/** zeromq.js allows one send at a time on a socket: the others wait here. */
-function createSender(socket: Writable): { send(frames: Frames): void; drained(): Promise<void> } {
-  let last: Promise<void> = Promise.resolve();
-  return {
-    send: (frames) => {
-      // A client that has gone is no reason to stop serving the others.
-      last = last.then(() => socket.send(frames)).catch(() => {});
-    },
-    drained: () => last,
-  };
-}
-
-async function receive(socket: Router, wire: Wire, handle: (message: Message) => void): Promise<void> {
-  for await (const frames of socket) {
-    const message = wire.decode(frames);
-    if (message !== undefined) handle(message);
-  }
-}
-
-async function echo(socket: Reply): Promise<void> {
-  for await (const frames of socket) await socket.send(frames);
-}
-
 /** Tells each subscriber that its subscription counts from now on. Source: Jupyter protocol 5.4, iopub_welcome */
-async function welcome(socket: XPublisher, send: Sockets['send']): Promise<void> {
-  for await (const [frame] of socket) {
-    if (frame?.[0] !== 1) continue;
-    const topic = frame.subarray(1);
-    send('iopub', {
-      type: 'iopub_welcome',
-      content: { subscription: topic.toString() },
-      identities: [topic],
-    });
-  }
+function welcome(frame: Buffer | undefined, send: Sockets['send']): void {
+  if (frame?.[0] !== 1) return;
+  const topic = frame.subarray(1);
+  send('iopub', {
+    type: 'iopub_welcome',
+    content: { subscription: topic.toString() },
+    identities: [topic],
+  });
 }

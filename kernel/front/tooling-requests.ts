@@ -1,7 +1,7 @@
 import type { Namespace } from '../compiler/protocol';
 import type { CompilerClient } from './compiler-client';
 import { readMagics } from './magics';
-import type { Json } from './wire';
+import { type Json, readText } from './wire';
 
 /** Answers complete_request. Positions of the protocol count code points, the compiler's UTF-16 units. */
 export async function complete(compiler: CompilerClient, content: Json): Promise<Json> {
@@ -33,7 +33,7 @@ export async function inspect(compiler: CompilerClient, content: Json): Promise<
 
 /** Answers is_complete_request. */
 export async function isComplete(compiler: CompilerClient, content: Json): Promise<Json> {
-  const code = String(content.code ?? '');
+  const code = readText(content, 'code');
   const asked = readMagics(code);
   if (asked.kind !== 'notebook' && asked.kind !== 'ranks') return { status: 'complete' };
   return { ...(await compiler.call('isComplete', asked.source)) };
@@ -47,7 +47,7 @@ interface Cursor {
 }
 
 function cursor(content: Json): Cursor {
-  const code = String(content.code ?? '');
+  const code = readText(content, 'code');
   const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
   const offset = [...code].slice(0, position).join('').length;
   const asked = readMagics(code);

@@ -1,4 +1,6 @@
 import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
+import { ConfigError, ShardlabError } from '../../src/core/errors';
+import { SeenSignatures } from './seen-signatures';
 
 /** Version of the Jupyter messaging protocol that the kernel speaks. */
 export const PROTOCOL_VERSION = '5.4';
@@ -42,6 +44,7 @@ const DELIMITER = Buffer.from('<IDS|MSG>');
 export class Wire {
   readonly session = randomUUID();
   readonly #key: string;
+  readonly #seen = new SeenSignatures();
 
   constructor(key: string) {
     this.#key = key;
@@ -60,21 +63,28 @@ export class Wire {
     return [...identities, DELIMITER, this.#sign(parts), ...parts, ...buffers];
   }
 
-  /** Reads frames; undefined when they are no message or their signature is wrong. */
-  decode(frames: readonly Buffer[]): Message | undefined {
+  /** Reads frames. Throws: TRANSPORT when they are no message of this kernel's clients, or one that came before. */
+  decode(frames: readonly Buffer[]): Message {
     const at = frames.findIndex((frame) => frame.equals(DELIMITER));
     const [signature, header, parent, metadata, content, ...buffers] = frames.slice(at + 1);
-    if (at < 0 || !signature || !header || !parent || !metadata || !content) return undefined;
-    const expected = Buffer.from(this.#sign([header, parent, metadata, content]));
-    if (signature.length !== expected.length || !timingSafeEqual(signature, expected)) return undefined;
-    // Signed by the client: these are the JSON objects that the protocol prescribes.
+    if (at < 0 || !signature || !header || !parent || !metadata || !content) throw refused('it lacks frames');
+    this.#check(signature, [header, parent, metadata, content]);
     return {
       identities: frames.slice(0, at),
-      header: JSON.parse(header.toString()) as Header,
-      metadata: JSON.parse(metadata.toString()) as Json,
-      content: JSON.parse(content.toString()) as Json,
+      header: readHeader(header),
+      metadata: readObject('metadata', metadata),
+      content: readObject('content', content),
       buffers,
     };
+  }
+
+  #check(signature: Buffer, parts: readonly Buffer[]): void {
+    if (this.#key === '') return;
+    const expected = Buffer.from(this.#sign(parts));
+    if (signature.length !== expected.length || !timingSafeEqual(signature, expected)) {
+      throw refused("it is not signed by this kernel's key");
+    }
+    if (!this.#seen.note(signature.toString())) throw refused('its signature came before');
   }
 
   #sign(parts: readonly (string | Buffer)[]): string {
@@ -83,4 +93,43 @@ export class Wire {
     for (const part of parts) hmac.update(part);
     return hmac.digest('hex');
   }
+}
+
+/** The header as replies repeat it: fields that hold values; those that hold objects are none of the protocol's. */
+function readHeader(frame: Buffer): Header {
+  const fields = Object.entries(readObject('header', frame));
+  const header = Object.fromEntries(fields.filter(([, value]) => typeof value !== 'object'));
+  for (const name of ['msg_id', 'msg_type']) {
+    if (typeof header[name] !== 'string') throw refused(`its header has no text ${name}`);
+  }
+  // Only these two fields are read here; the others go back to the client as they came.
+  return header as unknown as Header;
+}
+
+function readObject(name: string, frame: Buffer): Json {
+  const value = parsed(name, frame);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw refused(`its ${name} is no JSON object`);
+  }
+  // JSON's objects are records.
+  return value as Json;
+}
+
+function parsed(name: string, frame: Buffer): unknown {
+  try {
+    return JSON.parse(frame.toString());
+  } catch {
+    throw refused(`its ${name} is no JSON`);
+  }
+}
+
+function refused(why: string): ShardlabError {
+  return new ShardlabError('TRANSPORT', why);
+}
+
+/** A text in a message's content; '' where there is none. Throws: CONFIG for anything else. */
+export function readText(content: Json, key: string): string {
+  const value = content[key] ?? '';
+  if (typeof value === 'string') return value;
+  throw new ConfigError(`${key} of the request is ${typeof value}, but must be text`);
 }

@@ -27,6 +27,8 @@ export type PlaneConfig =
       readonly kind: 'zeromq';
       /** One address a rank, ipc:// or tcp://; each rank binds its own. */
       readonly addresses: readonly string[];
+      /** The secret of the job, by which its ranks know each other's letters. */
+      readonly token: string;
       /** Made by createControlBuffer; the courier writes aborts and resets there at the launcher's word. */
       readonly control: SharedArrayBuffer;
     };

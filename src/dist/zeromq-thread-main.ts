@@ -18,4 +18,5 @@ void runZeromqLoop({
   control: new ControlBlock(setup.control),
   kernelModule: compileKernels(),
   watcher: { began: (header) => status.enter(header), ended: () => status.leave() },
+  warn: (message) => void process.stderr.write(`warning: ${message}\n`),
 });

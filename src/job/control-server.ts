@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { deserialize, serialize } from 'node:v8';
 import { Router } from 'zeromq';
+import { createSender, receiveAll } from '../core/message-loops';
+import { warnOnStderr } from './folded-lines';
 import { socketEndpoint } from './folder';
 import type { ControlAddress, FromRank, ToRank } from './messages';
 
@@ -24,42 +26,41 @@ export async function openControlServer(
   const token = randomBytes(16).toString('hex');
   await router.bind(socketEndpoint(folder, 'control') ?? 'tcp://127.0.0.1:*');
   const peers = new Map<number, Buffer>();
-  void receiveAll(router, token, peers, receive);
-  let sending = Promise.resolve();
+  const hear = createListener(token, peers, receive);
+  // Ends when the socket is closed.
+  void receiveAll('control', router, hear, warnOnStderr);
+  const sender = createSender('control', router, warnOnStderr);
   return {
     address: { endpoint: router.lastEndpoint ?? '', token },
     send(rank, message) {
       const peer = peers.get(rank);
-      if (peer === undefined || router.closed) return;
-      const frame = serialize(message);
-      // A zeromq socket takes one send at a time. A send fails only when the socket was closed meanwhile.
-      sending = sending.then(() => router.send([peer, frame])).catch(() => undefined);
+      if (peer !== undefined && !router.closed) sender.send([peer, serialize(message)]);
     },
     close: () => router.close(),
   };
 }
 
-async function receiveAll(
-  router: Router,
+/** Takes what comes on the control socket: a greeting, or a message of a peer that has greeted. */
+function createListener(
   token: string,
   peers: Map<number, Buffer>,
   receive: (rank: number, message: FromRank) => void,
-): Promise<void> {
+): (frames: readonly Buffer[]) => void {
   const rankOf = new Map<string, number>();
-  for await (const [peer, frame] of router) {
-    if (peer === undefined || frame === undefined) continue;
+  return ([peer, frame]) => {
+    if (peer === undefined || frame === undefined) return;
     const key = peer.toString('hex');
     const rank = rankOf.get(key);
     if (rank === undefined) {
       const hello = readHello(frame, token);
-      if (hello === undefined) continue;
+      if (hello === undefined) return;
       rankOf.set(key, hello);
       peers.set(hello, peer);
     } else {
       // Only a peer that knew the token gets here: what it sends is what our courier wrote.
       receive(rank, deserialize(frame) as FromRank);
     }
-  }
+  };
 }
 
 /** The rank of a peer that says the token; the greeting is JSON, because strangers on loopback may send anything. */

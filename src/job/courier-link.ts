@@ -1,5 +1,7 @@
 import { deserialize, serialize } from 'node:v8';
 import { Dealer } from 'zeromq';
+import { createSender, receiveAll } from '../core/message-loops';
+import { warnOnStderr } from './folded-lines';
 import type { ControlAddress, FromRank, ToRank } from './messages';
 
 /** Streams are gathered this long into one message, so that a loop of prints is not a message each. */
@@ -24,16 +26,14 @@ export function openCourierLink(
 ): CourierLink {
   const dealer = new Dealer({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 500 });
   dealer.connect(address.endpoint);
-  let sending = dealer.send(JSON.stringify({ rank, token: address.token }));
-  void (async () => {
-    // What arrives over the job's own link was written by the launcher.
-    for await (const [frame] of dealer) if (frame) receive(deserialize(frame) as ToRank);
-  })();
-  const post = (message: FromRank): void => {
-    const frame = serialize(message);
-    // One send at a time; a send fails only when the socket was closed meanwhile.
-    sending = sending.then(() => dealer.send(frame)).catch(() => undefined);
+  const sender = createSender('courier', dealer, warnOnStderr);
+  sender.send(JSON.stringify({ rank, token: address.token }));
+  // What arrives over the job's own link was written by the launcher. The loop ends when the socket is closed.
+  const hear = ([frame]: readonly Buffer[]): void => {
+    if (frame !== undefined) receive(deserialize(frame) as ToRank);
   };
+  void receiveAll('courier', dealer, hear, warnOnStderr);
+  const post = (message: FromRank): void => sender.send(serialize(message));
   const streams = gather(post);
   return {
     send(message) {
@@ -43,7 +43,7 @@ export function openCourierLink(
     },
     async close() {
       streams.flush();
-      await sending;
+      await sender.drained();
       dealer.close();
     },
   };

@@ -48,3 +48,8 @@ export class FoldedLines {
 export function writeToStderr(line: string): void {
   process.stderr.write(line);
 }
+
+/** Writes a warning there. */
+export function warnOnStderr(message: string): void {
+  writeToStderr(`warning: ${message}\n`);
+}

@@ -1,6 +1,6 @@
 import { linkWarning } from '../transport/link';
 import { startFleet } from './fleet';
-import { writeToStderr } from './folded-lines';
+import { warnOnStderr } from './folded-lines';
 import { availableMemory } from './host-memory';
 import { Job } from './job';
 import { createAbortSwitch } from './job-segment';
@@ -16,7 +16,7 @@ import { Supervisor } from './supervisor';
 export async function launch(options: LaunchOptions): Promise<Job> {
   const plan = planLaunch(options, availableMemory());
   const warning = plan.link === undefined ? undefined : linkWarning(plan.link);
-  if (warning !== undefined) writeToStderr(`warning: ${warning}\n`);
+  if (warning !== undefined) warnOnStderr(warning);
   const fleet = await startFleet(plan);
   const ranks = fleet.processes.map(({ rank }) => rank);
   const abortSwitch = createAbortSwitch(fleet.segment, fleet.control, ranks);

@@ -93,8 +93,9 @@ async function buildRank(start: RankStart): Promise<void> {
 }
 
 function planeOf({ setup, controlBlock }: RankStart): PlaneConfig {
+  const { planeAddresses: addresses, control } = setup;
   if (controlBlock !== undefined)
-    return { kind: 'zeromq', addresses: setup.planeAddresses, control: controlBlock };
+    return { kind: 'zeromq', addresses, token: control.token, control: controlBlock };
   return { kind: 'shared-memory', fd: SEGMENT_FD, bytes: setup.segmentBytes ?? 0 };
 }
 

@@ -11,7 +11,7 @@ import { DISPLAY, type DisplayBundle, type Table } from '../figures/table';
 import { type UnitFacts, unitsTable } from '../figures/units-table';
 import { SpillFile } from '../ledger/spill-file';
 import type { Link } from '../transport/link';
-import { writeToStderr } from './folded-lines';
+import { warnOnStderr } from './folded-lines';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
 import { requireModelRoom } from './model-room';
 import { createProgress } from './progress';
@@ -270,5 +270,5 @@ export class Run extends RunFigures {
 
 /** Each as a line of stderr: a notebook shows it under the cell. */
 function warn(messages: readonly string[]): void {
-  for (const message of messages) writeToStderr(`warning: ${message}\n`);
+  for (const message of messages) warnOnStderr(message);
 }

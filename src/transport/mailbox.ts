@@ -1,5 +1,8 @@
+import { timingSafeEqual } from 'node:crypto';
 import { Pull, Push } from 'zeromq';
 import { ShardlabError } from '../core/errors';
+import { createSender, receiveAll, type Sender } from '../core/message-loops';
+import type { Warn } from '../core/warn';
 
 /** A message as it came: its sender's fingerprint and data. */
 export interface Letter {
@@ -13,24 +16,41 @@ interface Waiter {
   readonly reject: (error: unknown) => void;
 }
 
+export interface MailboxOptions {
+  readonly rank: number;
+  /** One a rank; the own one is bound. */
+  readonly addresses: readonly string[];
+  /** The secret of the job: letters without it are a stranger's, who may write to a port of this host. */
+  readonly token: string;
+  /** Takes what a socket says that fails and goes on. */
+  readonly warn: Warn;
+}
+
+interface Route {
+  readonly push: Push;
+  readonly sender: Sender;
+}
+
 /** Letters between ranks over zeromq, found by key whatever order they come in. */
 export class Mailbox {
-  private readonly addresses: readonly string[];
+  private readonly options: MailboxOptions;
+  private readonly token: Buffer;
   private readonly pull: Pull;
-  private readonly pushes = new Map<number, Push>();
-  private readonly tails = new Map<number, Promise<void>>();
+  private readonly routes = new Map<number, Route>();
   private readonly letters = new Map<string, Letter>();
   private readonly waiters = new Map<string, Waiter>();
   /** Letters of epochs up to this one are read by nobody any more. */
   private givenUp = 0;
 
-  private constructor(addresses: readonly string[], pull: Pull) {
-    this.addresses = addresses;
+  private constructor(options: MailboxOptions, pull: Pull) {
+    this.options = options;
+    this.token = Buffer.from(options.token);
     this.pull = pull;
   }
 
   /** Binds the rank's own address. Throws: TRANSPORT where that is refused. */
-  static async open(rank: number, addresses: readonly string[]): Promise<Mailbox> {
+  static async open(options: MailboxOptions): Promise<Mailbox> {
+    const { rank, addresses, warn } = options;
     const own = addresses[rank] ?? '';
     const pull = new Pull({ receiveHighWaterMark: 0, linger: 0 });
     try {
@@ -38,19 +58,16 @@ export class Mailbox {
     } catch (cause) {
       throw new ShardlabError('TRANSPORT', `rank ${rank} cannot bind ${own}: ${String(cause)}`, { cause });
     }
-    const mailbox = new Mailbox(addresses, pull);
-    // Ends when the socket closes; errors before that reach nobody else.
-    void mailbox.receiveAll();
+    const mailbox = new Mailbox(options, pull);
+    // Ends when the socket is closed.
+    void receiveAll('letters', pull, (frames) => mailbox.take(frames), warn);
     return mailbox;
   }
 
   /** Sends to a global rank. The letter's bytes must not change afterwards. */
   send(to: number, key: string, letter: Letter): void {
-    const push = this.pushTo(to);
-    const previous = this.tails.get(to) ?? Promise.resolve();
-    // A socket takes one send at a time; a failure shows as a peer that never answers, and ends by the launcher's word.
-    const next = previous.then(() => push.send([key, letter.record, letter.payload])).catch(() => undefined);
-    this.tails.set(to, next);
+    // A failure shows as a peer that never answers, and ends by the launcher's word.
+    this.routeTo(to).sender.send([this.token, key, letter.record, letter.payload]);
   }
 
   /** Waits for a letter. Rejects when the epoch is given up. */
@@ -76,25 +93,28 @@ export class Mailbox {
 
   /** Closes the sockets once what was sent has gone out. */
   async close(): Promise<void> {
-    await Promise.all(this.tails.values());
-    for (const push of this.pushes.values()) push.close();
+    const routes = [...this.routes.values()];
+    await Promise.all(routes.map(({ sender }) => sender.drained()));
+    for (const { push } of routes) push.close();
     this.pull.close();
   }
 
-  private pushTo(rank: number): Push {
-    const known = this.pushes.get(rank);
+  private routeTo(rank: number): Route {
+    const known = this.routes.get(rank);
     if (known !== undefined) return known;
+    const { addresses, warn } = this.options;
     const push = new Push({ sendHighWaterMark: 0, linger: 1000, reconnectInterval: 20 });
-    push.connect(this.addresses[rank] ?? '');
-    this.pushes.set(rank, push);
-    return push;
+    push.connect(addresses[rank] ?? '');
+    const route = { push, sender: createSender(`to rank ${rank}`, push, warn) };
+    this.routes.set(rank, route);
+    return route;
   }
 
-  private async receiveAll(): Promise<void> {
-    for await (const [key, record, payload] of this.pull) {
-      if (key === undefined || record === undefined || payload === undefined) continue;
-      this.deliver(key.toString(), { record, payload });
-    }
+  /** Takes a letter of the job; others are ignored. */
+  private take([token, key, record, payload]: readonly Buffer[]): void {
+    if (key === undefined || record === undefined || payload === undefined) return;
+    if (token?.length !== this.token.length || !timingSafeEqual(token, this.token)) return;
+    this.deliver(key.toString(), { record, payload });
   }
 
   private deliver(key: string, letter: Letter): void {

@@ -2,6 +2,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
+import type { Warn } from '../core/warn';
 import { VALUE_BYTES } from './call';
 import type { CommWatcher } from './comm-loop';
 import type { CommFailure } from './comm-messages';
@@ -33,12 +34,15 @@ export interface ZeromqLoopOptions {
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
   readonly watcher: CommWatcher;
+  /** Takes what a socket says that fails and goes on. */
+  readonly warn: Warn;
 }
 
 /** Runs a rank's collectives over zeromq, on the comm thread's event loop: one queue a group and direction. */
 export async function runZeromqLoop(options: ZeromqLoopOptions): Promise<void> {
   const { setup } = options;
-  const opening = Mailbox.open(setup.rank, setup.addresses);
+  const { rank, addresses, token } = setup;
+  const opening = Mailbox.open({ rank, addresses, token, warn: options.warn });
   const loop = new ZeromqLoop(options, opening);
   const mailbox = await opening.catch(() => undefined);
   await loop.closed;

@@ -23,6 +23,7 @@ export type ZeromqRequest =
 export interface ZeromqSetup {
   readonly rank: number;
   readonly addresses: readonly string[];
+  readonly token: string;
   readonly control: SharedArrayBuffer;
   readonly link: SharedLink | undefined;
   readonly extra: unknown;

@@ -14,6 +14,8 @@ import type { StagedCall, ZeromqRequest, ZeromqSetup } from './zeromq-messages';
 
 export interface ZeromqOptions {
   readonly addresses: readonly string[];
+  /** The secret of the job, by which its ranks know each other's letters. */
+  readonly token: string;
   readonly control: SharedArrayBuffer;
   readonly identity: GroupIdentity;
   /** Shapes the wire; undefined: as fast as sockets are. */
@@ -28,9 +30,9 @@ export interface ZeromqOptions {
  * data into memory of both, and waits for blocking calls.
  */
 export function openZeromqPlane(options: ZeromqOptions): Plane {
-  const { identity, addresses, control, commScript, commExtra } = options;
+  const { identity, addresses, token, control, commScript, commExtra } = options;
   const link = options.link === undefined ? undefined : shareLink(options.link);
-  const setup: ZeromqSetup = { rank: identity.rank, addresses, control, link, extra: commExtra };
+  const setup: ZeromqSetup = { rank: identity.rank, addresses, token, control, link, extra: commExtra };
   const client = new CommClient(commScript, setup);
   const block = new ControlBlock(control);
   const groups = new ZeromqGroups(client, block);

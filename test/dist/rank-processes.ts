@@ -107,7 +107,7 @@ function startRank(
 ): ChildProcess {
   const plane =
     segment === undefined
-      ? { kind: 'zeromq' as const, addresses }
+      ? { kind: 'zeromq' as const, addresses, token: 'secret' }
       : { kind: 'shared-memory' as const, fd: SEGMENT_FD, bytes: segment.bytes };
   const shaped = link === undefined ? {} : { link };
   const setup: RankSetup = world === 1 ? { rank, world } : { rank, world, plane, ...shaped };

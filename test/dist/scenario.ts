@@ -27,7 +27,7 @@ export interface RankSetup {
   readonly link?: Link;
   readonly plane?:
     | { readonly kind: 'shared-memory'; readonly fd: number; readonly bytes: number }
-    | { readonly kind: 'zeromq'; readonly addresses: readonly string[] };
+    | { readonly kind: 'zeromq'; readonly addresses: readonly string[]; readonly token: string };
 }
 
 export type RankRequest =

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { parseConnection } from '../../kernel/front/connection';
 import { History } from '../../kernel/front/history';
 import { readMagics } from '../../kernel/front/magics';
+import { SeenSignatures } from '../../kernel/front/seen-signatures';
 import { Wire } from '../../kernel/front/wire';
 
 const PORTS = { shell_port: 1, control_port: 2, stdin_port: 3, iopub_port: 4, hb_port: 5 };
@@ -31,21 +33,59 @@ describe('magics', () => {
   });
 });
 
+function signed(key: string, parts: readonly string[]): Buffer[] {
+  const hmac = createHmac('sha256', key);
+  for (const part of parts) hmac.update(part);
+  return ['<IDS|MSG>', hmac.digest('hex'), ...parts].map((frame) => Buffer.from(frame));
+}
+
 describe('the wire', () => {
   it('decodes what it encodes, with identities and buffers', () => {
     const wire = new Wire('secret');
     const buffers = [Buffer.from([0, 255])];
     const frames = wire.encode({ type: 'comm_msg', content: { a: 'ü' }, identities: ['who'], buffers });
     const message = wire.decode(frames.map((frame) => Buffer.from(frame)));
-    assert.deepEqual(message?.content, { a: 'ü' });
-    assert.deepEqual(message?.buffers, buffers);
-    assert.equal(message?.identities[0]?.toString(), 'who');
+    assert.deepEqual(message.content, { a: 'ü' });
+    assert.deepEqual(message.buffers, buffers);
+    assert.equal(message.identities[0]?.toString(), 'who');
   });
 
   it('drops messages that another key signed, and what is no message', () => {
     const frames = new Wire('other').encode({ type: 'x', content: {} }).map((frame) => Buffer.from(frame));
-    assert.equal(new Wire('secret').decode(frames), undefined);
-    assert.equal(new Wire('secret').decode([Buffer.from('hello')]), undefined);
+    assert.throws(() => new Wire('secret').decode(frames), /not signed by this kernel's key/);
+    assert.throws(() => new Wire('secret').decode([Buffer.from('hello')]), /lacks frames/);
+  });
+
+  it('refuses signed parts that are not what the protocol prescribes, and says which', () => {
+    const header = '{"msg_id":"1","msg_type":"x"}';
+    for (const [parts, why] of [
+      [['null', '{}', '{}', '{}'], /header is no JSON object/],
+      [['{"msg_id":"1"}', '{}', '{}', '{}'], /header has no text msg_type/],
+      [['{"msg_id":1,"msg_type":"x"}', '{}', '{}', '{}'], /header has no text msg_id/],
+      [[header, '{}', '[]', '{}'], /metadata is no JSON object/],
+      [[header, '{}', '{}', 'hell'], /content is no JSON/],
+    ] as const) {
+      assert.throws(() => new Wire('secret').decode(signed('secret', parts)), why);
+    }
+    assert.equal(new Wire('secret').decode(signed('secret', [header, '?', '{}', '{}'])).header.msg_type, 'x');
+  });
+
+  it('takes a message once, also where it comes on another channel', () => {
+    const wire = new Wire('secret');
+    const frames = wire.encode({ type: 'x', content: {} }).map((frame) => Buffer.from(frame));
+    wire.decode(frames);
+    assert.throws(() => wire.decode(frames), /its signature came before/);
+    assert.throws(() => wire.decode([Buffer.from('other'), ...frames]), /its signature came before/);
+  });
+});
+
+describe('the signatures that were seen', () => {
+  it('are remembered up to a number, of which the oldest tenth is then forgotten', () => {
+    const seen = new SeenSignatures(20);
+    for (let i = 0; i < 21; i++) assert.ok(seen.note(String(i)));
+    assert.ok(!seen.note('2'));
+    assert.ok(!seen.note('20'));
+    assert.ok(seen.note('1'));
   });
 });
 

@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { curveKeyPair, Dealer, Subscriber } from 'zeromq';
+import type { Channel as KernelChannel } from '../../kernel/front/connection';
 import { type Header, type Json, type Message, Wire } from '../../kernel/front/wire';
 
 /** The kernel's program, as built beside these tests. */
@@ -38,6 +39,7 @@ export class JupyterClient {
   answerInput: ((prompt: string) => string) | undefined;
   /** The kernel's working folder, unless another was given. */
   readonly folder: string;
+  readonly #connection: Json;
   readonly #wire: Wire;
   readonly #sockets: Record<Channel, Dealer>;
   readonly #iopub: Subscriber;
@@ -70,6 +72,7 @@ export class JupyterClient {
     options: StartOptions,
   ) {
     this.folder = folder;
+    this.#connection = connection;
     this.#wire = new Wire(String(connection.key));
     const file = join(folder, 'connection.json');
     writeFileSync(file, JSON.stringify(connection));
@@ -98,6 +101,11 @@ export class JupyterClient {
     void this.#follow();
   }
 
+  /** Port of a channel, for clients that are none. */
+  port(channel: KernelChannel): number {
+    return Number(this.#connection[`${channel}_port`]);
+  }
+
   get pid(): number {
     return this.process.pid ?? 0;
   }
@@ -113,6 +121,18 @@ export class JupyterClient {
   /** Sends a message that has no reply. */
   async tell(type: string, content: Json): Promise<void> {
     await this.#sockets.shell.send(this.#wire.encode({ type, content }));
+  }
+
+  /** Sends frames as they are, as no client should. */
+  async sendFrames(frames: readonly (Buffer | string)[], channel: Channel = 'shell'): Promise<void> {
+    await this.#sockets[channel].send([...frames]);
+  }
+
+  /** Frames of a message whose parts are signed by the kernel's key, whatever they are. */
+  signed(parts: readonly (Buffer | string)[], buffers: readonly Buffer[] = []): (Buffer | string)[] {
+    const hmac = createHmac('sha256', String(this.#connection.key));
+    for (const part of parts) hmac.update(part);
+    return ['<IDS|MSG>', hmac.digest('hex'), ...parts, ...buffers];
   }
 
   /** Executes code; resolves when the reply and idle have come. */
@@ -197,7 +217,6 @@ export class JupyterClient {
 
   #decode(frames: readonly Buffer[]): Published {
     const message = this.#wire.decode(frames);
-    if (message === undefined) throw new Error('the kernel sent a message that its key did not sign');
     const start = frames.length - message.buffers.length;
     return { ...message, parent: JSON.parse((frames[start - 3] ?? '{}').toString()) };
   }

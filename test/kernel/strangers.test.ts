@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { CHANNELS } from '../../kernel/front/connection';
+import { seeded } from '../../src/core/random';
+import { JupyterClient, resultText } from './jupyter-client';
+import { sendMutants } from './mutants';
+import { assertAlive, pester, sendRaw } from './strangers';
+
+let client: JupyterClient;
+
+before(async () => {
+  client = await JupyterClient.start();
+  await client.execute('let kept = 7');
+});
+
+after(() => client.stop());
+
+describe('a kernel that anybody on the host may write to', () => {
+  it('survives eight bytes on the heartbeat port', async () => {
+    await sendRaw(client.port('hb'), [Buffer.from('\x01\x00\x05\x00hell', 'latin1')]);
+    await assertAlive(client, 'kept', '7');
+  });
+
+  for (const channel of CHANNELS) {
+    it(`answers after random frames on ${channel}`, async () => {
+      await pester(client.port(channel), 300, seeded(8, channel));
+      await assertAlive(client, 'kept', '7');
+    });
+  }
+
+  it('answers after signed messages that are wrong', async () => {
+    await sendMutants(client, 100, seeded(9));
+    await assertAlive(client, 'kept', '7');
+  });
+
+  it('runs a message once, however often it comes', async () => {
+    const header = {
+      msg_id: 'again',
+      session: 's',
+      username: 'u',
+      date: '',
+      msg_type: 'execute_request',
+      version: '5.4',
+    };
+    const frames = client.signed([JSON.stringify(header), '{}', '{}', '{"code":"kept += 1"}']);
+    for (const channel of ['shell', 'shell', 'control'] as const) await client.sendFrames(frames, channel);
+    await assertAlive(client, 'kept', '8');
+    assert.equal(resultText(await client.execute('kept -= 1')), '7');
+  });
+
+  it('answers a request of wrong types with an error where the protocol has an answer', async () => {
+    for (const type of ['execute_request', 'complete_request', 'inspect_request', 'is_complete_request']) {
+      const { content } = await client.request(type, { code: { toString: 1 } });
+      assert.equal(content.status, 'error');
+      assert.match(String(content.evalue), /code of the request is object, but must be text/);
+    }
+  });
+});
