@@ -1,10 +1,11 @@
 import type { PlanInput } from '../plan/plan-input';
 import type { Estimate } from '../plan/prediction';
-import type { Place } from '../plan/request-of-config';
+import { isTrainConfig } from '../plan/request-of-config';
 import { scalingEfficiency } from '../plan/scaling-efficiency';
 import type { Figure } from './figure';
 import { counted } from './format';
 import { safe } from './ink';
+import { withAssumed } from './plan-table';
 import { type Plan, plan } from './plan-view';
 import { scalingCurve } from './scaling-curve';
 import type { ScalingPoint, ScalingView } from './scaling-view';
@@ -17,7 +18,7 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
   readonly countedIn?: ScalingView['countedIn'];
   /** Default: efficiency. */
   readonly quantity?: ScalingView['quantity'];
-  /** Sequences of an iteration: so many for each GPU (the batch grows), or so many in all. Default: one a GPU. */
+  /** Sequences of an iteration: so many for each GPU (the batch grows), or so many in all. Default: one per GPU; a TrainConfig's own. */
   readonly batch?: { readonly perGpu: number } | { readonly global: number };
 }
 
@@ -33,7 +34,7 @@ export function scaling(requests: Readonly<Record<string, PlanInput>>, options: 
     plans: options.counts.map((count) => ({ count, planned: planAt(request, count, options) })),
   }));
   const first = plans[0]?.plans[0]?.planned;
-  return scalingCurve({
+  const figure = scalingCurve({
     series: plans.map(({ name, plans: line }) => ({
       name,
       points: line.map(({ count, planned }) =>
@@ -47,14 +48,18 @@ export function scaling(requests: Readonly<Record<string, PlanInput>>, options: 
     ...(options.measured === undefined ? {} : { measured: options.measured }),
     ...(options.measuredWhat === undefined ? {} : { measuredWhat: options.measuredWhat }),
   });
+  return withAssumed(
+    figure,
+    plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed)),
+  );
 }
 
 function planAt(request: PlanInput, count: number, { countedIn, batch }: ScalingOptions): Plan {
   const perNode = countedIn === 'nodes' ? plan(request).layout.hardware.gpusPerNode : 1;
   const gpus = count * perNode;
+  if (batch === undefined && isTrainConfig(request)) return plan(request, { gpus });
   const global = batch !== undefined && 'global' in batch ? batch.global : gpus * (batch?.perGpu ?? 1);
-  const place: Place = { gpus, batch: { global } };
-  return plan(request, place);
+  return plan(request, { gpus, batch: { global } });
 }
 
 function pointOf(
@@ -79,10 +84,12 @@ function inverse(value: number, seconds: Estimate): Estimate {
   };
 }
 
-function subtitleOf({ layout }: Plan, { batch = { perGpu: 1 } }: ScalingOptions): string {
-  const { model, hardware, strategy } = layout;
+function subtitleOf({ layout }: Plan, { batch }: ScalingOptions): string {
+  const { model, hardware, strategy, globalBatch, gpus } = layout;
   const sequences =
-    'global' in batch ? `${batch.global} sequences in all` : `${counted(batch.perGpu, 'sequence')} a GPU`;
+    batch !== undefined && 'global' in batch
+      ? `${batch.global} sequences in all`
+      : `${counted(globalBatch / gpus, 'sequence')} a GPU`;
   const where = `${model.name} on ${hardware.name}, NIC ${hardware.nicGbit} Gbit/s a GPU`;
   return safe(`${where}, ${strategy}, ${sequences}.`);
 }

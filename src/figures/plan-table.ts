@@ -1,8 +1,11 @@
 import { formatBytes, formatSeconds } from '../core/units';
+import type { ConfigReading } from '../plan/config-readings';
 import type { Layout } from '../plan/layout';
 import { reservableBytes } from '../plan/memory/allocator';
 import { peakInBytes } from '../plan/peak-bytes';
 import type { Estimate, Prediction } from '../plan/prediction';
+import type { Figure } from './figure';
+import { listed } from './format';
 import { type CellValue, type Column, createTable, type Table } from './table';
 
 /** Where an iteration's time and a GPU's memory go, by cause, with what crosses the wires. */
@@ -30,6 +33,7 @@ function gib(bytes: number): string {
 /** 'FULL_SHARD, dp 8 x tp 4 x pp 2, micro-batch 1 x 16, full recompute'. */
 export function layoutWords(layout: Layout): string {
   const { strategy, tp, pp, cp, dp, virtualStages, microBatch, numMicroBatches, recompute, offload } = layout;
+  const { optimizer, recomputeEveryNth: nth } = layout;
   const axes = Object.entries({ dp, tp, pp, cp }).filter(([axis, degree]) => degree > 1 || axis === 'dp');
   return [
     `${layout.stack} ${strategy}`,
@@ -37,7 +41,8 @@ export function layoutWords(layout: Layout): string {
     ...(virtualStages > 1 ? [`${virtualStages} virtual stages`] : []),
     ...(layout.sequenceParallel ? ['sequence parallel'] : []),
     `micro-batch ${microBatch} x ${numMicroBatches}`,
-    ...(recompute === 'none' ? [] : [`${recompute} recompute`]),
+    ...(recompute === 'none' ? [] : [`${recompute} recompute${nth > 1 ? ` of one layer in ${nth}` : ''}`]),
+    ...(optimizer.kind === 'adamW' ? [] : [optimizer.kind]),
     ...(offload.parameters ? ['all states on the host'] : offload.optimizer ? ['optimizer on the host'] : []),
   ].join(', ');
 }
@@ -50,6 +55,22 @@ export function planNotes({ seconds, memory, outside, largestAssumption }: Predi
     ...(outside.length === 0 ? [] : [`outside of what the model was fitted on: ${outside.join('; ')}`]),
   ];
 }
+
+/** What of a config a plan takes otherwise, a line each, and what neither its time nor its memory depends on. */
+export function readingNotes({ assumed, withoutEffect }: ConfigReading): readonly string[] {
+  const values = `neither time nor memory of a step depends on ${listed(withoutEffect)}`;
+  return [...assumed.map(({ says }) => says), ...(withoutEffect.length === 0 ? [] : [values])];
+}
+
+/** A figure of plans with the settings below it that they take otherwise than the config has them. */
+export function withAssumed(figure: Figure, assumed: ConfigReading['assumed']): Figure {
+  const settings = [...new Set(assumed.map(({ setting }) => setting))];
+  const named = settings.length > MOST_NAMED ? [...settings.slice(0, MOST_NAMED), 'others'] : settings;
+  return settings.length === 0 ? figure : figure.withNote(`Not planned as configured: ${listed(named)}.`);
+}
+
+/** What fits a line below a figure's subtitle; the plan's text has them all. */
+const MOST_NAMED = 3;
 
 function range({ low, high }: Estimate, format: (value: number) => string): string {
   return `${format(low)} to ${format(high)}`;

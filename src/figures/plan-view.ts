@@ -1,23 +1,25 @@
 import type { DataFrame } from 'danfojs-node';
 import type { MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
+import type { ConfigReading } from '../plan/config-readings';
 import { type Cost, costOf, type Planned, type RunLength } from '../plan/cost-of';
 import type { Layout } from '../plan/layout';
+import { layoutOf } from '../plan/layout-of';
 import { reservableBytes } from '../plan/memory/allocator';
 import { peakInBytes } from '../plan/peak-bytes';
-import { layoutOfInput, type PlanInput, type PlanOptions, type PlanPlace } from '../plan/plan-input';
+import { type PlanInput, type PlanOptions, type PlanPlace, questionOf } from '../plan/plan-input';
 import { predict } from '../plan/predict';
 import type { Estimate, Prediction } from '../plan/prediction';
 import { type PriceTable, priceTable } from '../plan/prices';
 import { escapeHtml } from './escape';
 import type { Figure } from './figure';
 import { memoryBreakdown } from './memory-breakdown';
-import { layoutWords, planNotes, planTable } from './plan-table';
+import { layoutWords, planNotes, planTable, readingNotes, withAssumed } from './plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from './table';
 import { timeBreakdown } from './time-breakdown';
 
 /** What a layout is expected to take and need. In a notebook it shows itself. */
-export interface Plan extends Planned {
+export interface Plan extends Planned, ConfigReading {
   readonly layout: Layout;
   readonly prediction: Prediction;
   /** Of one iteration. */
@@ -49,17 +51,22 @@ export interface Plan extends Planned {
  * { hardware, gpus, nicGbit, ... }. Throws: CONFIG naming what is wrong and what to change.
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
-  const layout = layoutOfInput(input, place, options);
-  return createPlan({ layout, prediction: predict(layout) });
+  const { request, assumed, withoutEffect } = questionOf(input, place, options);
+  const layout = layoutOf(request);
+  return createPlan({ layout, prediction: predict(layout), assumed, withoutEffect });
 }
 
 /** A prediction with its pictures and its table. */
-export function createPlan({ layout, prediction }: Planned): Plan {
+export function createPlan(planned: Planned & Partial<ConfigReading>): Plan {
+  const { layout, prediction, assumed = [], withoutEffect = [] } = planned;
   const table = planTable(layout, prediction);
-  const notes = planNotes(prediction);
+  const notes = [...planNotes(prediction), ...readingNotes({ assumed, withoutEffect })];
+  const noted = (figure: Figure): Figure => withAssumed(figure, assumed);
   return {
     layout,
     prediction,
+    assumed,
+    withoutEffect,
     seconds: prediction.seconds,
     tokensPerSecondPerGpu: prediction.tokensPerSecondPerGpu,
     mfu: prediction.mfu,
@@ -68,8 +75,8 @@ export function createPlan({ layout, prediction }: Planned): Plan {
     largestAssumption: prediction.largestAssumption,
     outside: prediction.outside,
     table,
-    memory: () => memoryFigure({ layout, prediction }),
-    time: () => timeFigure({ layout, prediction }),
+    memory: () => noted(memoryFigure({ layout, prediction })),
+    time: () => noted(timeFigure({ layout, prediction })),
     cost: (length, prices) =>
       costOf({ layout, prediction }, length, prices === undefined ? undefined : priceTable(prices)),
     frame: () => table.frame(),

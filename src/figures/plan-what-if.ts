@@ -1,11 +1,11 @@
 import { ConfigError } from '../core/errors';
 import { reservableBytes } from '../plan/memory/allocator';
-import { type PlanInput, requestOfInput } from '../plan/plan-input';
+import { type PlanInput, questionOf } from '../plan/plan-input';
 import type { Place } from '../plan/request-of-config';
 import type { Figure } from './figure';
 import { listed } from './format';
 import { type KnobValues, type Turn, turnsOf } from './plan-knobs';
-import { layoutWords } from './plan-table';
+import { layoutWords, withAssumed } from './plan-table';
 import { type Plan, plan } from './plan-view';
 import { whatIfFigure } from './what-if';
 import type { WhatIfSetting } from './what-if-settings';
@@ -15,7 +15,8 @@ import type { WhatIfSetting } from './what-if-settings';
  * named. Throws: CONFIG for a wrong request, an unknown knob, and where nothing is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
-  const request = requestOfInput(input, place) as PlanInput; // what a plan takes, with the place's keys
+  const { request: asked, assumed } = questionOf(input, place);
+  const request = asked as PlanInput; // what a plan takes, with the place's keys
   const base = plan(request);
   const { layout } = base;
   const refused: string[] = [];
@@ -34,7 +35,8 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): 
       subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).`,
     },
   );
-  return refused.length === 0 ? figure : figure.withNote(`Not legal: ${listed(refused)}.`);
+  const noted = withAssumed(figure, assumed);
+  return refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused)}.`);
 }
 
 /** Null where that value is not legal. */

@@ -6,7 +6,14 @@ import type { Module } from '../nn/module';
 import type { DdpOptions } from '../parallel/ddp/distributed-data-parallel';
 import { unitsOf } from '../parallel/fsdp/units-of';
 
-const DDP_NAMES = ['bucketBytes', 'firstBucketBytes', 'policy', 'precision', 'sparseGradients'];
+/** The compiler asks for every one of them. */
+const DDP_NAMES: Readonly<Record<keyof DdpOptions, true>> = {
+  bucketBytes: true,
+  firstBucketBytes: true,
+  policy: true,
+  precision: true,
+  sparseGradients: true,
+};
 
 /** Arguments of torch's DistributedDataParallel that change nothing here. */
 const DDP_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
@@ -18,7 +25,7 @@ const DDP_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
 
 /** DDP's options after the check. Throws: CONFIG for an unknown one, naming the nearest. */
 export function ddpArguments(options: DdpOptions, warn: Warn): DdpOptions {
-  const known = [...DDP_NAMES, ...Object.keys(DDP_WITHOUT_EFFECT)];
+  const known = [...Object.keys(DDP_NAMES), ...Object.keys(DDP_WITHOUT_EFFECT)];
   if ('bucketCapMb' in options || 'bucket_cap_mb' in options) {
     throw new ConfigError(
       'DDP(model, { … }) takes its buckets in bytes: bucketBytes: 25 * 2 ** 20 is bucket_cap_mb=25',

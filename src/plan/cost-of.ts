@@ -1,5 +1,6 @@
 import { ConfigError } from '../core/errors';
 import type { Layout } from './layout';
+import { reservableBytes } from './memory/allocator';
 import type { Estimate, Prediction } from './prediction';
 import { PRICES, type Price, type PriceTable, priceOf } from './prices';
 
@@ -23,6 +24,9 @@ export interface Cost {
   readonly usdPerMillionTokens: Estimate;
   readonly steps: number;
   readonly price: Price;
+  readonly fits: boolean;
+  /** That the layout does not fit, so that this is what no run costs; null where it fits. */
+  readonly note: string | null;
 }
 
 /** Cost of a run of that length. Throws: CONFIG where no price is known, or the length is none. */
@@ -43,7 +47,17 @@ export function costOf(
     usdPerMillionTokens: times(usd, 1e6 / (steps * tokensPerStep(layout))),
     steps,
     price,
+    fits: prediction.fits,
+    note: prediction.fits ? null : doesNotFit(layout, prediction),
   };
+}
+
+function doesNotFit(layout: Layout, { memory }: Prediction): string {
+  const gib = (bytes: number): string => (bytes / 2 ** 30).toPrecision(3);
+  return (
+    `the plan does not fit: ${gib(memory.peakBytes)} of ${gib(reservableBytes(layout))} GiB on ${layout.hardware.name}; ` +
+    'this is what it would cost if it did'
+  );
 }
 
 /** USD per million tokens; undefined where no price is known. */

@@ -54,6 +54,7 @@ export function layoutOfRequest(request: PlanRequest): Layout {
     numMicroBatches,
     precision: request.precision,
     recompute: request.recompute,
+    recomputeEveryNth: request.recomputeEveryNth,
     schedule: virtualStages > 1 ? 'interleaved' : (request.schedule ?? '1F1B'),
     virtualStages,
     attention: request.attention,
@@ -61,6 +62,8 @@ export function layoutOfRequest(request: PlanRequest): Layout {
     compileLoss: request.compileLoss ?? request.compile,
     // Llama's configurations have none, whoever runs them.
     dropout: request.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
+    optimizer: request.optimizerStates,
+    reduceDtype: request.reduceDtype ?? null,
     offload: request.offload,
   };
 }

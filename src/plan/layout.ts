@@ -1,6 +1,7 @@
 import type { StrategyName } from '../config/parallel-config';
 import type { Hardware } from './hardware';
 import type { ModelShape } from './model-shape';
+import type { PlannedOptimizer } from './request';
 
 /** Which program a layout is run by: what it keeps in which type, what it fuses and overlaps follows from it. */
 export type Stack =
@@ -41,6 +42,8 @@ export interface Layout {
   readonly numMicroBatches: number;
   readonly precision: Precision;
   readonly recompute: Recompute;
+  /** Under full recompute: each n-th layer, from the first. */
+  readonly recomputeEveryNth: number;
   readonly schedule: Schedule;
   readonly virtualStages: number;
   readonly attention: AttentionKernel;
@@ -49,5 +52,8 @@ export interface Layout {
   readonly compileLoss: boolean;
   /** Whether the stack's model has dropout, which is memory (a mask) and traffic. */
   readonly dropout: boolean;
+  readonly optimizer: PlannedOptimizer;
+  /** Type in which gradients are reduced; null: the stack's. */
+  readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
 }

@@ -3,14 +3,16 @@ import type { Bytes } from '../core/units';
 import { MIN_8BIT_SIZE } from '../optim/adamw-8bit';
 
 /** Two float32 moments. */
-const ADAM_BYTES = 8;
+export const ADAM_BYTES = 8;
 const MOMENTUM_BYTES = 4;
 /** Two codes of one byte an element, and two float32 scales a block. */
 const CODE_BYTES = 2;
 const SCALE_BYTES = 8;
 
 /** What an optimizer keeps of a state buffer, by its elements: a parameter that every rank holds whole, or a flat shard. */
-export function optimizerBytesOf(optimizer: OptimizerConfig): (elements: number) => Bytes {
+export function optimizerBytesOf(
+  optimizer: Pick<OptimizerConfig, 'kind' | 'momentum' | 'blockSize'>,
+): (elements: number) => Bytes {
   switch (optimizer.kind) {
     case 'adamW':
       return (elements) => ADAM_BYTES * elements;

@@ -77,6 +77,7 @@ const REQUEST_KEYS: KnownKeys = {
   ],
   batch: ['global', 'micro'],
   offload: ['optimizer', 'parameters'],
+  optimizerStates: ['kind', 'momentum', 'blockSize'],
 };
 
 function spelledOurWay(value: unknown, key = ''): unknown {

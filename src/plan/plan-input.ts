@@ -1,9 +1,7 @@
-import type { TrainConfigInput } from '../config/train-config';
+import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import type { Warn } from '../core/warn';
+import { type ConfigReading, readingOf } from './config-readings';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
-import type { Layout } from './layout';
-import { layoutOf } from './layout-of';
 import type { PlanRequestInput } from './request';
 import { isTrainConfig, type Place, requestOfConfig } from './request-of-config';
 
@@ -16,27 +14,42 @@ export type PlanPlace = Place | NonNullable<PlanRequestInput['hardware']>;
 export interface PlanOptions {
   /** What `shardlab doctor --calibrate` wrote, or the same as an object. */
   readonly calibration?: HardwareCalibration | undefined;
-  readonly warn?: Warn | undefined;
+}
+
+/** A plan request with what of the input it does not say. */
+export interface PlanQuestion extends ConfigReading {
+  readonly request: object;
 }
 
 /**
- * The layout that an input means. `place` is the hardware by name, or keys of a plan request that replace the input's.
- * Throws: CONFIG naming every key that is wrong, and what to change.
+ * The plan request that an input means. `where` is the hardware by name, or keys of a plan request that replace the input's.
+ * Throws: CONFIG for what is neither a request nor a TrainConfig, and for a TrainConfig that is wrong or cannot be planned.
  */
-export function layoutOfInput(input: unknown, place: PlanPlace = {}, options: PlanOptions = {}): Layout {
+export function questionOf(
+  input: unknown,
+  where: PlanPlace = {},
+  { calibration }: PlanOptions = {},
+): PlanQuestion {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) {
     const model = typeof input === 'string' ? `; a model's name is written { model: '${input}' }` : '';
     throw new ConfigError(
       `a plan needs a request { model, hardware, gpus, parallel, batch } or a TrainConfig, got ${JSON.stringify(input)}${model}`,
     );
   }
-  return layoutOf(requestOfInput(input, placeOf(place), options));
+  const place = placeOf(where);
+  const { request, ...reading } = isTrainConfig(input)
+    ? configQuestion(input, place)
+    : { request: merged(input, place), assumed: [], withoutEffect: [] };
+  const known = calibration === undefined ? request : withCalibration(request, parseCalibration(calibration));
+  return { request: known, ...reading };
 }
 
-/** The plan request that an input means, with what `place` replaces. */
-export function requestOfInput(input: object, place: Place, { calibration, warn }: PlanOptions = {}): object {
-  const request = isTrainConfig(input) ? requestOfConfig(input, place, warn) : merged(input, place);
-  return calibration === undefined ? request : withCalibration(request, parseCalibration(calibration));
+function configQuestion(input: object, place: Place): PlanQuestion {
+  const config = parseTrainConfig(input);
+  return {
+    request: merged(requestOfConfig(config, input, place), place),
+    ...readingOf(config, input, place),
+  };
 }
 
 /** { batch: { micro: 2 } } over { batch: { global: 64 } } keeps the global batch. */

@@ -27,7 +27,8 @@ const searchSchema = z.strictObject({
   offload: z.array(z.boolean()).min(1).optional(),
 });
 
-const { seq, gpus, gpusPerNode, nicGbit, precision, attention, compile, dropout } = planRequestSchema.shape;
+const { seq, gpus, gpusPerNode, nicGbit, precision, attention, compile, dropout, optimizerStates } =
+  planRequestSchema.shape;
 
 /** What `recommend` is asked. */
 export const recommendSchema = z.strictObject({
@@ -48,6 +49,7 @@ export const recommendSchema = z.strictObject({
   attention,
   compile,
   dropout,
+  optimizerStates,
   /** Narrows what is tried. */
   search: searchSchema.prefault({}),
 });
@@ -84,6 +86,7 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
       attention: request.attention,
       compile: request.compile,
       compileLoss: request.compile,
+      optimizer: request.optimizerStates,
       // Llama's configurations have none, whoever runs them.
       dropout: request.dropout ?? model.kind !== 'llama',
       ...UNDECIDED,
@@ -118,6 +121,8 @@ const UNDECIDED = {
   microBatch: 1,
   numMicroBatches: 1,
   recompute: 'none',
+  recomputeEveryNth: 1,
+  reduceDtype: null,
   schedule: '1F1B',
   virtualStages: 1,
   offload: { optimizer: false, parameters: false },

@@ -1,7 +1,9 @@
 import { modelShape, positionsOf } from '../config/model-config';
-import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
+import type { StrategyName } from '../config/parallel-config';
+import { reduceDtypeOf } from '../config/precision-config';
+import { knownKeys, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import type { Warn } from '../core/warn';
+import { STRATEGIES } from '../parallel/strategy';
 import { type PlanRequestInput, planRequestSchema, REQUEST_WORDS } from './request';
 
 /** What a TrainConfig does not say: where it runs. Other keys of a plan request replace what the config says. */
@@ -22,28 +24,65 @@ export function isTrainConfig(input: unknown): boolean {
   );
 }
 
-/** The plan request of a training as it would run on GPUs. Throws: CONFIG for what the planner has no word for. */
-export function requestOfConfig(input: unknown, place: Place = {}, warn: Warn = () => {}): PlanRequestInput {
-  const config = parseTrainConfig(input);
+/** The plan request of a training as it would run on GPUs. Throws: CONFIG for what no plan can be made of. */
+export function requestOfConfig(config: TrainConfig, input: object, place: Place = {}): PlanRequestInput {
   const { parallel, batch, accumulation, offload } = config;
-  const gpus = place.gpus ?? 8;
-  if (offload.activations)
-    warn('offload.activations has no effect on the plan: it counts activations on the GPU');
+  const gpus = place.gpus ?? gpusOfMesh(config);
+  const { tp = 1, pp = 1, cp = 1 } = place.parallel ?? {};
+  const onHost = offload.parameters && STRATEGIES[parallel.strategy].shardedAtRest.includes('parameter');
+  const dp = gpus / (tp * pp * cp);
+  const { kind, momentum, blockSize } = config.optimizer;
+  const { mesh } = parallel;
+  if (mesh !== null && !Number.isInteger(dp / mesh.dpShard)) {
+    throw new ConfigError(
+      `parallel.mesh: dpShard ${mesh.dpShard} does not divide the ${dp} data-parallel ranks of ${gpus} GPUs; change one of them`,
+    );
+  }
   return {
     model: modelOf(config),
     gpus,
     parallel: {
-      strategy: parallel.strategy,
+      strategy: strategyOf(config),
       stack: parallel.strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2',
-      ...(parallel.mesh === null ? {} : { dpShard: parallel.mesh.dpShard }),
+      ...(mesh === null ? {} : { dpShard: mesh.dpShard }),
     },
-    batch: { micro: batch, global: batch * accumulation * gpus },
-    precision: precisionOf(config),
-    recompute: recomputeOf(config, warn),
-    offload: { optimizer: offload.optimizer, parameters: offload.parameters },
-    ...place,
+    batch: { micro: batch, global: batch * accumulation * dp },
+    precision: PRECISIONS[config.mixedPrecision?.paramDtype ?? 'float32'],
+    ...(writtenAttention(input) === 'eager' ? { attention: 'unfused' } : {}),
+    ...recomputeOf(config),
+    optimizerStates: { kind, momentum, blockSize },
+    ...(asksReduceDtype(config) ? { reduceDtype: PRECISIONS[reduceDtypeOf(config)] } : {}),
+    // Where shards lie on the host, the optimizer steps there.
+    offload: { optimizer: offload.optimizer || onHost, parameters: onHost },
   };
 }
+
+/** A mesh says how many ranks there are; else a node's. */
+function gpusOfMesh({ parallel: { mesh } }: TrainConfig): number {
+  return mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard;
+}
+
+/** reshardAfterForward names the strategy of a pair that differs in nothing else. */
+function strategyOf({ parallel: { strategy, reshardAfterForward } }: TrainConfig): StrategyName {
+  if (reshardAfterForward === null) return strategy;
+  const keeps = reshardAfterForward === false;
+  if (strategy === 'FULL_SHARD' || strategy === 'SHARD_GRAD_OP')
+    return keeps ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
+  if (STRATEGIES[strategy].isHybrid) return keeps ? '_HYBRID_SHARD_ZERO2' : 'HYBRID_SHARD';
+  return strategy;
+}
+
+/** The kernel that a config's model was given; undefined where it was left to the default. */
+export function writtenAttention(input: object): unknown {
+  const model = 'model' in input ? input.model : undefined;
+  return typeof model === 'object' && model !== null && 'attention' in model ? model.attention : undefined;
+}
+
+function asksReduceDtype({ mixedPrecision, parallel }: TrainConfig): boolean {
+  return mixedPrecision !== null || parallel.communicationDataType !== null;
+}
+
+const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
 
 /** What both the config's models and the planner's have a word for. */
 const SHARED_KEYS = [
@@ -76,27 +115,23 @@ function modelOf(config: TrainConfig): PlanRequestInput['model'] {
   const written: Readonly<Record<string, unknown>> = { ...shape };
   const shared = SHARED_KEYS.filter((key) => written[key] !== undefined).map((key) => [key, written[key]]);
   // Both schemas give these keys the same type; a video has as many positions as patches.
-  return { name, ...Object.fromEntries(shared), seq: positionsOf(shape) } as PlanRequestInput['model'];
+  const headDim =
+    shape.kind === 't5-encoder' && shape.attnDim !== undefined
+      ? { headDim: shape.attnDim / shape.heads }
+      : {};
+  return {
+    name,
+    ...Object.fromEntries(shared),
+    ...headDim,
+    seq: positionsOf(shape),
+  } as PlanRequestInput['model'];
 }
 
-function precisionOf({ mixedPrecision }: TrainConfig): 'fp32' | 'bf16' | 'fp16' {
-  const dtype = mixedPrecision?.paramDtype ?? 'float32';
-  return ({ float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const)[dtype];
-}
-
-function recomputeOf(
-  { activationCheckpointing: chosen }: TrainConfig,
-  warn: Warn,
-): 'none' | 'selective' | 'full' {
-  if (chosen === null) return 'none';
-  if (typeof chosen === 'string') return chosen;
-  if ('everyNth' in chosen) {
-    if (chosen.everyNth === 1) return 'full';
-    warn(
-      `activationCheckpointing.everyNth ${chosen.everyNth} is planned as 'none': the plan knows all blocks or none`,
-    );
-    return 'none';
-  }
-  warn(`activationCheckpointing ${JSON.stringify(chosen)} is planned as 'selective'`);
-  return 'selective';
+function recomputeOf({
+  activationCheckpointing: chosen,
+}: TrainConfig): Pick<PlanRequestInput, 'recompute' | 'recomputeEveryNth'> {
+  if (chosen === null) return { recompute: 'none' };
+  if (typeof chosen === 'string') return { recompute: chosen };
+  if ('everyNth' in chosen) return { recompute: 'full', recomputeEveryNth: chosen.everyNth };
+  return { recompute: 'selective' };
 }

@@ -28,12 +28,15 @@ export function requestOfLayout(
     batch: { global: layout.globalBatch, micro: layout.microBatch },
     precision: layout.precision,
     recompute: layout.recompute,
+    recomputeEveryNth: layout.recomputeEveryNth,
     schedule: layout.schedule,
     virtualStages: layout.virtualStages,
     attention: layout.attention,
     compile: layout.compile,
     compileLoss: layout.compileLoss,
     dropout: layout.dropout,
+    optimizerStates: { ...layout.optimizer },
+    ...(layout.reduceDtype === null ? {} : { reduceDtype: layout.reduceDtype }),
     offload: { ...layout.offload },
   };
 }

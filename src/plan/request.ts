@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { size } from '../config/model-config';
+import { optimizerSchema } from '../config/optimizer-config';
 import { strategySchema } from '../config/parallel-config';
 import { GPUS } from './hardware';
 
@@ -46,6 +47,11 @@ const gpuSchema = z.strictObject({
 
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
+/** What of an optimizer a plan reads: what it keeps of each parameter. */
+const plannedOptimizerSchema = optimizerSchema.pick({ kind: true, momentum: true, blockSize: true });
+
+export type PlannedOptimizer = Readonly<z.output<typeof plannedOptimizerSchema>>;
+
 const layoutSchema = z.strictObject({
   dp: size.optional(),
   tp: size.default(1),
@@ -74,6 +80,8 @@ export const planRequestSchema = z.strictObject({
   batch: z.strictObject({ global: size.optional(), micro: size.default(1) }).prefault({}),
   precision: z.enum(['fp32', 'fp16', 'bf16', 'fp8']).default('bf16'),
   recompute: z.enum(['none', 'selective', 'full']).default('none'),
+  /** Under full recompute: each n-th layer, from the first. */
+  recomputeEveryNth: size.default(1),
   schedule: z.enum(['GPipe', '1F1B', 'interleaved']).optional(),
   /** Default: 2 of an interleaved schedule, as PyTorch's has; else 1. */
   virtualStages: size.optional(),
@@ -82,6 +90,10 @@ export const planRequestSchema = z.strictObject({
   /** Default: as compile, which is TorchTitan's. */
   compileLoss: z.boolean().optional(),
   dropout: z.boolean().optional(),
+  /** A TrainConfig says so by `optimizer`. */
+  optimizerStates: plannedOptimizerSchema.prefault({}),
+  /** Type in which gradients are reduced. Default: the stack's. */
+  reduceDtype: z.enum(['fp32', 'fp16', 'bf16']).optional(),
   offload: z
     .strictObject({ optimizer: z.boolean().default(false), parameters: z.boolean().default(false) })
     .prefault({}),
@@ -162,6 +174,7 @@ export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, str
     fa3: 'flash3',
   },
   precision: { bfloat16: 'bf16', float16: 'fp16', float32: 'fp32', float8: 'fp8', half: 'fp16' },
+  reduceDtype: { bfloat16: 'bf16', float16: 'fp16', float32: 'fp32' },
   schedule: {
     '1f1b': '1F1B',
     gpipe: 'GPipe',
@@ -198,6 +211,7 @@ export const REQUEST_FORMS: Readonly<Record<string, string>> = {
   parallel: "{ strategy: 'FULL_SHARD', tp: 2, pp: 2 }",
   batch: '{ global: 64, micro: 1 }',
   offload: '{ optimizer: true }',
+  optimizerStates: "{ kind: 'sgd', momentum: 0.9 }",
 };
 
 /** Every GPU that a request may name. */

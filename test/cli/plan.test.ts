@@ -280,3 +280,24 @@ test('prices without a length of the run are said to change nothing', async () =
   const { stderr } = await shardlab(['plan', 'gpt2', '--prices', prices], { cwd: folder });
   assert.match(stderr, /--prices has no effect without --tokens/);
 });
+
+test('settings that a plan does not read are named on stderr, in the text and under --json', async () => {
+  const config = file('dropped.yaml', 'model: llama3-8b\nbatch: 1\nparallel: { wrap: root }\nseed: 3\n');
+  const { stdout, stderr } = await shardlab(['plan', config], { cwd: folder });
+  assert.match(stderr, /warning: dropped\.yaml: parallel\.wrap "root" is planned as 'blocks'/);
+  assert.match(stdout, /parallel\.wrap "root" is planned as 'blocks'/);
+  assert.match(stdout, /neither time nor memory of a step depends on seed/);
+  const [answer = {}] = lines((await shardlab(['plan', config, '--json'], { cwd: folder })).stdout);
+  assert.match(String(answer.assumed), /parallel\.wrap/);
+  assert.deepEqual(answer.without_effect, ['seed']);
+});
+
+test('the cost of a plan that does not fit says so, in the text and under --json', async () => {
+  const config = file('large.yaml', 'model: llama3-70b\nhardware: A100-40G\ngpus: 8\n');
+  const argv = ['plan', config, '--tokens', '1e9'];
+  assert.match((await shardlab(argv, { cwd: folder })).stdout, /warning: the plan does not fit/);
+  const [answer = {}] = lines((await shardlab([...argv, '--json'], { cwd: folder })).stdout);
+  const cost = answer.cost as { fits: boolean; note: string };
+  assert.equal(cost.fits, false);
+  assert.match(cost.note, /does not fit/);
+});

@@ -10,6 +10,7 @@ import { readState } from '../../src/nn/state-values';
 import { unitsOf } from '../../src/parallel/fsdp/units-of';
 import { fromFairScale } from '../../src/parallel/fsdp1/fair-scale';
 import type { FsdpOptions } from '../../src/parallel/fsdp1/fsdp-options';
+import { fullyShardOptions } from '../../src/parallel/fsdp1/fully-shard-options';
 import {
   type FsdpContext,
   FullyShardedDataParallel,
@@ -219,4 +220,10 @@ test('clipGradNorm scales the gradients where they lie and gives the norm before
   assert.ok(Math.abs(model.clipGradNorm(before / 2) / before - 1) < 1e-5);
   assert.ok(Math.abs(norm() / before - 0.5) < 1e-5);
   tf.dispose([ids, targets, pass.loss]);
+});
+
+test('fullyShard takes every argument that its type has, and names the nearest to another', () => {
+  assert.equal(fullyShardOptions({ sparseGradients: true }).sparseGradients, true);
+  const wrong = { sparseGradient: true } as object;
+  assert.throws(() => fullyShardOptions(wrong), /no argument sparseGradient; did you mean sparseGradients\?/);
 });

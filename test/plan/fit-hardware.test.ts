@@ -4,7 +4,7 @@ import { CALIBRATION } from '../../src/plan/calibration';
 import { fitHardware, parseMeasured } from '../../src/plan/fit-hardware';
 import { parseCalibration, withCalibration } from '../../src/plan/hardware-calibration';
 import { layoutOf } from '../../src/plan/layout-of';
-import { layoutOfInput } from '../../src/plan/plan-input';
+import { questionOf } from '../../src/plan/plan-input';
 
 const measured = parseMeasured({
   device: 'cuda',
@@ -57,7 +57,7 @@ test('one GPU measures no link, a GPU that is not known is named after the neare
 
 test('a calibration is read back from its file, and changes the plan', () => {
   const kept = parseCalibration(JSON.parse(JSON.stringify(fitHardware(measured))), 'a100.json');
-  const { hardware } = layoutOfInput({ model: 'gpt2', gpus: 4 }, {}, { calibration: kept });
+  const { hardware } = layoutOf(questionOf({ model: 'gpt2', gpus: 4 }, {}, { calibration: kept }).request);
   assert.deepEqual([hardware.gemmTflops, hardware.gpusPerNode, hardware.tflops], [260, 4, 312]);
   const stated = withCalibration({ model: 'gpt2', hardware: { like: 'A100-80G', gemm: 240 } }, kept);
   assert.equal(layoutOf(stated).hardware.gemmTflops, 240);

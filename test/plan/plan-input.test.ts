@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { layoutOf } from '../../src/plan/layout-of';
-import { layoutOfInput, type PlanPlace } from '../../src/plan/plan-input';
-import { isTrainConfig, requestOfConfig } from '../../src/plan/request-of-config';
+import { type PlanPlace, questionOf } from '../../src/plan/plan-input';
+import { isTrainConfig } from '../../src/plan/request-of-config';
+
+const layoutOfInput = (input: unknown, place?: PlanPlace) => layoutOf(questionOf(input, place).request);
 
 test('a request means the same with the place beside it as with the place in it', () => {
   const request = { model: 'llama3-8b', parallel: { tp: 2 }, batch: { global: 64 } };
@@ -59,15 +61,16 @@ test("a TrainConfig's settings become the request's", () => {
   assert.equal(layoutOfInput({ model: 'tiny', parallel: { strategy: 'ZERO_2' } }).stack, 'deepspeed');
 });
 
-test('what the planner has no word for is warned of or refused', () => {
-  const warnings: string[] = [];
-  const warn = (message: string): void => void warnings.push(message);
-  requestOfConfig({ activationCheckpointing: { everyNth: 2 }, offload: { activations: true } }, {}, warn);
-  assert.equal(warnings.length, 2);
-  assert.match(
-    warnings.join('\n'),
-    /offload\.activations has no effect[\s\S]*everyNth 2 is planned as 'none'/,
+test('what the planner has no word for is named or refused', () => {
+  const { assumed } = questionOf(
+    { activationCheckpointing: { saveOps: ['matMul'] }, offload: { activations: true } },
+    { attention: 'flash' },
   );
+  assert.deepEqual(
+    assumed.map(({ setting }) => setting),
+    ['offload.activations', 'activationCheckpointing'],
+  );
+  assert.match(assumed[1]?.says ?? '', /saveOps.* is planned as 'selective'/);
   const moe = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32, experts: 4 };
   assert.throws(() => layoutOfInput({ model: moe, batch: 1 }), /'moe' cannot be planned/);
   assert.throws(() => layoutOfInput('llama3-8b'), /a plan needs a request/);

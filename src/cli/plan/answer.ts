@@ -1,3 +1,4 @@
+import type { ConfigReading } from '../../plan/config-readings';
 import type { Layout } from '../../plan/layout';
 import type { Estimate, Prediction } from '../../plan/prediction';
 
@@ -70,6 +71,14 @@ export function planAnswer(id: string | number | undefined, prediction: Predicti
   };
 }
 
+/** What of a config was planned otherwise than it says, and what changes neither time nor memory; nothing where neither is. */
+export function readingAnswer({ assumed, withoutEffect }: ConfigReading): Readonly<Record<string, unknown>> {
+  return {
+    ...(assumed.length === 0 ? {} : { assumed: assumed.map(({ says }) => says) }),
+    ...(withoutEffect.length === 0 ? {} : { without_effect: withoutEffect }),
+  };
+}
+
 /** The settings that a layout came to, in the batch format's words. */
 export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> {
   return {
@@ -89,10 +98,12 @@ export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> 
     batch: { global: layout.globalBatch, micro: layout.microBatch },
     precision: layout.precision,
     recompute: layout.recompute,
+    ...(layout.recomputeEveryNth === 1 ? {} : { recompute_every_nth: layout.recomputeEveryNth }),
     schedule: layout.schedule,
     virtual_stages: layout.virtualStages,
     attention: layout.attention,
     compile: layout.compile,
+    optimizer: layout.optimizer.kind,
     offload: layout.offload,
   };
 }

@@ -1,17 +1,15 @@
 import type { Command } from 'commander';
 import { ConfigError } from '../../core/errors';
-import { createPlan } from '../../figures/plan-view';
+import { type Plan, plan } from '../../figures/plan-view';
 import { type Cost, costOf, type Planned } from '../../plan/cost-of';
 import { type HardwareCalibration, withCalibration } from '../../plan/hardware-calibration';
-import { layoutOf } from '../../plan/layout-of';
-import { requestOfInput } from '../../plan/plan-input';
-import { predict } from '../../plan/predict';
+import type { PlanInput } from '../../plan/plan-input';
 import type { PriceTable } from '../../plan/prices';
 import type { Place } from '../../plan/request-of-config';
 import { positiveNumber, wholeNumber } from '../arguments';
 import type { Io, Output } from '../io';
 import type { Perform } from '../program';
-import { layoutAnswer, planAnswer } from './answer';
+import { layoutAnswer, planAnswer, readingAnswer } from './answer';
 import { planBatch } from './batch';
 import { readCalibration, readPlanInput, readPrices } from './read-files';
 
@@ -56,6 +54,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     });
     const answers = plans.map(({ planned, cost }) => ({
       ...planAnswer(undefined, planned.prediction),
+      ...readingAnswer(planned),
       ...(cost === undefined ? {} : { cost: costAnswer(cost) }),
       layout: layoutAnswer(planned.layout),
     }));
@@ -98,12 +97,12 @@ async function runBatch(
   return 1;
 }
 
-function planOf(name: string, { options, calibration }: Given, { io, output }: Streams): Planned {
-  const warn = (message: string): void => output.note(`warning: ${message}`);
-  const input = readPlanInput(name, io.cwd);
+function planOf(name: string, { options, calibration }: Given, { io, output }: Streams): Plan {
+  const input = readPlanInput(name, io.cwd) as PlanInput; // checked there, and by the plan
   try {
-    const layout = layoutOf(requestOfInput(input, placeOf(options), { calibration, warn }));
-    return { layout, prediction: predict(layout) };
+    const planned = plan(input, placeOf(options), { calibration });
+    for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
+    return planned;
   } catch (error) {
     if (error instanceof ConfigError) throw new ConfigError(`${name}: ${error.message}`, error.details);
     throw error;
@@ -127,7 +126,14 @@ function costFor(
   return tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
 }
 
-function costAnswer({ usd, hours, usdPerMillionTokens, price }: Cost): Readonly<Record<string, unknown>> {
+function costAnswer({
+  usd,
+  hours,
+  usdPerMillionTokens,
+  price,
+  fits,
+  note,
+}: Cost): Readonly<Record<string, unknown>> {
   return {
     usd: usd.value,
     usd_low: usd.low,
@@ -136,17 +142,19 @@ function costAnswer({ usd, hours, usdPerMillionTokens, price }: Cost): Readonly<
     usd_per_million_tokens: usdPerMillionTokens.value,
     usd_per_gpu_hour: price.usdPerHour,
     price_source: `${price.source}, ${price.date}`,
+    fits,
+    ...(note === null ? {} : { note }),
   };
 }
 
-function asText(planned: Planned, cost: Cost | undefined): string {
-  const text = createPlan(planned).toText();
+function asText(planned: Plan, cost: Cost | undefined): string {
+  const text = planned.toText();
   if (cost === undefined) return text;
-  const { usd, hours, usdPerMillionTokens, price } = cost;
+  const { usd, hours, usdPerMillionTokens, price, note } = cost;
   return (
     `${text}\n${dollars(usd.value)} (${dollars(usd.low)} to ${dollars(usd.high)}) in ${hours.value.toPrecision(3)} hours, ` +
     `${usdPerMillionTokens.value.toPrecision(3)} USD per million tokens, at ${price.usdPerHour.toFixed(2)} USD a GPU hour ` +
-    `(${price.source}, ${price.date})`
+    `(${price.source}, ${price.date})${note === null ? '' : `\nwarning: ${note}`}`
   );
 }
 

@@ -48,22 +48,25 @@ export interface FsdpOptions {
   readonly ignoreUnusedParameters?: unknown;
 }
 
-const NAMES = [
-  'autoWrapPolicy',
-  'shardingStrategy',
-  'mixedPrecision',
-  'backwardPrefetch',
-  'forwardPrefetch',
-  'limitAllGathers',
-  'syncModuleStates',
-  'ignoredModules',
-  'cpuOffload',
-  'deviceMesh',
-  'processGroup',
-  'deviceId',
-  'useOrigParams',
-  'paramInitFn',
-];
+/** The compiler asks for every one of them that is not refused. */
+const NAMES: Readonly<
+  Record<Exclude<keyof FsdpOptions, 'checkpointWrapper' | 'ignoreUnusedParameters'>, true>
+> = {
+  autoWrapPolicy: true,
+  shardingStrategy: true,
+  mixedPrecision: true,
+  backwardPrefetch: true,
+  forwardPrefetch: true,
+  limitAllGathers: true,
+  syncModuleStates: true,
+  ignoredModules: true,
+  cpuOffload: true,
+  deviceMesh: true,
+  processGroup: true,
+  deviceId: true,
+  useOrigParams: true,
+  paramInitFn: true,
+};
 
 /** Arguments that articles give and FSDP has not, with what they mean. */
 const NO_ARGUMENTS: Readonly<Record<string, string>> = {
@@ -125,14 +128,14 @@ function requireNames(given: FsdpOptions): void {
   for (const name of Object.keys(given)) {
     const meant = NO_ARGUMENTS[camelCase(name)];
     if (meant !== undefined) throw new ConfigError(`FSDP(model, { … }) has no argument ${name}; ${meant}`);
-    const ours = NAMES.includes(name) ? undefined : FAIR_SCALE_NAMES[name];
+    const ours = Object.hasOwn(NAMES, name) ? undefined : FAIR_SCALE_NAMES[name];
     if (ours === undefined) continue;
     throw new ConfigError(
       `FSDP(model, { … }) has no argument ${name}, which is FairScale's; here ${ours}. ` +
         'FSDP(model, fromFairScale({ … })) takes its names',
     );
   }
-  requireKnownOptions('FSDP(model, { … })', given, NAMES);
+  requireKnownOptions('FSDP(model, { … })', given, Object.keys(NAMES));
 }
 
 function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions, warn: Warn): StrategyName {

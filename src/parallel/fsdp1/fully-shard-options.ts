@@ -15,24 +15,26 @@ export interface FullyShardArguments extends FullyShardOptions {
   readonly offloadPolicy?: CPUOffload | undefined;
 }
 
-const NAMES = [
-  'mesh',
-  'reshardAfterForward',
-  'mpPolicy',
-  'offloadPolicy',
-  'ignoredModules',
-  'strategy',
-  'forwardPrefetch',
-  'backwardPrefetch',
-  'limitAllGathers',
-  'syncModuleStates',
-  'precision',
-  'offloadParameters',
-];
+/** The compiler asks for every one of them. */
+const NAMES: Readonly<Record<keyof FullyShardArguments, true>> = {
+  mesh: true,
+  reshardAfterForward: true,
+  mpPolicy: true,
+  offloadPolicy: true,
+  ignoredModules: true,
+  strategy: true,
+  forwardPrefetch: true,
+  backwardPrefetch: true,
+  limitAllGathers: true,
+  syncModuleStates: true,
+  precision: true,
+  offloadParameters: true,
+  sparseGradients: true,
+};
 
 /** fully_shard's arguments as `fullyShard` takes them. Throws: CONFIG for an unknown one, naming the nearest, and for one that is no policy. */
 export function fullyShardOptions(given: FullyShardArguments): FullyShardOptions {
-  requireKnownOptions('fullyShard(module, { … })', given, NAMES);
+  requireKnownOptions('fullyShard(module, { … })', given, Object.keys(NAMES));
   const { mesh: _mesh, mpPolicy, offloadPolicy, ...options } = given;
   if (mpPolicy !== undefined && (typeof mpPolicy !== 'object' || !('castForwardInputs' in mpPolicy))) {
     throw new ConfigError(

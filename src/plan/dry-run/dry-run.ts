@@ -1,3 +1,4 @@
+import { configWarnings } from '../../config/config-warnings';
 import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
@@ -32,6 +33,7 @@ export interface DryRunOptions {
   readonly curve?: boolean;
   /** Whether all that lower layers told is kept, in order: `events`. Default false. */
   readonly events?: boolean;
+  /** Takes what of the config has no effect. A notebook's goes to the cell's output. */
   readonly warn?: Warn;
 }
 
@@ -51,6 +53,7 @@ export function dryRun(config: TrainConfigInput, options: DryRunOptions): DryRun
   const { world, steps: numSteps = 2, blas = true, memoryLimit, curve = true, warn } = options;
   if (!Number.isInteger(numSteps) || numSteps < 1)
     throw new ConfigError(`dryRun: steps is ${numSteps}; give a whole number of at least 1`);
+  for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
   const shared = { config: full, world, numSteps, blas, memoryLimit, curve, warn };
   const keepsEvents = options.events ?? false;

@@ -1,10 +1,11 @@
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
+import { recomputedShare } from '../recomputed-share';
 import { activationBytesOf } from './state-bytes';
 
 /** A transformer layer's activations for one micro-batch on one rank. */
 export interface LayerActivations {
-  /** Kept from forward to backward. */
+  /** Kept from forward to backward; the mean, where not all layers are computed again. */
   readonly saved: Bytes;
   /** Besides, while that layer's backward runs: what is computed again, and gradients of activations. */
   readonly working: Bytes;
@@ -56,8 +57,9 @@ export function layerActivations(layout: Layout): LayerActivations {
   const whole = isPlainPyTorch(layout) ? savedByPyTorch(layout, sizes) : savedByMegatron(layout, sizes);
   const stream = tokens * itemBytes * part;
   const { saved, again } = afterRecompute(layout, sizes, whole);
+  const share = recomputedShare(layout);
   return {
-    saved: tokens * saved,
+    saved: tokens * (share * saved + (1 - share) * whole),
     working:
       tokens * Math.max(again + gradientsOf(layout, sizes), whole - saved + attentionOf(layout, sizes)),
     whole: tokens * whole,

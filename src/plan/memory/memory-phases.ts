@@ -6,7 +6,13 @@ import { type LayerActivations, layerActivations, type TokenSizes, tokenSizesOf 
 import { keptOutputs, lossBytesOf } from './loss-bytes';
 import { outerActivations, pipelineBuffers } from './outer-activations';
 import type { PipelineStage } from './pipeline-stage';
-import { type StateBytes, shardsOfState, stateBytesOf } from './state-bytes';
+import {
+  freshInStep,
+  optimizerStateBytes,
+  type StateBytes,
+  shardsOfState,
+  stateBytesOf,
+} from './state-bytes';
 import { type WholeUnits, wholeUnits } from './whole-units';
 
 /** What one rank holds at one moment of a step, bytes by cause. */
@@ -162,7 +168,7 @@ function stepBytes({ layout, stage, bytes }: Ground): Bytes {
   const own = stage.params / shardsOfState(layout, 'optimizer');
   if (layout.offload.optimizer) return 0;
   const byGroups = layout.stack === 'deepspeed' && shardedStates(layout).includes('parameter');
-  return bytes.step * (byGroups ? Math.min(own, SUB_GROUP) : own);
+  return freshInStep(layout, bytes) * (byGroups ? Math.min(own, SUB_GROUP) : own);
 }
 
 /** Parameters of a rank that ZeRO-3 updates at once. Source: DeepSpeed's sub_group_size, runtime/zero/config.py. */
@@ -184,7 +190,7 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
     grads: (gradsOnGpu * bytes.gradient * trained) / shardsOfState(layout, 'gradient'),
     optimizer: offload.optimizer
       ? 0
-      : (isOnHost * bytes.optimizer * stage.params) / shardsOfState(layout, 'optimizer'),
+      : isOnHost * optimizerStateBytes(layout, bytes, stage.params / shardsOfState(layout, 'optimizer')),
   };
   const accumulated = name === 'optimizer step' ? 0 : whole.accumulated;
   // At the end of a step, what activations took is there for all.

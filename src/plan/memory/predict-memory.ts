@@ -86,10 +86,12 @@ function peakOf(phase: MemoryPhase, reserved: Bytes, reservable: Bytes): Estimat
   return { value: reserved / GIB, low: low / GIB, high: high / GIB };
 }
 
-function largestAssumption({ recompute, stack, compileLoss }: Layout, phase: MemoryPhase): string {
+function largestAssumption({ recompute, stack, compileLoss, optimizer }: Layout, phase: MemoryPhase): string {
   const states = phase.params + phase.grads + phase.optimizer;
   if (states > phase.activations + phase.temporary) {
-    return `states lie as ${stack} has them by default (master and two moments in fp32)`;
+    const own =
+      optimizer.kind === 'adamW' ? ' and two moments in fp32' : ` in fp32, and what ${optimizer.kind} keeps`;
+    return `states lie as ${stack} has them by default (master${own})`;
   }
   if (phase.name === 'loss' && stack === 'fsdp2' && recompute !== 'none') {
     return compileLoss

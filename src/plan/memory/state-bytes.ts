@@ -1,5 +1,7 @@
+import type { Bytes } from '../../core/units';
 import type { ModelState } from '../../parallel/strategy';
 import type { Layout, Precision, Stack } from '../layout';
+import { ADAM_BYTES, optimizerBytesOf } from '../optimizer-bytes';
 import { shardedStates } from '../sharded-states';
 
 /** Bytes a parameter that one stack keeps at one precision with Adam, when nothing is sharded. */
@@ -48,9 +50,36 @@ export const STATE_BYTES: Readonly<Record<Stack, Readonly<Record<Family, StateBy
 /** Products in fp8 are fed from bf16 tensors: Float8Linear saves its inputs in high precision (torchao, float8_linear.py). */
 const FAMILY: Readonly<Record<Precision, Family>> = { fp32: 'fp32', fp16: 'fp16', bf16: 'bf16', fp8: 'bf16' };
 
-/** The row of the table that a layout means. */
-export function stateBytesOf({ stack, precision }: Pick<Layout, 'stack' | 'precision'>): StateBytes {
-  return STATE_BYTES[stack][FAMILY[precision]];
+/** The row of the table that a layout means, with the type in which it reduces. */
+export function stateBytesOf({
+  stack,
+  precision,
+  reduceDtype,
+}: Pick<Layout, 'stack' | 'precision' | 'reduceDtype'>): StateBytes {
+  const row = STATE_BYTES[stack][FAMILY[precision]];
+  return reduceDtype === null || row.reduced === 0
+    ? row
+    : { ...row, reduced: activationBytesOf(reduceDtype) };
+}
+
+/** What a rank keeps for its optimizer: the float32 master where parameters are 16 bits wide, and the optimizer's own states. */
+export function optimizerStateBytes(
+  { optimizer }: Pick<Layout, 'optimizer'>,
+  bytes: StateBytes,
+  elements: number,
+): Bytes {
+  return (bytes.optimizer - ADAM_BYTES) * elements + optimizerBytesOf(optimizer)(elements);
+}
+
+/**
+ * Fresh while the optimizer steps, bytes a parameter. Source: torch/optim/adam.py, _foreach_sqrt; sgd.py, whose weight decay
+ * makes gradients anew (_foreach_add); bitsandbytes' fused update makes nothing. Copies of gradients are there for any optimizer.
+ */
+export function freshInStep(
+  { stack, optimizer }: Pick<Layout, 'stack' | 'optimizer'>,
+  bytes: StateBytes,
+): number {
+  return stack === 'fsdp2' && optimizer.kind === 'adamW8bit' ? 0 : bytes.step;
 }
 
 /** Bytes of one value of an activation. */

@@ -8,6 +8,7 @@ import {
   type GroupPlace,
   placeOf,
 } from '../cost/collective';
+import { ITEM_BYTES } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { MAX_LIVE } from '../memory/whole-units';
 import { shardedStates } from '../sharded-states';
@@ -23,10 +24,11 @@ export interface WireItems {
  * fp16 ones as they are. DeepSpeed: both at the training precision. Source: the programs' defaults; parameters of fp8 are
  * gathered so by fully_shard, as memory counts them too ([Note: FSDP2's units]).
  */
-export function wireItems({ stack, precision }: Layout): WireItems {
-  if (precision === 'fp32') return { param: 4, grad: 4 };
-  const grad = stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') ? 4 : 2;
-  return { param: stack === 'fsdp2' && precision === 'fp8' ? 1 : 2, grad };
+export function wireItems({ stack, precision, reduceDtype }: Layout): WireItems {
+  const asked = reduceDtype === null ? undefined : ITEM_BYTES[reduceDtype];
+  if (precision === 'fp32') return { param: 4, grad: asked ?? 4 };
+  const usual = stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') ? 4 : 2;
+  return { param: stack === 'fsdp2' && precision === 'fp8' ? 1 : 2, grad: asked ?? usual };
 }
 
 /** The groups that data parallelism talks in: those that share shards, and copies of the same shard. */

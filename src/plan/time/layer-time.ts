@@ -6,6 +6,7 @@ import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
 import { ITEM_BYTES, type Product, productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Layout } from '../layout';
 import type { ModelShape } from '../model-shape';
+import { recomputedShare } from '../recomputed-share';
 
 /** What one pass through one layer takes for one micro-batch on one rank; seconds. */
 export interface Pass {
@@ -39,6 +40,16 @@ export function addPasses(a: Pass, b: Pass): Pass {
     elementwise: a.elementwise + b.elementwise,
     comm: a.comm + b.comm,
     host: a.host + b.host,
+  };
+}
+
+export function scaledPass({ products, attention, elementwise, comm, host }: Pass, times: number): Pass {
+  return {
+    products: products * times,
+    attention: attention * times,
+    elementwise: elementwise * times,
+    comm: comm * times,
+    host: host * times,
   };
 }
 
@@ -148,9 +159,10 @@ function layerCollectives(
 const ASYNC_SHARE = 7 / 8;
 
 /** Full recompute runs forward again. Selective recompute's share is what its stack leaves out of memory. */
-function recomputed({ recompute, stack, attention }: Layout, forward: Pass): Pass {
+function recomputed(layout: Layout, forward: Pass): Pass {
+  const { recompute, stack, attention } = layout;
   if (recompute === 'none') return NO_PASS;
-  if (recompute === 'full') return forward;
+  if (recompute === 'full') return scaledPass(forward, recomputedShare(layout));
   // Megatron-LM: the attention core, which fused kernels never keep.
   if (stack !== 'fsdp2') {
     return attention === 'unfused' ? { ...NO_PASS, attention: forward.attention } : NO_PASS;

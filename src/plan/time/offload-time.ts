@@ -1,6 +1,7 @@
 import type { Seconds } from '../../core/units';
 import type { Hardware } from '../hardware';
 import type { Layout } from '../layout';
+import { optimizerBytesOf } from '../optimizer-bytes';
 import { shardedStates } from '../sharded-states';
 import { commPerMicroBatch, numRegathers } from './data-parallel';
 
@@ -33,19 +34,21 @@ const HOSTS: Readonly<Record<Hardware['generation'], Host>> = {
   blackwell: host(63, 16 * 5.6),
 };
 
-/** Adam reads gradient, parameter and two states and writes three, 4 bytes each. Source: DeepSpeed's cpu_adam; torch's AdamW. */
-const UPDATE_BYTES = 28;
+/** The step reads gradient and parameter and writes the parameter, 4 bytes each; its states besides. Source: DeepSpeed's cpu_adam; torch's AdamW. */
+const UPDATE_BYTES = 12;
 
 /** Bytes a parameter that go each way: DeepSpeed moves 16-bit gradients and parameters, fully_shard its float32 shards. */
 const MOVED: Readonly<Record<Layout['stack'], number>> = { deepspeed: 2, fsdp2: 4, megatron: 4 };
 
 /** Time of what `layout.offload` puts on the host, on a rank that holds `params` of the model. */
 export function offloadTime(layout: Layout, params: number): OffloadTime {
-  const { offload, hardware, stack, shards, numMicroBatches } = layout;
+  const { offload, hardware, stack, shards, numMicroBatches, optimizer } = layout;
   const { link, memory } = HOSTS[hardware.generation];
   const states = shardedStates(layout);
   const own = states.includes('optimizer') ? params / shards : params;
-  const step = offload.optimizer ? (own * UPDATE_BYTES) / memory + (2 * own * MOVED[stack]) / link : 0;
+  const step = offload.optimizer
+    ? (own * UPDATE_BYTES + 2 * optimizerBytesOf(optimizer)(own)) / memory + (2 * own * MOVED[stack]) / link
+    : 0;
   const each = commPerMicroBatch(layout).gather ? numMicroBatches : 1;
   const gathers = states.includes('parameter') ? each * (1 + numRegathers(layout)) : 1;
   const copies = offload.parameters ? (gathers * own * MOVED[stack]) / link : 0;

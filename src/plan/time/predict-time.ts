@@ -6,6 +6,7 @@ import { modelFlops } from '../cost/model-flops';
 import type { Layout } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
 import type { ComputeCause, TimePrediction } from '../prediction';
+import { recomputedShare } from '../recomputed-share';
 import {
   afterStep,
   commPerMicroBatch,
@@ -22,6 +23,7 @@ import {
   numTensorParallelPairs,
   type Pass,
   passSeconds,
+  scaledPass,
 } from './layer-time';
 import { offloadTime } from './offload-time';
 import { optimizerSeconds } from './optimizer-time';
@@ -101,7 +103,7 @@ function stageTime(
   const last = isLast ? outer.last : { forward: NO_PASS, backward: NO_PASS };
   const again = addPasses(layer.recompute, layer.backward);
   const waits = unitWaits(layout, layer, stage, cal);
-  const times = (pass: Pass): Pass => scaled(pass, layers);
+  const times = (pass: Pass): Pass => scaledPass(pass, layers);
   const forward = addPasses(times(layer.forward), addPasses(first.forward, last.forward));
   const backward = addPasses(times(again), addPasses(first.backward, last.backward));
   // Each pass ends where the host waits for the device: at the loss, and at a hand-over.
@@ -212,16 +214,6 @@ function deviceSeconds({ products, attention, elementwise, comm }: Pass): Second
   return products + attention + elementwise + comm;
 }
 
-function scaled({ products, attention, elementwise, comm, host }: Pass, times: number): Pass {
-  return {
-    products: products * times,
-    attention: attention * times,
-    elementwise: elementwise * times,
-    comm: comm * times,
-    host: host * times,
-  };
-}
-
 function commBytes(
   layout: Layout,
   stages: readonly StageTime[],
@@ -240,7 +232,7 @@ function commBytes(
     );
   };
   const layers = Math.max(...stages.map(({ stage }) => stage.layers));
-  const passes = numTensorParallelPairs(model) * (recompute === 'full' ? 3 : 2);
+  const passes = numTensorParallelPairs(model) * (recompute === 'full' ? 2 + recomputedShare(layout) : 2);
   const keys = (2 * hidden * model.kvHeads * model.headDim) / (model.dim * tp);
   return {
     dp: Math.max(...stages.map(of)),

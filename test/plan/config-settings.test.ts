@@ -1,0 +1,253 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { knownKeys, type TrainConfigInput } from '../../src/config/train-config';
+import { ConfigError } from '../../src/core/errors';
+import { scaling } from '../../src/figures/plan-scaling';
+import { type Plan, plan } from '../../src/figures/plan-view';
+import { whatIf } from '../../src/figures/plan-what-if';
+import { textFaults } from '../figures/svg-texts';
+
+// What a plan makes of every setting of a TrainConfig: it is read, or it is named, or it is refused.
+
+type Written = Readonly<Record<string, unknown>>;
+
+const GPT = { kind: 'gpt', layers: 4, dim: 256, heads: 4, vocab: 512, seq: 64, attention: 'eager' };
+const LLAMA = { ...GPT, kind: 'llama', kvHeads: 4 };
+const DIT = { kind: 'dit', layers: 2, dim: 256, heads: 4, ffn: 512, latent: [4, 8, 8], attention: 'eager' };
+const T5 = { kind: 't5-encoder', layers: 2, dim: 256, heads: 4, ffn: 512, vocab: 512 };
+
+/** Other values of a setting than the default, each with the settings that it needs beside it. */
+const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown, beside?: Written])[]>> = {
+  model: [['bench']],
+  'parallel.strategy': [['NO_SHARD'], ['ZERO_1'], ['SHARD_GRAD_OP'], ['_HYBRID_SHARD_ZERO2']],
+  'parallel.mesh': [
+    [{ dpReplicate: 8, dpShard: 2 }, { parallel: { strategy: 'HYBRID_SHARD' } }],
+    [{ dpReplicate: 4, dpShard: 2 }, { parallel: { strategy: 'HYBRID_SHARD' } }],
+    [{ dpReplicate: 8, dpShard: 2 }],
+    [{ dpReplicate: 2, dpShard: 3 }, { parallel: { strategy: 'HYBRID_SHARD' } }],
+  ],
+  'parallel.reshardAfterForward': [
+    [false],
+    [true],
+    [4],
+    [true, { parallel: { strategy: 'SHARD_GRAD_OP' } }],
+    [false, { parallel: { strategy: 'HYBRID_SHARD' } }],
+    [false, { parallel: { strategy: 'NO_SHARD' } }],
+  ],
+  'parallel.wrap': [['root'], ['linear'], ['moe'], [{ minNumParams: 1000 }]],
+  'parallel.unitStrategies': [[[{ modules: 'wte', strategy: 'NO_SHARD' }]]],
+  'parallel.ignoredModules': [[['wte']]],
+  'parallel.syncModuleStates': [[true]],
+  'parallel.forwardPrefetch': [[false]],
+  'parallel.backwardPrefetch': [[null], ['BACKWARD_POST']],
+  'parallel.limitAllGathers': [[false]],
+  'parallel.bucketBytes': [[1000], [1000, { parallel: { strategy: 'NO_SHARD' } }]],
+  'parallel.noSync': [[true], [false, { accumulation: 2 }], [true, { accumulation: 2 }]],
+  'parallel.communicationDataType': [['bf16'], ['fp16', { parallel: { strategy: 'ZERO_2' } }]],
+  'parallel.sparseGradients': [[true]],
+  mixedPrecision: [['bf16'], ['fp16']],
+  'mixedPrecision.paramDtype': [['bf16']],
+  'mixedPrecision.reduceDtype': [['bf16'], ['fp32', { mixedPrecision: { paramDtype: 'bf16' } }]],
+  'mixedPrecision.outputDtype': [['bf16']],
+  'mixedPrecision.bufferDtype': [['bf16']],
+  'mixedPrecision.castForwardInputs': [[false]],
+  'mixedPrecision.keepLowPrecisionGrads': [[true]],
+  gradScaler: [[true], [{ initScale: 2 }]],
+  'offload.optimizer': [[true]],
+  'offload.parameters': [[true], [true, { parallel: { strategy: 'NO_SHARD' } }]],
+  'offload.activations': [[true]],
+  activationCheckpointing: [
+    ['full'],
+    ['selective'],
+    [{ everyNth: 1 }],
+    [{ everyNth: 2 }],
+    [{ saveOps: ['matMul'] }],
+    [{ budgetBytes: 1 }],
+  ],
+  data: [['synthetic']],
+  batch: [[2]],
+  accumulation: [[2]],
+  'optimizer.kind': [['adamW8bit'], ['sgd']],
+  'optimizer.lr': [[0.5]],
+  'optimizer.betas': [[[0.5, 0.5]]],
+  'optimizer.eps': [[0.1]],
+  'optimizer.weightDecay': [[0], [0, { optimizer: { kind: 'sgd' } }]],
+  'optimizer.momentum': [[0.5], [0.5, { optimizer: { kind: 'sgd' } }]],
+  'optimizer.nesterov': [[true], [true, { optimizer: { kind: 'sgd', momentum: 0.5 } }]],
+  'optimizer.fused': [[false]],
+  'optimizer.blockSize': [[16], [16, { optimizer: { kind: 'adamW8bit' } }]],
+  'optimizer.delayedUpdate': [[true]],
+  schedule: [[{ maxSteps: 100 }]],
+  frozen: [[['*']]],
+  clipNorm: [[null], [2]],
+  seed: [[7]],
+  steps: [[7]],
+};
+
+/** Settings of models, beside a model that has them. */
+const MODELS: Readonly<Record<string, readonly (readonly [model: Written, other: unknown])[]>> = {
+  kind: [[GPT, 'llama']],
+  layers: [[GPT, 6]],
+  dim: [[GPT, 512]],
+  heads: [[GPT, 8]],
+  vocab: [[GPT, 1024]],
+  seq: [[GPT, 128]],
+  tied: [
+    [GPT, false],
+    [LLAMA, true],
+  ],
+  ffn: [
+    [GPT, 512],
+    [LLAMA, 512],
+  ],
+  attention: [
+    [GPT, 'flash'],
+    [LLAMA, 'flash'],
+    [DIT, 'flash'],
+  ],
+  experts: [[DIT, 2]],
+  kvHeads: [[LLAMA, 2]],
+  qkvBias: [[LLAMA, true]],
+  ropeTheta: [[LLAMA, 500]],
+  normEps: [
+    [LLAMA, 0.1],
+    [DIT, 0.1],
+    [T5, 0.1],
+  ],
+  latent: [[DIT, [4, 16, 16]]],
+  patch: [[DIT, [1, 4, 4]]],
+  inChannels: [[DIT, 36]],
+  outChannels: [[DIT, 36]],
+  freqDim: [[DIT, 128]],
+  textDim: [[DIT, 128]],
+  textLen: [[DIT, 128]],
+  boundary: [[DIT, 0.5]],
+  attnDim: [[T5, 512]],
+  relativeBuckets: [[T5, 64]],
+  relativeDistance: [[T5, 64]],
+};
+
+const SECTIONS = ['parallel', 'mixedPrecision', 'offload', 'optimizer'];
+
+test('every setting of a TrainConfig is tried here', () => {
+  const within = SECTIONS.flatMap((section) => knownKeys(section).map((key) => `${section}.${key}`));
+  const top = knownKeys('').filter((key) => key === 'mixedPrecision' || !SECTIONS.includes(key));
+  assert.deepEqual(Object.keys(OTHERS).sort(), [...top, ...within].sort());
+  assert.deepEqual(Object.keys(MODELS).sort(), [...knownKeys('model')].sort());
+});
+
+for (const [path, others] of Object.entries(OTHERS)) {
+  for (const [value, beside = {}] of others) {
+    const shown = JSON.stringify(value);
+    const where = Object.keys(beside).length === 0 ? '' : ` beside ${JSON.stringify(beside)}`;
+    test(`a plan reads, names or refuses ${path} ${shown}${where}`, () => {
+      const base: Written = { model: GPT, batch: 4, ...beside };
+      assertNotDropped(base, changed(base, path, value), path);
+    });
+  }
+}
+
+for (const [key, others] of Object.entries(MODELS)) {
+  for (const [model, other] of others) {
+    test(`a plan reads, names or refuses model.${key} ${JSON.stringify(other)} of a ${model.kind}`, () => {
+      assertNotDropped({ model, batch: 4 }, { model: { ...model, [key]: other }, batch: 4 }, `model.${key}`);
+    });
+  }
+}
+
+function assertNotDropped(base: Written, other: Written, path: string): void {
+  const before = planOf(base);
+  let planned: Plan;
+  try {
+    planned = planOf(other);
+  } catch (error) {
+    assert.ok(
+      error instanceof ConfigError && error.message.includes(path.split('.').at(-1) ?? path),
+      `${error}`,
+    );
+    return;
+  }
+  const isRead = JSON.stringify(planned.prediction) !== JSON.stringify(before.prediction);
+  const isNamed = planned.toText().includes(path);
+  assert.ok(isRead || isNamed, `${path} changes no number, and nothing is said of it:\n${planned.toText()}`);
+}
+
+function planOf(config: Written): Plan {
+  return plan(config as TrainConfigInput, { hardware: 'A100-80G', gpus: 16 });
+}
+
+function changed(base: Written, path: string, value: unknown): Written {
+  const [section = path, key] = path.split('.');
+  if (key === undefined) return { ...base, [section]: value };
+  // A section of the base is an object.
+  return { ...base, [section]: { ...(base[section] as Written | undefined), [key]: value } };
+}
+
+test('settings that the planner has a word for change the numbers as they do on GPUs', () => {
+  const base = { model: 'llama3-8b', batch: 1, mixedPrecision: 'bf16' } as const;
+  const on = { hardware: 'H100-80G', gpus: 8 };
+  const of = (more: TrainConfigInput): Plan => plan({ ...base, ...more }, on);
+  const adam = of({});
+  const optimizer = ({ prediction }: Plan): number => prediction.memory.optimizer;
+  assert.equal(optimizer(of({ optimizer: { kind: 'sgd' } })), 0);
+  assert.equal(optimizer(of({ optimizer: { kind: 'sgd', momentum: 0.9 } })), optimizer(adam) / 2);
+  const eighth = optimizer(of({ optimizer: { kind: 'adamW8bit' } })) / optimizer(adam);
+  assert.ok(Math.abs(eighth - (2 + 8 / 256) / 8) < 1e-6, String(eighth));
+  assert.deepEqual(
+    of({ parallel: { reshardAfterForward: false } }).prediction,
+    of({ parallel: { strategy: 'SHARD_GRAD_OP' } }).prediction,
+  );
+  const blocks = (activationCheckpointing: TrainConfigInput['activationCheckpointing']): number[] => {
+    const { memory, time } = of({ activationCheckpointing }).prediction;
+    return [memory.activations, time.seconds];
+  };
+  const [none, fourth, half, full] = [null, { everyNth: 4 }, { everyNth: 2 }, 'full' as const].map(blocks);
+  for (const [less, more] of [
+    [none, fourth],
+    [fourth, half],
+    [half, full],
+  ]) {
+    assert.ok((less?.[0] ?? 0) > (more?.[0] ?? 0) && (less?.[1] ?? 0) < (more?.[1] ?? 0), `${less} ${more}`);
+  }
+});
+
+test('keys beside a config replace its own, and leave the others of a section', () => {
+  const config = {
+    model: 'llama3-8b',
+    batch: 2,
+    accumulation: 2,
+    parallel: { strategy: 'SHARD_GRAD_OP' },
+  } as const;
+  const { layout } = plan(config, { gpus: 16, parallel: { tp: 2 } });
+  assert.deepEqual(
+    [layout.strategy, layout.dp, layout.microBatch, layout.numMicroBatches],
+    ['SHARD_GRAD_OP', 8, 2, 2],
+  );
+});
+
+test('figures of a plan name what they were not planned by', () => {
+  const config: TrainConfigInput = {
+    model: 'gpt2',
+    batch: 1,
+    parallel: { wrap: 'root' },
+    frozen: ['*'],
+  };
+  for (const figure of [
+    plan(config).memory(),
+    plan(config).time(),
+    whatIf(config, { recompute: ['full'] }),
+    scaling({ config }, { counts: [8, 16] }),
+  ]) {
+    assert.match(figure.subtitle, /Not planned as configured: parallel\.wrap, frozen and model\.attention\./);
+    assert.deepEqual(textFaults(figure.toSvg()), []);
+  }
+});
+
+test('a cost says where the plan does not fit', () => {
+  const planned = plan({ model: 'llama3-70b', hardware: 'A100-40G', gpus: 8 });
+  const { fits, note } = planned.cost({ tokens: 1e9 });
+  assert.equal(fits, false);
+  assert.match(note ?? '', /does not fit: \d+ of [\d.]+ GiB on A100-40G/);
+  const small = plan({ model: 'gpt2', hardware: 'A100-40G', gpus: 8 }).cost({ tokens: 1e9 });
+  assert.deepEqual([small.fits, small.note], [true, null]);
+});
