@@ -1,8 +1,9 @@
 import { requireKnownOptions } from '../config/option-names';
 import { ConfigError } from '../core/errors';
 import type { Warn } from '../core/warn';
-import { asModule, type Layer } from '../nn/layers-model';
+import type { Layer } from '../nn/layers-model';
 import type { Module } from '../nn/module';
+import { withParameters } from '../nn/require-parameters';
 import type { DdpOptions } from '../parallel/ddp/distributed-data-parallel';
 import { unitsOf } from '../parallel/fsdp/units-of';
 
@@ -38,9 +39,9 @@ export function ddpArguments(options: DdpOptions, warn: Warn): DdpOptions {
   return options;
 }
 
-/** What DDP wraps. Throws: CONFIG for what is no module, and for a model that is in shards. */
+/** What DDP wraps. Throws: CONFIG for what is no module, for one without parameters, and for a model that is in shards. */
 export function replicable(module: Module | Layer): Module {
-  const taken = asModule(module, 'DDP');
+  const taken = withParameters(module, 'DDP');
   if (unitsOf(taken).length === 0) return taken;
   throw new ConfigError(
     'DDP(model): the model is sharded already, by fullyShard or FSDP, and every rank would need all of it; ' +

@@ -2,7 +2,7 @@ import { modelShape, positionsOf } from '../config/model-config';
 import type { TrainConfig } from '../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../core/errors';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../core/units';
-import { modelParameterShapes } from '../nn/models/build-model';
+import { buildModel } from '../nn/models/build-model';
 import { STRATEGIES } from '../parallel/strategy';
 import { type MemorySetting, pairedSettings, singleSettings } from './memory-settings';
 import type { ProbeResult } from './rank-probe';
@@ -46,7 +46,7 @@ const ENDINGS = ['INTERRUPTED', 'CLOSED', 'RANK_DIED', 'ABORTED'];
  */
 export async function withMemoryAdvice(error: ShardlabError, options: AdviceOptions): Promise<ShardlabError> {
   const limit = Number(error.details.limit);
-  const numParams = modelParameterShapes(options.config).numParams();
+  const numParams = buildModel(options.config).numParams();
   if (isTooLarge(options.config, numParams)) {
     return advised(error, byFormula(numParams, options.world, limit), {});
   }

@@ -4,7 +4,7 @@ import type { TrainConfig } from '../config/train-config';
 import { itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import { type Bytes, formatBytes } from '../core/units';
-import { modelParameterShapes } from '../nn/models/build-model';
+import { buildModel } from '../nn/models/build-model';
 import { type ModelState, STRATEGIES } from '../parallel/strategy';
 import { optimizerBytesOf } from '../plan/optimizer-bytes';
 import { availableMemory } from './host-memory';
@@ -27,7 +27,7 @@ export function requireModelRoom(
   world: number,
   available: () => Bytes = availableMemory,
 ): void {
-  const numParams = modelParameterShapes(config).numParams();
+  const numParams = buildModel(config).numParams();
   const { device, host } = bytesOfRank(config, world, numParams);
   const total = world * (device + host);
   const isOverHeap = Math.max(device, host) > HEAP_END;

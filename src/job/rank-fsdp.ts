@@ -11,6 +11,7 @@ import type { DeviceMesh } from '../dist/device-mesh';
 import type { ProcessGroup } from '../dist/types';
 import { asModule, isLayer, type Layer } from '../nn/layers-model';
 import type { Module } from '../nn/module';
+import { withParameters } from '../nn/require-parameters';
 import { allreduceHook, bf16CompressHook, fp16CompressHook } from '../parallel/ddp/comm-hooks';
 import { type DdpOptions, DDP as DistributedDataParallel } from '../parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../parallel/fsdp/fully-shard';
@@ -180,7 +181,7 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
   const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }));
   return {
     fullyShard(module, options = {}) {
-      const taken = asModule(module, 'fullyShard');
+      const taken = withParameters(module, 'fullyShard');
       if (unitsOf(taken).some(({ owner }) => owner === taken)) throw twice(taken);
       fullyShard(taken, contextOf(options.mesh), fullyShardOptions(options));
       return module;
@@ -205,7 +206,7 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
 function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => FsdpContext): FsdpFunction {
   const dicts = stateDictMethods(engine, group);
   function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
-    const module = asModule(given, 'FSDP');
+    const module = withParameters(given, 'FSDP');
     if (isLayer(given)) {
       shardInPlace(module, contextOf(), options);
       return given;

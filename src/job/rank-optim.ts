@@ -1,7 +1,10 @@
 import type { Engine } from '../backend/engine';
 import { parseTrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
-import { asModule, type Layer } from '../nn/layers-model';
+import { isLayer, type Layer } from '../nn/layers-model';
+import { Module } from '../nn/module';
+import { withParameters } from '../nn/require-parameters';
 import { AdamW, type AdamWOptions } from '../optim/adamw';
 import { AdamW8bit, type AdamW8bitOptions } from '../optim/adamw-8bit';
 import { clipGradNormInPlace } from '../optim/clip-grad-norm';
@@ -71,7 +74,17 @@ export function rankSchedules(engine: Engine, group: ProcessGroup): RankSchedule
   };
 }
 
+/** Throws: CONFIG for what is no model, and for a model of which nothing trains. */
 function statesOf(model: Optimized, what: string): HasStates {
-  const isOurs = typeof model === 'object' && model !== null && 'states' in model;
-  return isOurs && typeof model.states === 'function' ? model : asModule(model, what);
+  const found = hasStates(model) ? model : withParameters(model, what);
+  if (found.states().length > 0) return found;
+  throw new ConfigError(
+    `${what}: all parameters of the model are frozen (requiresGrad is false), so nothing would train; leave some of them out of freeze`,
+  );
+}
+
+/** True for what a wrapper gives, as DDP. */
+function hasStates(model: Optimized): model is HasStates {
+  if (typeof model !== 'object' || model === null || model instanceof Module || isLayer(model)) return false;
+  return typeof model.states === 'function';
 }

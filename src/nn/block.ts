@@ -2,9 +2,8 @@ import * as tf from '@tensorflow/tfjs';
 import { gelu } from '../backend/ops';
 import type { AttentionKind } from '../config/model-config';
 import { CausalSelfAttention } from './causal-self-attention';
-import type { Init } from './init';
 import { LayerNorm } from './layer-norm';
-import { Linear } from './linear';
+import { GPT2, Linear } from './linear';
 import { Module } from './module';
 
 /** The size of a block. */
@@ -27,15 +26,15 @@ export class Block extends Module {
   readonly fc1: Linear;
   readonly fc2: Linear;
 
-  constructor({ dim, heads, ffn = 4 * dim, attention }: BlockShape, init: Init) {
+  constructor({ dim, heads, ffn = 4 * dim, attention }: BlockShape) {
     super();
-    this.ln1 = this.addChild('ln1', new LayerNorm(dim, init));
-    this.ln2 = this.addChild('ln2', new LayerNorm(dim, init));
-    this.qkv = this.addChild('qkv', new Linear(dim, 3 * dim, init.within('qkv')));
-    this.attention = this.addChild('attention', new CausalSelfAttention(heads, attention));
-    this.proj = this.addChild('proj', new Linear(dim, dim, init.within('proj')));
-    this.fc1 = this.addChild('fc1', new Linear(dim, ffn, init.within('fc1')));
-    this.fc2 = this.addChild('fc2', new Linear(ffn, dim, init.within('fc2')));
+    this.ln1 = new LayerNorm(dim);
+    this.ln2 = new LayerNorm(dim);
+    this.qkv = new Linear(dim, 3 * dim, GPT2);
+    this.attention = new CausalSelfAttention(heads, attention);
+    this.proj = new Linear(dim, dim, GPT2);
+    this.fc1 = new Linear(dim, ffn, GPT2);
+    this.fc2 = new Linear(ffn, dim, GPT2);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -3,11 +3,11 @@ import { gelu, layerNorm } from '../backend/ops';
 import type { AttentionKind } from '../config/model-config';
 import { attention } from './attention';
 import { inHeads } from './heads';
-import type { Init } from './init';
+import { constant, normal, xavierUniform } from './init';
 import { LayerNorm } from './layer-norm';
 import { Linear } from './linear';
 import { Module } from './module';
-import type { Parameter } from './parameter';
+import { Parameter } from './parameter';
 import { RMSNorm } from './rms-norm';
 import { type Angles, rotated } from './rotary';
 import { Sequential } from './sequential';
@@ -23,7 +23,7 @@ export interface DitBlockShape {
 }
 
 /** First values of Wan2.2's linear layers. */
-export const DIT_VALUES = { weight: 'xavier', bias: 'zeros' } as const;
+export const DIT = { init: { weight: xavierUniform(), bias: constant(0) } } as const;
 
 /**
  * Self-attention, cross-attention to the text, and a feed-forward layer; the first and the last are shifted, scaled and
@@ -31,41 +31,31 @@ export const DIT_VALUES = { weight: 'xavier', bias: 'zeros' } as const;
  * Source: Wan2.2's WanAttentionBlock, its names too; Peebles and Xie 2023 (modulation).
  */
 export class DitBlock extends Module {
-  readonly selfAttn: DitAttention;
+  readonly self_attn: DitAttention;
   readonly norm3: LayerNorm;
-  readonly crossAttn: DitAttention;
+  readonly cross_attn: DitAttention;
   readonly ffn: Sequential;
   readonly modulation: Parameter;
   readonly #eps: number;
 
-  constructor(shape: DitBlockShape, init: Init) {
+  constructor(shape: DitBlockShape) {
     super();
     const { dim, ffn, normEps } = shape;
     this.#eps = normEps;
-    this.modulation = this.addParameter(
-      'modulation',
-      init.normal('modulation', [1, 6, dim], 1 / Math.sqrt(dim)),
-    );
-    this.selfAttn = this.addChild('self_attn', new DitAttention(shape, init.within('self_attn')));
-    this.norm3 = this.addChild('norm3', new LayerNorm(dim, init, normEps));
-    this.crossAttn = this.addChild('cross_attn', new DitAttention(shape, init.within('cross_attn')));
-    this.ffn = this.addChild(
-      'ffn',
-      new Sequential([
-        new Linear(dim, ffn, init.within('ffn.0'), DIT_VALUES),
-        gelu,
-        new Linear(ffn, dim, init.within('ffn.2'), DIT_VALUES),
-      ]),
-    );
+    this.modulation = Parameter.deferred([1, 6, dim], normal(1 / Math.sqrt(dim)));
+    this.self_attn = new DitAttention(shape);
+    this.norm3 = new LayerNorm(dim, { eps: normEps });
+    this.cross_attn = new DitAttention(shape);
+    this.ffn = new Sequential([new Linear(dim, ffn, DIT), gelu, new Linear(ffn, dim, DIT)]);
   }
 
   forward(x: tf.Tensor, time: tf.Tensor, text: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
     // Shift, scale and gate of self-attention, then of the feed-forward layer: [B, 1, d] each.
     const parts = tf.split(tf.add(this.modulation.tensor, time), 6, 1) as [Row, Row, Row, Row, Row, Row]; // six of them
     const [shift, scale, gate, shift2, scale2, gate2] = parts;
-    const attended = this.selfAttn.apply(modulated(x, shift, scale, this.#eps), cos, sin);
+    const attended = this.self_attn.apply(modulated(x, shift, scale, this.#eps), cos, sin);
     const first = tf.add(x, tf.mul(attended, gate));
-    const second = tf.add(first, this.crossAttn.apply(this.norm3.apply(first), text));
+    const second = tf.add(first, this.cross_attn.apply(this.norm3.apply(first), text));
     const fed = this.ffn.apply(modulated(second, shift2, scale2, this.#eps));
     return tf.add(second, tf.mul(fed, gate2));
   }
@@ -89,22 +79,20 @@ export class DitAttention extends Module {
   readonly k: Linear;
   readonly v: Linear;
   readonly o: Linear;
-  readonly normQ: RMSNorm;
-  readonly normK: RMSNorm;
+  readonly norm_q: RMSNorm;
+  readonly norm_k: RMSNorm;
   readonly #shape: DitBlockShape;
 
-  constructor(shape: DitBlockShape, init: Init) {
+  constructor(shape: DitBlockShape) {
     super();
     this.#shape = shape;
     const { dim, normEps } = shape;
-    const projection = (name: string): Linear =>
-      this.addChild(name, new Linear(dim, dim, init.within(name), DIT_VALUES));
-    this.q = projection('q');
-    this.k = projection('k');
-    this.v = projection('v');
-    this.o = projection('o');
-    this.normQ = this.addChild('norm_q', new RMSNorm(dim, normEps, init));
-    this.normK = this.addChild('norm_k', new RMSNorm(dim, normEps, init));
+    this.q = new Linear(dim, dim, DIT);
+    this.k = new Linear(dim, dim, DIT);
+    this.v = new Linear(dim, dim, DIT);
+    this.o = new Linear(dim, dim, DIT);
+    this.norm_q = new RMSNorm(dim, { eps: normEps });
+    this.norm_k = new RMSNorm(dim, { eps: normEps });
   }
 
   forward(x: tf.Tensor, ...others: tf.Tensor[]): tf.Tensor {
@@ -117,8 +105,8 @@ export class DitAttention extends Module {
   #attend(x: tf.Tensor, source: tf.Tensor, angles: Angles | null): tf.Tensor {
     const { heads, attention: kind } = this.#shape;
     const turned = (y: tf.Tensor): tf.Tensor => (angles === null ? y : rotated(y, angles, 'neighbours'));
-    const q = turned(inHeads(this.normQ.apply(this.q.apply(x)), heads));
-    const k = turned(inHeads(this.normK.apply(this.k.apply(source)), heads));
+    const q = turned(inHeads(this.norm_q.apply(this.q.apply(x)), heads));
+    const k = turned(inHeads(this.norm_k.apply(this.k.apply(source)), heads));
     const v = inHeads(this.v.apply(source), heads);
     return this.o.apply(tf.reshape(attention(q, k, v, { causal: false, kind }), x.shape));
   }

@@ -1,17 +1,27 @@
 import type * as tf from '@tensorflow/tfjs';
 import { embedding } from '../backend/ops';
-import type { Init } from './init';
-import { WEIGHT_STD } from './linear';
+import { type FirstValues, normal } from './init';
 import { Module } from './module';
-import type { Parameter } from './parameter';
+import { Parameter } from './parameter';
+import { requireExtents } from './require-extents';
 
-/** A table's rows by index. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding. */
+/** Options of an `Embedding`. */
+export interface EmbeddingOptions {
+  /** First values; default standard normal. */
+  readonly init?: { readonly weight?: FirstValues };
+}
+
+/**
+ * A table's rows by index. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding, its first
+ * values too. Throws: CONFIG for sizes that are no whole numbers from 1.
+ */
 export class Embedding extends Module {
   readonly weight: Parameter;
 
-  constructor(rows: number, dim: number, init: Init) {
+  constructor(rows: number, dim: number, { init = {} }: EmbeddingOptions = {}) {
     super();
-    this.weight = this.addParameter('weight', init.normal('weight', [rows, dim], WEIGHT_STD));
+    requireExtents('nn.Embedding', { rows, dim });
+    this.weight = Parameter.deferred([rows, dim], init.weight ?? normal());
   }
 
   forward(ids: tf.Tensor): tf.Tensor {

@@ -1,7 +1,6 @@
 import type * as tf from '@tensorflow/tfjs';
 import { gelu } from '../backend/ops';
-import type { Init } from './init';
-import { Linear } from './linear';
+import { GPT2, Linear } from './linear';
 import { Module } from './module';
 
 /** Two linear layers with a GELU between: an expert. Shapes: x [rows, d] → the same; 4 d between. */
@@ -9,10 +8,10 @@ export class FeedForward extends Module {
   readonly fc1: Linear;
   readonly fc2: Linear;
 
-  constructor(dim: number, init: Init) {
+  constructor(dim: number) {
     super();
-    this.fc1 = this.addChild('fc1', new Linear(dim, 4 * dim, init.within('fc1')));
-    this.fc2 = this.addChild('fc2', new Linear(4 * dim, dim, init.within('fc2')));
+    this.fc1 = new Linear(dim, 4 * dim, GPT2);
+    this.fc2 = new Linear(4 * dim, dim, GPT2);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

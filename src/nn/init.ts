@@ -1,43 +1,53 @@
 import { type Random, seeded } from '../core/random';
-import { Parameter } from './parameter';
-import { constantValues, randomValues } from './value-source';
+import { constantValues, randomValues, type ValueSource } from './value-source';
+
+/** Where a parameter is that gets its first values. */
+export interface ParameterPlace {
+  /** Of its model. */
+  readonly seed: number;
+  /** Full name within the model. */
+  readonly name: string;
+  readonly shape: readonly number[];
+}
 
 /**
- * Makes initial values: a seed and a name give the same numbers on every rank.
+ * How a parameter gets its first values. They follow from the model's seed and the parameter's full name: so every rank has
+ * the same, and no two layers of a model have.
  *
  * [Note: deferred values] A parameter is made without its values: it knows how any range of them is produced. Who needs them
  * whole gets them when they are first asked for; a unit in shards lets each rank write its own chunk, straight to its place.
  * So no rank holds a model whole while it is built. Source: torch's meta device with fully_shard.
  */
-export interface Init {
-  /** The same source for the parts of a part: names are joined by dots. */
-  within(name: string): Init;
-  /** Normal values around 0. */
-  normal(name: string, shape: readonly number[], std: number): Parameter;
-  /** Uniform values in [-bound, bound). */
-  uniform(name: string, shape: readonly number[], bound: number): Parameter;
-  constant(shape: readonly number[], value: number): Parameter;
+export type FirstValues = (place: ParameterPlace) => ValueSource;
+
+/** Normal values around 0. Source: torch.nn.init.normal_. */
+export function normal(std = 1): FirstValues {
+  return drawn(2, () => (random) => random.normal() * std);
 }
 
-/** Initial values from one seed. */
-export function initializer(seed: number, path: readonly string[] = []): Init {
-  const drawn = (shape: readonly number[], name: string, draws: number, value: (random: Random) => number) =>
-    Parameter.deferred(
-      shape,
-      randomValues({ random: () => seeded(seed, 'init', ...path, name), draws, value }),
-    );
-  return {
-    within: (name) => initializer(seed, [...path, name]),
-    normal: (name, shape, std) => drawn(shape, name, 2, (random) => random.normal() * std),
-    uniform: (name, shape, bound) => drawn(shape, name, 1, (random) => (2 * random.uniform() - 1) * bound),
-    constant: (shape, value) => Parameter.deferred(shape, constantValues(value)),
-  };
+/** Uniform values in [-bound, bound). Source: torch.nn.init.uniform_. */
+export function uniform(bound: number): FirstValues {
+  return drawn(1, () => (random) => (2 * random.uniform() - 1) * bound);
 }
 
-/** Parameters that have a shape and no values. */
-export const shapesOnly: Init = {
-  within: () => shapesOnly,
-  normal: (_name, shape) => Parameter.ofShape(shape),
-  uniform: (_name, shape) => Parameter.ofShape(shape),
-  constant: (shape) => Parameter.ofShape(shape),
-};
+/** Uniform values in ±sqrt(6 / (inputs + outputs)). Shapes: [outputs, inputs, …]. Source: Glorot and Bengio 2010; torch.nn.init.xavier_uniform_. */
+export function xavierUniform(): FirstValues {
+  return drawn(1, ([outputs = 1, ...inputs]) => {
+    const bound = Math.sqrt(6 / (inputs.reduce((product, extent) => product * extent, 1) + outputs));
+    return (random) => (2 * random.uniform() - 1) * bound;
+  });
+}
+
+/** The same value everywhere. Source: torch.nn.init.constant_. */
+export function constant(value: number): FirstValues {
+  return () => constantValues(value);
+}
+
+/** `draws`: uniform numbers that one value takes. */
+function drawn(
+  draws: number,
+  valueIn: (shape: readonly number[]) => (random: Random) => number,
+): FirstValues {
+  return ({ seed, name, shape }) =>
+    randomValues({ random: () => seeded(seed, 'init', ...name.split('.')), draws, value: valueIn(shape) });
+}

@@ -1,26 +1,39 @@
-import type * as tf from '@tensorflow/tfjs';
+import * as tf from '@tensorflow/tfjs';
 import { layerNorm } from '../backend/ops';
-import type { Init } from './init';
+import { constant } from './init';
 import { Module } from './module';
-import type { Parameter } from './parameter';
+import { Parameter } from './parameter';
+import { requireExtents } from './require-extents';
 
-/** torch.nn.LayerNorm's default. */
-const EPS = 1e-5;
+/** Options of a `LayerNorm`, with torch's defaults. */
+export interface LayerNormOptions<HasBias extends boolean = boolean> {
+  /** Default 1e-5. */
+  readonly eps?: number;
+  /** Whether rows are shifted. Default true. */
+  readonly bias?: HasBias;
+}
 
-/** Normalizes rows, then scales and shifts them. Shapes: x [rows, dim]; weight 1 and bias 0 at first, [dim]. */
-export class LayerNorm extends Module {
+/**
+ * Normalizes rows, then scales and shifts them. Shapes: x […, dim] → the same; weight 1 and bias 0 at first, [dim].
+ * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is no whole number from 1.
+ */
+export class LayerNorm<HasBias extends boolean = true> extends Module {
   readonly weight: Parameter;
-  readonly bias: Parameter;
+  /** null without bias. */
+  readonly bias: HasBias extends true ? Parameter : null;
   readonly #eps: number;
 
-  constructor(dim: number, init: Init, eps = EPS) {
+  constructor(dim: number, { eps = 1e-5, bias }: LayerNormOptions<HasBias> = {}) {
     super();
+    requireExtents('nn.LayerNorm', { dim });
     this.#eps = eps;
-    this.weight = this.addParameter('weight', init.constant([dim], 1));
-    this.bias = this.addParameter('bias', init.constant([dim], 0));
+    this.weight = Parameter.deferred([dim], constant(1));
+    const added = bias === false ? null : Parameter.deferred([dim], constant(0));
+    this.bias = added as typeof this.bias; // the type says what `bias` was
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    return layerNorm(x, this.weight.tensor, this.bias.tensor, this.#eps);
+    const weight = this.weight.tensor;
+    return layerNorm(x, weight, this.bias?.tensor ?? tf.zeros(weight.shape), this.#eps);
   }
 }

@@ -3,11 +3,14 @@ import type { AttentionKind } from '../config/model-config';
 import { silu } from './activations';
 import { attention } from './attention';
 import { inHeads } from './heads';
-import type { Init } from './init';
-import { Linear, Projection } from './linear';
+import { constant } from './init';
+import { GPT2, Linear } from './linear';
 import { Module } from './module';
 import { RMSNorm } from './rms-norm';
 import { type Angles, rotated } from './rotary';
+
+const NO_BIAS = { ...GPT2, bias: false } as const;
+const QKV = { init: { ...GPT2.init, bias: constant(0) } } as const;
 
 /** Sizes and choices of a `LlamaBlock`. */
 export interface LlamaBlockShape {
@@ -28,75 +31,70 @@ export interface LlamaBlockShape {
  * Shapes: x [B, T, d], cos and sin [T, P] → [B, T, d]. Source: Touvron et al. 2023; names of Hugging Face's LlamaDecoderLayer.
  */
 export class LlamaBlock extends Module {
-  readonly inputLayernorm: RMSNorm;
-  readonly selfAttn: LlamaAttention;
-  readonly postAttentionLayernorm: RMSNorm;
+  readonly input_layernorm: RMSNorm;
+  readonly self_attn: LlamaAttention;
+  readonly post_attention_layernorm: RMSNorm;
   readonly mlp: SwiGLU;
 
-  constructor(shape: LlamaBlockShape, init: Init) {
+  constructor(shape: LlamaBlockShape) {
     super();
     const { dim, eps, ffn } = shape;
-    this.selfAttn = this.addChild('self_attn', new LlamaAttention(shape, init.within('self_attn')));
-    this.mlp = this.addChild('mlp', new SwiGLU(dim, ffn, init.within('mlp')));
-    this.inputLayernorm = this.addChild('input_layernorm', new RMSNorm(dim, eps, init));
-    this.postAttentionLayernorm = this.addChild('post_attention_layernorm', new RMSNorm(dim, eps, init));
+    this.self_attn = new LlamaAttention(shape);
+    this.mlp = new SwiGLU(dim, ffn);
+    this.input_layernorm = new RMSNorm(dim, { eps });
+    this.post_attention_layernorm = new RMSNorm(dim, { eps });
   }
 
   forward(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
-    const middle = tf.add(x, this.selfAttn.apply(this.inputLayernorm.apply(x), cos, sin));
-    return tf.add(middle, this.mlp.apply(this.postAttentionLayernorm.apply(middle)));
+    const middle = tf.add(x, this.self_attn.apply(this.input_layernorm.apply(x), cos, sin));
+    return tf.add(middle, this.mlp.apply(this.post_attention_layernorm.apply(middle)));
   }
 }
 
 /** Causal attention with rotary positions. Shapes: x [B, T, d], cos and sin [T, P] → [B, T, d]. */
 export class LlamaAttention extends Module {
-  readonly qProj: Linear | Projection;
-  readonly kProj: Linear | Projection;
-  readonly vProj: Linear | Projection;
-  readonly oProj: Projection;
+  readonly q_proj: Linear<boolean>;
+  readonly k_proj: Linear<boolean>;
+  readonly v_proj: Linear<boolean>;
+  readonly o_proj: Linear<false>;
   readonly #shape: LlamaBlockShape;
 
-  constructor(shape: LlamaBlockShape, init: Init) {
+  constructor(shape: LlamaBlockShape) {
     super();
     const { dim, heads, kvHeads, qkvBias } = shape;
     this.#shape = shape;
-    const projection = (name: string, outputs: number): Linear | Projection => {
-      const own = init.within(name);
-      const layer = qkvBias
-        ? new Linear(dim, outputs, own, { bias: 'zeros' })
-        : new Projection(dim, outputs, own);
-      return this.addChild(name, layer);
-    };
-    this.qProj = projection('q_proj', dim);
-    this.kProj = projection('k_proj', (dim / heads) * kvHeads);
-    this.vProj = projection('v_proj', (dim / heads) * kvHeads);
-    this.oProj = this.addChild('o_proj', new Projection(dim, dim, init.within('o_proj')));
+    const qkv = { ...QKV, bias: qkvBias };
+    const kvDim = (dim / heads) * kvHeads;
+    this.q_proj = new Linear(dim, dim, qkv);
+    this.k_proj = new Linear(dim, kvDim, qkv);
+    this.v_proj = new Linear(dim, kvDim, qkv);
+    this.o_proj = new Linear(dim, dim, NO_BIAS);
   }
 
   forward(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
     const { heads, kvHeads, attention: kind } = this.#shape;
     const angles: Angles = { cos, sin };
-    const q = rotated(inHeads(this.qProj.apply(x), heads), angles, 'halves');
-    const k = rotated(inHeads(this.kProj.apply(x), kvHeads), angles, 'halves');
-    const v = inHeads(this.vProj.apply(x), kvHeads);
-    return this.oProj.apply(tf.reshape(attention(q, k, v, { causal: true, kind }), x.shape));
+    const q = rotated(inHeads(this.q_proj.apply(x), heads), angles, 'halves');
+    const k = rotated(inHeads(this.k_proj.apply(x), kvHeads), angles, 'halves');
+    const v = inHeads(this.v_proj.apply(x), kvHeads);
+    return this.o_proj.apply(tf.reshape(attention(q, k, v, { causal: true, kind }), x.shape));
   }
 }
 
 /** down(silu(gate(x)) · up(x)). Shapes: x [B, T, d] → the same. Source: Shazeer 2020. */
 export class SwiGLU extends Module {
-  readonly gateProj: Projection;
-  readonly upProj: Projection;
-  readonly downProj: Projection;
+  readonly gate_proj: Linear<false>;
+  readonly up_proj: Linear<false>;
+  readonly down_proj: Linear<false>;
 
-  constructor(dim: number, ffn: number, init: Init) {
+  constructor(dim: number, ffn: number) {
     super();
-    this.gateProj = this.addChild('gate_proj', new Projection(dim, ffn, init.within('gate_proj')));
-    this.upProj = this.addChild('up_proj', new Projection(dim, ffn, init.within('up_proj')));
-    this.downProj = this.addChild('down_proj', new Projection(ffn, dim, init.within('down_proj')));
+    this.gate_proj = new Linear(dim, ffn, NO_BIAS);
+    this.up_proj = new Linear(dim, ffn, NO_BIAS);
+    this.down_proj = new Linear(ffn, dim, NO_BIAS);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    return this.downProj.apply(tf.mul(silu(this.gateProj.apply(x)), this.upProj.apply(x)));
+    return this.down_proj.apply(tf.mul(silu(this.gate_proj.apply(x)), this.up_proj.apply(x)));
   }
 }

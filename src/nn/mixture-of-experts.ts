@@ -1,18 +1,16 @@
 import * as tf from '@tensorflow/tfjs';
 import { readValues } from '../backend/host-reads';
 import { embedding } from '../backend/ops';
+import { ModuleList } from './containers';
 import { FeedForward } from './feed-forward';
-import type { Init } from './init';
-import { Module, ModuleList } from './module';
+import { Module } from './module';
 import type { RowKeys } from './row-keys';
 import { TemperatureGating } from './temperature-gating';
 
-/** Sizes and sources of a `MixtureOfExperts`. */
+/** Sizes of a `MixtureOfExperts`. */
 export interface MixtureOptions {
   readonly dim: number;
   readonly experts: number;
-  readonly seed: number;
-  readonly init: Init;
   readonly keys: RowKeys;
 }
 
@@ -25,17 +23,10 @@ export class MixtureOfExperts extends Module {
   readonly gate: TemperatureGating;
   readonly experts: ModuleList<FeedForward>;
 
-  constructor({ dim, experts, seed, init, keys }: MixtureOptions) {
+  constructor({ dim, experts, keys }: MixtureOptions) {
     super();
-    this.gate = this.addChild(
-      'gate',
-      new TemperatureGating(dim, experts, { seed, keys, init: init.within('gate') }),
-    );
-    const items = Array.from(
-      { length: experts },
-      (_, i) => new FeedForward(dim, init.within('experts').within(String(i))),
-    );
-    this.experts = this.addChild('experts', new ModuleList(items));
+    this.gate = new TemperatureGating(dim, experts, { keys });
+    this.experts = new ModuleList(Array.from({ length: experts }, () => new FeedForward(dim)));
   }
 
   forward(x_BTD: tf.Tensor): tf.Tensor {

@@ -1,8 +1,9 @@
 import { inspect } from 'node:util';
 import type * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
+import { NoticesFields } from './fields';
 import { moduleText } from './module-text';
-import { type Parameter, type StateBuffer, stateBuffers } from './parameter';
+import { Parameter, type StateBuffer, stateBuffers } from './parameter';
 
 /** What a wrapper calls to go on: the next wrapper, at last the module's forward. */
 export type Next = (...inputs: tf.Tensor[]) => tf.Tensor;
@@ -11,15 +12,30 @@ export type Next = (...inputs: tf.Tensor[]) => tf.Tensor;
 export type Wrapper = (inputs: tf.Tensor[], next: Next) => tf.Tensor;
 
 /**
- * A part of a model: named parameters, children, and a forward on tfjs tensors. Parents call `apply`; subclasses
- * write `forward`. Names are torch's: 'blocks.0.qkv.weight'.
+ * A part of a model: named parameters, children, and a forward on tfjs tensors. Parents call `apply`; subclasses write
+ * `forward`. Modules and parameters in its fields are its children and parameters, in the order in which they were set:
+ *
+ * ```ts
+ * class Net extends nn.Module {
+ *   a = new nn.Linear(7, 13);
+ *   b = new nn.Linear(13, 1);
+ *   forward(x: tf.Tensor) {
+ *     return this.b.apply(tf.relu(this.a.apply(x)));
+ *   }
+ * }
+ * ```
+ *
+ * Names are torch's: 'a.weight', in lists 'blocks.0.qkv.weight'. Several go in an `nn.ModuleList` or `nn.ModuleDict`, not in a
+ * plain array; private `#fields` are seen by nobody, so what they hold does not train. See [Note: fields register].
  */
-export abstract class Module {
+export abstract class Module extends NoticesFields {
   readonly #parameters = new Map<string, Parameter>();
   readonly #children = new Map<string, Module>();
   readonly #wrappers: Wrapper[] = [];
   readonly #keys = new Set<symbol>();
+  #parent: Module | null = null;
   #path = '';
+  #seed: number | null = null;
   /**
    * Whether a step may run without it, on all ranks alike (an expert that the timestep chooses). It is a unit by itself then,
    * whatever a policy says, and in such a step its parameters have no gradients, not zeros.
@@ -48,6 +64,29 @@ export abstract class Module {
     return this.#parameters;
   }
 
+  /** What first values and other random numbers of this module follow from, together with its path. Default 0, on every rank. */
+  get seed(): number {
+    return this.#seed ?? this.#parent?.seed ?? 0;
+  }
+
+  /**
+   * Lets the first values of this module and all below it follow from another seed; gives the module.
+   * Throws: CONFIG where all values are made already, by the first use or by sharding. Source: torch.manual_seed.
+   */
+  manualSeed(seed: number): this {
+    if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is no whole number; give one`);
+    const parameters = this.parameters();
+    if (parameters.length > 0 && parameters.every(({ source }) => source === null)) {
+      throw new ConfigError(
+        `manualSeed(${seed}) of ${this.constructor.name} has no effect: all its values are made already; ` +
+          'call it on the new model, before it is used, loaded or sharded',
+      );
+    }
+    this.#seed = seed;
+    this.#placeAll();
+    return this;
+  }
+
   /** Puts `wrapper` around all that runs so far. */
   wrap(wrapper: Wrapper): void {
     this.#wrappers.push(wrapper);
@@ -62,26 +101,18 @@ export abstract class Module {
 
   /** This module and all below it, parents first; a module that is used twice comes once. */
   modules(): Module[] {
-    const seen = new Set<Module>([this]);
-    for (const child of this.#children.values()) {
-      for (const module of child.modules()) seen.add(module);
-    }
-    return [...seen];
+    return [...this.#names('').keys()];
   }
 
   /** Parameters by full name below this module; a tied one comes once, under its first name. */
   namedParameters(): Map<string, Parameter> {
-    const prefix = this.#path === '' ? '' : `${this.#path}.`;
-    const found = new Map<string, Parameter>();
-    const seen = new Set<Parameter>();
-    for (const module of this.modules()) {
-      for (const parameter of module.ownParameters.values()) {
-        if (seen.has(parameter)) continue;
-        seen.add(parameter);
-        found.set(parameter.name.slice(prefix.length), parameter);
+    const found = new Map<Parameter, string>();
+    for (const [module, path] of this.#names('')) {
+      for (const [name, parameter] of module.#parameters) {
+        if (!found.has(parameter)) found.set(parameter, joined(path, name));
       }
     }
-    return found;
+    return new Map([...found].map(([parameter, name]) => [name, parameter]));
   }
 
   /** Parameters below this module, a tied one once. */
@@ -117,10 +148,17 @@ export abstract class Module {
     return moduleText(this);
   }
 
+  /** Registers what a field now holds, and forgets what it held. */
+  protected override fieldChanged(name: string, value: unknown): void {
+    if (value instanceof Module && value === this.#children.get(INNER)) return;
+    this.#forget(name, value);
+    if (value instanceof Module) this.#takeChild(checked(name), value);
+    else if (value instanceof Parameter) this.#takeParameter(checked(name), value);
+  }
+
+  /** Registers a parameter that has no field of its own. */
   protected addParameter(name: string, parameter: Parameter): Parameter {
-    this.#parameters.set(checked(name, this.#parameters), parameter);
-    parameter.usedBy(this);
-    this.#place(this.#path);
+    this.#takeParameter(free(name, this.#parameters), parameter);
     return parameter;
   }
 
@@ -132,23 +170,28 @@ export abstract class Module {
     parameter.usedBy(this);
   }
 
+  /** Registers a module that has no field of its own, as an item of a list. */
   protected addChild<M extends Module>(name: string, child: M): M {
-    this.#children.set(checked(name, this.#children), child);
-    this.#place(this.#path);
+    this.#takeChild(free(name, this.#children), child);
     return child;
   }
 
   /** Adds a module that this one stands for: it keeps its name, which is this one's too. */
   protected addInner<M extends Module>(child: M): M {
-    this.#children.set(INNER, child);
-    this.#place(child.#path);
+    this.#path = child.#path;
+    this.#seed = child.seed;
+    this.#takeChild(INNER, child);
     return child;
   }
 
   /** Puts another module in a child's place, under the same name. */
   protected replaceChild(name: string, child: Module): void {
-    this.#children.set(name, child);
-    this.#place(this.#path);
+    this.#forget(name, child);
+    this.#takeChild(name, child);
+  }
+
+  get #root(): Module {
+    return this.#parent === null ? this : this.#parent.#root;
   }
 
   #run(depth: number, inputs: tf.Tensor[]): tf.Tensor {
@@ -157,52 +200,56 @@ export abstract class Module {
     return wrapper(inputs, (...next) => this.#run(depth - 1, next));
   }
 
-  #place(path: string): void {
-    this.#path = path;
-    for (const [name, parameter] of this.#parameters) {
-      parameter.name = joined(path, name);
-      parameter.module = path;
-    }
-    for (const [name, child] of this.#children) child.#place(name === INNER ? path : joined(path, name));
-  }
-}
-
-/** Modules in order, named '0', '1', …; it has no forward of its own. Source: torch.nn.ModuleList. */
-export class ModuleList<M extends Module> extends Module implements Iterable<M> {
-  readonly #items: M[] = [];
-
-  constructor(items: Iterable<M>) {
-    super();
-    for (const item of items) {
-      this.#items.push(this.addChild(String(this.#items.length), item));
-    }
-  }
-
-  get length(): number {
-    return this.#items.length;
-  }
-
-  at(index: number): M | undefined {
-    return this.#items.at(index);
-  }
-
-  /** Puts another module in a place, under the same name: a wrapper around the one that was there. Throws: CONFIG outside of the list. */
-  set(index: number, item: M): void {
-    if (this.#items[index] === undefined) {
+  #takeChild(name: string, child: Module): void {
+    if (child.modules().includes(this)) {
       throw new ConfigError(
-        `the list "${this.path}" has ${this.#items.length} modules, from 0 on; there is none at ${index} to replace`,
+        `${this.constructor.name}.${name}: this ${child.constructor.name} holds the ${this.constructor.name} itself, and a ` +
+          'module cannot be within itself; keep what is only referred to in a private #field or a function',
       );
     }
-    this.#items[index] = item;
-    this.replaceChild(String(index), item);
+    this.#children.set(name, child);
+    child.#parent = this;
+    this.#placeAll();
   }
 
-  [Symbol.iterator](): Iterator<M> {
-    return this.#items[Symbol.iterator]();
+  #takeParameter(name: string, parameter: Parameter): void {
+    this.#parameters.set(name, parameter);
+    parameter.usedBy(this);
+    this.#placeAll();
   }
 
-  forward(): tf.Tensor {
-    throw new ConfigError('a ModuleList is not called itself; call its modules in turn');
+  /** Lets go what has a name; its place stays where the new value takes it. */
+  #forget(name: string, next: unknown): void {
+    const child = this.#children.get(name);
+    if (child !== undefined && child.#parent === this) child.#parent = null;
+    if (!(next instanceof Module)) this.#children.delete(name);
+    const parameter = this.#parameters.get(name);
+    if (!(next instanceof Parameter)) this.#parameters.delete(name);
+    const isStillHeld = [...this.#parameters].some(([other, held]) => held === parameter && other !== name);
+    if (parameter !== next && !isStillHeld) parameter?.noLongerUsedBy(this);
+  }
+
+  /** Names by module, from here on: parents first, a module that is used twice under its first name. */
+  #names(path: string, names = new Map<Module, string>()): Map<Module, string> {
+    if (names.has(this)) return names;
+    names.set(this, path);
+    for (const [name, child] of this.#children)
+      child.#names(name === INNER ? path : joined(path, name), names);
+    return names;
+  }
+
+  /** Gives all modules of the tree, and their parameters, their full names. */
+  #placeAll(): void {
+    const root = this.#root;
+    const placed = new Set<Parameter>();
+    for (const [module, path] of root.#names(root.#path)) {
+      module.#path = path;
+      for (const [name, parameter] of module.#parameters) {
+        if (placed.has(parameter)) continue;
+        placed.add(parameter);
+        parameter.place({ name: joined(path, name), module: path, seed: module.seed });
+      }
+    }
   }
 }
 
@@ -213,9 +260,12 @@ function joined(path: string, name: string): string {
   return path === '' ? name : `${path}.${name}`;
 }
 
-function checked(name: string, taken: ReadonlyMap<string, unknown>): string {
-  if (name === '' || name.includes('.') || taken.has(name)) {
-    throw new ConfigError(`module name "${name}" is empty, has a dot, or is taken; use another`);
-  }
-  return name;
+function checked(name: string): string {
+  if (name !== '' && !name.includes('.')) return name;
+  throw new ConfigError(`module name "${name}" is empty or has a dot; use another`);
+}
+
+function free(name: string, taken: ReadonlyMap<string, unknown>): string {
+  if (!taken.has(name)) return checked(name);
+  throw new ConfigError(`module name "${name}" is taken; use another`);
 }

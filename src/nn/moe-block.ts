@@ -2,7 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { BlockShape } from './block';
 import { CausalSelfAttention } from './causal-self-attention';
 import { LayerNorm } from './layer-norm';
-import { Linear } from './linear';
+import { GPT2, Linear } from './linear';
 import { MixtureOfExperts, type MixtureOptions } from './mixture-of-experts';
 import { Module } from './module';
 
@@ -17,13 +17,13 @@ export class MoeBlock extends Module {
 
   constructor({ heads, attention }: Pick<BlockShape, 'heads' | 'attention'>, mixture: MixtureOptions) {
     super();
-    const { dim, init } = mixture;
-    this.ln1 = this.addChild('ln1', new LayerNorm(dim, init));
-    this.ln2 = this.addChild('ln2', new LayerNorm(dim, init));
-    this.qkv = this.addChild('qkv', new Linear(dim, 3 * dim, init.within('qkv')));
-    this.attention = this.addChild('attention', new CausalSelfAttention(heads, attention));
-    this.proj = this.addChild('proj', new Linear(dim, dim, init.within('proj')));
-    this.moe = this.addChild('moe', new MixtureOfExperts({ ...mixture, init: init.within('moe') }));
+    const { dim } = mixture;
+    this.ln1 = new LayerNorm(dim);
+    this.ln2 = new LayerNorm(dim);
+    this.qkv = new Linear(dim, 3 * dim, GPT2);
+    this.attention = new CausalSelfAttention(heads, attention);
+    this.proj = new Linear(dim, dim, GPT2);
+    this.moe = new MixtureOfExperts(mixture);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -3,6 +3,7 @@ import { type Leaf, markLeaf } from '../autograd/leaves';
 import type { HostArray } from '../backend/host-arrays';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
+import type { FirstValues } from './init';
 import type { ValueSource } from './value-source';
 
 /** Elements of a tensor, from `offset` on. */
@@ -84,7 +85,10 @@ export interface ParameterUser {
   readonly path: string;
 }
 
-/** A trainable tensor of a module. It stays the same object while its tensor changes between sharded and whole. */
+/**
+ * A trainable tensor of a module, as `scale = new nn.Parameter(tf.ones([13]))` in a class. It stays the same object while its
+ * tensor changes between sharded and whole.
+ */
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;
@@ -92,11 +96,9 @@ export class Parameter implements Leaf {
   unit: string | null = null;
   /** Gradient of the whole parameter; null while there is none, or where a unit keeps a shard of it. */
   grad: tf.Tensor | null = null;
-  /** Full name within the model; the module that owns it sets it. */
-  name = '';
-  /** Full name of the owning module. */
-  module = '';
   #tensor: tf.Tensor | null;
+  #place = { name: '', module: '', seed: 0 };
+  #first: FirstValues | null = null;
   #source: ValueSource | null = null;
   readonly #users = new Set<ParameterUser>();
   #state: StateBuffer;
@@ -116,11 +118,30 @@ export class Parameter implements Leaf {
     return new Parameter({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
   }
 
-  /** A parameter whose values are not there yet. See [Note: deferred values]. */
-  static deferred(shape: readonly number[], source: ValueSource): Parameter {
+  /**
+   * A parameter whose values are not there yet, as `nn.Parameter.deferred([13, 7], nn.init.normal(0.02))`.
+   * See [Note: deferred values].
+   */
+  static deferred(shape: readonly number[], first: FirstValues): Parameter {
     const parameter = Parameter.ofShape(shape);
-    parameter.defer(source);
+    parameter.#first = first;
     return parameter;
+  }
+
+  /** Full name within the model. */
+  get name(): string {
+    return this.#place.name;
+  }
+
+  /** Full name of the owning module. */
+  get module(): string {
+    return this.#place.module;
+  }
+
+  /** Says where in which model it is; `seed` is the model's. Values that are there already stay. */
+  place(place: { readonly name: string; readonly module: string; readonly seed: number }): void {
+    if (this.#first !== null) this.#source = null;
+    this.#place = place;
   }
 
   /** Whether it is trained. */
@@ -141,9 +162,10 @@ export class Parameter implements Leaf {
 
   /** The whole tensor; values that are not there yet are made. Throws: SHAPE while only a shard is here. */
   get tensor(): tf.Tensor {
-    if (this.#source !== null) {
+    const { source } = this;
+    if (source !== null) {
       const values = new Float32Array(this.size);
-      this.#source.fill(0, values);
+      source.fill(0, values);
       this.replace(tf.keep(tf.tensor(values, [...this.shape], 'float32')));
     }
     if (this.#tensor === null) {
@@ -168,18 +190,22 @@ export class Parameter implements Leaf {
 
   /** Where the values come from that are not there yet; null where they are, or where there are none. */
   get source(): ValueSource | null {
+    const { shape } = this;
+    this.#source ??= this.#first?.({ ...this.#place, shape }) ?? null;
     return this.#source;
   }
 
   /** Lets the values be made when they are needed. A whole tensor is let go: it stays the caller's. */
   defer(source: ValueSource): void {
     this.#tensor = null;
+    this.#first = null;
     this.#source = source;
   }
 
   /** Puts another whole tensor in place, or none. The former one stays the caller's. */
   replace(tensor: tf.Tensor | null): void {
     this.#tensor = tensor;
+    this.#first = null;
     this.#source = null;
     if (tensor !== null) markLeaf(tensor, this);
   }
@@ -197,6 +223,10 @@ export class Parameter implements Leaf {
 
   usedBy(user: ParameterUser): void {
     this.#users.add(user);
+  }
+
+  noLongerUsedBy(user: ParameterUser): void {
+    this.#users.delete(user);
   }
 
   /** Where values, gradient and optimizer state of this parameter live. */

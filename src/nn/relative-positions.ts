@@ -1,6 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import { Embedding } from './embedding';
-import type { Init } from './init';
+import { GPT2 } from './linear';
 import { Module } from './module';
 
 /** Sizes of a `RelativePositions`. */
@@ -20,11 +20,11 @@ export class RelativePositions extends Module {
   readonly embedding: Embedding;
   readonly #shape: RelativePositionsShape;
 
-  constructor(shape: RelativePositionsShape, init: Init) {
+  constructor(shape: RelativePositionsShape) {
     super();
     this.#shape = shape;
     const { buckets, heads } = shape;
-    this.embedding = this.addChild('embedding', new Embedding(buckets, heads, init.within('embedding')));
+    this.embedding = new Embedding(buckets, heads, GPT2);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -1,19 +1,27 @@
 import * as tf from '@tensorflow/tfjs';
-import type { Init } from './init';
+import { constant } from './init';
 import { Module } from './module';
-import type { Parameter } from './parameter';
+import { Parameter } from './parameter';
+import { requireExtents } from './require-extents';
+
+/** Options of an `RMSNorm`, with torch's defaults. */
+export interface RMSNormOptions {
+  /** Default 2^-23, the step of float32 at 1. */
+  readonly eps?: number;
+}
 
 /**
  * Divides rows by their root mean square, then scales them. Shapes: x […, dim]; weight 1 at first, [dim].
- * Source: Zhang and Sennrich 2019.
+ * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is no whole number from 1.
  */
 export class RMSNorm extends Module {
   readonly weight: Parameter;
   readonly #eps: number;
 
-  constructor(dim: number, eps: number, init: Init) {
+  constructor(dim: number, { eps = 2 ** -23 }: RMSNormOptions = {}) {
     super();
-    this.weight = this.addParameter('weight', init.constant([dim], 1));
+    requireExtents('nn.RMSNorm', { dim });
+    this.weight = Parameter.deferred([dim], constant(1));
     this.#eps = eps;
   }
 

@@ -2,12 +2,13 @@ import * as tf from '@tensorflow/tfjs';
 import { gelu } from '../backend/ops';
 import { attention } from './attention';
 import { inHeads } from './heads';
-import type { Init } from './init';
-import { Projection } from './linear';
+import { GPT2, Linear } from './linear';
 import { Module } from './module';
 import { RelativePositions } from './relative-positions';
 import { RMSNorm } from './rms-norm';
 import { Sequential } from './sequential';
+
+const NO_BIAS = { ...GPT2, bias: false } as const;
 
 /** Sizes of a `T5Block`. */
 export interface T5BlockShape {
@@ -30,26 +31,24 @@ export class T5Block extends Module {
   readonly attn: T5Attention;
   readonly norm2: RMSNorm;
   readonly ffn: GatedGelu;
-  readonly posEmbedding: RelativePositions;
+  readonly pos_embedding: RelativePositions;
 
-  constructor(shape: T5BlockShape, init: Init) {
+  constructor(shape: T5BlockShape) {
     super();
     const { dim, normEps, ffn } = shape;
-    this.norm1 = this.addChild('norm1', new RMSNorm(dim, normEps, init));
-    this.attn = this.addChild('attn', new T5Attention(shape, init.within('attn')));
-    this.norm2 = this.addChild('norm2', new RMSNorm(dim, normEps, init));
-    this.ffn = this.addChild('ffn', new GatedGelu(dim, ffn, init.within('ffn')));
-    this.posEmbedding = this.addChild(
-      'pos_embedding',
-      new RelativePositions(
-        { heads: shape.heads, buckets: shape.relativeBuckets, farthest: shape.relativeDistance },
-        init.within('pos_embedding'),
-      ),
-    );
+    this.norm1 = new RMSNorm(dim, { eps: normEps });
+    this.attn = new T5Attention(shape);
+    this.norm2 = new RMSNorm(dim, { eps: normEps });
+    this.ffn = new GatedGelu(dim, ffn);
+    this.pos_embedding = new RelativePositions({
+      heads: shape.heads,
+      buckets: shape.relativeBuckets,
+      farthest: shape.relativeDistance,
+    });
   }
 
   forward(x: tf.Tensor, hidden: tf.Tensor): tf.Tensor {
-    const bias = tf.add(this.posEmbedding.apply(x), hidden);
+    const bias = tf.add(this.pos_embedding.apply(x), hidden);
     const middle = tf.add(x, this.attn.apply(this.norm1.apply(x), bias));
     return tf.add(middle, this.ffn.apply(this.norm2.apply(middle)));
   }
@@ -57,19 +56,19 @@ export class T5Block extends Module {
 
 /** Attention without scale whose scores have a bias. Shapes: x [B, T, d], bias [B, heads, T, T] → [B, T, d]. */
 export class T5Attention extends Module {
-  readonly q: Projection;
-  readonly k: Projection;
-  readonly v: Projection;
-  readonly o: Projection;
+  readonly q: Linear<false>;
+  readonly k: Linear<false>;
+  readonly v: Linear<false>;
+  readonly o: Linear<false>;
   readonly #heads: number;
 
-  constructor({ dim, attnDim, heads }: T5BlockShape, init: Init) {
+  constructor({ dim, attnDim, heads }: T5BlockShape) {
     super();
     this.#heads = heads;
-    this.q = this.addChild('q', new Projection(dim, attnDim, init.within('q')));
-    this.k = this.addChild('k', new Projection(dim, attnDim, init.within('k')));
-    this.v = this.addChild('v', new Projection(dim, attnDim, init.within('v')));
-    this.o = this.addChild('o', new Projection(attnDim, dim, init.within('o')));
+    this.q = new Linear(dim, attnDim, NO_BIAS);
+    this.k = new Linear(dim, attnDim, NO_BIAS);
+    this.v = new Linear(dim, attnDim, NO_BIAS);
+    this.o = new Linear(attnDim, dim, NO_BIAS);
   }
 
   forward(x: tf.Tensor, bias: tf.Tensor): tf.Tensor {
@@ -85,17 +84,14 @@ type Heads = [tf.Tensor, tf.Tensor, tf.Tensor];
 /** fc2(gelu(gate(x)) · fc1(x)). Shapes: x [B, T, d] → the same. Source: Shazeer 2020. */
 class GatedGelu extends Module {
   readonly gate: Sequential;
-  readonly fc1: Projection;
-  readonly fc2: Projection;
+  readonly fc1: Linear<false>;
+  readonly fc2: Linear<false>;
 
-  constructor(dim: number, ffn: number, init: Init) {
+  constructor(dim: number, ffn: number) {
     super();
-    this.gate = this.addChild(
-      'gate',
-      new Sequential([new Projection(dim, ffn, init.within('gate.0')), gelu]),
-    );
-    this.fc1 = this.addChild('fc1', new Projection(dim, ffn, init.within('fc1')));
-    this.fc2 = this.addChild('fc2', new Projection(ffn, dim, init.within('fc2')));
+    this.gate = new Sequential([new Linear(dim, ffn, NO_BIAS), gelu]);
+    this.fc1 = new Linear(dim, ffn, NO_BIAS);
+    this.fc2 = new Linear(ffn, dim, NO_BIAS);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -1,20 +1,19 @@
 import * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
 import { seeded } from '../core/random';
-import { type Init, initializer } from './init';
-import { Linear } from './linear';
+import { constant } from './init';
+import { GPT2, Linear } from './linear';
 import { Module } from './module';
-import type { Parameter } from './parameter';
+import { Parameter } from './parameter';
+import { requireExtents } from './require-extents';
 import { mixed, type RowKeys, valueKeys } from './row-keys';
 
 /** Options of `TemperatureGating`. */
 export interface TemperatureGatingOptions {
   /** First value of the learned temperature. Default 1. */
   readonly initTemp?: number;
-  /** Of initial values and noise. Default 0. */
+  /** Of initial values and noise. Default: the model's. */
   readonly seed?: number;
-  /** Where initial values come from instead of the seed. */
-  readonly init?: Init;
   /** What a row's noise is drawn from. Default: the row's values. */
   readonly keys?: RowKeys;
 }
@@ -28,26 +27,21 @@ export interface TemperatureGatingOptions {
 export class TemperatureGating extends Module {
   readonly gate: Linear;
   readonly temperature: Parameter;
-  readonly #seed: number;
   readonly #keys: RowKeys;
 
   constructor(inputDim: number, numExperts: number, options: TemperatureGatingOptions = {}) {
     super();
-    const { initTemp = 1, seed = 0, init = initializer(seed), keys = valueKeys } = options;
-    for (const [name, value] of Object.entries({ inputDim, numExperts })) {
-      if (!Number.isInteger(value) || value < 1) {
-        throw new ConfigError(`TemperatureGating: ${name} is ${value}; give a whole number of at least 1`);
-      }
-    }
+    const { initTemp = 1, seed, keys = valueKeys } = options;
+    requireExtents('TemperatureGating', { inputDim, numExperts });
     if (!(initTemp > 0)) {
       throw new ConfigError(
         `TemperatureGating: initTemp is ${initTemp}; logits are divided by it: give more than 0`,
       );
     }
-    this.#seed = seed;
     this.#keys = keys;
-    this.gate = this.addChild('gate', new Linear(inputDim, numExperts, init.within('gate')));
-    this.temperature = this.addParameter('temperature', init.constant([1], initTemp));
+    this.gate = new Linear(inputDim, numExperts, GPT2);
+    this.temperature = Parameter.deferred([1], constant(initTemp));
+    if (seed !== undefined) this.manualSeed(seed);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -61,8 +55,8 @@ export class TemperatureGating extends Module {
 
   /** Gumbel noise of rows: [rows, experts]. See [Note: noise by row]. */
   noiseOf(rows: tf.Tensor): tf.Tensor {
-    const [numExperts = 1] = this.gate.bias.shape;
-    const salt = seeded(this.#seed, 'gating', this.path).integer(2 ** 32);
+    const [numExperts = 1] = this.gate.weight.shape;
+    const salt = seeded(this.seed, 'gating', this.path).integer(2 ** 32);
     const keys = this.#keys(rows);
     const noise = new Float32Array(keys.length * numExperts);
     keys.forEach((key, row) => {

@@ -2,7 +2,8 @@ import { requireKnownOptions } from '../config/option-names';
 import { ConfigError } from '../core/errors';
 import { Block } from '../nn/block';
 import { CausalSelfAttention } from '../nn/causal-self-attention';
-import { Module, ModuleList } from '../nn/module';
+import { ModuleList } from '../nn/containers';
+import { Module } from '../nn/module';
 import { MoeBlock } from '../nn/moe-block';
 import type { WrapPolicy } from './wrap-policy';
 

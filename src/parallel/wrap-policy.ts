@@ -1,9 +1,9 @@
 import { nearest } from '../config/nearest';
 import type { WrapConfig } from '../config/parallel-config';
 import { ConfigError } from '../core/errors';
-import { Linear, Projection } from '../nn/linear';
-import { LanguageHead } from '../nn/models/language-model';
-import { type Module, ModuleList } from '../nn/module';
+import { ModuleList } from '../nn/containers';
+import { Linear } from '../nn/linear';
+import type { Module } from '../nn/module';
 import { modulesMatching } from '../nn/name-patterns';
 import { requireSelfContained, useFromOutside } from '../nn/self-contained';
 import {
@@ -47,7 +47,7 @@ export function anyWrapPolicy(...policies: readonly WrapPolicy[]): WrapPolicy {
 export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if (wrap === 'blocks') return blockWrapPolicy(model);
   if (wrap === 'root') return rootOnly;
-  if (wrap === 'linear') return ModuleWrapPolicy([Linear, Projection, LanguageHead]);
+  if (wrap === 'linear') return ModuleWrapPolicy([Linear]);
   if (wrap === 'moe') return anyWrapPolicy(blockWrapPolicy(model), moeAutoWrapPolicy);
   if ('minNumParams' in wrap) return sizeBasedAutoWrapPolicy(wrap);
   if ('layerCls' in wrap) return ModuleWrapPolicy(wrap.layerCls.map((name) => classNamed(name, model)));

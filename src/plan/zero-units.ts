@@ -1,7 +1,7 @@
 import type { TrainConfig } from '../config/train-config';
 import { itemBytes } from '../core/dtypes';
 import { freeze } from '../nn/freeze';
-import { modelParameterShapes } from '../nn/models/build-model';
+import { buildModel } from '../nn/models/build-model';
 import type { Module } from '../nn/module';
 import type { Parameter } from '../nn/parameter';
 import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../parallel/ddp/buckets';
@@ -20,7 +20,7 @@ export interface RunPrediction extends ZeroPrediction {
 
 /** Model states and communication of a config's model by ZeRO's formulas; padding as FSDP's chunks of dim 0 need it. */
 export function predictRun(config: TrainConfig, world: number): RunPrediction {
-  const model = modelParameterShapes(config);
+  const model = buildModel(config);
   freeze(model, config.frozen);
   const { parallel } = config;
   const inUnits = isInUnits(parallel);

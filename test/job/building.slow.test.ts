@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { encodeHeader } from '../../src/checkpoint/safetensors-header';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
-import { modelParameterShapes } from '../../src/nn/models/build-model';
+import { buildModel } from '../../src/nn/models/build-model';
 import { launchFor, temporaryFolder } from './job-fixture';
 
 const CONFIG: TrainConfigInput = {
@@ -18,7 +18,7 @@ const CONFIG: TrainConfigInput = {
 /** Of every parameter the same value; gives the file's name. */
 function writeConstants(folder: string, value: number): string {
   const file = join(folder, 'first.safetensors');
-  const parameters = [...modelParameterShapes(parseTrainConfig(CONFIG)).namedParameters()];
+  const parameters = [...buildModel(parseTrainConfig(CONFIG)).namedParameters()];
   const { bytes } = encodeHeader(
     new Map(parameters.map(([name, { shape }]) => [name, { dtype: 'F32', shape }])),
     {},
@@ -29,7 +29,7 @@ function writeConstants(folder: string, value: number): string {
 }
 
 test('a model that fits no rank whole is built, loaded, trained and resharded in shards', async (context) => {
-  const numParams = modelParameterShapes(parseTrainConfig(CONFIG)).numParams();
+  const numParams = buildModel(parseTrainConfig(CONFIG)).numParams();
   const { path: folder } = temporaryFolder(context);
   const job = await launchFor(context, { ranks: 4, memoryLimit: Math.floor(0.9 * 4 * numParams) });
 

@@ -46,6 +46,69 @@ test('a tf.LayersModel is taken wherever a module is', async (context) => {
   }
 });
 
+test('whoever is given a module without parameters, or one whose parameters it does not see, says why', async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const [messages = []] = await job.on('all').run(({ fullyShard, DDP, FSDP, optim, nn, tf }) => {
+    type X = Parameters<typeof tf.relu>[0] & import('@tensorflow/tfjs').Tensor;
+    class Hidden extends nn.Module {
+      readonly #layer = new nn.Linear(7, 13);
+      forward(x: X) {
+        return this.#layer.apply(x);
+      }
+    }
+    class Listed extends nn.Module {
+      readonly first = new nn.Linear(7, 7);
+      readonly layers = [this.first, new nn.Linear(7, 13)];
+      forward(x: X) {
+        return this.layers.reduce((y, layer) => layer.apply(y), x);
+      }
+    }
+    class Frozen extends nn.Module {
+      readonly layer = new nn.Linear(7, 13);
+      forward(x: X) {
+        return this.layer.apply(x);
+      }
+    }
+    const frozen = new Frozen();
+    for (const parameter of frozen.parameters()) parameter.requiresGrad = false;
+    const { adamW, adamW8bit, sgd, clipGradNorm } = optim;
+    const takers: ((model: import('../../src/nn/module').Module) => unknown)[] = [
+      ...[fullyShard, DDP, FSDP],
+      ...[adamW, adamW8bit, sgd, (model: never) => clipGradNorm(model, 1)].map(
+        (take) => take as (model: unknown) => unknown,
+      ),
+    ];
+    const said = (work: () => unknown): string => {
+      try {
+        work();
+      } catch (error) {
+        const { code, message } = error as { code?: string; message: string };
+        return `${code} ${message}`;
+      }
+      return 'nothing';
+    };
+    return [
+      ...takers.map((take) => said(() => take(new Hidden()))),
+      ...takers.map((take) => said(() => take(new Listed()))),
+      said(() => adamW(frozen)),
+    ];
+  });
+  const names = ['fullyShard', 'DDP', 'FSDP', 'adamW', 'adamW8bit', 'sgd', 'clipGradNorm'];
+  names.forEach((name, i) => {
+    assert.match(
+      messages[i] ?? '',
+      new RegExp(`^CONFIG .*${name}: Hidden has no parameters\\. .*private #fields`),
+    );
+    assert.match(
+      messages[i + names.length] ?? '',
+      new RegExp(
+        `^CONFIG .*${name}: Listed\\.layers holds a Linear in a plain Array, .* new nn\\.ModuleList`,
+      ),
+    );
+  });
+  assert.match(messages.at(-1) ?? '', /all parameters of the model are frozen/);
+});
+
 test('what is no module, and names that do not exist, are told by the call that got them', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const shape = { layers: 1, dim: 4, heads: 1, vocab: 8, seq: 2 };

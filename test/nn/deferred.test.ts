@@ -4,10 +4,10 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { seeded } from '../../src/core/random';
 import { wholeTensor, writeValues } from '../../src/nn/first-values';
-import { initializer } from '../../src/nn/init';
+import { constant, normal, uniform } from '../../src/nn/init';
 import { loadState } from '../../src/nn/load-state';
 import { gpt } from '../../src/nn/models/gpt';
-import type { Parameter } from '../../src/nn/parameter';
+import { Parameter } from '../../src/nn/parameter';
 import { testEngine } from '../support/wasm-test-engine';
 
 const SHAPE = { layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4 };
@@ -31,8 +31,9 @@ const SEQUENCES = {
 } as const;
 
 function made(kind: keyof typeof SEQUENCES, shape: readonly number[]): Parameter {
-  const init = initializer(3).within('a');
-  return kind === 'constant' ? init.constant(shape, 0.5) : init[kind]('weight', shape, 0.5);
+  const parameter = Parameter.deferred(shape, { normal, uniform, constant }[kind](0.5));
+  parameter.place({ name: 'a.weight', module: 'a', seed: 3 });
+  return parameter;
 }
 
 test('any range of values, in any order, is bit for bit that of the whole sequence', () => {
@@ -91,7 +92,7 @@ test('a model without units runs as if its values had been there', () => {
 
 test('values that are loaded take the place of those that were not made yet, and of those that were', () => {
   const model = gpt(SHAPE);
-  const { bias } = model.lnF;
+  const { bias } = model.ln_f;
   const entries = [...model.namedParameters()].map(([name, { shape, size }]) => {
     return [name, { shape, values: new Float32Array(size).fill(2) }] as const;
   });
@@ -106,14 +107,13 @@ test('values that are loaded take the place of those that were not made yet, and
 
 test("a whole tensor is its module's full parameter from the beginning, and a part of it needs no whole one", () => {
   const parameter = made('uniform', [6]);
-  parameter.module = 'here';
   const target = engine.allocate([4], 'float32', { cause: 'param.shard', module: '' });
   const before = engine.memory.bytes;
   writeValues(engine, parameter, { start: 2, length: 3 }, { tensor: target, offset: 1 });
   assert.equal(engine.memory.bytes, before);
   assert.equal(parameter.isWhole, false);
   const tensor = wholeTensor(engine, parameter);
-  assert.deepEqual(engine.tagOf(tensor), { cause: 'param.full', module: 'here', declared: undefined });
+  assert.deepEqual(engine.tagOf(tensor), { cause: 'param.full', module: 'a', declared: undefined });
   assert.deepEqual(target.dataSync().slice(1), tensor.dataSync().slice(2, 5));
   parameter.free();
   target.dispose();

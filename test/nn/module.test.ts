@@ -4,25 +4,21 @@ import { inspect } from 'node:util';
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
-import { initializer } from '../../src/nn/init';
+import { ModuleDict, ModuleList } from '../../src/nn/containers';
+import { Embedding } from '../../src/nn/embedding';
+import { constant } from '../../src/nn/init';
+import { LayerNorm } from '../../src/nn/layer-norm';
 import { Linear } from '../../src/nn/linear';
 import { loadState } from '../../src/nn/load-state';
 import { gpt } from '../../src/nn/models/gpt';
-import { Module, ModuleList } from '../../src/nn/module';
+import { Module } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
 import { testEngine } from '../support/wasm-test-engine';
 
 class Tied extends Module {
-  readonly table: Parameter;
-  readonly layers: ModuleList<Linear>;
-
-  constructor() {
-    super();
-    const init = initializer(0);
-    this.table = this.addParameter('table', new Parameter(tf.zeros([3, 2])));
-    this.layers = this.addChild('layers', new ModuleList([new Linear(2, 2, init), new Linear(2, 3, init)]));
-    this.addParameter('head', this.table);
-  }
+  readonly table = new Parameter(tf.zeros([3, 2]));
+  readonly layers = new ModuleList([new Linear(2, 2), new Linear(2, 3)]);
+  readonly head = this.table;
 
   forward(x: tf.Tensor): tf.Tensor {
     let y = x;
@@ -65,7 +61,7 @@ test('parameters are named as in torch, parents first, a tied one once', () => {
   const model = new Tied();
   assert.deepEqual(
     [...model.namedParameters().keys()],
-    ['head', 'layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias'],
+    ['table', 'layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias'],
   );
   assert.equal(model.numParams(), 6 + 6 + 9);
   assert.deepEqual([...(model.layers.at(1)?.namedParameters().keys() ?? [])], ['weight', 'bias']);
@@ -75,7 +71,7 @@ test('parameters are named as in torch, parents first, a tied one once', () => {
 
 test('a list takes another module in a place, under the same name', () => {
   const model = new Tied();
-  const other = new Linear(2, 2, initializer(1));
+  const other = new Linear(2, 2);
   model.layers.set(1, other);
   assert.equal(other.path, 'layers.1');
   assert.equal(other.bias.name, 'layers.1.bias');
@@ -95,7 +91,7 @@ test('names with a dot, empty or taken are refused', () => {
 });
 
 test('wrappers run from the last to the first, and a keyed one only once', () => {
-  const model = new Linear(2, 2, initializer(0));
+  const model = new Linear(2, 2);
   const order: string[] = [];
   const note = (name: string) => (inputs: tf.Tensor[], next: (...x: tf.Tensor[]) => tf.Tensor) => {
     order.push(name);
@@ -111,30 +107,105 @@ test('wrappers run from the last to the first, and a keyed one only once', () =>
   model.dispose();
 });
 
-test('the same seed gives the same values whatever was made before, another seed others', () => {
-  const values = (seed: number, name: string): Float32Array => {
-    const linear = new Linear(4, 4, initializer(seed).within(name));
-    const read = linear.weight.tensor.dataSync() as Float32Array; // a float32 tensor
-    linear.dispose();
-    return read;
-  };
-  assert.deepEqual(values(7, 'a'), values(7, 'a'));
-  assert.notDeepEqual(values(7, 'a'), values(8, 'a'));
-  assert.notDeepEqual(values(7, 'a'), values(7, 'b'));
+/** Two layers of one shape in public fields, and one that nobody outside sees. */
+class Fields extends Module {
+  readonly a = new Linear(4, 4);
+  b: Linear | null = new Linear(4, 4);
+  readonly towers = new ModuleDict({ left: new Linear(4, 2, { bias: false }) });
+  readonly scale = Parameter.deferred([2], constant(1));
+  readonly #hidden = new Linear(2, 2);
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return this.#hidden.apply(this.a.apply(x));
+  }
+}
+
+test('modules and parameters in fields are registered under the names of the fields, in their order', () => {
+  const model = new Fields();
+  assert.deepEqual(
+    [...model.namedParameters().keys()],
+    ['scale', 'a.weight', 'a.bias', 'b.weight', 'b.bias', 'towers.left.weight'],
+  );
+  assert.equal(model.numParams(), 2 + 2 * 20 + 8);
+  const left = model.towers.get('left');
+  assert.equal(left?.path, 'towers.left', 'a part knows its name before anybody asks the model');
+  assert.equal(left?.weight.name, 'towers.left.weight');
+  assert.equal(left?.bias, null);
+  model.dispose();
 });
 
-test("a linear layer's bias is uniform within 1/sqrt(inputs), its weight normal with std 0.02", () => {
-  const linear = new Linear(64, 4096, initializer(1));
-  const bias = linear.bias.tensor.dataSync();
-  assert.ok(bias.every((value) => Math.abs(value) <= 1 / 8));
-  assert.ok(bias.some((value) => Math.abs(value) > 0.9 / 8));
-  const std = Math.sqrt(tf.tidy(() => linear.weight.tensor.square().mean().dataSync()[0] ?? Number.NaN));
-  assert.ok(Math.abs(std - 0.02) < 2e-4, `std ${std}`);
+test('a field that is set again holds another module under its name, or none', () => {
+  const model = new Fields();
+  const other = new Linear(4, 1);
+  model.b = other;
+  assert.equal(other.weight.name, 'b.weight');
+  assert.deepEqual([...model.children.keys()], ['a', 'b', 'towers']);
+  model.b = null;
+  assert.deepEqual([...model.children.keys()], ['a', 'towers']);
+  assert.deepEqual([...model.a.weight.users], [model.a]);
+  model.dispose();
+});
+
+test('what holds a module cannot be within it', () => {
+  class Child extends Fields {
+    parent: Module | null = null;
+  }
+  const child = new Child();
+  class Parent extends Fields {
+    readonly child = child;
+  }
+  const parent = new Parent();
+  assert.throws(() => {
+    child.parent = parent;
+  }, /Child\.parent: this Parent holds the Child itself/);
+});
+
+const valuesOf = ({ weight }: Linear): number[] => [...weight.tensor.dataSync()];
+
+test('values follow from the seed and the path: no two layers are alike, and every rank has the same', () => {
+  const [model, twin, other] = [new Fields(), new Fields(), new Fields().manualSeed(8)];
+  assert.notDeepEqual(valuesOf(model.a), valuesOf(model.b as Linear));
+  assert.deepEqual(valuesOf(model.a), valuesOf(twin.a));
+  assert.notDeepEqual(valuesOf(model.a), valuesOf(other.a));
+  assert.equal(other.a.seed, 8);
+  for (const each of [model, twin, other]) each.dispose();
+});
+
+test('a seed that comes too late is refused, for it would change nothing', () => {
+  const linear = new Linear(2, 2);
+  assert.throws(() => linear.manualSeed(0.5), /0\.5 is no whole number/);
+  for (const { tensor } of linear.parameters()) assert.ok(tensor.size > 0);
+  assert.throws(() => linear.manualSeed(1), /manualSeed\(1\) of Linear has no effect: .* made already/);
   linear.dispose();
 });
 
+test("layers begin as torch's: Linear uniform within 1/sqrt(inputs), Embedding standard normal, norms 1 and 0", () => {
+  const linear = new Linear(64, 4096);
+  for (const values of [linear.weight, linear.bias].map(({ tensor }) => tensor.dataSync())) {
+    assert.ok(values.every((value) => Math.abs(value) <= 1 / 8));
+    assert.ok(values.some((value) => Math.abs(value) > 0.99 / 8));
+  }
+  const table = new Embedding(4096, 16);
+  const std = Math.sqrt(tf.tidy(() => table.weight.tensor.square().mean().dataSync()[0] ?? Number.NaN));
+  assert.ok(Math.abs(std - 1) < 0.02, `std ${std}`);
+  const norm = new LayerNorm(3);
+  assert.deepEqual(
+    [norm.weight, norm.bias].map(({ tensor }) => [...tensor.dataSync()]),
+    [
+      [1, 1, 1],
+      [0, 0, 0],
+    ],
+  );
+  for (const each of [linear, table, norm]) each.dispose();
+});
+
+test('a size that is no whole number from 1 is refused by name', () => {
+  assert.throws(() => new Linear(7, 0), /nn\.Linear: outputs is 0; give a whole number/);
+  assert.throws(() => new LayerNorm(1.5), /nn\.LayerNorm: dim is 1\.5/);
+});
+
 test('values load by exact name and shape, or every misfit is named', () => {
-  const linear = new Linear(2, 1, initializer(0));
+  const linear = new Linear(2, 1);
   const weight = { shape: [1, 2], values: Float32Array.of(3, 4) };
   const bias = { shape: [1], values: Float32Array.of(5) };
   loadState(

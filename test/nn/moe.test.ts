@@ -4,7 +4,6 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { gelu } from '../../src/backend/ops';
 import { ConfigError } from '../../src/core/errors';
-import { initializer } from '../../src/nn/init';
 import { MixtureOfExperts } from '../../src/nn/mixture-of-experts';
 import { moe } from '../../src/nn/models/moe';
 import { valueKeys } from '../../src/nn/row-keys';
@@ -136,7 +135,7 @@ test('experts are a list named experts; sizes that do not fit are refused', () =
 });
 
 function newMixture(experts: number): MixtureOfExperts {
-  return new MixtureOfExperts({ dim: DIM, experts, seed: 5, init: initializer(5), keys: valueKeys });
+  return new MixtureOfExperts({ dim: DIM, experts, keys: valueKeys }).manualSeed(5);
 }
 
 /** Every expert on every row, weighted by the gate: 1 where it is chosen, with the soft choice's gradient. */

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { modelParameterShapes } from '../../src/nn/models/build-model';
+import { buildModel } from '../../src/nn/models/build-model';
 import { DitExperts } from '../../src/nn/models/dit-experts';
 import type { Module } from '../../src/nn/module';
 import { shapeOf } from '../../src/plan/model-shape';
 import { MODELS, type ModelName } from '../../src/plan/models';
 
-const shapesOf = (model: TrainConfigInput['model']): Module =>
-  modelParameterShapes(parseTrainConfig({ model }));
+const shapesOf = (model: TrainConfigInput['model']): Module => buildModel(parseTrainConfig({ model }));
 
 // Published: the models' own cards and checkpoints.
 const PUBLISHED = {
@@ -30,9 +29,9 @@ for (const [name, numParams] of Object.entries(PUBLISHED)) {
 test("Wan2.2's experts are equal, and image to video has 20 more input channels in its patches", () => {
   const [text, image] = [shapesOf('wan2.2-a14b'), shapesOf('wan2.2-i2v-a14b')];
   assert.ok(text instanceof DitExperts && image instanceof DitExperts);
-  assert.equal(text.highNoise.numParams(), 14_288_491_584);
-  assert.equal(text.lowNoise.numParams(), 14_288_491_584);
-  assert.equal(image.highNoise.numParams() - text.highNoise.numParams(), 20 * 4 * 5120);
+  assert.equal(text.high_noise_model.numParams(), 14_288_491_584);
+  assert.equal(text.low_noise_model.numParams(), 14_288_491_584);
+  assert.equal(image.high_noise_model.numParams() - text.high_noise_model.numParams(), 20 * 4 * 5120);
 });
 
 test('names are those of the published checkpoints', () => {

@@ -3,7 +3,7 @@ import { before, test } from 'node:test';
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { parseTrainConfig } from '../../src/config/train-config';
-import { modelParameterShapes } from '../../src/nn/models/build-model';
+import { buildModel } from '../../src/nn/models/build-model';
 import { type T5EncoderOptions, t5Encoder } from '../../src/nn/models/t5-encoder';
 import { taskOf } from '../../src/train/task';
 import { testEngine } from '../support/wasm-test-engine';
@@ -31,7 +31,7 @@ for (const reference of referenceCases<T5EncoderOptions>('t5_reference.json')) {
 }
 
 test('umt5-xxl has a table of relative positions in every layer', () => {
-  const parameters = modelParameterShapes(parseTrainConfig({ model: 'umt5-xxl-encoder' })).namedParameters();
+  const parameters = buildModel(parseTrainConfig({ model: 'umt5-xxl-encoder' })).namedParameters();
   assert.deepEqual(parameters.get('blocks.23.pos_embedding.embedding.weight')?.shape, [32, 64]);
   assert.deepEqual(parameters.get('blocks.0.ffn.gate.0.weight')?.shape, [10_240, 4096]);
   const ofLayer = 4 * 4096 * 4096 + 3 * 4096 * 10_240 + 2 * 4096 + 32 * 64;
@@ -43,6 +43,6 @@ test('an encoder alone has no loss to train for', () => {
   const config = parseTrainConfig({
     model: { kind: 't5-encoder', layers: 1, dim: 8, heads: 2, ffn: 8, vocab: 300, seq: 4 },
   });
-  const model = modelParameterShapes(config);
+  const model = buildModel(config);
   assert.throws(() => taskOf(engine, model, config), /model\.kind: 't5-encoder' has no loss/);
 });

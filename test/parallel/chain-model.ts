@@ -1,21 +1,16 @@
 import * as tf from '@tensorflow/tfjs';
-import { initializer } from '../../src/nn/init';
+import { ModuleList } from '../../src/nn/containers';
 import { Linear } from '../../src/nn/linear';
-import { Module, ModuleList } from '../../src/nn/module';
+import { Module } from '../../src/nn/module';
 
 /** Three layers that are units, and one that is left for the root. Shapes: [N, 3] → the mean of all outputs. */
 export class Chain extends Module {
-  readonly layers: ModuleList<Linear>;
-  readonly last: Linear;
+  readonly layers = new ModuleList([0, 1, 2].map(() => new Linear(3, 3)));
+  readonly last = new Linear(3, 1);
 
   constructor() {
     super();
-    const init = initializer(5);
-    this.layers = this.addChild(
-      'layers',
-      new ModuleList([0, 1, 2].map((i) => new Linear(3, 3, init.within(`${i}`)))),
-    );
-    this.last = this.addChild('last', new Linear(3, 1, init.within('last')));
+    this.manualSeed(5);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import type { Engine } from '../../src/backend/engine';
-import { initializer } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
 import { gpt } from '../../src/nn/models/gpt';
 import { applyActivationCheckpointing } from '../../src/parallel/recompute/apply-activation-checkpointing';
@@ -21,7 +20,7 @@ describe('activation checkpointing by name', () => {
   const warn = (message: string): void => void told.push(message);
 
   test('checkpointWrapper wraps in place; REENTRANT warns, and what PyTorch has not is refused', () => {
-    const layer = new Linear(2, 3, initializer(0));
+    const layer = new Linear(2, 3);
     const context = { engine, observer, warn };
     assert.equal(checkpointWrapper(context, layer), layer);
     assert.equal(
@@ -56,7 +55,7 @@ describe('activation checkpointing by name', () => {
     const { layers } = applyActivationCheckpointing({ engine, observer }, model, { everyNth: 4 }, false);
     assert.deepEqual(layers, ['blocks.0', 'blocks.4', 'blocks.8']);
     model.dispose();
-    const layer = new Linear(2, 3, initializer(0));
+    const layer = new Linear(2, 3);
     assert.throws(() => applyActivationCheckpointing({ engine, observer }, layer, 'full', false), {
       code: 'CONFIG',
       message: /Linear has no list of layers to checkpoint/,

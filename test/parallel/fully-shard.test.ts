@@ -250,7 +250,7 @@ class Single extends Module {
   readonly value: Parameter;
   constructor(value: Parameter) {
     super();
-    this.value = this.addParameter('value', value);
+    this.value = value;
   }
   forward(x: tf.Tensor): tf.Tensor {
     return tf.mul(x, this.value.tensor);

@@ -1,6 +1,6 @@
 import { modelShape } from '../../src/config/model-config';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { initializer } from '../../src/nn/init';
+import { normal } from '../../src/nn/init';
 import { buildModel } from '../../src/nn/models/build-model';
 import type { Module } from '../../src/nn/module';
 import { readState } from '../../src/nn/state-values';
@@ -84,8 +84,8 @@ function train(rank: TestRank<ModelArgs>, run: ModelRun): ModelResult {
  */
 function giveValues(model: Module): void {
   for (const [name, parameter] of model.namedParameters()) {
-    const { source } = initializer(5).normal(name, parameter.shape, 0.3);
-    if (source !== null && parameter.shape.length > 1) parameter.defer(source);
+    const { shape } = parameter;
+    if (shape.length > 1) parameter.defer(normal(0.3)({ seed: 5, name, shape }));
   }
 }
 

@@ -8,7 +8,6 @@ import { SILENT } from '../../src/core/events';
 import { HALF_FORMATS, roundValues } from '../../src/core/rounding';
 import { byCause, logicalByCause } from '../../src/ledger/memory';
 import { createRecorder } from '../../src/ledger/recorder';
-import { initializer } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
 import { gpt } from '../../src/nn/models/gpt';
 import { Module } from '../../src/nn/module';
@@ -55,12 +54,12 @@ test('whole numbers of tokens are not cast', () => {
 
 /** One linear layer whose loss is the sum of its outputs, each with a factor. */
 class Weighted extends Module {
-  readonly layer: Linear;
+  readonly layer = new Linear(4, 3);
   readonly #factors: tf.Tensor;
 
   constructor(factors: tf.Tensor) {
     super();
-    this.layer = this.addChild('layer', new Linear(4, 3, initializer(3)));
+    this.manualSeed(3);
     this.#factors = factors;
   }
 

@@ -3,12 +3,13 @@ import { before, test } from 'node:test';
 import type * as tf from '@tensorflow/tfjs';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { Block } from '../../src/nn/block';
+import { ModuleList } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';
-import { initializer, shapesOnly } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
 import { GPT } from '../../src/nn/models/gpt';
 import { MoeGPT } from '../../src/nn/models/moe';
-import { Module, ModuleList } from '../../src/nn/module';
+import { Module } from '../../src/nn/module';
+import { Parameter } from '../../src/nn/parameter';
 import { planUnits } from '../../src/parallel/unit-plan';
 import {
   alwaysWrapPolicy,
@@ -26,7 +27,7 @@ import { testEngine } from '../support/wasm-test-engine';
 class Sized extends Module {
   constructor(size: number, children: Readonly<Record<string, Module>> = {}) {
     super();
-    if (size > 0) this.addParameter('weight', shapesOnly.constant([size], 0));
+    if (size > 0) this.addParameter('weight', Parameter.ofShape([size]));
     for (const [name, child] of Object.entries(children)) this.addChild(name, child);
   }
   forward(): tf.Tensor {
@@ -40,8 +41,8 @@ before(async () => {
 });
 
 const SHAPE = { layers: 2, dim: 4, heads: 1, vocab: 5, seq: 2 };
-const gpt = (): GPT => new GPT(SHAPE, shapesOnly);
-const moe = (): MoeGPT => new MoeGPT({ ...SHAPE, experts: 2 }, 0, shapesOnly);
+const gpt = (): GPT => new GPT(SHAPE);
+const moe = (): MoeGPT => new MoeGPT({ ...SHAPE, experts: 2 });
 
 const names = (model: Module, policy: WrapPolicy, ignoredModules: Module[] = []): string[] =>
   modulesToWrap(model, policy, { ignoredModules })
@@ -119,7 +120,7 @@ test('every form of parallel.wrap chooses its modules', () => {
 
 test('no policy makes a unit of a module of which another one reads a parameter; the unit around it takes it', () => {
   const tied = names(gpt(), alwaysWrapPolicy);
-  const untied = new GPT({ ...SHAPE, tied: false }, shapesOnly);
+  const untied = new GPT({ ...SHAPE, tied: false });
   assert.deepEqual(
     names(untied, alwaysWrapPolicy).filter((name) => !tied.includes(name)),
     ['wte', 'lm_head'],
@@ -192,11 +193,4 @@ test('a policy without its options is told the right form', () => {
     /takes classes.*Block in its list/,
   );
   assert.throws(() => names(gpt(), (() => () => true) as never), /gave .* for module/);
-});
-
-test('a model with values is wrapped as its shapes are', () => {
-  const model = new GPT(SHAPE, initializer(0));
-  const policy = sizeBasedAutoWrapPolicy({ minNumParams: 60 });
-  assert.deepEqual(names(model, policy), names(gpt(), policy));
-  model.dispose();
 });

@@ -3,7 +3,6 @@ import { before, test } from 'node:test';
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { initializer } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
 import type { Task } from '../../src/train/task';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
@@ -19,7 +18,7 @@ before(async () => {
 
 /** Learns to double its input, by mean squared error; from batch `spoiled` on inputs are no numbers. */
 function doubling(spoiled = Number.POSITIVE_INFINITY): Task {
-  const model = new Linear(4, 4, initializer(1));
+  const model = new Linear(4, 4).manualSeed(1);
   return {
     model,
     batch(rank, index) {

@@ -1,6 +1,5 @@
 import { modelShape } from '../../config/model-config';
 import type { TrainConfig } from '../../config/train-config';
-import { type Init, initializer, shapesOnly } from '../init';
 import type { Module } from '../module';
 import { newDit } from './dit';
 import { GPT } from './gpt';
@@ -11,32 +10,27 @@ import { T5Encoder } from './t5-encoder';
 /** What of a config says which model it is. */
 export type ModelSettings = Pick<TrainConfig, 'model' | 'seed'>;
 
-/** A config's model with the initial values of its seed: the same on every rank. */
-export function buildModel(config: ModelSettings): Module {
-  return build(config, initializer(config.seed));
-}
-
 /**
- * A config's model without values: its modules, and its parameters' names and shapes. For plans and checks; reading a
- * parameter's tensor throws.
+ * A config's model with the initial values of its seed: the same on every rank. They are made when they are first asked for:
+ * plans and checks, which read names and shapes, take no memory for them. See [Note: deferred values].
  */
-export function modelParameterShapes(config: ModelSettings): Module {
-  return build(config, shapesOnly);
+export function buildModel(config: ModelSettings): Module {
+  return newModel(config).manualSeed(config.seed);
 }
 
-function build(config: ModelSettings, init: Init): Module {
+function newModel(config: ModelSettings): Module {
   const shape = modelShape(config);
   switch (shape.kind) {
     case 'gpt':
-      return new GPT(shape, init);
+      return new GPT(shape);
     case 'moe':
-      return new MoeGPT(shape, config.seed, init);
+      return new MoeGPT(shape);
     case 'llama':
-      return new Llama(shape, init);
+      return new Llama(shape);
     case 'dit':
-      return newDit(shape, init);
+      return newDit(shape);
     case 't5-encoder':
-      return new T5Encoder(shape, init);
+      return new T5Encoder(shape);
     default:
       return shape satisfies never;
   }

@@ -6,9 +6,6 @@ import { Module } from '../module';
 /** Timesteps of a full noising. Source: Wan2.2's num_train_timesteps. */
 export const NUM_TIMESTEPS = 1000;
 
-/** Names of the experts. Source: Wan2.2's high_noise_model and low_noise_model. */
-const NAMES = { high: 'high_noise_model', low: 'low_noise_model' } as const;
-
 /**
  * Two transformers, one for much noise and one for little: of a step, one runs, and the other has no gradients.
  * Shapes: latents [B, inChannels, F, H, W], timesteps [B], text [B, textLen, textDim] → [B, outChannels, F, H, W].
@@ -16,20 +13,20 @@ const NAMES = { high: 'high_noise_model', low: 'low_noise_model' } as const;
  */
 export class DitExperts<M extends Module = Module> extends Module {
   readonly shape: DitConfig;
-  readonly highNoise: M;
-  readonly lowNoise: M;
+  readonly high_noise_model: M;
+  readonly low_noise_model: M;
   #told: number | null = null;
 
-  constructor(shape: DitConfig, expert: (name: string) => M) {
+  constructor(shape: DitConfig, expert: () => M) {
     super();
     this.shape = shape;
-    this.highNoise = this.addChild(NAMES.high, expert(NAMES.high));
-    this.lowNoise = this.addChild(NAMES.low, expert(NAMES.low));
+    this.high_noise_model = expert();
+    this.low_noise_model = expert();
   }
 
   /** The expert of a timestep: from the boundary on, the one for much noise. */
   expertOf(timestep: number): M {
-    return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.highNoise : this.lowNoise;
+    return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.high_noise_model : this.low_noise_model;
   }
 
   /** Says a timestep of the next batch, so that forward need not read its tensor: in a dry run it has no values. */

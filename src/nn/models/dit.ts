@@ -2,11 +2,12 @@ import * as tf from '@tensorflow/tfjs';
 import { gelu, linear } from '../../backend/ops';
 import { type DitConfig, ditSchema } from '../../config/model-config';
 import { silu } from '../activations';
-import { DIT_VALUES, DitBlock, modulated } from '../dit-block';
-import { type Init, initializer } from '../init';
-import { Linear } from '../linear';
-import { Module, ModuleList } from '../module';
-import type { Parameter } from '../parameter';
+import { ModuleList } from '../containers';
+import { DIT, DitBlock, modulated } from '../dit-block';
+import { constant, normal, uniform, xavierUniform } from '../init';
+import { GPT2, Linear } from '../linear';
+import { Module } from '../module';
+import { Parameter } from '../parameter';
 import { patchesOf, videoOf } from '../patches';
 import { frequencies, type Grid, gridAngles } from '../rotary';
 import { Sequential } from '../sequential';
@@ -19,6 +20,9 @@ export type DitOptions = ShapeOptions<typeof ditSchema>;
 /** Base of all sinusoids. Source: Wan2.2's sinusoidal_embedding_1d and rope_params. */
 const THETA = 10_000;
 
+/** First values of its embeddings of texts and times. */
+const EMBEDDING = { init: { ...GPT2.init, bias: constant(0) } } as const;
+
 /**
  * Wan2.2's video transformer, with the names of its parameters and its initial values. One timestep belongs to a whole video:
  * it is embedded once, where the published code embeds it at every patch, with the same outcome.
@@ -27,40 +31,32 @@ const THETA = 10_000;
  */
 export class Dit extends Module {
   readonly shape: DitConfig;
-  readonly patchEmbedding: PatchEmbedding;
-  readonly textEmbedding: Sequential;
-  readonly timeEmbedding: Sequential;
-  readonly timeProjection: Sequential;
+  readonly patch_embedding: PatchEmbedding;
+  readonly text_embedding: Sequential;
+  readonly time_embedding: Sequential;
+  readonly time_projection: Sequential;
   readonly blocks: ModuleList<DitBlock>;
   readonly head: DitHead;
 
-  constructor(shape: DitConfig, init: Init, { isOneOfSeveral = false } = {}) {
+  constructor(shape: DitConfig, { isOneOfSeveral = false } = {}) {
     super();
     this.shape = shape;
     this.isOptional = isOneOfSeveral;
     const { dim, textDim, freqDim } = shape;
-    const layer = (name: string, inputs: number, outputs: number): Linear =>
-      new Linear(inputs, outputs, init.within(name), { bias: 'zeros' });
-    this.patchEmbedding = this.addChild(
-      'patch_embedding',
-      new PatchEmbedding(shape, init.within('patch_embedding')),
-    );
-    this.textEmbedding = this.addChild(
-      'text_embedding',
-      new Sequential([layer('text_embedding.0', textDim, dim), gelu, layer('text_embedding.2', dim, dim)]),
-    );
-    this.timeEmbedding = this.addChild(
-      'time_embedding',
-      new Sequential([layer('time_embedding.0', freqDim, dim), silu, layer('time_embedding.2', dim, dim)]),
-    );
-    const projection = new Linear(dim, 6 * dim, init.within('time_projection.1'), DIT_VALUES);
-    this.timeProjection = this.addChild('time_projection', new Sequential([silu, projection]));
-    const blocks = Array.from(
-      { length: shape.layers },
-      (_, i) => new DitBlock(shape, init.within('blocks').within(String(i))),
-    );
-    this.blocks = this.addChild('blocks', new ModuleList(blocks));
-    this.head = this.addChild('head', new DitHead(shape, init.within('head')));
+    this.patch_embedding = new PatchEmbedding(shape);
+    this.text_embedding = new Sequential([
+      new Linear(textDim, dim, EMBEDDING),
+      gelu,
+      new Linear(dim, dim, EMBEDDING),
+    ]);
+    this.time_embedding = new Sequential([
+      new Linear(freqDim, dim, EMBEDDING),
+      silu,
+      new Linear(dim, dim, EMBEDDING),
+    ]);
+    this.time_projection = new Sequential([silu, new Linear(dim, 6 * dim, DIT)]);
+    this.blocks = new ModuleList(Array.from({ length: shape.layers }, () => new DitBlock(shape)));
+    this.head = new DitHead(shape);
   }
 
   forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor {
@@ -69,10 +65,10 @@ export class Dit extends Module {
     const [frames = 0, rows = 0, columns = 0] = latents.shape.slice(2);
     const grid: Grid = [frames / patch[0], rows / patch[1], columns / patch[2]];
     const { cos, sin } = gridAngles(grid, dim / heads / 2, THETA);
-    const time = this.timeEmbedding.apply(sinusoids(timesteps, freqDim));
-    const time6 = tf.reshape(this.timeProjection.apply(time), [batch, 6, dim]);
-    const context = this.textEmbedding.apply(text);
-    let x = this.patchEmbedding.apply(latents);
+    const time = this.time_embedding.apply(sinusoids(timesteps, freqDim));
+    const time6 = tf.reshape(this.time_projection.apply(time), [batch, 6, dim]);
+    const context = this.text_embedding.apply(text);
+    let x = this.patch_embedding.apply(latents);
     for (const block of this.blocks) {
       const input = x;
       x = block.apply(input, time6, context, cos, sin);
@@ -89,13 +85,12 @@ export class PatchEmbedding extends Module {
   readonly bias: Parameter;
   readonly #patch: Grid;
 
-  constructor({ dim, inChannels, patch }: DitConfig, init: Init) {
+  constructor({ dim, inChannels, patch }: DitConfig) {
     super();
     this.#patch = patch;
     const width = inChannels * patch[0] * patch[1] * patch[2];
-    const bound = Math.sqrt(6 / (width + dim));
-    this.weight = this.addParameter('weight', init.uniform('weight', [dim, inChannels, ...patch], bound));
-    this.bias = this.addParameter('bias', init.uniform('bias', [dim], 1 / Math.sqrt(width)));
+    this.weight = Parameter.deferred([dim, inChannels, ...patch], xavierUniform());
+    this.bias = Parameter.deferred([dim], uniform(1 / Math.sqrt(width)));
   }
 
   forward(latents: tf.Tensor): tf.Tensor {
@@ -111,18 +106,12 @@ export class DitHead extends Module {
   readonly modulation: Parameter;
   readonly #eps: number;
 
-  constructor({ dim, outChannels, patch, normEps }: DitConfig, init: Init) {
+  constructor({ dim, outChannels, patch, normEps }: DitConfig) {
     super();
     this.#eps = normEps;
     const outputs = patch[0] * patch[1] * patch[2] * outChannels;
-    this.modulation = this.addParameter(
-      'modulation',
-      init.normal('modulation', [1, 2, dim], 1 / Math.sqrt(dim)),
-    );
-    this.head = this.addChild(
-      'head',
-      new Linear(dim, outputs, init.within('head'), { weight: 'zeros', bias: 'zeros' }),
-    );
+    this.modulation = Parameter.deferred([1, 2, dim], normal(1 / Math.sqrt(dim)));
+    this.head = new Linear(dim, outputs, { init: { weight: constant(0), bias: constant(0) } });
   }
 
   forward(x: tf.Tensor, time: tf.Tensor): tf.Tensor {
@@ -141,12 +130,12 @@ function sinusoids(timesteps: tf.Tensor, width: number): tf.Tensor {
 }
 
 /** A config's transformer: one, or two experts of which a step runs one. */
-export function newDit(shape: DitConfig, init: Init): Dit | DitExperts {
-  if (shape.experts === 1) return new Dit(shape, init);
-  return new DitExperts(shape, (name) => new Dit(shape, init.within(name), { isOneOfSeveral: true }));
+export function newDit(shape: DitConfig): Dit | DitExperts {
+  if (shape.experts === 1) return new Dit(shape);
+  return new DitExperts(shape, () => new Dit(shape, { isOneOfSeveral: true }));
 }
 
 /** Wan2.2's transformer with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
 export function dit({ seed = 0, ...shape }: DitOptions): Dit | DitExperts {
-  return newDit(checkedShape('dit', ditSchema, shape), initializer(seed));
+  return newDit(checkedShape('dit', ditSchema, shape)).manualSeed(seed);
 }

@@ -1,6 +1,5 @@
 import { ConfigError } from '../../core/errors';
 import { Block } from '../block';
-import { type Init, initializer } from '../init';
 import { type GptShape, LanguageModel } from './language-model';
 
 export type { GptShape } from './language-model';
@@ -13,8 +12,8 @@ export interface GptOptions extends GptShape {
 
 /** A pre-norm GPT with learned positions and tanh-GELU. Shapes: ids [B, T] int32, targets [B·T] int32 → scalar loss. */
 export class GPT extends LanguageModel<Block> {
-  constructor(shape: GptShape, init: Init) {
-    super(shape, init, (blockInit) => new Block(shape, blockInit));
+  constructor(shape: GptShape) {
+    super(shape, () => new Block(shape));
   }
 }
 
@@ -22,7 +21,7 @@ export class GPT extends LanguageModel<Block> {
 export function gpt(options: GptOptions): GPT {
   const { seed = 0, ...shape } = options;
   requireSizes('gpt', shape);
-  return new GPT(shape, initializer(seed));
+  return new GPT(shape).manualSeed(seed);
 }
 
 /** Throws: CONFIG naming the size that is no whole number from 1, or heads that do not divide dim. */

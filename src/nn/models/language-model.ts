@@ -1,12 +1,11 @@
 import * as tf from '@tensorflow/tfjs';
 import { softmaxCrossEntropy } from '../../backend/ops';
 import type { AttentionKind } from '../../config/model-config';
+import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
-import type { Init } from '../init';
 import { LayerNorm } from '../layer-norm';
-import { WEIGHT_STD } from '../linear';
-import { Module, ModuleList } from '../module';
-import type { Parameter } from '../parameter';
+import { GPT2, Linear } from '../linear';
+import { Module } from '../module';
 
 /** The size of a GPT. */
 export interface GptShape {
@@ -34,22 +33,19 @@ export abstract class LanguageModel<B extends Module> extends Module {
   readonly wte: Embedding;
   readonly wpe: Embedding;
   readonly blocks: ModuleList<B>;
-  readonly lnF: LayerNorm;
+  readonly ln_f: LayerNorm;
   /** null where the head is the token table. */
-  readonly lmHead: LanguageHead | null;
+  readonly lm_head: Linear<false> | null;
 
-  constructor(shape: GptShape, init: Init, block: (init: Init) => B) {
+  constructor(shape: GptShape, block: () => B) {
     super();
     this.shape = shape;
     const { layers, dim, vocab, seq, tied = true } = shape;
-    this.wte = this.addChild('wte', new Embedding(vocab, dim, init.within('wte')));
-    this.wpe = this.addChild('wpe', new Embedding(seq, dim, init.within('wpe')));
-    const blocks = Array.from({ length: layers }, (_, i) => block(init.within('blocks').within(String(i))));
-    this.blocks = this.addChild('blocks', new ModuleList(blocks));
-    this.lnF = this.addChild('ln_f', new LayerNorm(dim, init));
-    this.lmHead = tied
-      ? null
-      : this.addChild('lm_head', new LanguageHead(dim, vocab, init.within('lm_head')));
+    this.wte = new Embedding(vocab, dim, GPT2);
+    this.wpe = new Embedding(seq, dim, GPT2);
+    this.blocks = new ModuleList(Array.from({ length: layers }, block));
+    this.ln_f = new LayerNorm(dim);
+    this.lm_head = tied ? null : new Linear(dim, vocab, { ...GPT2, bias: false });
     this.sharesParameter(this.wpe.weight);
     if (tied) this.sharesParameter(this.wte.weight);
   }
@@ -65,22 +61,8 @@ export abstract class LanguageModel<B extends Module> extends Module {
       // Backward keeps what it needs of it; what lies on the host is then not on the device.
       if (x !== input) input.dispose();
     }
-    const rows = tf.reshape(this.lnF.apply(x), [ids.size, this.shape.dim]);
-    const logits = this.lmHead?.apply(rows) ?? tf.matMul(rows, this.wte.weight.tensor, false, true);
+    const rows = tf.reshape(this.ln_f.apply(x), [ids.size, this.shape.dim]);
+    const logits = this.lm_head?.apply(rows) ?? tf.matMul(rows, this.wte.weight.tensor, false, true);
     return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
-  }
-}
-
-/** A linear layer without bias from rows to logits. Shapes: rows [N, d], weight [vocab, d] → [N, vocab]. */
-export class LanguageHead extends Module {
-  readonly weight: Parameter;
-
-  constructor(dim: number, vocab: number, init: Init) {
-    super();
-    this.weight = this.addParameter('weight', init.normal('weight', [vocab, dim], WEIGHT_STD));
-  }
-
-  forward(rows: tf.Tensor): tf.Tensor {
-    return tf.matMul(rows, this.weight.tensor, false, true);
   }
 }

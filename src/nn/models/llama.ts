@@ -1,14 +1,14 @@
 import * as tf from '@tensorflow/tfjs';
 import { softmaxCrossEntropy } from '../../backend/ops';
 import { type LlamaConfig, llamaSchema } from '../../config/model-config';
+import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
-import { type Init, initializer } from '../init';
+import { GPT2, Linear } from '../linear';
 import { LlamaBlock } from '../llama-block';
-import { Module, ModuleList } from '../module';
+import { Module } from '../module';
 import { RMSNorm } from '../rms-norm';
 import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
-import { LanguageHead } from './language-model';
 
 /** A Llama's size, and the seed of its initial values. */
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
@@ -23,16 +23,14 @@ export class Llama extends Module {
   readonly shape: LlamaConfig;
   readonly model: LlamaModel;
   /** null where the head is the token table. */
-  readonly lmHead: LanguageHead | null;
+  readonly lm_head: Linear<false> | null;
 
-  constructor(shape: LlamaConfig, init: Init) {
+  constructor(shape: LlamaConfig) {
     super();
     this.shape = shape;
-    this.model = this.addChild('model', new LlamaModel(shape, init.within('model')));
-    this.lmHead = shape.tied
-      ? null
-      : this.addChild('lm_head', new LanguageHead(shape.dim, shape.vocab, init.within('lm_head')));
-    if (shape.tied) this.sharesParameter(this.model.embedTokens.weight);
+    this.model = new LlamaModel(shape);
+    this.lm_head = shape.tied ? null : new Linear(shape.dim, shape.vocab, { ...GPT2, bias: false });
+    if (shape.tied) this.sharesParameter(this.model.embed_tokens.weight);
   }
 
   /** The decoder's layers. */
@@ -42,37 +40,33 @@ export class Llama extends Module {
 
   forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
     const rows = tf.reshape(this.model.apply(ids), [ids.size, this.shape.dim]);
-    const table = this.model.embedTokens.weight;
-    const logits = this.lmHead?.apply(rows) ?? tf.matMul(rows, table.tensor, false, true);
+    const table = this.model.embed_tokens.weight;
+    const logits = this.lm_head?.apply(rows) ?? tf.matMul(rows, table.tensor, false, true);
     return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
   }
 }
 
 /** A Llama without its head. Shapes: ids [B, T] int32 → [B, T, d]. Source: Hugging Face's LlamaModel. */
 export class LlamaModel extends Module {
-  readonly embedTokens: Embedding;
+  readonly embed_tokens: Embedding;
   readonly layers: ModuleList<LlamaBlock>;
   readonly norm: RMSNorm;
   readonly #shape: LlamaConfig;
 
-  constructor(shape: LlamaConfig, init: Init) {
+  constructor(shape: LlamaConfig) {
     super();
     this.#shape = shape;
     const { layers, dim, heads, vocab, normEps: eps } = shape;
     const block = { ...shape, eps, kvHeads: shape.kvHeads ?? heads, ffn: shape.ffn ?? llamaFfn(dim) };
-    this.embedTokens = this.addChild('embed_tokens', new Embedding(vocab, dim, init.within('embed_tokens')));
-    const blocks = Array.from(
-      { length: layers },
-      (_, i) => new LlamaBlock(block, init.within('layers').within(String(i))),
-    );
-    this.layers = this.addChild('layers', new ModuleList(blocks));
-    this.norm = this.addChild('norm', new RMSNorm(dim, eps, init));
+    this.embed_tokens = new Embedding(vocab, dim, GPT2);
+    this.layers = new ModuleList(Array.from({ length: layers }, () => new LlamaBlock(block)));
+    this.norm = new RMSNorm(dim, { eps });
   }
 
   forward(ids: tf.Tensor): tf.Tensor {
     const { dim, heads, ropeTheta } = this.#shape;
     const { cos, sin } = sequenceAngles(ids.shape[1] ?? 0, dim / heads / 2, ropeTheta);
-    let x = this.embedTokens.apply(ids);
+    let x = this.embed_tokens.apply(ids);
     for (const block of this.layers) {
       const input = x;
       x = block.apply(input, cos, sin);
@@ -85,7 +79,7 @@ export class LlamaModel extends Module {
 
 /** A Llama with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
 export function llama({ seed = 0, ...shape }: LlamaOptions): Llama {
-  return new Llama(checkedShape('llama', llamaSchema, shape), initializer(seed));
+  return new Llama(checkedShape('llama', llamaSchema, shape)).manualSeed(seed);
 }
 
 /** Two thirds of four times the width, up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */

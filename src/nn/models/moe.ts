@@ -1,5 +1,4 @@
 import type * as tf from '@tensorflow/tfjs';
-import { type Init, initializer } from '../init';
 import { MoeBlock } from '../moe-block';
 import { TokenKeys } from '../row-keys';
 import { requireSizes } from './gpt';
@@ -21,10 +20,10 @@ export interface MoeOptions extends MoeShape {
 export class MoeGPT extends LanguageModel<MoeBlock> {
   readonly #keys: TokenKeys;
 
-  constructor({ experts, ...shape }: MoeShape, seed: number, init: Init) {
+  constructor({ experts, ...shape }: MoeShape) {
     const keys = new TokenKeys();
-    const mixture = { dim: shape.dim, experts, seed, keys: keys.of };
-    super(shape, init, (blockInit) => new MoeBlock(shape, { ...mixture, init: blockInit }));
+    const mixture = { dim: shape.dim, experts, keys: keys.of };
+    super(shape, () => new MoeBlock(shape, mixture));
     this.#keys = keys;
   }
 
@@ -38,5 +37,5 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
 export function moe(options: MoeOptions): MoeGPT {
   const { seed = 0, ...shape } = options;
   requireSizes('moe', shape);
-  return new MoeGPT(shape, seed, initializer(seed));
+  return new MoeGPT(shape).manualSeed(seed);
 }

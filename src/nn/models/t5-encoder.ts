@@ -1,8 +1,9 @@
 import * as tf from '@tensorflow/tfjs';
 import { type T5Config, t5Schema } from '../../config/model-config';
+import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
-import { type Init, initializer } from '../init';
-import { Module, ModuleList } from '../module';
+import { GPT2 } from '../linear';
+import { Module } from '../module';
 import { RMSNorm } from '../rms-norm';
 import { T5Block } from '../t5-block';
 import { checkedShape, type ShapeOptions } from './checked-shape';
@@ -20,30 +21,25 @@ const HIDDEN = -1e9;
  */
 export class T5Encoder extends Module {
   readonly shape: T5Config;
-  readonly tokenEmbedding: Embedding;
+  readonly token_embedding: Embedding;
   readonly blocks: ModuleList<T5Block>;
   readonly norm: RMSNorm;
 
-  constructor(shape: T5Config, init: Init) {
+  constructor(shape: T5Config) {
     super();
     this.shape = shape;
     const { layers, dim, vocab, normEps } = shape;
     const block = { ...shape, attnDim: shape.attnDim ?? dim };
-    const table = new Embedding(vocab, dim, init.within('token_embedding'));
-    this.tokenEmbedding = this.addChild('token_embedding', table);
-    const blocks = Array.from(
-      { length: layers },
-      (_, i) => new T5Block(block, init.within('blocks').within(String(i))),
-    );
-    this.blocks = this.addChild('blocks', new ModuleList(blocks));
-    this.norm = this.addChild('norm', new RMSNorm(dim, normEps, init));
+    this.token_embedding = new Embedding(vocab, dim, GPT2);
+    this.blocks = new ModuleList(Array.from({ length: layers }, () => new T5Block(block)));
+    this.norm = new RMSNorm(dim, { eps: normEps });
   }
 
   forward(ids: tf.Tensor, mask?: tf.Tensor): tf.Tensor {
     const [batch = 0, positions = 0] = ids.shape;
     const seen = mask ?? tf.ones([batch, positions]);
     const hidden = tf.reshape(tf.mul(tf.sub(1, seen), HIDDEN), [batch, 1, 1, positions]);
-    let x = this.tokenEmbedding.apply(ids);
+    let x = this.token_embedding.apply(ids);
     for (const block of this.blocks) {
       const input = x;
       x = block.apply(input, hidden);
@@ -55,5 +51,5 @@ export class T5Encoder extends Module {
 
 /** An encoder with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
 export function t5Encoder({ seed = 0, ...shape }: T5EncoderOptions): T5Encoder {
-  return new T5Encoder(checkedShape('t5-encoder', t5Schema, shape), initializer(seed));
+  return new T5Encoder(checkedShape('t5-encoder', t5Schema, shape)).manualSeed(seed);
 }

@@ -1,4 +1,5 @@
-import { type Module, ModuleList } from '../../nn/module';
+import { ModuleList } from '../../nn/containers';
+import type { Module } from '../../nn/module';
 
 /** The layers of a model: items of its ModuleLists, but for lists within such items (a layer's experts). */
 export function layersOf(model: Module): Module[] {

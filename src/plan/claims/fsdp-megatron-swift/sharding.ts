@@ -1,5 +1,5 @@
 import { parseTrainConfig } from '../../../config/train-config';
-import { modelParameterShapes } from '../../../nn/models/build-model';
+import { buildModel } from '../../../nn/models/build-model';
 import { planUnits } from '../../../parallel/unit-plan';
 import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
@@ -188,7 +188,6 @@ await job.on('all').run(({ rank, dist, tf }) => {
 
 function unitsOf(model: 'qwen-7b' | 'gpt2-xl', wrap: 'linear' | { readonly minNumParams: number }): number {
   const config = parseTrainConfig({ model, parallel: { wrap } });
-  return planUnits(modelParameterShapes(config), config.parallel).filter(
-    ({ parameters }) => parameters.length > 0,
-  ).length;
+  return planUnits(buildModel(config), config.parallel).filter(({ parameters }) => parameters.length > 0)
+    .length;
 }

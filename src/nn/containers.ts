@@ -1,0 +1,80 @@
+import type * as tf from '@tensorflow/tfjs';
+import { ConfigError } from '../core/errors';
+import { Module } from './module';
+
+/** Modules in order, named '0', '1', …; it has no forward of its own. Source: torch.nn.ModuleList. */
+export class ModuleList<M extends Module = Module> extends Module implements Iterable<M> {
+  readonly #items: M[] = [];
+
+  constructor(items: Iterable<M> = []) {
+    super();
+    for (const item of items) this.append(item);
+  }
+
+  get length(): number {
+    return this.#items.length;
+  }
+
+  at(index: number): M | undefined {
+    return this.#items.at(index);
+  }
+
+  /** Adds a module at the end; gives the list. */
+  append(item: M): this {
+    this.#items.push(this.addChild(String(this.#items.length), item));
+    return this;
+  }
+
+  /** Puts another module in a place, under the same name: a wrapper around the one that was there. Throws: CONFIG outside of the list. */
+  set(index: number, item: M): void {
+    if (this.#items[index] === undefined) {
+      throw new ConfigError(
+        `the list "${this.path}" has ${this.#items.length} modules, from 0 on; there is none at ${index} to replace`,
+      );
+    }
+    this.#items[index] = item;
+    this.replaceChild(String(index), item);
+  }
+
+  [Symbol.iterator](): Iterator<M> {
+    return this.#items[Symbol.iterator]();
+  }
+
+  forward(): tf.Tensor {
+    throw notCalled('ModuleList');
+  }
+}
+
+/** Modules by name, as `new nn.ModuleDict({ image: new nn.Linear(7, 13) })`; it has no forward of its own. Source: torch.nn.ModuleDict. */
+export class ModuleDict<M extends Module = Module> extends Module implements Iterable<[string, M]> {
+  readonly #items = new Map<string, M>();
+
+  constructor(items: Readonly<Record<string, M>> = {}) {
+    super();
+    for (const [name, item] of Object.entries(items)) this.set(name, item);
+  }
+
+  get(name: string): M | undefined {
+    return this.#items.get(name);
+  }
+
+  /** Adds a module, or puts another in its place; gives the dictionary. */
+  set(name: string, item: M): this {
+    if (this.#items.has(name)) this.replaceChild(name, item);
+    else this.addChild(name, item);
+    this.#items.set(name, item);
+    return this;
+  }
+
+  [Symbol.iterator](): Iterator<[string, M]> {
+    return this.#items[Symbol.iterator]();
+  }
+
+  forward(): tf.Tensor {
+    throw notCalled('ModuleDict');
+  }
+}
+
+function notCalled(name: string): ConfigError {
+  return new ConfigError(`a ${name} is not called itself; call its modules in turn`);
+}

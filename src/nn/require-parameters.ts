@@ -1,0 +1,51 @@
+import { ConfigError } from '../core/errors';
+import { asModule } from './layers-model';
+import { Module } from './module';
+import { Parameter } from './parameter';
+
+/**
+ * The module that something is, as `asModule`, which has something to train or to shard. `what` says who asks, as 'DDP'.
+ * Throws: CONFIG for a module without parameters, and for one that holds modules where it does not see them.
+ */
+export function withParameters(value: unknown, what: string): Module {
+  const module = asModule(value, what);
+  requireSeen(module, what);
+  if (module.parameters().length > 0) return module;
+  throw new ConfigError(
+    `${what}: ${named(module)} has no parameters. A module knows those of the modules in its fields (fc = new nn.Linear(7, 13)) ` +
+      'and in nn.ModuleList, nn.ModuleDict and nn.Sequential; those in private #fields and in variables it does not see',
+  );
+}
+
+/** Throws: CONFIG naming a field that holds modules or parameters in something that is no module. */
+function requireSeen(model: Module, what: string): void {
+  const seen = new Set<unknown>([...model.modules(), ...model.parameters()]);
+  for (const module of model.modules()) {
+    for (const [field, value] of Object.entries(module)) {
+      const unseen = partsOf(value)
+        .filter(isPart)
+        .find((part) => !seen.has(part));
+      if (unseen === undefined) continue;
+      throw new ConfigError(
+        `${what}: ${named(module)}.${field} holds a ${unseen.constructor.name} in a plain ${value.constructor.name}, where its ` +
+          'parameters are not seen and would not train; write new nn.ModuleList([…]), or new nn.ModuleDict({ … }) for names',
+      );
+    }
+  }
+}
+
+/** What lies in an array, a set, a map or an object without a class. */
+function partsOf(value: unknown): readonly unknown[] {
+  if (typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value) || value instanceof Set || value instanceof Map) return [...value.values()];
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null ? Object.values(value) : [];
+}
+
+function isPart(value: unknown): value is Module | Parameter {
+  return value instanceof Module || value instanceof Parameter;
+}
+
+function named(module: Module): string {
+  return module.path === '' ? module.constructor.name : `"${module.path}" (${module.constructor.name})`;
+}
