@@ -2,21 +2,33 @@ import { z } from 'zod';
 
 const fraction = z.number().min(0).lt(1);
 
+/** AdamW's settings where none are given, in cells and in configs. Source: torch.optim.AdamW. */
+export const ADAMW_DEFAULTS = {
+  lr: 1e-3,
+  betas: [0.9, 0.999],
+  eps: 1e-8,
+  weightDecay: 0.01,
+  fused: true,
+} as const;
+
+/** Those of 8-bit AdamW. Source: bitsandbytes' AdamW8bit. */
+export const ADAMW_8BIT_DEFAULTS = { ...ADAMW_DEFAULTS, blockSize: 256 } as const;
+
 export const optimizerSchema = z.strictObject({
   /** adamW8bit keeps its moments in one byte an element. Source: Dettmers et al. 2022, block-wise quantization. */
   kind: z.enum(['adamW', 'adamW8bit', 'sgd']).default('adamW'),
-  lr: z.number().min(0).default(1e-3),
-  betas: z.tuple([fraction, fraction]).default([0.9, 0.95]),
-  eps: z.number().positive().default(1e-8),
-  weightDecay: z.number().min(0).default(0.1),
+  lr: z.number().min(0).default(ADAMW_DEFAULTS.lr),
+  betas: z.tuple([fraction, fraction]).default([...ADAMW_DEFAULTS.betas]),
+  eps: z.number().positive().default(ADAMW_DEFAULTS.eps),
+  weightDecay: z.number().min(0).default(ADAMW_DEFAULTS.weightDecay),
   /** Of sgd. */
   momentum: fraction.default(0),
   /** Of sgd. */
   nesterov: z.boolean().default(false),
   /** Accepted: the update is one pass over the shard in any case. */
-  fused: z.boolean().default(true),
+  fused: z.boolean().default(ADAMW_DEFAULTS.fused),
   /** Of adamW8bit: elements that share a scale. */
-  blockSize: z.int().min(16).default(256),
+  blockSize: z.int().min(16).default(ADAMW_8BIT_DEFAULTS.blockSize),
   /** Each step applies the gradients of the step before. Source: ZeRO-Offload's one-step delayed parameter update. */
   delayedUpdate: z.boolean().default(false),
 });

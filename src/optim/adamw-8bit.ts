@@ -1,6 +1,7 @@
 import type { Engine } from '../backend/engine';
+import { ADAMW_8BIT_DEFAULTS } from '../config/optimizer-config';
 import type { Tag } from '../core/events';
-import { ADAMW_DEFAULTS, type AdamWOptions, adamWRule } from './adamw';
+import { type AdamWOptions, adamWRule } from './adamw';
 import { BlockwiseValues } from './blockwise-values';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
@@ -13,8 +14,6 @@ export interface AdamW8bitOptions extends AdamWOptions {
   /** Elements that share a scale. */
   readonly blockSize?: number;
 }
-
-export const ADAMW_8BIT_DEFAULTS: Required<AdamW8bitOptions> = { ...ADAMW_DEFAULTS, blockSize: 256 };
 
 /** Buffers below it keep float32 moments. Source: bitsandbytes' min_8bit_size. */
 export const MIN_8BIT_SIZE = 4096;

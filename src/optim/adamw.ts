@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { ADAMW_DEFAULTS } from '../config/optimizer-config';
 import { FloatStates } from './float-states';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
@@ -15,14 +16,6 @@ export interface AdamWOptions {
   /** Accepted as torch has it: the update is one pass in any case. */
   readonly fused?: boolean;
 }
-
-export const ADAMW_DEFAULTS: Required<AdamWOptions> = {
-  lr: 1e-3,
-  betas: [0.9, 0.999],
-  eps: 1e-8,
-  weightDecay: 0.01,
-  fused: true,
-};
 
 /**
  * AdamW over whole parameters and flat shards alike: the update is elementwise, so a shard's is the whole one's part.

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseTrainConfigText } from '../../src/config/config-text';
 import { modelShape } from '../../src/config/model-config';
 import { PRESETS } from '../../src/config/presets';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
+import { repositoryRoot } from '../support/paths';
 
 const thrown = (work: () => unknown): ConfigError => {
   try {
@@ -22,6 +25,21 @@ test('an empty config is the tiny model under FULL_SHARD', () => {
   assert.equal(config.parallel.strategy, 'FULL_SHARD');
   assert.equal(config.parallel.backwardPrefetch, 'BACKWARD_PRE');
   assert.equal(config.batch, 4);
+});
+
+test("an optimizer has torch's defaults, which the page on settings states", () => {
+  const { optimizer } = parseTrainConfig({});
+  const { lr, betas, eps, weightDecay } = optimizer;
+  assert.deepEqual(
+    { lr, betas, eps, weightDecay },
+    { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 },
+  ); // torch.optim.AdamW of 2.13
+  const page = readFileSync(join(repositoryRoot(), 'docs', 'settings.md'), 'utf8');
+  for (const [name, value] of Object.entries(optimizer)) {
+    if (name === 'kind') continue;
+    const text = `${name}: ${JSON.stringify(value).replaceAll(',', ', ')}`;
+    assert.ok(page.includes(text), `docs/settings.md does not state ${text}`);
+  }
 });
 
 test('a parsed config parses to itself', () => {
