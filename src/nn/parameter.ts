@@ -85,10 +85,7 @@ export interface ParameterUser {
   readonly path: string;
 }
 
-/**
- * A trainable tensor of a module, as `scale = new nn.Parameter(tf.ones([13]))` in a class. It stays the same object while its
- * tensor changes between sharded and whole.
- */
+/** A trainable tensor of a module: `scale = new nn.Parameter(tf.ones([13]))`. It stays the same object while its tensor changes between sharded and whole. */
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;

@@ -20,13 +20,9 @@ const WRAPPERS = { fullyShard: 'fullyShard(model.b)', DDP: 'DDP(model.b)', none:
 /** The reference's model and training. `wrap`: what is put around its middle layer. */
 const trainingOf = (wrap: string): string => `
   class Model extends nn.Module {
-    constructor() {
-      super();
-      const init = nn.initializer(1);
-      this.a = this.addChild('a', new nn.Linear(4, 4, init));
-      this.b = this.addChild('b', new nn.Linear(4, 4, init));
-      this.c = this.addChild('c', new nn.Linear(4, 1, init));
-    }
+    a = new nn.Linear(4, 4);
+    b = new nn.Linear(4, 4);
+    c = new nn.Linear(4, 1);
     forward(x) {
       return tf.mean(this.c.apply(tf.tanh(this.b.apply(tf.tanh(this.a.apply(x))))));
     }

@@ -6,6 +6,7 @@ import { launchFor } from './job-fixture';
 
 /** What is put around the model, or nothing. */
 const AROUND: readonly string[] = [
+  'none',
   'DDP',
   'fullyShard',
   'fullyShard, the root alone',
@@ -25,7 +26,7 @@ const { losses } = JSON.parse(readFileSync(testData('own_model_reference.json'),
 };
 
 for (const world of [1, 2, 4]) {
-  test(`a module of 15 lines trains as torch's does on ${world} ranks, within any wrapper`, async (context) => {
+  test(`a module of 15 lines trains as torch's does on ${world} ranks, with and without wrappers`, async (context) => {
     const job = await launchFor(context, { ranks: world });
     for (const around of AROUND) {
       const found = await job.on('all').run((scope, wrapper): number[] => {
