@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import ts from 'typescript';
 import { completenessOf } from './completeness';
+import { depthError, unlessTooDeep } from './depth';
 import { describeDiagnostics } from './diagnostics';
 import { replTransformer } from './emit';
 import { rightImports } from './imports';
@@ -54,6 +55,17 @@ export class NotebookCompiler implements CompilerCalls {
   }
 
   compile(asked: CellSource): Compiled {
+    const { source, cell } = asked;
+    return unlessTooDeep(
+      () => this.#compile(asked),
+      () => {
+        this.#files.drop(this.#pathOf(this.#modules));
+        return { ok: false, error: depthError(source, nameOf(cell)), imports: undefined, missed: [] };
+      },
+    );
+  }
+
+  #compile(asked: CellSource): Compiled {
     const { source, namespace, cell } = asked;
     this.#learnRankGlobals(namespace);
     const outline = outlineOf(parse(source));
@@ -90,15 +102,25 @@ export class NotebookCompiler implements CompilerCalls {
   }
 
   complete(at: Position): ReturnType<CompilerCalls['complete']> {
-    return completionsAt(this.#files, this.#show(at, true), at.offset);
+    const { offset } = at;
+    return unlessTooDeep(
+      () => completionsAt(this.#files, this.#show(at, true), offset),
+      () => ({ matches: [], kinds: [], start: offset, end: offset }),
+    );
   }
 
   inspect(at: Position): ReturnType<CompilerCalls['inspect']> {
-    return inspectionAt(this.#files, this.#show(at, false), at.offset);
+    return unlessTooDeep(
+      () => inspectionAt(this.#files, this.#show(at, false), at.offset),
+      () => undefined,
+    );
   }
 
   isComplete(source: string): ReturnType<CompilerCalls['isComplete']> {
-    return completenessOf(source);
+    return unlessTooDeep(
+      () => completenessOf(source),
+      () => ({ status: 'complete' }),
+    );
   }
 
   reset(namespace: Namespace): void {

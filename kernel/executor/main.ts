@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { captureConsole } from '../../src/cell/console-capture';
 import { registerDisplay } from '../../src/cell/display';
 import { createEvaluator } from '../../src/cell/evaluator';
+import { writeExitCall } from '../../src/cell/exit-call';
 import { watchStrayErrors } from '../../src/cell/stray-errors';
 import { createTslabModule, type TslabModule } from '../../src/cell/tslab-module';
 import { CellRunner } from './cell-runner';
@@ -11,7 +12,7 @@ import { Comms } from './comms';
 import { startGuardian } from './interrupts';
 import { OutputChannel } from './output-channel';
 import { Person } from './person';
-import type { ExecutorSettings, ToExecutor } from './protocol';
+import { type ExecutorSettings, LIFELINE_FD, type ToExecutor } from './protocol';
 
 /** The executor process: runs the notebook's cells on its main thread. The front starts it and ends it. */
 async function main(settings: ExecutorSettings): Promise<void> {
@@ -39,11 +40,16 @@ async function main(settings: ExecutorSettings): Promise<void> {
   captureConsole(channel.write);
   registerDisplay(channel.sink);
   watchStrayErrors((stray) => runner.reportStray(stray));
-  // A cell that ends the process ends all of it; an open inspector would hold Node back.
-  process.on('exit', () => process.kill(-process.pid, 'SIGKILL'));
+  process.on('exit', endAll);
   await startGuardian(() => runner.interrupt());
   process.on('message', (message) => handle(message as ToExecutor, runner, person, comms));
   channel.ready();
+}
+
+/** A cell that ends the process ends all of it; an open inspector would hold Node back. The front is told why before. */
+function endAll(code: number): void {
+  writeExitCall(LIFELINE_FD, code);
+  process.kill(-process.pid, 'SIGKILL');
 }
 
 function handle(message: ToExecutor, runner: CellRunner, person: Person, comms: Comms): void {

@@ -78,5 +78,5 @@ export type FromExecutor =
 /** Byte on the lifeline by which the front asks for an interrupt. */
 export const INTERRUPT_BYTE = 0x49;
 
-/** Descriptor of the lifeline in the executor; its end is the front's end. */
+/** Descriptor of the lifeline in the executor; its end is the front's end. The executor writes there why it ends, where it knows. */
 export const LIFELINE_FD = 4;

@@ -15,7 +15,7 @@ export interface ExecutorEvents {
   message(message: FromExecutor): void;
   /** Text that went past the console: from native code or a process that a cell started. */
   stray(name: StreamName, text: string): void;
-  /** The process ended by itself; `how` names its signal or exit code. A new one was started. */
+  /** The process ended by itself; `how` names its signal or exit code, or what code did. A new one was started. */
   died(how: string): void;
 }
 
@@ -38,13 +38,17 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
   let ended = false;
   const start = (): Running => {
     const running = spawnExecutor(settings);
-    const { child } = running;
+    const { child, lifeline } = running;
     child.on('message', (message: FromExecutor) => {
       if (message.type === 'ready') {
         for (const waiting of queue ?? []) child.send(waiting);
         queue = undefined;
       }
       events.message(message);
+    });
+    let reason = '';
+    lifeline.on('data', (bytes: Buffer) => {
+      reason += bytes.toString();
     });
     child.stdout?.on('data', (bytes: Buffer) => events.stray('stdout', bytes.toString()));
     child.stderr?.on('data', (bytes: Buffer) => events.stray('stderr', bytes.toString()));
@@ -54,7 +58,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
       if (ended) return;
       queue = [];
       current = start();
-      events.died(signal ?? `exit code ${code}`);
+      events.died(reason.trim() || (signal ?? `exit code ${code}`));
     });
     return running;
   };

@@ -16,7 +16,12 @@ export type Values = Float32Array | Int32Array | Uint8Array;
 /** A heap without bytes. Its address stands for every buffer's. */
 const NO_HEAP: WasmModule = {
   HEAPU8: new Uint8Array(0),
-  asm: { memory: new WebAssembly.Memory({ initial: 0 }) },
+  asm: {
+    // Only kernels that compute ask for it; even an empty one takes 10 GB of addresses, which a process may not have.
+    get memory() {
+      return new WebAssembly.Memory({ initial: 0 });
+    },
+  },
   _malloc: () => 8,
   _free() {},
   cwrap: () => () => undefined,

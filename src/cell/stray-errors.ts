@@ -19,7 +19,8 @@ export function watchStrayErrors(report: (stray: StrayError) => void): () => voi
   };
 }
 
-function cellOf(thrown: unknown): number | undefined {
+/** Number of the cell in an error's stack. */
+export function cellOf(thrown: unknown): number | undefined {
   if (!(thrown instanceof Error) || typeof thrown.stack !== 'string') return undefined;
   const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
   return found === null ? undefined : Number(found[1]);

@@ -1,5 +1,6 @@
 import { createServer } from 'node:net';
 import { findInstallation } from '../cell/importer';
+import { ShardlabError } from '../core/errors';
 import { now } from '../core/units';
 import type { Link } from '../transport/link';
 import type { Segment } from '../transport/segment';
@@ -12,6 +13,7 @@ import { type RankProcess, startRankProcess } from './rank-process';
 import { rankEnvironment } from './rank-setup';
 import { sitePackages } from './site-packages';
 import { type FleetListener, StartReports } from './start-reports';
+import { checkOpenFiles, limitBehind } from './system-limits';
 
 /** How long ranks may take to end by themselves before they are killed. */
 const FAREWELL_MS = 2000;
@@ -33,6 +35,7 @@ export interface Fleet {
 
 /** Starts ranks and waits until all are ready. Throws: LAUNCH with what a rank said last; then nothing is left behind. */
 export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
+  checkOpenFiles(plan.ranks);
   const folder = createJobFolder();
   const processes: RankProcess[] = [];
   const starting = new StartReports(plan.ranks);
@@ -62,8 +65,15 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
   } catch (error) {
     for (const rank of processes) rank.kill();
     await end();
-    throw error;
+    throw launchError(error);
   }
+}
+
+/** What the system refused, as an error of the launch. */
+function launchError(cause: unknown): unknown {
+  if (cause instanceof ShardlabError || !(cause instanceof Error) || !('code' in cause)) return cause;
+  const text = `the job could not be started: ${cause.message} (${cause.code})${limitBehind(cause)}`;
+  return new ShardlabError('LAUNCH', text, { cause });
 }
 
 async function startProcesses(

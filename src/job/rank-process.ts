@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { EVALUATOR_FLAGS } from '../cell/evaluator';
 import { type ErrorCode, ShardlabError } from '../core/errors';
 import { countOomKills } from './host-memory';
+import { limitBehind } from './system-limits';
 
 /** How a rank's process ended. */
 export interface RankExit {
@@ -68,8 +69,7 @@ function started(child: ChildProcess, rank: number): Promise<void> {
       reject(
         new ShardlabError(
           'LAUNCH',
-          `rank ${rank} could not be started with ${process.execPath}: ${cause.message}; ` +
-            'fewer ranks may fit the limit of processes (ulimit -u)',
+          `rank ${rank} could not be started with ${process.execPath}: ${cause.message}${limitBehind(cause)}`,
           { cause, details: { rank } },
         ),
       );

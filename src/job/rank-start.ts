@@ -4,6 +4,7 @@ import type { BlasAbsent, BlasInfo, Engine } from '../backend/engine';
 import { createWasmEngine } from '../backend/wasm-engine';
 import { captureConsole } from '../cell/console-capture';
 import { createEvaluator, type Evaluator } from '../cell/evaluator';
+import { writeExitCall } from '../cell/exit-call';
 import { watchStrayErrors } from '../cell/stray-errors';
 import { showTensorValues } from '../cell/tensor-text';
 import { now } from '../core/units';
@@ -22,6 +23,8 @@ import type { RankSetup } from './rank-setup';
 import { RankTraining } from './rank-training';
 import { RankWorker } from './rank-worker';
 import { createWorkBoard } from './work-board';
+
+const STDERR_FD = 2;
 
 /** Frames that an error's stack keeps in a rank. */
 const STACK_FRAMES = 60;
@@ -85,7 +88,12 @@ async function buildRank(start: RankStart): Promise<void> {
   training = new RankTraining({ rank, engine, group, recorder, warn });
   const board = createWorkBoard(statusBoard);
   const worker: RankWorker = new RankWorker({ courier, evaluator, engine, scope, training, board });
-  worker.listen(() => end(world));
+  const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
+  process.on('exit', tellExit);
+  worker.listen(() => {
+    process.off('exit', tellExit);
+    return end(world);
+  });
   watchStrayErrors(({ thrown }) => worker.write('stderr', `Nobody caught: ${String(thrown)}\n`));
   await courier.attached;
   courier.send({ type: 'ready', report: readyReport(setup, engine) });

@@ -125,6 +125,7 @@ test('a rank that exits by itself is a death that names its exit code', async (c
   const error = await errorOf(runCell(job, 'if (rank === 0) process.exit(3); dist.barrier()'));
   assert.equal(error.code, 'RANK_DIED');
   assert.match(error.message, /rank 0's process ended \(exit code 3\)/);
+  assert.match(error.message, /its last words: the code called process\.exit\(3\) in In\[\d+\]/);
 });
 
 test('the death of an idle rank is told by the next call', async (context) => {

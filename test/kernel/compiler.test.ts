@@ -27,6 +27,20 @@ function messages(source: string): string[] {
 }
 
 describe('the compiler', () => {
+  it('refuses a cell that is too deep for it, and lives', () => {
+    const deep = `const first = 1;\nconst sum = ${Array.from({ length: 20_000 }, () => '1').join('+')};`;
+    assert.match(
+      messages(deep)[0] ?? '',
+      /^CellTooDeep: In\[\d+\] is nested deeper than .* \(\d{5} levels in line 2\); split it into several/,
+    );
+    assert.deepEqual(compiler.complete({ source: deep, namespace: 'notebook', offset: 5 }).matches, []);
+    assert.equal(compiler.inspect({ source: deep, namespace: 'notebook', offset: 5 }), undefined);
+    assert.equal(compiler.isComplete(deep).status, 'complete');
+    const brackets = `${'['.repeat(50_000)}1${']'.repeat(50_000)}`;
+    assert.match(messages(brackets)[0] ?? '', /^CellTooDeep: In\[\d+\] is nested deeper/);
+    assert.equal(emitted('1 + 1'), '1 + 1;');
+  });
+
   it('emits every top-level declaration as let, functions first', () => {
     assert.equal(
       emitted('const a = 1; var b = 2; function f() { return a; }'),

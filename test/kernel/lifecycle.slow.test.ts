@@ -49,6 +49,19 @@ describe('the life of a kernel', { skip: NO_PROC }, () => {
     await client.stop();
   });
 
+  it('says that the code called process.exit, and in which cell', async () => {
+    const client = await JupyterClient.start();
+    await client.execute('const leave = (code: number) => process.exit(code)');
+    const { reply } = await client.execute('leave(0)');
+    assert.equal(reply.content.ename, 'KernelDied');
+    assert.match(
+      String(reply.content.evalue),
+      /ended \(the code called process\.exit\(0\) in In\[\d\]\); its variables are gone/,
+    );
+    assert.equal(resultText(await client.execute('2 + 2')), '4');
+    await client.stop();
+  });
+
   it('shows what processes that a cell started write', async () => {
     const client = await JupyterClient.start();
     const code =
