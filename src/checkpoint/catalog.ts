@@ -1,6 +1,8 @@
 import fs from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, isAbsolute, join, normalize, resolve } from 'node:path';
 import { ShardlabError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
+import { DISTRIBUTED_SHARD, slicedTensors } from './distributed-shards';
 import { isSliced, parseIndex, type SlicedIndex, type WholeIndex } from './index-file';
 import { conversionLine } from './not-safetensors';
 import type { Range } from './ranges';
@@ -28,6 +30,8 @@ export interface StoredArray {
 export interface Catalog {
   readonly arrays: ReadonlyMap<string, StoredArray>;
   readonly files: readonly SafetensorsFile[];
+  /** Names whose values are of types that are not read; why, in words. */
+  readonly unread: ReadonlyMap<string, string>;
   close(): void;
 }
 
@@ -57,24 +61,40 @@ export function openCatalog(source: string | readonly string[], kind: ArrayKind)
         : isFolder(source)
           ? arraysOfFolder(source, kind, open)
           : arraysOfFiles([source], open);
-    return { arrays, files: [...opened.values()], close };
+    const files = [...opened.values()];
+    const unread = new Map(files.flatMap(({ header }) => [...header.unread]));
+    return { arrays, files, unread, close };
   } catch (error) {
     close();
     throw error;
   }
 }
 
+/** How names of files begin. Source: Hugging Face's transformers and diffusers. */
+const PREFIXES: Readonly<Record<ArrayKind, readonly string[]>> = {
+  model: ['model', 'diffusion_pytorch_model'],
+  optimizer: ['optimizer'],
+};
+
 type Open = (file: string) => SafetensorsFile;
 
 function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Map<string, StoredArray> {
-  const indexFile = join(folder, indexName(kind));
-  if (fs.existsSync(indexFile)) {
-    const index = parseIndex(fs.readFileSync(indexFile, 'utf8'), indexFile);
-    return isSliced(index) ? slicedArrays(index, indexFile, open) : wholeArrays(index, indexFile, open);
+  for (const prefix of PREFIXES[kind]) {
+    const indexFile = join(folder, indexName(prefix));
+    if (fs.existsSync(indexFile)) {
+      const index = parseIndex(readRegularFile(indexFile), indexFile);
+      return isSliced(index) ? slicedArrays(index, indexFile, open) : wholeArrays(index, indexFile, open);
+    }
+    const single = join(folder, `${prefix}.safetensors`);
+    if (fs.existsSync(single)) return arraysOfFiles([single], open);
   }
-  const single = join(folder, `${kind}.safetensors`);
-  if (fs.existsSync(single)) return arraysOfFiles([single], open);
   const names = fs.readdirSync(folder);
+  const shards = kind === 'model' ? names.filter((name) => DISTRIBUTED_SHARD.test(name)) : [];
+  if (shards.length > 0)
+    return shardedArrays(
+      folder,
+      shards.map((name) => open(join(folder, name))),
+    );
   const pickle = names.find((name) => PICKLES.test(name));
   const there = names.length === 0 ? 'nothing' : names.slice(0, 5).join(', ');
   const advice =
@@ -106,6 +126,7 @@ function wholeArrays(index: WholeIndex, indexFile: string, open: Open): Map<stri
   const arrays = new Map<string, StoredArray>();
   for (const [name, shard] of Object.entries(index.weight_map)) {
     const file = shardOf(indexFile, shard, name, open);
+    if (file.header.unread.has(name)) continue;
     if (!file.header.tensors.has(name)) throw notInShard(indexFile, file.file, name);
     arrays.set(name, wholeArray(file, name));
   }
@@ -142,6 +163,28 @@ function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Map<st
   return arrays;
 }
 
+/** What ranks wrote without an index: each file says where its slices begin. */
+function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Map<string, StoredArray> {
+  const arrays = new Map<string, StoredArray>();
+  for (const [name, { shape, slices }] of slicedTensors(files)) {
+    const [{ dtype } = { dtype: 'F32' as const }, ...others] = slices.map(({ entry }) => entry);
+    const other = others.find((entry) => entry.dtype !== dtype);
+    if (other !== undefined) {
+      throw failure(
+        folder,
+        `${folder}: ${name} is ${dtype} in one file and ${other.dtype} in another; copy it anew`,
+        name,
+      );
+    }
+    const pieces = slices
+      .map(({ file, entry, start }) => ({ file, tensor: name, start, length: numElements(entry.shape) }))
+      .sort((a, b) => a.start - b.start || a.length - b.length);
+    checkComplete(name, shape, pieces, folder);
+    arrays.set(name, { name, dtype, shape, pieces });
+  }
+  return arrays;
+}
+
 function checkComplete(
   name: string,
   shape: readonly number[],
@@ -162,6 +205,13 @@ function checkComplete(
 }
 
 function shardOf(indexFile: string, shard: string, name: string, open: Open): SafetensorsFile {
+  if (!isWithin(shard)) {
+    throw failure(
+      indexFile,
+      `${indexFile} names ${JSON.stringify(shard)} for ${name}; an index may name a file of its own folder only: correct it, or copy it anew`,
+      name,
+    );
+  }
   const file = join(dirname(indexFile), shard);
   if (fs.existsSync(file)) return open(file);
   throw failure(
@@ -169,6 +219,12 @@ function shardOf(indexFile: string, shard: string, name: string, open: Open): Sa
     `${file} is missing: ${indexFile} says that it has ${name}; copy or download that file too (git lfs pull, where it is a clone)`,
     name,
   );
+}
+
+/** Whether a name stays in its folder; links in the folder may lead elsewhere, as Hugging Face's cache has them. */
+function isWithin(name: string): boolean {
+  const [first] = normalize(name).split(/[\\/]/);
+  return name !== '' && !isAbsolute(name) && first !== '..' && !name.includes('\0');
 }
 
 function notInShard(indexFile: string, file: string, tensor: string): ShardlabError {

@@ -1,5 +1,6 @@
 import { basename, dirname, join } from 'node:path';
 import { ShardlabError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
 import { parseCheckpointState, STATE_FILE } from './checkpoint-state';
 import { type FileSystem, syncFolder, writeError } from './file-system';
 import { isRunning } from './process-mark';
@@ -28,20 +29,31 @@ export function failedFolder(folder: string, id: string): string {
  * Throws: IO when another process saves there, when the folder holds something else, or cannot be written.
  */
 export function prepareFolder(fs: FileSystem, folder: string, id: string): void {
-  const running = leftoversOf(fs, folder, 'saving').find((path) => isRunning(markOf(path)));
-  if (running !== undefined) {
-    throw refusal(
-      folder,
-      `a save into ${folder} is running in process ${markOf(running).split('-')[0]}; wait for its end, or save elsewhere`,
-    );
-  }
   try {
+    refuseBeside(fs, folder);
     recover(fs, folder);
     requireOwn(fs, folder);
-    fs.mkdirSync(temporaryFolder(folder, id), { recursive: true });
+    makeFolder(fs, temporaryFolder(folder, id));
   } catch (cause) {
     throw writeError(cause, { file: folder });
   }
+}
+
+/** Throws: IO while another process saves there. */
+function refuseBeside(fs: FileSystem, folder: string): void {
+  const running = leftoversOf(fs, folder, 'saving').find((path) => isRunning(markOf(path)));
+  if (running === undefined) return;
+  throw refusal(
+    folder,
+    `a save into ${folder} is running in process ${markOf(running).split('-')[0]}; wait for its end, or save elsewhere`,
+  );
+}
+
+/** Makes a folder and those above it, one by one: Node's recursive mkdir never returns below /proc. */
+function makeFolder(fs: FileSystem, folder: string): void {
+  if (fs.existsSync(folder)) return;
+  makeFolder(fs, dirname(folder));
+  fs.mkdirSync(folder);
 }
 
 /** Puts a complete temporary folder in the folder's place. */
@@ -75,19 +87,19 @@ export function folderToRead(fs: FileSystem, folder: string): string {
 }
 
 /** Whether trainer_state.json is there and whole. */
-export function isComplete(fs: FileSystem, folder: string): boolean {
-  return idOf(fs, folder) !== undefined;
+export function isComplete(folder: string): boolean {
+  return idOf(folder) !== undefined;
 }
 
 /** The id of the save that a folder holds; undefined where it holds none. */
-export function idOf(fs: FileSystem, folder: string): string | undefined {
-  return stateOf(fs, folder)?.id;
+export function idOf(folder: string): string | undefined {
+  return stateOf(folder)?.id;
 }
 
-function stateOf(fs: FileSystem, folder: string): ReturnType<typeof parseCheckpointState> | undefined {
+function stateOf(folder: string): ReturnType<typeof parseCheckpointState> | undefined {
   const file = join(folder, STATE_FILE);
   try {
-    return parseCheckpointState(fs.readFileSync(file, 'utf8'), file);
+    return parseCheckpointState(readRegularFile(file), file);
   } catch {
     return undefined;
   }
@@ -109,7 +121,7 @@ function recover(fs: FileSystem, folder: string): void {
 
 /** What no save wrote (a config, a tokenizer) moves on to the new folder. Where the state is gone, it had moved before. */
 function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void {
-  const state = stateOf(fs, previous);
+  const state = stateOf(previous);
   if (state === undefined) return;
   const own = new Set([STATE_FILE, ...state.files]);
   for (const name of listed(fs, previous)) {
@@ -122,7 +134,7 @@ function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void
 function requireOwn(fs: FileSystem, folder: string): void {
   if (!fs.existsSync(folder)) return;
   const names = fs.readdirSync(folder);
-  if (names.length === 0 || isComplete(fs, folder)) return;
+  if (names.length === 0 || isComplete(folder)) return;
   throw refusal(
     folder,
     `${folder} holds ${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''} and no checkpoint of ours, ` +
@@ -132,7 +144,7 @@ function requireOwn(fs: FileSystem, folder: string): void {
 
 function completeLeftover(fs: FileSystem, folder: string): string | undefined {
   return [...leftoversOf(fs, folder, 'saving'), ...leftoversOf(fs, folder, 'previous')].find((path) =>
-    isComplete(fs, path),
+    isComplete(path),
   );
 }
 

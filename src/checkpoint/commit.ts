@@ -70,7 +70,7 @@ async function followed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   const { folder, id } = spec;
   const failed = failedFolder(folder, id);
   await until(spec, [0], () => !fs.existsSync(temporaryFolder(folder, id)));
-  if (!fs.existsSync(failed) && idOf(fs, folder) === id) return;
+  if (!fs.existsSync(failed) && idOf(folder) === id) return;
   const report = readReport(fs, reportFile(failed, spec.members.length));
   hasRead(fs, spec);
   throw report !== undefined && 'error' in report

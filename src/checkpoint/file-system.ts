@@ -68,6 +68,8 @@ const ADVICE: Readonly<Record<string, string>> = {
   EFBIG: 'the file would be larger than is allowed here (ulimit -f): lower maxShardBytes, or raise the limit',
   EACCES: 'you may not write there: save elsewhere, or change the folder’s permissions',
   EPERM: 'you may not write there: save elsewhere, or change the folder’s permissions',
+  ENOENT: 'no folder can be made there: save elsewhere',
+  ENOTDIR: 'something on the way there is no folder: save elsewhere',
   EROFS: 'the disk can only be read: save elsewhere',
   EMFILE: 'too many files are open: raise maxShardBytes, or the limit (ulimit -n)',
 };

@@ -26,7 +26,9 @@ export function openFirstState(file: string): FirstState {
     },
   });
   return {
-    state: new Map([...catalog.arrays].map(([name, array]) => [name, entryOf(array)])),
+    state: Object.assign(new Map([...catalog.arrays].map(([name, array]) => [name, entryOf(array)])), {
+      unread: catalog.unread,
+    }),
     tally: reader.tally,
     close: () => catalog.close(),
   };

@@ -3,17 +3,23 @@ import { ShardlabError } from '../core/errors';
 /** Differences that are named; the rest is counted. */
 const MOST_NAMED = 8;
 
-/** Whether arrays have exactly the names and shapes that are wanted. Throws: SHAPE naming those that do not; `where` says of a name where it lies. */
+/** What is known of a name besides: where it lies, and why its values are not read. */
+export interface FitFacts {
+  readonly where?: (name: string) => string;
+  readonly unread?: ReadonlyMap<string, string>;
+}
+
+/** Whether arrays have exactly the names and shapes that are wanted. Throws: SHAPE naming those that do not. */
 export function requireFit(
   head: string,
   wanted: ReadonlyMap<string, readonly number[]>,
   given: ReadonlyMap<string, { readonly shape: readonly number[] }>,
-  where: (name: string) => string = () => '',
+  { where = () => '', unread }: FitFacts = {},
 ): void {
   const wrong = [...given.keys()].filter((name) => !wanted.has(name)).map((name) => `${name} is unknown`);
   for (const [name, shape] of wanted) {
     const array = given.get(name);
-    if (array === undefined) wrong.push(`${name} is missing`);
+    if (array === undefined) wrong.push(`${name} ${unread?.get(name) ?? 'is missing'}`);
     else if (array.shape.join() !== shape.join()) {
       wrong.push(
         `${name} has shape [${array.shape.join(', ')}]${where(name)}, the model's is [${shape.join(', ')}]`,

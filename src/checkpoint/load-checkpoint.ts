@@ -1,12 +1,13 @@
 import fs from 'node:fs';
 import { join, resolve } from 'node:path';
 import { ShardlabError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
 import type { Parameter } from '../nn/parameter';
 import { agree } from './agreement';
 import { type Catalog, openCatalog } from './catalog';
 import { folderToRead } from './checkpoint-folder';
 import { type CheckpointState, parseCheckpointState, STATE_FILE } from './checkpoint-state';
-import { requireFit } from './fit';
+import { type FitFacts, requireFit } from './fit';
 import { type Outcome, outcomeOf } from './outcome';
 import { buffersOf, heldRanges } from './placement';
 import { stateKey } from './save-plan';
@@ -96,13 +97,13 @@ function missing(parameter: number): [string, Parameter] {
 
 function savedState(folder: string): CheckpointState | null {
   const file = join(folder, STATE_FILE);
-  return fs.existsSync(file) ? parseCheckpointState(fs.readFileSync(file, 'utf8'), file) : null;
+  return fs.existsSync(file) ? parseCheckpointState(readRegularFile(file), file) : null;
 }
 
 /** Names and shapes must match exactly. Throws: SHAPE. */
 function checkModel({ model }: TrainingState, catalog: Catalog, folder: string): void {
   const expected = new Map([...model.namedParameters()].map(([name, { shape }]) => [name, shape]));
-  requireFit(`${folder} does not fit the model`, expected, catalog.arrays, placeOf(catalog));
+  requireFit(`${folder} does not fit the model`, expected, catalog.arrays, factsOf(catalog));
 }
 
 /** Throws: SHAPE. */
@@ -114,15 +115,16 @@ function checkOptimizer({ model, optimizer }: TrainingState, catalog: Catalog, f
         (optimizer?.stateNames ?? []).map((state) => [stateKey(name, state), shape] as const),
       ),
   );
-  requireFit(`the optimizer states of ${folder} do not fit`, expected, catalog.arrays, placeOf(catalog));
+  requireFit(`the optimizer states of ${folder} do not fit`, expected, catalog.arrays, factsOf(catalog));
 }
 
-/** Says in which files an array lies. */
-function placeOf({ arrays }: Catalog): (name: string) => string {
-  return (name) => {
+/** In which files an array lies, and which are not read. */
+function factsOf({ arrays, unread }: Catalog): FitFacts {
+  const where = (name: string): string => {
     const files = arrays.get(name)?.pieces.map(({ file }) => file.file) ?? [];
     return ` in ${[...new Set(files)].join(', ')}`;
   };
+  return { where, unread };
 }
 
 function noOptimizer(folder: string): ShardlabError {

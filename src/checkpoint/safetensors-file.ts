@@ -1,5 +1,6 @@
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, readSync } from 'node:fs';
 import { ShardlabError } from '../core/errors';
+import { openRegularFile } from '../core/regular-file';
 import { MAGIC_BYTES, refuseOtherFormats } from './not-safetensors';
 import {
   headerBytes,
@@ -90,8 +91,9 @@ export class SafetensorsFile {
 
 function opened(file: string): number {
   try {
-    return openSync(file, 'r');
+    return openRegularFile(file);
   } catch (cause) {
+    if (cause instanceof ShardlabError) throw cause;
     throw new ShardlabError('IO', `cannot read ${file}: ${String(cause)}`, { cause, details: { file } });
   }
 }

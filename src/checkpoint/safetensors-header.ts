@@ -14,6 +14,8 @@ export interface TensorEntry {
 /** What a safetensors file says before its data. */
 export interface SafetensorsHeader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
+  /** Tensors of types that are not read, by name; why, in words. */
+  readonly unread: ReadonlyMap<string, string>;
   readonly metadata: Readonly<Record<string, string>>;
   /** First byte of the data in the file. */
   readonly dataStart: number;
@@ -58,7 +60,11 @@ export function encodeHeader(
   const bytes = Buffer.alloc(dataStart, ' ');
   bytes.writeBigUInt64LE(BigInt(dataStart - LENGTH_BYTES));
   json.copy(bytes, LENGTH_BYTES);
-  return { bytes, header: { tensors: entries, metadata, dataStart }, fileBytes: dataStart + end };
+  return {
+    bytes,
+    header: { tensors: entries, unread: new Map(), metadata, dataStart },
+    fileBytes: dataStart + end,
+  };
 }
 
 /** Bytes of a header, from a file's first eight. Throws: IO where the file is too short for it. */
@@ -83,9 +89,9 @@ export function headerBytes(first: Buffer, fileBytes: number, file: string): num
 export function parseHeader(text: string, fileBytes: number, file: string): SafetensorsHeader {
   const dataStart = LENGTH_BYTES + Buffer.byteLength(text);
   const dataBytes = fileBytes - dataStart;
-  const { tensors, metadata } = entriesOf(text, file);
+  const { entries, metadata } = entriesOf(text, file);
   let end = 0;
-  const byOffset = [...tensors].sort(([, a], [, b]) => a.from - b.from || a.to - b.to);
+  const byOffset = [...entries].sort(([, a], [, b]) => a.from - b.from || a.to - b.to);
   for (const [name, entry] of byOffset) {
     if (entry.from !== end) {
       fail(file, `${name} begins at ${entry.from}, expected ${end}: a gap or an overlap`, name, entry.from);
@@ -99,17 +105,20 @@ export function parseHeader(text: string, fileBytes: number, file: string): Safe
       `is ${fileBytes} bytes long, its header says ${dataStart + end}; it was cut off or appended to: copy it anew`,
     );
   }
-  return { tensors: new Map(byOffset), metadata, dataStart };
+  const tensors = new Map<string, TensorEntry>();
+  const unread = new Map<string, string>();
+  for (const [name, { dtype, ...rest }] of byOffset) {
+    if (isStoredDType(dtype)) tensors.set(name, { dtype, ...rest });
+    else unread.set(name, `is ${dtype} in ${file}; F32, I32, BF16 and F16 can be read: convert it to F32`);
+  }
+  return { tensors, unread, metadata, dataStart };
 }
 
-function checkExtent(
-  name: string,
-  { dtype, shape, from, to }: TensorEntry,
-  most: number,
-  file: string,
-): void {
-  const needed = storedBytes(dtype) * numElements(shape);
-  if (to - from === needed && to <= most) return;
+function checkExtent(name: string, { dtype, shape, from, to }: AnyEntry, most: number, file: string): void {
+  // A type that is not known here may have any size.
+  const itemBytes = isStoredDType(dtype) ? storedBytes(dtype) : OTHER_BYTES[dtype];
+  const needed = itemBytes === undefined ? to - from : itemBytes * numElements(shape);
+  if (to - from === needed && needed >= 0 && to <= most) return;
   fail(
     file,
     `${name} [${shape.join(', ')}] needs ${needed} bytes, offsets ${from} to ${to} of ${most}`,
@@ -118,7 +127,28 @@ function checkExtent(
   );
 }
 
-function entriesOf(text: string, file: string): Pick<SafetensorsHeader, 'tensors' | 'metadata'> {
+/** As TensorEntry, of any type. */
+type AnyEntry = Omit<TensorEntry, 'dtype'> & { readonly dtype: string };
+
+/** Bytes an element of types that are not read. Source: safetensors' Dtype. */
+const OTHER_BYTES: Readonly<Record<string, number>> = {
+  F64: 8,
+  I64: 8,
+  U64: 8,
+  U32: 4,
+  I16: 2,
+  U16: 2,
+  I8: 1,
+  U8: 1,
+  BOOL: 1,
+  F8_E4M3: 1,
+  F8_E5M2: 1,
+};
+
+function entriesOf(
+  text: string,
+  file: string,
+): Pick<SafetensorsHeader, 'metadata'> & { readonly entries: ReadonlyMap<string, AnyEntry> } {
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -126,7 +156,7 @@ function entriesOf(text: string, file: string): Pick<SafetensorsHeader, 'tensors
     return fail(file, `has a header that is not JSON (${String(cause)}); copy it anew`);
   }
   if (typeof json !== 'object' || json === null) return fail(file, 'has a header that is not an object');
-  const tensors = new Map<string, TensorEntry>();
+  const entries = new Map<string, AnyEntry>();
   let metadata: Readonly<Record<string, string>> = {};
   for (const [name, value] of Object.entries(json)) {
     if (name === '__metadata__') {
@@ -142,12 +172,9 @@ function entriesOf(text: string, file: string): Pick<SafetensorsHeader, 'tensors
       );
     }
     const { dtype, shape, data_offsets: offsets } = entry.data;
-    if (!isStoredDType(dtype)) {
-      return fail(file, `${name} is ${dtype}; F32, I32, BF16 and F16 can be read`, name, offsets[0]);
-    }
-    tensors.set(name, { dtype, shape, from: offsets[0], to: offsets[1] });
+    entries.set(name, { dtype, shape, from: offsets[0], to: offsets[1] });
   }
-  return { tensors, metadata };
+  return { entries, metadata };
 }
 
 /** An error about a file and, where it is about one, a tensor and the offset of its bytes in the data. Throws: IO. */

@@ -62,7 +62,7 @@ function fileName(kind: ArrayKind, k: number, n: number): string {
 }
 
 /** Name of a kind's index. */
-export function indexName(kind: ArrayKind): string {
+export function indexName(kind: string): string {
   return `${kind}.safetensors.index.json`;
 }
 

@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { basename, join } from 'node:path';
 import { ShardlabError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
 import type { Bytes } from '../core/units';
 import type { Catalog, StoredArray, StoredPiece } from './catalog';
 import { CHECKSUM_FILE } from './checkpoint-state';
@@ -114,7 +115,7 @@ function* blocksOfRun(run: ChecksumRun, size: number, wanted: Range): Generator<
 /** The checksums of a folder; null where it has none, as what Hugging Face has. */
 export function checksumsOf(folder: string): Checksums | null {
   const file = join(folder, CHECKSUM_FILE);
-  return fs.existsSync(file) ? parseChecksums(fs.readFileSync(file, 'utf8'), file) : null;
+  return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;
 }
 
 function floats(values: Float32Array | Int32Array): Float32Array {

@@ -6,6 +6,7 @@ import { STATE_FILE } from '../checkpoint/checkpoint-state';
 import { MAGIC_BYTES, refuseOtherFormats } from '../checkpoint/not-safetensors';
 import { requireKnownOptions } from '../config/option-names';
 import { ConfigError, type ErrorCode, ShardlabError } from '../core/errors';
+import { openRegularFile } from '../core/regular-file';
 import { type Bytes, formatBytes, now } from '../core/units';
 import { createProgressLine } from './progress-line';
 import type { RankLoad } from './rank-saves';
@@ -153,7 +154,7 @@ function notAFolder(file: string): ShardlabError {
 
 function firstBytes(file: string): Buffer {
   const bytes = Buffer.alloc(MAGIC_BYTES);
-  const opened = fs.openSync(file, 'r');
+  const opened = openRegularFile(file);
   try {
     return bytes.subarray(0, fs.readSync(opened, bytes));
   } finally {

@@ -1,6 +1,7 @@
-import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { closeSync, writeSync } from 'node:fs';
 import { z } from 'zod';
 import { ShardlabError } from '../core/errors';
+import { createRegularFile, readRegularFile } from '../core/regular-file';
 import type { StepRecord } from './record';
 import { stepRecordSchema } from './record-schema';
 
@@ -28,7 +29,7 @@ export interface EventFileWriter {
 
 /** Begins an event file: a header line, then one step of one rank a line. Throws: IO. */
 export function createEventFile(path: string, header: EventFileHeader): EventFileWriter {
-  const file = attempt(path, 'create', () => openSync(path, 'w'));
+  const file = attempt(path, 'create', () => createRegularFile(path));
   const line = (value: unknown): void => {
     const text = Buffer.from(`${JSON.stringify(value, nonFiniteToText)}\n`);
     attempt(path, 'write', () => {
@@ -80,7 +81,7 @@ const headerSchema = z.object({
  * details.line is the line's number from 1, details.numRecords how many records before it are good.
  */
 export function readEventFile(path: string): EventFile {
-  const lines = attempt(path, 'read', () => readFileSync(path, 'utf8')).split('\n');
+  const lines = attempt(path, 'read', () => readRegularFile(path)).split('\n');
   const isCut = lines.at(-1) !== '';
   if (!isCut) lines.pop();
   const damaged = (line: number, reason: string): ShardlabError =>

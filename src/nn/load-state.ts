@@ -10,8 +10,8 @@ export type StateEntry = { readonly shape: readonly number[] } & (
   | { readonly source: ValueSource }
 );
 
-/** Values by full parameter name. */
-export type StateDict = ReadonlyMap<string, StateEntry>;
+/** Values by full parameter name; of a file also the names that are not read, and why. */
+export type StateDict = ReadonlyMap<string, StateEntry> & { readonly unread?: ReadonlyMap<string, string> };
 
 /**
  * Puts values in a model's parameters; names and shapes must match exactly. Parameters whose values are not there yet only
@@ -25,7 +25,7 @@ export function loadState(engine: Engine, model: Module, state: StateDict): void
     .map((name) => `${name} is unknown to the model`);
   for (const [name, parameter] of parameters) {
     const shape = state.get(name)?.shape;
-    if (shape === undefined) wrong.push(`${name} is missing`);
+    if (shape === undefined) wrong.push(`${name} ${state.unread?.get(name) ?? 'is missing'}`);
     else if (shape.join() !== parameter.shape.join()) {
       wrong.push(`${name} has shape [${shape.join(', ')}], the model's is [${parameter.shape.join(', ')}]`);
     }

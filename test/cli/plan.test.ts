@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -134,7 +135,7 @@ test('bad usage: no config, no such file, a folder, both a batch and a config', 
   for (const [argv, said] of [
     [['plan'], /name a config, a preset or a model/],
     [['plan', '--batch', 'none.jsonl'], /none\.jsonl cannot be read .*ENOENT/],
-    [['plan', '--batch', '.'], /it is a folder/],
+    [['plan', '--batch', '.'], /is a directory, not a regular file/],
     [['plan', 'tiny', '--batch', '-'], /give one or the other/],
     [['plan', 'tinny'], /neither a preset, a model nor a file .*did you mean tiny/],
     [['plan', 'tiny', '--gpus', '0'], /whole number from 1/],
@@ -300,4 +301,29 @@ test('the cost of a plan that does not fit says so, in the text and under --json
   const cost = answer.cost as { fits: boolean; note: string };
   assert.equal(cost.fits, false);
   assert.match(cost.note, /does not fit/);
+});
+
+test('a FIFO, a directory or a device given as a file is an error at once', async () => {
+  const fifo = join(folder, 'fifo');
+  execFileSync('mkfifo', [fifo]);
+  for (const [path, what] of [
+    ['fifo', /FIFO/],
+    ['.', /directory/],
+    ['/dev/zero', /device/],
+  ] as const) {
+    for (const argv of [
+      ['plan', path],
+      ['plan', '--batch', path],
+      ['plan', 'gpt2', '--calibration', path],
+      ['plan', 'gpt2', '--tokens', '1', '--prices', path],
+      ['recommend', '--gpus', '8', '--model', path],
+      ['run', path],
+      ['trace', path],
+    ]) {
+      const { status, stderr } = await shardlab(argv, { cwd: folder });
+      assert.equal(status, 2, argv.join(' '));
+      assert.match(stderr, what, argv.join(' '));
+      assert.doesNotMatch(stderr, /INTERNAL| {4}at /);
+    }
+  }
 });

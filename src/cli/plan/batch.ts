@@ -1,8 +1,8 @@
 import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import { openRegularFile } from '../../core/regular-file';
 import { layoutOf } from '../../plan/layout-of';
 import { withoutNotes } from '../../plan/parse-request';
 import { predict } from '../../plan/predict';
@@ -28,7 +28,7 @@ export interface BatchOptions {
  * Throws: CONFIG where the file cannot be read.
  */
 export async function planBatch({ file, prepare }: BatchOptions, io: Io): Promise<BatchResult> {
-  const input = await openLines(file, io);
+  const input = openLines(file, io);
   let [number, numPlanned, numFailed] = [0, 0, 0];
   for await (const line of linesOf(input, file)) {
     number += 1;
@@ -50,18 +50,17 @@ async function* linesOf(input: NodeJS.ReadableStream, file: string): AsyncGenera
   }
 }
 
-async function openLines(file: string, io: Io): Promise<NodeJS.ReadableStream> {
+function openLines(file: string, io: Io): NodeJS.ReadableStream {
   if (file === '-') {
     if (io.stdin === undefined) throw new ConfigError('--batch -: there is no stdin to read from');
     return io.stdin;
   }
   const path = resolve(io.cwd, file);
   try {
-    if ((await stat(path)).isDirectory()) throw new Error('it is a folder');
+    return createReadStream(path, { encoding: 'utf8', fd: openRegularFile(path) });
   } catch (error) {
     throw unreadable(file, error);
   }
-  return createReadStream(path, 'utf8');
 }
 
 function unreadable(file: string, error: unknown): ConfigError {

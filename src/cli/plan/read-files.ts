@@ -1,10 +1,11 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { locatedText } from '../../config/located-text';
 import { nearest } from '../../config/nearest';
 import { PRESETS } from '../../config/presets';
 import { checkTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { readRegularFile } from '../../core/regular-file';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
 import { MODELS, modelOf } from '../../plan/models';
 import { ourKey, parseRequest } from '../../plan/parse-request';
@@ -71,7 +72,7 @@ export function readPrices(name: string | undefined, cwd: string): PriceTable | 
 
 function readText(name: string, cwd: string): string {
   try {
-    return readFileSync(resolve(cwd, name), 'utf8');
+    return readRegularFile(resolve(cwd, name));
   } catch (error) {
     const names = [...Object.keys(PRESETS), ...Object.keys(MODELS)];
     const near = nearest(name, names);
@@ -84,7 +85,7 @@ function readText(name: string, cwd: string): string {
 
 function readOther(option: string, name: string, cwd: string): string {
   try {
-    return readFileSync(resolve(cwd, name), 'utf8');
+    return readRegularFile(resolve(cwd, name));
   } catch (error) {
     throw new ConfigError(`${option} ${name} cannot be read (${reasonOf(error)})`);
   }

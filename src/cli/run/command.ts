@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { parseTrainConfigText } from '../../config/config-text';
@@ -6,6 +5,7 @@ import { nearest } from '../../config/nearest';
 import { PRESETS } from '../../config/presets';
 import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { readRegularFile } from '../../core/regular-file';
 import { formatBytes } from '../../core/units';
 import { wholeNumber } from '../arguments';
 import type { Io } from '../io';
@@ -68,7 +68,7 @@ function readConfigFile(name: string, cwd: string): TrainConfigInput {
   const path = resolve(cwd, name);
   let text: string;
   try {
-    text = readFileSync(path, 'utf8');
+    text = readRegularFile(path);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     const near = nearest(name, Object.keys(PRESETS));

@@ -1,0 +1,41 @@
+import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
+import { ShardlabError } from './errors';
+
+/**
+ * Opens a file that bytes lie in, for reading. A FIFO or a device would wait or never end, so anything else is refused at once.
+ * Throws: IO for what is no regular file; what openSync throws.
+ */
+export function openRegularFile(path: string): number {
+  return requireRegular(path, openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
+}
+
+/** Makes or empties a file to write to. Throws: IO for what is no regular file; what openSync throws. */
+export function createRegularFile(path: string): number {
+  const { O_WRONLY, O_CREAT, O_TRUNC, O_NONBLOCK } = constants;
+  return requireRegular(path, openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK));
+}
+
+/** The text of a regular file. Throws: IO for what is no regular file; what readFileSync throws. */
+export function readRegularFile(path: string): string {
+  const descriptor = openRegularFile(path);
+  try {
+    return readFileSync(descriptor, 'utf8');
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function requireRegular(path: string, descriptor: number): number {
+  const stats = fstatSync(descriptor);
+  if (stats.isFile()) return descriptor;
+  closeSync(descriptor);
+  throw new ShardlabError('IO', `${path} is ${kindOf(stats)}, not a regular file; name a file`, {
+    details: { file: path },
+  });
+}
+
+function kindOf(stats: Stats): string {
+  if (stats.isDirectory()) return 'a directory';
+  if (stats.isFIFO()) return 'a FIFO';
+  return stats.isSocket() ? 'a socket' : 'a device';
+}
