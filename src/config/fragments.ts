@@ -28,7 +28,7 @@ export const FRAGMENTS: readonly Fragment[] = [
       'FSDP(model, auto_wrap_policy, sharding_strategy, device_id, mixed_precision, checkpoint_wrapper, forward_prefetch)',
     inTheOriginal:
       'checkpoint_wrapper is no argument of FSDP (TypeError); a bare transformer_auto_wrap_policy needs functools.partial (TypeError)',
-    here: 'FSDP(model, {autoWrapPolicy, shardingStrategy, deviceId (accepted, warns), mixedPrecision, forwardPrefetch, backwardPrefetch})',
+    here: 'FSDP(model, {autoWrapPolicy, shardingStrategy, deviceId (accepted, warns), mixedPrecision, forwardPrefetch, backwardPrefetch}); shards rows of each parameter as FSDP2 does, where FSDP1 has flat parameters with padding',
     status: 'here',
     example: `FSDP(model, {
   autoWrapPolicy: transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] }),

@@ -6,13 +6,15 @@ import { ShardlabError } from './errors';
  * Throws: IO for what is no regular file; what openSync throws.
  */
 export function openRegularFile(path: string): number {
-  return requireRegular(path, openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
+  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  return checked(path, descriptor, (stats) => stats.isFile());
 }
 
-/** Makes or empties a file to write to. Throws: IO for what is no regular file; what openSync throws. */
-export function createRegularFile(path: string): number {
+/** Makes or empties a file to write to; a device (/dev/null) takes bytes too. Throws: IO for a FIFO; what openSync throws. */
+export function createOutputFile(path: string): number {
   const { O_WRONLY, O_CREAT, O_TRUNC, O_NONBLOCK } = constants;
-  return requireRegular(path, openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK));
+  const descriptor = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
+  return checked(path, descriptor, (stats) => stats.isFile() || stats.isCharacterDevice());
 }
 
 /** The text of a regular file. Throws: IO for what is no regular file; what readFileSync throws. */
@@ -25,9 +27,9 @@ export function readRegularFile(path: string): string {
   }
 }
 
-function requireRegular(path: string, descriptor: number): number {
+function checked(path: string, descriptor: number, isTaken: (stats: Stats) => boolean): number {
   const stats = fstatSync(descriptor);
-  if (stats.isFile()) return descriptor;
+  if (isTaken(stats)) return descriptor;
   closeSync(descriptor);
   throw new ShardlabError('IO', `${path} is ${kindOf(stats)}, not a regular file; name a file`, {
     details: { file: path },

@@ -1,7 +1,7 @@
 import { closeSync, writeSync } from 'node:fs';
 import { z } from 'zod';
 import { ShardlabError } from '../core/errors';
-import { createRegularFile, readRegularFile } from '../core/regular-file';
+import { createOutputFile, readRegularFile } from '../core/regular-file';
 import type { StepRecord } from './record';
 import { stepRecordSchema } from './record-schema';
 
@@ -29,7 +29,7 @@ export interface EventFileWriter {
 
 /** Begins an event file: a header line, then one step of one rank a line. Throws: IO. */
 export function createEventFile(path: string, header: EventFileHeader): EventFileWriter {
-  const file = attempt(path, 'create', () => createRegularFile(path));
+  const file = attempt(path, 'create', () => createOutputFile(path));
   const line = (value: unknown): void => {
     const text = Buffer.from(`${JSON.stringify(value, nonFiniteToText)}\n`);
     attempt(path, 'write', () => {

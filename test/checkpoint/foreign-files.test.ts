@@ -8,7 +8,7 @@ import { openCatalog, type StoredArray } from '../../src/checkpoint/catalog';
 import { prepareFolder } from '../../src/checkpoint/checkpoint-folder';
 import { requireFit } from '../../src/checkpoint/fit';
 import { decodeValues } from '../../src/checkpoint/stored-dtypes';
-import { readEventFile } from '../../src/ledger/event-file';
+import { createEventFile, readEventFile } from '../../src/ledger/event-file';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-foreign-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -87,6 +87,7 @@ test('what is no regular file is an error at once, wherever a file is read', () 
     assert.throws(() => openCatalog([path], 'model'), { code: 'IO', message: what });
     assert.throws(() => readEventFile(path), { code: 'IO', message: what });
   }
+  assert.throws(() => createEventFile(fifo, { world: 1, config: null }), { code: 'IO', message: /fifo/ });
   assert.throws(() => openCatalog([folder], 'model'), {
     code: 'IO',
     message: /is a directory, not a regular/,

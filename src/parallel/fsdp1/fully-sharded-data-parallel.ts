@@ -18,6 +18,7 @@ export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof
 
 /**
  * Shards a module in place and gives a wrapper around it, to be put where the module was, or to be called as the model.
+ * Rows of each parameter are sharded, as FSDP2 does, not a flat parameter with padding: bytes per rank differ from torch's FSDP1.
  * Throws: CONFIG for arguments that FSDP has not, MESH where mesh and ranks do not fit.
  * Source: torch.distributed.fsdp.FullyShardedDataParallel.
  */
