@@ -4,13 +4,15 @@ import type { Bytes, Seconds } from '../core/units';
 import type { ConfigReading } from '../plan/config-readings';
 import { type Cost, costOf, type Planned, type RunLength } from '../plan/cost-of';
 import type { Layout } from '../plan/layout';
-import { layoutOf } from '../plan/layout-of';
+import { layoutOfRequest } from '../plan/layout-of';
 import { reservableBytes } from '../plan/memory/allocator';
+import { parseRequest } from '../plan/parse-request';
 import { peakInBytes } from '../plan/peak-bytes';
 import { type PlanInput, type PlanOptions, type PlanPlace, questionOf } from '../plan/plan-input';
 import { predict } from '../plan/predict';
 import type { Estimate, Prediction } from '../plan/prediction';
 import { type PriceTable, priceTable } from '../plan/prices';
+import { requestReadings } from '../plan/request-readings';
 import { escapeHtml } from './escape';
 import type { Figure } from './figure';
 import { memoryBreakdown } from './memory-breakdown';
@@ -51,8 +53,10 @@ export interface Plan extends Planned, ConfigReading {
  * { hardware, gpus, nicGbit, ... }. Throws: CONFIG naming what is wrong and what to change.
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
-  const { request, assumed, withoutEffect } = questionOf(input, place, options);
-  const layout = layoutOf(request);
+  const { request: asked, assumed: ofConfig, withoutEffect } = questionOf(input, place, options);
+  const request = parseRequest(asked);
+  const layout = layoutOfRequest(request);
+  const assumed = [...ofConfig, ...requestReadings(asked, request, layout)];
   return createPlan({ layout, prediction: predict(layout), assumed, withoutEffect });
 }
 

@@ -15,7 +15,7 @@ import type { WhatIfSetting } from './what-if-settings';
  * named. Throws: CONFIG for a wrong request, an unknown knob, and where nothing is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
-  const { request: asked, assumed } = questionOf(input, place);
+  const { request: asked, assumed: ofConfig } = questionOf(input, place);
   const request = asked as PlanInput; // what a plan takes, with the place's keys
   const base = plan(request);
   const { layout } = base;
@@ -35,7 +35,7 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): 
       subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).`,
     },
   );
-  const noted = withAssumed(figure, assumed);
+  const noted = withAssumed(figure, [...ofConfig, ...base.assumed]);
   return refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused)}.`);
 }
 

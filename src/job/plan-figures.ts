@@ -9,7 +9,7 @@ import { whatIf as turned } from '../figures/plan-what-if';
 import { plannerAccuracy } from '../figures/planner-accuracy';
 import { type DryRunOptions, dryRun as dryRan } from '../plan/dry-run/dry-run';
 import type { DryRun } from '../plan/dry-run/dry-run-result';
-import { type PlanInput, type PlanOptions, type PlanPlace, questionOf } from '../plan/plan-input';
+import type { PlanInput, PlanOptions, PlanPlace } from '../plan/plan-input';
 import type { Place } from '../plan/request-of-config';
 import { writeToStderr } from './folded-lines';
 import { sessionLesson } from './session-lesson';
@@ -40,14 +40,14 @@ export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanCo
 /** One knob at a time turned away from a plan. Throws: CONFIG for a wrong request and for an unknown knob. */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
   const figure = turned(input, knobs, place);
-  warnOf([questionOf(input, place)]);
+  warnOf([planned(input, place)]);
   return sessionLesson().reveal(figure);
 }
 
 /** Plans at growing numbers of GPUs or nodes, one line a request. Throws: CONFIG where a request is not legal at a count. */
 export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
   const figure = scaled(requests, options);
-  warnOf(Object.values(requests).map((request) => questionOf(request)));
+  warnOf(Object.values(requests).map((request) => planned(request)));
   return sessionLesson().reveal(figure);
 }
 

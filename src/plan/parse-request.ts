@@ -12,6 +12,7 @@ import {
   REQUEST_WORDS,
   SHAPE_KEYS,
 } from './request';
+import { PUBLISHED_FACTS } from './request-readings';
 
 /** Throws: CONFIG with every key that is wrong, and the nearest known one. */
 export function parseRequest(input: unknown): PlanRequest {
@@ -101,22 +102,6 @@ function valueOurWay(key: string, value: string | boolean): unknown {
   const word = plain(String(value));
   return REQUEST_VALUES[key]?.[word] ?? OWN_VALUES[key]?.find((own) => plain(own) === word) ?? value;
 }
-
-/** What published shapes of models say beside their sizes; it follows from the kind, or changes nothing that is planned. */
-const PUBLISHED_FACTS = [
-  'expert_choice',
-  'boundary',
-  'patch',
-  'qk_norm',
-  'cross_attn_norm',
-  'vae_stride',
-  'frames',
-  'params_per_expert',
-  'active_experts',
-  'attn_dim',
-  'relative_bias_per_layer',
-  'dtype',
-];
 
 /** Wan2.2's models for text and for images differ in their input's channels: { t2v: 16, i2v: 36 } means the first. */
 function firstVariant(value: unknown): unknown {

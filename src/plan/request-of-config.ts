@@ -44,7 +44,7 @@ export function requestOfConfig(config: TrainConfig, input: object, place: Place
     parallel: {
       strategy: strategyOf(config),
       stack: parallel.strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2',
-      ...(mesh === null ? {} : { dpShard: mesh.dpShard }),
+      ...(mesh === null || !STRATEGIES[parallel.strategy].isHybrid ? {} : { dpShard: mesh.dpShard }),
     },
     batch: { micro: batch, global: batch * accumulation * dp },
     precision: PRECISIONS[config.mixedPrecision?.paramDtype ?? 'float32'],

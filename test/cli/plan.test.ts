@@ -327,3 +327,13 @@ test('a FIFO, a directory or a device given as a file is an error at once', asyn
     }
   }
 });
+
+test('a line of a batch whose layout does not have a setting says so', async () => {
+  const line = { ...GPT, virtual_stages: 2, parallel: { strategy: 'FULL_SHARD' } };
+  const batch = file('no-effect.jsonl', `${JSON.stringify(line)}\n${JSON.stringify(GPT)}\n`);
+  const [first = {}, second = {}] = lines(
+    (await shardlab(['plan', '--batch', batch], { cwd: folder })).stdout,
+  );
+  assert.deepEqual(first.assumed, ['virtualStages 2 has no effect here: planned as 1']);
+  assert.ok(!('assumed' in second));
+});

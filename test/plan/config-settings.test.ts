@@ -251,3 +251,37 @@ test('a cost says where the plan does not fit', () => {
   const small = plan({ model: 'gpt2', hardware: 'A100-40G', gpus: 8 }).cost({ tokens: 1e9 });
   assert.deepEqual([small.fits, small.note], [true, null]);
 });
+
+test('settings of a request that its layout does not have are named with what it has', () => {
+  const parallel = { sequenceParallel: true, asyncTensorParallel: true, dpShard: 4 };
+  const request = { model: 'gpt2', gpus: 8, parallel, schedule: 'GPipe', virtualStages: 2 } as const;
+  const { assumed } = plan({ ...request, recomputeEveryNth: 2, optimizerStates: { momentum: 0.9 } });
+  assert.deepEqual(
+    assumed.map(({ setting }) => setting),
+    [
+      'schedule',
+      'virtualStages',
+      'parallel.sequenceParallel',
+      'parallel.asyncTensorParallel',
+      'parallel.dpShard',
+      'recomputeEveryNth',
+      'optimizerStates.momentum',
+    ],
+  );
+  assert.match(assumed[4]?.says ?? '', /parallel\.dpShard 4 has no effect here: planned as 8/);
+  const shape = {
+    kind: 'dit',
+    layers: 2,
+    dim: 256,
+    heads: 4,
+    ffn: 512,
+    in_channels: { t2v: 16, i2v: 36 },
+    frames: 81,
+  };
+  const facts = plan({ model: shape as object }).assumed.map(({ setting }) => setting);
+  assert.deepEqual(facts, ['model.in_channels', 'model.frames']);
+  assert.deepEqual(
+    plan({ model: 'gpt2', parallel: { tp: 2 }, schedule: '1F1B', virtualStages: 1 }).assumed,
+    [],
+  );
+});

@@ -19,6 +19,8 @@ export interface PlanAnswer {
   readonly outside: readonly string[];
   /** Keys of the line that are no settings, where it has such. */
   readonly ignored?: readonly string[];
+  /** What of the line was planned otherwise than it says, where anything was. */
+  readonly assumed?: readonly string[];
 }
 
 type MemoryKey = 'peak' | 'params' | 'grads' | 'optimizer' | 'activations' | 'temporary';

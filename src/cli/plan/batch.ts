@@ -3,12 +3,12 @@ import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
-import { layoutOf } from '../../plan/layout-of';
-import { withoutNotes } from '../../plan/parse-request';
+import { layoutOfRequest } from '../../plan/layout-of';
+import { parseRequest, withoutNotes } from '../../plan/parse-request';
 import { predict } from '../../plan/predict';
-import type { Prediction } from '../../plan/prediction';
+import { requestReadings } from '../../plan/request-readings';
 import type { Io } from '../io';
-import { type PlanAnswer, type PlanFailure, planAnswer } from './answer';
+import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 
 /** What happened to the lines of a batch. */
 export interface BatchResult {
@@ -80,7 +80,7 @@ function answerLine(
     const request = jsonOf(line);
     id = idOf(request);
     const { request: asked, ignored } = withoutNotes(request);
-    const answer = planAnswer(id ?? undefined, predicted(prepare(asked)));
+    const answer = answerOf(id ?? undefined, prepare(asked));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
     // A defect of ours takes one line's answer, not the others'.
@@ -90,11 +90,16 @@ function answerLine(
   }
 }
 
-/** A prediction in numbers; JSON has no word for others. */
-function predicted(request: unknown): Prediction {
-  const prediction = predict(layoutOf(request));
+/** A prediction in numbers, since JSON has no word for others, with what of the request was planned otherwise. */
+function answerOf(id: string | number | undefined, written: object): PlanAnswer {
+  const request = parseRequest(written);
+  const layout = layoutOfRequest(request);
+  const prediction = predict(layout);
+  const assumed = requestReadings(written, request, layout);
   const { seconds, memory } = prediction;
-  if (Number.isFinite(seconds.value) && Number.isFinite(memory.peakBytes)) return prediction;
+  if (Number.isFinite(seconds.value) && Number.isFinite(memory.peakBytes)) {
+    return { ...planAnswer(id, prediction), ...readingAnswer({ assumed, withoutEffect: [] }) };
+  }
   throw new ConfigError(
     `the prediction is no number (${seconds.value} s, ${memory.peakBytes} bytes); are the sizes of this world?`,
   );
