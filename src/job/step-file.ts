@@ -94,6 +94,6 @@ export class StepFile {
           'to a larger disk before the launch. This is reported once',
       );
     }
-    return new ShardlabError('IO', `${what}; choose a later step`, { cause, details: cause.details });
+    return new ShardlabError('IO', `${what}; choose another step`, { cause, details: cause.details });
   }
 }

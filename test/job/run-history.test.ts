@@ -178,7 +178,7 @@ test('where the file cannot be written, that is reported once; training and loss
   assert.equal(history.steps.results().length, 64);
   assert.throws(() => history.stepsOf(3), {
     code: 'IO',
-    message: /steps 1 to 16 are lost: .*choose a later step/,
+    message: /steps 1 to 16 are lost: .*choose another step/,
   });
   assert.throws(() => [...history.steps], { code: 'IO' });
   assert.ok(memoryFigure(viewOf(history.stepsOf(64))).title.length > 0);
