@@ -45,6 +45,26 @@ export type CollectiveOp =
   | 'recv'
   | 'barrier';
 
+/**
+ * What tells apart what a rank waited for in a collective: the wire, a peer or a core. `lacked` is time in which the thread had
+ * something to do and no core to do it on.
+ */
+export interface CollectiveProgress {
+  /** When the thread that ran it could begin: it was posted, and the thread's queue was free. */
+  readonly free: Seconds;
+  /** When this rank had come, and others were waited for. */
+  readonly arrived: Seconds;
+  /** How long that thread lacked a core from `free` to `arrived`. */
+  readonly lacked: Seconds;
+  /** How long the bytes took once all had come: by a shaped link's model, else what this rank computed to move them. */
+  readonly carried: Seconds;
+  /** When the main thread went on after its wait. */
+  readonly resumed: Seconds;
+  /** CPU time of the main thread when it posted, and when it went on. */
+  readonly postedCpu: Seconds;
+  readonly resumedCpu: Seconds;
+}
+
 /** One finished collective as one rank saw it. */
 export interface CollectiveEvent {
   readonly kind: 'collective';
@@ -72,6 +92,8 @@ export interface CollectiveEvent {
   readonly ended: Seconds;
   /** How long the main thread stood still for it; the rest was overlapped. */
   readonly exposed: Seconds;
+  /** Left out where a thread's CPU time cannot be read, and over zeromq. */
+  readonly progress?: CollectiveProgress | undefined;
 }
 
 export type SpanName = 'forward' | 'backward' | 'recompute' | 'loss' | 'optimizer' | 'data' | 'step';

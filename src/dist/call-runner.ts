@@ -1,7 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
-import type { CollectiveEvent, CollectiveOp } from '../core/events';
+import type { CollectiveEvent, CollectiveOp, CollectiveProgress } from '../core/events';
 import type { Seconds } from '../core/units';
-import type { Call, CallHeader, CallResult } from '../transport/call';
+import type { Call, CallHeader, CallResult, ThreadProgress } from '../transport/call';
 import { VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
 import type { PlaneGroup, PostedCall } from '../transport/plane';
@@ -18,6 +18,12 @@ export interface CallTensors {
   readonly held: readonly tf.Tensor[];
   /** The one that was made for its result: it goes where the call fails. */
   readonly made: tf.Tensor | undefined;
+}
+
+/** On the engine's clock, and on the main thread's CPU clock where there is one. */
+interface Moment {
+  readonly at: Seconds;
+  readonly cpu: Seconds;
 }
 
 /** Runs a group's calls: blocking, posted, or in a group of one at once; tells the status board and the observer. */
@@ -54,9 +60,9 @@ export class CallRunner {
 
   private runBlocking<T>(plane: PlaneGroup, call: Call, value: T): Work<T> {
     this.directions.get(directionOf(call.header))?.settle();
-    const posted = this.now();
+    const posted = this.moment();
     const result = this.runWatched(plane, call);
-    this.report(call, result, posted, this.now() - posted);
+    this.report(call, result, posted, this.now() - posted.at);
     return new FinishedWork(value);
   }
 
@@ -72,7 +78,7 @@ export class CallRunner {
 
   private post<T>(plane: PlaneGroup, call: Call, { held: needed, made }: CallTensors, value: T): Work<T> {
     const held = new HeldTensors(needed);
-    const at = this.now();
+    const at = this.moment();
     const posted = postOrRelease(plane, call, held);
     const { status, pending } = this.context;
     const work: PostedWork<T> = new PostedWork(posted, held, value, this.context.engine.clock, {
@@ -89,9 +95,10 @@ export class CallRunner {
 
   /** A group of one has no wire, but its results have the values of one: they do not depend on the number of ranks. */
   private runAlone<T>(call: Call, value: T): Work<T> {
-    const posted = this.now();
+    const posted = this.moment();
     if (this.context.engine.hasValues) moveAlone(call);
-    this.report(call, { started: posted, ended: this.now(), values: [] }, posted, this.now() - posted);
+    const result = { started: posted.at, ended: this.now(), values: [] };
+    this.report(call, result, posted, this.now() - posted.at);
     return new FinishedWork(value);
   }
 
@@ -99,7 +106,12 @@ export class CallRunner {
     return this.context.engine.clock.now();
   }
 
-  private report(call: Call, result: CallResult, posted: Seconds, exposed: Seconds): void {
+  private moment(): Moment {
+    return { at: this.now(), cpu: this.context.cpu?.() ?? 0 };
+  }
+
+  private report(call: Call, result: CallResult, posted: Moment, exposed: Seconds): void {
+    const resumed = this.moment();
     const { header } = call;
     const { ranks, rank } = this.identity;
     const event: CollectiveEvent = {
@@ -119,13 +131,18 @@ export class CallRunner {
       cell: header.site.cell,
       line: header.site.line,
       async: header.async,
-      posted,
+      posted: posted.at,
       started: result.started,
       ended: result.ended,
       exposed,
+      ...(result.progress === undefined ? {} : { progress: progressOf(result.progress, posted, resumed) }),
     };
     this.context.observer.collective(event);
   }
+}
+
+function progressOf(thread: ThreadProgress, posted: Moment, resumed: Moment): CollectiveProgress {
+  return { ...thread, resumed: resumed.at, postedCpu: posted.cpu, resumedCpu: resumed.cpu };
 }
 
 function moveAlone({ header, inputs: [input], outputs: [output] }: Call): void {

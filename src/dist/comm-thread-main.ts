@@ -1,5 +1,6 @@
 // The comm thread of a rank on the shared memory plane.
 import { workerData } from 'node:worker_threads';
+import { openThreadCpuClock } from '../core/thread-cpu';
 import type { CommThreadInput } from '../transport/comm-client';
 import { CommLoop } from '../transport/comm-loop';
 import { ControlBlock } from '../transport/control-block';
@@ -16,6 +17,7 @@ const tools = {
   native: loadNative(),
   control: new ControlBlock(setup.controlBuffer),
   kernelModule: setup.kernelModule,
+  cpu: openThreadCpuClock(),
   link: setup.link === undefined ? undefined : new LinkClock(setup.link),
 };
 new CommLoop(port, new TicketBoard(tickets), tools, {

@@ -1,5 +1,6 @@
 import type { Engine } from '../backend/engine';
 import type { Observer } from '../core/events';
+import type { ThreadCpuClock } from '../core/thread-cpu';
 import type { CallSite } from '../transport/call';
 import type { Plane } from '../transport/plane';
 import type { StatusWriter } from './status-board';
@@ -18,6 +19,8 @@ export interface GroupContext {
   readonly numGroups: Map<string, number>;
   /** Asynchronous work that nobody has waited for yet. */
   readonly pending: Set<PostedWork<unknown>>;
+  /** Of the main thread; undefined where it cannot be read. */
+  readonly cpu: ThreadCpuClock | undefined;
 }
 
 /** Settles what has ended meanwhile, so that its tensors are let go and its events are told. */

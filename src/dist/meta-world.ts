@@ -40,6 +40,7 @@ export function joinMetaWorld({ rank, world, engine, observer, costs }: MetaWorl
     callSite: () => NO_SITE,
     numGroups: new Map(),
     pending: new Set(),
+    cpu: undefined,
   };
   return createGroup(context, identity, plane?.world);
 }

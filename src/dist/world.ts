@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { Engine } from '../backend/engine';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type { Observer } from '../core/events';
+import { openThreadCpuClock } from '../core/thread-cpu';
 import type { Bytes } from '../core/units';
 import type { CallSite } from '../transport/call';
 import { MAX_RANKS } from '../transport/layout';
@@ -76,6 +77,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     callSite,
     numGroups: new Map(),
     pending: new Set(),
+    cpu: world === 1 ? undefined : openThreadCpuClock(),
   };
   return {
     rank,

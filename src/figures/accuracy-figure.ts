@@ -21,7 +21,7 @@ export interface MeasuredRun {
 }
 
 export interface AccuracyOptions {
-  /** As 'constant efficiency'. */
+  /** As 'one fixed MFU'. */
   readonly baselineName?: string;
   readonly subtitle: string;
 }
@@ -82,15 +82,24 @@ export function accuracyFigure(runs: readonly MeasuredRun[], options: AccuracyOp
       })),
     ),
     quantities: {
-      meanError: quantity(own?.accuracy.mean, 'mean absolute error of held-out runs'),
-      worstError: quantity(own?.accuracy.worst, 'the worst of held-out runs'),
-      pairsRanked: quantity(own?.accuracy.pairsRanked, 'pairs of held-out runs ranked right'),
+      meanError: quantity(
+        own?.accuracy.mean,
+        (share) => `on runs that it has not seen the planner is off by ${share} on average`,
+      ),
+      worstError: quantity(
+        own?.accuracy.worst,
+        (share) => `on the worst run that it has not seen the planner is off by ${share}`,
+      ),
+      pairsRanked: quantity(
+        own?.accuracy.pairsRanked,
+        (share) => `the planner orders ${share} of the pairs of unseen runs right`,
+      ),
     },
   });
 }
 
-function quantity(share: number | undefined, label: string) {
-  return { value: (share ?? 0) * 100, unit: '%', label };
+function quantity(share: number | undefined, says: (share: string) => string) {
+  return { value: (share ?? 0) * 100, unit: '%', says };
 }
 
 function panelsOf(
@@ -244,12 +253,9 @@ function percentOff(share: number): string {
 function findingOf([own, baseline]: readonly Panel[]): string {
   const mean = percentOf(own?.accuracy.mean ?? 0);
   const count = own?.accuracy.count ?? 0;
-  const what = count === 1 ? 'One held-out run is' : `${count.toLocaleString('en-US')} held-out runs are`;
-  if (baseline === undefined) return titleOf(`${what} off by ${mean} on average`);
+  const runs = count === 1 ? 'one unseen run' : `${count.toLocaleString('en-US')} unseen runs`;
+  const what = `The planner misses ${runs} by ${mean} on average`;
+  if (baseline === undefined) return titleOf(what);
   const other = percentOf(baseline.accuracy.mean);
-  return titleOf(
-    `${what} off by ${mean} on average, with ${baseline.name} by ${other}`,
-    `${what} off by ${mean}; ${baseline.name}: ${other}`,
-    `${what} off by ${mean}, the baseline by ${other}`,
-  );
+  return titleOf(`${what}; ${baseline.name} by ${other}`, `${what}; the baseline by ${other}`, what);
 }

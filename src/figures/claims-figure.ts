@@ -223,12 +223,15 @@ function claimQuantities(results: readonly ClaimResult[]): Quantities {
   const counts = countVerdicts(results);
   const percents = results.filter(({ claim }) => claim.unit === '%');
   const kept = countVerdicts(percents).confirmed;
-  const quantity = (value: number, label: string) => ({ value, unit: '', label });
+  const quantity = (value: number, says: (count: string) => string) => ({ value, unit: '', says });
   return {
-    confirmed: quantity(counts.confirmed, `of ${results.length} claims that hold`),
-    off: quantity(counts.off, 'claims whose number is off'),
-    contradictions: quantity(counts['contradicts itself'], 'claims that contradict themselves'),
-    notCheckable: quantity(counts['not checkable here'], 'claims that need other hardware'),
-    percentsConfirmed: quantity(kept, `of the ${percents.length} percentages that hold`),
+    confirmed: quantity(counts.confirmed, (count) => `${count} of ${results.length} claims hold`),
+    off: quantity(counts.off, (count) => `the number of ${count} claims is off`),
+    contradictions: quantity(
+      counts['contradicts itself'],
+      (count) => `${count} claims contradict themselves`,
+    ),
+    notCheckable: quantity(counts['not checkable here'], (count) => `${count} claims need other hardware`),
+    percentsConfirmed: quantity(kept, (count) => `${count} of the ${percents.length} percentages hold`),
   };
 }

@@ -4,7 +4,8 @@ import type { Bytes } from '../core/units';
 import { titleOf } from './figure';
 import { byteScale, inUnit, listed, short } from './format';
 import type { RunView } from './run-view';
-import { lastSteps, mean } from './spread';
+import { mean } from './spread';
+import { lastSteps } from './step-times';
 
 /** What bytes on the wire are for, as figures put causes together. */
 export const WIRE_GROUPS = {
@@ -96,15 +97,15 @@ export function commFinding(cases: readonly CommCase[]): string {
   const least = cases.reduce((a, b) => (cost(b) < cost(a) ? b : a));
   const most = cases.reduce((a, b) => (cost(b) > cost(a) ? b : a));
   const exact = cases.some(({ residual }) => residual === 0) ? ', as predicted' : '';
-  const unit = perToken ? 'a token' : 'a step';
+  const unit = perToken ? 'per token' : 'per step';
   const said = (one: CommCase): string => inUnit(cost(one), byteScale(cost(most)));
   if (cost(most) === 0) return 'Nothing was received';
   if (cost(most) < cost(least) * 1.0005) return titleOf(`All receive alike: ${said(most)} ${unit}${exact}`);
-  const many = cost(least) > 0 ? `, ${times(cost(most) / cost(least))} less` : '';
+  const many = cost(least) > 0 ? ` (${times(cost(most) / cost(least))} as much)` : '';
   return titleOf(
-    `${least.name} receives ${said(least)} ${unit} for ${said(most)} of ${most.name}${many}`,
-    `${least.name} receives ${said(least)} ${unit} for ${said(most)}${many}`,
-    `${said(least)} ${unit} for ${said(most)}${many}`,
+    `${least.name} receives ${said(least)} ${unit}, ${most.name} ${said(most)}${many}`,
+    `${least.name} receives ${said(least)} ${unit}, the most is ${said(most)}${many}`,
+    `Ranks receive ${said(least)} to ${said(most)} ${unit}${many}`,
   );
 }
 

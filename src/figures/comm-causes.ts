@@ -1,13 +1,15 @@
 import type { Bytes, Seconds } from '../core/units';
-import type { CommunicationRow, Traffic } from '../ledger/communication';
-import { CAUSE_WORDS, spoken } from './comm-words';
+import { type CommunicationRow, communication } from '../ledger/communication';
+import { WAIT_KINDS, type WaitSeconds } from '../ledger/waits';
+import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
 import { createFigure, type Figure, type Quantities, titleOf } from './figure';
-import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
+import { byteScale, counted, inUnit, percent, type Scaled, timeScale } from './format';
 import { soft, strong } from './ink';
-import { COMM_FILL, type Fill, NEUTRAL, WAIT_FILL, WAIT_LINE } from './palette';
+import { COMM_FILL, type Fill, NEUTRAL, WAIT_FILLS, WAIT_LINE } from './palette';
 import { panelHeading } from './panel-heading';
 import type { Annotation, BarTrace, Layout } from './plotly';
-import { type RunView, trafficOf } from './run-view';
+import type { RunView } from './run-view';
+import { lastSteps } from './step-times';
 import { createTable } from './table';
 import { textWidth } from './text-width';
 
@@ -22,20 +24,22 @@ interface Kind {
   readonly bytes: Bytes;
   readonly wireBytes: Bytes;
   readonly exposed: Seconds;
+  readonly waits: WaitSeconds;
+  /** Of the time that bytes travelled: in all, and while the main thread worked on. */
+  readonly wire: Seconds;
   readonly overlapped: Seconds;
 }
 
 /** What was sent and why: payload and received bytes by cause and operation, and how much of the time was hidden. */
 export function commCauses(run: RunView): Figure {
-  const traffic = trafficOf(run);
-  const kinds = kindsOf(traffic);
+  const kinds = kindsOf(run);
   const bytes = byteScale(Math.max(0, ...kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes))));
   const time = timeScale(Math.max(0, ...kinds.map((kind) => kind.exposed + kind.overlapped)));
   const rows = Math.max(1, kinds.length);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
   return createFigure({
     title: findingOf(kinds),
-    subtitle: `${run.strategy}, ${counted(run.world, 'rank')}: mean of a rank and step (${counted(traffic.numSteps, 'step')}). Bytes as held and as received.`,
+    subtitle: subtitleOf(run, kinds),
     data: [...byteBars(kinds, bytes), ...timeBars(kinds, time)],
     layout: {
       height: MARGIN.t + MARGIN.b + rows * ROW,
@@ -55,6 +59,15 @@ export function commCauses(run: RunView): Figure {
     quantities: quantitiesOf(kinds),
     table: createTable(kinds.map(tableRow)),
   });
+}
+
+function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
+  const numSteps = counted(lastSteps(run).length, 'step');
+  const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step of ${numSteps}.`;
+  const wire = kinds.reduce((sum, kind) => sum + kind.wire, 0);
+  const hidden = kinds.reduce((sum, kind) => sum + kind.overlapped, 0);
+  if (wire === 0) return where;
+  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, ${percent(hidden / wire)} of it while ranks compute.`;
 }
 
 function axesOf(kinds: readonly Kind[], bytes: Scaled, time: Scaled): Partial<Layout> {
@@ -81,13 +94,14 @@ function axesOf(kinds: readonly Kind[], bytes: Scaled, time: Scaled): Partial<La
   };
 }
 
-function kindsOf(traffic: Traffic): Kind[] {
+function kindsOf(run: RunView): Kind[] {
   const byKind = new Map<string, CommunicationRow[]>();
-  for (const row of traffic.rows) {
+  const records = lastSteps(run).flat();
+  for (const row of communication(records)) {
     const key = `${row.cause} ${row.op}`;
     byKind.set(key, [...(byKind.get(key) ?? []), row]);
   }
-  const { numRecords } = traffic;
+  const numRecords = records.length;
   return [...byKind.values()].flatMap((rows): Kind[] => {
     const [row] = rows;
     if (row === undefined) return [];
@@ -102,6 +116,13 @@ function kindsOf(traffic: Traffic): Kind[] {
         bytes: mean((r) => r.bytes),
         wireBytes: mean((r) => r.wireBytes),
         exposed: mean((r) => r.exposedSeconds),
+        waits: {
+          wire: mean((r) => r.waits.wire),
+          peer: mean((r) => r.waits.peer),
+          core: mean((r) => r.waits.core),
+          unknown: mean((r) => r.waits.unknown),
+        },
+        wire: mean((r) => r.wireSeconds),
         overlapped: mean((r) => r.overlappedSeconds),
       },
     ];
@@ -112,9 +133,21 @@ function quantitiesOf(kinds: readonly Kind[]): Quantities {
   const sum = (field: (kind: Kind) => number): number =>
     kinds.reduce((total, kind) => total + field(kind), 0);
   return {
-    numCollectives: { value: sum((kind) => kind.count), unit: '', label: 'collectives a step' },
-    wireMB: { value: sum((kind) => kind.wireBytes) / 1e6, unit: 'MB', label: 'received a rank and step' },
-    payloadMB: { value: sum((kind) => kind.bytes) / 1e6, unit: 'MB', label: 'payload a rank and step' },
+    numCollectives: {
+      value: sum((kind) => kind.count),
+      unit: '',
+      says: (count) => `one step takes ${count} collectives`,
+    },
+    wireMB: {
+      value: sum((kind) => kind.wireBytes) / 1e6,
+      unit: 'MB',
+      says: (mb) => `each rank receives ${mb} per step`,
+    },
+    payloadMB: {
+      value: sum((kind) => kind.bytes) / 1e6,
+      unit: 'MB',
+      says: (mb) => `the payload is ${mb} per rank and step`,
+    },
   };
 }
 
@@ -127,14 +160,8 @@ function findingOf(kinds: readonly Kind[]): string {
     byCause.set(CAUSE_WORDS[row.cause], (byCause.get(CAUSE_WORDS[row.cause]) ?? 0) + wireBytes);
   }
   const [top] = [...byCause].sort((a, b) => b[1] - a[1]);
-  const hidden = kinds.reduce((sum, kind) => sum + kind.overlapped, 0);
-  const all = kinds.reduce((sum, kind) => sum + kind.overlapped + kind.exposed, 0);
   const share = Math.round(((top?.[1] ?? 0) / wire) * 100);
-  const overlap = all > 0 ? `; ${Math.round((hidden / all) * 100)}% of the time is hidden` : '';
-  return titleOf(
-    `${share}% of ${inUnit(wire, byteScale(wire))} received a step are ${top?.[0]}${overlap}`,
-    `${share}% of ${inUnit(wire, byteScale(wire))} received a step are ${top?.[0]}`,
-  );
+  return titleOf(`Each rank receives ${inUnit(wire, byteScale(wire))} per step, ${share}% of it ${top?.[0]}`);
 }
 
 const PAYLOAD: Fill = { color: '#59636E' };
@@ -173,19 +200,29 @@ function byteBars(kinds: readonly Kind[], scale: Scaled): BarTrace[] {
 
 function timeBars(kinds: readonly Kind[], scale: Scaled): BarTrace[] {
   if (kinds.length === 0) return [];
-  const exposed = kinds.map((kind) => kind.exposed / scale.divisor);
-  const overlapped = kinds.map((kind) => kind.overlapped / scale.divisor);
-  const wait = flat('exposed wait', WAIT_FILL, exposed, 0);
-  const hidden = flat('overlapped', { color: '#7FB8B0' }, overlapped, 0);
   const place = { xaxis: 'x2', yaxis: 'y2', width: 0.42 } as const;
-  return [
-    {
-      ...wait,
+  const base = kinds.map(() => 0);
+  const waits = WAIT_KINDS.filter((waited) => kinds.some((kind) => kind.waits[waited] > 0)).map((waited) => {
+    const values = kinds.map((kind) => kind.waits[waited] / scale.divisor);
+    const bar = flat(`waits ${WAIT_WORDS[waited]}`, WAIT_FILLS[waited], values, 0);
+    const from = base.map((value) => Number(value.toPrecision(6)));
+    values.forEach((value, i) => {
+      base[i] = (base[i] ?? 0) + value;
+    });
+    return {
+      ...bar,
       ...place,
-      marker: { ...wait.marker, line: { width: 1.2, color: WAIT_LINE } },
-      hovertemplate: `exposed %{x:.3f} ${scale.unit}<extra></extra>`,
-    },
-    { ...hidden, ...place, base: exposed, hovertemplate: `overlapped %{x:.3f} ${scale.unit}<extra></extra>` },
+      base: from,
+      marker: { ...bar.marker, line: { width: 1.2, color: WAIT_LINE } },
+      hovertemplate: `waits ${WAIT_WORDS[waited]} %{x:.3f} ${scale.unit}<extra></extra>`,
+    };
+  });
+  const overlapped = kinds.map((kind) => kind.overlapped / scale.divisor);
+  const hidden = flat('travels while ranks compute', { color: '#7FB8B0' }, overlapped, 0);
+  const hovertemplate = `travels while ranks compute %{x:.3f} ${scale.unit}<extra></extra>`;
+  return [
+    ...waits,
+    { ...hidden, ...place, base: base.map((value) => Number(value.toPrecision(6))), hovertemplate },
   ];
 }
 
@@ -217,7 +254,7 @@ function endLabels(kind: Kind, i: number, bytes: Scaled, time: Scaled): Annotati
     ...axes,
   });
   const total = kind.exposed + kind.overlapped;
-  const share = total > 0 ? `${Math.round((kind.exposed / total) * 100)}% exposed` : '0 s';
+  const share = total > 0 ? `${Math.round((kind.exposed / total) * 100)}% waits` : '0 s';
   return [
     at(kind.bytes / bytes.divisor, UPPER, inUnit(kind.bytes, byteScale(kind.bytes)), {}),
     at(kind.wireBytes / bytes.divisor, LOWER, inUnit(kind.wireBytes, byteScale(kind.wireBytes)), {}),
@@ -246,6 +283,10 @@ function tableRow(kind: Kind) {
     bytes: kind.bytes,
     wireBytes: kind.wireBytes,
     exposedSeconds: kind.exposed,
+    wireWaitSeconds: kind.waits.wire,
+    peerWaitSeconds: kind.waits.peer,
+    coreWaitSeconds: kind.waits.core,
+    wireSeconds: kind.wire,
     overlappedSeconds: kind.overlapped,
   };
 }

@@ -1,21 +1,21 @@
-import type { CommCause } from '../core/events';
-import type { Seconds } from '../core/units';
-import { overlappedSeconds } from '../ledger/communication';
 import type { StepRecord } from '../ledger/record';
-import { type Timeline, timeline, waitSeconds, waitShare } from '../ledger/timeline';
-import { CAUSE_WORDS } from './comm-words';
+import { type Timeline, timeline, waitShare } from '../ledger/timeline';
+import { totalWait, type WaitSeconds, waitSecondsOf, waitsOf } from '../ledger/waits';
+import { mostlyFor, WAIT_WORDS, waitsText } from './comm-words';
 import { createFigure, type Figure, titleOf } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { bold, plain, safe, soft, strong } from './ink';
 import { legendRoom } from './legend-room';
 import type { Annotation } from './plotly';
 import { type RunView, recordsOfStep } from './run-view';
+import { mean } from './spread';
 import { STATIC_WIDTH } from './static-svg';
+import { stepTimes, typicalStep } from './step-times';
 import { createTable } from './table';
 import { mainBars, waitBars, wireBars } from './timeline-bars';
 
 export interface CommTimelineOptions {
-  /** Default: the last step that all ranks finished. */
+  /** Default: the one nearest the medians of the last steps, without the first. */
   readonly step?: number;
 }
 
@@ -29,10 +29,12 @@ const MAX_ROWS = 8;
 
 /** Each rank's step in two lanes, the main thread over the wire, with the share that it waited at the row's end. */
 export function commTimeline(run: RunView, options: CommTimelineOptions = {}): Figure {
-  const records = recordsOfStep(run.records, options.step);
+  const times = stepTimes(run);
+  const records = recordsOfStep(run.records, options.step ?? typicalStep(run)[0]?.step);
+  const waits = waitsOf(records);
   // One clock for all rows: a collective ends on all ranks at about the same place.
   const origin = Math.min(...records.map(({ start }) => start));
-  const all = records.map((record) => timeline(record, origin));
+  const all = records.map((record) => timeline(record, origin, waits.get(record.rank)));
   const rows = rowsOf(all);
   const longest = Math.max(...records.map(({ end }) => end)) - origin || 1e-3;
   const scale = timeScale(longest);
@@ -42,7 +44,7 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
   const bottom = AXIS_ROOM + 6 + Math.max(38, legendRoom(names, MARGIN.l, STATIC_WIDTH));
   return createFigure({
     title: findingOf(records, all),
-    subtitle: subtitleOf(run, records, rows.length),
+    subtitle: subtitleOf(run, records, rows.length, options.step === undefined ? times.numSteps : 0),
     data,
     layout: {
       height: MARGIN.t + bottom + rows.length * ROW_PIXELS,
@@ -69,12 +71,12 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
       waitShare: {
         value: mean(all.map(waitShare)) * 100,
         unit: '%',
-        label: 'the share of the step that ranks wait',
+        says: (share) => `ranks wait ${share} of the step`,
       },
       numCollectives: {
         value: mean(records.map(({ collectives }) => collectives.length)),
         unit: '',
-        label: 'collectives a step',
+        says: (count) => `one step takes ${count} collectives`,
       },
     },
     table: createTable(all.flatMap(tableRows)),
@@ -92,44 +94,39 @@ function rowsOf(all: readonly Timeline[]): Timeline[] {
 }
 
 function findingOf(records: readonly StepRecord[], all: readonly Timeline[]): string {
-  const events = records.flatMap(({ collectives }) => collectives);
-  if (events.length === 0) return 'Nothing was communicated in this step';
+  if (records.every(({ collectives }) => collectives.length === 0)) {
+    return 'Nothing was communicated in this step';
+  }
   const seconds = mean(all.map((lanes) => lanes.seconds));
-  const waited = mean(all.map(waitSeconds));
-  const hidden = events.reduce((sum, event) => sum + overlappedSeconds(event), 0);
-  const wire = events.reduce((sum, event) => sum + Math.max(0, event.ended - event.started), 0);
-  const share =
-    wire > 0
-      ? percent(hidden / wire)
-          .replaceAll('&lt;', '<')
-          .replaceAll('&gt;', '>')
-      : '0%';
+  const waits = waitsOfRows(records);
   const scale = timeScale(seconds);
+  const waited = totalWait(waits);
   const cost = `${short(waited / scale.divisor)} of ${short(seconds / scale.divisor)} ${scale.unit}`;
-  if (waited < seconds / 200) return titleOf(`No rank waits: ${share} of the wire time is hidden`);
-  const top = costliest(events);
-  return titleOf(
-    `Ranks wait ${cost}, mostly for ${top}; ${share} of wire time is hidden`,
-    `Ranks wait ${cost}, mostly for ${top}`,
-    `Ranks wait ${cost}; ${share} of wire time is hidden`,
-  );
+  if (waited < seconds / 200) return titleOf(`Ranks hardly wait: ${cost}`);
+  const mostly = mostlyFor(waits);
+  return titleOf(`Ranks wait ${cost}${mostly === '' ? '' : `, ${mostly}`}`);
 }
 
-function costliest(events: readonly StepRecord['collectives'][number][]): string {
-  const cost = new Map<CommCause, Seconds>();
-  for (const { cause, exposed } of events) cost.set(cause, (cost.get(cause) ?? 0) + exposed);
-  const [top] = [...cost].sort((a, b) => b[1] - a[1]);
-  return CAUSE_WORDS[top?.[0] ?? 'user'];
+/** Mean over ranks. */
+function waitsOfRows(records: readonly StepRecord[]): WaitSeconds {
+  const parts = [...waitsOf(records).values()];
+  const { wire, peer, core, unknown } = waitSecondsOf(parts.flat());
+  const n = parts.length || 1;
+  return { wire: wire / n, peer: peer / n, core: core / n, unknown: unknown / n };
 }
 
-function mean(values: readonly number[]): number {
-  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
-function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number): string {
+/** `numSteps`: among how many the step is the typical one; 0 where it was asked for. */
+function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
   const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
-  const shown = numRows < records.length ? ` ${numRows} of ${records.length} shown.` : '';
-  return `${run.strategy}, ${counted(run.world, 'rank')}${note}, step ${records[0]?.step}.${shown} Upper lane: main thread. Lower: wire.`;
+  const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks shown.` : '';
+  const nearest = numSteps > 1 ? `, nearest the median of ${numSteps}` : '';
+  const scale = timeScale(Math.max(...records.map(({ start, end }) => end - start)));
+  const waits = waitsOfRows(records);
+  const said = totalWait(waits) > 0 ? ` Waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
+  return (
+    `${run.strategy}, ${counted(run.world, 'rank')}${note}, step ${records[0]?.step}${nearest}.${shown}<br>` +
+    `Upper lane: main thread. Lower: wire.${said}`
+  );
 }
 
 function shareNote(lanes: Timeline, row: number): Annotation {
@@ -146,9 +143,9 @@ function shareNote(lanes: Timeline, row: number): Annotation {
 
 function tableRows({ rank, main, wire }: Timeline) {
   const rows = [
-    ...main.map(({ kind, module, start, end }) => ({
+    ...main.map(({ kind, waitsFor, module, start, end }) => ({
       lane: 'main',
-      op: kind as string,
+      op: waitsFor === undefined ? (kind as string) : `wait ${WAIT_WORDS[waitsFor]}`,
       cause: null,
       module,
       bytes: null,

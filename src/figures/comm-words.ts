@@ -1,4 +1,27 @@
 import type { CommCause } from '../core/events';
+import { totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
+import { listed, short } from './format';
+
+/** What a rank waits for, in words that follow "waits". */
+export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
+  wire: 'for the wire',
+  peer: 'for a peer',
+  core: 'for a core',
+  unknown: 'for wire, peer or core',
+};
+
+/** "mostly for a core": the kind that is more than half of a wait; '' where none is. */
+export function mostlyFor(waits: WaitSeconds): string {
+  const total = totalWait(waits);
+  const top = WAIT_KINDS.find((kind) => waits[kind] > total / 2);
+  return top === undefined || top === 'unknown' ? '' : `mostly ${WAIT_WORDS[top]}`;
+}
+
+/** "3.1 for the wire, 2.0 for a peer and 40.2 for a core", in some unit; kinds that do not occur are left out. */
+export function waitsText(waits: WaitSeconds, divisor: number): string {
+  const said = WAIT_KINDS.filter((kind) => kind !== 'unknown' || waits.unknown > 0);
+  return listed(said.map((kind) => `${short(waits[kind] / divisor)} ${WAIT_WORDS[kind]}`));
+}
 
 /** What a collective carries, in words. */
 export const CAUSE_WORDS: Readonly<Record<CommCause, string>> = {

@@ -220,7 +220,7 @@ function quantitiesOf(cases: readonly CommCase[]) {
     wireRatio: {
       value: least > 0 ? Math.max(...totals) / least : 1,
       unit: '×',
-      label: 'the most bytes received over the least',
+      says: (times: string) => `the most bytes received are ${times} the fewest`,
     },
   };
 }

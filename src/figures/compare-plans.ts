@@ -1,12 +1,15 @@
 import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
+import { tokensPerStep } from '../plan/cost-of';
+import type { Layout } from '../plan/layout';
 import { reservableBytes } from '../plan/memory/allocator';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, inUnit, short } from './format';
 import { soft, strong } from './ink';
 import { legendRoom } from './legend-room';
 import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
+import { fitText } from './plan-table';
 import type { Plan } from './plan-view';
 import type { Shape } from './plotly';
 import { drawStacks, type StackStyle, stackLegend, stackLegendPlace } from './stacked-rows';
@@ -33,20 +36,38 @@ export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanCo
 }
 
 function timesOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
-  const rows = Object.entries(plans).map(([name, { prediction, mfu }]) => ({
-    name,
-    seconds: {
+  const work = workOf(Object.values(plans).map(({ layout }) => layout));
+  const rows = Object.entries(plans).map(([name, { prediction, mfu, layout }]) => {
+    const per = work.per(layout);
+    const { value, low, high } = prediction.seconds;
+    const causes = {
       ...prediction.time.computeByCause,
       communication: prediction.time.exposedComm,
       bubble: prediction.time.bubble,
-    },
-    total: prediction.seconds,
-    note: `${Math.round(100 * mfu)}% MFU`,
-  }));
-  const figure = timeBreakdown(rows, subtitleOf(plans, first));
+    };
+    return {
+      name,
+      seconds: Object.fromEntries(Object.entries(causes).map(([cause, seconds]) => [cause, seconds * per])),
+      total: { value: value * per, low: low * per, high: high * per },
+      note: `${Math.round(100 * mfu)}% MFU`,
+    };
+  });
+  const figure = timeBreakdown(rows, subtitleOf(plans, first), work.unit);
   const [name] = Object.keys(plans);
-  const mfu = { value: first.mfu * 100, unit: '%', label: `of the GPUs’ published peak, ${name}` };
+  const says = (share: string) => `${name} reaches ${share} of the GPUs’ published peak`;
+  const mfu = { value: first.mfu * 100, unit: '%', says };
   return createFigure({ ...figure, quantities: { ...figure.quantities, mfu } });
+}
+
+/** What the plans' times are about: an iteration, or where iterations hold different work what they have in common. */
+function workOf(layouts: readonly Layout[]): { readonly unit: string; per(layout: Layout): number } {
+  const [first] = layouts;
+  if (new Set(layouts.map(tokensPerStep)).size <= 1) return { unit: 'iteration', per: () => 1 };
+  if (first !== undefined && new Set(layouts.map(({ model }) => model.seq)).size === 1) {
+    const unit = `sequence of ${first.model.seq.toLocaleString('en-US')} tokens`;
+    return { unit, per: ({ globalBatch }) => 1 / globalBatch };
+  }
+  return { unit: '1,000 tokens', per: (layout) => 1000 / tokensPerStep(layout) };
 }
 
 function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
@@ -77,7 +98,7 @@ function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
   const causes = STACK_ORDER.filter((cause) => rows.some(({ values }) => (values[cause] ?? 0) > 0));
   const bottom = MARGIN_BOTTOM + legendRoom(causes, 10, STATIC_WIDTH);
   return createFigure({
-    title: memoryFinding(rows, isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs'),
+    title: memoryFinding(rows, isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs', capacity),
     subtitle: subtitleOf(plans, first),
     data: [...drawn.data, ...stackLegend(STYLE, causes)],
     layout: {
@@ -94,12 +115,12 @@ function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
       peakGB: {
         value: first.peakBytes.value / 1e9,
         unit: 'GB',
-        label: `on the fullest GPU, ${rows[0]?.name}`,
+        says: (gb) => `the fullest GPU of ${rows[0]?.name} needs ${gb}`,
       },
       paramsGB: {
         value: first.prediction.memory.params / 1e9,
         unit: 'GB',
-        label: `of parameters a GPU, ${rows[0]?.name}`,
+        says: (gb) => `a GPU of ${rows[0]?.name} holds ${gb} of parameters`,
       },
     },
     table: createTable(
@@ -141,16 +162,17 @@ function capacityLine(x: number, numRows: number): Shape {
 }
 
 /** `card`: what all have to fit, in words. */
-function memoryFinding(rows: readonly PeakRow[], card: string): string {
+function memoryFinding(rows: readonly PeakRow[], card: string, capacity: Bytes): string {
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
   const peak = inUnit(least.peak.value, byteScale(least.peak.value));
-  const fitting = rows.filter(({ fits }) => fits).length;
-  if (rows.length === 1)
-    return titleOf(`${least.name} ${least.fits ? 'fits' : 'does not fit'}: ${peak} of ${card}`);
-  return titleOf(
-    `${fitting} of ${rows.length} fit ${card}; ${least.name} needs least: ${peak}`,
-    `${fitting} of ${rows.length} fit ${card}; the smallest needs ${peak}`,
-  );
+  const fitting = rows.filter(({ fits }) => fits);
+  // The capacity lies within their interval: they may turn out not to fit.
+  const unsure = fitting.filter((row) => row.peak.high > capacity).length;
+  if (rows.length === 1) {
+    return titleOf(`${least.name} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${card}`);
+  }
+  const fit = `${fitting.length} of ${rows.length} fit ${card}${unsure === 0 ? '' : `, ${unsure} only just`}`;
+  return titleOf(`${fit}; ${least.name} needs least: ${peak}`, `${fit}; the smallest needs ${peak}`, fit);
 }
 
 function subtitleOf(plans: Readonly<Record<string, Plan>>, { layout }: Plan): string {

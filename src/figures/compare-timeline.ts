@@ -1,55 +1,33 @@
 import { ConfigError } from '../core/errors';
-import type { Bytes } from '../core/units';
-import { type Timeline, timeline, waitSeconds } from '../ledger/timeline';
-import { createFigure, type Figure, titleOf } from './figure';
+import { waitSeconds } from '../ledger/timeline';
+import { createFigure, type Figure } from './figure';
 import { byteScale, counted, inUnit, short, timeScale } from './format';
 import { bold, plain, safe, soft, strong } from './ink';
 import { legendRoom } from './legend-room';
 import type { Annotation } from './plotly';
 import type { RunView } from './run-view';
-import {
-  areApart,
-  lastSteps,
-  mean,
-  meanSeconds,
-  meanWait,
-  quartilesText,
-  ratioOf,
-  type Spread,
-  savingOf,
-  spreadOf,
-} from './spread';
+import { quartilesText } from './spread';
 import { STATIC_WIDTH } from './static-svg';
+import { timeRatio } from './step-times';
 import { createTable } from './table';
-import { shortened, textWidth } from './text-width';
+import { fits, shortened, textWidth } from './text-width';
 import { mainBars, type TimelineView, waitBars, wireBars } from './timeline-bars';
+import { type TimelineCase, timelineCases, WORK_TOKENS } from './timeline-case';
+import { timelineFinding, timelineQuantities } from './timeline-finding';
 
 const ROW = 66;
 const TOP = 68;
-const RIGHT = 118;
+const RIGHT = 158;
 const AXIS_ROOM = 48;
 const FOOT = 6;
 const MAX_LEFT = 170;
 
-/** One run: the slowest rank of a typical step, and what all ranks waited for the wire over the last steps. */
-interface Case {
-  readonly name: string;
-  readonly lanes: Timeline;
-  readonly step: number;
-  readonly numSteps: number;
-  readonly wait: Spread;
-  readonly seconds: Spread;
-  /** Mean of a rank and step. */
-  readonly wireBytes: Bytes;
-  readonly numCollectives: number;
-}
-
 /**
- * Runs one over the other from their step's start: of each the slowest rank of the step whose waiting is the median of the
- * last steps, main lane over wire lane. Throws: CONFIG without runs or steps.
+ * Runs one over the other from their step's start, main lane over wire lane: of each the step and rank that are nearest the medians
+ * of the last steps. Throws: CONFIG without runs or steps.
  */
 export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure {
-  const cases = Object.entries(runs).map(([name, run]) => caseOf(name, run));
+  const { cases, perTokens } = timelineCases(runs);
   const [first] = cases;
   if (first === undefined) throw new ConfigError('no runs to compare; pass an object of runs by name');
   const longest = Math.max(...cases.map(({ lanes }) => lanes.seconds)) || 1e-3;
@@ -62,8 +40,8 @@ export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure
   const names = data.map(({ name = '' }) => plain(name));
   const legend = legendRoom(names, left, STATIC_WIDTH) + FOOT;
   return createFigure({
-    title: findingOf(cases),
-    subtitle: subtitleOf(runs, cases),
+    title: timelineFinding(cases),
+    subtitle: subtitleOf(runs, cases, perTokens),
     data,
     layout: {
       height: TOP + cases.length * ROW + AXIS_ROOM + legend,
@@ -86,69 +64,13 @@ export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure
       },
       annotations: cases.flatMap((one, row) => waitNote(one, first, row, view)),
     },
-    quantities: quantitiesOf(cases),
+    quantities: timelineQuantities(cases),
     table: createTable(cases.map(tableRow)),
   });
 }
 
-function caseOf(name: string, run: RunView): Case {
-  const steps = lastSteps(run);
-  const waits = steps.map(meanWait);
-  const wait = spreadOf(waits);
-  const typical = steps[waits.indexOf(wait.median)] ?? [];
-  const slowest = [...typical].sort((a, b) => b.end - b.start - (a.end - a.start))[0];
-  if (slowest === undefined) throw new ConfigError(`run ${name} has no recorded step; run a step first`);
-  const records = steps.flat();
-  const collectives = records.map((record) => record.collectives);
-  return {
-    name,
-    lanes: timeline(slowest),
-    step: slowest.step,
-    numSteps: steps.length,
-    wait,
-    seconds: spreadOf(steps.map(meanSeconds)),
-    wireBytes: mean(collectives.map((events) => events.reduce((sum, { wireBytes }) => sum + wireBytes, 0))),
-    numCollectives: mean(collectives.map(({ length }) => length)),
-  };
-}
-
-/**
- * The run that waits least beside the one that waits most: medians, with what the quartiles say of their difference. Nothing is
- * claimed where the middle halves of their steps overlap.
- */
-function findingOf(cases: readonly Case[]): string {
-  const sorted = [...cases].sort((a, b) => a.wait.median - b.wait.median);
-  const [least, most] = [sorted[0], sorted.at(-1)];
-  if (least === undefined || most === undefined) return '';
-  const scale = timeScale(most.wait.median);
-  const value = (seconds: number): string => short(seconds / scale.divisor);
-  if (least === most) {
-    const all = timeScale(most.seconds.median);
-    const cost = `${short(most.wait.median / all.divisor)} of ${short(most.seconds.median / all.divisor)} ${all.unit}`;
-    return titleOf(`${most.name}: ranks wait ${cost}`, `Ranks wait ${cost}`);
-  }
-  if (!areApart(least.wait, most.wait)) {
-    return titleOf(
-      `No run waits clearly less: ${value(least.wait.median)} to ${value(most.wait.median)} ${scale.unit}`,
-    );
-  }
-  const saving = savingOf(least.wait, most.wait);
-  const ofAll = `of ${value(most.wait.median)} ${scale.unit} of waiting`;
-  // Where other bytes travel there is less to wait for; only of the same bytes a wait can be hidden.
-  const does = least.wireBytes === most.wireBytes ? 'hides' : 'saves';
-  const hidden = `${does} ${value(saving.median)} ${ofAll}`;
-  const spread = quartilesText(saving, scale.divisor);
-  const spreading = spread === '' ? hidden : `${does} ${value(saving.median)} ${spread} ${ofAll}`;
-  return titleOf(
-    `${least.name} ${spreading}`,
-    `The best of them ${spreading}`,
-    `${least.name} ${hidden}`,
-    `The best of them ${hidden}`,
-  );
-}
-
 /** What a rank receives in a step, where there are runs to compare. */
-function bytesSaid(cases: readonly Case[]): string {
+function bytesSaid(cases: readonly TimelineCase[]): string {
   const bytes = cases.map(({ wireBytes }) => wireBytes);
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
   const scale = byteScale(most);
@@ -157,7 +79,11 @@ function bytesSaid(cases: readonly Case[]): string {
   return `, ${inUnit(least, scale)} to ${inUnit(most, scale)} travel`;
 }
 
-function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly Case[]): string {
+function subtitleOf(
+  runs: Readonly<Record<string, RunView>>,
+  cases: readonly TimelineCase[],
+  perTokens: boolean,
+): string {
   const views = Object.values(runs);
   const strategies = [...new Set(views.map(({ strategy }) => strategy))].join(', ');
   const worlds = [...new Set(views.map(({ world }) => world))]
@@ -165,59 +91,78 @@ function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly Cas
     .join(', ');
   const notes = [...new Set(views.flatMap(({ note }) => (note === undefined ? [] : [safe(note)])))];
   const note = notes.length === 1 ? `, ${notes[0]}` : '';
-  const steps = Math.min(...cases.map(({ numSteps }) => numSteps));
-  const spread = steps > 1 ? ` Waits for the wire: median (quartiles) of ${steps} steps.` : '';
-  const where = `${strategies}, ${worlds}${note}${bytesSaid(cases)}.`;
-  const what = `${spread} Upper lane: main thread of the slowest rank. Lower: wire.`;
-  const whole = `${where}${what}`;
-  return textWidth(whole, 12) < STATIC_WIDTH - 24 ? whole : `${where}<br>${what.trim()}`;
+  const counts = cases.map(({ times }) => times.numSteps);
+  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
+  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
+  const per = perTokens ? ` per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
+  const spread = `Medians (quartiles)${per} of ${steps}; drawn: the step and rank nearest them.`;
+  return `${strategies}, ${worlds}${note}${bytesSaid(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 
-function rowName({ name, lanes }: Case, left: number): string {
+function rowName({ name, lanes }: TimelineCase, left: number): string {
   return `${strong(safe(shortened(name, 11, left - 14)))}<br>${soft(`rank ${lanes.rank}`)}`;
 }
 
-function waitNote(one: Case, first: Case, row: number, { scale }: TimelineView): Annotation[] {
-  const { wait, seconds } = one;
-  const place = { x: 1.006, xref: 'paper', showarrow: false, xanchor: 'left' } as const;
+/** What the run waits, for what, and what its steps take beside the first run's. */
+function waitNote(
+  one: TimelineCase,
+  first: TimelineCase,
+  row: number,
+  { scale }: TimelineView,
+): Annotation[] {
+  const { wait } = one.times;
+  const cost = `${short(wait.median / scale.divisor)} ${scale.unit}`;
   const range = quartilesText(wait, scale.divisor);
-  const waits = `${bold(`${short(wait.median / scale.divisor)} ${scale.unit}`)} ${soft('waits')}`;
-  const ratio = ratioOf(seconds, first.seconds).median;
-  const step = one === first ? '' : `<br>${soft(`step ${ratio.toFixed(2)}×`)}`;
-  const text = `${waits}${range === '' ? '' : `<br>${soft(range)}`}${step}`;
-  return [{ ...place, y: row, text, font: { size: 11 } }];
-}
-
-function quantitiesOf(cases: readonly Case[]) {
-  const waits = cases.map(({ wait }) => wait.median);
-  const [most, least] = [Math.max(...waits), Math.min(...waits)];
-  return {
-    hiddenShare: {
-      value: most > 0 ? ((most - least) / most) * 100 : 0,
-      unit: '%',
-      label: 'the share of the longest wait that the best run does not have',
+  const isRoomy = fits(`${cost} waits ${range}`, 11, RIGHT - 16);
+  const lines = [
+    `${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`,
+    ...kindLines(one, scale).map(soft),
+    ...(one === first ? [] : [soft(stepText(one, first))]),
+  ];
+  const text = lines.join('<br>');
+  return [
+    {
+      x: 1.006,
+      xref: 'paper',
+      y: row,
+      text,
+      showarrow: false,
+      xanchor: 'left',
+      align: 'left',
+      font: { size: 11 },
     },
-    wireRatio: {
-      value: ratio(cases.map(({ wireBytes }) => wireBytes)),
-      unit: '×',
-      label: 'the most bytes received over the least',
-    },
-  };
+  ];
 }
 
-function ratio(values: readonly number[]): number {
-  const least = Math.min(...values);
-  return least > 0 ? Math.max(...values) / least : 1;
+/** "wire 4.1, peer 2.0, core 30.2", in one line where there is room; none where kinds are not told apart. */
+function kindLines({ times: { waits } }: TimelineCase, { divisor }: TimelineView['scale']): string[] {
+  if (waits.unknown.median > 0) return [];
+  const [wire, peer, core] = (['wire', 'peer', 'core'] as const).map(
+    (kind) => `${kind} ${short(waits[kind].median / divisor)}`,
+  );
+  const line = `${wire}, ${peer}, ${core}`;
+  return fits(line, 11, RIGHT - 16) ? [line] : [`${wire}, ${peer},`, `${core}`];
 }
 
-function tableRow({ name, lanes, step, numSteps, wait, seconds, wireBytes, numCollectives }: Case) {
+/** The cases' times are of equal work already. */
+function stepText(one: TimelineCase, first: TimelineCase): string {
+  const { ratio, isClear } = timeRatio({ ...one.times, tokens: null }, first.times);
+  return isClear ? `step ${ratio.median.toFixed(2)}×` : 'step: no clear difference';
+}
+
+function tableRow({ name, lanes, step, times, wireBytes, numCollectives }: TimelineCase) {
+  const { numSteps, wait, waits, tokens } = times;
   return {
     run: name,
     numSteps,
-    wireWaitSeconds: wait.median,
+    tokens,
+    waitSeconds: wait.median,
     lowerQuartileWaitSeconds: wait.low,
     upperQuartileWaitSeconds: wait.high,
-    stepSeconds: seconds.median,
+    wireWaitSeconds: waits.wire.median,
+    peerWaitSeconds: waits.peer.median,
+    coreWaitSeconds: waits.core.median,
+    stepSeconds: times.step.median,
     wireBytes,
     numCollectives,
     shownStep: step,

@@ -61,16 +61,24 @@ function distance(a: BytesByCause, b: BytesByCause): Bytes {
 
 /** Numbers of a comparison that a guess may be about. */
 export function comparisonQuantities(cases: readonly ComparedCase[]): Quantities {
-  const { states, peak } = extremes(cases);
-  const stateRatio = { value: states, unit: '×', label: 'the largest model states over the smallest' };
+  const { most, least, states, peak } = extremes(cases);
+  const stateRatio = {
+    value: states,
+    unit: '×',
+    says: (times: string) => `${most.name} holds ${times} the model states of ${least.name}`,
+  };
   return {
     ...(Number.isFinite(states) ? { stateRatio } : {}),
-    peakRatio: { value: peak, unit: '×', label: 'the peak with most states over the one with least' },
+    peakRatio: {
+      value: peak,
+      unit: '×',
+      says: (times) => `the peak of ${most.name} is ${times} that of ${least.name}`,
+    },
     // One a case, under its name.
     ...Object.fromEntries(
       cases.map((one) => {
-        const label = `what a rank holds of model states under ${one.name}`;
-        return [one.name, { value: totalBytes(one.states) / 1e6, unit: 'MB', label }];
+        const says = (mb: string): string => `under ${one.name} a rank holds ${mb} of model states`;
+        return [one.name, { value: totalBytes(one.states) / 1e6, unit: 'MB', says }];
       }),
     ),
   };
@@ -107,11 +115,24 @@ export function comparisonFinding(cases: readonly ComparedCase[], scale: Scaled)
       `No state is left on the device; the peak shrinks ${times(peak)}`,
     );
   }
-  if (states < 1.005)
-    return titleOf(`All hold alike: ${inUnit(totalBytes(most.states), scale)} of model states`);
+  if (states < 1.005) return alikeFinding(cases, held);
   return titleOf(
     `${least.name} holds ${times(states)} less state than ${most.name}; its peak shrinks ${times(peak)}`,
     `Model states shrink ${times(states)}, the peak ${times(peak)}`,
+  );
+}
+
+/** Where values were rounded to shorter types than they are held in, states stay, and the peak would be lower on a device that holds those. */
+function alikeFinding(cases: readonly ComparedCase[], held: string): string {
+  const lowest = cases
+    .filter(isRounded)
+    .sort((a, b) => totalBytes(a.logicalPeak) - totalBytes(b.logicalPeak))[0];
+  if (lowest === undefined) return titleOf(`All hold ${held}`);
+  const peak = totalBytes(lowest.logicalPeak);
+  return titleOf(
+    `All hold ${held}; held in its own type, ${lowest.name} peaks at ${inUnit(peak, byteScale(peak))}`,
+    `All hold ${held}; held in its own type, one peaks at ${inUnit(peak, byteScale(peak))}`,
+    `All hold ${held}`,
   );
 }
 
@@ -139,7 +160,7 @@ export function comparisonSubtitle(
   const isPredicted = Object.values(runs).some(({ prediction }) => prediction !== undefined);
   const said = isPredicted ? ' Predicted: ZeRO, section 5.' : '';
   const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
-  const logical = cases.some(isRounded) ? ' Logical: at the declared types.' : '';
+  const logical = cases.some(isRounded) ? ' Logical: as 16-bit values.' : '';
   const device = onHost ? ' on the device' : '';
   return `Held bytes${device} of the fullest rank, ${where}.${said}${logical} Hatched: whole or transient.`;
 }

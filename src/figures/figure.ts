@@ -34,8 +34,8 @@ export interface Figure {
 export interface Quantity {
   readonly value: number;
   readonly unit: string;
-  /** What it is, in words that follow "it is 8%:". */
-  readonly label: string;
+  /** The sentence that answers a guess, with the value and its unit in it, without a full stop. */
+  readonly says: (value: string) => string;
 }
 
 export type Quantities = Readonly<Record<string, Quantity>>;

@@ -1,5 +1,6 @@
 import { escapeHtml } from './escape';
 import type { Figure } from './figure';
+import { safe } from './ink';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from './table';
 
 /** What someone expected, before the figure shows it. NaN is no guess. */
@@ -78,12 +79,14 @@ function tellOne(figure: Figure, guess: Guess | undefined): { id: string; note: 
   if (guess === undefined || !Object.hasOwn(figure.quantities, guess.of)) return [];
   const quantity = figure.quantities[guess.of];
   if (quantity === undefined) return [];
-  const { value, unit, label } = quantity;
+  const { value, unit, says } = quantity;
   const said = (number: number): string =>
     `${spoken(number)}${['%', '×', ''].includes(unit) ? '' : ' '}${unit}`;
-  const truth = `${said(value)}: ${label}`;
-  const note = Number.isNaN(guess.value) ? `It is ${truth}.` : `You ${said(guess.value)}, it is ${truth}.`;
-  return [{ id: guess.id, note }];
+  const truth = says(said(value));
+  const note = Number.isNaN(guess.value)
+    ? `Answer: ${truth}.`
+    : `You guessed ${said(guess.value)}; ${truth}.`;
+  return [{ id: guess.id, note: safe(note) }];
 }
 
 /** Three digits, none made up. */

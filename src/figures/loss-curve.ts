@@ -35,10 +35,12 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const values = shown.flatMap(({ losses }) => losses.filter(Number.isFinite));
   const lastStep = Math.max(
     options.steps ?? 1,
+    ...shown.map((one) => (one.firstStep ?? 1) + 1),
     2,
     ...shown.map((one) => (one.firstStep ?? 1) + one.losses.length - 1),
   );
-  const firstStep = Math.min(1, ...shown.map((one) => one.firstStep ?? 1));
+  // Training that goes on from a checkpoint begins where it was loaded.
+  const firstStep = shown.length === 0 ? 1 : Math.min(...shown.map((one) => one.firstStep ?? 1));
   const low = Math.min(...values, values.length === 0 ? 0 : Number.POSITIVE_INFINITY);
   const high = Math.max(...values, values.length === 0 ? 1 : Number.NEGATIVE_INFINITY);
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;

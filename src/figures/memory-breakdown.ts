@@ -231,10 +231,16 @@ function quantitiesOf(one: BreakdownCase): Quantities {
     const bytes = one[source];
     if (bytes === undefined) return [];
     const value = totalOf(bytes) / 1e9;
-    return [[`${source}GB`, { value, unit: 'GB', label: `${source} for ${one.name}` }]] as const;
+    return [
+      [`${source}GB`, { value, unit: 'GB', says: (gb: string) => `${one.name} has ${gb} ${source}` }],
+    ] as const;
   });
   const params = one.predicted?.['param.shard'];
   if (params === undefined) return Object.fromEntries(entries);
-  const paramsGB = { value: params / 1e9, unit: 'GB', label: `of parameters predicted for ${one.name}` };
+  const paramsGB = {
+    value: params / 1e9,
+    unit: 'GB',
+    says: (gb: string) => `${one.name} is predicted to hold ${gb} of parameters`,
+  };
   return { ...Object.fromEntries(entries), paramsGB };
 }

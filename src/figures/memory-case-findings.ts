@@ -2,7 +2,7 @@ import { titleOf } from './figure';
 import { byteScale, inUnit, listed, percent, type Scaled } from './format';
 import type { MemoryCase } from './memory-case';
 import { causesIn, peakOf } from './memory-panels';
-import { areApart, ratioOf } from './spread';
+import { isEqualWork, LEAST_STEPS, timeRatio } from './step-times';
 
 /** What the runs' peaks say beside each other; of one run, what the host takes from its device. */
 export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string {
@@ -15,7 +15,7 @@ export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string
     return titleOf(`All peak alike on the device: ${inUnit(most.devicePeak, scale)}`);
   }
   const peaks = `${inUnit(least.devicePeak, scale)} instead of ${inUnit(most.devicePeak, scale)}`;
-  const price = timePrice(least, most);
+  const price = timePrice(least, most, isEqualWork(cases.map(({ times }) => times)));
   const moved = least.hostPeak - most.hostPeak;
   if (moved > 0) {
     return titleOf(
@@ -31,12 +31,12 @@ export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string
   );
 }
 
-/** Nothing is claimed of times the middle halves of which overlap. */
-function timePrice(least: MemoryCase, most: MemoryCase): string {
-  const ratio = ratioOf(least.stepSeconds, most.stepSeconds).median;
-  const isSingle = Math.min(least.numSteps, most.numSteps) < 2;
-  if (!isSingle && !areApart(least.stepSeconds, most.stepSeconds)) return 'a step takes about as long';
-  return `a step takes ${ratio.toFixed(2)}× as long`;
+/** Nothing is claimed of few steps, or of times the middle halves of which overlap. */
+function timePrice(least: MemoryCase, most: MemoryCase, isEqual: boolean): string {
+  const { ratio, isClear } = timeRatio(least.times, most.times);
+  if (isClear) return `${isEqual ? 'a step' : 'a token'} takes ${ratio.median.toFixed(2)}× as long`;
+  const numSteps = Math.min(least.times.numSteps, most.times.numSteps);
+  return numSteps < LEAST_STEPS ? 'too few steps to compare times' : 'no clear difference in time';
 }
 
 function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): string {

@@ -4,7 +4,7 @@ import { type MemoryOverTime, memoryOverTime } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
 import { peakOf } from './memory-panels';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
-import { lastSteps, meanSeconds, type Spread, spreadOf } from './spread';
+import { type StepTimes, stepTimes, typicalStep } from './step-times';
 
 /** One run's memory over one step, on the device and on the host, and how long its steps take. */
 export interface MemoryCase {
@@ -15,22 +15,20 @@ export interface MemoryCase {
   readonly devicePeak: Bytes;
   readonly hostPeak: Bytes;
   readonly seconds: Seconds;
-  /** Of a step, over the last ones. */
-  readonly stepSeconds: Spread;
-  readonly numSteps: number;
+  /** Of the last steps. */
+  readonly times: StepTimes;
 }
 
-/** The chosen rank (default: with the highest peak) in a step (default: the last whose every allocation was kept). */
+/** The chosen rank (default: with the highest peak) in a step (default: by stepWithCurve). */
 export function memoryCaseOf(
   name: string,
   run: RunView,
   { rank, step }: { readonly rank?: number | undefined; readonly step?: number | undefined } = {},
 ): MemoryCase {
-  const records = recordsOfStep(run.records, step ?? lastStepWithCurve(run));
+  const records = recordsOfStep(run.records, step ?? stepWithCurve(run));
   const record = rank === undefined ? records.reduce(higherPeak) : recordOf(records, rank);
   const device = memoryOverTime(record);
   const host = memoryOverTime(record, 'host');
-  const steps = lastSteps(run);
   return {
     name,
     record,
@@ -39,14 +37,19 @@ export function memoryCaseOf(
     devicePeak: record.memory.peakBytes,
     hostPeak: peakOf(host).bytes,
     seconds: record.end - record.start,
-    stepSeconds: spreadOf(steps.map(meanSeconds)),
-    numSteps: steps.length,
+    times: stepTimes(run),
   };
 }
 
-/** Runs keep curves of some steps only; undefined when of none. */
-export function lastStepWithCurve(run: RunView): number | undefined {
-  const steps = run.records.filter(({ memory }) => memory.curve !== null).map(({ step }) => step);
+/**
+ * The step to draw: runs keep curves of some steps only, and of these one is nearest the medians of the last steps. The last one
+ * that has a curve where none of these does; undefined when there is none.
+ */
+export function stepWithCurve(run: RunView): number | undefined {
+  const hasCurve = ({ memory }: StepRecord): boolean => memory.curve !== null;
+  const [typical] = typicalStep(run, (records) => records.every(hasCurve));
+  if (typical !== undefined) return typical.step;
+  const steps = run.records.filter(hasCurve).map(({ step }) => step);
   return steps.length === 0 ? undefined : Math.max(...steps);
 }
 

@@ -52,17 +52,17 @@ function plainPercent(share: number): string {
 /** What one may have guessed about a peak. */
 export function peakQuantities(atPeak: BytesByCause): Quantities {
   const total = totalBytes(atPeak);
-  const share = (label: string, ...causes: MemoryCause[]): Quantity => ({
+  const share = (are: string, ...causes: MemoryCause[]): Quantity => ({
     value: total > 0 ? (causes.reduce((sum, cause) => sum + atPeak[cause], 0) / total) * 100 : 0,
     unit: '%',
-    label: `${label} of the peak`,
+    says: (part) => `${are} ${part} of the peak`,
   });
   return {
-    peakMB: { value: total / 1e6, unit: 'MB', label: 'the peak' },
-    paramShare: share('parameters’ share', 'param.shard', 'param.full'),
-    gradShare: share('gradients’ share', 'grad.shard', 'grad.full'),
-    optimizerShare: share('the optimizer’s share', 'optimizer'),
-    activationShare: share('activations’ share', 'activation'),
+    peakMB: { value: total / 1e6, unit: 'MB', says: (mb) => `the peak is ${mb}` },
+    paramShare: share('parameters are', 'param.shard', 'param.full'),
+    gradShare: share('gradients are', 'grad.shard', 'grad.full'),
+    optimizerShare: share('the optimizer’s moments are', 'optimizer'),
+    activationShare: share('activations are', 'activation'),
   };
 }
 

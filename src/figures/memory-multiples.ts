@@ -1,6 +1,6 @@
 import { ConfigError } from '../core/errors';
 import { timeline } from '../ledger/timeline';
-import { createFigure, type Figure } from './figure';
+import { createFigure, type Figure, type Quantities } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { bold, safe, soft } from './ink';
 import { legendRoom } from './legend-room';
@@ -10,8 +10,8 @@ import { drawPanels, type MemoryPanel } from './memory-panels';
 import { phaseStrip, phases } from './phase-strip';
 import type { Annotation } from './plotly';
 import type { RunView } from './run-view';
-import { ratioOf } from './spread';
 import { STATIC_WIDTH } from './static-svg';
+import { isEqualWork, timeRatio } from './step-times';
 import { createTable, type Table } from './table';
 import { fits, shortened } from './text-width';
 
@@ -98,28 +98,33 @@ function multiples(cases: readonly MemoryCase[], subtitle: string, withHost: boo
       ],
       shapes: [...drawn.shapes, ...strip.shapes],
     },
-    quantities: {
-      peakRatio: {
-        value:
-          Math.max(...cases.map(({ devicePeak }) => devicePeak)) /
-          (Math.min(...cases.map(({ devicePeak }) => devicePeak)) || 1),
-        unit: '×',
-        label: 'the highest peak over the lowest',
-      },
-      peakReduction: {
-        value:
-          (1 - Math.min(...cases.map(({ devicePeak }) => devicePeak)) / (cases[0]?.devicePeak || 1)) * 100,
-        unit: '%',
-        label: 'how much lower the lowest peak is than the first run’s',
-      },
-      hostMB: {
-        value: Math.max(...cases.map(({ hostPeak }) => hostPeak)) / 1e6,
-        unit: 'MB',
-        label: 'the most on the host',
-      },
-    },
+    quantities: quantitiesOf(cases),
     table: tableOf(cases),
   });
+}
+
+function quantitiesOf(cases: readonly MemoryCase[]): Quantities {
+  const [first] = cases;
+  if (first === undefined) return {};
+  const least = cases.reduce((a, b) => (b.devicePeak < a.devicePeak ? b : a));
+  const most = cases.reduce((a, b) => (b.devicePeak > a.devicePeak ? b : a));
+  return {
+    peakRatio: {
+      value: most.devicePeak / (least.devicePeak || 1),
+      unit: '×',
+      says: (times) => `the peak of ${most.name} is ${times} that of ${least.name}`,
+    },
+    peakReduction: {
+      value: (1 - least.devicePeak / (first.devicePeak || 1)) * 100,
+      unit: '%',
+      says: (share) => `${least.name} lowers the peak most, by ${share}`,
+    },
+    hostMB: {
+      value: Math.max(...cases.map(({ hostPeak }) => hostPeak)) / 1e6,
+      unit: 'MB',
+      says: (mb) => `up to ${mb} lie on the host`,
+    },
+  };
 }
 
 interface Place {
@@ -174,9 +179,7 @@ function gridOf(count: number, withHost: boolean): Grid {
 function heading(one: MemoryCase, base: MemoryCase | undefined, bytes: Scaled, place: Place): Annotation {
   const name = bold(safe(shortened(one.name, 11, place.pixels - 8)));
   const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
-  const { median, low, high } = ratioOf(one.stepSeconds, base?.stepSeconds ?? one.stepSeconds);
-  const ratio = `${peak}, step ${median.toFixed(2)}×`;
-  const wordings = one === base ? [] : [`${ratio} (${low.toFixed(2)}–${high.toFixed(2)})`, ratio];
+  const wordings = one === base || base === undefined ? [] : timeWordings(one, base, peak);
   const text = wordings.find((wording) => fits(wording, 11, place.pixels - 4)) ?? peak;
   return {
     x: place.across[0],
@@ -192,6 +195,16 @@ function heading(one: MemoryCase, base: MemoryCase | undefined, bytes: Scaled, p
   };
 }
 
+/** What the run's steps take beside the first run's, or that this cannot be said. */
+function timeWordings(one: MemoryCase, base: MemoryCase, peak: string): string[] {
+  const { ratio, isClear } = timeRatio(one.times, base.times);
+  const { median, low, high } = ratio;
+  const what = isEqualWork([one.times, base.times]) ? 'step' : 'token';
+  if (!isClear) return [`${peak}, ${what} time: no clear difference`, `${peak}, time unclear`];
+  const text = `${peak}, ${what} ${median.toFixed(2)}×`;
+  return [`${text} (${low.toFixed(2)}–${high.toFixed(2)})`, text];
+}
+
 /** The step's phases above a single run's panels. */
 function stripOf(one: MemoryCase, divisor: number, seconds: number) {
   const pixels = STATIC_WIDTH - MARGIN.l - MARGIN.r;
@@ -200,25 +213,28 @@ function stripOf(one: MemoryCase, divisor: number, seconds: number) {
 
 function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly MemoryCase[]): string {
   const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
-  const steps = Math.min(...cases.map(({ numSteps }) => numSteps));
-  const times = steps > 1 ? ` Steps: median (quartiles) of ${steps}, ÷ the first run's.` : '';
+  const counts = [...new Set(cases.map(({ times }) => times.numSteps))].sort((a, b) => a - b);
+  const steps = counts.length > 1 ? `${counts[0]}–${counts.at(-1)}` : `${counts[0]}`;
+  const times =
+    cases.length > 1 ? ` Times: medians (quartiles) of ${steps} ${steps === '1' ? 'step' : 'steps'}.` : '';
   const where = worlds.map((world) => counted(world, 'rank')).join(', ');
   return `Held bytes of the fullest rank over one step, ${where}. Dotted: the first run's peak.${times}`;
 }
 
 function tableOf(cases: readonly MemoryCase[]): Table {
   return createTable(
-    cases.map(({ name, record, devicePeak, hostPeak, stepSeconds, numSteps }) => ({
+    cases.map(({ name, record, devicePeak, hostPeak, times: { step, numSteps, tokens } }) => ({
       run: name,
       rank: record.rank,
       step: record.step,
       devicePeakBytes: devicePeak,
       hostPeakBytes: hostPeak,
       deviceRestBytes: record.memory.restBytes,
-      stepSeconds: stepSeconds.median,
-      lowerQuartileStepSeconds: stepSeconds.low,
-      upperQuartileStepSeconds: stepSeconds.high,
+      stepSeconds: step.median,
+      lowerQuartileStepSeconds: step.low,
+      upperQuartileStepSeconds: step.high,
       numSteps,
+      tokens,
     })),
   );
 }

@@ -8,7 +8,7 @@ import { thinned } from './envelope';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { bold, safe, soft, strong } from './ink';
-import { lastStepWithCurve, recordOf } from './memory-case';
+import { recordOf, stepWithCurve } from './memory-case';
 import { peakFinding, peakQuantities } from './memory-findings';
 import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
 import { peakPanel } from './peak-panel';
@@ -21,7 +21,7 @@ import { createTable, type Table } from './table';
 export interface MemoryTimelineOptions {
   /** The rank whose causes are shown. Default: the one with the highest peak. */
   readonly rank?: number;
-  /** Default: the last one that all ranks finished. */
+  /** Default: of those whose every allocation was kept the one nearest the medians of the last steps. */
   readonly step?: number;
 }
 
@@ -34,7 +34,7 @@ const MAX_DOTTED = 8;
 
 /** One rank's memory over one step by cause, with the step's phases above and the peak taken apart beside it. */
 export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}): Figure {
-  const records = recordsOfStep(run.records, options.step ?? lastStepWithCurve(run));
+  const records = recordsOfStep(run.records, options.step ?? stepWithCurve(run));
   const record = options.rank === undefined ? records.reduce(higherPeak) : recordOf(records, options.rank);
   const curve = memoryOverTime(record);
   const scale = byteScale(record.memory.peakBytes);

@@ -1,4 +1,5 @@
 import type { CommCause, MemoryCause, SpanName } from '../core/events';
+import type { WaitKind } from '../ledger/waits';
 
 /** How an area or bar is filled: a colour, and a hatch where it is transient. */
 export interface Fill {
@@ -82,10 +83,19 @@ export const PHASE_FILL: Readonly<Record<Exclude<SpanName, 'step'>, Fill>> = {
   optimizer: { color: '#3E9C6B' },
 };
 
-/** Waits and bubbles: nearly unfilled, hatched orange-red. */
-export const WAIT_FILL: Fill = {
+const waiting = (shape: Pattern['shape']): Fill => ({
   color: 'rgba(128,128,128,0.08)',
-  pattern: { ...hatch('/', '#D9602F', 5), solidity: 0.3 },
+  pattern: { ...hatch(shape, '#D9602F', 5), solidity: 0.3 },
+});
+
+/** Waits and bubbles: nearly unfilled, hatched orange-red. */
+export const WAIT_FILL: Fill = waiting('/');
+/** What is waited for has its own hatch. */
+export const WAIT_FILLS: Readonly<Record<WaitKind, Fill>> = {
+  wire: WAIT_FILL,
+  peer: waiting('\\'),
+  core: waiting('x'),
+  unknown: waiting('-'),
 };
 export const WAIT_LINE = '#D9602F';
 

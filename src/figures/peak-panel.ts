@@ -120,9 +120,12 @@ function labels(
   }));
 }
 
+/** Fewer bytes of a ring are not worth a word. */
+const LEAST_RING: Bytes = 1e3;
+
 /** STACK_ORDER ends with the temporaries: there is room beside their label. */
 function ringText(ring: Bytes, scale: Scaled): string {
-  return ring === 0 ? '' : soft(`, ring ${short(ring / scale.divisor)}`);
+  return ring < LEAST_RING ? '' : soft(`, ring ${short(ring / scale.divisor)}`);
 }
 
 function absentLabel(cause: MemoryCause, row: number): Annotation {

@@ -19,15 +19,17 @@ export function planTable(layout: Layout, prediction: Prediction): Table {
 /** What a plan comes to, in one line. */
 export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Prediction): string {
   const { gpus, hardware, model } = layout;
-  const room = fits ? 'fits' : 'does not fit';
+  const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
   return (
     `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} an iteration, ` +
-    `${Math.round(100 * mfu)}% MFU, ${gib(memory.peakBytes)} of ${gib(reservableBytes(layout))} GiB, ${room}`
+    `${Math.round(100 * mfu)}% MFU, ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}, ${room}`
   );
 }
 
-function gib(bytes: number): string {
-  return (bytes / 2 ** 30).toPrecision(3);
+/** Whether a peak fits; where the capacity lies within its interval, that it may turn out otherwise. */
+export function fitText(fits: boolean, { low, high }: Estimate, capacity: number): string {
+  if (fits) return high <= capacity ? 'fits' : 'fits, but it may not';
+  return low > capacity ? 'does not fit' : 'does not fit, but it may';
 }
 
 /** 'FULL_SHARD, dp 8 x tp 4 x pp 2, micro-batch 1 x 16, full recompute'. */

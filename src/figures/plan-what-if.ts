@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { tokensPerStep } from '../plan/cost-of';
 import { reservableBytes } from '../plan/memory/allocator';
 import { type PlanInput, questionOf } from '../plan/plan-input';
 import type { Place } from '../plan/request-of-config';
@@ -28,11 +29,14 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): 
       return planned === null ? [] : [settingOf(turn, planned, base)];
     }),
   }));
+  const isScaled = turned.some(({ settings }) => settings.some((one) => one.isScaled));
+  const tokens = tokensPerStep(layout).toLocaleString('en-US');
+  const work = isScaled ? ` Times are for ${tokens} tokens.` : '';
   const figure = whatIfFigure(
     turned.filter(({ settings }) => settings.length > 0),
     {
       capacityBytes: reservableBytes(layout),
-      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).`,
+      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).${work}`,
     },
   );
   const noted = withAssumed(figure, [...ofConfig, ...base.assumed]);
@@ -49,6 +53,12 @@ function tried(request: PlanInput, { place }: Turn): Plan | null {
   }
 }
 
-function settingOf(turn: Turn, { seconds, peakBytes, fits }: Plan, { layout }: Plan): WhatIfSetting {
-  return { name: String(turn.value), seconds, memoryBytes: peakBytes, fits, isBase: turn.isOf(layout) };
+/** Times are of the base's tokens: a setting that changes how many an iteration holds compares by the same work. */
+function settingOf(turn: Turn, planned: Plan, { layout }: Plan): WhatIfSetting {
+  const { peakBytes, fits } = planned;
+  const work = tokensPerStep(layout) / tokensPerStep(planned.layout);
+  const { value, low, high } = planned.seconds;
+  const seconds = { value: value * work, low: low * work, high: high * work };
+  const name = String(turn.value);
+  return { name, seconds, memoryBytes: peakBytes, fits, isBase: turn.isOf(layout), isScaled: work !== 1 };
 }

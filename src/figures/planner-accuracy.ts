@@ -20,7 +20,7 @@ export function plannerAccuracy(): Figure {
     fitted: !heldOut,
   }));
   const subtitle = `${rows.length.toLocaleString('en-US')} iterations of Megatron-DeepSpeed on one node of A100 (vTrain); band: ±8%.`;
-  return accuracyFigure(runs, { baselineName: 'constant efficiency', subtitle });
+  return accuracyFigure(runs, { baselineName: 'one fixed MFU', subtitle });
 }
 
 function idOf({ model, gpus, dp, tp, pp, microBatch, globalBatch }: Layout): string {

@@ -226,8 +226,20 @@ function quantitiesOf(layouts: readonly RankedLayout[], winners: readonly Ranked
   const worst = Math.max(...layouts.filter(({ fits }) => fits).map(({ seconds }) => seconds.value), 0);
   const best = winners[0]?.seconds.value ?? 1;
   return {
-    bestSeconds: { value: winners[0]?.seconds.value ?? 0, unit: 's', label: 'the best layout’s iteration' },
-    fittingShare: { value: (fitting / layouts.length) * 100, unit: '%', label: 'layouts that fit' },
-    worstOverBest: { value: worst / best, unit: '×', label: 'the slowest layout that fits over the best' },
+    bestSeconds: {
+      value: winners[0]?.seconds.value ?? 0,
+      unit: 's',
+      says: (s: string) => `the best layout takes ${s} per iteration`,
+    },
+    fittingShare: {
+      value: (fitting / layouts.length) * 100,
+      unit: '%',
+      says: (share: string) => `${share} of the layouts fit`,
+    },
+    worstOverBest: {
+      value: worst / best,
+      unit: '×',
+      says: (times: string) => `the slowest layout that fits takes ${times} as long as the best`,
+    },
   };
 }

@@ -1,6 +1,5 @@
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import { Traffic } from '../ledger/communication';
 import type { StepRecord } from '../ledger/record';
 import type { ZeroPrediction } from '../plan/zero-formulas';
 import { predictRun } from '../plan/zero-units';
@@ -23,7 +22,6 @@ export interface RunView {
 /** What figures of all steps take, made when it is asked for. */
 export interface RunTotals {
   losses(): LossesByStep;
-  traffic(): Traffic;
 }
 
 /** Losses of one step after the other; those of steps that are missing are NaN. */
@@ -49,14 +47,6 @@ export function viewOf(run: {
     ...(totals === undefined ? {} : { totals }),
     ...(note === undefined ? {} : { note }),
   };
-}
-
-/** What a run communicated in all of its steps. */
-export function trafficOf({ totals, records }: RunView): Traffic {
-  if (totals !== undefined) return totals.traffic();
-  const traffic = new Traffic();
-  traffic.add(records);
-  return traffic;
 }
 
 /** A run's losses. */

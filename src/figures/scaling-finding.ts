@@ -72,6 +72,15 @@ function comparedFinding(view: ScalingView): string | null {
   const worst = ends.reduce((a, b) => (value(b) < value(a) ? b : a));
   const ratio = `${(value(best) / (value(worst) || 1)).toFixed(2)}×`;
   const where = `At ${best.last?.count ?? 0} ${view.countedIn}`;
+  if (view.quantity === 'efficiency') {
+    const both = `${said(value(best), view)} with ${best.name}, ${said(value(worst), view)} with ${worst.name}`;
+    const at = `${best.last?.count ?? 0} ${view.countedIn}`;
+    return titleOf(
+      `Left of linear speed-up at ${at}: ${both}`,
+      `Left at ${at}: ${both}`,
+      `Left at ${at}: ${said(value(worst), view)} to ${said(value(best), view)} of linear speed-up`,
+    );
+  }
   return titleOf(
     `${where} ${best.name} reaches ${said(value(best), view)}, ${worst.name} ${said(value(worst), view)}`,
     `${where} ${best.name} gives ${ratio} the throughput of ${worst.name}`,

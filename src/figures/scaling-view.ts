@@ -61,9 +61,12 @@ export function scalingTable(view: ScalingView): Table {
 
 /** What one may guess. */
 export function scalingQuantities(view: ScalingView): Quantities {
-  const last = view.series[0]?.points.at(-1);
-  if (last === undefined) return {};
-  const unit = view.quantity === 'efficiency' ? '%' : 'tokens/s';
-  const label = `predicted at ${last.count} ${view.countedIn}`;
-  return { [view.quantity]: { value: last.value.value, unit, label } };
+  const [series] = view.series;
+  const last = series?.points.at(-1);
+  if (series === undefined || last === undefined) return {};
+  const isEfficiency = view.quantity === 'efficiency';
+  const keeps = isEfficiency ? 'of linear speed-up are left for' : 'are predicted for';
+  const says = (value: string): string =>
+    `${value} ${keeps} ${series.name} at ${last.count} ${view.countedIn}`;
+  return { [view.quantity]: { value: last.value.value, unit: isEfficiency ? '%' : 'tokens/s', says } };
 }

@@ -1,8 +1,4 @@
-import type { Seconds } from '../core/units';
-import type { StepRecord } from '../ledger/record';
-import { timeline, wireWaitSeconds } from '../ledger/timeline';
 import { short } from './format';
-import type { RunView } from './run-view';
 
 /** A quantity over several steps: its median, and its quartiles, between which half of the steps lie. */
 export interface Spread {
@@ -10,9 +6,6 @@ export interface Spread {
   readonly low: number;
   readonly high: number;
 }
-
-/** Steps that count at most, from the newest back. */
-const MAX_STEPS = 10;
 
 /** Median and quartiles, each one of the values: of fewer than four the outer ones; of nothing, zeros. */
 export function spreadOf(values: readonly number[]): Spread {
@@ -45,33 +38,6 @@ export function savingOf(least: Spread, most: Spread): Spread {
 /** "(15–21)", the quartiles; nothing where one step was recorded. */
 export function quartilesText({ low, high }: Spread, divisor: number): string {
   return low === high ? '' : `(${short(low / divisor)}–${short(high / divisor)})`;
-}
-
-/**
- * A run's last steps, each with the records of its ranks: those that most ranks finished, without the run's first step
- * where there are others, since it also allocates and compiles.
- */
-export function lastSteps(run: RunView): readonly (readonly StepRecord[])[] {
-  const bySteps = new Map<number, StepRecord[]>();
-  for (const record of run.records) {
-    const known = bySteps.get(record.step);
-    if (known === undefined) bySteps.set(record.step, [record]);
-    else known.push(record);
-  }
-  const most = Math.max(0, ...[...bySteps.values()].map(({ length }) => length));
-  const complete = [...bySteps].filter(([, records]) => records.length === most).sort(([a], [b]) => a - b);
-  const warm = complete.length > 1 && complete[0]?.[0] === 1 ? complete.slice(1) : complete;
-  return warm.slice(-MAX_STEPS).map(([, records]) => records);
-}
-
-/** Mean over ranks of how long a step's main threads waited for the wire. */
-export function meanWait(records: readonly StepRecord[]): Seconds {
-  return mean(records.map((record) => wireWaitSeconds(timeline(record))));
-}
-
-/** How long a step took, mean over ranks. */
-export function meanSeconds(records: readonly StepRecord[]): Seconds {
-  return mean(records.map(({ start, end }) => end - start));
 }
 
 /** Mean of some values; 0 of none. */

@@ -84,7 +84,10 @@ function shown(column: Column, row: TableRow): string {
 
 function formatNumber(value: number): string {
   if (Number.isInteger(value)) return value.toLocaleString('en-US');
-  return Number.isFinite(value) ? String(Number(value.toPrecision(4))) : String(value);
+  if (!Number.isFinite(value)) return String(value);
+  const rounded = Number(value.toPrecision(4));
+  // Grouped as whole numbers are: both may stand in one column.
+  return Math.abs(rounded) >= 1000 ? rounded.toLocaleString('en-US') : String(rounded);
 }
 
 function isRight(column: Column, rows: readonly TableRow[]): boolean {

@@ -73,20 +73,20 @@ const MARGIN_TOP = 58;
 const MARGIN_BOTTOM = 30;
 const NOTE_ROOM = 96;
 
-/** Where an iteration's time goes, a stacked bar a layout, in the order that they are given. */
-export function timeBreakdown(rows: readonly TimeRow[], subtitle: string): Figure {
+/** Where the time of a `unit` of work goes, the same for all layouts: a stacked bar each, in the order that they are given. */
+export function timeBreakdown(rows: readonly TimeRow[], subtitle: string, unit = 'iteration'): Figure {
   if (rows.length === 0) throw new ConfigError('no layout to break down; pass at least one');
   const scale = timeScale(Math.max(...rows.map(totalOf)));
   const causes = TIME_CAUSES.filter((cause) => rows.some(({ seconds }) => (seconds[cause] ?? 0) > 0));
   const panel = {
-    heading: `${strong('<b>One iteration</b>')}${soft(`, ${scale.unit}`)}`,
+    heading: `${strong(`<b>One ${unit}</b>`)}${soft(`, ${scale.unit}`)}`,
     rows: rows.map((row) => stackRow(row, scale)),
     scale,
   };
   const drawn = drawStacks([panel], STYLE, NOTE_ROOM);
   const bottom = MARGIN_BOTTOM + legendRoom(causes, 10, STATIC_WIDTH);
   return createFigure({
-    title: findingOf(rows),
+    title: findingOf(rows, unit),
     subtitle,
     data: [...drawn.data, ...stackLegend(STYLE, causes)],
     layout: {
@@ -107,7 +107,7 @@ export function timeBreakdown(rows: readonly TimeRow[], subtitle: string): Figur
         ...Object.fromEntries(causes.map((cause) => [cause, seconds[cause] ?? 0])),
       })),
     ),
-    quantities: quantitiesOf(rows),
+    quantities: quantitiesOf(rows, unit),
   });
 }
 
@@ -122,8 +122,8 @@ function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
   return { name: row.name, values: row.seconds, ...(note === '' ? {} : { note }) };
 }
 
-/** Of several, what the fastest saves against the slowest; of one, what takes most. */
-function findingOf(rows: readonly TimeRow[]): string {
+/** Of several, what the slowest takes against the fastest for the same work; of one, what takes most. */
+function findingOf(rows: readonly TimeRow[], unit: string): string {
   const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
   const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));
   if (fastest === slowest) {
@@ -132,12 +132,18 @@ function findingOf(rows: readonly TimeRow[]): string {
     const total = totalOf(fastest);
     return titleOf(`${capital(NOUNS[largest])}: ${share} of ${inUnit(total, timeScale(total))}`);
   }
-  const saved = largestBy((cause) => (slowest.seconds[cause] ?? 0) - (fastest.seconds[cause] ?? 0));
-  const ratio = `${(totalOf(slowest) / (totalOf(fastest) || 1)).toFixed(2)}×`;
+  const added = NOUNS[largestBy((cause) => (slowest.seconds[cause] ?? 0) - (fastest.seconds[cause] ?? 0))];
+  const scale = timeScale(totalOf(slowest));
+  const work = unit.split(' of ')[0] ?? unit;
+  const value = (row: TimeRow): string => short(totalOf(row) / scale.divisor);
+  const times = `${value(slowest)} ${scale.unit} per ${work}, ${fastest.name} ${value(fastest)}`;
+  if (totalOf(slowest) < totalOf(fastest) * 1.005)
+    return titleOf(`All take ${value(slowest)} ${scale.unit} per ${work}`);
   return titleOf(
-    `${fastest.name} is ${ratio} as fast as ${slowest.name}: less time in ${NOUNS[saved]}`,
-    `${fastest.name} is ${ratio} as fast as ${slowest.name}`,
-    `The fastest is ${ratio} as fast as the slowest: less time in ${NOUNS[saved]}`,
+    `${slowest.name} takes ${times}: more time in ${added}`,
+    `${slowest.name} takes ${times}`,
+    `A ${work} takes ${value(fastest)} to ${value(slowest)} ${scale.unit}: ${added} differs most`,
+    `A ${work} takes ${value(fastest)} to ${value(slowest)} ${scale.unit}`,
   );
 }
 
@@ -149,22 +155,22 @@ function capital(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }
 
-function quantitiesOf(rows: readonly TimeRow[]): Quantities {
+function quantitiesOf(rows: readonly TimeRow[], unit: string): Quantities {
   const [first] = rows;
   if (first === undefined) return {};
   const total = totalOf(first) || 1;
   const share = (causes: readonly TimeCause[]): number =>
     (causes.reduce((sum, cause) => sum + (first.seconds[cause] ?? 0), 0) / total) * 100;
   const comm = TIME_CAUSES.filter((cause) => cause.endsWith('communication'));
-  const quantity = (causes: readonly TimeCause[], label: string) => ({
+  const quantity = (causes: readonly TimeCause[], what: string) => ({
     value: share(causes),
     unit: '%',
-    label: `${label} of the iteration of ${first.name}`,
+    says: (part: string) => `${what} takes ${part} of the time of ${first.name}`,
   });
   return {
-    commShare: quantity(comm, 'waiting for communication,'),
-    bubbleShare: quantity(['bubble'], 'bubbles,'),
-    productShare: quantity(['products'], 'matrix products,'),
-    iterationSeconds: { value: total, unit: 's', label: `one iteration of ${first.name}` },
+    commShare: quantity(comm, 'waiting for communication'),
+    bubbleShare: quantity(['bubble'], 'the bubble'),
+    productShare: quantity(['products'], 'matrix multiplication'),
+    iterationSeconds: { value: total, unit: 's', says: (s) => `one ${unit} takes ${first.name} ${s}` },
   };
 }

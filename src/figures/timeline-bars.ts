@@ -1,10 +1,11 @@
 import { COMM_CAUSES, type SpanName } from '../core/events';
 import type { Seconds } from '../core/units';
 import type { MainSegment, Timeline, WireSegment } from '../ledger/timeline';
-import { CAUSE_WORDS, spoken } from './comm-words';
+import { WAIT_KINDS } from '../ledger/waits';
+import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
 import { type Scaled, short } from './format';
 import { safe, soft } from './ink';
-import { COMM_FILL, type Fill, inkOn, PHASE_FILL, WAIT_FILL, WAIT_LINE } from './palette';
+import { COMM_FILL, type Fill, inkOn, PHASE_FILL, WAIT_FILLS, WAIT_LINE } from './palette';
 import type { BarTrace } from './plotly';
 import { fits } from './text-width';
 
@@ -53,8 +54,9 @@ function blocks(
       marker: {
         color: fill.color,
         pattern: fill.pattern ?? { shape: '' },
-        line:
-          fill === WAIT_FILL ? { width: 1.2, color: WAIT_LINE } : { width: 0.6, color: 'rgba(90,90,90,.8)' },
+        line: Object.values(WAIT_FILLS).includes(fill)
+          ? { width: 1.2, color: WAIT_LINE }
+          : { width: 0.6, color: 'rgba(90,90,90,.8)' },
       },
       name: soft(name),
       customdata: items.map(
@@ -98,19 +100,21 @@ function label({ kind, module }: MainSegment): string {
   return kind === 'loss' ? 'loss' : (/\.(\d+)$/.exec(module)?.[1] ?? module);
 }
 
-/** Where the main thread stood still. */
+/** Where the main thread stood still, a trace for each thing that it waited for. */
 export function waitBars(rows: readonly Timeline[], view: TimelineView): BarTrace[] {
-  const items = rows.flatMap(({ main, rank }, row) =>
-    main
-      .filter(({ kind }) => kind === 'wait')
-      .map((segment) => ({
-        row,
-        ...segment,
-        text: '',
-        hover: `waits for ${segment.module || 'root'}, rank ${rank}`,
-      })),
-  );
-  return blocks('exposed wait', WAIT_FILL, MAIN, items, view);
+  return WAIT_KINDS.flatMap((waited) => {
+    const items = rows.flatMap(({ main, rank }, row) =>
+      main
+        .filter(({ waitsFor }) => waitsFor === waited)
+        .map((segment) => ({
+          row,
+          ...segment,
+          text: '',
+          hover: `waits ${WAIT_WORDS[waited]}, in ${segment.module || 'root'}, rank ${rank}`,
+        })),
+    );
+    return blocks(`waits ${WAIT_WORDS[waited]}`, WAIT_FILLS[waited], MAIN, items, view);
+  });
 }
 
 const SHORT_OPS: Readonly<Record<string, string>> = {

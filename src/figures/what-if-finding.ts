@@ -1,5 +1,5 @@
 import { titleOf } from './figure';
-import { byteScale, counted } from './format';
+import { byteScale, counted, short } from './format';
 import type { WhatIfKnob, WhatIfSetting } from './what-if-settings';
 
 /** Which knob moves the time most, and which the peak. */
@@ -40,9 +40,8 @@ function widest(knobs: readonly WhatIfKnob[], size: (one: WhatIfSetting) => numb
   return ranges.reduce((a, b) => (b.ratio > a.ratio ? b : a));
 }
 
-/** '37–93 GB'. */
+/** '37.2–92.9 GB': rounded as the numbers in the bars are. */
 function rangeText(low: number, high: number): string {
   const { divisor, unit } = byteScale(high);
-  const say = (bytes: number): string => String(Number((bytes / divisor).toPrecision(2)));
-  return `${say(low)}–${say(high)} ${unit}`;
+  return `${short(low / divisor)}–${short(high / divisor)} ${unit}`;
 }

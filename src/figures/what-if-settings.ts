@@ -12,6 +12,8 @@ export interface WhatIfSetting {
   readonly fits: boolean;
   /** Whether the layout has this value. */
   readonly isBase?: boolean | undefined;
+  /** Whether an iteration of it holds other tokens, so that its time was brought to the layout's. */
+  readonly isScaled?: boolean | undefined;
 }
 
 /** A knob turned alone. */
@@ -30,7 +32,7 @@ export interface WhatIfOptions {
 export function settingsTable(knobs: readonly WhatIfKnob[]): Table {
   return createTable(
     knobs.flatMap(({ knob, settings }) =>
-      settings.map(({ name, seconds, memoryBytes, fits: isFitting, isBase = false }) => ({
+      settings.map(({ name, seconds, memoryBytes, fits: isFitting, isBase = false, isScaled = false }) => ({
         knob,
         setting: name,
         seconds: seconds.value,
@@ -41,6 +43,7 @@ export function settingsTable(knobs: readonly WhatIfKnob[]): Table {
         highMemoryBytes: memoryBytes.high,
         fits: isFitting,
         isBase,
+        isScaled,
       })),
     ),
   );
@@ -52,7 +55,15 @@ export function settingQuantities(settings: readonly WhatIfSetting[]): Quantitie
   const times = fitting.map(({ seconds }) => seconds.value);
   const spread = times.length === 0 ? 1 : Math.max(...times) / Math.min(...times);
   return {
-    numFitting: { value: fitting.length, unit: '', label: `of ${settings.length} settings fit` },
-    timeSpread: { value: spread, unit: '×', label: 'the slowest setting that fits over the fastest' },
+    numFitting: {
+      value: fitting.length,
+      unit: '',
+      says: (count) => `${count} of ${settings.length} settings fit`,
+    },
+    timeSpread: {
+      value: spread,
+      unit: '×',
+      says: (times) => `the slowest setting that fits takes ${times} as long as the fastest`,
+    },
   };
 }

@@ -216,7 +216,7 @@ function panelAxes(
   const axes: Record<string, Axis> = {
     [`xaxis${ids.time}`]: { ...x, anchor: `y${ids.time}`, tickvals: [], showticklabels: false },
     [`yaxis${ids.time}`]: {
-      ...y(`iteration, ${time.unit}`),
+      ...y(`same tokens, ${time.unit}`),
       range: [0, most.time * 1.06],
       domain: place.time,
       anchor: `x${ids.time}`,

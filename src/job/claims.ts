@@ -138,8 +138,8 @@ function verification(checks: readonly ClaimCheck[]): Verification {
   const changed = checks.filter(({ holds }) => !holds);
   const head =
     changed.length === 0
-      ? `the evidence of ${checks.length} claims holds`
-      : `the evidence of ${changed.length} of ${checks.length} claims no longer holds`;
+      ? `${checks.length === 1 ? "This claim's" : `The ${checks.length} claims'`} evidence still holds`
+      : `The evidence of ${changed.length} of ${checks.length === 1 ? '1 claim' : `${checks.length} claims`} no longer holds`;
   const text = [head, ...changed.map(({ claim, change }) => `${claim.id}: ${change}`)].join('\n');
   return withShown({ holds: changed.length === 0, checks, changed }, shownAsText(text));
 }

@@ -7,6 +7,7 @@ import { createEvaluator, type Evaluator } from '../cell/evaluator';
 import { writeExitCall } from '../cell/exit-call';
 import { watchStrayErrors } from '../cell/stray-errors';
 import { showTensorValues } from '../cell/tensor-text';
+import { openThreadCpuClock } from '../core/thread-cpu';
 import { now } from '../core/units';
 import { findCallSite, NO_SITE } from '../dist/call-site';
 import { joinWorld, type PlaneConfig, type World } from '../dist/world';
@@ -57,7 +58,7 @@ async function buildRank(start: RankStart): Promise<void> {
   const engine = await withoutForeignHandlers(() =>
     createWasmEngine({ blas, threads, searchPaths, ...(memoryLimit === null ? {} : { memoryLimit }) }),
   );
-  const recorder = createRecorder({ rank, world: numRanks });
+  const recorder = createRecorder({ rank, world: numRanks }, now, openThreadCpuClock());
   engine.observe(recorder);
   showTensorValues(Tensor);
   let evaluator: Evaluator | undefined;

@@ -2,7 +2,6 @@ import type { TrainConfig } from '../config/train-config';
 import { ShardlabError } from '../core/errors';
 import type { LossesByStep, RunTotals } from '../figures/run-view';
 import { createColumn } from '../ledger/columns';
-import { Traffic } from '../ledger/communication';
 import type { StepRecord } from '../ledger/record';
 import type { StepResult } from '../train/step-result';
 import type { RankStep } from './messages';
@@ -32,14 +31,11 @@ export class RunHistory {
   readonly #phases: RunPhase[];
   /** Number and loss of each step, one after the other. */
   readonly #losses = createColumn('float64');
-  /** Of the phases whose every step was added up. */
-  readonly #traffic = new Map<RunPhase, Traffic>();
   #lastStep = 0;
 
   constructor(config: TrainConfig, world: number, file: StepFile) {
     this.steps = new RunSteps(file);
-    this.#phases = [];
-    this.#open({ firstStep: 1, config, world });
+    this.#phases = [{ firstStep: 1, config, world }];
   }
 
   /** The newest one. */
@@ -63,11 +59,8 @@ export class RunHistory {
     const newest = this.steps.newest(NUM_NEWEST, end).filter((record) => record.step >= phase.firstStep);
     const isThere = newest.some((record) => record.step === step);
     const records = isThere ? newest : [...this.steps.ofStep(step), ...newest];
-    const [losses, traffic] = [
-      () => this.lossesByStep(phase.firstStep, end),
-      () => this.#trafficOf(phase, end),
-    ];
-    return { ...phase, records, totals: { losses, traffic } };
+    const losses = (): LossesByStep => this.lossesByStep(phase.firstStep, end);
+    return { ...phase, records, totals: { losses } };
   }
 
   /** Number of the last step, from 1, whether made here or before a checkpoint that was loaded; 0 before the first. */
@@ -104,7 +97,7 @@ export class RunHistory {
     const firstStep = this.#lastStep + 1;
     // A phase in which no step was made leaves no trace.
     if (this.phase.firstStep === firstStep) this.#phases.pop();
-    this.#open({ firstStep, config, world });
+    this.#phases.push({ firstStep, config, world });
   }
 
   /** The next step is number `step` + 1: what was recorded of later ones is no longer part of the run. */
@@ -115,9 +108,8 @@ export class RunHistory {
     this.#phases.splice(0, this.#phases.length, ...this.#phases.filter(({ firstStep }) => firstStep <= step));
     this.#lastStep = step;
     const last = this.#phases.at(-1);
-    // Sums of what is no longer there.
-    if (last !== undefined) this.#traffic.delete(last);
-    if (last?.config !== config || last.world !== world) this.#open({ firstStep: step + 1, config, world });
+    if (last?.config !== config || last.world !== world)
+      this.#phases.push({ firstStep: step + 1, config, world });
   }
 
   /** Stores one step of all ranks. */
@@ -129,31 +121,15 @@ export class RunHistory {
     this.#lastStep = result.step;
     this.#losses.push(result.step);
     this.#losses.push(result.loss);
-    this.#traffic.get(this.phase)?.add(records);
     this.steps.add({ result, records });
     this.steps.change(NUM_CURVES, withoutCurve);
     return result;
-  }
-
-  #open(phase: RunPhase): void {
-    this.#phases.push(phase);
-    this.#traffic.set(phase, new Traffic());
   }
 
   #cutLosses(step: number): void {
     const kept = this.#losses.toArray().filter((_, i, all) => (all[i - (i % 2)] ?? 0) <= step);
     this.#losses.clear();
     for (const value of kept) this.#losses.push(value);
-  }
-
-  /** What all steps of a phase sent. Where steps of it went with a loaded checkpoint, those that are left are read again. */
-  #trafficOf(phase: RunPhase, end: number): Traffic {
-    let traffic = this.#traffic.get(phase);
-    if (traffic !== undefined) return traffic;
-    traffic = new Traffic();
-    for (const records of this.steps.between(phase.firstStep, end)) traffic.add(records);
-    this.#traffic.set(phase, traffic);
-    return traffic;
   }
 }
 

@@ -1,6 +1,7 @@
 import { COMM_CAUSES, type CommCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import type { CollectiveRecord, StepRecord } from './record';
+import { plusWaits, type WaitSeconds, waitSecondsOf, waitsOf } from './waits';
 
 /** Sums over collectives of one kind. */
 export interface CommunicationRow {
@@ -13,61 +14,60 @@ export interface CommunicationRow {
   readonly bytes: Bytes;
   /** What the rank received from others. */
   readonly wireBytes: Bytes;
-  /** The main thread stood still. */
+  /** The main thread stood still; `waits` say for what. */
   readonly exposedSeconds: Seconds;
-  /** The main thread worked on meanwhile. */
+  readonly waits: WaitSeconds;
+  /** The bytes travelled; the rest of the collective was waiting for ranks. */
+  readonly wireSeconds: Seconds;
+  /** The bytes travelled while the main thread worked on. */
   readonly overlappedSeconds: Seconds;
 }
 
-/** How long a collective ran while the main thread worked on. */
-export function overlappedSeconds(event: CollectiveRecord): Seconds {
-  return Math.max(0, event.ended - event.started - event.exposed);
+/** How long a collective's bytes travelled. */
+export function wireSeconds({ started, ended, progress }: CollectiveRecord): Seconds {
+  return progress?.carried ?? Math.max(0, ended - started);
 }
 
 /** Sums by rank, cause, operation and group, ordered so. Several steps add up. */
-export function communication(records: Iterable<StepRecord>): CommunicationRow[] {
-  const traffic = new Traffic();
-  traffic.add(records);
-  return traffic.rows;
-}
-
-/** What was communicated in many steps, added up as they come. */
-export class Traffic {
-  readonly #sums = new Map<string, CommunicationRow>();
-  /** Records by rank. */
-  readonly #counts = new Map<number, number>();
-
-  /** Steps that were added: those of the rank with most of them. */
-  get numSteps(): number {
-    return Math.max(0, ...this.#counts.values());
-  }
-
-  /** Each is one rank's step. */
-  get numRecords(): number {
-    return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
-  }
-
-  add(records: Iterable<StepRecord>): void {
-    for (const { rank, collectives } of records) {
-      this.#counts.set(rank, (this.#counts.get(rank) ?? 0) + 1);
+export function communication(records: readonly StepRecord[]): CommunicationRow[] {
+  const sums = new Map<string, CommunicationRow>();
+  for (const step of bySteps(records)) {
+    const waits = waitsOf(step);
+    for (const { rank, collectives } of step) {
+      const parts = waits.get(rank) ?? [];
       for (const event of collectives) {
         const key = [rank, event.cause, event.op, event.group].join('\u0000');
-        this.#sums.set(key, plus(this.#sums.get(key), rank, event));
+        const own = parts.filter((part) => part.event === event);
+        sums.set(key, plus(sums.get(key), rank, event, waitSecondsOf(own)));
       }
     }
   }
-
-  /** By rank, cause, operation and group, ordered so. */
-  get rows(): CommunicationRow[] {
-    const order = (row: CommunicationRow): number => COMM_CAUSES.indexOf(row.cause);
-    return [...this.#sums.values()].sort(
-      (a, b) =>
-        a.rank - b.rank || order(a) - order(b) || a.op.localeCompare(b.op) || a.group.localeCompare(b.group),
-    );
-  }
+  const order = (row: CommunicationRow): number => COMM_CAUSES.indexOf(row.cause);
+  return [...sums.values()].sort(
+    (a, b) =>
+      a.rank - b.rank || order(a) - order(b) || a.op.localeCompare(b.op) || a.group.localeCompare(b.group),
+  );
 }
 
-function plus(row: CommunicationRow | undefined, rank: number, event: CollectiveRecord): CommunicationRow {
+/** Records of each step. */
+export function bySteps(records: readonly StepRecord[]): StepRecord[][] {
+  const steps = new Map<number, StepRecord[]>();
+  for (const record of records) {
+    const known = steps.get(record.step);
+    if (known === undefined) steps.set(record.step, [record]);
+    else known.push(record);
+  }
+  return [...steps.values()];
+}
+
+function plus(
+  row: CommunicationRow | undefined,
+  rank: number,
+  event: CollectiveRecord,
+  waits: WaitSeconds,
+): CommunicationRow {
+  const wire = wireSeconds(event);
+  const hidden = Math.max(0, wire - waits.wire - waits.unknown);
   return {
     rank,
     cause: event.cause,
@@ -77,6 +77,8 @@ function plus(row: CommunicationRow | undefined, rank: number, event: Collective
     bytes: (row?.bytes ?? 0) + event.bytes,
     wireBytes: (row?.wireBytes ?? 0) + event.wireBytes,
     exposedSeconds: (row?.exposedSeconds ?? 0) + event.exposed,
-    overlappedSeconds: (row?.overlappedSeconds ?? 0) + overlappedSeconds(event),
+    waits: plusWaits(row?.waits, waits),
+    wireSeconds: (row?.wireSeconds ?? 0) + wire,
+    overlappedSeconds: (row?.overlappedSeconds ?? 0) + hidden,
   };
 }

@@ -81,6 +81,17 @@ const collective = z
     started: seconds,
     ended: seconds,
     exposed: seconds,
+    progress: z
+      .object({
+        free: seconds,
+        arrived: seconds,
+        lacked: seconds,
+        carried: seconds,
+        resumed: seconds,
+        postedCpu: seconds,
+        resumedCpu: seconds,
+      })
+      .optional(),
   })
   .transform((event) => ({ ...event, cell: event.cell, line: event.line }));
 
@@ -98,6 +109,8 @@ export const stepRecordSchema: z.ZodType<StepRecord> = z.object({
   world: z.int().positive(),
   start: seconds,
   end: seconds,
+  startCpu: seconds.optional(),
+  endCpu: seconds.optional(),
   loss: anyNumber.nullable(),
   tokens: z.number().nullable(),
   memory,

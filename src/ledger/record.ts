@@ -81,6 +81,9 @@ export interface StepRecord {
   /** The host's monotonic clock: comparable between ranks of one host. */
   readonly start: Seconds;
   readonly end: Seconds;
+  /** CPU time of the main thread at both; left out where it cannot be read. */
+  readonly startCpu?: Seconds | undefined;
+  readonly endCpu?: Seconds | undefined;
   readonly loss: number | null;
   /** Tokens that this rank worked through in this step. */
   readonly tokens: number | null;

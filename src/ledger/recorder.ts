@@ -1,6 +1,7 @@
 import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { BufferId, CollectiveEvent, MemoryCause, Observer, Space, SpanEvent, Tag } from '../core/events';
+import type { ThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
 import { type Column, createColumn } from './columns';
 import { LiveBuffers, OwnerTable } from './live-buffers';
@@ -36,12 +37,13 @@ export interface Recorder extends Observer {
   liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[];
 }
 
-/** Makes a recorder. `clock` is for tests. */
+/** Makes a recorder. `clock` is for tests and dry runs; `cpu` is the main thread's. */
 export function createRecorder(
   place: { readonly rank: number; readonly world: number },
   clock: () => Seconds = now,
+  cpu?: ThreadCpuClock,
 ): Recorder {
-  return new ColumnarRecorder(place.rank, place.world, clock);
+  return new ColumnarRecorder(place.rank, place.world, clock, cpu);
 }
 
 /**
@@ -52,6 +54,7 @@ class ColumnarRecorder implements Recorder {
   readonly rank: number;
   readonly world: number;
   private readonly clock: () => Seconds;
+  private readonly cpu: ThreadCpuClock | undefined;
   private readonly table = new OwnerTable();
   private readonly buffers = new LiveBuffers();
   /** Live bytes by owner. */
@@ -69,12 +72,14 @@ class ColumnarRecorder implements Recorder {
   private step: number | undefined;
   private run = 0;
   private start: Seconds = 0;
+  private startCpu: Seconds | undefined;
   private numUnknownFrees = 0;
 
-  constructor(rank: number, world: number, clock: () => Seconds) {
+  constructor(rank: number, world: number, clock: () => Seconds, cpu: ThreadCpuClock | undefined) {
     this.rank = rank;
     this.world = world;
     this.clock = clock;
+    this.cpu = cpu;
   }
 
   allocated(buffer: BufferId, bytes: Bytes, _dtype: DType, tag: Tag, space: Space): void {
@@ -136,6 +141,7 @@ class ColumnarRecorder implements Recorder {
     this.peakBytes = this.deviceBytes;
     this.peakEvents = 0;
     this.start = this.clock();
+    this.startCpu = this.cpu?.();
   }
 
   endStep(facts: StepFacts = {}): StepRecord {
@@ -143,6 +149,7 @@ class ColumnarRecorder implements Recorder {
       throw new ShardlabError('INTERNAL', `[rank ${this.rank}/${this.world}] endStep without beginStep`);
     }
     const end = this.clock();
+    const endCpu = this.cpu?.();
     const step = this.step;
     this.step = undefined;
     this.compare(facts.engineBytes, step);
@@ -157,6 +164,7 @@ class ColumnarRecorder implements Recorder {
       world: this.world,
       start: this.start,
       end,
+      ...(endCpu === undefined ? {} : { startCpu: this.startCpu, endCpu }),
       loss: facts.loss ?? null,
       tokens: facts.tokens ?? null,
       memory: {

@@ -1,10 +1,13 @@
 import type { CommCause, SpanName } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import type { CollectiveRecord, SpanRecord, StepRecord } from './record';
+import { type WaitKind, type WaitPart, waitsOf } from './waits';
 
 /** A stretch of the main thread: what it computed, or that it waited for a collective. Times since the step's start. */
 export interface MainSegment {
   readonly kind: SpanName | 'wait';
+  /** Of a wait. */
+  readonly waitsFor?: WaitKind;
   readonly module: string;
   readonly start: Seconds;
   readonly end: Seconds;
@@ -32,15 +35,29 @@ export interface Timeline {
 
 /**
  * Lays a record out in two lanes: nested spans count for the innermost, waits cut the span that they stop.
- * Times count from `origin` on the host's clock, by default the step's start on this rank.
+ * Times count from `origin` on the host's clock, by default the step's start on this rank. `waits` are the rank's by
+ * waitsOf; from the record alone, late peers are not seen.
  */
-export function timeline(record: StepRecord, origin: Seconds = record.start): Timeline {
-  const waits = record.collectives.flatMap(waitOf);
+export function timeline(
+  record: StepRecord,
+  origin: Seconds = record.start,
+  waits: readonly WaitPart[] = waitsOf([record]).get(record.rank) ?? [],
+): Timeline {
+  const stops = waits.map(
+    ({ kind, event: { module }, start, end }): Layer => ({
+      kind: 'wait',
+      waitsFor: kind,
+      module,
+      start,
+      end,
+      depth: 1,
+    }),
+  );
   const spans = record.spans.filter((span) => span.name !== 'step' && span.end > span.start);
   return {
     rank: record.rank,
     seconds: record.end - record.start,
-    main: flatten([...spans.map((span) => layer(span)), ...waits], origin),
+    main: flatten([...spans.map((span) => layer(span)), ...stops], origin),
     wire: record.collectives.map((event) => wireSegment(event, origin)).sort((a, b) => a.start - b.start),
   };
 }
@@ -52,13 +69,6 @@ interface Layer extends MainSegment {
 
 function layer(span: SpanRecord): Layer {
   return { kind: span.name, module: span.module, start: span.start, end: span.end, depth: 0 };
-}
-
-/** The main thread stands still at the end of a collective: it goes on when the collective is done. */
-function waitOf(event: CollectiveRecord): Layer[] {
-  if (event.exposed <= 0) return [];
-  const start = event.ended - event.exposed;
-  return [{ kind: 'wait', module: event.module, start, end: event.ended, depth: 1 }];
 }
 
 /** Sweeps over all borders; between two of them the innermost (latest begun) layer counts. */
@@ -81,7 +91,8 @@ function flatten(layers: readonly Layer[], origin: Seconds): MainSegment[] {
     if (top === undefined) previous = undefined;
     else if (top === previous && last !== undefined) out[out.length - 1] = { ...last, end: to - origin };
     else {
-      out.push({ kind: top.kind, module: top.module, start: from - origin, end: to - origin });
+      const waitsFor = top.waitsFor === undefined ? {} : { waitsFor: top.waitsFor };
+      out.push({ kind: top.kind, ...waitsFor, module: top.module, start: from - origin, end: to - origin });
       previous = top;
     }
   }
@@ -119,17 +130,4 @@ export function waitShare(lanes: Timeline): number {
 /** How long the main thread waited for collectives. */
 export function waitSeconds(lanes: Timeline): Seconds {
   return lanes.main.reduce((sum, { kind, start, end }) => sum + (kind === 'wait' ? end - start : 0), 0);
-}
-
-/** How long the main thread waited while the wire was busy: without its waits for ranks that come late to an idle wire. */
-export function wireWaitSeconds({ main, wire }: Timeline): Seconds {
-  const waits = main.filter(({ kind }) => kind === 'wait');
-  let busyUntil = Number.NEGATIVE_INFINITY;
-  let sum = 0;
-  for (const { start, end } of wire) {
-    const from = Math.max(start, busyUntil);
-    for (const wait of waits) sum += Math.max(0, Math.min(end, wait.end) - Math.max(from, wait.start));
-    busyUntil = Math.max(busyUntil, end);
-  }
-  return sum;
 }

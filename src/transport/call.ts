@@ -1,6 +1,6 @@
 import type { Storage } from '../backend/engine';
 import type { WireDType } from '../core/dtypes';
-import type { CollectiveOp, CommCause } from '../core/events';
+import type { CollectiveOp, CollectiveProgress, CommCause } from '../core/events';
 import type { Seconds } from '../core/units';
 
 /** How contributions become one: in rank order, so that the result does not depend on timing. */
@@ -88,11 +88,15 @@ export interface Call {
   readonly outputs: readonly BlockList[];
 }
 
+/** What the thread that ran a collective knows of its progress. */
+export type ThreadProgress = Pick<CollectiveProgress, 'free' | 'arrived' | 'lacked' | 'carried'>;
+
 /** When a collective ran, and what exchange or subgroup brought from each rank. */
 export interface CallResult {
   readonly started: Seconds;
   readonly ended: Seconds;
   readonly values: readonly number[];
+  readonly progress?: ThreadProgress | undefined;
 }
 
 export function totalLength(list: BlockList): number {

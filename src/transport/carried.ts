@@ -1,35 +1,83 @@
+import type { ThreadCpuClock } from '../core/thread-cpu';
 import type { Seconds } from '../core/units';
+import type { ThreadProgress } from './call';
 import type { SpanCall } from './collectives';
 import type { LinkClock } from './link-clock';
 import { ringCost } from './ring-cost';
 import type { Steps } from './wait';
+
+/** When a rank had come to a collective, on the host's clock and on its thread's CPU clock. */
+export interface Arrival {
+  readonly at: Seconds;
+  readonly cpu: Seconds;
+}
 
 /** Runs a collective's steps. */
 export interface Lane {
   run(call: SpanCall): Steps<readonly number[]>;
   /** When all ranks of the collective that ended last had arrived with their links free. */
   readonly ready: Seconds;
+  /** Of the collective that began last, once this rank has come to it. */
+  readonly arrival: Arrival;
 }
 
 /** What a collective brought, and when a shaped link began to carry it. */
 export interface Carried {
   readonly values: readonly number[];
   readonly started: Seconds | undefined;
+  readonly arrival: Arrival;
+  /** By the link's model, else what this thread computed from its arrival on. */
+  readonly seconds: Seconds;
+}
+
+/** Where a collective runs. */
+export interface CarriedPlace {
+  readonly rank: number;
+  readonly size: number;
+  readonly link: LinkClock | undefined;
+  readonly cpu: ThreadCpuClock | undefined;
 }
 
 /** A collective's steps; where the link is shaped, the last one waits for the transfer's end. */
-export function* carried(
-  lane: Lane,
-  call: SpanCall,
-  place: { readonly rank: number; readonly size: number; readonly link: LinkClock | undefined },
-): Steps<Carried> {
-  const values = yield* lane.run(call);
+export function* carried(lane: Lane, call: SpanCall, place: CarriedPlace): Steps<Carried> {
+  const { values, arrival, seconds } = yield* moved(lane, call, place.cpu);
   const { rank, size, link } = place;
-  if (link === undefined) return { values, started: undefined };
+  if (link === undefined) return { values, started: undefined, arrival, seconds };
   const { op, wireDType, epoch } = call.header;
   const lengths = (lists: SpanCall['inputs']): number[] => lists.map(({ total }) => total);
   const sizes = { op, wireDType, inputs: lengths(call.inputs), outputs: lengths(call.outputs) };
   const landing = link.carry(epoch, lane.ready, ringCost(sizes, rank, size));
   if (!landing.ready()) yield landing;
-  return { values, started: landing.started };
+  const { started, lands } = landing;
+  return { values, started, arrival, seconds: lands - started };
+}
+
+/** A collective's progress on its thread, which could begin it at `free` and did so at `began`. */
+export function progressOf(free: Seconds, began: Arrival, { arrival, seconds }: Carried): ThreadProgress {
+  const lacked = Math.max(0, arrival.at - free - (arrival.cpu - began.cpu));
+  return { free, arrived: arrival.at, lacked, carried: seconds };
+}
+
+/** Runs the steps, and adds up what the thread computes from its arrival on; between two steps it may serve other calls. */
+function* moved(
+  lane: Lane,
+  call: SpanCall,
+  cpu: ThreadCpuClock = () => 0,
+): Steps<{ readonly values: readonly number[]; readonly arrival: Arrival; readonly seconds: Seconds }> {
+  const steps = lane.run(call);
+  let arrival: Arrival | undefined;
+  let seconds: Seconds = 0;
+  try {
+    for (;;) {
+      const from = cpu();
+      const step = steps.next();
+      // The first step comes to the others; the next call of the lane overwrites where it came.
+      arrival ??= lane.arrival;
+      seconds += Math.max(0, cpu() - Math.max(from, arrival.cpu));
+      if (step.done === true) return { values: step.value, arrival, seconds };
+      yield step.value;
+    }
+  } finally {
+    steps.return([]);
+  }
 }

@@ -1,6 +1,7 @@
 import { ShardlabError } from '../core/errors';
-import type { Seconds } from '../core/units';
+import { now, type Seconds } from '../core/units';
 import type { CallHeader } from './call';
+import type { Arrival } from './carried';
 import { arrivalsIn, barrierWord, countIn, isLater, isStale, phaseOf } from './epoch-word';
 import type { GroupMemory } from './group-memory';
 import { STREAM, type Stream } from './layout';
@@ -31,6 +32,7 @@ export class Channel implements Wait {
   /** When this rank came with its link free, and when all had. */
   private cameAt: Seconds = 0;
   private readyAt: Seconds = 0;
+  private arrived: Arrival = { at: 0, cpu: 0 };
   private readonly serves: (rank: number) => boolean;
 
   /** `serves` says whether this rank's other thread still exchanges with a rank point to point, or is about to. */
@@ -59,6 +61,10 @@ export class Channel implements Wait {
     return this.readyAt;
   }
 
+  get arrival(): Arrival {
+    return this.arrived;
+  }
+
   /** Begins a collective. Throws: COLLECTIVE_MISMATCH where the group broke before. */
   enter(header: CallHeader): void {
     if (this.epoch !== header.epoch) {
@@ -77,6 +83,7 @@ export class Channel implements Wait {
     const own = records[rank];
     own?.write(header, lengths);
     if (own !== undefined) own.freeAt = this.cameAt;
+    this.arrived = { at: now(), cpu: this.group.cpu?.() ?? 0 };
     if (!this.arrive()) yield this;
     if (link !== undefined) this.readyAt = Math.max(...records.map(({ freeAt }) => freeAt));
     const first = records[0];

@@ -1,6 +1,6 @@
 import type { Seconds } from '../core/units';
 import type { CallHeader } from './call';
-import type { Lane } from './carried';
+import type { Arrival, Lane } from './carried';
 import { Channel } from './channel';
 import type { GroupMemory } from './group-memory';
 import { roundUp, SLOT_BYTES, type Stream } from './layout';
@@ -39,6 +39,10 @@ export class CollectiveLane implements Lane {
 
   get ready(): Seconds {
     return this.channel.allReady;
+  }
+
+  get arrival(): Arrival {
+    return this.channel.arrival;
   }
 
   *run(call: SpanCall): Steps<readonly number[]> {

@@ -2,7 +2,7 @@ import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
 import type { CallHeader } from './call';
-import { type Carried, carried } from './carried';
+import { type Arrival, type Carried, carried, progressOf } from './carried';
 import { CollectiveLane, type SpanCall } from './collectives';
 import type { CommFailure, CommRequest } from './comm-messages';
 import { attach, type GroupMemory, type ThreadTools } from './group-memory';
@@ -26,6 +26,7 @@ interface Group {
 
 interface Task {
   readonly ticket: number;
+  readonly posted: Seconds;
   readonly call: SpanCall;
   readonly group: Group;
   readonly guard: Guard;
@@ -35,7 +36,9 @@ interface Running {
   readonly key: string;
   readonly task: Task;
   readonly steps: Steps<Carried>;
-  readonly started: Seconds;
+  /** When it could have begun, and when it did. */
+  readonly free: Seconds;
+  readonly began: Arrival;
   wait: Wait | undefined;
 }
 
@@ -57,6 +60,8 @@ export class CommLoop {
   private readonly running = new Map<string, Running>();
   /** Calls whose data is there, while a shaped link would still carry it: their queues have gone on. */
   private readonly landing = new Set<Running>();
+  /** When each queue was free for its next call. */
+  private readonly freeSince = new Map<string, Seconds>();
   private lastLook: Seconds = now();
   private idleRounds = 0;
   private closed = false;
@@ -102,14 +107,14 @@ export class CommLoop {
         return;
       }
       case 'call':
-        this.enqueue(request.group, request.ticket, request.call);
+        this.enqueue(request);
         return;
       default:
         request satisfies never;
     }
   }
 
-  private enqueue(id: number, ticket: number, call: SpanCall): void {
+  private enqueue({ group: id, ticket, call, posted }: CommRequest & { kind: 'call' }): void {
     const group = this.groups.get(id);
     if (group === undefined) throw new ShardlabError('INTERNAL', `the comm thread knows no group ${id}`);
     const { header } = call;
@@ -117,7 +122,7 @@ export class CommLoop {
     const guard = guardOf(this.tools.control, group.memory.identity, epoch, () => nameOf(header));
     const key = op === 'send' || op === 'recv' ? `${id} ${op} ${header.peer}` : `${id}`;
     const queue = this.queues.get(key);
-    const task = { ticket, call, group, guard };
+    const task = { ticket, posted, call, group, guard };
     if (queue === undefined) this.queues.set(key, [task]);
     else queue.push(task);
   }
@@ -152,7 +157,9 @@ export class CommLoop {
     const lane = op === 'send' || op === 'recv' ? task.group.pairs : task.group.collectives;
     this.watcher.began(task.call.header);
     const steps = carried(lane, task.call, task.group.memory);
-    this.running.set(key, { key, task, steps, started: now(), wait: undefined });
+    const free = Math.max(task.posted, this.freeSince.get(key) ?? 0);
+    const began = { at: now(), cpu: this.tools.cpu?.() ?? 0 };
+    this.running.set(key, { key, task, steps, free, began, wait: undefined });
     return true;
   }
 
@@ -160,7 +167,7 @@ export class CommLoop {
     try {
       current.task.guard.check();
       const step = current.steps.next();
-      if (step.done === true) this.succeed(current, step.value.started);
+      if (step.done === true) this.succeed(current, step.value);
       else this.await(current, step.value);
     } catch (error) {
       this.fail(current, error);
@@ -171,26 +178,34 @@ export class CommLoop {
   private await(current: Running, wait: Wait): void {
     current.wait = wait;
     if (!(wait instanceof Landing)) return;
-    this.running.delete(current.key);
+    this.leave(current);
     this.landing.add(current);
   }
 
-  private succeed(current: Running, started: Seconds | undefined): void {
+  private leave({ key }: Running): void {
+    this.running.delete(key);
+    this.freeSince.set(key, now());
+  }
+
+  private succeed(current: Running, carried: Carried): void {
     this.remove(current);
-    this.tickets.finish(current.task.ticket, false, started ?? current.started, now());
+    const { free, began, task } = current;
+    const started = carried.started ?? began.at;
+    const progress = this.tools.cpu === undefined ? undefined : progressOf(free, began, carried);
+    this.tickets.finish(task.ticket, false, { started, ended: now(), progress });
   }
 
   private fail(current: Running, error: unknown): void {
     // Ends the generator so that what it holds in `finally` is let go.
-    current.steps.return({ values: [], started: undefined });
+    current.steps.return({ values: [], started: undefined, arrival: current.began, seconds: 0 });
     this.remove(current);
     this.port.postMessage(failureOf(current.task.ticket, error));
-    this.tickets.finish(current.task.ticket, true, current.started, now());
+    this.tickets.finish(current.task.ticket, true, { started: current.began.at, ended: now() });
   }
 
   private remove(current: Running): void {
     // A call that has landed left its queue before.
-    if (!this.landing.delete(current)) this.running.delete(current.key);
+    if (!this.landing.delete(current)) this.leave(current);
     if (this.running.size + this.landing.size === 0) this.watcher.ended();
   }
 

@@ -1,11 +1,18 @@
 import type { ErrorJson } from '../core/errors';
+import type { Seconds } from '../core/units';
 import type { SpanCall } from './collectives';
 import type { GroupAttachment } from './group-memory';
 
 /** Main thread → comm thread. */
 export type CommRequest =
   | { readonly kind: 'group'; readonly id: number; readonly attachment: GroupAttachment }
-  | { readonly kind: 'call'; readonly group: number; readonly ticket: number; readonly call: SpanCall }
+  | {
+      readonly kind: 'call';
+      readonly group: number;
+      readonly ticket: number;
+      readonly call: SpanCall;
+      readonly posted: Seconds;
+    }
   | { readonly kind: 'close' };
 
 /** In place of a ticket: the thread itself has ended. */

@@ -1,3 +1,4 @@
+import type { ThreadCpuClock } from '../core/thread-cpu';
 import type { ControlBlock } from './control-block';
 import { instantiateKernels, type ReductionKernels } from './kernels/load';
 import { RegionLayout } from './layout';
@@ -28,6 +29,8 @@ export interface GroupMemory {
   readonly kernels: ReductionKernels;
   /** undefined where links are as fast as they can. */
   readonly link: LinkClock | undefined;
+  /** Of the thread; undefined where it cannot be read. */
+  readonly cpu: ThreadCpuClock | undefined;
 }
 
 /** What all groups of a thread have in common. */
@@ -36,6 +39,8 @@ export interface ThreadTools {
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
   readonly link: LinkClock | undefined;
+  /** Of the thread; undefined where it cannot be read. */
+  readonly cpu: ThreadCpuClock | undefined;
 }
 
 export function attach(attachment: GroupAttachment, tools: ThreadTools): GroupMemory {
@@ -53,5 +58,6 @@ export function attach(attachment: GroupAttachment, tools: ThreadTools): GroupMe
     control: tools.control,
     kernels: instantiateKernels(tools.kernelModule, memory),
     link: tools.link,
+    cpu: tools.cpu,
   };
 }

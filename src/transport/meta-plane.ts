@@ -91,7 +91,9 @@ class MetaGroup implements PlaneGroup {
     const isOwn = op === 'exchange' || op === 'subgroup';
     const seconds = isOwn ? 0 : this.#costs({ op, bytes: payloadBytes(call), ranks, group: name });
     const values = isOwn ? ranks.map(() => value) : [];
-    return { ...this.#clock.post(`${name} ${ranks.join()}`, seconds), values };
+    const free = this.#clock.now();
+    const stretch = this.#clock.post(`${name} ${ranks.join()}`, seconds);
+    return { ...stretch, values, progress: { free, arrived: free, lacked: 0, carried: seconds } };
   }
 }
 

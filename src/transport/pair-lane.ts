@@ -1,7 +1,7 @@
 import type { ShardlabError } from '../core/errors';
-import type { Seconds } from '../core/units';
+import { now, type Seconds } from '../core/units';
 import type { CallHeader } from './call';
-import type { Lane } from './carried';
+import type { Arrival, Lane } from './carried';
 import { lengthsOf, type SpanCall } from './collectives';
 import { ahead, countIn, tagged } from './epoch-word';
 import type { GroupMemory } from './group-memory';
@@ -28,6 +28,7 @@ const NUM_BUFFERS = 2;
  */
 export class PairLane implements Lane {
   ready: Seconds = 0;
+  arrival: Arrival = { at: 0, cpu: 0 };
   private readonly group: GroupMemory;
   private readonly stream: Stream;
 
@@ -41,6 +42,7 @@ export class PairLane implements Lane {
     const sends = header.op === 'send';
     const pair = new Pair(this.group, header, sends);
     pair.enter(call);
+    this.arrival = { at: now(), cpu: this.group.cpu?.() ?? 0 };
     this.tellPartner(header.epoch, header.peer + 1);
     try {
       if (sends) yield* this.send(call, pair);

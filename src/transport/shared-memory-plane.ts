@@ -1,8 +1,9 @@
 import { availableParallelism } from 'node:os';
 import { ShardlabError } from '../core/errors';
+import { openThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, now } from '../core/units';
 import type { Call, CallHeader, CallResult } from './call';
-import { carried } from './carried';
+import { carried, progressOf } from './carried';
 import { CollectiveLane, type SpanCall } from './collectives';
 import { CommClient } from './comm-client';
 import type { CommRequest } from './comm-messages';
@@ -75,7 +76,7 @@ class SharedMemory {
     this.segment = openSegment(options.fd, options.bytes);
     const { native, control } = this.segment;
     const link = options.link === undefined ? undefined : new LinkClock(shareLink(options.link));
-    this.tools = { native, control, kernelModule: compileKernels(), link };
+    this.tools = { native, control, kernelModule: compileKernels(), link, cpu: openThreadCpuClock() };
     const world = options.identity.ranks.length;
     this.spins = world <= availableParallelism() ? SPINS_ALONE : SPINS_CROWDED;
     this.subgroupsFrom = (CONTROL_BYTES + new RegionLayout(world).sharedBytes) / PAGE_BYTES;
@@ -140,10 +141,11 @@ class SharedMemoryGroup implements PlaneGroup {
     const guard = guardOf(control, this.memory.identity, header.epoch, () => nameOf(header));
     guard.check();
     const lane = header.op === 'send' || header.op === 'recv' ? this.pairs : this.collectives;
-    const started = now();
+    const began = { at: now(), cpu: this.memory.cpu?.() ?? 0 };
     const steps = carried(lane, spanCall(call), this.memory);
     const result = runBlocking(steps, this.shared.spins, guard);
-    return { started: result.started ?? started, ended: now(), values: result.values };
+    const progress = this.memory.cpu === undefined ? undefined : progressOf(began.at, began, result);
+    return { started: result.started ?? began.at, ended: now(), values: result.values, progress };
   }
 
   post(call: Call): PostedCall {
@@ -155,7 +157,7 @@ class SharedMemoryGroup implements PlaneGroup {
     }
     const spans = spanCall(call);
     const posted = comm.post(
-      (ticket): CommRequest => ({ kind: 'call', group: this.id, ticket, call: spans }),
+      (ticket): CommRequest => ({ kind: 'call', group: this.id, ticket, call: spans, posted: now() }),
     );
     const { op, peer } = call.header;
     if (op === 'send' || op === 'recv') this.exchanges.set(`${op} ${peer}`, posted);

@@ -1,8 +1,14 @@
 import { ShardlabError } from '../core/errors';
-import type { Seconds } from '../core/units';
+import type { CallResult } from './call';
 
 /** Calls that may be in flight at once; the next one waits for the oldest. */
 export const NUM_TICKETS = 1024;
+
+/** When a call ran on the comm thread. */
+export type CallTimes = Omit<CallResult, 'values'>;
+
+const NUM_TIMES = 6;
+const UNKNOWN = { free: Number.NaN, arrived: Number.NaN, lacked: Number.NaN, carried: Number.NaN };
 
 const STATE = { free: 0, pending: 1, done: 2, failed: 3 } as const;
 const NUM_CONTROL_WORDS = 32;
@@ -16,10 +22,10 @@ export class TicketBoard {
   private readonly words: Int32Array;
   private readonly times: Float64Array;
 
-  constructor(buffer = new SharedArrayBuffer(TIMES_AT + NUM_TICKETS * 16)) {
+  constructor(buffer = new SharedArrayBuffer(TIMES_AT + NUM_TICKETS * NUM_TIMES * 8)) {
     this.buffer = buffer;
     this.words = new Int32Array(buffer, 0, NUM_CONTROL_WORDS + NUM_TICKETS);
-    this.times = new Float64Array(buffer, TIMES_AT, NUM_TICKETS * 2);
+    this.times = new Float64Array(buffer, TIMES_AT, NUM_TICKETS * NUM_TIMES);
   }
 
   /** Comm thread: messages announced so far. */
@@ -43,9 +49,9 @@ export class TicketBoard {
   }
 
   /** Comm thread: the call ended. */
-  finish(ticket: number, failed: boolean, started: Seconds, ended: Seconds): void {
-    this.times[ticket * 2] = started;
-    this.times[ticket * 2 + 1] = ended;
+  finish(ticket: number, failed: boolean, { started, ended, progress }: CallTimes): void {
+    const { free, arrived, lacked, carried } = progress ?? UNKNOWN;
+    this.times.set([started, ended, free, arrived, lacked, carried], ticket * NUM_TIMES);
     Atomics.store(this.words, wordOf(ticket), failed ? STATE.failed : STATE.done);
     Atomics.notify(this.words, wordOf(ticket));
   }
@@ -82,8 +88,14 @@ export class TicketBoard {
     return Atomics.load(this.words, word) !== STATE.done;
   }
 
-  timesOf(ticket: number): { started: Seconds; ended: Seconds } {
-    return { started: this.times[ticket * 2] ?? 0, ended: this.times[ticket * 2 + 1] ?? 0 };
+  timesOf(ticket: number): CallTimes {
+    const at = ticket * NUM_TIMES;
+    const [started = 0, ended = 0, free = 0, arrived = 0, lacked = 0, carried = 0] = this.times.subarray(
+      at,
+      at + NUM_TIMES,
+    );
+    const progress = Number.isNaN(arrived) ? undefined : { free, arrived, lacked, carried };
+    return { started, ended, progress };
   }
 }
 

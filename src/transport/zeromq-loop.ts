@@ -135,7 +135,7 @@ class ZeromqLoop {
   private finish(ticket: number, failed: boolean, started: Seconds): void {
     const { tickets, watcher } = this.options;
     if (this.running.size + this.numLanding === 0) watcher.ended();
-    tickets.finish(ticket, failed, started, now());
+    tickets.finish(ticket, failed, { started, ended: now() });
   }
 
   private async runIn(group: Group | undefined, call: StagedCall): Promise<Seconds> {

@@ -13,8 +13,8 @@ test('the next figure about it tells a guess beside the truth, once', () => {
   lesson.guess('00.share', 40, 'paramShare');
   lesson.guess('00.other', 3, 'numCollectives');
   const first = lesson.reveal(memoryTimeline(run));
-  assert.match(first.subtitle, /<br>You 40%, it is 8\.5\d?%: parameters’ share of the peak\.$/);
-  assert.ok(!lesson.reveal(memoryTimeline(run)).subtitle.includes('You'));
+  assert.match(first.subtitle, /<br>You guessed 40%; parameters are 8\.5\d?% of the peak\.$/);
+  assert.ok(!lesson.reveal(memoryTimeline(run)).subtitle.includes('You guessed'));
   assert.equal(lesson.guesses().rows.length, 2);
 });
 
@@ -22,7 +22,10 @@ test('no guess never blocks: the figure tells the truth alone', () => {
   const lesson = createLesson(ANSWERS);
   lesson.guess('00.share', Number.NaN, 'paramShare');
   lesson.guess('00.free');
-  assert.match(lesson.reveal(memoryTimeline(run)).subtitle, /<br>It is 8\.5\d?%: parameters’ share/);
+  assert.match(
+    lesson.reveal(memoryTimeline(run)).subtitle,
+    /<br>Answer: parameters are 8\.5\d?% of the peak\.$/,
+  );
   assert.deepEqual(
     lesson.guesses().rows.map(({ guess }) => guess),
     [null, null],

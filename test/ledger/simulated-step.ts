@@ -201,6 +201,15 @@ class Simulation {
       started,
       ended: this.wireFree,
       exposed: exposed < 1 && module.endsWith('.0') ? wait : exposed === 1 ? wait : 0,
+      progress: {
+        free: posted,
+        arrived: posted,
+        lacked: 0,
+        carried: seconds,
+        resumed: this.wireFree,
+        postedCpu: posted,
+        resumedCpu: this.wireFree,
+      },
     });
   }
 

@@ -4,7 +4,7 @@ import { toChromeTrace } from '../../src/ledger/chrome-trace';
 import { communication } from '../../src/ledger/communication';
 import { explainProcess } from '../../src/ledger/process-memory';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
-import { timeline, waitSeconds, wireWaitSeconds } from '../../src/ledger/timeline';
+import { timeline, waitSeconds } from '../../src/ledger/timeline';
 import { simulateRanks, simulateStep } from './simulated-step';
 
 const BASE = simulateStep({ rank: 0, world: 2, strategy: 'FULL_SHARD' });
@@ -12,7 +12,7 @@ const BASE = simulateStep({ rank: 0, world: 2, strategy: 'FULL_SHARD' });
 function collective(fields: Partial<CollectiveRecord>): CollectiveRecord {
   const [first] = BASE.collectives;
   assert.ok(first !== undefined);
-  return { ...first, ...fields };
+  return { ...first, progress: undefined, ...fields };
 }
 
 function stepOf(fields: Partial<StepRecord>): StepRecord {
@@ -148,26 +148,3 @@ test('a trace of nothing is empty', () => {
 function round(value: number): number {
   return Math.round(value * 1e9) / 1e9;
 }
-
-test('waits for ranks that come late to an idle wire do not count as waits for the wire', () => {
-  const wait = (start: number, end: number) => ({ kind: 'wait', module: '', start, end }) as const;
-  const on = (start: number, end: number) =>
-    ({
-      op: 'allGather',
-      cause: 'param',
-      module: '',
-      bytes: 4,
-      wireBytes: 4,
-      exposed: 0,
-      start,
-      end,
-    }) as const;
-  const lanes = {
-    rank: 0,
-    seconds: 10,
-    main: [wait(0, 3), wait(5, 9)],
-    wire: [on(2, 4), on(3, 6), on(8, 9)],
-  };
-  // Of 0 to 3 the wire is busy from 2; of 5 to 9 until 6 and from 8. Two at once count once.
-  assert.equal(wireWaitSeconds(lanes), 3);
-});

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { test } from 'node:test';
 import { errorsIn, executed, notebookInputs, readNotebook, skip } from './executed';
+import { unshownFacts } from './facts';
+import { falseSentences } from './sentences';
 
 test('every notebook is stored as executed from top to bottom, without an error', async (t) => {
   const { notebookFiles, isStale } = await notebookInputs();
@@ -33,6 +35,17 @@ test('notebooks whose code, or whose library, changed since they were executed r
       const { notebook, failure } = executed(path);
       assert.equal(failure, undefined, failure);
       assert.deepEqual(errorsIn(notebook), []);
+    });
+  }
+});
+
+test('no sentence of a stored notebook is contradicted by its own numbers', async (t) => {
+  const { notebookFiles, isStale } = await notebookInputs();
+  for (const path of notebookFiles()) {
+    // A changed notebook's stored outputs may be of other sentences.
+    await t.test(basename(path), { skip: isStale(path) ? 'its inputs changed' : false }, () => {
+      const notebook = readNotebook(path);
+      assert.deepEqual([...falseSentences(notebook), ...unshownFacts(path, notebook)], []);
     });
   }
 });

@@ -1,0 +1,189 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { commTimeline } from '../../src/figures/comm-timeline';
+import { comparePlans } from '../../src/figures/compare-plans';
+import { compareTimeline } from '../../src/figures/compare-timeline';
+import { lossCurve } from '../../src/figures/loss-curve';
+import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
+import { fitText } from '../../src/figures/plan-table';
+import { plan } from '../../src/figures/plan-view';
+import { whatIf } from '../../src/figures/plan-what-if';
+import type { RunView } from '../../src/figures/run-view';
+import { createTable } from '../../src/figures/table';
+import type { StepRecord } from '../../src/ledger/record';
+import { simulateRanks } from '../ledger/simulated-step';
+
+/** A record whose every time is `factor` as long. */
+function stretched(record: StepRecord, factor: number): StepRecord {
+  const at = (time: number): number => record.start + (time - record.start) * factor;
+  return {
+    ...record,
+    end: at(record.end),
+    spans: record.spans.map((span) => ({ ...span, start: at(span.start), end: at(span.end) })),
+    collectives: record.collectives.map(({ progress, ...event }) => ({
+      ...event,
+      posted: at(event.posted),
+      started: at(event.started),
+      ended: at(event.ended),
+      exposed: event.exposed * factor,
+      progress: progress && {
+        ...progress,
+        free: at(progress.free),
+        arrived: at(progress.arrived),
+        resumed: at(progress.resumed),
+        lacked: progress.lacked * factor,
+        carried: progress.carried * factor,
+      },
+    })),
+  };
+}
+
+/** A run whose steps take these times as long as the simulated one; `tokens` are a rank's. */
+function runOf(factors: readonly number[], tokens = 256, wireMs = 1.2): RunView {
+  const records = factors.flatMap((factor, i) =>
+    simulateRanks({ world: 2, strategy: 'FULL_SHARD', step: i + 1, wireMs }).map((record) => ({
+      ...stretched(record, factor),
+      tokens,
+    })),
+  );
+  return { strategy: 'FULL_SHARD', world: 2, records };
+}
+
+const STEADY = [9, 1, 1.01, 0.99, 1, 1.02, 1.005];
+
+test('the drawn step is the one nearest the median, not the first, which is cold, nor a late last one', () => {
+  const run = runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4]);
+  // Of steps 2 to 7 the median is 1.2: step 3.
+  assert.match(commTimeline(run).subtitle, /step 3, nearest the median of 6\./);
+  const [row] = compareTimeline({ run }).table.rows;
+  assert.equal(row?.shownStep, 3);
+  assert.equal(row?.numSteps, 6);
+  const [memory] = compareMemoryTimeline({ run }).table.rows;
+  assert.equal(memory?.step, 3);
+});
+
+test('the wait that is drawn is the one that the label says, within what ranks differ by', () => {
+  const [row] = compareTimeline({ run: runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4]) }).table.rows;
+  const [shown, said] = [Number(row?.shownWaitSeconds), Number(row?.waitSeconds)];
+  assert.ok(Math.abs(shown / said - 1) < 0.1, `${shown} drawn, ${said} said`);
+  const parts = [row?.wireWaitSeconds, row?.peerWaitSeconds, row?.coreWaitSeconds].map(Number);
+  assert.ok(Math.abs(parts.reduce((a, b) => a + b, 0) / said - 1) < 0.1);
+});
+
+test('the first step after a checkpoint or resharding is cold too, whatever its number', () => {
+  const run = runOf(STEADY);
+  const later = run.records.map((record) => ({ ...record, step: record.step + 30 }));
+  assert.equal(compareTimeline({ run: { ...run, records: later } }).table.rows[0]?.numSteps, 6);
+});
+
+test('nothing is claimed of the times of few steps, nor where the spreads overlap', () => {
+  const few = compareTimeline({ a: runOf([9, 1, 1]), b: runOf([9, 2, 2]) });
+  assert.equal(few.title, 'Too few steps to compare times: 2 measured steps, 4 are needed');
+  const noisy = { a: runOf([9, 1, 2, 3, 1, 2, 3]), b: runOf([9, 1.1, 2.1, 2.9, 1.1, 2.1, 3.1]) };
+  assert.match(compareTimeline(noisy).title, /^No clear difference in waiting/);
+  assert.match(
+    compareTimeline(noisy).quantities.hiddenShare?.says('5%') ?? '',
+    /^no clear difference in waiting for the wire: /,
+  );
+  const notes = JSON.stringify(compareTimeline(noisy).layout.annotations);
+  assert.match(notes, /step: no clear difference/);
+  assert.doesNotMatch(notes, /step \d/);
+  assert.match(
+    JSON.stringify(compareMemoryTimeline(noisy).layout.annotations),
+    /no clear difference|time unclear/,
+  );
+});
+
+test('a clear difference names the run that waits longer for the wire', () => {
+  const runs = { fast: runOf(STEADY, 256, 0.6), slow: runOf(STEADY, 256, 2.4) };
+  const figure = compareTimeline(runs);
+  assert.match(figure.title, /^fast waits [\d.]+ ms for the wire, slow [\d.]+$/);
+  const [fast, slow] = figure.table.rows.map(({ wireWaitSeconds }) => Number(wireWaitSeconds));
+  assert.ok((fast ?? 0) < (slow ?? 0));
+});
+
+test('steps of different numbers of tokens compare token by token', () => {
+  // Four times the tokens in twice the time: half the time per token.
+  const runs = {
+    one: runOf(STEADY, 256),
+    four: runOf(
+      STEADY.map((factor) => factor * 2),
+      1024,
+    ),
+  };
+  const figure = compareTimeline(runs);
+  assert.match(figure.subtitle, /per 1,000 tokens/);
+  assert.match(JSON.stringify(figure.layout.annotations), /step 0\.50×/);
+  assert.match(JSON.stringify(compareMemoryTimeline(runs).layout.annotations), /token 0\.50×/);
+});
+
+const A100 = {
+  model: 'llama3-8b',
+  hardware: 'A100-80G',
+  gpus: 8,
+  recompute: 'full',
+  batch: { micro: 1 },
+} as const;
+
+test('plans of unequal work compare by sequence: one that works on fewer is not said to be faster', () => {
+  const plans = { whole: plan(A100), cp: plan(A100, { parallel: { cp: 8 } }) };
+  const figure = comparePlans(plans, 'time');
+  const per = (one: (typeof plans)['cp']): number => one.seconds.value / one.layout.globalBatch;
+  assert.equal(plans.whole.layout.globalBatch, 8 * plans.cp.layout.globalBatch);
+  assert.deepEqual(
+    figure.table.rows.map(({ seconds }) => Number(seconds).toPrecision(4)),
+    [per(plans.whole), per(plans.cp)].map((seconds) => seconds.toPrecision(4)),
+  );
+  assert.match(JSON.stringify(figure.layout.annotations), /One sequence of 8,192 tokens/);
+  const slower = per(plans.whole) > per(plans.cp) ? 'whole' : 'cp';
+  assert.match(figure.title, new RegExp(`^${slower} takes .* per sequence`));
+});
+
+test('a what-if that changes the tokens of an iteration shows the time of the same tokens', () => {
+  const base = { ...A100, seq: 4096 };
+  const figure = whatIf(base, { seq: [4096, 8192] });
+  const [same, longer] = figure.table.rows;
+  assert.equal(same?.isScaled, false);
+  assert.equal(longer?.isScaled, true);
+  assert.equal(
+    Number(longer?.seconds).toPrecision(6),
+    (plan(base, { seq: 8192 }).seconds.value / 2).toPrecision(6),
+  );
+  assert.match(figure.subtitle, /Times are for 32,768 tokens\./);
+});
+
+test('the title of a what-if rounds as its bars do', () => {
+  const figure = whatIf(A100, { recompute: ['none', 'full'], attention: ['flash', 'unfused'] });
+  const [, low, high] = /\(([\d.]+)–([\d.]+) GB\)/.exec(figure.title) ?? assert.fail(figure.title);
+  const labels = JSON.stringify(figure.layout.annotations);
+  for (const number of [low, high]) assert.ok(labels.includes(`>${number}<`), `${number} in ${labels}`);
+});
+
+test('a plan gives its peak in one unit, and says so where the interval crosses the capacity', () => {
+  assert.doesNotMatch(plan(A100).toText(), /GiB/);
+  const of = (low: number, high: number) => ({ value: (low + high) / 2, low, high });
+  assert.equal(fitText(true, of(1, 2), 3), 'fits');
+  assert.equal(fitText(true, of(1, 4), 3), 'fits, but it may not');
+  assert.equal(fitText(false, of(2, 6), 3), 'does not fit, but it may');
+  assert.equal(fitText(false, of(4, 6), 3), 'does not fit');
+});
+
+test('numbers of one column are grouped alike', () => {
+  const text = createTable([
+    { tokens: 16000 },
+    { tokens: 16000.4 },
+    { tokens: 2053.7 },
+    { tokens: 0.5 },
+  ]).toText();
+  assert.deepEqual(
+    text.split('\n').map((line) => line.trim()),
+    ['tokens', '16,000', '16,000', '2,054', '0.5'],
+  );
+});
+
+test('training that goes on from a checkpoint fills the width from its first step on', () => {
+  const figure = lossCurve([{ name: '', losses: [3, 2, 1], firstStep: 31 }], { steps: 35 });
+  const [from = 0, to = 0] = figure.layout.xaxis?.range ?? [];
+  assert.ok(Number(from) > 30 && Number(from) <= 31, String(from));
+  assert.ok(Number(to) >= 35 && Number(to) < 36, String(to));
+});

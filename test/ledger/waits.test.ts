@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { CollectiveProgress } from '../../src/core/events';
+import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
+import { timeline, waitSeconds } from '../../src/ledger/timeline';
+import { totalWait, waitSecondsOf, waitsOf } from '../../src/ledger/waits';
+import { simulateRanks } from './simulated-step';
+
+const BASE = simulateRanks({ world: 2, strategy: 'FULL_SHARD' });
+
+type Facts = Omit<CollectiveProgress, 'resumedCpu'> & {
+  readonly posted: number;
+  readonly started: number;
+  readonly ended: number;
+  readonly exposed: number;
+};
+
+/** A step of two ranks with one collective, which begins at 0 on both. */
+function stepOf(...ranks: readonly Facts[]): StepRecord[] {
+  return ranks.map((facts, rank): StepRecord => {
+    const record = BASE[rank] ?? assert.fail();
+    const { posted, started, ended, exposed, ...progress } = facts;
+    const [event] = record.collectives;
+    const collective: CollectiveRecord = {
+      ...(event ?? assert.fail()),
+      ...{ posted, started, ended, exposed, progress: { ...progress, resumedCpu: 0 } },
+    };
+    return { ...record, start: 0, startCpu: 0, end: 20, collectives: [collective], spans: [] };
+  });
+}
+
+function kinds(records: readonly StepRecord[], rank: number) {
+  const { wire, peer, core } = waitSecondsOf(waitsOf(records).get(rank) ?? assert.fail());
+  return { wire, peer, core };
+}
+
+/** Comes at once, and is held up by the wire from 5 to 8. */
+const EARLY: Facts = {
+  ...{ posted: 1, free: 1, arrived: 1, lacked: 0, postedCpu: 1 },
+  ...{ started: 5, carried: 3, ended: 8, resumed: 8, exposed: 7 },
+};
+/** Comes 4 s later, after as much computing. */
+const LATE: Facts = { ...EARLY, posted: 5, free: 5, arrived: 5, postedCpu: 5, exposed: 3 };
+
+test('until the last rank has come one waits for it, then for the wire', () => {
+  const step = stepOf(EARLY, LATE);
+  assert.deepEqual(kinds(step, 0), { wire: 3, peer: 4, core: 0 });
+  assert.deepEqual(kinds(step, 1), { wire: 3, peer: 0, core: 0 });
+});
+
+test('a peer that is late because its main thread had no core is a wait for a core', () => {
+  // 5 s passed until it posted, of which it computed 2.
+  const step = stepOf(EARLY, { ...LATE, postedCpu: 2 });
+  assert.deepEqual(kinds(step, 0), { wire: 3, peer: 1, core: 3 });
+});
+
+test('a communicating thread that comes late without a core is a wait for a core, on its own rank and on others', () => {
+  const step = stepOf(EARLY, { ...LATE, posted: 2, postedCpu: 2, free: 2, lacked: 3, exposed: 6 });
+  assert.deepEqual(kinds(step, 0), { wire: 3, peer: 1, core: 3 });
+  assert.deepEqual(kinds(step, 1), { wire: 3, peer: 0, core: 3 });
+});
+
+test('going on later than the wire was done is a wait for a core', () => {
+  const step = stepOf({ ...EARLY, ended: 9, resumed: 10, exposed: 9 }, LATE);
+  assert.deepEqual(kinds(step, 0), { wire: 3, peer: 4, core: 2 });
+});
+
+test('bytes that queue behind others wait for the wire', () => {
+  const step = stepOf({ ...EARLY, arrived: 1, started: 4 }, { ...LATE, posted: 1, arrived: 1, started: 4 });
+  assert.deepEqual(kinds(step, 0), { wire: 6, peer: 0, core: 1 });
+});
+
+test('without a clock of CPU time nothing is claimed, and no wait begins before it was asked for', () => {
+  const [record] = stepOf({ ...EARLY, exposed: 7.5 }, LATE);
+  const told = record ?? assert.fail();
+  const untold = {
+    ...told,
+    collectives: told.collectives.map(({ progress: _, ...event }) => ({ ...event, posted: 1 })),
+  };
+  const [part] = waitsOf([untold]).get(0) ?? [];
+  assert.equal(part?.kind, 'unknown');
+  assert.deepEqual([part?.start, part?.end], [1, 8.5]);
+});
+
+test('the kinds add up to the exposed wait, whatever the times are', () => {
+  const time = fc.double({ min: 0, max: 10, noNaN: true });
+  const facts = fc
+    .record({
+      posted: time,
+      free: time,
+      arrived: time,
+      lacked: time,
+      postedCpu: time,
+      started: time,
+      carried: time,
+      ended: time,
+      resumed: time,
+      exposed: time,
+    })
+    .map((one) => ({ ...one, resumed: one.resumed + one.exposed }));
+  fc.assert(
+    fc.property(facts, facts, (a, b) => {
+      const step = stepOf(a, b);
+      for (const { rank, collectives } of step) {
+        const parts = waitsOf(step).get(rank) ?? [];
+        const exposed = collectives[0]?.exposed ?? 0;
+        assert.ok(Math.abs(totalWait(waitSecondsOf(parts)) - exposed) < 1e-9);
+        for (const { start, end } of parts) assert.ok(end > start);
+      }
+    }),
+  );
+});
+
+test('a timeline shows the wait where it was, also when the thread went on late', () => {
+  const step = stepOf({ ...EARLY, ended: 8, resumed: 10, exposed: 9 }, LATE);
+  const [record] = step;
+  const lanes = timeline(record ?? assert.fail(), 0, waitsOf(step).get(0));
+  assert.deepEqual(
+    lanes.main.map(({ kind, waitsFor, start, end }) => [kind, waitsFor, start, end]),
+    [
+      ['wait', 'peer', 1, 5],
+      ['wait', 'wire', 5, 8],
+      ['wait', 'core', 8, 10],
+    ],
+  );
+  assert.equal(waitSeconds(lanes), 9);
+});

@@ -1,0 +1,123 @@
+import { basename } from 'node:path';
+import type { Notebook } from './executed';
+import { figuresOf, textOf } from './sentences';
+
+/** A sentence in a notebook's prose, and what its outputs must show for it. */
+interface Fact {
+  readonly notebook: string;
+  /** As the prose writes it. */
+  readonly sentence: string;
+  holds(outputs: readonly string[], notebook: Notebook): boolean;
+}
+
+const titled = (notebook: Notebook, pattern: RegExp) =>
+  figuresOf(notebook).find(({ title }) => pattern.test(title));
+const answers = (notebook: Notebook, pattern: RegExp): boolean =>
+  figuresOf(notebook).some(({ subtitle }) => pattern.test(subtitle));
+const shows = (outputs: readonly string[], pattern: RegExp): boolean =>
+  outputs.some((text) => pattern.test(text));
+
+/** Numbers and outcomes that the prose of the notebooks states. */
+const FACTS: readonly Fact[] = [
+  {
+    notebook: '00-quickstart',
+    sentence: '0 + 1 + 2 + 3 = 6',
+    holds: (outputs) => shows(outputs, /ranks 0-3 agree\n\[ 6, 6, 6, 6 \]/),
+  },
+  {
+    notebook: '00-quickstart',
+    sentence: 'Most of the memory is **activations**',
+    holds: (_, notebook) => titled(notebook, /of the peak is activations and temporaries/) !== undefined,
+  },
+  {
+    notebook: '00-quickstart',
+    sentence: 'The two loss curves coincide',
+    holds: (_, notebook) =>
+      titled(notebook, /^2 runs (have exactly equal losses|differ by at most \d(\.\d)?e-[67])/) !== undefined,
+  },
+  {
+    notebook: '00-quickstart',
+    sentence: 'each held a quarter of parameters, gradients and optimizer state',
+    holds: (_, notebook) => answers(notebook, /holds 4× the model states of/),
+  },
+  {
+    notebook: '01-zero-memory',
+    sentence: 'What is held where must not change what is computed',
+    holds: (_, notebook) => titled(notebook, /have exactly equal losses over 2 common steps/) !== undefined,
+  },
+  {
+    notebook: '02-fsdp-knobs',
+    sentence: '(loss, gradient norm) = 16',
+    holds: (_, notebook) => answers(notebook, /one step takes 16 collectives/),
+  },
+  {
+    notebook: '02-fsdp-knobs',
+    sentence: '52 collectives per step with one unit per Linear, 16 with one per block',
+    holds: (_, notebook) =>
+      figuresOf(notebook).some(
+        ({ rows }) =>
+          rows.some(({ run, numCollectives }) => run === 'every Linear' && numCollectives === '52') &&
+          rows.some(({ run, numCollectives }) => run === 'blocks' && numCollectives === '16'),
+      ),
+  },
+  {
+    notebook: '02-fsdp-knobs',
+    sentence: 'The bytes are the same; the title says what the waiting came to here',
+    holds: (_, notebook) => answers(notebook, /the same [\d.]+ MB travel/),
+  },
+  {
+    notebook: '03-offload-and-checkpoint',
+    sentence: 'The loss does not change by a bit',
+    holds: (outputs) => outputs.includes('true'),
+  },
+  {
+    notebook: '03-offload-and-checkpoint',
+    sentence: 'The device falls by exactly 8 N / 2 bytes',
+    holds: (_, notebook) => {
+      const rows = titled(notebook, /^offload holds .* less state than device/)?.rows ?? [];
+      const optimizer = (run: string) =>
+        rows.find((row) => row.run === run && row.cause === 'optimizer')?.peakBytes;
+      return (
+        optimizer('device') === (4 * 1_063_680).toLocaleString('en-US') && optimizer('offload') === undefined
+      );
+    },
+  },
+  {
+    notebook: '06-claims',
+    sentence: 'this one stands on a formula',
+    holds: (outputs) => shows(outputs, /^This claim's evidence still holds$/),
+  },
+  {
+    notebook: '07-planner',
+    sentence: 'At 32,760 tokens attention takes more than the matrix products',
+    holds: (_, notebook) => {
+      const rows = figuresOf(notebook).find(({ rows: [row] }) => row?.attention !== undefined)?.rows ?? [];
+      return rows.length > 0 && rows.every(({ attention, products }) => Number(attention) > Number(products));
+    },
+  },
+  {
+    notebook: '07-planner',
+    sentence: 'Here it must be exact',
+    holds: (outputs) => shows(outputs, /^\[ (\d+), \1 \]$/),
+  },
+  {
+    notebook: '12-fragments',
+    sentence: 'The line above says what that came to here',
+    holds: (outputs) =>
+      shows(outputs, /FULL_SHARD ÷ DDP, median \(quartiles\): .*: (the sentence|no clear difference)/),
+  },
+];
+
+/** Facts that a notebook's prose states and its outputs do not show; also those whose sentence is no longer there. */
+export function unshownFacts(path: string, notebook: Notebook): string[] {
+  const name = basename(path, '.ipynb');
+  const prose = notebook.cells
+    .filter(({ cell_type }) => cell_type === 'markdown')
+    .map(({ source }) => [source].flat().join(''))
+    .join('\n');
+  const outputs = notebook.cells.flatMap(({ outputs: shown = [] }) => shown.map(textOf));
+  return FACTS.filter((fact) => fact.notebook === name).flatMap(({ sentence, holds }) => {
+    if (!prose.includes(sentence)) return [`the prose no longer says "${sentence}": mend the list of facts`];
+    return holds(outputs, notebook) ? [] : [`the outputs do not show "${sentence}"`];
+  });
+}

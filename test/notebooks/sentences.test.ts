@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { commTimeline } from '../../src/figures/comm-timeline';
+import { compareComm } from '../../src/figures/compare-comm';
+import { compareTimeline } from '../../src/figures/compare-timeline';
+import type { Figure } from '../../src/figures/figure';
+import { lossCurve } from '../../src/figures/loss-curve';
+import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
+import { DISPLAY } from '../../src/figures/table';
+import { simulatedRun } from '../figures/gallery';
+import type { Notebook } from './executed';
+import { unshownFacts } from './facts';
+import { falseSentences, figuresOf } from './sentences';
+
+const [a, b] = [
+  simulatedRun({ strategy: 'FULL_SHARD', world: 2 }),
+  simulatedRun({ strategy: 'NO_SHARD', world: 2 }),
+];
+const FIGURES: Readonly<Record<string, Figure>> = {
+  timelines: compareTimeline({ a, b }),
+  timeline: commTimeline(a),
+  bytes: compareComm({ a, b }),
+  memory: compareMemoryTimeline({ a, b }),
+  loss: lossCurve([{ name: '', losses: [3, 2.5, 2] }]),
+};
+
+/** A notebook that shows a figure, whose stored text may be changed. */
+function notebookOf(figure: Figure, change: (text: string) => string = (text) => text): Notebook {
+  const data: Readonly<Record<string, unknown>> = figure[DISPLAY]();
+  const text = change(String(data['text/plain']));
+  const output = { output_type: 'display_data', data: { ...data, 'text/plain': text } };
+  return { cells: [{ cell_type: 'code', source: '', outputs: [output] }] };
+}
+
+for (const [name, figure] of Object.entries(FIGURES)) {
+  test(`${name}: what the figure says is what its own numbers say`, () => {
+    const notebook = notebookOf(figure);
+    assert.equal(figuresOf(notebook)[0]?.title, figure.title);
+    assert.deepEqual(falseSentences(notebook), []);
+  });
+}
+
+test('a title that its table contradicts is found', () => {
+  const planted: readonly [Figure | undefined, (text: string) => string][] = [
+    [FIGURES.loss, (text) => text.replace('falls', 'rises')],
+    [FIGURES.loss, (text) => text.replace('to 2.000', 'to 1.000')],
+    [FIGURES.bytes, (text) => text.replace(/receives [\d.]+/, 'receives 0.1')],
+    [FIGURES.timeline, (text) => text.replace(/Ranks wait [\d.]+/, 'Ranks wait 0.001')],
+    [FIGURES.timelines, (text) => text.replace(/^.*\n/, 'a waits 1.0 ms, b 2.0\n')],
+    [FIGURES.memory, (text) => text.replace(/; .*\n/, '; a step takes 2.00× as long\n')],
+  ];
+  for (const [figure, change] of planted) {
+    const notebook = notebookOf(figure ?? assert.fail(), change);
+    assert.ok(falseSentences(notebook).length > 0, figuresOf(notebook)[0]?.title);
+  }
+});
+
+test('a fact of the prose that no output shows is found, and one whose sentence has gone', () => {
+  const cell = { cell_type: 'markdown', source: 'The loss does not change by a bit:' } as const;
+  const problems = unshownFacts('03-offload-and-checkpoint.ipynb', { cells: [cell] });
+  assert.equal(problems.length, 2);
+  assert.match(problems[0] ?? '', /^the outputs do not show "The loss does not change by a bit"/);
+  assert.match(problems[1] ?? '', /^the prose no longer says/);
+});
