@@ -101,6 +101,24 @@ describe('the compiler', () => {
     assert.deepEqual(messages('1 + 1; kept; function g(x) { return x; }'), []);
   });
 
+  it('takes a model of one’s own in a cell of ranks as PyTorch has it', () => {
+    const inRanks = (source: string) => compiler.compile({ source, namespace: 'ranks', cell: 1 });
+    const declared = inRanks(`class Net extends nn.Module {
+      a = new nn.Linear(7, 13);
+      b = new nn.Linear(13, 1, { bias: false });
+      scale = new nn.Parameter(tf.ones([13]));
+      towers = new nn.ModuleList([new nn.Linear(13, 13)]);
+      forward(x) { return this.b.apply(tf.relu(this.a.apply(x))); }
+    }`);
+    assert.ok(declared.ok, declared.ok ? '' : declared.error.evalue);
+    compiler.commit(declared.declaration);
+    const used = inRanks(
+      'const net = new Net().manualSeed(7); optim.adamW(fullyShard(net)); net.a.bias.tensor.shape;',
+    );
+    assert.ok(used.ok, used.ok ? '' : used.error.evalue);
+    assert.ok(!inRanks('new Net().b.bias.tensor').ok, 'without bias there is none to read');
+  });
+
   it('knows whole, unfinished and wrong cells apart', () => {
     for (const source of ['1', '', 'type T = { a: number }', 'await 1']) {
       assert.deepEqual(compiler.isComplete(source), { status: 'complete' }, source);
