@@ -4,6 +4,7 @@ import type { DType } from '../core/dtypes';
 import type { Observer, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 import type { Elementwise } from './elementwise';
+import type { HeapDamage } from './heap-health';
 import type { HostMemory } from './host-arrays';
 
 /** Where a tensor's values lie in this process. Good until the tensor is disposed. */
@@ -45,6 +46,8 @@ export interface Engine extends Elementwise<tf.Tensor> {
   readonly blas: BlasInfo | BlasAbsent;
   /** Whether tensors have values. Where they are shapes only, code moves none, and what it reads is an assumption. */
   readonly hasValues: boolean;
+  /** The trap after which the heap can't be trusted: every operation is an error then. undefined: it can. */
+  readonly damage: HeapDamage | undefined;
   /** Tells the time to which spans and collectives are stated. */
   readonly clock: Clock;
 

@@ -1,11 +1,16 @@
 import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
+import { checkOf } from './checks/kernel-checks';
 import { HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
-import { isReplaced } from './wasm-context';
+import type { Attributes, Inputs, WasmContext } from './wasm-context';
 import { freeingOnError, tableOf } from './wasm-memory';
 
-const GUARDED = Symbol('its traps become errors');
+const BENEATH = Symbol('the kernel without its guard');
+
+interface GuardedConfig extends tf.KernelConfig {
+  readonly [BENEATH]?: tf.KernelFunc;
+}
 
 /** A full heap makes C++ code trap in many ways; above this share of it, memory is the likely reason. */
 const NEARLY_FULL = 0.9;
@@ -14,29 +19,49 @@ const NEARLY_FULL = 0.9;
 const PROBE_BYTES = 64 * 2 ** 20;
 
 /**
- * Turns traps of tfjs's own wasm kernels ("unreachable executed") into errors: a kernel's scratch memory may not fit where
- * its tensors do. Call it before kernels are replaced.
+ * Puts a guard around every kernel of the current backend: what it is given is checked before it runs
+ * ([Note: checked kernels]); what it made is freed when it throws; a trap in WebAssembly, or a complaint that C++ code prints
+ * instead of a result, is an error. Call it when all kernels are registered.
  */
-export function guardKernels(): void {
-  for (const config of tf.getKernelsForBackend('wasm')) {
-    if (GUARDED in config || isReplaced(config)) continue;
-    const { kernelName, kernelFunc } = config;
+export function guardKernels(context: WasmContext): void {
+  const { backend, health } = context;
+  for (const config of tf.getKernelsForBackend(tf.getBackend()) as GuardedConfig[]) {
+    const { kernelName } = config;
+    const kernelFunc = config[BENEATH] ?? config.kernelFunc;
+    const check = checkOf(context, kernelName);
     const guarded: tf.KernelFunc = (call) => {
-      try {
-        // The guarded kernels are the wasm backend's.
-        return freeingOnError(call.backend as WasmBackend, () => kernelFunc(call));
-      } catch (error) {
-        throw error instanceof WebAssembly.RuntimeError ? explain(error, kernelName) : error;
-      }
+      health.requireSound();
+      // tfjs's types of inputs and attributes are as wide.
+      check(call.inputs as Inputs, (call.attrs ?? {}) as Attributes);
+      return freeingOnError(backend, () => {
+        try {
+          const made = kernelFunc(call);
+          if (health.complaints.length > 0) throw complained(context, kernelName);
+          return made;
+        } catch (error) {
+          throw error instanceof WebAssembly.RuntimeError ? explain(context, error, kernelName) : error;
+        }
+      });
     };
-    tf.unregisterKernel(kernelName, 'wasm');
-    tf.registerKernel(Object.assign({ ...config, kernelFunc: guarded }, { [GUARDED]: true }));
+    tf.unregisterKernel(kernelName, config.backendName);
+    tf.registerKernel(Object.assign({ ...config, kernelFunc: guarded }, { [BENEATH]: kernelFunc }));
   }
 }
 
-function explain(trap: WebAssembly.RuntimeError, kernel: string): ShardlabError {
-  // The guarded kernels are the wasm backend's.
-  const backend = tf.backend() as unknown as WasmBackend;
+/** C++ code that can't do what it is asked for says so on the console, and leaves its output as it found it. */
+function complained({ health, table }: WasmContext, kernel: string): ShardlabError {
+  const said = health.complaints.splice(0).join(' ');
+  const { module } = table.currentTag;
+  return new ShardlabError(
+    'ENGINE',
+    `the wasm kernel ${kernel}${module === '' ? '' : ` in ${module}`} did not compute: ${said} Give it other types or sizes.`,
+    { details: { kernel, module } },
+  );
+}
+
+function explain(context: WasmContext, trap: WebAssembly.RuntimeError, kernel: string): ShardlabError {
+  const { backend, health, table } = context;
+  health.complaints.length = 0;
   const heap = backend.wasm.HEAPU8.length;
   const isFull = heap > NEARLY_FULL * HEAP_END;
   if (isFull || !canGrow(backend)) {
@@ -47,11 +72,7 @@ function explain(trap: WebAssembly.RuntimeError, kernel: string): ShardlabError 
       ...(isFull ? { boundary: 'heap', limit: HEAP_END } : { boundary: 'host', limit: heap }),
     });
   }
-  return new ShardlabError(
-    'ENGINE',
-    `The wasm kernel ${kernel} trapped (${trap.message}). Start the engine anew: its heap may be damaged.`,
-    { cause: trap, details: { kernel, heap } },
-  );
+  return health.trapped(kernel, table.currentTag.module, trap);
 }
 
 /** Whether the heap gives what a kernel's scratch may need. */

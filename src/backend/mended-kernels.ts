@@ -4,7 +4,6 @@ import {
   given,
   type Kernel,
   offsetOf,
-  replaced,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -13,7 +12,8 @@ import {
 /**
  * Registers anew what tfjs's wasm backend lacks or does slowly. Identity and casts to the same type copy there, and so
  * does every tensor that a gradient saves: here they are aliases. Slices read the whole tensor first; sums over leading
- * axes transpose first; gather goes element by element, exp, tanh, log, roots and pow call libm; the gradient of gather is missing.
+ * axes transpose first; gather goes element by element, exp, tanh, log, roots and pow call libm; the gradient of gather is missing;
+ * oneHot writes whole numbers' bits also where floats or booleans are asked for.
  */
 export function mendKernels(context: WasmContext): void {
   replaceKernel('Identity', (original) => identity(context, original));
@@ -25,6 +25,7 @@ export function mendKernels(context: WasmContext): void {
   replaceKernel('GatherV2', (original) => gather(context, original));
   replaceKernel('Sum', (original) => sum(context, original));
   replaceKernel('UnsortedSegmentSum', () => unsortedSegmentSum(context));
+  replaceKernel('OneHot', () => oneHot(context));
 }
 
 function identity(context: WasmContext, original: Kernel | null): Kernel {
@@ -81,7 +82,7 @@ function pow(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Rows along the first axis are copied whole; tfjs refuses bad indices and takes care of the rest. */
+/** Rows along the first axis are copied whole; tfjs takes care of the rest. */
 function gather(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x, indices }, attrs) => {
     const [input, ids] = [given(x), given(indices)];
@@ -98,10 +99,8 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
       number,
       number,
     ];
-    const bad = context.kernels.takeRows(from, at, to, sizeOf(ids.shape), rows, width);
-    return bad < 0
-      ? out
-      : replaced(context, out, given(original)({ x: input, indices: ids }, attrs) as tf.TensorInfo);
+    context.kernels.takeRows(from, at, to, sizeOf(ids.shape), rows, width);
+    return out;
   };
 }
 
@@ -122,7 +121,21 @@ function sum(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** out[s] = sum of x[i] where segmentIds[i] = s; negative ids are dropped. */
+/** out[i, indices[i]] = onValue, elsewhere offValue. */
+function oneHot(context: WasmContext): Kernel {
+  return ({ indices }, { depth, onValue, offValue, dtype }) => {
+    const classes = Number(depth);
+    const shape = [...given(indices).shape, classes];
+    const out = context.backend.makeOutput(shape, (dtype ?? 'int32') as tf.DataType);
+    if (!context.hasValues) return out;
+    const hot = context.backend.typedArrayFromHeap(out).fill(Number(offValue));
+    const at = context.backend.typedArrayFromHeap(given(indices));
+    for (let i = 0; i < at.length; i++) hot[i * classes + (at[i] ?? 0)] = Number(onValue);
+    return out;
+  };
+}
+
+/** out[s] = sum of x[i] where segmentIds[i] = s. */
 function unsortedSegmentSum(context: WasmContext): Kernel {
   return ({ x, segmentIds }, attrs) => {
     const input = given(x);

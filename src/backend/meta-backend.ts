@@ -8,7 +8,7 @@ import type { KernelCall, KernelCosts, KernelTensor } from './kernel-costs';
 import { outOfMemory } from './out-of-memory';
 import { isView } from './view-kernels';
 import type { TensorData, WasmBackend, WasmModule } from './wasm-backend';
-import { type MemoryLimit, useTable } from './wasm-memory';
+import { type MemoryLimit, requireShape, useTable } from './wasm-memory';
 
 /** Values as tfjs gives them. */
 export type Values = Float32Array | Int32Array | Uint8Array;
@@ -76,6 +76,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     dtype: tf.DataType,
     refCount: number,
   ): void {
+    requireShape(shape);
     // The engine holds no other types.
     const bytes = tf.util.sizeFromShape(shape) * itemBytes(dtype as DType);
     this.#requireRoom(bytes, shape, dtype);

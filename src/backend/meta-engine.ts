@@ -5,6 +5,7 @@ import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
 import { BufferTable } from './buffer-table';
 import type { Engine, Storage } from './engine';
+import { HeapHealth } from './heap-health';
 import type { KernelCall, KernelCosts } from './kernel-costs';
 import { MetaBackend } from './meta-backend';
 import { MetaHostMemory } from './meta-host';
@@ -71,6 +72,7 @@ function createEngine({ backend, table, limit, clock, blas }: MetaParts): MetaEn
     baseAddress: 0,
     sgemm: blas ? () => {} : null,
     hasValues: false,
+    health: new HeapHealth(),
   };
   registerMetaKernels();
   registerEngineKernels(context);

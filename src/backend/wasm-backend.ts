@@ -53,17 +53,24 @@ export interface WasmBackend {
   ): tf.TensorInfo;
   incRef(dataId: object): void;
   refCount(dataId: object): number;
+  readSync(dataId: object, start?: number, end?: number): tf.backend_util.BackendValues;
   typedArrayFromHeap(info: tf.TensorInfo): Float32Array | Int32Array | Uint8Array;
 }
 
 const NAME = 'wasm';
 const WASM_PAGE_BYTES = 65536;
 
+/** A backend, and what its C++ code prints from now on: why it did not compute. */
+export interface StartedBackend {
+  readonly backend: WasmBackend;
+  readonly complaints: string[];
+}
+
 /**
  * Starts a new wasm backend, single-threaded, and makes it tfjs's current one. A process has one: starting another
  * ends the earlier and loses its tensors. Throws: ENGINE when WebAssembly SIMD or tfjs's binary is missing.
  */
-export async function startWasmBackend(): Promise<WasmBackend> {
+export async function startWasmBackend(): Promise<StartedBackend> {
   tfWasm.setWasmPaths(`${dirname(require.resolve('@tensorflow/tfjs-backend-wasm'))}/`);
   tfWasm.setThreadsCount(1);
   tf.env().set('WASM_HAS_MULTITHREAD_SUPPORT', false);
@@ -73,10 +80,32 @@ export async function startWasmBackend(): Promise<WasmBackend> {
     tf.removeBackend(NAME);
     tf.registerBackend(NAME, factory, 2);
   }
-  if (!(await withoutNewListeners(() => tf.setBackend(NAME))))
+  const complaints: string[] = [];
+  const start = (): Promise<boolean> => printingTo(complaints, () => tf.setBackend(NAME));
+  if (!(await withoutNewListeners(start)))
     throw refusedMemory() ?? missing('tfjs could not start it (the lines above say why)');
   // The backend's class declares these members private or not at all.
-  return tf.backend() as unknown as WasmBackend;
+  return { backend: tf.backend() as unknown as WasmBackend, complaints };
+}
+
+/** Emscripten's start code takes hold of the console for what C++ prints: it gets one that writes to a list once it has started. */
+async function printingTo(list: string[], start: () => Promise<boolean>): Promise<boolean> {
+  const before = globalThis.console;
+  let isStarted = false;
+  const printer =
+    (name: 'log' | 'warn') =>
+    (...said: unknown[]): void => {
+      if (isStarted) list.push(said.join(' '));
+      else before[name](...said);
+    };
+  const listening: Console = Object.create(before);
+  globalThis.console = Object.assign(listening, { log: printer('log'), warn: printer('warn') });
+  try {
+    return await start();
+  } finally {
+    globalThis.console = before;
+    isStarted = true;
+  }
 }
 
 const CRASH_EVENTS = ['uncaughtException', 'unhandledRejection'] as const;

@@ -2,9 +2,10 @@ import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
 import type { Sgemm } from './blas';
 import type { BufferTable } from './buffer-table';
+import type { HeapHealth } from './heap-health';
 import type { FusedKernels } from './kernels/fused-kernels';
 import type { WasmBackend } from './wasm-backend';
-import { freeingOnError, type MemoryLimit } from './wasm-memory';
+import type { MemoryLimit } from './wasm-memory';
 
 /** What the engine's kernels work with. */
 export interface WasmContext {
@@ -18,10 +19,13 @@ export interface WasmContext {
   readonly sgemm: Sgemm | null;
   /** Whether buffers have bytes: a kernel that moves them one by one may leave that out where they have none. */
   readonly hasValues: boolean;
+  /** Whether the heap can be trusted. */
+  readonly health: HeapHealth;
 }
 
-/** Byte offset of a tensor's values on the heap. */
+/** Byte offset of a tensor's values on the heap. Throws: ENGINE when the heap is damaged. */
 export function offsetOf(context: WasmContext, info: tf.TensorInfo): number {
+  context.health.requireSound();
   // Strings alone have no offset, and no kernel here takes them.
   return context.backend.dataIdMap.get(info.dataId).memoryOffset as number;
 }
@@ -42,8 +46,8 @@ export function isSoleOwner(context: WasmContext, info: tf.TensorInfo): boolean 
   return context.backend.refCount(info.dataId) === 1;
 }
 
-type Inputs = Readonly<Record<string, tf.TensorInfo>>;
-type Attributes = Readonly<Record<string, unknown>>;
+export type Inputs = Readonly<Record<string, tf.TensorInfo>>;
+export type Attributes = Readonly<Record<string, unknown>>;
 
 /** A kernel as the engine writes it: tensors in, tensors out. */
 export type Kernel = (inputs: Inputs, attrs: Attributes) => tf.TensorInfo | tf.TensorInfo[];
@@ -52,11 +56,6 @@ const ORIGINAL = Symbol('the kernel that was replaced');
 
 interface ReplacedConfig extends tf.KernelConfig {
   readonly [ORIGINAL]?: tf.KernelConfig | null;
-}
-
-/** True for a kernel that the engine put in place of tfjs's own. */
-export function isReplaced(config: tf.KernelConfig): boolean {
-  return ORIGINAL in config;
 }
 
 /**
@@ -74,9 +73,8 @@ export function replaceKernel(kernelName: string, make: (original: Kernel | null
   const config: ReplacedConfig = {
     kernelName,
     backendName,
-    kernelFunc: ({ inputs, attrs, backend }) =>
-      // The engine starts no other backends; tfjs's names may be missing, as Inputs says.
-      freeingOnError(backend as WasmBackend, () => kernel(inputs as Inputs, (attrs ?? {}) as Attributes)),
+    // tfjs's names may be missing, as Inputs says.
+    kernelFunc: ({ inputs, attrs }) => kernel(inputs as Inputs, (attrs ?? {}) as Attributes),
     ...(original?.setupFunc === undefined ? {} : { setupFunc: original.setupFunc }),
     [ORIGINAL]: original,
   };

@@ -7,11 +7,13 @@ import type { Bytes } from '../core/units';
 import { type BlasChoice, findBlas } from './blas';
 import { BufferTable } from './buffer-table';
 import { registerConvolutionGradients } from './convolution-gradients';
+import { DevicePlaces, touch } from './device-places';
 import type { BlasAbsent, BlasInfo, Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
+import { type HeapDamage, HeapHealth } from './heap-health';
 import { type HostMemory, WasmHostMemory } from './host-arrays';
 import { guardKernels } from './kernel-guard';
-import { type FusedKernels, loadFusedKernels } from './kernels/fused-kernels';
+import { loadFusedKernels } from './kernels/fused-kernels';
 import { mendGradients } from './mended-gradients';
 import { mendKernels } from './mended-kernels';
 import { loadKoffi } from './native';
@@ -22,8 +24,8 @@ import { registerTranspose } from './transpose-kernel';
 import { undone } from './undone';
 import { startWasmBackend, type WasmModule } from './wasm-backend';
 import { offsetOf, type WasmContext } from './wasm-context';
-import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
-import { freeingOnError, freeSince, type MemoryLimit, observeAllocations } from './wasm-memory';
+import { WasmElementwise } from './wasm-elementwise';
+import { freeingOnError, freeSince, guardReads, type MemoryLimit, observeAllocations } from './wasm-memory';
 
 export interface WasmEngineOptions {
   /** Which BLAS computes products. Default 'auto'. */
@@ -34,6 +36,8 @@ export interface WasmEngineOptions {
   readonly memoryLimit?: Bytes;
   /** Python site-packages folders in which numpy's OpenBLAS may lie. */
   readonly searchPaths?: readonly string[];
+  /** Where the caller's code stands, for errors: a cell and line. Default: nothing is said. */
+  readonly place?: () => string;
 }
 
 /**
@@ -43,15 +47,25 @@ export interface WasmEngineOptions {
  */
 export async function createWasmEngine(options: WasmEngineOptions = {}): Promise<Engine> {
   const table = new BufferTable();
-  const backend = await startWasmBackend();
+  const { backend, complaints } = await startWasmBackend();
   const limit: MemoryLimit = { bytes: options.memoryLimit };
-  observeAllocations(backend, table, limit);
+  const health = new HeapHealth(complaints, options.place);
+  observeAllocations(backend, table, limit, health);
+  guardReads(backend, health);
   const found = findBlas(options);
   const kernels = loadFusedKernels(backend.wasm.asm.memory);
   const baseAddress = addressOf(backend.wasm);
   const sgemm = found.library === null ? null : found.sgemm;
-  const context: WasmContext = { backend, table, limit, kernels, baseAddress, sgemm, hasValues: true };
-  guardKernels();
+  const context: WasmContext = {
+    backend,
+    table,
+    limit,
+    kernels,
+    baseAddress,
+    sgemm,
+    hasValues: true,
+    health,
+  };
   registerEngineKernels(context);
   const blas =
     found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
@@ -67,6 +81,7 @@ export function registerEngineKernels(context: WasmContext): void {
   registerProducts(context);
   registerConvolutionGradients(context);
   registerFusedKernels(context);
+  guardKernels(context);
 }
 
 /** Where the heap lies in this process; 0 without koffi. V8 reserves the whole range of a wasm memory, so growth never moves it. */
@@ -90,6 +105,10 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
     this.#context = context;
     this.blas = blas;
     this.host = host ?? new WasmHostMemory(context, (tensor) => this.#touch(tensor));
+  }
+
+  get damage(): HeapDamage | undefined {
+    return this.#context.health.damage;
   }
 
   get hasValues(): boolean {
@@ -225,13 +244,6 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   }
 }
 
-/** Tells the backend that values changed in place: its convolutions keep packed copies by tensor number. */
-function touch({ backend }: WasmContext, tensor: tf.Tensor): void {
-  const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
-  backend.wasm.tfjs.disposeData(id);
-  backend.wasm.tfjs.registerTensor(id, tensor.size, memoryOffset ?? 0);
-}
-
 function bytesOf(tensor: tf.Tensor): Bytes {
   // The engine holds no other types.
   return tensor.size * itemBytes(tensor.dtype as DType);
@@ -243,48 +255,4 @@ function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): vo
     'SHAPE',
     `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`,
   );
-}
-
-/** The backend's tensors as arrays for updates. */
-class DevicePlaces implements ArrayPlaces<tf.Tensor> {
-  readonly kernels: FusedKernels;
-  readonly #context: WasmContext;
-
-  constructor(context: WasmContext) {
-    this.#context = context;
-    this.kernels = context.kernels;
-  }
-
-  get heap(): Uint8Array {
-    return this.#context.backend.wasm.HEAPU8;
-  }
-
-  offsetOf(tensor: tf.Tensor): number {
-    return offsetOf(this.#context, tensor);
-  }
-
-  sizeOf(tensor: tf.Tensor): number {
-    return tensor.size;
-  }
-
-  describe({ dtype, shape }: tf.Tensor): string {
-    return `${dtype} [${shape}]`;
-  }
-
-  isFloat32({ dtype }: tf.Tensor): boolean {
-    return dtype === 'float32';
-  }
-
-  changed(tensor: tf.Tensor): void {
-    touch(this.#context, tensor);
-  }
-
-  reserve(bytes: Bytes): number {
-    const start = this.#context.backend.wasm._malloc(bytes) >>> 0;
-    if (start !== 0) return start;
-    throw new ShardlabError(
-      'OUT_OF_MEMORY',
-      `${bytes} bytes for tables do not fit on the engine's full heap.`,
-    );
-  }
 }

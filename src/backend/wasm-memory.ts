@@ -3,6 +3,7 @@ import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
+import type { HeapHealth } from './heap-health';
 import { type Boundary, HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
 
@@ -49,9 +50,14 @@ export function freeSince(backend: WasmBackend, mark: number): void {
 /**
  * Puts the engine's own allocation into the backend: every buffer is entered in `table` when it is made and taken
  * out when it is freed, large ones are aligned to cache lines, and a buffer that cannot be had is an
- * OUT_OF_MEMORY error instead of a write to address 0.
+ * OUT_OF_MEMORY error instead of a write to address 0. Nothing is made or freed on a damaged heap.
  */
-export function observeAllocations(backend: WasmBackend, table: BufferTable, memoryLimit: MemoryLimit): void {
+export function observeAllocations(
+  backend: WasmBackend,
+  table: BufferTable,
+  memoryLimit: MemoryLimit,
+  health: HeapHealth,
+): void {
   const { wasm, dataIdMap } = backend;
   useTable(backend, table);
   const starts = new WeakMap<object, number>();
@@ -85,6 +91,8 @@ export function observeAllocations(backend: WasmBackend, table: BufferTable, mem
       dataIdMap.set(dataId, strings);
       return;
     }
+    health.requireSound();
+    requireShape(shape);
     const size = tf.util.sizeFromShape(shape);
     const bytes = size * tf.util.bytesPerElement(dtype);
     const { start, offset } = allocate(bytes, shape, dtype);
@@ -115,7 +123,7 @@ export function observeAllocations(backend: WasmBackend, table: BufferTable, mem
     const data = dataIdMap.get(dataId);
     data.refCount--;
     if (!force && data.refCount > 0) return false;
-    if (data.memoryOffset !== null) {
+    if (data.memoryOffset !== null && health.damage === undefined) {
       wasm._free(starts.get(dataId) ?? data.memoryOffset);
       wasm.tfjs.disposeData(data.id);
     }
@@ -123,4 +131,22 @@ export function observeAllocations(backend: WasmBackend, table: BufferTable, mem
     table.remove(dataId);
     return true;
   };
+}
+
+/** Makes reads of values on a damaged heap errors. */
+export function guardReads(backend: WasmBackend, health: HeapHealth): void {
+  const readSync = backend.readSync.bind(backend);
+  backend.readSync = (dataId, start, end) => {
+    health.requireSound();
+    return readSync(dataId, start, end);
+  };
+}
+
+/** Throws: SHAPE for lengths that no tensor has, which two negative ones would hide in their product. */
+export function requireShape(shape: readonly number[]): void {
+  if (shape.every((length) => Number.isInteger(length) && length >= 0)) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `no tensor has the shape [${shape}]: each length must be a whole number from 0 on.`,
+  );
 }

@@ -121,7 +121,10 @@ export class Job {
     const situations = await this.#supervisor.statuses();
     const rows = this.#fleet.processes.map(({ rank, pid, exit }) => {
       const situation = situations.get(rank);
-      const state = exit !== undefined ? `ended (${describeExit(exit)})` : (situation?.state ?? 'no answer');
+      const damage = this.#supervisor.damages.get(rank);
+      const does =
+        damage === undefined ? (situation?.state ?? 'no answer') : `damaged (${damage}): launch again`;
+      const state = exit === undefined ? does : `ended (${describeExit(exit)})`;
       return {
         rank,
         pid,

@@ -127,7 +127,13 @@ export type FromRank =
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
   | { readonly type: 'save'; readonly save: number; readonly news: SaveNews }
-  | { readonly type: 'ended'; readonly id: number; readonly outcome: Outcome }
+  | {
+      readonly type: 'ended';
+      readonly id: number;
+      readonly outcome: Outcome;
+      /** What trapped on the rank's heap, now or before. */
+      readonly damage?: string | undefined;
+    }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
 
 /** From the courier to its main thread. */

@@ -55,13 +55,18 @@ async function buildRank(start: RankStart): Promise<void> {
   const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
   // The host's cores, shared evenly; only products use more than one.
   const threads = Math.max(1, Math.floor(availableParallelism() / numRanks));
+  let evaluator: Evaluator | undefined;
+  const place = (): string => {
+    const { cell, line, text } = findCallSite(evaluator?.toWritten);
+    return cell === undefined ? text : `cell ${cell}, line ${line}`;
+  };
+  const limit = memoryLimit === null ? {} : { memoryLimit };
   const engine = await withoutForeignHandlers(() =>
-    createWasmEngine({ blas, threads, searchPaths, ...(memoryLimit === null ? {} : { memoryLimit }) }),
+    createWasmEngine({ blas, threads, searchPaths, place, ...limit }),
   );
   const recorder = createRecorder({ rank, world: numRanks }, now, openThreadCpuClock());
   engine.observe(recorder);
   showTensorValues(Tensor);
-  let evaluator: Evaluator | undefined;
   let training: RankTraining | undefined;
   const joined = await joinWorld({
     rank,

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Engine } from '../backend/engine';
+import { describeDamage } from '../backend/heap-health';
 import type { CellError } from '../cell/cell-error';
 import { registerDisplay } from '../cell/display';
 import type { EvaluateResult, Evaluator } from '../cell/evaluator';
@@ -84,10 +85,11 @@ export class RankWorker {
   /** Tells the end of a work, unless it was told. */
   #report(id: number, outcome: Outcome): void {
     if (id !== this.#id || id === this.#reported) return;
-    const { courier, board } = this.#parts;
+    const { courier, board, engine } = this.#parts;
+    const damage = engine.damage && describeDamage(engine.damage);
     board.idle();
     courier.ended(id);
-    courier.send({ type: 'ended', id, outcome });
+    courier.send({ type: 'ended', id, outcome, damage });
     this.#reported = id;
   }
 

@@ -49,6 +49,8 @@ export interface SupervisorParts {
 export class Supervisor {
   /** Who waited for whom at the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
+  /** What trapped on the heaps of ranks that can't be trusted any more. */
+  readonly damages = new Map<number, string>();
   readonly #parts: SupervisorParts;
   readonly #running = new Map<number, Call>();
   readonly #locks = new RankLocks();
@@ -93,6 +95,7 @@ export class Supervisor {
   /** Takes a message of a rank. */
   receive(rank: number, message: FromRank): void {
     const call = this.#running.get(rank);
+    if (message.type === 'ended' && message.damage !== undefined) this.damages.set(rank, message.damage);
     if (message.type === 'status') this.#parts.desk.receive(rank, message);
     else if (message.type === 'output' && call?.id === message.id) call.emit(rank, message.output);
     else if (message.type === 'step' && call?.id === message.id) call.step(rank, message.step);
@@ -121,7 +124,8 @@ export class Supervisor {
 
   /** Who waits for whom now. */
   async why(): Promise<Why> {
-    return explain(await this.statuses(), this.#parts.processes.length, this.#exits());
+    const situations = await this.statuses();
+    return explain(situations, this.#parts.processes.length, this.#exits(), undefined, this.damages);
   }
 
   /** Stops what runs or is queued; resolves when ranks can work again. */

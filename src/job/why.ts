@@ -20,15 +20,20 @@ export interface Why extends Shown {
   readonly text: string;
 }
 
-/** Explains what ranks do now. A rank without a situation did not answer; one with an exit has ended. */
+/** Explains what ranks do now. A rank without a situation did not answer; one with an exit has ended; `damages`: what trapped there. */
 export function explain(
   situations: ReadonlyMap<number, Situation>,
   numRanks: number,
   exits: ReadonlyMap<number, RankExit>,
   at: Seconds = now(),
+  damages: ReadonlyMap<number, string> = new Map(),
 ): Why {
   const waits = findWaits(situations);
-  const doing = (rank: number): string => describeRank(situations.get(rank), exits.get(rank));
+  const doing = (rank: number): string => {
+    const damage = damages.get(rank);
+    const does = describeRank(situations.get(rank), exits.get(rank));
+    return damage === undefined ? does : `${does} with a damaged heap (${damage}; ${AFTER_DAMAGE})`;
+  };
   const lines = waits.map((wait) => waitSentence(wait, doing, at));
   const text = lines.length > 0 ? lines.join('\n') : allSentence(numRanks, doing);
   return createWhy(waits, situations, text);
@@ -42,6 +47,9 @@ export function createWhy(
 ): Why {
   return withShown({ waits, situations, text }, shownAsText(text));
 }
+
+/** What to do about a rank whose heap is damaged. */
+const AFTER_DAMAGE = 'await job.shutdown(), then launch again';
 
 /** Groups ranks that stand in the same collective, and says whose call of it is missing. */
 export function findWaits(situations: ReadonlyMap<number, Situation>): Wait[] {

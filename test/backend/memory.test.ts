@@ -3,6 +3,7 @@ import { before, describe, test } from 'node:test';
 import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { layerNorm } from '../../src/backend/ops';
+import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { ShardlabError } from '../../src/core/errors';
 import { ENGINE_CASES } from '../support/engines';
 import { LiveBuffers } from '../support/live-buffers';
@@ -139,7 +140,7 @@ for (const engineCase of ENGINE_CASES) {
 }
 
 describe('the process around the engine', () => {
-  test("a trap in one of tfjs's kernels is an error that names the kernel", async () => {
+  test('after a trap every operation, read and update is an error that says what trapped and what to do', async () => {
     tf.registerKernel({
       kernelName: 'TrapsInTest',
       backendName: 'wasm',
@@ -147,10 +148,30 @@ describe('the process around the engine', () => {
         throw new WebAssembly.RuntimeError('unreachable');
       },
     });
+    const engine = await createWasmEngine({ blas: 'none', place: () => 'cell 3, line 2' });
+    const [x, y] = [tf.ones([4]), tf.ones([4])];
+    const tag = { cause: 'temp', module: 'blocks.0' } as const;
+    const said =
+      /heap is damaged: the wasm kernel TrapsInTest trapped in module blocks.0, cell 3, line 2: unreachable.*await job.shutdown/;
+    assert.throws(() => engine.tagged(tag, () => tf.engine().runKernel('TrapsInTest', {})), said);
+    const uses = [
+      () => tf.add(x, y),
+      () => tf.tensor1d([1]),
+      () => x.dataSync(),
+      () => engine.addInto(x, y),
+      () => engine.storage(x),
+      () => engine.allocate([4], 'float32', tag),
+      () => engine.host.fromDevice(x, 0, 4, engine.host.allocate(4, tag), 0),
+    ];
+    for (const use of uses) assert.throws(use, said);
+    assert.equal(engine.damage?.kernel, 'TrapsInTest');
+    tf.dispose([x, y]);
+    engine.recover();
+    tf.unregisterKernel('TrapsInTest', 'wasm');
     await ENGINE_CASES[1]?.start();
-    assert.throws(
-      () => tf.engine().runKernel('TrapsInTest', {}),
-      /wasm kernel TrapsInTest trapped \(unreachable\)/,
+    assert.deepEqual(
+      tf.tidy(() => [...tf.add(1, 2).dataSync()]),
+      [3],
     );
   });
 

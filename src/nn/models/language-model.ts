@@ -1,6 +1,7 @@
 import * as tf from '@tensorflow/tfjs';
 import { softmaxCrossEntropy } from '../../backend/ops';
 import type { AttentionKind } from '../../config/model-config';
+import { ShardlabError } from '../../core/errors';
 import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { LayerNorm } from '../layer-norm';
@@ -52,6 +53,7 @@ export abstract class LanguageModel<B extends Module> extends Module {
 
   forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
     const [, seq = 0] = ids.shape;
+    this.#requirePositions(seq);
     const { weight } = this.wpe;
     const positions = seq === this.shape.seq ? weight.tensor : tf.slice(weight.tensor, 0, seq);
     let x: tf.Tensor = tf.add(this.wte.apply(ids), positions);
@@ -64,5 +66,16 @@ export abstract class LanguageModel<B extends Module> extends Module {
     const rows = tf.reshape(this.ln_f.apply(x), [ids.size, this.shape.dim]);
     const logits = this.lm_head?.apply(rows) ?? tf.matMul(rows, this.wte.weight.tensor, false, true);
     return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
+  }
+
+  #requirePositions(seq: number): void {
+    const { path } = this.wpe;
+    if (seq <= this.shape.seq) return;
+    throw new ShardlabError(
+      'SHAPE',
+      `sequence length ${seq} exceeds the model's seq ${this.shape.seq} (${path}, the table of positions, has no more rows); ` +
+        `give ids of at most ${this.shape.seq} columns, or build the model with seq: ${seq}.`,
+      { details: { seq, limit: this.shape.seq, module: path } },
+    );
   }
 }

@@ -1,0 +1,117 @@
+import type { WasmContext } from '../wasm-context';
+import { CheckedCall, type GivenInputs, type KernelCheck, told } from './checked-call';
+import { INDEX_CHECKS } from './index-checks';
+import { SHAPE_CHECKS } from './shape-checks';
+import { VALUE_CHECKS } from './value-checks';
+import { WINDOW_CHECKS } from './window-checks';
+
+/*
+ * [Note: checked kernels] Kernels in C++ and assembly trust what they are given: an index, a size or a type that does not fit
+ * makes them read or write whatever lies beside their tensors. So each registered kernel stands in one of these tables, and is
+ * checked before it runs, whoever calls it: tfjs's operations, gradients, other kernels. A test enumerates tfjs's registry: a
+ * kernel that stands nowhere fails it. In a dry run shapes are checked, and values, which are not there, are not.
+ */
+
+const CHECKS: Readonly<Record<string, KernelCheck>> = {
+  ...INDEX_CHECKS,
+  ...SHAPE_CHECKS,
+  ...WINDOW_CHECKS,
+  ...VALUE_CHECKS,
+};
+
+/** Kernels of one input, or of two that are broadcast, whose types alone are checked: no number that they get says where to read. */
+const ELEMENTWISE =
+  'Abs Acos Acosh Add Asin Asinh Atan Atan2 Atanh BitwiseAnd Cast Ceil ClipByValue Cos Cosh Diag Elu Equal Erf Exp Expm1 ' +
+  'Floor Greater GreaterEqual Identity IsFinite IsInf IsNan LeakyRelu Less LessEqual Log Log1p LogicalAnd LogicalNot ' +
+  'LogicalOr LogicalXor Maximum Minimum Multiply Neg NotEqual OnesLike Pow Reciprocal Relu Relu6 Round Rsqrt Selu ' +
+  'ShardlabGelu Sigmoid Sign Sin Sinh Softplus Sqrt Square SquaredDifference Step Sub Tan Tanh ZerosLike';
+
+/** Kernels that check their shapes themselves (products), or work on JavaScript's own arrays. */
+const ELSEWHERE =
+  'BatchMatMul _FusedMatMul ShardlabLinear BroadcastArgs StringNGrams StringSplit StringToHashBucketFast';
+
+const FLOAT = types('float32');
+const NUMBERS = types('float32 int32');
+const BOOLEAN = types('bool');
+const ALL_BUT_STRINGS = types('float32 int32 bool');
+
+/** Types of a kernel's inputs, where it does not take every one but strings: it would take other bytes for theirs. */
+const TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ...named(
+    FLOAT,
+    'Acosh Asinh Atanh Ceil Cos Cosh Elu EluGrad Erf Floor Log Log1p Reciprocal Rsqrt Sigmoid Sin Softmax Sqrt Tan Tanh ' +
+      'AvgPool AvgPoolGrad AvgPool3D AvgPool3DGrad MaxPool MaxPoolGrad MaxPool3D MaxPool3DGrad MaxPoolWithArgmax Conv2D ' +
+      'Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 DepthwiseConv2dNative ' +
+      'DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput FusedConv2D FusedDepthwiseConv2D DepthToSpace ' +
+      'FusedBatchNorm LRN LRNGrad BatchMatMul _FusedMatMul ShardlabLinear ShardlabLayerNorm ShardlabLayerNormGrad ' +
+      'ShardlabGelu ShardlabGeluGrad ShardlabCausalSoftmax ShardlabSoftmaxGrad ShardlabScaledGrad ShardlabCausalAttention ' +
+      'ShardlabCausalAttentionGrad FlashAttention FlashAttentionGrad',
+  ),
+  ...named(
+    NUMBERS,
+    'Abs Acos Asin Atan Atan2 Bincount ClipByValue Cumprod Cumsum DenseBincount Dilation2D Dilation2DBackpropFilter ' +
+      'Dilation2DBackpropInput Exp Expm1 FloorDiv LeakyRelu Maximum Minimum Mod Neg Prelu Prod Relu Relu6 Reverse Round ' +
+      'RotateWithOffset SearchSorted Selu Sign Sinh Softplus SparseFillEmptyRows SparseSegmentMean SparseSegmentSum Square ' +
+      'Step Sum TopK Transform',
+  ),
+  ...named(BOOLEAN, 'All Any LogicalAnd LogicalNot LogicalOr LogicalXor'),
+  ...named(
+    types('float32 int32 bool string'),
+    'Cast Concat ExpandDims Fill Identity OnesLike Pack Reshape Slice SplitV StringNGrams StringSplit ' +
+      'StringToHashBucketFast Unique Unpack ZerosLike',
+  ),
+]);
+
+/** Kernels of two inputs that compute as if both were of the first one's type. */
+const OF_ONE_TYPE = new Set(
+  (
+    'Add Atan2 BitwiseAnd Equal FloorDiv Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalXor Maximum ' +
+    'Minimum Mod Multiply NotEqual Pow RealDiv SquaredDifference Sub'
+  ).split(' '),
+);
+
+const UNCHECKED = new Set(`${ELEMENTWISE} ${ELSEWHERE}`.split(' '));
+
+/** Whether a kernel stands in the tables. */
+export function isKnownKernel(kernelName: string): boolean {
+  return kernelName in CHECKS || UNCHECKED.has(kernelName);
+}
+
+/** Whether a kernel has a check of more than its types. */
+export function hasOwnCheck(kernelName: string): boolean {
+  return kernelName in CHECKS;
+}
+
+/** What is to be checked of a kernel before it runs. [Note: checked kernels] */
+export function checkOf(
+  context: WasmContext,
+  kernelName: string,
+): (inputs: GivenInputs, attrs: Readonly<Record<string, unknown>>) => void {
+  const allowed = TYPES.get(kernelName) ?? ALL_BUT_STRINGS;
+  const isOfOneType = OF_ONE_TYPE.has(kernelName);
+  const check = CHECKS[kernelName];
+  return (inputs, attrs) => {
+    for (const name in inputs) {
+      const input = inputs[name];
+      if (input != null && !allowed.has(input.dtype))
+        callOf(inputs, attrs).refuse(`${name} is ${told(input)}; cast it to ${[...allowed].join(' or ')}.`);
+    }
+    if (isOfOneType && inputs.a?.dtype !== inputs.b?.dtype)
+      callOf(inputs, attrs).refuse(
+        `a is ${inputs.a?.dtype} and b ${inputs.b?.dtype}; cast one to the other's type.`,
+      );
+    check?.(callOf(inputs, attrs));
+  };
+
+  function callOf(inputs: GivenInputs, attrs: Readonly<Record<string, unknown>>): CheckedCall {
+    return new CheckedCall(context, kernelName, inputs, attrs);
+  }
+}
+
+function types(names: string): ReadonlySet<string> {
+  return new Set(names.split(' '));
+}
+
+function named(allowed: ReadonlySet<string>, names: string): [string, ReadonlySet<string>][] {
+  return names.split(' ').map((name) => [name, allowed]);
+}

@@ -1,0 +1,134 @@
+import { sizeOf } from '../wasm-context';
+import { type CheckedCall, type KernelCheck, told } from './checked-call';
+
+/** Checks of kernels that trust one input's shape to fit another's, or that numbers are finite. */
+export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
+  Prelu: (call) => trailing(call, 'alpha', call.input('x').shape),
+  FusedBatchNorm: (call) => {
+    const { shape } = call.input('x');
+    for (const name of ['mean', 'variance', 'offset', 'scale']) trailing(call, name, shape);
+  },
+  AddN: (call) => {
+    const [first, ...others] = call.given;
+    for (const other of others)
+      if (first !== undefined && told(other) !== told(first))
+        call.refuse(`${told(other)} is not like ${told(first)}.`);
+  },
+  EluGrad: (call) => call.sameShape('dy', call.input('y').shape),
+  Mod: divisor,
+  RealDiv: divisor,
+  FloorDiv: divisor,
+  Multinomial: (call) => {
+    call.ranked('logits', 2);
+    call.whole('numSamples', call.attrs.numSamples, 0);
+    call.finiteValues('logits');
+  },
+  LRN: (call) => {
+    call.ranked('x', 4);
+    call.whole('depthRadius', call.attrs.depthRadius, 0);
+  },
+  LRNGrad: (call) => {
+    const { shape } = call.ranked('x', 4);
+    call.sameShape('y', shape);
+    call.sameShape('dy', shape);
+    call.whole('depthRadius', call.attrs.depthRadius, 0);
+  },
+  ResizeBilinear: resized,
+  ResizeNearestNeighbor: resized,
+  ResizeBilinearGrad: resizedGrad,
+  ResizeNearestNeighborGrad: resizedGrad,
+  FlipLeftRight: (call) => void call.ranked('image', 4),
+  RotateWithOffset: (call) => {
+    call.ranked('image', 4);
+    call.finite('radians', call.attrs.radians);
+    for (const value of [call.attrs.center].flat()) call.finite('center', value);
+  },
+  Transform: (call) => {
+    const image = call.ranked('image', 4);
+    const transforms = call.ranked('transforms', 2);
+    if (transforms.shape[1] !== 8 || ![1, image.shape[0]].includes(transforms.shape[0]))
+      call.refuse(`transforms is ${told(transforms)}, but must be [1 or ${image.shape[0]}, 8].`);
+    call.typed('float32', 'transforms');
+    call.finiteValues('transforms');
+    if (call.attrs.outputShape !== undefined && call.attrs.outputShape !== null)
+      call.wholes('outputShape', call.attrs.outputShape, 2, 1);
+  },
+  ShardlabLayerNorm: (call) => call.sizes(call.input('x').shape.at(-1) ?? 1, 'weight', 'bias'),
+  ShardlabLayerNormGrad: (call) => {
+    const { shape } = call.input('x');
+    call.sizes(shape.at(-1) ?? 1, 'weight');
+    call.sizes(2 * sizeOf(shape.slice(0, -1)), 'stats');
+    call.sizes(sizeOf(shape), 'dy');
+  },
+  ShardlabGeluGrad: (call) => call.sizes(sizeOf(call.input('x').shape), 'dy'),
+  ShardlabCausalSoftmax: (call) => {
+    const { shape } = call.input('scores');
+    const [rows = 0, columns = 0] = shape.slice(-2);
+    if (shape.length < 2 || columns < rows) call.refuse(`scores [${shape}] has fewer columns than rows.`);
+  },
+  ShardlabSoftmaxGrad: (call) => call.sizes(sizeOf(call.input('p').shape), 'dp'),
+  ShardlabScaledGrad: (call) => call.sizes(1, 'dy'),
+  ShardlabCausalAttention: (call) => void attention(call),
+  ShardlabCausalAttentionGrad: (call) => {
+    const [batch, seq, width] = attention(call);
+    call.sizes((batch * seq * width) / 3, 'dy');
+    call.sizes(batch * Number(call.attrs.heads) * seq * seq, 'p');
+  },
+  FlashAttention: (call) => void flash(call),
+  FlashAttentionGrad: (call) => {
+    const [batch = 0, queries = 0, heads = 0] = flash(call);
+    call.sizes(sizeOf(call.input('q').shape), 'out', 'dOut');
+    call.sizes(batch * queries * heads, 'lse', 'dLse');
+  },
+};
+
+/** tfjs walks over these by their size: they must be the end of x's shape. */
+function trailing(call: CheckedCall, name: string, shape: readonly number[]): void {
+  const info = call.optional(name);
+  if (info === undefined || sizeOf(info.shape) === 1) return;
+  const own = info.shape.slice(info.shape.findIndex((length) => length !== 1));
+  if (own.length > shape.length || own.join() !== shape.slice(shape.length - own.length).join())
+    call.refuse(`${name} is ${told(info)}, but must be like the end of [${shape}].`);
+}
+
+/** Whole numbers have no quotient by zero: WebAssembly traps, and C++ gives any number. */
+function divisor(call: CheckedCall): void {
+  const b = call.input('b');
+  if (b.dtype !== 'int32') return;
+  const values = call.values('b');
+  for (let i = 0; i < values.length; i++)
+    if (values[i] === 0)
+      call.refuse(`element ${i} of the divisor ${told(b)} is 0; cast both to float32 for infinities.`);
+}
+
+function resized(call: CheckedCall): void {
+  call.ranked('images', 4);
+  call.wholes('size', call.attrs.size, 2, 1);
+}
+
+function resizedGrad(call: CheckedCall): void {
+  const images = call.ranked('images', 4);
+  const dy = call.ranked('dy', 4);
+  call.typed('float32', 'dy');
+  if (dy.shape[0] !== images.shape[0] || dy.shape[3] !== images.shape[3])
+    call.refuse(`dy ${told(dy)} is no gradient of a resized ${told(images)}.`);
+}
+
+function attention(call: CheckedCall): readonly [number, number, number] {
+  const { shape } = call.ranked('qkv', 3);
+  const [batch = 0, seq = 0, width = 0] = shape;
+  const heads = call.whole('heads', call.attrs.heads, 1);
+  if (width % (3 * heads) !== 0) call.refuse(`qkv [${shape}] does not divide into 3 times ${heads} heads.`);
+  return [batch, seq, width];
+}
+
+function flash(call: CheckedCall): readonly number[] {
+  const { shape } = call.ranked('q', 4);
+  const k = call.ranked('k', 4);
+  call.sameShape('v', k.shape);
+  const [batch, , heads = 0, headDim] = shape;
+  const groups = k.shape[2] ?? 0;
+  if (k.shape[0] !== batch || k.shape[3] !== headDim || heads % groups !== 0)
+    call.refuse(`k ${told(k)} does not fit q [${shape}].`);
+  return shape;
+}

@@ -1,0 +1,187 @@
+import * as tf from '@tensorflow/tfjs';
+import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
+
+type Shape4 = [number, number, number, number];
+type Shape5 = [number, number, number, number, number];
+type Pad = Parameters<typeof tf.backend_util.computeConv2DInfo>[4];
+type Rounding = 'floor' | 'round' | 'ceil';
+
+/** Checks of kernels that move a window over images: what it sees and what comes out must lie where the kernel reads and writes. */
+export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
+  Conv2D: (call) => void convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape),
+  FusedConv2D: (call) =>
+    fused(call, convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape)),
+  DepthwiseConv2dNative: (call) =>
+    void convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape, true),
+  FusedDepthwiseConv2D: (call) =>
+    fused(call, convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape, true)),
+  Conv2DBackpropInput: (call) =>
+    call.sameShape('dy', convolved(call, shapeIn(call, 'inputShape', 4), call.ranked('filter', 4).shape)),
+  Conv2DBackpropFilter: (call) =>
+    call.sameShape('dy', convolved(call, call.ranked('x', 4).shape, shapeIn(call, 'filterShape', 4))),
+  DepthwiseConv2dNativeBackpropInput: (call) =>
+    call.sameShape(
+      'dy',
+      convolved(call, shapeIn(call, 'inputShape', 4), call.ranked('filter', 4).shape, true),
+    ),
+  DepthwiseConv2dNativeBackpropFilter: (call) =>
+    call.sameShape('dy', convolved(call, call.ranked('x', 4).shape, shapeIn(call, 'filterShape', 4), true)),
+  Conv3D: (call) => void convolved3(call, call.ranked('x', 5).shape, call.ranked('filter', 5).shape),
+  Conv3DBackpropFilterV2: (call) =>
+    call.sameShape('dy', convolved3(call, call.ranked('x', 5).shape, shapeIn(call, 'filterShape', 5))),
+  Conv3DBackpropInputV2: (call) =>
+    call.sameShape('dy', convolved3(call, shapeIn(call, 'inputShape', 5), call.ranked('filter', 5).shape)),
+  AvgPool: (call) => void pooled(call, call.ranked('x', 4).shape),
+  MaxPool: (call) => void pooled(call, call.ranked('x', 4).shape),
+  MaxPoolWithArgmax: (call) => void pooled(call, call.ranked('x', 4).shape),
+  AvgPoolGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 4).shape)),
+  MaxPoolGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 4).shape)),
+  AvgPool3D: (call) => void pooled3(call, call.ranked('x', 5).shape),
+  MaxPool3D: (call) => void pooled3(call, call.ranked('x', 5).shape),
+  AvgPool3DGrad: (call) => call.sameShape('dy', pooled3(call, call.ranked('input', 5).shape)),
+  MaxPool3DGrad: (call) => call.sameShape('dy', pooled3(call, call.ranked('input', 5).shape)),
+  Dilation2D: (call) => void dilated(call),
+  Dilation2DBackpropFilter: (call) => call.sameShape('dy', dilated(call)),
+  Dilation2DBackpropInput: (call) => call.sameShape('dy', dilated(call)),
+};
+
+function shapeIn(call: CheckedCall, name: string, rank: number): number[] {
+  return call.wholes(name, call.attrs[name], rank, 1);
+}
+
+/** The shape of what comes out of a convolution. */
+function convolved(
+  call: CheckedCall,
+  x: readonly number[],
+  filter: readonly number[],
+  depthwise = false,
+): number[] {
+  const { strides, dilations, pad, dimRoundingMode } = call.attrs;
+  steps(call);
+  const format = call.attrs.dataFormat === 'NCHW' ? 'channelsFirst' : 'channelsLast';
+  const channels = x[format === 'channelsLast' ? 3 : 1];
+  if (filter[2] !== channels)
+    call.refuse(`a filter for ${filter[2]} channels does not fit an input of ${channels} ([${x}]).`);
+  const info = computed(call, () =>
+    tf.backend_util.computeConv2DInfo(
+      x as Shape4, // ranks are checked
+      filter as Shape4,
+      strides as number,
+      (dilations ?? 1) as number,
+      pad as Pad,
+      dimRoundingMode as Rounding | undefined,
+      depthwise,
+      format,
+    ),
+  );
+  return windowed(call, info, x, filter.slice(0, 2));
+}
+
+function convolved3(call: CheckedCall, x: readonly number[], filter: readonly number[]): number[] {
+  const { strides, dilations, pad } = call.attrs;
+  steps(call);
+  if (filter[3] !== x[4])
+    call.refuse(`a filter for ${filter[3]} channels does not fit an input of ${x[4]} ([${x}]).`);
+  const info = computed(call, () =>
+    tf.backend_util.computeConv3DInfo(
+      x as Shape5, // ranks are checked
+      filter as Shape5,
+      strides as number,
+      (dilations ?? 1) as number,
+      pad as 'valid' | 'same' | number,
+    ),
+  );
+  return windowed(call, info, x, filter.slice(0, 3));
+}
+
+function pooled(call: CheckedCall, x: readonly number[]): number[] {
+  const { filterSize, strides, pad, dimRoundingMode } = call.attrs;
+  steps(call);
+  const info = computed(call, () =>
+    tf.backend_util.computePool2DInfo(
+      x as Shape4, // the rank is checked
+      filterSize as number,
+      strides as number,
+      1,
+      pad as Pad,
+      dimRoundingMode as Rounding | undefined,
+    ),
+  );
+  return windowed(call, info, x, [filterSize as number].flat());
+}
+
+function pooled3(call: CheckedCall, x: readonly number[]): number[] {
+  const { filterSize, strides, pad, dimRoundingMode } = call.attrs;
+  steps(call);
+  const info = computed(call, () =>
+    tf.backend_util.computePool3DInfo(
+      x as Shape5, // the rank is checked
+      filterSize as number,
+      strides as number,
+      1,
+      pad as 'valid' | 'same' | number,
+      dimRoundingMode as Rounding | undefined,
+    ),
+  );
+  return windowed(call, info, x, [filterSize as number].flat());
+}
+
+function dilated(call: CheckedCall): number[] {
+  const [x, filter] = [call.ranked('x', 4).shape, call.ranked('filter', 3).shape];
+  const { strides, pad, dilations } = call.attrs;
+  steps(call);
+  if (filter[2] !== x[3])
+    call.refuse(`a filter of ${filter[2]} channels does not fit an input of ${x[3]} ([${x}]).`);
+  const info = computed(call, () =>
+    tf.backend_util.computeDilation2DInfo(
+      x as Shape4, // ranks are checked
+      filter as [number, number, number],
+      strides as number,
+      pad as 'valid' | 'same' | number,
+      'NHWC',
+      (dilations ?? 1) as number,
+    ),
+  );
+  return windowed(call, info, x, filter.slice(0, 2));
+}
+
+/** Strides, dilations and filter sizes are whole numbers from 1 on. */
+function steps(call: CheckedCall): void {
+  for (const name of ['strides', 'dilations', 'filterSize']) {
+    const value = call.attrs[name];
+    if (value !== undefined && value !== null) call.wholes(name, [value].flat(), undefined, 1);
+  }
+}
+
+interface Windowed {
+  readonly outShape: readonly number[];
+  readonly padInfo: Readonly<Record<string, number | string>>;
+}
+
+/** Refuses a window that finds no place, and padding that is not whole. */
+function windowed(
+  call: CheckedCall,
+  info: Windowed,
+  x: readonly number[],
+  filter: readonly number[],
+): number[] {
+  for (const [side, amount] of Object.entries(info.padInfo))
+    if (side !== 'type') call.whole(`the padding at ${side}`, amount, 0);
+  const { outShape } = info;
+  if (outShape.some((length, axis) => !Number.isInteger(length) || length < (axis === 0 ? 0 : 1))) {
+    call.refuse(
+      `a window of [${filter}] finds no place on an input of [${x}]: the result would have the shape [${outShape}]. ` +
+        'Make the filter smaller, or pad the input.',
+    );
+  }
+  return [...outShape];
+}
+
+/** What a fused convolution adds and multiplies by: one for each output channel. */
+function fused(call: CheckedCall, outShape: readonly number[]): void {
+  const channels = outShape.at(-1) ?? 0;
+  call.sizes(channels, 'bias');
+  const alpha = call.optional('preluActivationWeights');
+  if (alpha !== undefined && alpha.shape.length > 0 && alpha.shape.at(-1) !== channels)
+    call.refuse(`preluActivationWeights is ${told(alpha)}, but must have ${channels} elements.`);
+}

@@ -1,0 +1,54 @@
+import { ShardlabError } from '../core/errors';
+
+/** A kernel that trapped: from then on nobody knows what it wrote over. */
+export interface HeapDamage {
+  readonly kernel: string;
+  readonly trap: string;
+  /** The module in whose forward or backward it ran; '' outside of all. */
+  readonly module: string;
+  /** The cell and line, as far as the engine's owner knows; '' elsewhere. */
+  readonly place: string;
+}
+
+/** Whether an engine's heap can be trusted. After a trap each operation and each read of values is an error. */
+export class HeapHealth {
+  #damage: HeapDamage | undefined;
+  /** What C++ code printed since it was last asked: it prints why it left its output unwritten. */
+  readonly complaints: string[];
+  readonly #place: () => string;
+
+  constructor(complaints: string[] = [], place: () => string = () => '') {
+    this.complaints = complaints;
+    this.#place = place;
+  }
+
+  get damage(): HeapDamage | undefined {
+    return this.#damage;
+  }
+
+  /** Throws: ENGINE once a kernel has trapped. */
+  requireSound(): void {
+    if (this.#damage !== undefined) throw damaged(this.#damage);
+  }
+
+  /** Enters a trap; the first one counts. */
+  trapped(kernel: string, module: string, trap: WebAssembly.RuntimeError): ShardlabError {
+    this.#damage ??= { kernel, trap: trap.message, module, place: this.#place() };
+    return damaged(this.#damage, trap);
+  }
+}
+
+function damaged(damage: HeapDamage, cause?: unknown): ShardlabError {
+  return new ShardlabError(
+    'ENGINE',
+    `the engine's heap is damaged: ${describeDamage(damage)}. No value on this heap can be trusted any more, so nothing runs on ` +
+      'it. Start the rank anew: await job.shutdown(), then sl.launch; outside of a job start another engine.',
+    { cause, details: { damage } },
+  );
+}
+
+/** "the wasm kernel Conv2D trapped in module blocks.0, cell 3, line 2: unreachable". */
+export function describeDamage({ kernel, trap, module, place }: HeapDamage): string {
+  const where = [module && `module ${module}`, place].filter((part) => part !== '').join(', ');
+  return `the wasm kernel ${kernel} trapped${where === '' ? '' : ` in ${where}`}: ${trap}`;
+}
