@@ -1,4 +1,5 @@
 import type { CellError } from '../../src/cell/cell-error';
+import { shortenedBundle } from '../../src/cell/excerpt';
 import type { MimeBundle } from '../../src/cell/mime';
 import type { Absence, AbsenceCause, CompiledCell, FailedCheck, Namespace } from '../compiler/protocol';
 import type { Outcome } from '../executor/protocol';
@@ -67,7 +68,7 @@ export class CellExecution {
           ? await this.#compileAndRun(request, `(${source})`, cell, undefined)
           : failed('TypeError', `the expression is ${typeof source}, but must be text`);
       values[name] = outcome.ok
-        ? { status: 'ok', data: outcome.result ?? {}, metadata: {} }
+        ? { status: 'ok', data: shortenedBundle(outcome.result ?? {}), metadata: {} }
         : errorReply(outcome.error);
     }
     return values;

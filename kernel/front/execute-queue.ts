@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { shortenedBundle } from '../../src/cell/excerpt';
 import { type CellExecution, type CellOutcome, failedBy } from './cell-execution';
 import type { History } from './history';
 import type { Publisher } from './publisher';
@@ -55,6 +56,7 @@ export class ExecuteQueue {
     }
     if (!silent) publisher.publish('execute_input', { code, execution_count: number }, header);
     const outcome = await this.#parts.cells.run(request, code, number).catch(failedBy);
+    publisher.endStreams(header);
     const reply = await this.#conclude(request, outcome, number, silent);
     this.#reply(request, { ...reply, execution_count: number });
   }
@@ -64,7 +66,7 @@ export class ExecuteQueue {
     const { content, header } = request;
     if (outcome.ok) {
       if (outcome.result !== undefined && !silent) {
-        const result = { execution_count: number, data: outcome.result, metadata: {} };
+        const result = { execution_count: number, data: shortenedBundle(outcome.result), metadata: {} };
         publisher.publish('execute_result', result, header);
       }
       const payload = outcome.page === undefined ? [] : [outcome.page];
@@ -93,6 +95,7 @@ export class ExecuteQueue {
   #reply(request: Message, content: Json): void {
     const { header: parent, identities } = request;
     this.#parts.sockets.send('shell', { type: 'execute_reply', content, parent, identities });
+    this.#parts.publisher.endStreams(parent);
     this.#parts.publisher.status('idle', parent);
   }
 }

@@ -1,3 +1,5 @@
+import type { StreamName } from '../../src/cell/console-capture';
+import { Excerpt, shortenedBundle } from '../../src/cell/excerpt';
 import { createStreamBuffer } from '../../src/cell/stream-buffer';
 import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
@@ -10,6 +12,8 @@ export class Publisher {
     this.#send('stream', { name, text }, this.#streamParent),
   );
   #streamParent: Header | undefined;
+  /** What was printed for each request; text that comes after its end has an excerpt of its own. */
+  readonly #excerpts = new WeakMap<Header, Record<StreamName, Excerpt>>();
 
   constructor(sockets: Sockets) {
     this.#sockets = sockets;
@@ -20,7 +24,29 @@ export class Publisher {
     this.#send(type, content, parent, extra);
   }
 
-  stream(name: 'stdout' | 'stderr', text: string, parent: Header | undefined): void {
+  stream(name: StreamName, text: string, parent: Header | undefined): void {
+    this.#write(name, parent === undefined ? text : this.#excerptsOf(parent)[name].add(text), parent);
+  }
+
+  /** Ends what a request prints: what was held back of it is shown. */
+  endStreams(parent: Header): void {
+    const excerpts = this.#excerpts.get(parent);
+    if (excerpts === undefined) return;
+    this.#excerpts.delete(parent);
+    for (const name of ['stdout', 'stderr'] as const) this.#write(name, excerpts[name].end(), parent);
+  }
+
+  #excerptsOf(parent: Header): Record<StreamName, Excerpt> {
+    let excerpts = this.#excerpts.get(parent);
+    if (excerpts === undefined) {
+      excerpts = { stdout: new Excerpt(), stderr: new Excerpt() };
+      this.#excerpts.set(parent, excerpts);
+    }
+    return excerpts;
+  }
+
+  #write(name: StreamName, text: string, parent: Header | undefined): void {
+    if (text === '') return;
     if (parent !== this.#streamParent) this.#streams.flush();
     this.#streamParent = parent;
     this.#streams.write(name, text);
@@ -33,7 +59,8 @@ export class Publisher {
         return;
       case 'display':
       case 'update': {
-        const { bundle, metadata, displayId } = output;
+        const { metadata, displayId } = output;
+        const bundle = shortenedBundle(output.bundle);
         const transient = displayId === undefined ? {} : { display_id: displayId };
         const type = output.kind === 'display' ? 'display_data' : 'update_display_data';
         this.publish(type, { data: bundle, metadata, transient }, parent);

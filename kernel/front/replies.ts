@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { shortened } from '../../src/cell/excerpt';
 import { KERNEL_LANGUAGE } from '../../src/cell/kernelspec';
 import { type Json, PROTOCOL_VERSION } from './wire';
 
@@ -31,7 +32,12 @@ export function kernelInfo(installation: string): Json {
 /** Content of a reply that reports an error. */
 export function errorReply(error: { ename: string; evalue: string; traceback: readonly string[] }): Json {
   const { ename, evalue, traceback } = error;
-  return { status: 'error', ename, evalue, traceback };
+  return {
+    status: 'error',
+    ename,
+    evalue: shortened(evalue),
+    traceback: traceback.map((line) => shortened(line)),
+  };
 }
 
 /** Any thrown value as the three fields of the protocol. */

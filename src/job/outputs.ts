@@ -1,14 +1,12 @@
+import { LONGEST_TEXT, omission, shortenedBundle } from '../cell/excerpt';
 import type { MimeBundle } from '../cell/mime';
 import type { RankError, RankEvent } from './messages';
 import { rankNames } from './selection';
 
-/** Streams beyond this many characters a rank are cut in the middle. */
-const LONGEST_STREAM = 200_000;
-
 /** What one rank has shown so far. */
 interface RankContent {
   /** Neighbouring pieces of one stream are one entry. */
-  readonly shown: ShownItem[];
+  readonly shown: GatheredItem[];
   result: MimeBundle | undefined;
   error: RankError | undefined;
 }
@@ -17,6 +15,11 @@ interface RankContent {
 export type ShownItem =
   | { readonly kind: 'text'; readonly name: 'stdout' | 'stderr'; readonly text: string }
   | { readonly kind: 'bundle'; readonly bundle: MimeBundle; readonly displayId: string | undefined };
+
+/** A text is its first and last half, once characters between them are left out. */
+type GatheredItem =
+  | (ShownItem & { readonly kind: 'text'; readonly numOmitted: number })
+  | (ShownItem & { readonly kind: 'bundle' });
 
 /** Ranks whose outputs are equal, with that output. */
 export interface OutputSection {
@@ -39,7 +42,11 @@ export class GroupedOutput {
         addText(content.shown, event.name, event.text);
         break;
       case 'display':
-        content.shown.push({ kind: 'bundle', bundle: event.bundle, displayId: event.displayId });
+        content.shown.push({
+          kind: 'bundle',
+          bundle: shortenedBundle(event.bundle),
+          displayId: event.displayId,
+        });
         break;
       case 'update':
         replace(content.shown, event.displayId, event.bundle);
@@ -48,7 +55,7 @@ export class GroupedOutput {
         content.shown.length = 0;
         break;
       case 'result':
-        content.result = event.bundle;
+        content.result = shortenedBundle(event.bundle);
         break;
       case 'error':
         content.error = event.error;
@@ -71,7 +78,7 @@ export class GroupedOutput {
       ranks,
       title: ranks.length === 1 ? rankNames(ranks) : `${rankNames(ranks)} agree`,
       ...content,
-      shown: [...content.shown],
+      shown: content.shown.map(shownItem),
     }));
   }
 
@@ -85,12 +92,23 @@ export class GroupedOutput {
   }
 }
 
-function addText(shown: ShownItem[], name: 'stdout' | 'stderr', text: string): void {
+function addText(shown: GatheredItem[], name: 'stdout' | 'stderr', text: string): void {
   const last = shown.at(-1);
   const joins = last?.kind === 'text' && last.name === name;
   const whole = terminalText(joins ? last.text + text : text);
   if (joins) shown.pop();
-  shown.push({ kind: 'text', name, text: shortened(whole) });
+  const numOver = Math.max(0, whole.length - LONGEST_TEXT);
+  const half = LONGEST_TEXT / 2;
+  const kept = numOver === 0 ? whole : whole.slice(0, half) + whole.slice(-half);
+  shown.push({ kind: 'text', name, text: kept, numOmitted: (joins ? last.numOmitted : 0) + numOver });
+}
+
+function shownItem(item: GatheredItem): ShownItem {
+  if (item.kind === 'bundle') return item;
+  const { kind, name, text, numOmitted } = item;
+  if (numOmitted === 0) return { kind, name, text };
+  const half = LONGEST_TEXT / 2;
+  return { kind, name, text: text.slice(0, half) + omission(numOmitted) + text.slice(half) };
 }
 
 /** As a terminal shows it: a carriage return starts its line again. */
@@ -98,15 +116,9 @@ function terminalText(text: string): string {
   return text.includes('\r') ? text.replace(/\r\n/g, '\n').replace(/^.*\r(?!$)/gm, '') : text;
 }
 
-function shortened(text: string): string {
-  if (text.length <= LONGEST_STREAM) return text;
-  const half = LONGEST_STREAM / 2;
-  return `${text.slice(0, half)}\n… (cut)\n${text.slice(-half)}`;
-}
-
-function replace(shown: ShownItem[], displayId: string, bundle: MimeBundle): void {
+function replace(shown: GatheredItem[], displayId: string, bundle: MimeBundle): void {
   const at = shown.findIndex((item) => item.kind === 'bundle' && item.displayId === displayId);
-  if (at >= 0) shown[at] = { kind: 'bundle', bundle, displayId };
+  if (at >= 0) shown[at] = { kind: 'bundle', bundle: shortenedBundle(bundle), displayId };
 }
 
 function errorKey(error: RankError | undefined): unknown {

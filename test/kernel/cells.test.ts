@@ -163,6 +163,41 @@ describe('a cell', () => {
     assert.equal(await result('1n'), '1n');
   });
 
+  it('that prints, gives, displays or throws more than a browser can take is cut, and says how much', async () => {
+    const printed = streamText(
+      await ok(
+        "for (let i = 0; i < 50_000; i++) console.log(String(i).padStart(99)); console.log('the end')",
+      ),
+    );
+    assert.ok(printed.length < 1_001_000, String(printed.length));
+    assert.match(printed, /^ +0\n/);
+    assert.match(
+      printed,
+      /this cell has printed 900,000 characters: of what follows, the last 100,000 are shown/,
+    );
+    assert.match(printed, /… 4,000,008 characters are left out here; write it to a file .*writeFileSync/);
+    assert.match(printed, / 49999\nthe end\n$/);
+    const given = String(
+      await result('({ [Symbol.for("Jupyter.display")]: () => ({ "text/plain": "x".repeat(5e6) }) })'),
+    );
+    assert.match(given, /^x{100000}\n… 4,800,000 characters are left out here;.*…\nx{100000}$/s);
+    const shown = await ok(
+      "await display({ 'text/html': 'x'.repeat(2e7), 'text/latex': 'y' }, { raw: true })",
+    );
+    assert.deepEqual(Object.keys(Object(contents(shown, 'display_data')[0]?.data)), [
+      'text/latex',
+      'text/plain',
+    ]);
+    assert.match(
+      JSON.stringify(contents(shown, 'display_data')),
+      /text\/html of 20,000,000 characters is not shown/,
+    );
+    assert.match(
+      (await failure("throw new Error('x'.repeat(5e6))")).evalue,
+      /4,800,000 characters are left out/,
+    );
+  });
+
   it('reports a rejection that nobody caught, with its place', async () => {
     const told = client.until(({ content }) => String(content.text).includes('Nobody caught'));
     await ok("void Promise.reject(new Error('forgotten'))");

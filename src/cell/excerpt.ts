@@ -1,0 +1,84 @@
+import type { MimeBundle } from './mime';
+
+/** Characters that are shown of one text: of a value, an error, or what a rank prints. */
+export const LONGEST_TEXT = 200_000;
+/** Characters that are shown of what a notebook cell prints: a browser keeps them all. */
+export const LONGEST_STREAM = 1_000_000;
+/** Characters of a picture, a page or data of one display; they cannot be cut. */
+const LARGEST_PART = 10_000_000;
+
+const ADVICE = "write it to a file to see all of it, as fs.writeFileSync('output.txt', text)";
+
+/** The line that stands where characters are left out. */
+export function omission(numOmitted: number): string {
+  return `\n… ${numOmitted.toLocaleString('en-US')} characters are left out here; ${ADVICE} …\n`;
+}
+
+/** A text's first and last half, where it is longer than `longest`. */
+export function shortened(text: string, longest = LONGEST_TEXT): string {
+  if (text.length <= longest) return text;
+  const half = longest / 2;
+  return text.slice(0, half) + omission(text.length - longest) + text.slice(-half);
+}
+
+/** A bundle that a browser can take: long text is cut, and a part that is too large is named instead. */
+export function shortenedBundle(bundle: MimeBundle): MimeBundle {
+  const parts = Object.entries(bundle).map(([type, value]) => ({ type, value, size: sizeOf(value) }));
+  const notices = parts
+    .filter(({ type, size }) => type !== 'text/plain' && size > LARGEST_PART)
+    .map(({ type, size }) => `${type} of ${size.toLocaleString('en-US')} characters is not shown; ${ADVICE}`);
+  if (notices.length === 0 && sizeOf(bundle['text/plain']) <= LONGEST_TEXT) return bundle;
+  const kept = parts.filter(({ type, size }) => type !== 'text/plain' && size <= LARGEST_PART);
+  const text = bundle['text/plain'] === undefined ? [] : [shortened(String(bundle['text/plain']))];
+  return {
+    ...Object.fromEntries(kept.map(({ type, value }) => [type, value])),
+    'text/plain': [...text, ...notices].join('\n'),
+  };
+}
+
+function sizeOf(value: unknown): number {
+  if (value === undefined) return 0;
+  return typeof value === 'string' ? value.length : (JSON.stringify(value) ?? '').length;
+}
+
+/** What is shown of a text that comes in pieces: its first part at once, its last part when it ends. */
+export class Excerpt {
+  readonly #head: number;
+  readonly #tail: number;
+  #numShown = 0;
+  #numHeld = 0;
+  #held = '';
+
+  constructor(longest = LONGEST_STREAM) {
+    this.#tail = Math.floor(longest / 10);
+    this.#head = longest - this.#tail;
+  }
+
+  /** Takes the next piece; gives what of it is shown now. */
+  add(text: string): string {
+    const now = text.slice(0, this.#head - this.#numShown);
+    this.#numShown += now.length;
+    const later = text.slice(now.length);
+    if (later === '') return now;
+    const wasWhole = this.#numHeld <= this.#tail;
+    this.#numHeld += later.length;
+    this.#held += later;
+    // Cutting at every piece would copy the whole part for each.
+    if (this.#held.length > 4 * this.#tail) this.#held = this.#held.slice(-this.#tail);
+    return wasWhole && this.#numHeld > this.#tail ? now + this.#warning() : now;
+  }
+
+  /** What was held back, after a line that says how much is left out. */
+  end(): string {
+    const held = this.#held.slice(-this.#tail);
+    const numOmitted = this.#numHeld - held.length;
+    this.#held = '';
+    this.#numHeld = 0;
+    return numOmitted === 0 ? held : omission(numOmitted) + held;
+  }
+
+  #warning(): string {
+    const [head, tail] = [this.#head, this.#tail].map((count) => count.toLocaleString('en-US'));
+    return `\n… this cell has printed ${head} characters: of what follows, the last ${tail} are shown when it ends …\n`;
+  }
+}

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { Excerpt, shortened, shortenedBundle } from '../../src/cell/excerpt';
+
+describe('an excerpt', () => {
+  it('gives a text within its bounds whole, in order', () => {
+    const excerpt = new Excerpt(100);
+    assert.equal(excerpt.add('a'.repeat(85)), 'a'.repeat(85));
+    const rest = excerpt.add('b'.repeat(15)) + excerpt.end();
+    assert.equal(rest, 'b'.repeat(15));
+  });
+
+  it('of a longer one is its first part at once and its last part at its end, with the number between them', () => {
+    const excerpt = new Excerpt(100);
+    let shown = '';
+    for (let i = 0; i < 1000; i++) shown += excerpt.add(`${String(i).padStart(9)}\n`);
+    assert.match(
+      shown,
+      / 8\n\n… this cell has printed 90 characters: of what follows, the last 10 are shown when it ends …\n$/,
+    );
+    assert.match(excerpt.end(), /^\n… 9,900 characters are left out here; .*…\n {6}999\n$/s);
+  });
+});
+
+describe('what a browser can take', () => {
+  it('is a text with its middle left out', () => {
+    assert.equal(shortened('abc', 4), 'abc');
+    assert.match(shortened('abcdefg', 4), /^ab\n… 3 characters are left out here; .*…\nfg$/s);
+  });
+
+  it('is a bundle without parts that are too large, which its text names', () => {
+    const small = { 'text/html': '<b>', 'text/plain': 'b' };
+    assert.equal(shortenedBundle(small), small);
+    const cut = shortenedBundle({ 'image/png': 'x'.repeat(2e7), 'text/plain': 'a picture' });
+    assert.match(
+      String(cut['text/plain']),
+      /^a picture\nimage\/png of 20,000,000 characters is not shown; write it/,
+    );
+    assert.equal(cut['image/png'], undefined);
+  });
+});
