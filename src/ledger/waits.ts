@@ -25,10 +25,14 @@ type Told = CollectiveRecord & { readonly progress: CollectiveProgress };
 /** A rank's collective with what the rank had lacked of a core when it posted it, since it last went on. */
 interface Arrived {
   readonly rank: number;
-  readonly progress: CollectiveProgress;
+  readonly event: Told;
   readonly mainLacked: Seconds;
-  readonly posted: Seconds;
+  /** The collective that the thread was in before. */
+  readonly before?: () => Told | undefined;
 }
+
+/** By collective. */
+type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
 
 /**
  * What each rank of a step waited for, rank by rank, in order of time.
@@ -36,7 +40,8 @@ interface Arrived {
  * [Note: kinds of waits] A wait for a collective has three stretches. Until the last rank has come it is a wait for that peer;
  * so much of it as the peer lacked a core since it last waited (its wall time less its thread's CPU time, on its main thread
  * up to posting and on its communicating thread up to arriving) is a wait for a core. Then the bytes travel: the wire, as a
- * shaped link's model says, else as long as moving the bytes took this rank's CPU. What follows until the main thread goes on
+ * shaped link's model says, else as long as moving the bytes took this rank's CPU. Where the last rank's thread was in another
+ * collective before, what that one waited for is waited for. What follows until the main thread goes on
  * is a wait for a core again: the bytes were there, and the threads that hand them over were not running.
  */
 export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, readonly WaitPart[]> {
@@ -46,7 +51,7 @@ export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, rea
       rank,
       collectives
         .filter(({ exposed }) => exposed > 0)
-        .flatMap((event) => partsOf(event, rank, arrivals.get(keyOf(event)) ?? []))
+        .flatMap((event) => partsOf(event, rank, arrivals))
         .sort((a, b) => a.start - b.start),
     ]),
   );
@@ -79,18 +84,38 @@ function keyOf({ group, ranks, number, op }: CollectiveRecord): string {
   return [group, ranks.join(), op === 'send' || op === 'recv' ? 'pair' : op, number].join('\u0000');
 }
 
-function arrivalsOf(records: readonly StepRecord[]): Map<string, Arrived[]> {
+function arrivalsOf(records: readonly StepRecord[]): Arrivals {
   const found = new Map<string, Arrived[]>();
   for (const record of records) {
-    for (const [event, mainLacked] of withLack(record)) {
-      const { posted, progress } = event;
-      const arrived = { rank: record.rank, progress, mainLacked, posted };
+    const told = withLack(record);
+    for (const [event, mainLacked] of told) {
+      const before = (): Told | undefined =>
+        previousOf(
+          event,
+          told.map(([other]) => other),
+        );
+      const arrived = { rank: record.rank, event, mainLacked, before };
       const known = found.get(keyOf(event));
       if (known === undefined) found.set(keyOf(event), [arrived]);
       else known.push(arrived);
     }
   }
   return found;
+}
+
+/** The collective of the same queue that ended last before one could begin. */
+function previousOf(event: Told, all: readonly Told[]): Told | undefined {
+  const isBefore = (other: Told): boolean =>
+    other.async &&
+    other.group === event.group &&
+    other.number < event.number &&
+    other.progress.arrived < event.progress.free;
+  return all
+    .filter(isBefore)
+    .reduce<Told | undefined>(
+      (a, b) => (a === undefined || b.progress.arrived > a.progress.arrived ? b : a),
+      undefined,
+    );
 }
 
 /** How long the main thread lacked a core before each posting, since it last went on after a wait or began the step. */
@@ -116,37 +141,49 @@ function lateAfter({ ended, exposed, progress: { resumed } }: Told): Seconds {
   return Math.min(exposed, Math.max(0, resumed - ended));
 }
 
-function partsOf(event: CollectiveRecord, rank: number, arrivals: readonly Arrived[]): WaitPart[] {
+function partsOf(event: CollectiveRecord, rank: number, arrivals: Arrivals): WaitPart[] {
   const { exposed, progress } = event;
   if (progress === undefined) {
     const from = Math.max(event.posted, event.ended - exposed);
     return [{ kind: 'unknown', event, start: from, end: from + exposed }];
   }
-  const start = progress.resumed - exposed;
-  const within = (at: Seconds): Seconds => Math.min(progress.resumed, Math.max(start, at));
-  const last = arrivals.reduce((a, b) => (b.progress.arrived > a.progress.arrived ? b : a));
-  const came = within(last.progress.arrived);
-  const landed = within(Math.max(last.progress.arrived, event.started) + progress.carried);
-  const borders = [start, ...untilCame(last, rank, start, came), came, landed, progress.resumed];
-  const kinds: readonly WaitKind[] = ['wire', 'peer', 'core', 'wire', 'core'];
-  return kinds.flatMap((kind, i): WaitPart[] => {
-    const [from, to] = [borders[i] ?? start, borders[i + 1] ?? start];
-    return to > from ? [{ kind, event, start: from, end: to }] : [];
-  });
+  const { resumed } = progress;
+  const stretches = stretchesOf({ ...event, progress }, rank, arrivals, resumed - exposed, resumed);
+  return stretches.filter(({ start, end }) => end > start).map((stretch) => ({ ...stretch, event }));
 }
 
-/** Until when the last one's bytes queued behind other bytes, and from when on it lacked a core. */
-function untilCame(
-  { rank: lastRank, progress, posted, mainLacked }: Arrived,
-  rank: number,
-  start: Seconds,
-  came: Seconds,
-): [Seconds, Seconds] {
+type Stretch = Omit<WaitPart, 'event'>;
+
+/** What a rank that is in a collective from one moment to another waits for. */
+function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
+  const own = { rank, event, mainLacked: 0 };
+  const last = (arrivals.get(keyOf(event)) ?? []).reduce(
+    (a, b) => (b.event.progress.arrived > a.event.progress.arrived ? b : a),
+    own,
+  );
+  const { progress, posted } = last.event;
+  const within = (at: Seconds, least = from): Seconds => Math.min(to, Math.max(least, at));
+  const came = within(progress.arrived);
+  const landed = within(Math.max(progress.arrived, event.started) + event.progress.carried);
   const isQueued = progress.free > posted;
+  const isOwn = last.rank === rank;
   // Whoever is last itself had posted before it waited: its other thread copies its bytes, or has no core for that.
-  const lacked = progress.lacked + (isQueued || lastRank === rank ? 0 : mainLacked);
-  const work = Math.max(start, came - lacked);
-  if (lastRank === rank) return [work, work];
-  const queued = isQueued ? Math.min(came, Math.max(start, progress.free)) : start;
-  return [queued, Math.max(queued, work)];
+  const lacked = progress.lacked + (isQueued || isOwn ? 0 : last.mainLacked);
+  const begun = isQueued ? Math.min(came, within(progress.free)) : from;
+  const works = Math.max(begun, Math.min(came, progress.arrived - lacked));
+  return [
+    ...queueOf(last, arrivals, from, begun),
+    { kind: isOwn ? 'wire' : 'peer', start: begun, end: works },
+    { kind: 'core', start: works, end: came },
+    { kind: 'wire', start: came, end: landed },
+    { kind: 'core', start: landed, end: to },
+  ];
+}
+
+/** Until its thread was free for a collective, a rank was in the one before: what that waited for is waited for. */
+function queueOf(last: Arrived, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
+  if (to <= from) return [];
+  const before = last.before?.();
+  if (before === undefined) return [{ kind: 'peer', start: from, end: to }];
+  return stretchesOf(before, last.rank, arrivals, from, to);
 }

@@ -71,6 +71,38 @@ test('bytes that queue behind others wait for the wire', () => {
   assert.deepEqual(kinds(step, 0), { wire: 6, peer: 0, core: 1 });
 });
 
+test('while the last rank is in the collective before, what that one waits for is waited for', () => {
+  const [first, second] = stepOf(EARLY, LATE);
+  const at = (number: number, facts: Partial<Facts>): CollectiveRecord => {
+    const { posted = 0, started = 0, ended = 0, exposed = 0, ...progress } = { ...EARLY, ...facts };
+    const [event] = first?.collectives ?? [];
+    const times = { posted, started, ended, exposed, progress: { ...progress, resumedCpu: 0 } };
+    return { ...(event ?? assert.fail()), number, async: true, ...times };
+  };
+  // The first ends at 6.5, which rank 1 notices at 7; the second needs both from 7.5, and 1 s of the wire.
+  const common = { started: 6, carried: 0.5, exposed: 0 };
+  const next = { started: 7.5, carried: 1, ended: 8.5, resumed: 9 };
+  const ranks = [
+    [
+      at(1, { ...common, posted: 6, free: 6, arrived: 6 }),
+      at(2, { ...next, posted: 6.1, free: 6.5, arrived: 6.5, exposed: 2.9 }),
+    ],
+    [
+      at(1, { ...common, posted: 1, free: 1, arrived: 1 }),
+      at(2, { ...next, posted: 2, free: 7, arrived: 7.5, exposed: 0 }),
+    ],
+  ];
+  const step = [first, second].map((record, i) => ({
+    ...(record ?? assert.fail()),
+    collectives: ranks[i] ?? [],
+  }));
+  const { wire, peer, core } = kinds(step, 0);
+  assert.deepEqual(
+    [wire, peer, core].map((seconds) => Math.round(seconds * 10) / 10),
+    [1.4, 0.5, 1],
+  );
+});
+
 test('without a clock of CPU time nothing is claimed, and no wait begins before it was asked for', () => {
   const [record] = stepOf({ ...EARLY, exposed: 7.5 }, LATE);
   const told = record ?? assert.fail();
