@@ -8,11 +8,12 @@ import type { OutputChannel } from './output-channel';
 import type { Person } from './person';
 import type { Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
+import { StuckRanks } from './stuck-ranks';
 
 /** How long a waiting cell may take to end by itself after an interrupt. */
 const INTERRUPT_GRACE_SECONDS = 0.03;
 /** How long jobs may take to stop their ranks before the cell is settled without them. */
-const JOBS_LIMIT_MS = 5000;
+const JOBS_LIMIT_MS = 8000;
 
 export interface CellRunnerParts {
   readonly evaluator: Evaluator;
@@ -26,34 +27,55 @@ export interface CellRunnerParts {
 /** Runs one cell at a time and reports its outcome. */
 export class CellRunner {
   readonly #parts: CellRunnerParts;
+  readonly #stuckRanks: StuckRanks;
   #rankCells: RankCells | undefined;
+  /** The request that runs. */
+  #running: RunCell | RunRanks | undefined;
 
   constructor(parts: CellRunnerParts) {
     this.#parts = parts;
+    this.#stuckRanks = new StuckRanks((text) => parts.channel.write('stderr', text));
   }
 
-  async run({ id, cell, js, allowStdin }: RunCell): Promise<void> {
+  async run(request: RunCell): Promise<void> {
     const { channel, evaluator, person } = this.#parts;
+    const { id, cell, js, allowStdin } = request;
     channel.current = id;
+    this.#running = request;
     person.reachable = allowStdin;
     const name = `In[${cell}]`;
     const result = await evaluator.evaluate(js, { name });
-    channel.done(id, await this.#outcome(result, name));
+    const outcome = await this.#outcome(result, name);
+    this.#running = undefined;
+    channel.done(id, outcome);
   }
 
   async runInRanks(request: RunRanks): Promise<void> {
     const { channel, evaluator } = this.#parts;
     channel.current = request.id;
+    this.#running = request;
+    let outcome: Outcome = { ok: true, result: undefined };
     try {
       this.#rankCells ??= await this.#parts.rankCells();
       await this.#rankCells.run(request);
-      channel.done(request.id, { ok: true, result: undefined });
     } catch (thrown) {
-      channel.done(request.id, { ok: false, error: evaluator.describe(thrown, `In[${request.cell}]`) });
+      outcome = { ok: false, error: evaluator.describe(thrown, `In[${request.cell}]`) };
     }
+    this.#running = undefined;
+    channel.done(request.id, outcome);
   }
 
-  interrupt(): void {
+  async interrupt(): Promise<void> {
+    const running = this.#running;
+    this.#parts.channel.interrupting();
+    if (running !== undefined) {
+      if (await this.#stuckRanks.end(running)) return;
+      this.#stuckRanks.watch(running, () => this.#running === running);
+    }
+    this.#interruptCell();
+  }
+
+  #interruptCell(): void {
     const { channel, evaluator, timers } = this.#parts;
     if (this.#rankCells?.interrupt() === true) return;
     const id = channel.current;

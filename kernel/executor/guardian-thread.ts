@@ -1,7 +1,10 @@
 import { Socket } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
 import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
-import { INTERRUPT_BYTE, LIFELINE_FD } from './protocol';
+import { INTERRUPT_BYTE, LIFELINE_FD, PATIENT_INTERRUPT_BYTE } from './protocol';
+
+/** How long child processes that were interrupted get before JavaScript that runs on is ended. */
+const CHILDREN_MS = 300;
 
 /** Worker of the executor: hears the front whatever the main thread does. */
 interface GuardianData {
@@ -16,18 +19,20 @@ const lifeline = new Socket({ fd: LIFELINE_FD });
 let requests = 0;
 
 lifeline.on('data', (bytes) => {
-  if (bytes.includes(INTERRUPT_BYTE)) interrupt();
+  if (bytes.includes(PATIENT_INTERRUPT_BYTE)) interrupt(CHILDREN_MS);
+  else if (bytes.includes(INTERRUPT_BYTE)) interrupt();
 });
 lifeline.on('error', endProcessGroup);
 lifeline.on('close', endProcessGroup);
 parentPort?.postMessage('ready');
 
-function interrupt(): void {
+function interrupt(graceMs?: number): void {
   const request = ++requests;
   interruptInStages({
     notify: () => parentPort?.postMessage(request),
     answered: () => Atomics.load(heard, 0) >= request,
     guardian,
+    ...(graceMs !== undefined && { graceMs }),
   });
 }
 

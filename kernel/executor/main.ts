@@ -41,7 +41,7 @@ async function main(settings: ExecutorSettings): Promise<void> {
   registerDisplay(channel.sink);
   watchStrayErrors((stray) => runner.reportStray(stray));
   process.on('exit', endAll);
-  await startGuardian(() => runner.interrupt());
+  await startGuardian(() => void runner.interrupt());
   process.on('message', (message) => handle(message as ToExecutor, runner, person, comms));
   channel.ready();
 }

@@ -27,6 +27,10 @@ export class OutputChannel {
     this.#send({ type: 'ready' });
   }
 
+  interrupting(): void {
+    this.#send({ type: 'interrupting', id: this.current });
+  }
+
   done(id: ExecutionId, outcome: Outcome): void {
     this.#send({ type: 'done', id, outcome });
   }

@@ -65,6 +65,8 @@ export type Outcome =
 
 export type FromExecutor =
   | { readonly type: 'ready' }
+  /** The main thread has heard of an interrupt of the execution. */
+  | { readonly type: 'interrupting'; readonly id: ExecutionId }
   | { readonly type: 'output'; readonly id: ExecutionId; readonly output: Output }
   | { readonly type: 'done'; readonly id: ExecutionId; readonly outcome: Outcome }
   | {
@@ -77,6 +79,8 @@ export type FromExecutor =
 
 /** Byte on the lifeline by which the front asks for an interrupt. */
 export const INTERRUPT_BYTE = 0x49;
+/** The same where child processes of the cell were interrupted: their end may end it, and comes first. */
+export const PATIENT_INTERRUPT_BYTE = 0x50;
 
 /** Descriptor of the lifeline in the executor; its end is the front's end. The executor writes there why it ends, where it knows. */
 export const LIFELINE_FD = 4;

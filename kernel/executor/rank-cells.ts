@@ -6,7 +6,7 @@ import { registeredJobs } from '../../src/job/registry';
 import type { RunRanks } from './protocol';
 
 /** How long an interrupted cell may take to end in all ranks. */
-const INTERRUPT_SECONDS = 5;
+const INTERRUPT_SECONDS = 8;
 
 /** Runs `%%ranks` cells in the newest job. */
 export class RankCells {
@@ -42,10 +42,17 @@ export class RankCells {
   interrupt(): boolean {
     const running = this.#running;
     if (running === undefined) return false;
-    const giveUp = (): void =>
-      running.giveUp(new ShardlabError('INTERRUPTED', `ranks did not stop within ${INTERRUPT_SECONDS} s`));
+    const giveUp = (): void => running.giveUp(notStopped(running.job));
     setTimeout(giveUp, INTERRUPT_SECONDS * 1e3).unref();
     running.job.interrupt().catch(running.giveUp);
     return true;
   }
+}
+
+function notStopped(job: Job): ShardlabError {
+  const ranks = job.busyRanks().map(({ rank, pid, activity }) => `rank ${rank} (pid ${pid}) ${activity}`);
+  return new ShardlabError(
+    'INTERRUPTED',
+    `ranks did not stop within ${INTERRUPT_SECONDS} s: ${ranks.join('; ')}; a rank that goes on like this is ended, then launch again`,
+  );
 }

@@ -4,7 +4,7 @@ import type { MimeBundle } from '../../src/cell/mime';
 import type { Absence, AbsenceCause, CompiledCell, FailedCheck, Namespace } from '../compiler/protocol';
 import type { Outcome } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';
-import type { Ending, Executions } from './executions';
+import { type Ending, type Executions, INTERRUPTED } from './executions';
 import type { ExecutorClient } from './executor-client';
 import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
@@ -20,14 +20,13 @@ interface CellPlace {
   readonly selection: string | undefined;
 }
 
-const INTERRUPTED = 'ShardlabError[INTERRUPTED]';
-
 /** Compiles and runs the code of requests. */
 export class CellExecution {
   readonly #compiler: CompilerClient;
   readonly #executor: ExecutorClient;
   readonly #executions: Executions;
   #interrupted = false;
+  #current: object | undefined;
 
   constructor(compiler: CompilerClient, executor: ExecutorClient, executions: Executions) {
     this.#compiler = compiler;
@@ -35,9 +34,23 @@ export class CellExecution {
     this.#executions = executions;
   }
 
+  /** The cell that is worked on, in the compiler or in the executor. */
+  get current(): object | undefined {
+    return this.#current;
+  }
+
   /** Runs one cell; `cell` is its number. */
   async run(request: Message, code: string, cell: number): Promise<CellOutcome> {
     this.#interrupted = false;
+    this.#current = request;
+    try {
+      return await this.#perform(request, code, cell);
+    } finally {
+      this.#current = undefined;
+    }
+  }
+
+  async #perform(request: Message, code: string, cell: number): Promise<CellOutcome> {
     const asked = readMagics(code);
     switch (asked.kind) {
       case 'help':
@@ -75,9 +88,9 @@ export class CellExecution {
   }
 
   /** Stops the running cell, or the one that is being compiled. */
-  interrupt(): void {
+  interrupt(patiently: boolean): void {
     this.#interrupted = true;
-    this.#executor.interrupt();
+    this.#executor.interrupt(patiently);
   }
 
   async #compileAndRun(

@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { isStopped } from '../../src/cell/native-call';
 import { ShardlabError } from '../../src/core/errors';
+import { readProcessStat } from '../../src/core/process-stat';
 import {
   type CompilerCall,
   type CompilerCalls,
@@ -18,6 +20,8 @@ export interface CompilerClient {
     call: C,
     ...argument: Parameters<CompilerCalls[C]>
   ): Promise<ReturnType<CompilerCalls[C]>>;
+  /** Ends the process over a check that the person interrupts; a new process takes over what earlier cells declared. */
+  replace(): void;
   end(): void;
 }
 
@@ -80,6 +84,16 @@ class CompilerProcess implements CompilerClient {
       if (this.#child === undefined) this.#startAnew();
       else this.#send(request);
     });
+  }
+
+  replace(): void {
+    const child = this.#child;
+    for (const { request, reject } of this.#waiting.values()) {
+      if (request.call !== 'compile') continue;
+      this.#waiting.delete(request.id);
+      reject(interruptedCheck(child?.pid ?? 0));
+    }
+    child?.kill('SIGKILL');
   }
 
   end(): void {
@@ -163,5 +177,15 @@ function endedTwice({ call }: CompilerRequest, how: string): ShardlabError {
   return new ShardlabError(
     'INTERNAL',
     `the compiler's process ended twice (${how}) while it ${what}; ${advice}`,
+  );
+}
+
+function interruptedCheck(pid: number): ShardlabError {
+  const stat = readProcessStat(pid);
+  const state =
+    stat !== undefined && isStopped(stat) ? `is stopped (state ${stat.state})` : 'had not finished its check';
+  return new ShardlabError(
+    'INTERRUPTED',
+    `the cell was interrupted before it ran; the compiler (pid ${pid}) ${state}, so a new one takes its place: nothing is lost`,
   );
 }

@@ -1,13 +1,30 @@
+import { childrenCountFrom } from '../../src/cell/native-call';
+import type { Seconds } from '../../src/core/units';
 import type { ExecutionId, FromExecutor, Outcome, RunCell, RunRanks, ToExecutor } from '../executor/protocol';
 import type { ExecutorClient } from './executor-client';
 import type { Publisher } from './publisher';
 import type { Message } from './wire';
+
+/** Name of the error of a cell that was interrupted. */
+export const INTERRUPTED = 'ShardlabError[INTERRUPTED]';
 
 /** What came of an execution. */
 export type Ending = Outcome & {
   /** Its process is gone, with all that cells had declared there. */
   readonly processEnded?: true;
 };
+
+/** An execution that the executor has. */
+export interface Running {
+  readonly id: ExecutionId;
+  /** When it began: processes that were started later are its children. */
+  readonly since: Seconds;
+  /** Whether the executor's main thread has answered the newest interrupt. */
+  isHeard: boolean;
+  /** Whether processes that it started were interrupted: their end may be what it then fails by. */
+  hasChildrenInterrupted: boolean;
+  readonly settle: (outcome: Ending) => void;
+}
 
 type Work = Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>;
 
@@ -16,7 +33,7 @@ export class Executions {
   readonly #messages = new Map<ExecutionId, Message>();
   readonly #publisher: Publisher;
   readonly #askInput: (parent: Message, prompt: string, password: boolean) => void;
-  #running: { readonly id: ExecutionId; readonly settle: (outcome: Ending) => void } | undefined;
+  #running: Running | undefined;
   #last: ExecutionId = 0;
 
   constructor(publisher: Publisher, askInput: (parent: Message, prompt: string, password: boolean) => void) {
@@ -29,12 +46,22 @@ export class Executions {
     return this.#messages.get(this.#last);
   }
 
+  get running(): Running | undefined {
+    return this.#running;
+  }
+
   /** Runs compiled code for a request; its outputs go to that request. */
   run(executor: ExecutorClient, request: Message, work: Work): Promise<Ending> {
     const id = ++this.#last;
     this.#messages.set(id, request);
     return new Promise((settle) => {
-      this.#running = { id, settle };
+      this.#running = {
+        id,
+        settle,
+        since: childrenCountFrom(),
+        isHeard: false,
+        hasChildrenInterrupted: false,
+      };
       // The spread of a union is not seen as the union of its spreads.
       executor.send({ ...work, id } as ToExecutor);
     });
@@ -43,6 +70,9 @@ export class Executions {
   receive(message: FromExecutor): void {
     switch (message.type) {
       case 'ready':
+        return;
+      case 'interrupting':
+        if (this.#running?.id === message.id) this.#running.isHeard = true;
         return;
       case 'output':
         this.#publisher.output(message.output, this.#messages.get(message.id)?.header);
@@ -71,8 +101,17 @@ export class Executions {
   }
 
   #settle(outcome: Ending): void {
-    const settle = this.#running?.settle;
+    const running = this.#running;
     this.#running = undefined;
-    settle?.(outcome);
+    running?.settle(running.hasChildrenInterrupted ? asInterrupted(outcome) : outcome);
   }
+}
+
+/** What a cell throws because a process that it waited for was interrupted is an interrupt. */
+function asInterrupted(ending: Ending): Ending {
+  if (ending.ok || ending.processEnded === true || ending.error.ename === INTERRUPTED) return ending;
+  const evalue =
+    'the cell was interrupted, and the processes that it waited for; variables keep their values';
+  const traceback = [`${INTERRUPTED}: ${evalue}`, 'It then threw this:', ...ending.error.traceback];
+  return { ok: false, error: { ...ending.error, ename: INTERRUPTED, evalue, traceback } };
 }

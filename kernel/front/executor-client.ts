@@ -8,6 +8,7 @@ import {
   type FromExecutor,
   INTERRUPT_BYTE,
   LIFELINE_FD,
+  PATIENT_INTERRUPT_BYTE,
   type ToExecutor,
 } from '../executor/protocol';
 
@@ -22,14 +23,20 @@ export interface ExecutorEvents {
 /** The executor process as the front sees it. */
 export interface ExecutorClient {
   send(message: ToExecutor): void;
-  interrupt(): void;
-  /** Ends the process and all that it started. */
+  /** Ends what JavaScript runs; `patiently` where interrupted child processes may end it first. */
+  interrupt(patiently: boolean): void;
+  readonly pid: number;
+  /** Ends the process; a new one is started, and `died` is told `why`. */
+  kill(why: string): void;
+  /** Ends the process for good and all that it started. */
   end(): void;
 }
 
 interface Running {
   readonly child: ChildProcess;
   readonly lifeline: Duplex;
+  /** Why this side ended it. */
+  why?: string;
 }
 
 /** Starts the executor, and a new one whenever it dies. */
@@ -58,7 +65,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
       if (ended) return;
       queue = [];
       current = start();
-      events.died(reason.trim() || (signal ?? `exit code ${code}`));
+      events.died(running.why ?? (reason.trim() || (signal ?? `exit code ${code}`)));
     });
     return running;
   };
@@ -68,8 +75,15 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
       if (queue !== undefined) queue.push(message);
       else if (current.child.connected) current.child.send(message);
     },
-    interrupt: () => {
-      current.lifeline.write(Buffer.of(INTERRUPT_BYTE));
+    interrupt: (patiently) => {
+      current.lifeline.write(Buffer.of(patiently ? PATIENT_INTERRUPT_BYTE : INTERRUPT_BYTE));
+    },
+    get pid() {
+      return current.child.pid ?? 0;
+    },
+    kill: (why) => {
+      current.why = why;
+      killGroup(current.child);
     },
     end: () => {
       ended = true;

@@ -7,6 +7,7 @@ import { ExecuteQueue } from './execute-queue';
 import { Executions } from './executions';
 import { type ExecutorClient, startExecutor } from './executor-client';
 import { History } from './history';
+import { Interruption } from './interruption';
 import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import type { RequestChannel, Sockets } from './sockets';
@@ -34,7 +35,7 @@ export class KernelSession {
   readonly #compiler: CompilerClient;
   readonly #executor: ExecutorClient;
   readonly #executions: Executions;
-  readonly #cells: CellExecution;
+  readonly #interruption: Interruption;
   readonly #queue: ExecuteQueue;
   readonly #answers: ReadonlyMap<string, Answer>;
   readonly #warn: Warn;
@@ -55,9 +56,16 @@ export class KernelSession {
       }),
     );
     this.#executor = this.#start(settings);
-    this.#cells = new CellExecution(this.#compiler, this.#executor, this.#executions);
+    const cells = new CellExecution(this.#compiler, this.#executor, this.#executions);
+    this.#interruption = new Interruption({
+      cells,
+      executions: this.#executions,
+      executor: this.#executor,
+      compiler: this.#compiler,
+      say: (text) => this.#publisher.stream('stderr', text, this.#executions.current?.header),
+    });
     this.#queue = new ExecuteQueue({
-      cells: this.#cells,
+      cells,
       sockets,
       publisher: this.#publisher,
       history: this.#history,
@@ -151,14 +159,14 @@ export class KernelSession {
   }
 
   #interrupt(): Json {
-    this.#cells.interrupt();
+    this.#interruption.interrupt();
     return { status: 'ok' };
   }
 
   #executorDied(how: string): void {
     // SIGKILL comes from the host, SIGABRT from V8.
     const hint = how === 'SIGKILL' || how === 'SIGABRT' ? ', as processes do when memory runs out' : '';
-    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone, the next cell starts anew`;
+    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone and its jobs' ranks have ended, the next cell starts anew`;
     const error = { ename: 'KernelDied', evalue, traceback: [`KernelDied: ${evalue}`] };
     this.#comms.clear();
     for (const namespace of ['notebook', 'ranks'] as const) {

@@ -1,8 +1,12 @@
+import { readFileSync } from 'node:fs';
 import { Session } from 'node:inspector';
 
 /** Ends what the main thread runs, from another thread. */
 export interface Guardian {
-  /** Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. */
+  /**
+   * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Does nothing while it
+   * waits for the system; see [Note: no termination in a system call].
+   */
   terminate(): void;
   close(): void;
 }
@@ -15,9 +19,25 @@ export function attachGuardian(): Guardian {
   const session = new Session();
   session.connectToMainThread();
   return {
-    terminate: () => session.post('Runtime.terminateExecution'),
+    terminate: () => {
+      if (!waitsForSystem()) session.post('Runtime.terminateExecution');
+    },
     close: () => session.disconnect(),
   };
+}
+
+/**
+ * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Node's own code between a
+ * blocking call (spawnSync, a read) and that moment takes a failure of V8 for its own defect and aborts the process, with
+ * all variables. So the main thread is left alone while it waits for the system. Atomics.wait is a futex, and may be ended.
+ */
+function waitsForSystem(): boolean {
+  try {
+    const place = readFileSync(`/proc/self/task/${process.pid}/wchan`, 'utf8');
+    return place !== '' && place !== '0' && !place.includes('futex');
+  } catch {
+    return false;
+  }
 }
 
 export interface StagedInterrupt {

@@ -1,7 +1,4 @@
-import { readFileSync } from 'node:fs';
-
-/** Field of /proc/<pid>/stat behind the command's ")": when the process started. Source: proc(5), field 22 of which two come before. */
-const START_FIELD = 19;
+import { readProcessStat } from '../core/process-stat';
 
 /** Names a process so that another one which later gets the same number is told apart: '1234-567890'. */
 export function processMark(pid: number = process.pid): string {
@@ -20,13 +17,8 @@ export function isRunning(mark: string): boolean {
   return start === 0 || (startOf(pid) ?? start) === start;
 }
 
-/** Ticks since boot; undefined where the system does not tell, or the process has ended and waits to be collected. */
+/** When it started; undefined where the system does not tell, -1 where the process has ended and waits to be collected. */
 function startOf(pid: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return fields[0] === 'Z' ? -1 : Number(fields[START_FIELD]);
-  } catch {
-    return undefined;
-  }
+  const stat = readProcessStat(pid);
+  return stat?.state === 'Z' ? -1 : stat?.startSeconds;
 }

@@ -1,3 +1,5 @@
+import { childrenCountFrom } from '../cell/native-call';
+import type { Seconds } from '../core/units';
 import type { Failure } from './failure';
 import type { Outcome, RankEvent, RankOutput, RankProgress, RankStep, RankWork } from './messages';
 
@@ -31,6 +33,8 @@ export class Call {
   /** Resolves when every rank has ended. */
   readonly ended: Promise<void>;
   failure: Failure | undefined;
+  /** When it began: processes that its ranks started later are its children. */
+  readonly since: Seconds = childrenCountFrom();
   readonly id: number;
   readonly ranks: readonly number[];
   readonly work: RankWork;

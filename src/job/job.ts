@@ -4,6 +4,7 @@ import type { TrainConfigInput } from '../config/train-config';
 import { type Bytes, formatBytes, now } from '../core/units';
 import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../figures/table';
 import type { Link } from '../transport/link';
+import type { BusyRank } from './busy-ranks';
 import type { OutputSink } from './call';
 import { checkInit } from './init-file';
 import type { ReadyReport } from './messages';
@@ -147,6 +148,11 @@ export class Job {
       last.why.situations,
       `${last.event}: ${last.why.text}\nnow ${present.text}`,
     );
+  }
+
+  /** Ranks that work now, and what their processes are in as the system sees it. */
+  busyRanks(): readonly BusyRank[] {
+    return this.#supervisor.busyRanks();
   }
 
   /** Stops what runs; variables stay, and the next call works. A training step is brought to its end first. */

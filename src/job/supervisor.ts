@@ -1,5 +1,6 @@
 import { ShardlabError } from '../core/errors';
 import type { AbortSwitch } from './abort-switch';
+import { type BusyRank, busyRanks, interruptChildrenOf } from './busy-ranks';
 import { Call, type CallSink } from './call';
 import { Cancellation } from './cancellation';
 import type { ControlServer } from './control-server';
@@ -128,6 +129,11 @@ export class Supervisor {
     return explain(situations, this.#parts.processes.length, this.#exits(), undefined, this.damages);
   }
 
+  /** Ranks that work now, and what their processes are in. */
+  busyRanks(): BusyRank[] {
+    return busyRanks(this.#running, this.#parts.processes);
+  }
+
   /** Stops what runs or is queued; resolves when ranks can work again. */
   async interrupt(): Promise<void> {
     this.#numInterrupts++;
@@ -138,6 +144,8 @@ export class Supervisor {
       const waiting = await this.#snapshot(`when ${this.#titles()} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
+    // Only now: what ranks throw because a process that they wait for has ended is a consequence.
+    interruptChildrenOf(this.#running, this.#parts.processes);
     await this.#pending?.recovered;
   }
 

@@ -41,7 +41,7 @@ function isCompiler(pid: number): boolean {
 }
 
 /** The words that started a process, separated by blanks; '' when it is gone. */
-function commandOf(pid: number): string {
+export function commandOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
   } catch {

@@ -1,0 +1,59 @@
+import { AGAIN_SECONDS, PATIENCE_MS } from '../../src/cell/native-call';
+import { now, type Seconds } from '../../src/core/units';
+import type { BusyRank } from '../../src/job/busy-ranks';
+import type { Job } from '../../src/job/job';
+import { registeredJobs } from '../../src/job/registry';
+import { rankNames } from '../../src/job/selection';
+
+interface StuckRank extends BusyRank {
+  readonly job: Job;
+}
+
+/** Ranks that an interrupt does not stop: says what they are in, and ends them on the next one; see [Note: native calls]. */
+export class StuckRanks {
+  readonly #say: (text: string) => void;
+  #watched: object | undefined;
+  #offer:
+    | { readonly cell: object; readonly until: Seconds; readonly ranks: readonly StuckRank[] }
+    | undefined;
+
+  constructor(say: (text: string) => void) {
+    this.#say = say;
+  }
+
+  /** Looks after the ranks that an interrupted cell waits for; `isRunning` says whether it still does. */
+  watch(cell: object, isRunning: () => boolean): void {
+    if (this.#watched === cell) return;
+    this.#watched = cell;
+    setTimeout(() => {
+      this.#watched = undefined;
+      const ranks = isRunning() ? busyRanks() : [];
+      if (ranks.length > 0) this.#report(cell, ranks);
+    }, PATIENCE_MS).unref();
+  }
+
+  /** Ends the ranks of which the person was told; false when there are none. */
+  async end(cell: object): Promise<boolean> {
+    const offer = this.#offer;
+    this.#offer = undefined;
+    if (offer === undefined || offer.cell !== cell || now() > offer.until) return false;
+    await Promise.all(offer.ranks.map(({ job, rank }) => job.kill(rank)));
+    return true;
+  }
+
+  #report(cell: object, ranks: readonly StuckRank[]): void {
+    const names = rankNames(ranks.map(({ rank }) => rank));
+    const places = ranks.map(({ rank, pid, activity }) => `rank ${rank} (pid ${pid}) ${activity}`);
+    const whose = ranks.length === 1 ? 'its variables are' : 'their variables are';
+    this.#say(
+      `The cell has not stopped: ${places.join('; ')}. ` +
+        `Interrupt again within ${AGAIN_SECONDS} s to end ${names}: ${whose} lost then, and the job must be launched again; ` +
+        'the variables of the notebook stay.\n',
+    );
+    this.#offer = { cell, until: now() + AGAIN_SECONDS, ranks };
+  }
+}
+
+function busyRanks(): StuckRank[] {
+  return registeredJobs().flatMap((job) => job.busyRanks().map((rank) => ({ ...rank, job })));
+}

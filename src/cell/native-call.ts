@@ -1,0 +1,137 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { uptime } from 'node:os';
+import { type ProcessStat, readProcessStat } from '../core/process-stat';
+import type { Seconds } from '../core/units';
+
+/*
+ * [Note: native calls] JavaScript that V8 runs can be ended from another thread; a call of the system or of a native library
+ * cannot, nor can a process that is stopped. An interrupt ends the child processes that such a call may wait for. Where
+ * that does not help, the person learns what the process is in, and a second interrupt ends the process.
+ */
+
+/** What was interrupted ends within this time, or the person is told what it is in. */
+export const PATIENCE_MS = 1500;
+/** After that, an interrupt ends the process for so long. */
+export const AGAIN_SECONDS: Seconds = 5;
+
+/** A process that is being started appears in /proc within this time. */
+const LATE_MS = 100;
+/** How many child processes a message names. */
+const MAX_NAMED = 3;
+const TICK_SECONDS: Seconds = 0.01;
+const COMMAND_CHARACTERS = 80;
+
+/** The moment from which on a process's children count as those of its present work: the machine's uptime. */
+export function childrenCountFrom(): Seconds {
+  return uptime();
+}
+
+/**
+ * Sends SIGINT to the processes that `pid` has started since `since`, and to theirs; gives whether there were any. As Ctrl-C
+ * in a terminal does, it reaches the process group: ranks and whatever else has a group of its own hear nothing of it.
+ */
+export function interruptChildren(pid: number, since: Seconds): boolean {
+  const present = childrenOf(pid, since);
+  const heard = new Set(present.map((child) => child.pid));
+  const asked = uptime();
+  for (const child of present) sendInterrupt(child.pid);
+  setTimeout(() => {
+    // What was being started at that moment was not there yet; what started later is the next work's.
+    const late = childrenOf(pid, since).filter(
+      (child) => child.startSeconds <= asked && !heard.has(child.pid),
+    );
+    for (const child of late) sendInterrupt(child.pid);
+  }, LATE_MS).unref();
+  return present.length > 0;
+}
+
+function sendInterrupt(pid: number): void {
+  try {
+    process.kill(pid, 'SIGINT');
+  } catch {
+    // It has ended meanwhile, or belongs to somebody else.
+  }
+}
+
+/** What a process that does not answer is in, as the rest of a sentence about it. */
+export function describeActivity(pid: number, since: Seconds): string {
+  const stat = readProcessStat(pid);
+  if (stat === undefined) return 'does not answer, and this system does not say what it is in';
+  const { state } = stat;
+  if (isStopped(stat)) return `is stopped (state ${state}); kill -CONT ${pid} lets it go on`;
+  return `is inside a native call: it ${callOf(pid, state, childrenOf(pid, since))}`;
+}
+
+/** Whether somebody has stopped the process, by SIGSTOP or a debugger. */
+export function isStopped({ state }: ProcessStat): boolean {
+  return state === 'T' || state === 't';
+}
+
+function callOf(pid: number, state: string, children: readonly Member[]): string {
+  if (state === 'R') return 'computes (state R)';
+  if (children.length > 0) {
+    const named = children.slice(0, MAX_NAMED).map((one) => `'${commandOf(one.pid)}' (pid ${one.pid})`);
+    const rest = children.length > MAX_NAMED ? ` and ${children.length - MAX_NAMED} more` : '';
+    return `waits for its child process ${named.join(', ')}${rest}, which got SIGINT and did not end`;
+  }
+  const place = readText(`/proc/${pid}/wchan`);
+  if (/wait_for_partner|fifo_open/.test(place))
+    return 'waits until another process opens the other end of a FIFO';
+  if (/pipe_(read|wait)/.test(place)) return `waits for what another process writes to ${fileReadBy(pid)}`;
+  if (/futex/.test(place)) return 'waits for a lock or for another thread';
+  return `waits for the system (state ${state}${/\w{2}/.test(place) ? ` in ${place}` : ''})`;
+}
+
+/** A process of a group, at one moment. */
+interface Member extends ProcessStat {
+  readonly pid: number;
+}
+
+/**
+ * The processes in the group that `pid` leads which it has started since then, and theirs. One whose parent has ended counts;
+ * one that an older process of the group has started does not.
+ */
+function childrenOf(pid: number, since: Seconds): Member[] {
+  const group = new Map(
+    numbersIn('/proc').flatMap((one) => {
+      const stat = one === pid ? undefined : readProcessStat(one);
+      return stat?.group === pid && stat.state !== 'Z' ? [[one, { ...stat, pid: one }]] : [];
+    }),
+  );
+  // The clock of /proc has ticks: what began with the work may seem to be older by one.
+  const isNew = (member: Member | undefined): boolean =>
+    member === undefined || (member.startSeconds >= since - TICK_SECONDS && isNew(group.get(member.parent)));
+  return [...group.values()].filter(isNew);
+}
+
+function numbersIn(folder: string): number[] {
+  try {
+    return readdirSync(folder)
+      .filter((name) => /^\d+$/.test(name))
+      .map(Number);
+  } catch {
+    return [];
+  }
+}
+
+function commandOf(pid: number): string {
+  return readText(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim().slice(0, COMMAND_CHARACTERS);
+}
+
+/** The file of the descriptor that the process reads: the first argument of its system call. */
+function fileReadBy(pid: number): string {
+  const descriptor = Number(readText(`/proc/${pid}/syscall`).split(' ')[1]);
+  try {
+    return readlinkSync(`/proc/${pid}/fd/${descriptor}`);
+  } catch {
+    return 'a pipe';
+  }
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}

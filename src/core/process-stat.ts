@@ -1,0 +1,35 @@
+import { readFileSync } from 'node:fs';
+import type { Seconds } from './units';
+
+/** What the system says of a process. */
+export interface ProcessStat {
+  /** R runs, S sleeps, D waits for a device, T is stopped, t is traced, Z has ended and waits to be collected. */
+  readonly state: string;
+  /** Number of the process that started it. */
+  readonly parent: number;
+  /** Number of its process group. */
+  readonly group: number;
+  /** When it started, by the machine's uptime. */
+  readonly startSeconds: Seconds;
+}
+
+/** Ticks of /proc's clock in a second (USER_HZ). Source: proc(5) */
+const TICKS_PER_SECOND = 100;
+
+/** Reads /proc/PID/stat; undefined where the system has none, or the process is gone. Source: proc(5) */
+export function readProcessStat(pid: number): ProcessStat | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    // The program's name, in brackets, may hold anything; fields are numbered from 1 and the third follows it.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    const [state = '', parent, group] = fields;
+    return {
+      state,
+      parent: Number(parent),
+      group: Number(group),
+      startSeconds: Number(fields[19]) / TICKS_PER_SECOND,
+    };
+  } catch {
+    return undefined;
+  }
+}
