@@ -14,7 +14,13 @@ const stateSchema = z.strictObject({
   /** Ranks that wrote it. */
   world: z.int().min(1),
   optimizer: z
-    .strictObject({ steps: z.int().min(0), lr: z.number(), states: z.array(z.string()) })
+    .strictObject({
+      steps: z.int().min(0),
+      /** By parameter, in how many of them it had no gradient. */
+      stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
+      lr: z.number(),
+      states: z.array(z.string()),
+    })
     .nullable(),
   /** What the trainer gave to be kept; plain JSON. */
   trainer: z.json(),

@@ -61,7 +61,7 @@ function load(state: TrainingState, source: string): LoadedCheckpoint {
       fill(state, reader, model, moments);
       if (optimizer !== null && saved?.optimizer != null) {
         optimizer.lr = saved.optimizer.lr;
-        optimizer.restore(saved.optimizer.steps);
+        optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut);
       }
       return { folder, state: saved, ...reader.tally };
     } finally {

@@ -122,7 +122,12 @@ export function commitDocuments(
       optimizer:
         optimizer === null
           ? null
-          : { steps: optimizer.steps, lr: optimizer.lr, states: [...optimizer.stateNames] },
+          : {
+              steps: optimizer.steps,
+              stepsLeftOut: optimizer.stepsLeftOut,
+              lr: optimizer.lr,
+              states: [...optimizer.stateNames],
+            },
       trainer,
     },
   };

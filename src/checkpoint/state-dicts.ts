@@ -20,7 +20,13 @@ export interface OptimStateDict {
   readonly state: ReadonlyMap<string, Readonly<Record<string, DictArray>>>;
   /** One: all parameters have the same settings here. */
   readonly param_groups: readonly [
-    { readonly lr: number; readonly steps: number; readonly params: readonly string[] },
+    {
+      readonly lr: number;
+      readonly steps: number;
+      /** By parameter, in how many of them it had no gradient. */
+      readonly stepsLeftOut?: Readonly<Record<string, number>>;
+      readonly params: readonly string[];
+    },
   ];
 }
 
@@ -28,6 +34,7 @@ export interface OptimStateDict {
 export interface LocalOptimState {
   readonly lr: number;
   readonly steps: number;
+  readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
   readonly states: readonly {
     readonly parameter: string;
     readonly state: string;
@@ -121,7 +128,8 @@ export class StateDicts {
     for (const [stateName, arrays] of byState) {
       for (const [key, array] of arrays) state.set(key, { ...state.get(key), [stateName]: array });
     }
-    return { state, param_groups: [{ lr: optimizer.lr, steps: optimizer.steps, params }] };
+    const { lr, steps, stepsLeftOut } = optimizer;
+    return { state, param_groups: [{ lr, steps, stepsLeftOut, params }] };
   }
 
   /**
@@ -147,7 +155,7 @@ export class StateDicts {
         return { parameter: named[parameter]?.[0] ?? '', state, slice };
       });
     });
-    return { lr: group.lr, steps: group.steps, states };
+    return { lr: group.lr, steps: group.steps, stepsLeftOut: group.stepsLeftOut, states };
   }
 
   /** Writes what `optimStateDictToLoad` gave. Source: Optimizer.load_state_dict. */
@@ -158,7 +166,7 @@ export class StateDicts {
       access.write({ parameter: places.get(parameter) ?? -1, state }, rangeOf(slice), slice.values);
     }
     optimizer.lr = local.lr;
-    optimizer.restore(local.steps);
+    optimizer.restore(local.steps, local.stepsLeftOut);
   }
 
   /** Finds out, before anything is moved, that all ranks are here and mean the same. */

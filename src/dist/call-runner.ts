@@ -53,7 +53,7 @@ export class CallRunner {
   runInternal(call: Call): CallResult {
     if (this.plane === undefined) {
       const at = this.now();
-      return { started: at, ended: at, values: [call.header.value] };
+      return { started: at, ended: at, values: [call.header.value], agrees: true };
     }
     return this.runWatched(this.plane, call);
   }
@@ -63,7 +63,7 @@ export class CallRunner {
     const posted = this.moment();
     const result = this.runWatched(plane, call);
     this.report(call, result, posted, this.now() - posted.at);
-    return new FinishedWork(value);
+    return new FinishedWork(value, result.agrees);
   }
 
   private runWatched(plane: PlaneGroup, call: Call): CallResult {
@@ -97,9 +97,9 @@ export class CallRunner {
   private runAlone<T>(call: Call, value: T): Work<T> {
     const posted = this.moment();
     if (this.context.engine.hasValues) moveAlone(call);
-    const result = { started: posted.at, ended: this.now(), values: [] };
+    const result = { started: posted.at, ended: this.now(), values: [], agrees: true };
     this.report(call, result, posted, this.now() - posted.at);
-    return new FinishedWork(value);
+    return new FinishedWork(value, true);
   }
 
   private now(): Seconds {

@@ -213,7 +213,7 @@ class Group implements ProcessGroup {
   }
 
   private header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
-    const { op, reduction, peer = -1, value = 0, signature = 0 } = parts;
+    const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
     // First what may be refused: a refused call has no number.
     const wireDType = wireOf(this.identity, op, dtype, options.wireDType);
     const epoch = this.enterEpoch();

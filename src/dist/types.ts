@@ -10,6 +10,8 @@ export type ReduceOp = 'sum' | 'avg' | 'max';
  */
 export interface Work<T> {
   readonly done: boolean;
+  /** After `wait`: whether all ranks gave the same `note`. Left out by work that is made of others. */
+  readonly agrees?: boolean;
   wait(): T;
 }
 
@@ -29,6 +31,8 @@ export interface CollectiveOptions {
   /** For ledgers and messages. Default 'user', ''. */
   readonly cause?: CommCause;
   readonly module?: string;
+  /** An int32 that ranks compare: it goes with what they compare in any case, and costs nothing. Default 0. */
+  readonly note?: number;
 }
 
 /**

@@ -9,10 +9,12 @@ import type { Work } from './types';
 /** A result that is there already. */
 export class FinishedWork<T> implements Work<T> {
   readonly done = true;
+  readonly agrees: boolean;
   private readonly value: T;
 
-  constructor(value: T) {
+  constructor(value: T, agrees: boolean) {
     this.value = value;
+    this.agrees = agrees;
   }
 
   wait(): T {
@@ -38,6 +40,7 @@ export class PostedWork<T> implements Work<T> {
   private readonly value: T;
   private readonly clock: Clock;
   private settled = false;
+  private doesAgree = true;
 
   constructor(posted: PostedCall, held: HeldTensors, value: T, clock: Clock, hooks: WorkHooks) {
     this.posted = posted;
@@ -51,6 +54,10 @@ export class PostedWork<T> implements Work<T> {
     return this.settled || this.posted.done;
   }
 
+  get agrees(): boolean {
+    return this.doesAgree;
+  }
+
   /** How it is printed. */
   [inspect.custom](): string {
     return `Work (${this.done ? 'done' : 'pending'}); wait() gives its result`;
@@ -59,7 +66,7 @@ export class PostedWork<T> implements Work<T> {
   wait(): T {
     if (!this.settled) this.settle();
     // Throws again what the collective threw.
-    this.posted.wait();
+    this.doesAgree = this.posted.wait().agrees;
     return this.value;
   }
 

@@ -20,7 +20,7 @@ const DDP_NAMES: Readonly<Record<keyof DdpOptions, true>> = {
 const DDP_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   deviceIds: 'every rank has one engine',
   outputDevice: 'every rank has one engine',
-  findUnusedParameters: "an unused parameter's gradient counts as zeros in any case",
+  findUnusedParameters: 'parameters that no rank uses are found, and left as they are, in any case',
   gradientAsBucketView: 'gradients lie in their buckets in any case',
 };
 

@@ -1,8 +1,9 @@
 import type { Engine } from '../backend/engine';
-import { isOnHost, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
+import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
 import { floatsOf } from '../nn/state-values';
 import type { HasStates, Optimizer } from './optimizer';
 import { keepsStatesOnHost, type OptimizerPlacement } from './rule-optimizer';
+import { cutByKind, slicesIn } from './segment-cuts';
 import { DeviceStates, HostStates } from './state-memory';
 
 /** The state that the delay itself keeps: the gradient of the last step, clipped. */
@@ -47,6 +48,10 @@ export class DelayedUpdate implements Optimizer {
     return this.#steps;
   }
 
+  get stepsLeftOut(): Readonly<Record<string, number>> {
+    return this.#inner.stepsLeftOut;
+  }
+
   get stateNames(): readonly string[] {
     return [...this.#inner.stateNames, PENDING];
   }
@@ -77,9 +82,9 @@ export class DelayedUpdate implements Optimizer {
     else this.#inner.writeState(waiting, name, offset, values);
   }
 
-  restore(steps: number): void {
+  restore(steps: number, leftOut?: Readonly<Record<string, number>>): void {
     this.#steps = steps;
-    this.#inner.restore(Math.max(0, steps - 1));
+    this.#inner.restore(Math.max(0, steps - 1), leftOut);
   }
 
   release(buffer: StateBuffer): void {
@@ -111,8 +116,8 @@ class WaitingBuffer implements StateBuffer {
   readonly #buffer: StateBuffer;
   readonly #onHost: boolean;
   #held: Span | null = null;
-  /** First elements of the segments that had a gradient; null: any may have. */
-  #segments: ReadonlySet<number> | null = null;
+  /** Parameters that had a gradient; null: any may have. */
+  #present: ReadonlySet<Parameter> | null = null;
 
   constructor(engine: Engine, buffer: StateBuffer, onHost: boolean) {
     this.#engine = engine;
@@ -145,7 +150,13 @@ class WaitingBuffer implements StateBuffer {
   }
 
   segments(): readonly StateSegment[] {
-    return this.#buffer.segments().map((segment) => ({ ...segment, grad: this.#heldOf(segment) }));
+    const held = this.#held;
+    return this.#buffer.segments().flatMap((segment) => {
+      const parts = cutByKind(this, segment, (parameter) => this.#present?.has(parameter) !== false);
+      return parts.map(({ part, kind }) => {
+        return { ...part, grad: held !== null && kind ? { ...held, offset: part.offset } : null };
+      });
+    });
   }
 
   zeroGrad(): void {
@@ -159,7 +170,8 @@ class WaitingBuffer implements StateBuffer {
   /** Keeps the buffer's gradient of now, times a factor, in place of the one that waited. */
   take(factor: number): void {
     const segments = this.#buffer.segments().filter(({ grad }) => grad !== null);
-    this.#segments = new Set(segments.map(({ offset }) => offset));
+    const slices = segments.flatMap((segment) => slicesIn(this, segment));
+    this.#present = new Set(slices.map(({ parameter }) => parameter));
     if (segments.length === 0) {
       this.release();
       return;
@@ -194,11 +206,6 @@ class WaitingBuffer implements StateBuffer {
     if (isOnHost(this.#held)) this.#held.host.dispose();
     else this.#held.tensor.dispose();
     this.#held = null;
-  }
-
-  #heldOf({ offset }: StateSegment): Span | null {
-    if (this.#held === null || this.#segments?.has(offset) === false) return null;
-    return { ...this.#held, offset };
   }
 
   #hold(): Span {

@@ -5,9 +5,10 @@ import { undone } from '../backend/undone';
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type { Tag } from '../core/events';
-import { isOnHost, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
+import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
 import { HostTransit } from './host-transit';
 import type { HasStates, Optimizer } from './optimizer';
+import { cutByKind, slicesIn } from './segment-cuts';
 import { DeviceStates, HostStates } from './state-memory';
 import type { BufferState, UpdateRule } from './update-rule';
 
@@ -23,8 +24,12 @@ type PlacedState =
 
 interface Hyper {
   readonly lr: number;
-  readonly step: number;
   readonly gradScale: number;
+}
+
+/** A segment whose parameters took the same number of steps. */
+interface SteppedSegment extends StateSegment {
+  readonly step: number;
 }
 
 /** Whether a buffer's states lie on the host: where they were asked to, or where the buffer itself does. */
@@ -43,6 +48,8 @@ export class RuleOptimizer implements Optimizer {
   readonly #rule: UpdateRule;
   readonly #placement: OptimizerPlacement;
   readonly #states = new Map<StateBuffer, PlacedState>();
+  /** Steps in which a parameter had no gradient: it took so many fewer. */
+  readonly #leftOut = new Map<Parameter, number>();
   #steps = 0;
 
   constructor(engine: Engine, model: HasStates, rule: UpdateRule, lr: number, placement: OptimizerPlacement) {
@@ -57,6 +64,10 @@ export class RuleOptimizer implements Optimizer {
     return this.#steps;
   }
 
+  get stepsLeftOut(): Readonly<Record<string, number>> {
+    return Object.fromEntries([...this.#leftOut].map(([{ name }, steps]) => [name, steps]));
+  }
+
   get stateNames(): readonly string[] {
     return this.#rule.stateNames;
   }
@@ -67,9 +78,9 @@ export class RuleOptimizer implements Optimizer {
 
   step(gradScale = 1): void {
     this.#steps++;
-    const hyper = { lr: this.lr, step: this.#steps, gradScale };
+    const hyper = { lr: this.lr, gradScale };
     for (const buffer of this.#model.states()) {
-      const segments = buffer.segments().filter(({ grad }) => grad !== null);
+      const segments = buffer.segments().flatMap((segment) => this.#stepped(buffer, segment));
       if (segments.length === 0) continue;
       const placed = this.#stateOf(buffer);
       if (placed.place === 'device') updateOnDevice(placed.state, segments, hyper);
@@ -92,8 +103,13 @@ export class RuleOptimizer implements Optimizer {
     this.#stateOf(buffer).state.write(name, offset, values);
   }
 
-  restore(steps: number): void {
+  restore(steps: number, leftOut: Readonly<Record<string, number>> = {}): void {
     this.#steps = steps;
+    this.#leftOut.clear();
+    for (const { parameter } of this.#model.states().flatMap(({ slices }) => slices)) {
+      const missed = leftOut[parameter.name];
+      if (missed !== undefined) this.#leftOut.set(parameter, missed);
+    }
   }
 
   release(buffer: StateBuffer): void {
@@ -106,16 +122,31 @@ export class RuleOptimizer implements Optimizer {
     this.#states.clear();
   }
 
+  /** A segment with the number of this step; where parameters were left out of others, in parts. Without a gradient, none. */
+  #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
+    const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;
+    if (segment.grad === null) {
+      for (const { parameter } of slicesIn(buffer, segment)) {
+        this.#leftOut.set(parameter, missedBy(parameter) + 1);
+      }
+      return [];
+    }
+    if (this.#leftOut.size === 0) return [{ ...segment, step: this.#steps }];
+    return cutByKind(buffer, segment, missedBy).map(({ part, kind }) => {
+      return { ...part, step: this.#steps - kind };
+    });
+  }
+
   #updateOnHost(
     state: BufferState<HostArray>,
     buffer: StateBuffer,
-    segments: readonly StateSegment[],
+    segments: readonly SteppedSegment[],
     hyper: Hyper,
   ): void {
     const transit = new HostTransit(this.#engine.host, buffer.module, this.#rule.granularity);
     const update = (): void => {
-      for (const { values, grad, offset, length } of segments) {
-        if (grad !== null) transit.update(state, { values, grad, offset, length }, hyper);
+      for (const { values, grad, offset, length, step } of segments) {
+        if (grad !== null) transit.update(state, { values, grad, offset, length }, { ...hyper, step });
       }
     };
     undone(this.#engine, () => transit.dispose(), update);
@@ -149,10 +180,10 @@ export class RuleOptimizer implements Optimizer {
 
 function updateOnDevice(
   state: BufferState<tf.Tensor>,
-  segments: readonly StateSegment[],
+  segments: readonly SteppedSegment[],
   hyper: Hyper,
 ): void {
-  for (const { values, grad, offset, length } of segments) {
+  for (const { values, grad, offset, length, step } of segments) {
     if (grad === null) continue;
     const [param, gradient] = [onDevice(values), onDevice(grad)];
     state.update({
@@ -162,6 +193,7 @@ function updateOnDevice(
       gradOffset: gradient.offset,
       offset,
       length,
+      step,
       ...hyper,
     });
   }

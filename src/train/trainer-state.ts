@@ -12,6 +12,8 @@ export interface TrainerState {
   readonly microBatches: number;
   /** Steps of the optimizer; fewer where updates were left out. */
   readonly optimizerSteps: number;
+  /** By parameter's name, in how many of them it had no gradient. Left out: none had none. */
+  readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
   /** The learning rate of the next step. */
   readonly lr: number;
   /** null: the learning rate stays. */

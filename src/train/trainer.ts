@@ -132,16 +132,17 @@ class TaskTrainer implements Trainer {
       steps: this.#steps,
       microBatches: this.#microBatches,
       optimizerSteps: this.optimizer.steps,
+      stepsLeftOut: this.optimizer.stepsLeftOut,
       lr: this.optimizer.lr,
       schedule: this.#schedule?.state() ?? null,
       scaler: this.#scaler?.state ?? null,
     };
   }
 
-  restore({ steps, microBatches, optimizerSteps, lr, schedule, scaler }: TrainerState): void {
+  restore({ steps, microBatches, optimizerSteps, stepsLeftOut, lr, schedule, scaler }: TrainerState): void {
     this.#steps = steps;
     this.#microBatches = microBatches;
-    this.optimizer.restore(optimizerSteps);
+    this.optimizer.restore(optimizerSteps, stepsLeftOut);
     if (this.#schedule === null) this.optimizer.lr = lr;
     else if (schedule !== null) this.#schedule.restore(schedule);
     if (scaler !== null) this.#scaler?.restore(scaler);

@@ -58,7 +58,7 @@ export interface CallHeader {
   readonly peer: number;
   /** Elements of this rank's tensor. */
   readonly count: number;
-  /** What exchange and subgroup tell the others. */
+  /** What exchange and subgroup tell the others; of other collectives, what the others may say too or not. */
   readonly value: number;
   /** What exchange and subgroup must agree on besides. */
   readonly signature: number;
@@ -97,6 +97,13 @@ export interface CallResult {
   readonly ended: Seconds;
   readonly values: readonly number[];
   readonly progress?: ThreadProgress | undefined;
+  /** Whether all ranks' headers had the same value. */
+  readonly agrees: boolean;
+}
+
+/** Whether all ranks gave the same value. */
+export function allAgree(values: readonly number[]): boolean {
+  return values.every((value) => value === values[0]);
 }
 
 export function totalLength(list: BlockList): number {

@@ -28,6 +28,8 @@ export class Channel implements Wait {
   private epoch = 0;
   private phase = 0;
   private awaited = 0;
+  /** What all ranks' headers of the newest collective had as their value, in rank order. */
+  values: readonly number[] = [];
   private header: CallHeader | undefined;
   /** When this rank came with its link free, and when all had. */
   private cameAt: Seconds = 0;
@@ -92,6 +94,7 @@ export class Channel implements Wait {
       if (records[other]?.agreesWith(first) !== true) throw this.mismatch(records);
     }
     if (header.op === 'allToAll' && !lengthsMatch(records)) throw this.mismatch(records);
+    this.values = records.map(({ value }) => value);
     return records;
   }
 

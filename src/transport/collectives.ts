@@ -24,7 +24,7 @@ const MIN_CHUNK = 16384;
 /** Chunks in which a tensor travels, where they are not bounded by the slot: enough to overlap copying and reducing. */
 const NUM_CHUNKS = 4;
 
-/** One stream of a group with all collectives over it. Steps return the values of exchange and subgroup. */
+/** One stream of a group with all collectives over it. Steps return the values in all ranks' headers. */
 export class CollectiveLane implements Lane {
   private readonly group: GroupMemory;
   private readonly stream: Stream;
@@ -63,12 +63,10 @@ export class CollectiveLane implements Lane {
       case 'broadcast':
         yield* this.broadcast(call);
         break;
-      default: {
-        const records = yield* this.channel.meet(call.header, lengthsOf(call));
-        return records.map((record) => record.value);
-      }
+      default:
+        yield* this.channel.meet(call.header, lengthsOf(call));
     }
-    return [];
+    return this.channel.values;
   }
 
   /**

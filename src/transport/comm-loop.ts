@@ -1,7 +1,7 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
-import type { CallHeader } from './call';
+import { allAgree, type CallHeader } from './call';
 import { type Arrival, type Carried, carried, progressOf } from './carried';
 import { CollectiveLane, type SpanCall } from './collectives';
 import type { CommFailure, CommRequest } from './comm-messages';
@@ -192,7 +192,10 @@ export class CommLoop {
     const { free, began, task } = current;
     const started = carried.started ?? began.at;
     const progress = this.tools.cpu === undefined ? undefined : progressOf(free, began, carried);
-    this.tickets.finish(task.ticket, false, { started, ended: now(), progress });
+    this.tickets.finish(task.ticket, false, {
+      ...{ started, ended: now(), progress },
+      agrees: allAgree(carried.values),
+    });
   }
 
   private fail(current: Running, error: unknown): void {

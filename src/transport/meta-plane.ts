@@ -93,7 +93,12 @@ class MetaGroup implements PlaneGroup {
     const values = isOwn ? ranks.map(() => value) : [];
     const free = this.#clock.now();
     const stretch = this.#clock.post(`${name} ${ranks.join()}`, seconds);
-    return { ...stretch, values, progress: { free, arrived: free, lacked: 0, carried: seconds } };
+    return {
+      ...stretch,
+      values,
+      agrees: true,
+      progress: { free, arrived: free, lacked: 0, carried: seconds },
+    };
   }
 }
 

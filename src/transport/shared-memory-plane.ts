@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { ShardlabError } from '../core/errors';
 import { openThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, now } from '../core/units';
-import type { Call, CallHeader, CallResult } from './call';
+import { allAgree, type Call, type CallHeader, type CallResult } from './call';
 import { carried, progressOf } from './carried';
 import { CollectiveLane, type SpanCall } from './collectives';
 import { CommClient } from './comm-client';
@@ -145,7 +145,8 @@ class SharedMemoryGroup implements PlaneGroup {
     const steps = carried(lane, spanCall(call), this.memory);
     const result = runBlocking(steps, this.shared.spins, guard);
     const progress = this.memory.cpu === undefined ? undefined : progressOf(began.at, began, result);
-    return { started: result.started ?? began.at, ended: now(), values: result.values, progress };
+    const { values, started = began.at } = result;
+    return { started, ended: now(), values, agrees: allAgree(values), progress };
   }
 
   post(call: Call): PostedCall {

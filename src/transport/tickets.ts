@@ -4,10 +4,11 @@ import type { CallResult } from './call';
 /** Calls that may be in flight at once; the next one waits for the oldest. */
 export const NUM_TICKETS = 1024;
 
-/** When a call ran on the comm thread. */
-export type CallTimes = Omit<CallResult, 'values'>;
+/** When a call ran on the comm thread, and whether all ranks' values were the same; left out: they were. */
+export type CallTimes = Omit<CallResult, 'values' | 'agrees'> & Partial<Pick<CallResult, 'agrees'>>;
 
-const NUM_TIMES = 6;
+/** Six times, and 1 where all ranks' values were the same. */
+const NUM_TIMES = 7;
 const UNKNOWN = { free: Number.NaN, arrived: Number.NaN, lacked: Number.NaN, carried: Number.NaN };
 
 const STATE = { free: 0, pending: 1, done: 2, failed: 3 } as const;
@@ -49,9 +50,9 @@ export class TicketBoard {
   }
 
   /** Comm thread: the call ended. */
-  finish(ticket: number, failed: boolean, { started, ended, progress }: CallTimes): void {
+  finish(ticket: number, failed: boolean, { started, ended, progress, agrees = true }: CallTimes): void {
     const { free, arrived, lacked, carried } = progress ?? UNKNOWN;
-    this.times.set([started, ended, free, arrived, lacked, carried], ticket * NUM_TIMES);
+    this.times.set([started, ended, free, arrived, lacked, carried, agrees ? 1 : 0], ticket * NUM_TIMES);
     Atomics.store(this.words, wordOf(ticket), failed ? STATE.failed : STATE.done);
     Atomics.notify(this.words, wordOf(ticket));
   }
@@ -88,14 +89,12 @@ export class TicketBoard {
     return Atomics.load(this.words, word) !== STATE.done;
   }
 
-  timesOf(ticket: number): CallTimes {
+  timesOf(ticket: number): Omit<CallResult, 'values'> {
     const at = ticket * NUM_TIMES;
-    const [started = 0, ended = 0, free = 0, arrived = 0, lacked = 0, carried = 0] = this.times.subarray(
-      at,
-      at + NUM_TIMES,
-    );
+    const [started = 0, ended = 0, free = 0, arrived = 0, lacked = 0, carried = 0, agrees = 1] =
+      this.times.subarray(at, at + NUM_TIMES);
     const progress = Number.isNaN(arrived) ? undefined : { free, arrived, lacked, carried };
-    return { started, ended, progress };
+    return { started, ended, progress, agrees: agrees === 1 };
   }
 }
 

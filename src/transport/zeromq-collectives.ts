@@ -111,12 +111,7 @@ export class ZeromqGroupCalls {
   }
 
   private async exchange(call: StagedCall): Promise<void> {
-    const letters = await this.meet(call, () => EMPTY);
-    const values = new Int32Array(call.values);
-    for (const rank of this.others(true)) {
-      values[rank] =
-        rank === this.identity.rank ? call.header.value : this.recordIn(letters.get(rank)?.record).value;
-    }
+    await this.meet(call, () => EMPTY);
   }
 
   /** The receiver answers with its own fingerprint, so that a mismatch is an error on both sides. */
@@ -158,6 +153,7 @@ export class ZeromqGroupCalls {
       this.recordIn(rank === this.identity.rank ? own : letters.get(rank)?.record),
     );
     this.ready.set(call, Math.max(...records.map(({ freeAt }) => freeAt)));
+    new Int32Array(call.values).set(records.map(({ value }) => value));
     const [first] = records;
     const agree =
       first !== undefined &&

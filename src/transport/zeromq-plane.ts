@@ -1,5 +1,4 @@
-import type { BlockList, Call, CallResult } from './call';
-import { totalLength, VALUE_BYTES } from './call';
+import { allAgree, type BlockList, type Call, type CallResult, totalLength, VALUE_BYTES } from './call';
 import { lengthsOf } from './collectives';
 import { CommClient } from './comm-client';
 import { ControlBlock } from './control-block';
@@ -126,7 +125,8 @@ class StagedPost implements PostedCall {
   wait(): CallResult {
     if (this.result !== undefined) return this.result;
     const times = this.posted.wait();
-    this.result = { ...times, values: this.unstage() };
+    const values = this.unstage();
+    this.result = { ...times, values, agrees: allAgree(values) };
     return this.result;
   }
 

@@ -93,7 +93,7 @@ function reduceIntegers({ engine, group, unit }: Reducing, shapes: readonly numb
     ),
   );
   const mean = byParameter.map((base) => base.map((value) => (value * size * (size + 1)) / 2));
-  unit.gradients.add(unit.gradients.reduce(grads.map((grad) => tf.keep(grad.clone()))).finish());
+  unit.gradients.add(unit.gradients.reduce(grads.map((grad) => tf.keep(grad.clone()))));
   const own = readState(engine, unit.trained, 'grad');
   const reduced = shardLayout(unit.members, size).entries.every((entry, i) => {
     const { start, length } = chunkOf(entry, rank);

@@ -2,7 +2,7 @@ import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import type { PieceList, ProcessGroup, Work } from '../../src/dist/types';
 
-const done = <T>(value: T): Work<T> => ({ done: true, wait: () => value });
+const done = <T>(value: T): Work<T> => ({ done: true, agrees: true, wait: () => value });
 
 /** A group of one in this process, for tests of code around collectives; it moves pieces as a real one does. */
 export function soloGroup(engine: Engine): ProcessGroup {

@@ -6,12 +6,22 @@ import type { HalfDType, WireDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
+import { missingEverywhere, noteOf } from '../missing-gradients';
 import { settled } from '../settled';
 import type { RowTable } from '../sparse/row-tables';
 import { assignBuckets, type BucketSizes } from './buckets';
 import type { GradBucket } from './comm-hooks';
 import { gradOrZeros } from './gradients';
 import { SparseReducer } from './sparse-reducer';
+
+/** A bucket on its way. */
+interface Reducing {
+  readonly work: Work<void>;
+  readonly parameters: readonly Parameter[];
+  /** By parameter: whether this rank has no gradient. */
+  readonly missing: readonly boolean[];
+  readonly module: string;
+}
 
 interface Bucket {
   readonly parameters: readonly Parameter[];
@@ -46,7 +56,7 @@ export class Reducer {
   #started = 0;
   /** Parameters of which this pass has no gradients, on any rank. */
   #leftOut = new Set<Parameter>();
-  #works: Work<void>[] = [];
+  #reducing: Reducing[] = [];
   #sync = true;
 
   constructor(options: ReducerOptions) {
@@ -95,7 +105,7 @@ export class Reducer {
 
   /** A forward begins: forgets the reductions of a backward that was broken off; gradients stay. */
   begin(): void {
-    for (const work of this.#works) settled(work);
+    for (const { work } of this.#reducing) settled(work);
     this.#restart();
   }
 
@@ -127,14 +137,21 @@ export class Reducer {
     }
   }
 
-  /** The end of backward: starts what is left (unused parameters count as zeros) and waits for all. */
+  /** The end of backward: starts what is left and waits for all. See [Note: missing gradients]. */
   finish(): void {
     if (!this.#sync) return;
     while (this.#started < this.#buckets.length) this.#start();
     this.#sparse?.reduce();
-    const works = this.#works;
+    const reducing = this.#reducing;
     this.#restart();
-    for (const work of works) work.wait();
+    for (const { work } of reducing) work.wait();
+    const { engine, group } = this.#options;
+    for (const { work, parameters, missing, module } of reducing) {
+      const nowhere = missingEverywhere({ engine, group, module }, missing, work.agrees);
+      parameters.forEach((parameter, place) => {
+        if (nowhere[place] === true) parameter.state.zeroGrad();
+      });
+    }
   }
 
   /** Forgets an interrupted backward: its reductions will not end. */
@@ -144,7 +161,7 @@ export class Reducer {
   }
 
   #restart(): void {
-    this.#works = [];
+    this.#reducing = [];
     this.#started = 0;
     this.#leftOut = new Set();
     for (const bucket of this.#buckets) bucket.missing = new Set(bucket.parameters);
@@ -157,6 +174,7 @@ export class Reducer {
     if (bucket === undefined) return;
     const parameters = bucket.parameters.filter((parameter) => !this.#leftOut.has(parameter));
     if (parameters.length === 0) return;
+    const missing = parameters.map(({ grad }) => grad === null);
     const pieces = parameters.map((parameter) => {
       return { tensor: gradOrZeros(engine, parameter, declared), offset: 0, length: parameter.size };
     });
@@ -164,8 +182,11 @@ export class Reducer {
     const isLast = index === this.#buckets.length - 1;
     const work =
       this.#hook?.({ index, isLast, parameters, pieces, group, module }) ??
-      group.allReducePieces(pieces, 'avg', { async: true, cause: 'grad', module, wireDType });
-    this.#works.push(work);
+      group.allReducePieces(pieces, 'avg', {
+        ...{ async: true, cause: 'grad', module, wireDType },
+        note: noteOf(missing),
+      });
+    this.#reducing.push({ work, parameters, missing, module });
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { HalfDType, WireDType } from '../../core/dtypes';
 import type { ProcessGroup } from '../../dist/types';
+import { missingEverywhere, noteOf } from '../missing-gradients';
 import { joinedMasks, splitMasks, touchedRows, unionOfRows } from '../sparse/row-masks';
 import { piecesOfRows } from '../sparse/row-pieces';
 import type { RowTable } from '../sparse/row-tables';
@@ -32,13 +33,22 @@ export class SparseReducer {
   reduce(): void {
     const { engine, group, tables, wireDType, declared } = this.#options;
     const own = tables.map(({ parameter, rows }) => touchedRows(engine, parameter.grad, rows));
+    const missing = tables.map(({ parameter }) => parameter.grad === null);
     const union = splitMasks(unionOfRows(engine, group, joinedMasks(own)), own);
     const pieces = tables.flatMap(({ parameter }, i) => {
       const grad = gradOrZeros(engine, parameter, declared);
       return piecesOfRows(grad, union[i] ?? new Uint8Array(1));
     });
-    if (pieces.length === 0) return;
-    group.allReducePieces(pieces, 'avg', { cause: 'grad', module: moduleOf(tables), wireDType }).wait();
+    const module = moduleOf(tables);
+    const work =
+      pieces.length === 0
+        ? { agrees: false, wait: () => undefined }
+        : group.allReducePieces(pieces, 'avg', { cause: 'grad', module, wireDType, note: noteOf(missing) });
+    work.wait();
+    const nowhere = missingEverywhere({ engine, group, module }, missing, work.agrees);
+    tables.forEach(({ parameter }, place) => {
+      if (nowhere[place] === true) parameter.state.zeroGrad();
+    });
   }
 }
 

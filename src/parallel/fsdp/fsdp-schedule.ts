@@ -144,7 +144,7 @@ export class FsdpSchedule {
     try {
       for (let next = reducing.shift(); next !== undefined; next = reducing.shift()) {
         if (next.reduction.advance()) this.#reducing.push(next);
-        else next.unit.gradients.add(next.reduction.finish());
+        else next.unit.gradients.add(next.reduction);
       }
     } catch (error) {
       for (const { reduction } of [...this.#reducing, ...reducing]) reduction.abandon();

@@ -24,6 +24,8 @@ export interface FsdpUnitOptions {
   readonly tables?: readonly RowTable[] | undefined;
   /** Whether shards of parameters and gradients lie on the host. */
   readonly offloadsParameters?: boolean | undefined;
+  /** Whether a gradient that no rank has counts as zeros. Default false. */
+  readonly missingAreZeros?: boolean | undefined;
   /** Rank 0 of it has the first values of all; default: every rank takes its own. */
   readonly syncGroup?: ProcessGroup | undefined;
 }
@@ -84,6 +86,7 @@ export class FsdpUnit {
     const reduced = {
       half: halfOf(precision?.reduceDtype ?? null),
       keepsHalf: precision?.keepLowPrecisionGrads ?? false,
+      missingAreZeros: options.missingAreZeros ?? false,
       tables: tables.filter(({ parameter }) => trained.includes(parameter)),
     };
     this.gradients = new UnitGradients({ ...shared, ...reduced, layout });

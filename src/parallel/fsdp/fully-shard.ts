@@ -51,6 +51,8 @@ export interface FullyShardOptions {
   readonly precision?: MixedPrecision | undefined;
   /** Only rows of tables, and only experts, that some rank touched send their gradients. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
+  /** Parameters that no rank has a gradient of are updated as by zeros. Default false: they stay as they are. Source: FSDP's flat parameter. */
+  readonly missingAreZeros?: boolean | undefined;
   /** Shards of parameters and gradients lie on the host, and the optimizer steps there. Source: CPUOffloadPolicy. */
   readonly offloadParameters?: boolean | undefined;
 }
@@ -111,7 +113,7 @@ function makeUnit(
     requireSelfContained(module, placement === IGNORED ? 'ignoredModules' : 'fullyShard');
   const syncs = options.syncModuleStates === true && placement !== IGNORED && context.group.size > 1;
   const syncGroup = syncs ? context.group : undefined;
-  const { offloadParameters: offloadsParameters } = options;
+  const { offloadParameters: offloadsParameters, missingAreZeros } = options;
   const precision = placement === IGNORED ? FULL_PRECISION : (options.precision ?? FULL_PRECISION);
   const tables = options.sparseGradients === true ? rowTables(module) : [];
   const unit =
@@ -119,7 +121,7 @@ function makeUnit(
       ? null
       : new FsdpUnit({
           ...{ engine, module, parameters, placement, precision },
-          ...{ offloadsParameters, tables, syncGroup },
+          ...{ offloadsParameters, missingAreZeros, tables, syncGroup },
         });
   const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
   const { members = [], numTrained = 0 } = unit ?? {};

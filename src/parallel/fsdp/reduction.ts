@@ -2,6 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import type { Piece, ProcessGroup, Work } from '../../dist/types';
+import { missingEverywhere, noteOf } from '../missing-gradients';
 import { settled } from '../settled';
 import { type Range, slicePieces } from '../sparse/row-pieces';
 import type { RowTable } from '../sparse/row-tables';
@@ -26,6 +27,13 @@ export interface ReductionOptions {
   readonly keepsHalf: boolean;
   /** Parameters of which only touched rows travel. */
   readonly tables: readonly RowTable[];
+  /** Whether a gradient that no rank has counts as zeros. Source: FSDP's flat parameter, which is updated as one. */
+  readonly missingAreZeros: boolean;
+}
+
+interface Stage {
+  readonly group: ProcessGroup;
+  readonly start: () => Work<void>;
 }
 
 /**
@@ -38,16 +46,19 @@ export class Reduction {
   /** Whole gradients that go when the first group is done; none where they are the result. */
   #grads: readonly (tf.Tensor | null)[];
   /** What follows the work on its way. */
-  readonly #next: (() => Work<void>)[];
-  #work: Work<void> | null = null;
+  readonly #next: Stage[];
+  #on: { readonly group: ProcessGroup; readonly work: Work<void> } | null = null;
+  /** By parameter: whether no rank of the groups that are done has a gradient. */
+  #missing: readonly boolean[];
   /** The elements of every rank's share that travel, by rank; null: all. */
   #travelling: readonly (readonly Range[])[] | null = null;
 
-  /** Starts it; missing gradients count as zeros. */
+  /** Starts it; zeros travel in place of missing gradients. See [Note: missing gradients]. */
   constructor(options: ReductionOptions, grads: readonly (tf.Tensor | null)[]) {
     const { placement } = options;
     this.#options = options;
     this.#grads = grads;
+    this.#missing = grads.map((grad) => grad === null && !options.missingAreZeros);
     const { shardGroup, replicateGroup } = placement;
     try {
       this.#result = placement.shardsGradients ? { shard: this.#shard() } : { wholes: this.#takenOver() };
@@ -56,8 +67,10 @@ export class Reduction {
       throw error;
     }
     this.#next = [
-      ...(shardGroup === null ? [] : [() => this.#scatter(shardGroup)]),
-      ...(replicateGroup === null ? [] : [() => this.#agree(replicateGroup)]),
+      ...(shardGroup === null ? [] : [{ group: shardGroup, start: () => this.#scatter(shardGroup) }]),
+      ...(replicateGroup === null
+        ? []
+        : [{ group: replicateGroup, start: () => this.#agree(replicateGroup) }]),
     ];
     try {
       this.#agreeOnRows();
@@ -70,17 +83,26 @@ export class Reduction {
 
   /** Waits for the group that is on, and goes on to the next; false: there was none, and the result is here. */
   advance(): boolean {
-    const work = this.#work;
-    this.#work = null;
+    const on = this.#on;
+    this.#on = null;
     try {
-      work?.wait();
+      on?.work.wait();
       this.#freeGrads();
+      if (on !== null) {
+        const { engine, module } = this.#options;
+        this.#missing = missingEverywhere({ engine, module, group: on.group }, this.#missing, on.work.agrees);
+      }
       this.#startNext();
     } catch (error) {
       this.abandon();
       throw error;
     }
-    return this.#work !== null;
+    return this.#on !== null;
+  }
+
+  /** After the end, by parameter: whether no rank has a gradient. */
+  get missing(): readonly boolean[] {
+    return this.#missing;
   }
 
   /** Waits for all. The caller owns the result. */
@@ -93,16 +115,16 @@ export class Reduction {
 
   /** Lets go of all: it will not end. */
   abandon(): void {
-    settled(this.#work);
-    this.#work = null;
+    settled(this.#on?.work ?? null);
+    this.#on = null;
     this.#freeGrads();
     for (const tensor of 'shard' in this.#result ? [this.#result.shard] : this.#result.wholes)
       tensor.dispose();
   }
 
   #startNext(): void {
-    const start = this.#next.shift();
-    if (start !== undefined) this.#work = start();
+    const next = this.#next.shift();
+    if (next !== undefined) this.#on = { group: next.group, work: next.start() };
   }
 
   #scatter(group: ProcessGroup): Work<void> {
@@ -177,7 +199,7 @@ export class Reduction {
 
   get #wire() {
     const { module, half } = this.#options;
-    const options = { async: true, cause: 'grad', module } as const;
+    const options = { async: true, cause: 'grad', module, note: noteOf(this.#missing) } as const;
     return half === null ? options : { ...options, wireDType: half };
   }
 }

@@ -1,7 +1,7 @@
 import type * as tf from '@tensorflow/tfjs';
 import { roundValues } from '../../core/rounding';
 import type { Span } from '../../nn/parameter';
-import { declaredGrad, type Reduced, Reduction, type ReductionOptions } from './reduction';
+import { declaredGrad, Reduction, type ReductionOptions } from './reduction';
 import { chunkOf } from './shard-layout';
 import { allocateFlat, copyElements, disposeSpan } from './spans';
 
@@ -18,6 +18,8 @@ export class UnitGradients {
   #local: (tf.Tensor | null)[] = [];
   #shard: Span | null = null;
   #wholes: readonly tf.Tensor[] | null = null;
+  /** Parameters of which some rank had a gradient. */
+  readonly #present = new Set<number>();
 
   constructor(options: UnitGradientsOptions) {
     this.#options = options;
@@ -33,6 +35,11 @@ export class UnitGradients {
     return this.#wholes;
   }
 
+  /** Whether some parameters have a mean gradient and others none. See [Note: missing gradients]. */
+  get isPartial(): boolean {
+    return this.#present.size < this.#options.layout.entries.length;
+  }
+
   get hasLocal(): boolean {
     return this.#local.some((grad) => grad !== null);
   }
@@ -42,7 +49,7 @@ export class UnitGradients {
     const { layout, placement } = this.#options;
     const entry = layout.entries[index];
     const tensor = this.#wholes?.[index];
-    if (entry === undefined) return null;
+    if (entry === undefined || !this.#present.has(index)) return null;
     if (this.#shard !== null) return { ...this.#shard, offset: entry.offset };
     if (tensor === undefined) return null;
     return { tensor, offset: chunkOf(entry, placement.shardGroup?.rank ?? 0).start };
@@ -60,14 +67,19 @@ export class UnitGradients {
     return new Reduction(this.#options, all);
   }
 
-  /** Adds what a reduction gave; takes it over. */
-  add(reduced: Reduced): void {
+  /** Waits for a reduction and adds what it gave. */
+  add(reduction: Reduction): void {
+    const reduced = reduction.finish();
+    reduction.missing.forEach((is, place) => {
+      if (!is) this.#present.add(place);
+    });
     if ('wholes' in reduced) this.#addWholes(reduced.wholes);
     else if (this.#options.onHost) this.#addOnHost(reduced.shard);
     else this.#addShard(reduced.shard);
   }
 
   zero(): void {
+    this.#present.clear();
     for (const grad of this.#local) grad?.dispose();
     this.#local = [];
     if (this.#shard !== null) disposeSpan(this.#shard);

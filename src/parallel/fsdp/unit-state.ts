@@ -50,14 +50,15 @@ export class UnitState implements StateBuffer {
   }
 
   /**
-   * One where values and gradients lie in flat shards; else one a parameter, empty ones too: a rank without rows must hear
+   * One where values and gradients lie in flat shards and no gradient is missing; else one a parameter, empty ones too: a rank without rows must hear
    * of the update as the others do, since what follows is a collective.
    */
   segments(): readonly StateSegment[] {
     const parameters = this.#parameters;
     const { gradients } = this.unit;
     const gradOf = (index: number) => (this.#trains ? gradients.spanOf(index) : null);
-    if (parameters.master !== null && gradients.wholes === null) {
+    const isOne = !this.#trains || gradients.shard === null || !gradients.isPartial;
+    if (parameters.master !== null && gradients.wholes === null && isOne) {
       const values = parameters.spanOf(this.#first);
       return [{ offset: 0, length: this.size, values, grad: gradOf(0) }];
     }

@@ -120,6 +120,7 @@ export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
       ignoredModules,
       precision: precisionOf(given.mixedPrecision),
       offloadParameters: offloadOf(given.cpuOffload),
+      missingAreZeros: true,
     },
   };
 }

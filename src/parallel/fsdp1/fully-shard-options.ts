@@ -6,7 +6,7 @@ import type { MixedPrecision } from '../precision/mixed-precision';
 import type { CPUOffload } from './precision-and-offload';
 
 /** Arguments of fully_shard. Source: torch.distributed.fsdp.fully_shard, in camelCase, with FSDP's settings besides. */
-export interface FullyShardArguments extends FullyShardOptions {
+export interface FullyShardArguments extends Omit<FullyShardOptions, 'missingAreZeros'> {
   /** One axis to shard over, or two: copies, then shards. Default: all ranks. */
   readonly mesh?: DeviceMesh | undefined;
   /** `MixedPrecisionPolicy({ … })`. */
