@@ -1,6 +1,7 @@
 import type { Engine } from '../backend/engine';
 import { parseTrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import type { Warn } from '../core/warn';
 import type { ProcessGroup } from '../dist/types';
 import { isLayer, type Layer } from '../nn/layers-model';
 import { Module } from '../nn/module';
@@ -15,18 +16,21 @@ import { SGD, type SgdOptions } from '../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../optim/warmup-cosine-lr';
 import { type CallableClass, callableClass } from './callable-class';
 
+/** Where its states lie. */
+type OnHost = Pick<OptimizerPlacement, 'onHost'>;
+
 /** What an optimizer takes: a model, also one of tfjs. */
 export type Optimized = HasStates | Layer;
 
 /** Optimizers and what belongs to them, on this rank's engine. */
 export interface RankOptim {
-  readonly AdamW: CallableClass<[model: Optimized, options?: AdamWOptions & OptimizerPlacement], AdamW>;
-  adamW(model: Optimized, options?: AdamWOptions & OptimizerPlacement): AdamW;
+  readonly AdamW: CallableClass<[model: Optimized, options?: AdamWOptions & OnHost], AdamW>;
+  adamW(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
   /** torch's spelling of the same. */
-  adamw(model: Optimized, options?: AdamWOptions & OptimizerPlacement): AdamW;
+  adamw(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
   /** Moments in one byte an element. */
-  adamW8bit(model: Optimized, options?: AdamW8bitOptions & OptimizerPlacement): AdamW8bit;
-  sgd(model: Optimized, options?: SgdOptions & OptimizerPlacement): SGD;
+  adamW8bit(model: Optimized, options?: AdamW8bitOptions & OnHost): AdamW8bit;
+  sgd(model: Optimized, options?: SgdOptions & OnHost): SGD;
   /**
    * Scales the gradients of all ranks so that their norm together is at most `maxNorm` (null: only measures); gives the norm
    * before. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
@@ -46,17 +50,17 @@ export interface RankSchedules {
 }
 
 /** Optimizers on this rank's engine. `onHost` keeps their states on the host, where the step then runs. */
-export function rankOptim(engine: Engine): RankOptim {
+export function rankOptim(engine: Engine, warn: Warn): RankOptim {
   const adamW: RankOptim['adamW'] = (model, { onHost = false, ...options } = {}) =>
-    new AdamW(engine, statesOf(model, 'optim.adamW'), options, { onHost });
+    new AdamW(engine, statesOf(model, 'optim.adamW'), options, { onHost, warn });
   return {
     AdamW: callableClass(adamW),
     adamW,
     adamw: adamW,
     adamW8bit: (model, { onHost = false, ...options } = {}) =>
-      new AdamW8bit(engine, statesOf(model, 'optim.adamW8bit'), options, { onHost }),
+      new AdamW8bit(engine, statesOf(model, 'optim.adamW8bit'), options, { onHost, warn }),
     sgd: (model, { onHost = false, ...options } = {}) =>
-      new SGD(engine, statesOf(model, 'optim.sgd'), options, { onHost }),
+      new SGD(engine, statesOf(model, 'optim.sgd'), options, { onHost, warn }),
     clipGradNorm: (model, maxNorm) =>
       clipGradNormInPlace(engine, statesOf(model, 'optim.clipGradNorm'), maxNorm),
   };

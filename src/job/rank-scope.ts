@@ -57,12 +57,22 @@ export interface RankParts {
   readonly observer: Observer;
   /** Takes what is accepted and has no effect. */
   readonly warn: Warn;
+  /** Called where a recording is about to begin. */
+  readonly stepBegins?: (() => void) | undefined;
   /** The wire between ranks, where it is shaped. */
   readonly link?: Link | undefined;
 }
 
 /** Binds the library to this rank's engine, group and observer. */
-export function createRankScope({ rank, world, engine, observer, warn, link }: RankParts): RankScope {
+export function createRankScope({
+  rank,
+  world,
+  engine,
+  observer,
+  warn,
+  stepBegins,
+  link,
+}: RankParts): RankScope {
   const { group } = world;
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
   const trained = namesForgottenRoots(group, warn);
@@ -75,7 +85,7 @@ export function createRankScope({ rank, world, engine, observer, warn, link }: R
     initDeviceMesh: (shape, axisNames) => initDeviceMesh(group, shape, axisNames),
     tf,
     nn,
-    optim: rankOptim(engine),
+    optim: rankOptim(engine, warn),
     engine,
     ...FSDP_NAMES,
     ...rankFsdp({ engine, observer, mesh, warn }),
@@ -83,6 +93,9 @@ export function createRankScope({ rank, world, engine, observer, warn, link }: R
     ...rankCheckpoints({ engine, group, warn }),
     describe: (model, options = {}) => describeModel(model, { link, ...options }),
     TemperatureGating: callableClass((...args) => new nn.TemperatureGating(...args)),
-    gradients: (loss) => gradients(engine, loss, trained),
+    gradients(loss) {
+      stepBegins?.();
+      return gradients(engine, loss, trained);
+    },
   };
 }

@@ -23,6 +23,7 @@ import { setRankScope } from './rank-scope-host';
 import type { RankSetup } from './rank-setup';
 import { RankTraining } from './rank-training';
 import { RankWorker } from './rank-worker';
+import { TensorPiles } from './tensor-piles';
 import { createWorkBoard } from './work-board';
 
 const STDERR_FD = 2;
@@ -81,19 +82,30 @@ async function buildRank(start: RankStart): Promise<void> {
   const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
   const world = { ...joined, group };
   const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
+  const piles = new TensorPiles(warn);
+  engine.observe(piles.observer);
   const scope = createRankScope({
     rank,
     world,
     engine,
     observer: recorder,
     warn,
+    stepBegins: () => piles.look(),
     link: setup.link ?? undefined,
   });
   setRankScope(scope);
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   training = new RankTraining({ rank, engine, group, recorder, warn });
   const board = createWorkBoard(statusBoard);
-  const worker: RankWorker = new RankWorker({ courier, evaluator, engine, scope, training, board });
+  const worker: RankWorker = new RankWorker({
+    courier,
+    evaluator,
+    engine,
+    scope,
+    training,
+    board,
+    piles,
+  });
   const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
   process.on('exit', tellExit);
   worker.listen(() => {

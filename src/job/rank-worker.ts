@@ -13,6 +13,7 @@ import { rankError } from './rank-error';
 import type { RankScope } from './rank-scope';
 import type { RankTraining } from './rank-training';
 import { FUNCTION_NAME, runShipped, sendable } from './shipped-function';
+import type { TensorPiles } from './tensor-piles';
 import type { WorkBoard } from './work-board';
 
 /** A free main thread that was interrupted settles its work after this time, so that `finally` blocks can run. */
@@ -36,6 +37,7 @@ export interface RankWorkerParts {
   readonly scope: RankScope;
   readonly training: RankTraining;
   readonly board: WorkBoard;
+  readonly piles: TensorPiles;
 }
 
 /**
@@ -76,7 +78,9 @@ export class RankWorker {
   async #work(id: number, work: RankWork): Promise<void> {
     this.#id = id;
     this.#parts.board.running(work.kind === 'cell' ? work.cell : undefined);
+    if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const outcome = await this.#outcome(work);
+    this.#parts.piles.look();
     // Node tells of promises that nobody awaits when a turn has ended: what they threw still belongs to this work.
     if (work.kind === 'cell' || work.kind === 'function') await setImmediate();
     this.#report(id, outcome);

@@ -5,7 +5,9 @@ import { undone } from '../backend/undone';
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type { Tag } from '../core/events';
+import type { Warn } from '../core/warn';
 import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
+import { GradientWatch } from './gradient-watch';
 import { HostTransit } from './host-transit';
 import type { HasStates, Optimizer } from './optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';
@@ -16,6 +18,8 @@ import type { BufferState, UpdateRule } from './update-rule';
 export interface OptimizerPlacement {
   /** On the host, where the step then runs. What lies on the host is updated there in any case. */
   readonly onHost?: boolean;
+  /** Is told of the first gradient that is NaN or infinite; left out: nobody looks. */
+  readonly warn?: Warn | undefined;
 }
 
 type PlacedState =
@@ -47,6 +51,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #model: HasStates;
   readonly #rule: UpdateRule;
   readonly #placement: OptimizerPlacement;
+  readonly #watch: GradientWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
   /** Steps in which a parameter had no gradient: it took so many fewer. */
   readonly #leftOut = new Map<Parameter, number>();
@@ -57,6 +62,7 @@ export class RuleOptimizer implements Optimizer {
     this.#model = model;
     this.#rule = rule;
     this.#placement = placement;
+    this.#watch = placement.warn === undefined ? null : new GradientWatch(engine, placement.warn);
     this.lr = lr;
   }
 
@@ -78,10 +84,12 @@ export class RuleOptimizer implements Optimizer {
 
   step(gradScale = 1): void {
     this.#steps++;
+    this.#watch?.begin(this.#steps);
     const hyper = { lr: this.lr, gradScale };
     for (const buffer of this.#model.states()) {
       const segments = buffer.segments().flatMap((segment) => this.#stepped(buffer, segment));
       if (segments.length === 0) continue;
+      this.#watch?.look(buffer, segments, this.#steps);
       const placed = this.#stateOf(buffer);
       if (placed.place === 'device') updateOnDevice(placed.state, segments, hyper);
       else this.#updateOnHost(placed.state, buffer, segments, hyper);

@@ -1,0 +1,87 @@
+import type { Engine } from '../backend/engine';
+import type { Seconds } from '../core/units';
+import type { Warn } from '../core/warn';
+import { isOnHost, type StateBuffer, type StateSegment } from '../nn/parameter';
+import { floatsOf } from '../nn/state-values';
+import { cutByKind } from './segment-cuts';
+
+/** Every one of the first steps is looked at; of later ones as many as this share of the time allows. */
+const FIRST_STEPS = 10;
+const MOST_TIME = 0.008;
+
+/**
+ * Names the first gradient that is NaN or infinite when an optimizer steps: where and when, and what to do. Once: the
+ * weights are NaN from then on, so that a look that was left out misses nothing. As in PyTorch it is no error, and the step
+ * is taken.
+ */
+export class GradientWatch {
+  readonly #engine: Engine;
+  readonly #warn: Warn;
+  #isDone = false;
+  #isLooking = false;
+  #began: Seconds = 0;
+  #spent: Seconds = 0;
+  #lastLook = 0;
+
+  constructor(engine: Engine, warn: Warn) {
+    this.#engine = engine;
+    this.#warn = warn;
+    this.#isDone = !engine.hasValues;
+  }
+
+  /** A step begins; they count from 1. */
+  begin(step: number): void {
+    const now = this.#engine.clock.now();
+    if (this.#isLooking) this.#lastLook = step - 1;
+    if (this.#began === 0) this.#began = now;
+    this.#isLooking = !this.#isDone && (step <= FIRST_STEPS || this.#spent < MOST_TIME * (now - this.#began));
+  }
+
+  /** Looks at a buffer's gradients, where this step is looked at. */
+  look(buffer: StateBuffer, segments: readonly StateSegment[], step: number): void {
+    if (!this.#isLooking || this.#isDone) return;
+    const from = this.#engine.clock.now();
+    const bad = segments.find((segment) => !this.#isFinite(segment));
+    this.#spent += this.#engine.clock.now() - from;
+    if (bad === undefined) return;
+    this.#isDone = true;
+    this.#name(buffer, bad, step);
+  }
+
+  #name(buffer: StateBuffer, bad: StateSegment, step: number): void {
+    const since =
+      step - this.#lastLook > 1 && step > FIRST_STEPS ? ` (or a step since ${this.#lastLook + 1})` : '';
+    const parts = cutByKind(buffer, bad, (parameter) => parameter).filter(
+      ({ part }) => !this.#isFinite(part),
+    );
+    const [first] = parts;
+    if (first === undefined) return;
+    const { numNaN, numInfinite } = this.#count(first.part);
+    const others = parts.length === 1 ? '' : `, and so for ${parts.length - 1} more of the same unit`;
+    this.#warn(
+      `step ${step}${since}: the gradient of ${first.kind.name} has ${numNaN} NaN and ${numInfinite} infinite of the ` +
+        `${first.part.length} elements on this rank${others}; the step is taken, as in PyTorch, and makes weights NaN. ` +
+        `Look at the loss of step ${step} and the ones before; lower lr, call optim.clipGradNorm(model, 1) before step() against ` +
+        'growing gradients, and with float16 step by a GradScaler, which leaves such steps out. This is said once',
+    );
+  }
+
+  /** Squares of float32 do not overflow in float64. */
+  #isFinite({ grad, length }: StateSegment): boolean {
+    if (grad === null || length === 0) return true;
+    const sum = isOnHost(grad)
+      ? this.#engine.host.sumOfSquares(grad.host, grad.offset, length)
+      : this.#engine.sumOfSquares(grad.tensor, grad.offset, length);
+    return Number.isFinite(sum);
+  }
+
+  #count({ grad, length }: StateSegment): { readonly numNaN: number; readonly numInfinite: number } {
+    const values = grad === null ? [] : floatsOf(this.#engine, grad, length);
+    let [numNaN, numInfinite] = [0, 0];
+    for (const value of values) {
+      if (Number.isNaN(value)) numNaN++;
+      else if (!Number.isFinite(value)) numInfinite++;
+    }
+    return { numNaN, numInfinite };
+  }
+}
