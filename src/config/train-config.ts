@@ -4,7 +4,7 @@ import { configConflicts } from './config-conflicts';
 import { type ConfigIssue, issueMessage, type KnownKeys, toIssues } from './config-issue';
 import { activationCheckpointingSchema, offloadSchema } from './memory-config';
 import { MODEL_KEYS, modelSchema, size } from './model-config';
-import { optimizerSchema, scheduleSchema } from './optimizer-config';
+import { optimizerFields, optimizerSchema, scheduleSchema } from './optimizer-config';
 import { meshSchema, parallelSchema, unitStrategySchema } from './parallel-config';
 import {
   GRAD_SCALER_KEYS,
@@ -53,7 +53,7 @@ const KEYS: KnownKeys = {
   gradScaler: GRAD_SCALER_KEYS,
   offload: Object.keys(offloadSchema.shape),
   activationCheckpointing: ['everyNth', 'saveOps', 'budgetBytes'],
-  optimizer: Object.keys(optimizerSchema.shape),
+  optimizer: Object.keys(optimizerFields.shape),
   schedule: Object.keys(scheduleSchema.shape),
 };
 

@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { SGD_DEFAULTS } from '../config/optimizer-config';
 import { ConfigError } from '../core/errors';
 import { FloatStates } from './float-states';
 import type { HasStates } from './optimizer';
@@ -16,14 +17,6 @@ export interface SgdOptions {
   /** Accepted as torch has it: the update is one pass in any case. */
   readonly fused?: boolean;
 }
-
-export const SGD_DEFAULTS: Required<SgdOptions> = {
-  lr: 1e-3,
-  momentum: 0,
-  nesterov: false,
-  weightDecay: 0,
-  fused: true,
-};
 
 /**
  * Stochastic gradient descent with momentum, on whole parameters and shards alike. Throws: CONFIG for an unknown option, or

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { size } from '../config/model-config';
-import { optimizerSchema } from '../config/optimizer-config';
+import { optimizerFields } from '../config/optimizer-config';
 import { strategySchema } from '../config/parallel-config';
 import { GPUS } from './hardware';
 
@@ -48,7 +48,7 @@ const gpuSchema = z.strictObject({
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
 /** What of an optimizer a plan reads: what it keeps of each parameter. */
-const plannedOptimizerSchema = optimizerSchema.pick({ kind: true, momentum: true, blockSize: true });
+const plannedOptimizerSchema = optimizerFields.pick({ kind: true, momentum: true, blockSize: true });
 
 export type PlannedOptimizer = Readonly<z.output<typeof plannedOptimizerSchema>>;
 

@@ -34,6 +34,7 @@ test("an optimizer has torch's defaults, which the page on settings states", () 
     { lr, betas, eps, weightDecay },
     { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 },
   ); // torch.optim.AdamW of 2.13
+  assert.equal(parseTrainConfig({ optimizer: { kind: 'sgd' } }).optimizer.weightDecay, 0); // torch.optim.SGD
   const page = readFileSync(join(repositoryRoot(), 'docs', 'settings.md'), 'utf8');
   for (const [name, value] of Object.entries(optimizer)) {
     if (name === 'kind') continue;
