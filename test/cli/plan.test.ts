@@ -168,7 +168,10 @@ test('a plan for people: breakdown by cause, range, assumption, and what a run c
   const name = file('llama.yaml', 'model: llama3-8b\nhardware: H100-80G\ngpus: 64\n');
   const { status, stdout } = await shardlab(['plan', name, '--tokens', '1e12'], { cwd: folder });
   assert.equal(status, 0);
-  assert.match(stdout, /^llama3-8b on 64 x H100-80G, .* MFU, .* of 8\d\.\d GB, (fits|does not fit)(, but it may( not)?)?$/m);
+  assert.match(
+    stdout,
+    /^llama3-8b on 64 x H100-80G, .* MFU, .* of 8\d\.\d GB, (fits|does not fit)(, but it may( not)?)?$/m,
+  );
   assert.match(stdout, /^time +products +\d/m);
   assert.match(stdout, /^memory +activations +\d/m);
   assert.match(stdout, /^iteration .* to .*, peak .* to /m);
