@@ -11,6 +11,7 @@ import { RankLocks } from './rank-locks';
 import {
   codeOfExit,
   describeExit,
+  exitsOf,
   explainExit,
   lastWords,
   type RankExit,
@@ -125,13 +126,8 @@ export class Supervisor {
 
   /** Who waits for whom now. */
   async why(): Promise<Why> {
-    const situations = await this.statuses();
-    return explain(situations, this.#parts.processes.length, this.#exits(), undefined, this.damages);
-  }
-
-  /** Ranks that work now, and what their processes are in. */
-  busyRanks(): BusyRank[] {
-    return busyRanks(this.#running, this.#parts.processes);
+    const { processes } = this.#parts;
+    return explain(await this.statuses(), processes.length, exitsOf(processes), undefined, this.damages);
   }
 
   /** Stops what runs or is queued; resolves when ranks can work again. */
@@ -141,7 +137,8 @@ export class Supervisor {
       // Something is being cancelled already, with a longer grace: shorten it.
       this.#sendInterrupt(INTERRUPT_DELAY_MS);
     } else if (this.#running.size > 0) {
-      const waiting = await this.#snapshot(`when ${this.#titles()} was interrupted`);
+      const titles = new Set([...this.#running.values()].map(({ title }) => title));
+      const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
     // Only now: what ranks throw because a process that they wait for has ended is a consequence.
@@ -272,16 +269,6 @@ export class Supervisor {
     const why = await this.why();
     this.lastIncident = { event, why };
     return why.waits.length === 0 ? '' : why.text;
-  }
-
-  #exits(): Map<number, RankExit> {
-    return new Map(
-      this.#parts.processes.flatMap(({ rank, exit }) => (exit === undefined ? [] : [[rank, exit]])),
-    );
-  }
-
-  #titles(): string {
-    return [...new Set([...this.#running.values()].map(({ title }) => title))].join(' and ');
   }
 
   #error(failure: Failure, call: Call): ShardlabError {
