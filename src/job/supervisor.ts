@@ -130,6 +130,11 @@ export class Supervisor {
     return explain(await this.statuses(), processes.length, exitsOf(processes), undefined, this.damages);
   }
 
+  /** Ranks that work now, and what their processes are in. */
+  busyRanks(): BusyRank[] {
+    return busyRanks(this.#running, this.#parts.processes);
+  }
+
   /** Stops what runs or is queued; resolves when ranks can work again. */
   async interrupt(): Promise<void> {
     this.#numInterrupts++;
