@@ -40,6 +40,7 @@ export class MixtureOfExperts extends Module {
       const own = routes[i] ?? [];
       const taken = own.length > 0 ? own : spareRows(expert);
       if (taken.length === 0) return;
+      for (const parameter of expert.parameters()) parameter.isSpare = own.length === 0;
       outputs.push(expert.apply(embedding(x_ND, tf.tensor1d(taken, 'int32'))));
       // A spare row's output is nobody's.
       rows.push(...(own.length > 0 ? own : taken.map(() => -1)));

@@ -89,7 +89,11 @@ export class FsdpSchedule {
 
   /** Takes the gradients over. */
   afterBackward(unit: FsdpUnit, all: readonly (tf.Tensor | null)[]): void {
-    const grads = all.slice(0, unit.numTrained);
+    const grads = all.slice(0, unit.numTrained).map((grad, i) => {
+      if (unit.members[i]?.isSpare !== true) return grad;
+      grad?.dispose();
+      return null;
+    });
     grads.forEach((grad, i) => {
       const module = unit.members[i]?.module ?? unit.module;
       if (grad === null) return;
