@@ -91,14 +91,11 @@ export class Parameter implements Leaf {
   readonly size: number;
   /** The module's unit whose backward takes the gradient; null: none does, and each rank has its own in `grad`. */
   unit: string | null = null;
-  /**
-   * Whether the newest forward read it for the sake of its unit alone, whose collectives every rank calls: its gradient is then
-   * zeros that stand for none.
-   */
+  /** Whether the newest forward read it for its unit's collectives alone: its gradient is zeros that stand for none. */
   isSpare = false;
   /** Gradient of the whole parameter; null while there is none, or where a unit keeps a shard of it. */
   grad: tf.Tensor | null = null;
-  #tensor: tf.Tensor | null;
+  #tensor: tf.Tensor | null = null;
   #place = { name: '', module: '', seed: 0 };
   #first: FirstValues | null = null;
   #source: ValueSource | null = null;
@@ -110,7 +107,6 @@ export class Parameter implements Leaf {
     this.shape = tensor.shape;
     this.size = tensor.size;
     this.#requiresGrad = options.requiresGrad ?? true;
-    this.#tensor = null;
     if (tensor instanceof tf.Tensor) this.replace(tf.keep(tensor));
     this.#state = new WholeParameter(this);
   }
