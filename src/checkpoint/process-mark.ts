@@ -17,8 +17,8 @@ export function isRunning(mark: string): boolean {
   return start === 0 || (startOf(pid) ?? start) === start;
 }
 
-/** When it started; undefined where the system does not tell, -1 where the process has ended and waits to be collected. */
+/** When it started, in ticks; undefined where the system does not tell, -1 where the process has ended and waits to be collected. */
 function startOf(pid: number): number | undefined {
   const stat = readProcessStat(pid);
-  return stat?.state === 'Z' ? -1 : stat?.startSeconds;
+  return stat?.state === 'Z' ? -1 : stat?.startTicks;
 }

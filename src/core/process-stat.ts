@@ -9,7 +9,9 @@ export interface ProcessStat {
   readonly parent: number;
   /** Number of its process group. */
   readonly group: number;
-  /** When it started, by the machine's uptime. */
+  /** When it started, in ticks of the machine's uptime: a whole number, which tells two processes of one number apart. */
+  readonly startTicks: number;
+  /** The same in seconds. */
   readonly startSeconds: Seconds;
 }
 
@@ -23,11 +25,13 @@ export function readProcessStat(pid: number): ProcessStat | undefined {
     // The program's name, in brackets, may hold anything; fields are numbered from 1 and the third follows it.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     const [state = '', parent, group] = fields;
+    const startTicks = Number(fields[19]);
     return {
       state,
       parent: Number(parent),
       group: Number(group),
-      startSeconds: Number(fields[19]) / TICKS_PER_SECOND,
+      startTicks,
+      startSeconds: startTicks / TICKS_PER_SECOND,
     };
   } catch {
     return undefined;
