@@ -2,7 +2,7 @@ import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { untracked } from '../backend/tfjs-state';
 import type { HalfDType } from '../core/dtypes';
-import { ShardlabError } from '../core/errors';
+import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { currentRecording } from './current-recording';
 import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';
@@ -69,6 +69,7 @@ export function gradients(
   root: () => tf.Tensor,
   trained?: (parts: TrainedParts) => void,
 ): Pass {
+  requireFunction(root);
   const tape = new Recording(engine, null, new Map(), null);
   const release = (): void => tape.release();
   const forget = engine.onRecover(release);
@@ -76,7 +77,7 @@ export function gradients(
     forget();
     release();
   };
-  const loss = orElse(drop, () => scalar(record(tape, () => ownResult(tape, root()))));
+  const loss = orElse(drop, () => scalar(record(tape, () => ownResult(tape, oneTensor(root(), 'The loss')))));
   let isDone = false;
   return {
     loss,
@@ -94,7 +95,10 @@ export function gradients(
       forget();
       trained?.({ loose: [...tape.loose.values()], units: [...new Set(tape.owners.values())] });
     },
-    dispose: drop,
+    dispose() {
+      isDone = true;
+      drop();
+    },
   };
 }
 
@@ -112,7 +116,8 @@ export function runUnit(
   const outer = currentRecording(`Unit '${module}'`);
   const phase = outer?.isReplayed === true ? 'recompute' : 'forward';
   untracked(() => hooks.beforeForward(phase));
-  const run = (): tf.Tensor => forward(...inputs);
+  const run = (): tf.Tensor =>
+    oneTensor(forward(...inputs), `The forward of ${module === '' ? 'the model' : `'${module}'`}`);
   const value = engine.tagged({ cause: 'temp', module, declared }, () => {
     return outer === null ? tf.tidy(run) : recordUnit(engine, unit, outer, run, inputs);
   });
@@ -237,6 +242,29 @@ function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Ten
   return copy;
 }
 
+/** Throws: CONFIG for what is no function: a loss that was computed before it was recorded. */
+function requireFunction(root: unknown): void {
+  if (typeof root === 'function') return;
+  throw new ConfigError(
+    `gradients takes a function, which it runs with a recording, not ${classOf(root)}; write gradients(() => model.apply(…))`,
+  );
+}
+
+/** The value, which alone carries gradients. Throws: SHAPE for nothing, a promise, or several. */
+function oneTensor(value: unknown, what: string): tf.Tensor {
+  if (value instanceof tf.Tensor) return value;
+  const why =
+    value === undefined
+      ? 'undefined: is there a return?'
+      : value instanceof Promise
+        ? 'a promise: what is recorded cannot be async.'
+        : `${classOf(value)}, through which no gradient flows.`;
+  throw new ShardlabError(
+    'SHAPE',
+    `${what} is ${why} Return one tensor of tf operations (of several, tf.concat or tf.stack).`,
+  );
+}
+
 function scalar(loss: tf.Tensor): tf.Tensor {
   if (loss.size === 1 && loss.dtype === 'float32') return loss;
   throw new ShardlabError(
@@ -267,6 +295,6 @@ function dependsOnNothing(): ShardlabError {
 function ranBefore(): ShardlabError {
   return new ShardlabError(
     'CONFIG',
-    'backward ran before for this forward, and let go of what it needed; run gradients(() => loss) again, or add losses up and run one backward',
+    'backward or dispose ran before for this forward, and let go of what it needed; run gradients(() => loss) again, or add losses up and run one backward',
   );
 }

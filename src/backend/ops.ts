@@ -124,7 +124,8 @@ export function softmaxCrossEntropy(
   options: { readonly consumeLogits?: boolean } = {},
 ): tf.Tensor {
   const rows = logits.size / (logits.shape.at(-1) ?? 1);
-  requireFit('softmaxCrossEntropy', labels.size === rows && labels.dtype === 'int32', { logits, labels });
+  requireWhole('softmaxCrossEntropy', { labels });
+  requireFit('softmaxCrossEntropy', labels.size === rows, { logits, labels });
   if (!hasFused(FUSED.crossEntropy)) return plainCrossEntropy(logits, labels);
   // A second view may be what the operation that made the logits saved for its own gradient.
   const isSoleView = tf.backend().refCount(logits.dataId) === 1;
@@ -134,9 +135,20 @@ export function softmaxCrossEntropy(
 
 /** Rows of a table by index. Shapes: table [rows, d], ids int32 […] → […, d]. Throws: SHAPE when they do not fit or an index is outside. */
 export function embedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
-  requireFit('embedding', table.rank === 2 && ids.dtype === 'int32', { table, ids });
+  requireWhole('embedding', { ids });
+  requireFit('embedding', table.rank === 2, { table, ids });
   if (!hasFused(FUSED.embedding)) return plainEmbedding(table, ids);
   return runForFirst(FUSED.embedding, { table, ids }, { rows: table.shape[0] ?? 0 });
+}
+
+function requireWhole(what: string, tensors: Readonly<Record<string, tf.Tensor>>): void {
+  for (const [name, { dtype, shape }] of Object.entries(tensors)) {
+    if (dtype === 'int32') continue;
+    throw new ShardlabError(
+      'SHAPE',
+      `${what}: ${name} are ${dtype} [${shape}] and must be int32; make them so (tf.tensor(values, shape, 'int32')) or tf.cast(${name}, 'int32').`,
+    );
+  }
 }
 
 function requireFit(what: string, fits: boolean, tensors: Readonly<Record<string, tf.Tensor>>): void {

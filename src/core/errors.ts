@@ -69,6 +69,13 @@ export class ShardlabError extends Error {
   }
 }
 
+/** What a value is, for a message: 'an array', 'a Tensor', 'undefined'. */
+export function classOf(value: unknown): string {
+  if (typeof value === 'function') return 'a function';
+  if (typeof value !== 'object' || value === null) return String(value);
+  return Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`;
+}
+
 /** A setting that cannot be used: what was asked, the actual values, and what to change. */
 export class ConfigError extends ShardlabError {
   constructor(message: string, details: ErrorDetails = {}) {

@@ -30,7 +30,8 @@ function forgottenRoot(loose: readonly Leaf[], units: readonly string[]): string
   );
 }
 
-function listed(names: readonly string[]): string {
+/** Names in a message: the first of them, and how many more. */
+export function listed(names: readonly string[]): string {
   const left = names.length - MOST_NAMES;
   return names.slice(0, MOST_NAMES).join(', ') + (left > 0 ? ` and ${left} more` : '');
 }

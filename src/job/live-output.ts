@@ -14,6 +14,17 @@ export interface LiveOutput {
   finish(): void;
 }
 
+/** Writes what ranks print to this process's own streams, each line with its rank: for a script, which has no display. */
+export function createPlainOutput(): LiveOutput {
+  return {
+    add(event) {
+      if (event.kind !== 'stream') return;
+      process[event.name].write(event.text.replace(/^(?=[\s\S])/gm, `[rank ${event.rank}] `));
+    },
+    finish: () => undefined,
+  };
+}
+
 /** Draws into one display that is updated; a call that shows nothing makes none. Errors are left to who throws them. */
 export function createLiveOutput(display: DisplaySink): LiveOutput {
   const output = new GroupedOutput();

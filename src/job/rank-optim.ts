@@ -49,18 +49,35 @@ export interface RankSchedules {
   readonly GradScaler: CallableClass<[options?: GradScalerOptions], GradScaler>;
 }
 
-/** Optimizers on this rank's engine. `onHost` keeps their states on the host, where the step then runs. */
-export function rankOptim(engine: Engine, warn: Warn): RankOptim {
-  const adamW: RankOptim['adamW'] = (model, { onHost = false, ...options } = {}) =>
-    new AdamW(engine, statesOf(model, 'optim.adamW'), options, { onHost, warn });
+/**
+ * Optimizers on this rank's engine. `onHost` keeps their states on the host, where the step then runs. `takes` is told of what
+ * each one trains.
+ */
+export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) => void): RankOptim {
+  const made =
+    <Options extends object, Made>(
+      name: string,
+      make: (model: HasStates, options: Options, placement: OptimizerPlacement) => Made,
+    ) =>
+    (model: Optimized, options: Options & OnHost = {} as Options): Made => {
+      const states = statesOf(model, `optim.${name}`);
+      if (typeof options !== 'object') {
+        throw new ConfigError(`optim.${name}: options are ${options}, not an object; write { lr: 0.001 }`);
+      }
+      const { onHost = false, ...own } = options;
+      takes(states);
+      return make(states, own as unknown as Options, { onHost, warn }); // what is left of the sum are the options
+    };
+  const adamW = made('adamW', (model, options: AdamWOptions, at) => new AdamW(engine, model, options, at));
   return {
     AdamW: callableClass(adamW),
     adamW,
     adamw: adamW,
-    adamW8bit: (model, { onHost = false, ...options } = {}) =>
-      new AdamW8bit(engine, statesOf(model, 'optim.adamW8bit'), options, { onHost, warn }),
-    sgd: (model, { onHost = false, ...options } = {}) =>
-      new SGD(engine, statesOf(model, 'optim.sgd'), options, { onHost, warn }),
+    adamW8bit: made(
+      'adamW8bit',
+      (model, options: AdamW8bitOptions, at) => new AdamW8bit(engine, model, options, at),
+    ),
+    sgd: made('sgd', (model, options: SgdOptions, at) => new SGD(engine, model, options, at)),
     clipGradNorm: (model, maxNorm) =>
       clipGradNormInPlace(engine, statesOf(model, 'optim.clipGradNorm'), maxNorm),
   };

@@ -15,6 +15,7 @@ import * as nn from './nn-names';
 import { type RankCheckpoints, rankCheckpoints } from './rank-checkpoints';
 import { FSDP_NAMES, type RankFsdp, rankFsdp } from './rank-fsdp';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './rank-optim';
+import { Untrained } from './untrained';
 
 type Names = typeof FSDP_NAMES;
 
@@ -75,7 +76,8 @@ export function createRankScope({
 }: RankParts): RankScope {
   const { group } = world;
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
-  const trained = namesForgottenRoots(group, warn);
+  const forgottenRoots = namesForgottenRoots(group, warn);
+  const untrained = new Untrained(warn);
   return {
     rank,
     worldSize: group.size,
@@ -85,7 +87,7 @@ export function createRankScope({
     initDeviceMesh: (shape, axisNames) => initDeviceMesh(group, shape, axisNames),
     tf,
     nn,
-    optim: rankOptim(engine, warn),
+    optim: rankOptim(engine, warn, (model) => untrained.takes(model)),
     engine,
     ...FSDP_NAMES,
     ...rankFsdp({ engine, observer, mesh, warn }),
@@ -95,7 +97,10 @@ export function createRankScope({
     TemperatureGating: callableClass((...args) => new nn.TemperatureGating(...args)),
     gradients(loss) {
       stepBegins?.();
-      return gradients(engine, loss, trained);
+      return gradients(engine, loss, (parts) => {
+        forgottenRoots(parts);
+        untrained.names(parts.loose);
+      });
     },
   };
 }

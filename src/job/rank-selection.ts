@@ -1,6 +1,6 @@
 import { currentDisplay } from '../cell/display';
 import { ConfigError } from '../core/errors';
-import { createLiveOutput } from './live-output';
+import { createLiveOutput, createPlainOutput } from './live-output';
 import type { RankScope } from './rank-scope';
 import type { Supervisor } from './supervisor';
 
@@ -23,7 +23,7 @@ export class RankSelection {
 
   /**
    * Runs a function in each of these ranks and gives their values in rank order. Arguments and values are what structured
-   * clone carries. What ranks print is shown live, grouped by rank.
+   * clone carries. What ranks print is shown live, grouped by rank; in a script it goes to the script's own streams.
    * Throws: RANK_FAILED or the code of what a rank threw, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED; CONFIG for
    * arguments that cannot be sent.
    */
@@ -36,17 +36,17 @@ export class RankSelection {
     }
     checkArguments(args);
     const display = currentDisplay();
-    const live = display === undefined ? undefined : createLiveOutput(display);
+    const live = display === undefined ? createPlainOutput() : createLiveOutput(display);
     try {
       const values = await this.#supervisor.run(
         this.ranks,
         { kind: 'function', source: String(work), args },
-        { output: (event) => live?.add(event) },
+        { output: (event) => live.add(event) },
       );
       // Each rank sends what the function gave, as structured clone carries it.
       return values as Awaited<Value>[];
     } finally {
-      live?.finish();
+      live.finish();
     }
   }
 }

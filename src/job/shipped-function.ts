@@ -17,7 +17,9 @@ export async function runShipped(
   try {
     return await work(scope, ...args);
   } catch (error) {
-    throw error instanceof ReferenceError ? explained(error) : error;
+    throw error instanceof ReferenceError && error.message.endsWith('is not defined')
+      ? explained(error)
+      : error;
   }
 }
 

@@ -1,6 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import { leafOf } from '../autograd/leaves';
-import { ConfigError } from '../core/errors';
+import { ConfigError, classOf } from '../core/errors';
 import { Module } from './module';
 import { Parameter } from './parameter';
 
@@ -60,9 +60,16 @@ export function asModule(value: unknown, what: string): Module {
 }
 
 function described(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return String(value);
-  const inner = 'module' in value && value.module instanceof Module ? '; give its .module' : '';
-  return `${Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`}${inner}`;
+  return `${classOf(value)}${instead(value)}`;
+}
+
+/** What is to be given in place of what was. */
+function instead(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return '';
+  if ('module' in value && value.module instanceof Module) return '; give its .module';
+  const items = Array.isArray(value) ? value : value instanceof Map ? [...value.values()] : [value];
+  const isOfParameters = items.length > 0 && items.every((item) => item instanceof Parameter);
+  return isOfParameters ? '; give the module that has them, and freeze what is not to train (nn.freeze)' : '';
 }
 
 /** A tfjs layer or model as a module. Shapes: those of the layer. */

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import type * as tf from '@tensorflow/tfjs';
-import { ConfigError } from '../core/errors';
+import { ConfigError, classOf } from '../core/errors';
 import { NoticesFields } from './fields';
 import { moduleText } from './module-text';
 import { Parameter, type StateBuffer, stateBuffers } from './parameter';
@@ -53,6 +53,11 @@ export abstract class Module extends NoticesFields {
   /** Full name within the model: 'blocks.0.qkv'; '' for the model itself. */
   get path(): string {
     return this.#path;
+  }
+
+  /** The module that holds all others of its tree. */
+  get root(): Module {
+    return this.#parent?.root ?? this;
   }
 
   get children(): ReadonlyMap<string, Module> {
@@ -144,13 +149,23 @@ export abstract class Module extends NoticesFields {
   }
 
   /** How it is printed. */
+  override toString(): string {
+    return moduleText(this);
+  }
+
+  /** How consoles and notebooks print it. */
   [inspect.custom](): string {
     return moduleText(this);
   }
 
-  /** Registers what a field now holds, and forgets what it held. */
+  /**
+   * Registers what a field now holds, and forgets what it held. Throws: CONFIG for a parameter's or a module's field that is
+   * given something else, which would not train. Source: torch's 'cannot assign as parameter'.
+   */
   protected override fieldChanged(name: string, value: unknown): void {
     if (value instanceof Module && value === this.#children.get(INNER)) return;
+    if (!(value instanceof Module || value instanceof Parameter || value == null))
+      this.#requireFree(name, value);
     this.#forget(name, value);
     if (value instanceof Module) this.#takeChild(checked(name), value);
     else if (value instanceof Parameter) this.#takeParameter(checked(name), value);
@@ -190,8 +205,13 @@ export abstract class Module extends NoticesFields {
     this.#takeChild(name, child);
   }
 
-  get #root(): Module {
-    return this.#parent === null ? this : this.#parent.#root;
+  #requireFree(name: string, value: unknown): void {
+    const isParameter = this.#parameters.has(name);
+    if (!isParameter && !this.#children.has(name)) return;
+    throw new ConfigError(
+      `${this.constructor.name}.${name} is a ${isParameter ? 'parameter' : 'module'}, and ${classOf(value)} in its place would ` +
+        `not train; assign ${isParameter ? 'new nn.Parameter(tensor)' : 'a module'}, or null for none`,
+    );
   }
 
   #run(depth: number, inputs: tf.Tensor[]): tf.Tensor {
@@ -240,7 +260,7 @@ export abstract class Module extends NoticesFields {
 
   /** Gives all modules of the tree, and their parameters, their full names. */
   #placeAll(): void {
-    const root = this.#root;
+    const { root } = this;
     const placed = new Set<Parameter>();
     for (const [module, path] of root.#names(root.#path)) {
       module.#path = path;

@@ -4,6 +4,7 @@ import type { HostArray } from '../backend/host-arrays';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
 import type { FirstValues } from './init';
+import { requireOwnValues } from './require-own-values';
 import type { ValueSource } from './value-source';
 
 /** Elements of a tensor, from `offset` on. */
@@ -83,9 +84,15 @@ interface ShapeOnly {
 /** What reads a parameter in its forward: a module. */
 export interface ParameterUser {
   readonly path: string;
+  /** The same for all modules of a model. */
+  readonly root: object;
 }
 
-/** A trainable tensor of a module: `scale = new nn.Parameter(tf.ones([13]))`. It stays the same object while its tensor changes between sharded and whole. */
+/**
+ * A trainable tensor of a module: `scale = new nn.Parameter(tf.ones([13]))` in a field, `tf.mul(x, this.scale.tensor)` in
+ * `forward`. It stays the same object while its tensor changes between sharded and whole.
+ * Throws: CONFIG for what is no float32 tensor, and for a tensor that is another parameter's.
+ */
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;
@@ -104,9 +111,10 @@ export class Parameter implements Leaf {
   #requiresGrad: boolean;
 
   constructor(tensor: tf.Tensor | ShapeOnly, options: { readonly requiresGrad?: boolean } = {}) {
+    this.#requiresGrad = options.requiresGrad ?? true;
+    requireOwnValues(tensor, this.#requiresGrad);
     this.shape = tensor.shape;
     this.size = tensor.size;
-    this.#requiresGrad = options.requiresGrad ?? true;
     if (tensor instanceof tf.Tensor) this.replace(tf.keep(tensor));
     this.#state = new WholeParameter(this);
   }
@@ -167,10 +175,12 @@ export class Parameter implements Leaf {
       this.replace(tf.keep(tf.tensor(values, [...this.shape], 'float32')));
     }
     if (this.#tensor === null) {
+      const why = this.isAdopted
+        ? 'it is sharded. Call the module (its unit gathers by itself), or unshard() the unit first'
+        : 'its values were disposed. Build the model again';
       throw new ShardlabError(
         'SHAPE',
-        `parameter ${this.name} ${JSON.stringify(this.shape)} has no whole tensor on this rank: it is sharded. ` +
-          `Call the module (its unit gathers by itself), or unshard() the unit first`,
+        `parameter ${this.name} ${JSON.stringify(this.shape)} has no whole tensor on this rank: ${why}`,
       );
     }
     return this.#tensor;

@@ -1,5 +1,6 @@
+import * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
-import { asModule } from './layers-model';
+import { asModule, isLayer } from './layers-model';
 import { Module } from './module';
 import { Parameter } from './parameter';
 
@@ -22,6 +23,8 @@ function requireSeen(model: Module, what: string): void {
   const seen = new Set<unknown>([...model.modules(), ...model.parameters()]);
   for (const module of model.modules()) {
     for (const [field, value] of Object.entries(module)) {
+      const foreign = foreignTo(value);
+      if (foreign !== null) throw new ConfigError(`${what}: ${named(module)}.${field} ${foreign}`);
       const unseen = partsOf(value)
         .filter(isPart)
         .find((part) => !seen.has(part));
@@ -32,6 +35,18 @@ function requireSeen(model: Module, what: string): void {
       );
     }
   }
+}
+
+/** What is wrong with what tfjs trains by itself in a field of a module; null where nothing is. */
+function foreignTo(value: unknown): string | null {
+  if (value instanceof tf.Variable && value.trainable) {
+    return 'is a tf.Variable, which no optimizer sees here; write new nn.Parameter(tensor), or tf.tensor for what does not train';
+  }
+  if (!isLayer(value) || !value.trainable || value.weights.length === 0) return null;
+  return (
+    `is a layer of tfjs (${value.name}), whose weights a module does not see; keep it in a private #field or a variable and give ` +
+    'it to the wrapper, the optimizer and clipGradNorm by itself, or set its trainable to false'
+  );
 }
 
 /** What lies in an array, a set, a map or an object without a class. */

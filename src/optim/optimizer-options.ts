@@ -1,4 +1,6 @@
+import { z } from 'zod';
 import { nearest } from '../config/nearest';
+import { optimizerFields } from '../config/optimizer-config';
 import { ConfigError } from '../core/errors';
 
 /** Options of an optimizer with its defaults filled in. Throws: CONFIG for an unknown key, naming the nearest, and for a value of another type. */
@@ -12,11 +14,26 @@ export function checkedOptions<T extends object>(optimizer: string, options: obj
     }
     if (value === undefined) continue;
     const expected: unknown = Reflect.get(defaults, key);
-    if (typeof value === typeof expected && !(typeof value === 'number' && !(value >= 0))) continue;
+    if (typeof value === typeof expected && !(typeof value === 'number' && !(value >= 0))) {
+      requireInRange(optimizer, key, value);
+      continue;
+    }
     const kind = typeof expected === 'number' ? 'a number from 0 on' : `like ${JSON.stringify(expected)}`;
     const got = typeof value === 'number' ? value : JSON.stringify(value);
     throw new ConfigError(`${optimizer}: ${key} must be ${kind}, got ${got}`);
   }
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return { ...defaults, ...Object.fromEntries(given) };
+}
+
+/** Throws: CONFIG for what a config would refuse too. */
+function requireInRange(optimizer: string, key: string, value: unknown): void {
+  const checked = z
+    .object(optimizerFields.shape)
+    .partial()
+    .safeParse({ [key]: value });
+  const [issue] = checked.error?.issues ?? [];
+  if (issue === undefined) return;
+  const where = issue.path.map(String).join('.');
+  throw new ConfigError(`${optimizer}: ${where}: ${issue.message}; got ${JSON.stringify(value) ?? value}`);
 }

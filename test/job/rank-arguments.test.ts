@@ -122,6 +122,41 @@ test('what is no module, and names that do not exist, are told by the call that 
       /optim\.adamW takes a module, .* not an array/,
       ({ optim, nn }, given) => optim.adamW(nn.gpt(given).parameters() as never),
     ],
+    [
+      /optim\.sgd takes a module, .* not an array; give the module that has them/,
+      ({ optim, nn }) => optim.sgd(new nn.Linear(2, 2).parameters() as never),
+    ],
+    [
+      /optim\.adamW: options are 0\.001, not an object/,
+      ({ optim, nn }, given) => optim.adamW(nn.gpt(given), 0.001 as never),
+    ],
+    [
+      /N\.net is a layer of tfjs .*whose weights a module does not see/,
+      ({ optim, nn, tf }) => {
+        class N extends nn.Module {
+          readonly net = tf.sequential({ layers: [tf.layers.dense({ units: 2, inputShape: [2] })] });
+          readonly head = new nn.Linear(2, 1);
+          forward(x: import('@tensorflow/tfjs').Tensor) {
+            return this.head.apply(x);
+          }
+        }
+        return optim.sgd(new N());
+      },
+    ],
+    [
+      /N\.scale is a tf\.Variable, .*new nn\.Parameter/,
+      ({ fullyShard, nn, tf }) => {
+        class N extends nn.Module {
+          readonly scale = tf.variable(tf.ones([2]));
+          readonly head = new nn.Linear(2, 1);
+          forward(x: import('@tensorflow/tfjs').Tensor) {
+            return this.head.apply(x);
+          }
+        }
+        return fullyShard(new N());
+      },
+    ],
+    [/gradients takes a function, .* not a Tensor/, ({ gradients, tf }) => gradients(tf.scalar(1) as never)],
     [/FSDP takes a module/, ({ FSDP }) => FSDP({} as never)],
     [/the model is sharded already/, ({ fullyShard, DDP, nn }, given) => DDP(fullyShard(nn.gpt(given)))],
     [/was called on this GPT before/, ({ fullyShard, nn }, given) => fullyShard(fullyShard(nn.gpt(given)))],

@@ -64,3 +64,26 @@ test('a loop that never ends its cell is told of its tensors between steps', asy
   const over = texts.findIndex((text) => text.includes('the loop is over'));
   assert.ok(told >= 0 && told < over, `told at ${told}, the loop's end at ${over}`);
 });
+
+test('a module in a private field, which no optimizer was given, is named once; a part trained on purpose is not', async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const net = (hidden: string): string => `{
+    class Net extends nn.Module {
+      head = new nn.Linear(2, 1);
+      ${hidden} = new nn.Linear(2, 2);
+      forward(x) { return this.head.apply(this.${hidden}.apply(x)); }
+    }
+    const model = new Net();
+    const opt = optim.sgd(${hidden === '#body' ? 'model' : 'model.head'});
+    for (let i = 0; i < 3; i++) {
+      gradients(() => tf.mean(model.apply(tf.ones([1, 2])))).backward();
+      opt.step();
+    }
+  }`;
+  const told = async (hidden: string): Promise<string[]> =>
+    warningsOf(await runCell(job, net(hidden)), 0, 'does not train');
+  assert.deepEqual(await told('body'), []);
+  const names = await told('#body');
+  assert.equal(names.length, 1);
+  assert.match(names[0] ?? '', /weight, bias: .*no optimizer was given the module.*#field/);
+});

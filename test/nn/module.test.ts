@@ -54,7 +54,7 @@ test('a module is printed as a tree with the shapes of its parameters, equal nei
       ')',
     ].join('\n'),
   );
-  assert.match(inspect(new Tied()), /\(0\): Linear[^\n]*\n *\(1\): Linear/);
+  assert.match(String(new Tied()), /\(0\): Linear[^\n]*\n *\(1\): Linear/);
 });
 
 test('parameters are named as in torch, parents first, a tied one once', () => {
@@ -230,4 +230,35 @@ test('values load by exact name and shape, or every misfit is named', () => {
     /extra is unknown.*weight has shape \[2, 1\], the model's is \[1, 2\].*bias is missing/,
   );
   linear.dispose();
+});
+
+test("what would not train in a parameter's or a module's field is refused, as by torch; null is taken", () => {
+  const layer = new Linear(2, 2);
+  assert.throws(() => Object.assign(layer, { weight: tf.ones([2, 2]) }), {
+    code: 'CONFIG',
+    message: /Linear\.weight is a parameter, and a Tensor in its place would not train/,
+  });
+  assert.equal(layer.numParams(), 6);
+  assert.throws(() => Object.assign(new Tied(), { layers: [] }), /Tied\.layers is a module, and an array/);
+  Object.assign(layer, { bias: null });
+  assert.equal(layer.numParams(), 4);
+});
+
+test('a parameter takes a float tensor of its own, so that its gradient is its own too', () => {
+  for (const given of [[1, 2], 3, undefined]) {
+    assert.throws(() => new Parameter(given as never), { code: 'CONFIG', message: /takes a tensor/ });
+  }
+  const whole = tf.ones([2], 'int32');
+  assert.throws(() => new Parameter(whole), /int32 \[2\] has no gradient/);
+  assert.deepEqual(new Parameter(whole, { requiresGrad: false }).shape, [2]);
+  const values = tf.ones([3]);
+  new Parameter(values);
+  assert.throws(() => new Parameter(values), /this tensor \[3\] is another parameter's/);
+});
+
+test('a GPT without targets, or with ids of one dimension, says what it takes', () => {
+  const model = gpt({ layers: 1, dim: 4, heads: 1, vocab: 5, seq: 4 });
+  const ids = tf.zeros([4], 'int32');
+  assert.throws(() => model.apply(ids, ids), /GPT takes ids \[B, T\].* given ids int32 \[4\]/);
+  assert.throws(() => model.apply(tf.reshape(ids, [1, 4])), /targets undefined/);
 });

@@ -39,6 +39,15 @@ test("torch's fused is accepted; numbers below 0 and none are refused", () => {
   assert.throws(() => new AdamW(engine, MODEL, { eps: Number.NaN }), { code: 'CONFIG' });
 });
 
+test('what a config refuses, an optimizer refuses too', () => {
+  const cases = [
+    [() => new AdamW(engine, MODEL, { betas: [0.9] as never }), /AdamW: betas: .*got \[0\.9\]/],
+    [() => new AdamW(engine, MODEL, { betas: [0.9, 1] }), /AdamW: betas\.1: .*<1; got \[0\.9,1\]/],
+    [() => new AdamW8bit(engine, MODEL, { blockSize: 0 }), /blockSize: .*>=16; got 0/],
+  ] as const;
+  for (const [make, message] of cases) assert.throws(make, { code: 'CONFIG', message });
+});
+
 test('a state that an optimizer does not keep is refused with the nearest name', () => {
   const optimizer = new AdamW(engine, MODEL);
   const buffer = {} as never;

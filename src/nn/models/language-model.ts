@@ -7,6 +7,7 @@ import { Embedding } from '../embedding';
 import { LayerNorm } from '../layer-norm';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
+import { requireTokens } from '../require-tokens';
 
 /** The size of a GPT. */
 export interface GptShape {
@@ -52,6 +53,7 @@ export abstract class LanguageModel<B extends Module> extends Module {
   }
 
   forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
+    requireTokens(this.constructor.name, ids, targets);
     const [, seq = 0] = ids.shape;
     this.#requirePositions(seq);
     const { weight } = this.wpe;

@@ -6,6 +6,7 @@ import { Embedding } from '../embedding';
 import { GPT2, Linear } from '../linear';
 import { LlamaBlock } from '../llama-block';
 import { Module } from '../module';
+import { requireTokens } from '../require-tokens';
 import { RMSNorm } from '../rms-norm';
 import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
@@ -39,6 +40,7 @@ export class Llama extends Module {
   }
 
   forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
+    requireTokens('Llama', ids, targets);
     const rows = tf.reshape(this.model.apply(ids), [ids.size, this.shape.dim]);
     const table = this.model.embed_tokens.weight;
     const logits = this.lm_head?.apply(rows) ?? tf.matMul(rows, table.tensor, false, true);

@@ -1,0 +1,23 @@
+import * as tf from '@tensorflow/tfjs';
+import { leafOf } from '../autograd/leaves';
+import { ConfigError, classOf } from '../core/errors';
+
+/** Throws: CONFIG for what is no tensor, has no gradient though it is to train, or holds another parameter's values. */
+export function requireOwnValues(tensor: { readonly shape: readonly number[] }, trains: boolean): void {
+  if (!Array.isArray(tensor?.shape)) {
+    throw new ConfigError(`nn.Parameter takes a tensor, as tf.ones([13]), not ${classOf(tensor)}`);
+  }
+  if (!(tensor instanceof tf.Tensor)) return;
+  if (trains && tensor.dtype !== 'float32') {
+    throw new ConfigError(
+      `nn.Parameter: ${tensor.dtype} [${tensor.shape}] has no gradient; give float32, as tf.cast(tensor, 'float32'), or { requiresGrad: false }`,
+    );
+  }
+  const holder = leafOf(tensor);
+  if (holder !== undefined && !(tensor instanceof tf.Variable)) {
+    throw new ConfigError(
+      `nn.Parameter: this tensor [${tensor.shape}] is ${holder.name === '' ? 'another parameter' : `parameter "${holder.name}"`}'s, ` +
+        'which would get no gradient then; use that parameter in both places to tie them, or give a tensor of its own (tf.mul(tensor, 1))',
+    );
+  }
+}

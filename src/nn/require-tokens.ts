@@ -1,0 +1,17 @@
+import * as tf from '@tensorflow/tfjs';
+import { ShardlabError } from '../core/errors';
+
+/** Throws: SHAPE for what is no batch of tokens with the targets that belong to it. `model` says whose they are, as 'GPT'. */
+export function requireTokens(model: string, ids: unknown, targets: unknown): void {
+  if (ids instanceof tf.Tensor && ids.rank === 2 && targets instanceof tf.Tensor && targets.size === ids.size)
+    return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${model} takes ids [B, T] and targets [B·T], both int32 tensors, and gives the mean loss; it was given ids ` +
+      `${described(ids)} and targets ${described(targets)}.`,
+  );
+}
+
+function described(value: unknown): string {
+  return value instanceof tf.Tensor ? `${value.dtype} [${value.shape}]` : typeof value;
+}
