@@ -1,10 +1,10 @@
 import * as tf from '@tensorflow/tfjs';
 import { type Leaf, markLeaf } from '../autograd/leaves';
 import type { HostArray } from '../backend/host-arrays';
-import { ConfigError, ShardlabError } from '../core/errors';
+import { ConfigError } from '../core/errors';
 import type { ProcessGroup } from '../dist/types';
 import type { FirstValues } from './init';
-import { requireOwnValues } from './require-own-values';
+import { noWholeTensor, requireOwnValues } from './parameter-errors';
 import type { ValueSource } from './value-source';
 
 /** Elements of a tensor, from `offset` on. */
@@ -174,15 +174,7 @@ export class Parameter implements Leaf {
       source.fill(0, values);
       this.replace(tf.keep(tf.tensor(values, [...this.shape], 'float32')));
     }
-    if (this.#tensor === null) {
-      const why = this.isAdopted
-        ? 'it is sharded. Call the module (its unit gathers by itself), or unshard() the unit first'
-        : 'its values were disposed. Build the model again';
-      throw new ShardlabError(
-        'SHAPE',
-        `parameter ${this.name} ${JSON.stringify(this.shape)} has no whole tensor on this rank: ${why}`,
-      );
-    }
+    if (this.#tensor === null) throw noWholeTensor(this);
     return this.#tensor;
   }
 

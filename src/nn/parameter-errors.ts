@@ -1,6 +1,6 @@
 import * as tf from '@tensorflow/tfjs';
 import { leafOf } from '../autograd/leaves';
-import { ConfigError, classOf } from '../core/errors';
+import { ConfigError, classOf, ShardlabError } from '../core/errors';
 
 /** Throws: CONFIG for what is no tensor, has no gradient though it is to train, or holds another parameter's values. */
 export function requireOwnValues(tensor: { readonly shape: readonly number[] }, trains: boolean): void {
@@ -20,4 +20,20 @@ export function requireOwnValues(tensor: { readonly shape: readonly number[] }, 
         'which would get no gradient then; use that parameter in both places to tie them, or give a tensor of its own (tf.mul(tensor, 1))',
     );
   }
+}
+
+/** Of a parameter whose values are asked for whole while they are not. */
+export function noWholeTensor(parameter: {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly isAdopted: boolean;
+}): ShardlabError {
+  const { name, shape, isAdopted } = parameter;
+  const why = isAdopted
+    ? 'it is sharded. Call the module (its unit gathers by itself), or unshard() the unit first'
+    : 'its values were disposed. Build the model again';
+  return new ShardlabError(
+    'SHAPE',
+    `parameter ${name} ${JSON.stringify(shape)} has no whole tensor on this rank: ${why}`,
+  );
 }
