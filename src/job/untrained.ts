@@ -5,13 +5,12 @@ import type { HasStates } from '../optim/optimizer';
 import { listed } from './forgotten-root';
 
 /**
- * Names, once, parameters that get gradients while no optimizer has any of their model, though there are optimizers: those of
- * a module in a private #field or in a variable. Who trains a part of a model on purpose has that model's root.
+ * Names, once, parameters of which no optimizer has any of their model, while the loss depends on others that one trains: those
+ * of a module in a private #field or in a variable. Who trains a part of a model on purpose has that model's root.
  */
 export class Untrained {
   readonly #known = new WeakSet<object>();
   readonly #warn: Warn;
-  #isArmed = false;
   #hasSpoken = false;
 
   constructor(warn: Warn) {
@@ -20,7 +19,6 @@ export class Untrained {
 
   /** Is called where an optimizer is made. */
   takes(model: HasStates): void {
-    this.#isArmed = !this.#hasSpoken;
     for (const { slices } of model.states()) {
       for (const { parameter } of slices)
         for (const part of [parameter, ...rootsOf(parameter)]) this.#known.add(part);
@@ -29,10 +27,9 @@ export class Untrained {
 
   /** Is called with the parameters under no wrapper of a backward. */
   names(loose: readonly Leaf[]): void {
-    if (!this.#isArmed) return;
+    if (this.#hasSpoken) return;
     const unknown = loose.filter((leaf) => ![leaf, ...rootsOf(leaf)].some((part) => this.#known.has(part)));
-    if (unknown.length === 0) return;
-    this.#isArmed = false;
+    if (unknown.length === 0 || unknown.length === loose.length) return;
     this.#hasSpoken = true;
     this.#warn(
       `${listed(unknown.map(({ name }) => name || 'a parameter'))}: the loss depends on ${unknown.length === 1 ? 'it' : 'them'}, but no ` +

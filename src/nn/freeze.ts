@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError, classOf } from '../core/errors';
 import type { Module } from './module';
 import { parametersMatching } from './name-patterns';
 
@@ -7,6 +7,8 @@ import { parametersMatching } from './name-patterns';
  * Throws: CONFIG for a name that fits nothing, for a model of which nothing would train, and after sharding.
  */
 export function freeze(model: Module, patterns: readonly string[]): void {
+  if (!Array.isArray(patterns))
+    throw new ConfigError(`freeze takes a list of names, as ['blocks.0'], not ${classOf(patterns)}`);
   for (const pattern of patterns) {
     for (const parameter of parametersMatching(model, pattern, 'frozen')) parameter.requiresGrad = false;
   }

@@ -221,6 +221,11 @@ export abstract class Module extends NoticesFields {
   }
 
   #takeChild(name: string, child: Module): void {
+    if (!(child instanceof Module)) {
+      throw new ConfigError(
+        `${this.constructor.name} takes modules, as new nn.Linear(7, 13); "${name}" is ${classOf(child)}`,
+      );
+    }
     if (child.modules().includes(this)) {
       throw new ConfigError(
         `${this.constructor.name}.${name}: this ${child.constructor.name} holds the ${this.constructor.name} itself, and a ` +

@@ -88,11 +88,8 @@ export interface ParameterUser {
   readonly root: object;
 }
 
-/**
- * A trainable tensor of a module: `scale = new nn.Parameter(tf.ones([13]))` in a field, `tf.mul(x, this.scale.tensor)` in
- * `forward`. It stays the same object while its tensor changes between sharded and whole.
- * Throws: CONFIG for what is no float32 tensor, and for a tensor that is another parameter's.
- */
+/** A trainable tensor, `scale = new nn.Parameter(tf.ones([13]))` in a module, read in forward as `this.scale.tensor`. It stays the same object
+ * while its tensor changes between sharded and whole. Throws: CONFIG for what is no float32 tensor of its own. */
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;

@@ -1,4 +1,5 @@
 import type * as tf from '@tensorflow/tfjs';
+import { ConfigError } from '../core/errors';
 import { Module } from './module';
 
 /** What runs in turn: modules, and functions without parameters. */
@@ -10,6 +11,8 @@ export class Sequential extends Module {
 
   constructor(steps: readonly Step[]) {
     super();
+    if (!Array.isArray(steps))
+      throw new ConfigError('nn.Sequential takes a list: new nn.Sequential([first, second])');
     this.#steps = steps;
     steps.forEach((step, i) => {
       if (step instanceof Module) this.addChild(String(i), step);

@@ -6,6 +6,7 @@ import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import { ModuleDict, ModuleList } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';
+import { freeze } from '../../src/nn/freeze';
 import { constant } from '../../src/nn/init';
 import { LayerNorm } from '../../src/nn/layer-norm';
 import { Linear } from '../../src/nn/linear';
@@ -13,6 +14,7 @@ import { loadState } from '../../src/nn/load-state';
 import { gpt } from '../../src/nn/models/gpt';
 import { Module } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
+import { Sequential } from '../../src/nn/sequential';
 import { testEngine } from '../support/wasm-test-engine';
 
 class Tied extends Module {
@@ -261,4 +263,10 @@ test('a GPT without targets, or with ids of one dimension, says what it takes', 
   const ids = tf.zeros([4], 'int32');
   assert.throws(() => model.apply(ids, ids), /GPT takes ids \[B, T\].* given ids int32 \[4\]/);
   assert.throws(() => model.apply(tf.reshape(ids, [1, 4])), /targets undefined/);
+});
+
+test('lists that are none, and what is no module in them, are refused by what they are given to', () => {
+  assert.throws(() => new ModuleList([1] as never), /ModuleList takes modules, .*"0" is 1/);
+  assert.throws(() => new Sequential(new Linear(2, 2) as never), /Sequential takes a list/);
+  assert.throws(() => freeze(new Tied(), 'table' as never), /freeze takes a list of names, .*not table/);
 });
