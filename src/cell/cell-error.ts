@@ -18,8 +18,21 @@ const FRAME = /^\s+at /;
 const CELL = /\bIn\[\d+\]:\d/;
 const RUNNER = /node:internal|[\\/]kernel[\\/]executor[\\/]/;
 
-/** Describes what a cell threw; `name` is the cell's, as "In[3]". */
+/** So many causes of an error are shown, and so many errors that it holds: more of them say nothing new. */
+const MAX_CAUSES = 10;
+
+/** Describes what a cell threw, whatever it is; `name` is the cell's, as "In[3]". Never throws. */
 export function describeThrown(thrown: unknown, name: string, mapper: StackMapper): CellError {
+  try {
+    return describeReadable(thrown, name, mapper);
+  } catch {
+    // A getter of the cell's own, a proxy's trap, a message that cannot become text.
+    const evalue = 'the cell threw a value that cannot be shown: reading it throws an error as well';
+    return { ename: 'Thrown', evalue, traceback: [`Thrown: ${evalue}`] };
+  }
+}
+
+function describeReadable(thrown: unknown, name: string, mapper: StackMapper): CellError {
   if (!isError(thrown)) {
     const text = toPlainText(thrown);
     return { ename: 'Thrown', evalue: text, traceback: [`Thrown: ${text}`] };
@@ -33,6 +46,7 @@ export function describeThrown(thrown: unknown, name: string, mapper: StackMappe
     `${ename}: ${evalue}`,
     ...(framed ? [] : codeFrame(name, position, mapper)),
     ...frames,
+    ...members(thrown),
     ...causes(thrown),
   ];
   return { ename, evalue, traceback, line: position?.line, column: position?.column };
@@ -84,9 +98,34 @@ function positionIn(name: string, frames: readonly string[]): CellPosition | und
   return undefined;
 }
 
+/** The errors of an AggregateError, whose own message often is empty: that of Promise.any, or of a connection refused. */
+function members(error: Error): string[] {
+  if (!(error instanceof AggregateError)) return [];
+  const { errors } = error;
+  const shown = errors.slice(0, MAX_CAUSES).map((one) => `It holds ${causeHead(one)}`);
+  const more = errors.length - shown.length;
+  return more > 0 ? [...shown, `… and ${more} more`] : shown;
+}
+
+/** The chain of causes, to its end or to where it comes back to an error that it has passed. */
 function causes(error: Error): string[] {
-  const { cause } = error;
-  if (cause === undefined) return [];
-  const text = isError(cause) ? `${errorHead(cause).ename}: ${errorHead(cause).evalue}` : toPlainText(cause);
-  return [`Caused by ${text}`, ...(isError(cause) ? [...stackFrames(cause), ...causes(cause)] : [])];
+  const lines: string[] = [];
+  const passed = new Set<unknown>([error]);
+  for (let cause = error.cause; cause !== undefined; cause = isError(cause) ? cause.cause : undefined) {
+    if (passed.has(cause)) return [...lines, 'Caused by an error that stands above'];
+    if (passed.size > MAX_CAUSES) return [...lines, `… and more causes than ${MAX_CAUSES}`];
+    passed.add(cause);
+    lines.push(...causeLines(cause));
+  }
+  return lines;
+}
+
+function causeLines(cause: unknown): string[] {
+  return [`Caused by ${causeHead(cause)}`, ...(isError(cause) ? stackFrames(cause) : [])];
+}
+
+function causeHead(cause: unknown): string {
+  if (!isError(cause)) return toPlainText(cause);
+  const { ename, evalue } = errorHead(cause);
+  return `${ename}: ${evalue}`;
 }

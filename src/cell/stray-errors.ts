@@ -19,9 +19,14 @@ export function watchStrayErrors(report: (stray: StrayError) => void): () => voi
   };
 }
 
-/** Number of the cell in an error's stack. */
+/** Number of the cell in an error's stack; undefined also for a stack that cannot be read. */
 export function cellOf(thrown: unknown): number | undefined {
-  if (!(thrown instanceof Error) || typeof thrown.stack !== 'string') return undefined;
-  const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
-  return found === null ? undefined : Number(found[1]);
+  try {
+    if (!(thrown instanceof Error) || typeof thrown.stack !== 'string') return undefined;
+    const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
+    return found === null ? undefined : Number(found[1]);
+  } catch {
+    // A getter of the error's own threw; here nothing would catch that.
+    return undefined;
+  }
 }

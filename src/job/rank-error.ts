@@ -1,4 +1,5 @@
 import type { CellError } from '../cell/cell-error';
+import { toPlainText } from '../cell/mime';
 import { ShardlabError } from '../core/errors';
 import type { RankError } from './messages';
 
@@ -19,8 +20,10 @@ function isArrayTooLarge(thrown: unknown): boolean {
 }
 
 function describe(thrown: unknown): CellError {
-  if (!(thrown instanceof Error))
-    return { ename: 'Thrown', evalue: String(thrown), traceback: [String(thrown)] };
+  if (!(thrown instanceof Error)) {
+    const evalue = toPlainText(thrown);
+    return { ename: 'Thrown', evalue, traceback: [evalue] };
+  }
   const { name: ename, message: evalue, stack } = thrown;
   return { ename, evalue, traceback: (stack ?? `${ename}: ${evalue}`).split('\n') };
 }

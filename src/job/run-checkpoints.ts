@@ -122,7 +122,7 @@ function pathOf(what: 'save' | 'load', path: unknown): string {
 function checkFolder(path: string, parametersOnly: boolean): void {
   const folder = folderToRead(fs, path);
   if (fs.existsSync(join(folder, STATE_FILE))) return;
-  if (fs.statSync(folder).isFile()) throw notAFolder(folder);
+  if (!fs.statSync(folder).isDirectory()) throw notAFolder(folder);
   const names = fs.readdirSync(folder).filter((name) => MODEL_FILE.test(name));
   // Pickles beside safetensors are not read.
   const readable = names.filter((name) => name.endsWith('.safetensors'));
@@ -141,7 +141,7 @@ function checkFolder(path: string, parametersOnly: boolean): void {
 /** Names of files with a model's values, in any format. */
 const MODEL_FILE = /\.(safetensors|pth|pt|bin|ckpt)$/i;
 
-/** A torch pickle and a Git-LFS pointer are named as such. */
+/** A torch pickle, a Git-LFS pointer, a FIFO and a device are named as such. */
 function notAFolder(file: string): ShardlabError {
   refuseOtherFormats(file, firstBytes(file));
   return new ShardlabError(

@@ -94,6 +94,41 @@ describe('the evaluator', () => {
     assert.equal(later.error.line, undefined, 'a line of Node is no line of the cell');
   });
 
+  it('describes errors that cannot be read, and causes that come back to the error', async () => {
+    const unreadable = [
+      "let e = new Error('x'); Object.defineProperty(e, 'stack', { get() { throw new Error('no stack') } }); throw e",
+      "let e = new Error('x'); e.message = Object.create(null); throw e",
+      "throw new Proxy(new Error('x'), { getPrototypeOf() { throw new Error('no prototype') } })",
+    ];
+    for (const js of unreadable) {
+      const result = await run(js);
+      assert.ok(!result.ok);
+      assert.match(result.error.evalue, /cannot be shown/, js);
+    }
+    const cyclic = await run(
+      "let a = new Error('outer'); a.cause = new Error('inner', { cause: a }); throw a",
+    );
+    assert.ok(!cyclic.ok);
+    assert.match(
+      cyclic.error.traceback.join('\n'),
+      /Caused by Error: inner[\s\S]*Caused by an error that stands above$/,
+    );
+    const long = await run(
+      "let d = 0; for (let i = 0; i < 20000; i++) d = new Error('y', { cause: d }); throw d",
+    );
+    assert.ok(!long.ok);
+    assert.match(long.error.traceback.at(-1) ?? '', /more causes than 10/);
+  });
+
+  it('names the errors that an AggregateError holds', async () => {
+    const result = await run(
+      "await Promise.any([Promise.reject(new Error('first')), Promise.reject('second')])",
+    );
+    assert.ok(!result.ok);
+    const text = result.error.traceback.join('\n');
+    assert.match(text, /It holds Error: first\nIt holds 'second'/);
+  });
+
   it('places a syntax error', async () => {
     const result = await run('1;\nlet = = 2');
     assert.ok(!result.ok);

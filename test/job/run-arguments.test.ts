@@ -41,6 +41,7 @@ test('options of train, save and load that do not exist, and files that are no c
     ['IO', /pytorch_model\.bin is a torch pickle/, () => run.load(place('pickles'), { parametersOnly })],
     ['IO', /Git-LFS pointer.*git lfs pull/, () => run.load(place('pointers'))],
     ['IO', /is a file, .* init: file/, () => run.load(place('one.safetensors'))],
+    ['IO', /\/dev\/null is a device, not a regular file/, () => run.load('/dev/null')],
     ['IO', /has no trainer_state\.json/, () => run.load(place('both'))],
     ['SHAPE', /is missing/, () => run.load(place('both'), { parametersOnly })],
   ];
