@@ -3,6 +3,8 @@ import { ShardlabError } from '../core/errors';
 
 /** The file that makes a folder a checkpoint: it is written last. */
 export const STATE_FILE = 'trainer_state.json';
+/** Key of an error's details by which a load says that everything is as it was before it. */
+export const NOTHING_WRITTEN = 'nothingWritten';
 export const CHECKSUM_FILE = 'checksums.json';
 
 const stateSchema = z.strictObject({

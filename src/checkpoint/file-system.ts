@@ -1,4 +1,5 @@
-import type fs from 'node:fs';
+import fs from 'node:fs';
+import { dirname } from 'node:path';
 import { ShardlabError } from '../core/errors';
 
 /** What a save needs of node:fs; a test may give one whose disk is full. */
@@ -89,4 +90,16 @@ export function writeError(cause: unknown, { file, tensor, offset }: Place): Sha
     `cannot write ${file}${at}: ${advice} (${what}). The checkpoint that was there before is as it was`,
     { cause, details: { file, tensor, offset, system: code } },
   );
+}
+
+/** Tries whether a checkpoint can be written at `folder`, before work that it is to keep. Throws: IO. */
+export function requireSavePlace(folder: string): void {
+  try {
+    fs.mkdirSync(dirname(folder), { recursive: true });
+    if (fs.existsSync(folder)) fs.readdirSync(folder);
+    // What permissions say is not what /proc or a full disk does.
+    fs.rmdirSync(fs.mkdtempSync(`${folder}.tried-`));
+  } catch (cause) {
+    throw writeError(cause, { file: folder });
+  }
 }

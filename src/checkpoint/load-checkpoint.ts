@@ -1,12 +1,12 @@
 import fs from 'node:fs';
 import { join, resolve } from 'node:path';
-import { ShardlabError } from '../core/errors';
+import { type ErrorDetails, ShardlabError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
 import type { Parameter } from '../nn/parameter';
 import { agree } from './agreement';
 import { type Catalog, openCatalog } from './catalog';
 import { folderToRead } from './checkpoint-folder';
-import { type CheckpointState, parseCheckpointState, STATE_FILE } from './checkpoint-state';
+import { type CheckpointState, NOTHING_WRITTEN, parseCheckpointState, STATE_FILE } from './checkpoint-state';
 import { type FitFacts, requireFit } from './fit';
 import { type Outcome, outcomeOf } from './outcome';
 import { buffersOf, heldRanges } from './placement';
@@ -24,52 +24,83 @@ export interface LoadedCheckpoint extends ReadTally {
 
 const NAME = 'loadCheckpoint()';
 
-/**
- * Loads a checkpoint into a model and its optimizer, whatever world and strategy it was saved under. Each rank reads the
- * stretches that it holds, a block at a time. All ranks call it.
- * Throws on every rank what one of them met: IO naming file, tensor and offset; SHAPE naming every parameter that does not
- * fit. Before that error nothing was written, except where a block was damaged: then the state is partly the new one.
- */
-export function loadCheckpoint(state: TrainingState, source: string): LoadedCheckpoint {
-  let loaded: LoadedCheckpoint | undefined;
-  let outcome: Outcome = null;
-  try {
-    loaded = load(state, source);
-  } catch (error) {
-    outcome = outcomeOf(error);
-  }
-  agree(state, NAME, outcome);
-  if (loaded === undefined) throw new ShardlabError('INTERNAL', `${NAME} failed without an error`);
-  return loaded;
+/** A checkpoint whose arrays fit, and of which nothing was taken yet. */
+interface Fitting {
+  readonly folder: string;
+  readonly saved: CheckpointState | null;
+  readonly model: Catalog;
+  readonly moments: Catalog | null;
+  readonly reader: StretchReader;
 }
 
-function load(state: TrainingState, source: string): LoadedCheckpoint {
-  const folder = folderToRead(fs, resolve(source));
+/**
+ * Loads a checkpoint into a model and its optimizer, whatever world and strategy it was saved under. Each rank reads the
+ * stretches that it holds, a block at a time. All ranks call it. `accept` may refuse by what the checkpoint says about itself.
+ * Throws on every rank what one of them met: IO naming file, tensor and offset; SHAPE naming every parameter that does not
+ * fit. No rank writes before all have found that it fits, and the details of an error until then say `nothingWritten`; where
+ * a block is damaged after that, the state is partly the new one.
+ */
+export function loadCheckpoint(
+  state: TrainingState,
+  source: string,
+  accept: (saved: CheckpointState | null) => void = () => undefined,
+): LoadedCheckpoint {
+  const catalogs: Catalog[] = [];
+  const opened = (catalog: Catalog): Catalog => {
+    catalogs.push(catalog);
+    return catalog;
+  };
+  try {
+    const fitting = onEveryRank(state, { [NOTHING_WRITTEN]: true }, () => {
+      const found = findFitting(state, resolve(source), opened);
+      accept(found.saved);
+      return found;
+    });
+    return onEveryRank(state, {}, () => take(state, fitting));
+  } finally {
+    for (const catalog of catalogs) catalog.close();
+  }
+}
+
+/** Does a rank's part of the work; where it fails on one rank, it throws on every rank, with these details. */
+function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetails, work: () => T): T {
+  let value: T | undefined;
+  let outcome: Outcome = null;
+  try {
+    value = work();
+  } catch (error) {
+    const met = outcomeOf(error);
+    outcome = { ...met, details: { ...met.details, ...details } };
+  }
+  agree(state, NAME, outcome);
+  if (value === undefined) throw new ShardlabError('INTERNAL', `${NAME} failed without an error`);
+  return value;
+}
+
+function findFitting(state: TrainingState, source: string, opened: (catalog: Catalog) => Catalog): Fitting {
+  const folder = folderToRead(fs, source);
   const saved = savedState(folder);
   const { optimizer } = state;
-  const model = openCatalog(folder, 'model');
-  try {
-    checkModel(state, model, folder);
-    const states = optimizer?.stateNames ?? [];
-    if (optimizer !== null && saved?.optimizer == null) throw noOptimizer(folder);
-    const moments = states.length === 0 ? null : openCatalog(folder, 'optimizer');
-    try {
-      if (moments !== null) checkOptimizer(state, moments, folder);
-      const reader = new StretchReader(checksumsOf(folder));
-      reader.checkHeaders(model);
-      if (moments !== null) reader.checkHeaders(moments);
-      fill(state, reader, model, moments);
-      if (optimizer !== null && saved?.optimizer != null) {
-        optimizer.lr = saved.optimizer.lr;
-        optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut);
-      }
-      return { folder, state: saved, ...reader.tally };
-    } finally {
-      moments?.close();
-    }
-  } finally {
-    model.close();
+  const model = opened(openCatalog(folder, 'model'));
+  checkModel(state, model, folder);
+  const states = optimizer?.stateNames ?? [];
+  if (optimizer !== null && saved?.optimizer == null) throw noOptimizer(folder);
+  const moments = states.length === 0 ? null : opened(openCatalog(folder, 'optimizer'));
+  if (moments !== null) checkOptimizer(state, moments, folder);
+  const reader = new StretchReader(checksumsOf(folder));
+  reader.checkHeaders(model);
+  if (moments !== null) reader.checkHeaders(moments);
+  return { folder, saved, model, moments, reader };
+}
+
+function take(state: TrainingState, { folder, saved, model, moments, reader }: Fitting): LoadedCheckpoint {
+  const { optimizer } = state;
+  fill(state, reader, model, moments);
+  if (optimizer !== null && saved?.optimizer != null) {
+    optimizer.lr = saved.optimizer.lr;
+    optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut);
   }
+  return { folder, state: saved, ...reader.tally };
 }
 
 /** Reads what this rank holds, parameter by parameter. */

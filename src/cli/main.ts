@@ -2,10 +2,11 @@
 import { processIo } from './io';
 import { runCommand } from './program';
 
-// Who reads no further (`shardlab plan ... | head`) wants no more.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(0);
-  throw error;
+process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+  // Who reads no further (`shardlab plan ... | head`) wants no more.
+  if (code === 'EPIPE') process.exit(0);
+  process.stderr.write(`shardlab: the answer cannot be written to stdout (${message}); send it elsewhere\n`);
+  process.exit(1);
 });
 
 void runCommand(process.argv.slice(2), processIo()).then((status) => {

@@ -59,18 +59,23 @@ export class RankSaves {
     // Pending gradients and whole copies go: they are those of other parameters.
     trainer.recover();
     const optimizer = parametersOnly ? null : trainer.optimizer;
-    const loaded = loadCheckpoint({ engine: this.#engine, group, model: trainer.model, optimizer }, folder);
-    const { bytesRead } = loaded;
-    if (parametersOnly) return { steps: null, bytesRead };
-    const state = trainerStateOf(loaded.state?.trainer);
-    if (state === undefined) {
-      throw new ConfigError(
-        `${folder} does not say after how many steps it was saved; load its parameters only: run.load(path, { parametersOnly: true })`,
-      );
-    }
-    trainer.restore(state);
-    return { steps: state.steps, bytesRead };
+    let goesOn: TrainerState | undefined;
+    const training = { engine: this.#engine, group, model: trainer.model, optimizer };
+    const { bytesRead } = loadCheckpoint(training, folder, (saved) => {
+      if (!parametersOnly) goesOn = requireTrainerState(folder, saved?.trainer);
+    });
+    if (goesOn === undefined) return { steps: null, bytesRead };
+    trainer.restore(goesOn);
+    return { steps: goesOn.steps, bytesRead };
   }
+}
+
+function requireTrainerState(folder: string, trainer: Json | undefined): TrainerState {
+  const state = trainerStateOf(trainer);
+  if (state !== undefined) return state;
+  throw new ConfigError(
+    `${folder} does not say after how many steps it was saved; load its parameters only: run.load(path, { parametersOnly: true })`,
+  );
 }
 
 /** Tells how much is on the disk until all is. */

@@ -2,10 +2,10 @@ import fs from 'node:fs';
 import { join, resolve } from 'node:path';
 import { currentDisplay } from '../cell/display';
 import { folderToRead } from '../checkpoint/checkpoint-folder';
-import { STATE_FILE } from '../checkpoint/checkpoint-state';
+import { NOTHING_WRITTEN, STATE_FILE } from '../checkpoint/checkpoint-state';
 import { MAGIC_BYTES, refuseOtherFormats } from '../checkpoint/not-safetensors';
 import { requireKnownOptions } from '../config/option-names';
-import { ConfigError, type ErrorCode, ShardlabError } from '../core/errors';
+import { ConfigError, ShardlabError } from '../core/errors';
 import { openRegularFile } from '../core/regular-file';
 import { type Bytes, formatBytes, now } from '../core/units';
 import { createProgressLine } from './progress-line';
@@ -30,8 +30,12 @@ interface RunCheckpointsParts {
   readonly saves: SaveDesk;
 }
 
-/** Errors of a load before which nothing was written. */
-const HARMLESS: readonly ErrorCode[] = ['SHAPE', 'CONFIG', 'CLOSED'];
+/** Whether ranks hold what they held before a load that failed. CLOSED: it did not begin, or the job is gone. */
+function isUnchanged(error: unknown): boolean {
+  return (
+    error instanceof ShardlabError && (error.code === 'CLOSED' || error.details[NOTHING_WRITTEN] === true)
+  );
+}
 
 const SAVE_OPTIONS: readonly string[] = [
   'type',
@@ -105,8 +109,7 @@ export class RunCheckpoints {
       createProgressLine(currentDisplay()).finish(String(loaded));
       return loaded;
     } catch (error) {
-      const isHarmless = error instanceof ShardlabError && HARMLESS.includes(error.code);
-      if (!isHarmless) calls.breakOff(`while it loaded ${path}`, error);
+      if (!isUnchanged(error)) calls.breakOff(`while it loaded ${path}`, error);
       throw error;
     }
   }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { closeSync, existsSync, mkdtempSync, openSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -37,4 +38,38 @@ test('strategy none on two ranks is bad input', async () => {
   const { status, stderr } = await shardlab(['bench', 'gpt', '--strategy', 'none']);
   assert.equal(status, 2);
   assert.match(stderr, /add --world 1/);
+});
+
+test('where a checkpoint is to go is tried before anything is trained', async () => {
+  writeFileSync(join(folder, 'taken'), '');
+  const file = await shardlab(['run', 'tiny', '--save', 'taken'], { cwd: folder });
+  assert.equal(file.status, 1);
+  assert.match(file.stderr, /^shardlab: cannot write .*taken: something on the way there is no folder/);
+  const { status, stderr } = await shardlab(['run', 'tiny', '--save', ''], { cwd: folder });
+  assert.equal(status, 2);
+  assert.match(stderr, /--save takes a path, not an empty text/);
+  assert.deepEqual(
+    readdirSync(folder).filter((name) => name.startsWith('taken')),
+    ['taken'],
+  );
+});
+
+test('an answer that cannot be written to stdout is told in one line', {
+  skip: !existsSync('/dev/full'),
+}, () => {
+  const main = join(__dirname, '..', '..', 'src', 'cli', 'main.js');
+  const full = openSync('/dev/full', 'w');
+  try {
+    const { status, stderr } = spawnSync(process.execPath, [main, '--help'], {
+      stdio: ['ignore', full, 'pipe'],
+      encoding: 'utf8',
+    });
+    assert.equal(status, 1);
+    assert.match(
+      stderr,
+      /^shardlab: the answer cannot be written to stdout \(ENOSPC.*\); send it elsewhere\n$/,
+    );
+  } finally {
+    closeSync(full);
+  }
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
@@ -87,7 +87,7 @@ test('checkpoints of a run', async (context) => {
   });
 
   await context.test(
-    'that do not fit or are not there leave the run as it is; a damaged one ends it',
+    'that do not fit, are not there or are no checkpoint leave the run as it is; a damaged block ends it',
     async () => {
       const path = join(folder, 'ckpt');
       const run = await job.train({ ...CONFIG, model: { ...MODEL, dim: 12 } });
@@ -103,7 +103,22 @@ test('checkpoints of a run', async (context) => {
       const other = await job.train(CONFIG);
       const files = readdirSync(bad).filter((name) => /^model.*\.safetensors$/.test(name));
       assert.ok(files.length > 0);
+      const whole = files.map((file) => readFileSync(join(bad, file)));
       for (const file of files) writeFileSync(join(bad, file), 'nonsense');
+      await assert.rejects(other.load(bad), { code: 'IO' });
+      const state = readFileSync(join(bad, 'trainer_state.json'), 'utf8');
+      for (const text of ['', '{}', JSON.stringify({ ...JSON.parse(state), trainer: {} })]) {
+        writeFileSync(join(bad, 'trainer_state.json'), text);
+        for (const [i, file] of files.entries()) writeFileSync(join(bad, file), whole[i] ?? '');
+        await assert.rejects(other.load(bad), ShardlabError, `${text}`);
+      }
+      await other.step();
+      writeFileSync(join(bad, 'trainer_state.json'), state);
+      for (const [i, file] of files.entries()) {
+        const damaged = Buffer.from(whole[i] ?? '');
+        damaged[damaged.length - 1] = (damaged.at(-1) ?? 0) ^ 1;
+        writeFileSync(join(bad, file), damaged);
+      }
       await assert.rejects(other.load(bad), { code: 'IO' });
       await assert.rejects(other.step(), { code: 'CLOSED', message: /broke off while it loaded/ });
       await Promise.all([run.dispose(), other.dispose()]);

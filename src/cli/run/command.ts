@@ -45,9 +45,13 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     if (options.init !== undefined && options.resume !== undefined) {
       throw new ConfigError('--init and --resume both say where parameters come from; give one of them');
     }
-    const path = (given: string | undefined): string | undefined => given && resolve(io.cwd, given);
-    const [init, events] = [path(options.init), path(options.events)];
-    const [save, resume] = [path(options.save), path(options.resume)];
+    const path = (option: 'init' | 'events' | 'save' | 'resume'): string | undefined => {
+      const given = options[option];
+      if (given === '') throw new ConfigError(`--${option} takes a path, not an empty text`);
+      return given && resolve(io.cwd, given);
+    };
+    const [init, events] = [path('init'), path('events')];
+    const [save, resume] = [path('save'), path('resume')];
     const run = await trainHeadless({ config, ranks, blas, init, events, save, resume }, io);
     const report = runReport(run);
     output.answer(report, () => asText(report));

@@ -1,3 +1,4 @@
+import { requireSavePlace } from '../../checkpoint/file-system';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import { launch } from '../../job/launch';
@@ -42,10 +43,11 @@ export interface HeadlessRun {
 
 /**
  * Trains on rank processes of its own, with progress on stderr. Throws: what launching, training and ranks throw, and
- * IO before the first step when the event file cannot be made.
+ * IO before the first step when the event file or the checkpoint cannot be made.
  */
 export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<HeadlessRun> {
   const { config: input, init, events, save, resume, ...launchOptions } = options;
+  if (save !== undefined) requireSavePlace(save);
   const job = await launch({ ...launchOptions, baseDir: io.cwd });
   try {
     const endProgress = showProgress(io);
