@@ -46,7 +46,10 @@ interface Reduced {
 
 /** What one rank saw of one backward. */
 export interface CommunicationResult {
+  /** Empty for a parameter that no rank has a gradient of. */
   readonly grads: Readonly<Record<string, readonly number[]>>;
+  /** Elements by parameter. */
+  readonly sizes: Readonly<Record<string, number>>;
   readonly collectives: readonly (Pick<CollectiveEvent, 'op' | 'count' | 'wireBytes'> & {
     wireDType: WireDType;
   })[];
@@ -112,8 +115,9 @@ function reduce(rank: TestRank<RankArgs>, reduced: Reduced): CommunicationResult
   const grads = Object.fromEntries(
     [...model.namedParameters()].map(([name, { grad }]) => [name, [...(grad?.dataSync() ?? [])]]),
   );
+  const sizes = Object.fromEntries([...model.namedParameters()].map(([name, { size }]) => [name, size]));
   model.dispose();
-  return { grads, collectives, touched, left: engine.memory.bytes - before };
+  return { grads, sizes, collectives, touched, left: engine.memory.bytes - before };
 }
 
 function rowsOf(grad: tf.Tensor | null, name: string): number[] {

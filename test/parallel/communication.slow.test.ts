@@ -92,16 +92,22 @@ for (const world of [2, 4]) {
 
     test('experts that no rank routed a token to do not travel', async (t) => {
       const plain = await of('experts');
-      const names = Object.keys(plain[0]?.grads ?? {}).filter((name) => name.includes('.experts.'));
+      const names = Object.keys(plain[0]?.sizes ?? {}).filter((name) => name.includes('.experts.'));
       const routed = names.filter((name) => plain.some((result) => (result.touched[name] ?? []).length > 0));
-      const sizeOf = (name: string): number => plain[0]?.grads[name]?.length ?? 0;
+      const sizeOf = (name: string): number => plain[0]?.sizes[name] ?? 0;
       const saved = names
         .filter((name) => !routed.includes(name))
         .reduce((sum, name) => sum + sizeOf(name), 0);
       const rows = new Set(plain.flatMap((result) => result.touched['wte.weight'] ?? [])).size;
       const masks = maskWords(VOCAB + SEQ + names.length, world);
-      const expected = totalOf(plain) - allReduced(saved + (VOCAB - rows) * DIM) + allReduced(masks);
-      assert.equal(totalOf(await of('experts, sparse')), expected);
+      const all = Object.values(plain[0]?.sizes ?? {}).reduce((sum, size) => sum + size, 0);
+      const values = allReduced(all - saved - (VOCAB - rows) * DIM);
+      const sparse = await of('experts, sparse');
+      const flags = totalOf(sparse) - totalOf(sparse.map(withoutFlags));
+      assert.equal(totalOf(sparse) - flags, values);
+      // Ranks also agree on which parameters have no gradient: one flag each.
+      const parameters = maskWords(Object.keys(plain[0]?.sizes ?? {}).length, world);
+      assert.ok(flags >= allReduced(masks) && flags <= allReduced(masks + parameters), `${flags} B of flags`);
       assert.ok(saved > 0);
       t.diagnostic(`${saved / EXPERT} of ${names.length / 4} experts stayed where they are`);
     });
@@ -136,4 +142,9 @@ for (const world of [2, 4]) {
       });
     });
   });
+}
+
+/** Without what travels as whole numbers: flags of rows and of parameters. */
+function withoutFlags(result: CommunicationResult): CommunicationResult {
+  return { ...result, collectives: result.collectives.filter(({ wireDType }) => wireDType !== 'int32') };
 }
