@@ -99,15 +99,16 @@ for (const world of [2, 4]) {
         .filter((name) => !routed.includes(name))
         .reduce((sum, name) => sum + sizeOf(name), 0);
       const rows = new Set(plain.flatMap((result) => result.touched['wte.weight'] ?? [])).size;
-      const masks = maskWords(VOCAB + SEQ + names.length, world);
       const all = Object.values(plain[0]?.sizes ?? {}).reduce((sum, size) => sum + size, 0);
       const values = allReduced(all - saved - (VOCAB - rows) * DIM);
       const sparse = await of('experts, sparse');
-      const flags = totalOf(sparse) - totalOf(sparse.map(withoutFlags));
-      assert.equal(totalOf(sparse) - flags, values);
-      // Ranks also agree on which parameters have no gradient: one flag each.
-      const parameters = maskWords(Object.keys(plain[0]?.sizes ?? {}).length, world);
-      assert.ok(flags >= allReduced(masks) && flags <= allReduced(masks + parameters), `${flags} B of flags`);
+      assert.equal(totalOf(sparse.map(withoutFlags)), values);
+      // Touched rows of both tables and touched experts; then which of these have no gradient at all, a flag each.
+      const masks = [VOCAB + SEQ + names.length, 2 + names.length].map((flags) => maskWords(flags, world));
+      for (const { collectives } of sparse) {
+        const flags = collectives.filter(({ wireDType }) => wireDType === 'int32').map(({ count }) => count);
+        assert.deepEqual(flags, masks);
+      }
       assert.ok(saved > 0);
       t.diagnostic(`${saved / EXPERT} of ${names.length / 4} experts stayed where they are`);
     });
