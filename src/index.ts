@@ -1,9 +1,9 @@
 /** What a notebook imports: `import * as sl from 'shardlab'`. */
 import { type Comparison, compareRuns } from './figures/compare';
 import type { Figure } from './figures/figure';
-import type { Guess, Verdict } from './figures/lesson';
-import type { Run } from './job/run';
-import { sessionLesson } from './job/session-lesson';
+import { checkExercise, type Verdict } from './job/notebook/exercises';
+import { type Guess, sessionGuesses } from './job/run/guesses';
+import type { Run } from './job/run/run';
 
 export type { Fragment, FragmentStatus } from './config/fragments';
 export type { TrainConfig, TrainConfigInput } from './config/train-config';
@@ -19,29 +19,29 @@ export type { Recommended } from './figures/recommendation-view';
 export { recommend } from './figures/recommendation-view';
 export type { Table } from './figures/table';
 export { createTable } from './figures/table';
-export type { Claims } from './job/claims';
-export { claims } from './job/claims';
-export type { CellRequest, Job, RankInfo } from './job/job';
-export { launch } from './job/launch';
-export { lookup } from './job/lookup';
-export type { TriedSetting } from './job/memory-advice';
-export type { RankEvent } from './job/messages';
-export type { LaunchOptions } from './job/options';
-export { MAX_RANKS } from './job/options';
-export type { PendingRun } from './job/pending-run';
-export { accuracy, comparePlans, dryRun, plan, scaling, whatIf } from './job/plan-figures';
-export type { Predictions } from './job/predictions';
-export { predictions } from './job/predictions';
-export type { RankScope } from './job/rank-scope';
-export type { RankFunction, RankSelection } from './job/rank-selection';
-export { interruptJobs } from './job/registry';
-export type { ReshardChange } from './job/reshard-change';
-export type { ReshardReport } from './job/reshard-report';
-export type { Run } from './job/run';
-export type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './job/run-save';
-export type { RunSummary } from './job/run-summary';
-export type { Selection } from './job/selection';
-export type { Why } from './job/why';
+export type { RankEvent } from './job/control/messages';
+export type { Selection } from './job/control/selection';
+export type { LaunchOptions } from './job/launch/options';
+export { MAX_RANKS } from './job/launch/options';
+export type { Why } from './job/launch/why';
+export type { Claims } from './job/notebook/claims';
+export { claims } from './job/notebook/claims';
+export { lookup } from './job/notebook/lookup';
+export { accuracy, comparePlans, dryRun, plan, scaling, whatIf } from './job/notebook/plan-figures';
+export type { Predictions } from './job/notebook/predictions';
+export { predictions } from './job/notebook/predictions';
+export type { RankScope } from './job/rank/scope';
+export type { CellRequest, Job, RankInfo } from './job/run/job';
+export { launch } from './job/run/launch';
+export type { TriedSetting } from './job/run/memory-advice';
+export type { PendingRun } from './job/run/pending-run';
+export type { RankFunction, RankSelection } from './job/run/rank-selection';
+export { interruptJobs } from './job/run/registry';
+export type { ReshardChange } from './job/run/reshard-change';
+export type { ReshardReport } from './job/run/reshard-report';
+export type { Run } from './job/run/run';
+export type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './job/run/save';
+export type { RunSummary } from './job/run/summary';
 export type { Cost, RunLength } from './plan/cost-of';
 export type { DryRunOptions } from './plan/dry-run/dry-run';
 export type { DryRun } from './plan/dry-run/dry-run-result';
@@ -59,18 +59,18 @@ export const version: string = readVersion();
 
 /** Stores a guess; the next figure that shows the quantity tells both. NaN is no guess. */
 export function guess(id: string, value?: number, of?: string): Guess {
-  return sessionLesson().guess(id, value, of);
+  return sessionGuesses().guess(id, value, of);
 }
 
 /** Compares a value (or a promise's) with an exercise's answer. A wrong or missing one is no error. */
 export async function check(id: string, value?: unknown): Promise<Verdict> {
-  return sessionLesson().check(id, await value);
+  return checkExercise(id, await value);
 }
 
 /** Runs side by side in one figure, under the names that they are given. Throws: CONFIG for an unknown comparison. */
 export function compare(runs: Readonly<Record<string, Run>>, what: Comparison = 'memory'): Figure {
   const views = Object.entries(runs).map(([name, run]) => [name, run.view]);
-  return sessionLesson().reveal(compareRuns(Object.fromEntries(views), what));
+  return sessionGuesses().reveal(compareRuns(Object.fromEntries(views), what));
 }
 
 function readVersion(): string {

@@ -2,16 +2,16 @@
  * What code in a rank finds in its scope: a `%%ranks` cell without importing it, a function given to `job.on().run` as its
  * first argument. Importing it anywhere but in a rank throws CONFIG.
  */
-import { currentRankScope } from './job/rank-scope-host';
+import { currentRankScope } from './job/rank/scope-host';
 
 export * as tf from '@tensorflow/tfjs';
 export type { Engine } from './backend/engine';
 export type { DeviceMesh } from './dist/device-mesh';
 export type { Dist } from './dist/facade';
 export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/types';
-export * as nn from './job/nn-names';
-export type { RankFsdpWrapper } from './job/rank-fsdp';
-export type { RankScope } from './job/rank-scope';
+export type { RankFsdpWrapper } from './job/rank/fsdp';
+export * as nn from './job/rank/nn-names';
+export type { RankScope } from './job/rank/scope';
 export type { AdamW, AdamWOptions } from './optim/adamw';
 export type { Optimizer } from './optim/optimizer';
 export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
 import { toMimeBundle, toWireBundle } from '../../src/cell/mime';
 import type { StrayError } from '../../src/cell/stray-errors';
-import { interruptJobs, registeredJobs } from '../../src/job/registry';
+import { interruptJobs, registeredJobs } from '../../src/job/run/registry';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
 import type { Person } from './person';

@@ -1,8 +1,8 @@
 import type { DisplaySink } from '../../src/cell/display';
 import { ShardlabError } from '../../src/core/errors';
-import type { Job } from '../../src/job/job';
-import { createLiveOutput } from '../../src/job/live-output';
-import { registeredJobs } from '../../src/job/registry';
+import { createLiveOutput } from '../../src/job/launch/live-output';
+import type { Job } from '../../src/job/run/job';
+import { registeredJobs } from '../../src/job/run/registry';
 import type { RunRanks } from './protocol';
 
 /** How long an interrupted cell may take to end in all ranks. */

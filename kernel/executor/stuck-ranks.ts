@@ -1,9 +1,9 @@
 import { AGAIN_SECONDS, PATIENCE_MS } from '../../src/cell/native-call';
 import { now, type Seconds } from '../../src/core/units';
-import type { BusyRank } from '../../src/job/busy-ranks';
-import type { Job } from '../../src/job/job';
-import { registeredJobs } from '../../src/job/registry';
-import { rankNames } from '../../src/job/selection';
+import { rankNames } from '../../src/job/control/selection';
+import type { BusyRank } from '../../src/job/launch/busy-ranks';
+import type { Job } from '../../src/job/run/job';
+import { registeredJobs } from '../../src/job/run/registry';
 
 interface StuckRank extends BusyRank {
   readonly job: Job;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { findBlas } from '../../src/backend/blas';
 import { createWasmEngine } from '../../src/backend/wasm-engine';
-import { sitePackages } from '../../src/job/site-packages';
+import { sitePackages } from '../../src/job/launch/site-packages';
 import { repositoryRoot } from '../support/paths';
 
 const searchPaths = sitePackages(process.env, repositoryRoot());

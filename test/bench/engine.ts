@@ -15,7 +15,7 @@ import {
 } from '../../src/backend/ops';
 import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { seeded } from '../../src/core/random';
-import { sitePackages } from '../../src/job/site-packages';
+import { sitePackages } from '../../src/job/launch/site-packages';
 import { repositoryRoot } from '../support/paths';
 import { profileKernels } from './kernel-profile';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launch } from '../../src/job/launch';
+import { launch } from '../../src/job/run/launch';
 import { launchFor, printed, resultsOf, runCell } from './job-fixture';
 
 test('cells and functions run in the selected ranks, and what cells declare lives on', async (context) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { test } from 'node:test';
-import { claimsLab } from '../../src/job/claims-lab';
+import { claimsLab } from '../../src/job/notebook/claims-lab';
 
 const PLACE = { ranks: 2 } as const;
 const CONFIG = {

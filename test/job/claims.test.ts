@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ConfigError } from '../../src/core/errors';
 import { DISPLAY } from '../../src/figures/table';
-import { claims } from '../../src/job/claims';
+import { claims } from '../../src/job/notebook/claims';
 
 test('claims are counted by document and verdict', () => {
   const all = claims();

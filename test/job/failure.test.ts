@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Failure, failureError } from '../../src/job/failure';
-import type { Outcome, RankError } from '../../src/job/messages';
+import type { Outcome, RankError } from '../../src/job/control/messages';
+import { type Failure, failureError } from '../../src/job/launch/failure';
 
 const BOO: RankError = {
   code: 'RANK_FAILED',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FoldedLines } from '../../src/job/folded-lines';
+import { FoldedLines } from '../../src/job/control/folded-lines';
 import { launchFor } from './job-fixture';
 
 test('a line that all ranks write is written once, another with its ranks', () => {

@@ -4,9 +4,9 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { describe, it } from 'node:test';
-import { createJobFolder, removeJobFolder } from '../../src/job/folder';
+import { createJobFolder, removeJobFolder } from '../../src/job/control/folder';
 
-const FOLDER = join(__dirname, '..', '..', 'src', 'job', 'folder.js');
+const FOLDER = join(__dirname, '..', '..', 'src', 'job', 'control', 'folder.js');
 
 /** A folder as a launcher leaves it that is killed before it can remove anything. */
 function leftFolder(): string {

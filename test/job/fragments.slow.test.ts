@@ -7,8 +7,8 @@ import { test } from 'node:test';
 import { inspect } from 'node:util';
 import { FRAGMENTS, type Fragment } from '../../src/config/fragments';
 import { camelCase } from '../../src/config/option-names';
-import type { Job } from '../../src/job/job';
-import { lookup } from '../../src/job/lookup';
+import { lookup } from '../../src/job/notebook/lookup';
+import type { Job } from '../../src/job/run/job';
 import { testData } from '../support/paths';
 import { launchFor, resultsOf, runCell } from './job-fixture';
 

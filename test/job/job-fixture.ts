@@ -2,10 +2,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import type { Job } from '../../src/job/job';
-import { launch } from '../../src/job/launch';
-import type { RankEvent } from '../../src/job/messages';
-import type { LaunchOptions } from '../../src/job/options';
+import type { RankEvent } from '../../src/job/control/messages';
+import type { LaunchOptions } from '../../src/job/launch/options';
+import type { Job } from '../../src/job/run/job';
+import { launch } from '../../src/job/run/launch';
 
 /** Cells that never end, by what they do; they print when they do so. */
 export const ENDLESS = {

@@ -3,10 +3,10 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
-import { launch } from '../../src/job/launch';
-import type { LaunchOptions } from '../../src/job/options';
-import { startRankProcess } from '../../src/job/rank-process';
-import { registeredJobs } from '../../src/job/registry';
+import type { LaunchOptions } from '../../src/job/launch/options';
+import { startRankProcess } from '../../src/job/launch/rank-process';
+import { launch } from '../../src/job/run/launch';
+import { registeredJobs } from '../../src/job/run/registry';
 import { isAlive, launchFor, temporaryFolder, withTmpdir } from './job-fixture';
 
 for (const ranks of [1, 2, 4]) {

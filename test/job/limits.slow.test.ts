@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
 
-const LAUNCH = join(__dirname, '..', '..', 'src', 'job', 'launch.js');
+const LAUNCH = join(__dirname, '..', '..', 'src', 'job', 'run', 'launch.js');
 
 const PROGRAM = `
   const { launch } = require(${JSON.stringify(LAUNCH)});

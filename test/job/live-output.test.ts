@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createPlainOutput } from '../../src/job/live-output';
+import { createPlainOutput } from '../../src/job/launch/live-output';
 
 test('in a script, what ranks print and are warned of goes to its own streams, each line with its rank', (context) => {
   const written: string[] = [];

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
-import type { TriedSetting } from '../../src/job/memory-advice';
-import type { Run } from '../../src/job/run';
+import type { TriedSetting } from '../../src/job/run/memory-advice';
+import type { Run } from '../../src/job/run/run';
 import { launchFor } from './job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 512, seq: 32 } as const;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { availableMemory } from '../../src/job/host-memory';
+import { availableMemory } from '../../src/job/launch/host-memory';
 import { launchFor, resultsOf, runCell } from './job-fixture';
 
 /** A full heap, and the array of values on its way there. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { rankError } from '../../src/job/rank-error';
-import { codeOfExit, explainExit, lastWords, withCause } from '../../src/job/rank-process';
+import { codeOfExit, explainExit, lastWords, withCause } from '../../src/job/launch/rank-process';
+import { rankError } from '../../src/job/rank/error';
 import { launchFor, resultsOf, runCell } from './job-fixture';
 
 const KILLED = { code: null, signal: 'SIGKILL' } as const;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
-import { requireModelRoom } from '../../src/job/model-room';
+import { requireModelRoom } from '../../src/job/run/model-room';
 
 const PLENTY = (): number => 1e15;
 

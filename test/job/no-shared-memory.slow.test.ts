@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { temporaryFolder } from './job-fixture';
 
-const LAUNCH = join(__dirname, '..', '..', 'src', 'job', 'launch.js');
+const LAUNCH = join(__dirname, '..', '..', 'src', 'job', 'run', 'launch.js');
 const COMMAND = join(__dirname, '..', '..', 'src', 'cli', 'main.js');
 
 /** Makes koffi fail to load, in this process and in the ranks that inherit NODE_OPTIONS. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type LaunchOptions, MAX_RANKS, planLaunch, RANK_BASE_BYTES } from '../../src/job/options';
+import { type LaunchOptions, MAX_RANKS, planLaunch, RANK_BASE_BYTES } from '../../src/job/launch/options';
 
 const PLENTY = 1e12;
 

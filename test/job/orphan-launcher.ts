@@ -1,4 +1,4 @@
-import { launch } from '../../src/job/launch';
+import { launch } from '../../src/job/run/launch';
 
 /** A launcher to be killed: tells its ranks' pids and keeps them at what the argument says. */
 async function main(): Promise<void> {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MimeBundle } from '../../src/cell/mime';
-import { createLiveOutput } from '../../src/job/live-output';
-import type { RankEvent, RankOutput } from '../../src/job/messages';
-import { richParts, sectionsBundle } from '../../src/job/output-text';
-import { GroupedOutput } from '../../src/job/outputs';
+import type { RankEvent, RankOutput } from '../../src/job/control/messages';
+import { createLiveOutput } from '../../src/job/launch/live-output';
+import { richParts, sectionsBundle } from '../../src/job/launch/output-text';
+import { GroupedOutput } from '../../src/job/launch/outputs';
 
 function event(rank: number, output: RankOutput): RankEvent {
   return { ...output, rank, cell: 3 };

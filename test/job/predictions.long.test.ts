@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { predictions } from '../../src/job/predictions';
+import { predictions } from '../../src/job/notebook/predictions';
 
 /** Enough for a machine that others use as well; see docs/benchmarks.md for what was seen. */
 const MOST_MEAN_ERROR = 0.6;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RankScope } from '../../src/job/rank-scope';
+import type { RankScope } from '../../src/job/rank/scope';
 import { launchFor } from './job-fixture';
 
 test('clipGradNorm scales the gradients of all ranks where they lie, and gives the norm before', async (context) => {

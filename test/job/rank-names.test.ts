@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RankScope } from '../../src/job/rank-scope';
+import type { RankScope } from '../../src/job/rank/scope';
 import { launchFor, resultsOf, runCell } from './job-fixture';
 
 test("an article's training script runs by its names: policy, precision, checkpointing, schedule, clipping", async (context) => {

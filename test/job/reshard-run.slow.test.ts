@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../../src/config/train-config';
-import type { Job } from '../../src/job/job';
-import type { ReshardChange } from '../../src/job/reshard-change';
+import type { Job } from '../../src/job/run/job';
+import type { ReshardChange } from '../../src/job/run/reshard-change';
 import { launchFor } from './job-fixture';
 
 // No size is divisible by the number of ranks.

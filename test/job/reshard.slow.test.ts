@@ -3,8 +3,8 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
-import type { ReshardChange } from '../../src/job/reshard-change';
-import type { Run } from '../../src/job/run';
+import type { ReshardChange } from '../../src/job/run/reshard-change';
+import type { Run } from '../../src/job/run/run';
 import { launchFor, temporaryFolder } from './job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;

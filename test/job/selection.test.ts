@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseSelection, rankNames } from '../../src/job/selection';
+import { parseSelection, rankNames } from '../../src/job/control/selection';
 
 test('a selection is a number, a list, ranges or all, and comes back ascending without repetition', () => {
   assert.deepEqual(parseSelection(2, 4), [2]);

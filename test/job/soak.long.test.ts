@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { registerDisplay } from '../../src/cell/display';
-import type { Job } from '../../src/job/job';
-import type { Run } from '../../src/job/run';
+import type { Job } from '../../src/job/run/job';
+import type { Run } from '../../src/job/run/run';
 import { heldBytes } from '../support/held-bytes';
 import { launchFor } from './job-fixture';
 

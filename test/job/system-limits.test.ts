@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { limitBehind } from '../../src/job/system-limits';
+import { limitBehind } from '../../src/job/launch/system-limits';
 
 function refused(code: string): Error {
   return Object.assign(new Error(`spawn ${code}`), { code });

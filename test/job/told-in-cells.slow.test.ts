@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RankEvent } from '../../src/job/messages';
+import type { RankEvent } from '../../src/job/control/messages';
 import { launchFor, runCell } from './job-fixture';
 
 const MODEL = `

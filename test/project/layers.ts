@@ -24,6 +24,12 @@ const LAYERS = [
   'cli',
 ];
 
+/** Folders whose rooms have an order too, lowest first; a room imports itself and those before it. */
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  checkpoint: ['format', 'save', 'load', 'reshard'],
+  job: ['control', 'rank', 'launch', 'run', 'notebook'],
+};
+
 /** What src/index.ts and src/rank.ts are to the order: above every folder. */
 const FACADE = 'index and rank';
 
@@ -49,11 +55,20 @@ function upwardImport(from: string, to: string): string | undefined {
   const [lower, upper] = [layerOf(from), layerOf(to)];
   if (lower === undefined) return undefined;
   if (upper === undefined) return `${from} imports ${to}: src imports nothing outside src.`;
-  if (rankOf(upper) <= rankOf(lower)) return undefined;
+  if (rankOf(upper) < rankOf(lower)) return undefined;
+  if (upper === lower) return upwardRoom(from, to);
   return (
     `${from} imports ${to}: ${lower} lies below ${upper}, and a folder imports only those below itself. ` +
     `Move what both need down, or pass it as an argument.`
   );
+}
+
+function upwardRoom(from: string, to: string): string | undefined {
+  const [folder = '', lower = ''] = from.split('/').slice(1);
+  const upper = to.split('/')[2] ?? '';
+  const rooms = ROOMS[folder];
+  if (rooms === undefined || rooms.indexOf(upper) <= rooms.indexOf(lower)) return undefined;
+  return `${from} imports ${to}: ${folder}/${lower} lies below ${folder}/${upper}.`;
 }
 
 /** The front process is kernel/main.ts and all that it imports of kernel/; the executor is started by its path. */

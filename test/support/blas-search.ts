@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { findBlas } from '../../src/backend/blas';
-import { sitePackages } from '../../src/job/site-packages';
+import { sitePackages } from '../../src/job/launch/site-packages';
 import { repositoryRoot } from './paths';
 
 /** Folders in which numpy's BLAS may lie: the project's own environment's, then the first python3's of the path. */

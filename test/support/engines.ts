@@ -1,6 +1,6 @@
 import type { Engine } from '../../src/backend/engine';
 import { createWasmEngine, type WasmEngineOptions } from '../../src/backend/wasm-engine';
-import { sitePackages } from '../../src/job/site-packages';
+import { sitePackages } from '../../src/job/launch/site-packages';
 import { repositoryRoot } from './paths';
 
 /** A way to compute products that a suite runs with. */

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
-import { predictions } from '../../job/predictions';
+import { predictions } from '../../job/notebook/predictions';
 import type { Link } from '../../transport/link';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { Seconds } from '../../core/units';
-import type { Job } from '../../job/job';
-import { launch } from '../../job/launch';
-import type { Run } from '../../job/run';
+import type { Job } from '../../job/run/job';
+import { launch } from '../../job/run/launch';
+import type { Run } from '../../job/run/run';
 import { type Link, linkText } from '../../transport/link';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';

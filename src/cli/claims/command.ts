@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { claimsTable } from '../../figures/claims-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
-import { claimsLab } from '../../job/claims-lab';
+import { claimsLab } from '../../job/notebook/claims-lab';
 import type { ClaimEntry, Facts } from '../../plan/claims/entry';
 import { numberOf, VERDICTS } from '../../plan/claims/finding';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';

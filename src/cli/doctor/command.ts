@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { ConfigError } from '../../core/errors';
-import { sitePackages } from '../../job/site-packages';
+import { sitePackages } from '../../job/launch/site-packages';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import type { Io } from '../io';
 import type { Perform } from '../program';

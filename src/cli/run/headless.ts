@@ -1,9 +1,9 @@
 import { requireSavePlace } from '../../checkpoint/file-system';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
-import { launch } from '../../job/launch';
-import type { LaunchOptions } from '../../job/options';
-import type { Run } from '../../job/run';
+import type { LaunchOptions } from '../../job/launch/options';
+import { launch } from '../../job/run/launch';
+import type { Run } from '../../job/run/run';
 import { createEventFile, type EventFileWriter } from '../../ledger/event-file';
 import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { claimsLab } from '../../../src/job/claims-lab';
+import { claimsLab } from '../../../src/job/notebook/claims-lab';
 import { PLAN_LAB } from '../../../src/plan/claims/plan-lab';
 import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../../src/plan/claims/registry';

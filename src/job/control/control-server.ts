@@ -1,0 +1,76 @@
+import { randomBytes } from 'node:crypto';
+import { deserialize, serialize } from 'node:v8';
+import { Router } from 'zeromq';
+import { createSender, receiveAll } from '../../core/message-loops';
+import { warnOnStderr } from './folded-lines';
+import { socketEndpoint } from './folder';
+import type { ControlAddress, FromRank, ToRank } from './messages';
+
+/** The launcher's end of the links to all ranks. */
+export interface ControlServer {
+  readonly address: ControlAddress;
+  send(rank: number, message: ToRank): void;
+  close(): void;
+}
+
+/**
+ * Listens in the job's folder, or on loopback where socket paths are impossible. A peer counts as a rank once it has
+ * said the job's token. `receive` gets every message of a rank in the order in which the rank sent it.
+ */
+export async function openControlServer(
+  folder: string,
+  receive: (rank: number, message: FromRank) => void,
+): Promise<ControlServer> {
+  // Unlimited queues: a message that a full queue drops would be a call that never ends.
+  const router = new Router({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 0 });
+  const token = randomBytes(16).toString('hex');
+  await router.bind(socketEndpoint(folder, 'control') ?? 'tcp://127.0.0.1:*');
+  const peers = new Map<number, Buffer>();
+  const hear = createListener(token, peers, receive);
+  // Ends when the socket is closed.
+  void receiveAll('control', router, hear, warnOnStderr);
+  const sender = createSender('control', router, warnOnStderr);
+  return {
+    address: { endpoint: router.lastEndpoint ?? '', token },
+    send(rank, message) {
+      const peer = peers.get(rank);
+      if (peer !== undefined && !router.closed) sender.send([peer, serialize(message)]);
+    },
+    close: () => router.close(),
+  };
+}
+
+/** Takes what comes on the control socket: a greeting, or a message of a peer that has greeted. */
+function createListener(
+  token: string,
+  peers: Map<number, Buffer>,
+  receive: (rank: number, message: FromRank) => void,
+): (frames: readonly Buffer[]) => void {
+  const rankOf = new Map<string, number>();
+  return ([peer, frame]) => {
+    if (peer === undefined || frame === undefined) return;
+    const key = peer.toString('hex');
+    const rank = rankOf.get(key);
+    if (rank === undefined) {
+      const hello = readHello(frame, token);
+      if (hello === undefined) return;
+      rankOf.set(key, hello);
+      peers.set(hello, peer);
+    } else {
+      // Only a peer that knew the token gets here: what it sends is what our courier wrote.
+      receive(rank, deserialize(frame) as FromRank);
+    }
+  };
+}
+
+/** The rank of a peer that says the token; the greeting is JSON, because strangers on loopback may send anything. */
+function readHello(frame: Buffer, token: string): number | undefined {
+  try {
+    const hello: unknown = JSON.parse(frame.toString('utf8'));
+    if (typeof hello !== 'object' || hello === null) return undefined;
+    const { rank, token: said } = hello as { rank?: unknown; token?: unknown };
+    return typeof rank === 'number' && said === token ? rank : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,179 @@
+import { rmSync } from 'node:fs';
+import { Socket } from 'node:net';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { attachGuardian, type Guardian, interruptInStages } from '../../cell/guardian';
+import { now, type Seconds } from '../../core/units';
+import { readStatus } from '../../dist/status-board';
+import { ControlBlock } from '../../transport/control-block';
+import { situationOf } from './board-situation';
+import { type CourierLink, openCourierLink } from './courier-link';
+import {
+  type CourierData,
+  type RankWork,
+  SHARED_WORDS,
+  type StepGrant,
+  type ToCourier,
+  type ToMain,
+  type ToRank,
+} from './messages';
+import type { Situation } from './situation';
+
+/** A main thread that stands in a collective gets this long to notice the abort word, also on a busy machine. */
+const NOTICE_SECONDS: Seconds = 2;
+const LOOK_MS = 20;
+/** One that has noticed gets this long to end by the error that the abort word makes. */
+const ABORTED_MS = 250;
+/** A main thread that has heard of an interrupt ends its work within this time, or it blocks again. */
+const SETTLE_MS = 150;
+
+/**
+ * [Note: the courier] A rank's second thread. It holds the link to the launcher and the lifeline, and never runs
+ * model code, so it answers whatever the main thread does: computes, loops for ever, or stands in a collective.
+ */
+class Courier {
+  readonly #data: CourierData;
+  readonly #main: MessagePort;
+  readonly #shared: Int32Array;
+  readonly #controlBlock: ControlBlock | undefined;
+  readonly #link: CourierLink;
+  readonly #guardian: Guardian;
+  /** Global ranks of the groups that the main thread has made, by name. */
+  readonly #groups = new Map<string, readonly number[]>();
+  /** Number of the work that was passed on last. */
+  #work = 0;
+  /** What a main thread does that has not begun it yet. */
+  #beginning: Pick<Situation, 'state' | 'cell' | 'since'> = { state: 'idle', cell: undefined, since: now() };
+
+  constructor(data: CourierData, main: MessagePort) {
+    this.#data = data;
+    this.#main = main;
+    this.#shared = new Int32Array(data.shared);
+    this.#controlBlock = data.controlBlock && new ControlBlock(data.controlBlock);
+    holdLifeline(data);
+    this.#link = openCourierLink(data.rank, data.control, (message) => this.#receive(message));
+    main.on('message', (message: ToCourier) => this.#hear(message));
+    // Attaching waits for the main thread, which may be loading: after what must be there at once.
+    this.#guardian = attachGuardian();
+    this.#tell({ type: 'attached' });
+  }
+
+  /** A message of the main thread. */
+  #hear(message: ToCourier): void {
+    if (message.type === 'close') void this.#close();
+    else if (message.type === 'group') this.#groups.set(message.name, message.ranks);
+    else this.#link.send(message);
+  }
+
+  /** A message of the launcher. */
+  #receive(message: ToRank): void {
+    switch (message.type) {
+      case 'work':
+        this.#work = message.id;
+        this.#beginning = { state: 'running', cell: cellOf(message.work), since: now() };
+        if (message.work.kind === 'steps') this.#grant(message.work.grant);
+        this.#tell(message);
+        break;
+      case 'status':
+        this.#answer(message.id);
+        break;
+      case 'interrupt':
+        this.#interrupt(message.delayMs);
+        break;
+      case 'abort':
+        this.#controlBlock?.abort(message.reason);
+        break;
+      case 'reset':
+        this.#controlBlock?.reset();
+        break;
+      case 'grant':
+        this.#grant(message.grant);
+        break;
+      case 'shutdown':
+        this.#tell(message);
+        break;
+      default:
+        message satisfies never;
+    }
+  }
+
+  #grant({ granted, isFinal }: StepGrant): void {
+    // A rank that sees the word "final" must see the number that goes with it.
+    Atomics.store(this.#shared, SHARED_WORDS.isFinal, 0);
+    Atomics.store(this.#shared, SHARED_WORDS.granted, granted);
+    Atomics.store(this.#shared, SHARED_WORDS.isFinal, isFinal ? 1 : 0);
+    Atomics.notify(this.#shared, SHARED_WORDS.granted);
+    Atomics.notify(this.#shared, SHARED_WORDS.isFinal);
+  }
+
+  #answer(id: number): void {
+    const { statusBoard, rank } = this.#data;
+    const board = situationOf(readStatus(statusBoard), rank, (group) => this.#groups.get(group) ?? []);
+    // A main thread that was given work and has not begun it is not idle: nobody need give it anything.
+    const isBeginning = board.state === 'idle' && this.#runs(this.#work);
+    const status: Situation = isBeginning ? { ...board, ...this.#beginning } : board;
+    this.#link.send({ type: 'status', id, status });
+  }
+
+  /** [Note: two stages] in supervisor.ts: stage two, where the main thread has not ended its work by itself. */
+  #interrupt(delayMs: number): void {
+    const id = this.#work;
+    if (delayMs > 0) setTimeout(() => this.#end(id), delayMs);
+    else this.#end(id);
+  }
+
+  /** A main thread that has heard of the interrupt settles its work; one that blocks again after it is terminated. */
+  #end(id: number, asked: Seconds = now(), stoodSince?: Seconds): void {
+    if (!this.#runs(id)) return;
+    const { collective } = readStatus(this.#data.statusBoard);
+    const stands = collective !== undefined && (stoodSince === undefined || stoodSince === collective.since);
+    if (stands && now() - asked < NOTICE_SECONDS) {
+      setTimeout(() => this.#end(id, asked, collective.since), LOOK_MS);
+      return;
+    }
+    const guardian = this.#guardian;
+    const notify = (): void => this.#tell({ type: 'interrupt', id, at: now() });
+    const answered = (): boolean => !this.#runs(id) || Atomics.load(this.#shared, SHARED_WORDS.heard) === id;
+    // A blocking collective ends by the abort word; terminating the code that it then ends by would only do harm.
+    const isWaiting = collective !== undefined || stoodSince !== undefined;
+    interruptInStages({ notify, answered, guardian, ...(isWaiting && { graceMs: ABORTED_MS }) });
+    setTimeout(
+      () => {
+        if (this.#runs(id)) interruptInStages({ notify, answered: () => !this.#runs(id), guardian });
+      },
+      SETTLE_MS + (isWaiting ? ABORTED_MS : 0),
+    );
+  }
+
+  #runs(id: number): boolean {
+    return id === this.#work && id !== Atomics.load(this.#shared, SHARED_WORDS.ended);
+  }
+
+  async #close(): Promise<void> {
+    // Node would say on stderr that it waits for a debugger.
+    this.#guardian.close();
+    await this.#link.close();
+    Atomics.store(this.#shared, SHARED_WORDS.closed, 1);
+    Atomics.notify(this.#shared, SHARED_WORDS.closed);
+  }
+
+  #tell(message: ToMain): void {
+    this.#main.postMessage(message);
+  }
+}
+
+function cellOf(work: RankWork): number | undefined {
+  return work.kind === 'cell' ? work.cell : undefined;
+}
+
+/** Ends this rank and what it started when the launcher's end of the pipe closes. */
+function holdLifeline({ folder, lifelineFd }: CourierData): void {
+  const end = (): void => {
+    // The launcher cannot clean up any more; whichever rank is first does.
+    rmSync(folder, { recursive: true, force: true });
+    process.kill(-process.pid, 'SIGKILL');
+  };
+  new Socket({ fd: lifelineFd, readable: true, writable: false }).on('end', end).on('error', end).resume();
+}
+
+// workerData is what rank-main passed: this file is started by nothing else.
+if (parentPort !== null) new Courier(workerData as CourierData, parentPort);

@@ -1,0 +1,75 @@
+import { lstatSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { isRunning, processMark } from '../../checkpoint/process-mark';
+import { ShardlabError } from '../../core/errors';
+
+/**
+ * A folder that only this user may enter (mode 0700), for a job's sockets.
+ * Throws: IO when the folder for temporary files cannot be written.
+ */
+export function createJobFolder(): string {
+  removeDeadFolders();
+  const prefix = join(tmpdir(), `shardlab-${processMark()}-${pidNamespace()}-`);
+  try {
+    return mkdtempSync(prefix);
+  } catch (cause) {
+    throw new ShardlabError(
+      'IO',
+      `no folder could be made at ${prefix}XXXXXX for the job's sockets (${String(cause)}); set TMPDIR to a folder that can be written`,
+      { cause },
+    );
+  }
+}
+
+/** [Note: job folders] A job's folder names the process that made it: when that was killed with all its ranks, a later launch removes it. */
+const JOB_FOLDER = /^shardlab-(\d+-\d+)-(\d+)-\w{6}$/;
+
+/** Removes folders of this user's jobs whose launchers are dead. What cannot be removed stays. */
+function removeDeadFolders(): void {
+  const parent = tmpdir();
+  const namespace = pidNamespace();
+  for (const name of entriesOf(parent)) {
+    const [, mark = '', within] = JOB_FOLDER.exec(name) ?? [];
+    // Of a process in another container it cannot be known here whether it lives.
+    if (mark === '' || within !== namespace || isRunning(mark)) continue;
+    const folder = join(parent, name);
+    try {
+      if (lstatSync(folder).uid === process.getuid?.()) removeJobFolder(folder);
+    } catch {
+      // Another launch has removed it.
+    }
+  }
+}
+
+function entriesOf(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+/** Number of the space in which this process's number counts; '0' where the system has one only. */
+function pidNamespace(): string {
+  try {
+    return /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0] ?? '0';
+  } catch {
+    return '0';
+  }
+}
+
+/** Longest path of a Unix socket: 107 bytes on Linux, 103 on macOS. */
+const LONGEST_SOCKET_PATH = 103;
+
+/** zeromq's address of a socket in the folder; undefined where such sockets are impossible. */
+export function socketEndpoint(folder: string, name: string): string | undefined {
+  const path = join(folder, name);
+  if (process.platform === 'win32' || Buffer.byteLength(path) > LONGEST_SOCKET_PATH) return undefined;
+  return `ipc://${path}`;
+}
+
+/** Removes a job's folder; a second time does nothing. */
+export function removeJobFolder(folder: string): void {
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,189 @@
+import type { CellError } from '../../cell/cell-error';
+import type { MimeBundle } from '../../cell/mime';
+import type { SaveOptions } from '../../checkpoint/save-plan';
+import type { ErrorCode, ErrorDetails } from '../../core/errors';
+import type { Bytes, Seconds } from '../../core/units';
+import type { StepRecord } from '../../ledger/record';
+import type { StepResult } from '../../train/step-result';
+import type { AbortReason } from '../../transport/control-block';
+import type { Situation } from './situation';
+
+/** By which ranks know the group of a job's first ranks. */
+export interface GroupRef {
+  readonly id: number;
+  /** It has ranks 0 to size - 1. */
+  readonly size: number;
+}
+
+/** An error of a rank's code with the place in the cell where it arose; RANK_FAILED when it is none of shardlab's. */
+export interface RankError extends CellError {
+  readonly code: ErrorCode;
+  readonly details?: ErrorDetails | undefined;
+}
+
+/** What a rank's work shows while it runs or when it ends. */
+export type RankOutput =
+  | { readonly kind: 'stream'; readonly name: 'stdout' | 'stderr'; readonly text: string }
+  | { readonly kind: 'display'; readonly bundle: MimeBundle; readonly displayId?: string | undefined }
+  | { readonly kind: 'update'; readonly bundle: MimeBundle; readonly displayId: string }
+  | { readonly kind: 'clear'; readonly wait: boolean }
+  | { readonly kind: 'result'; readonly bundle: MimeBundle }
+  | { readonly kind: 'error'; readonly error: RankError };
+
+/** An output with the rank that made it and the cell in which it arose. */
+export type RankEvent = RankOutput & { readonly rank: number; readonly cell: number | undefined };
+
+/** Work for a rank's main thread. */
+export type RankWork =
+  | { readonly kind: 'cell'; readonly js: string; readonly cell: number }
+  | { readonly kind: 'function'; readonly source: string; readonly args: readonly unknown[] }
+  | {
+      readonly kind: 'train';
+      readonly run: number;
+      readonly config: unknown;
+      readonly init: string | undefined;
+      readonly group: GroupRef;
+    }
+  | {
+      readonly kind: 'reshard';
+      readonly run: number;
+      readonly config: unknown;
+      readonly before: GroupRef;
+      readonly after: GroupRef;
+    }
+  /** Ends when the state was copied; what follows comes as messages about `save`. */
+  | {
+      readonly kind: 'save';
+      readonly run: number;
+      readonly save: number;
+      readonly folder: string;
+      readonly options: SaveOptions;
+    }
+  | {
+      readonly kind: 'load';
+      readonly run: number;
+      readonly folder: string;
+      readonly parametersOnly: boolean;
+    }
+  | { readonly kind: 'group'; readonly group: GroupRef }
+  /** Measures what a config needs; `run` is a number for its buffers alone. */
+  | { readonly kind: 'probe'; readonly run: number; readonly config: unknown; readonly group: GroupRef }
+  | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
+  /** Tells what the units of a run's model hold. */
+  | { readonly kind: 'units'; readonly run: number }
+  | { readonly kind: 'disposeRun'; readonly run: number }
+  | { readonly kind: 'recover' };
+
+/** What a rank's work ended with. A value is one that structured clone carries. */
+export type Outcome =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly error: RankError };
+
+/** How many steps of a call ranks may make, and whether it stays at that. [Note: grants] in stepping.ts. */
+export interface StepGrant {
+  readonly granted: number;
+  readonly isFinal: boolean;
+}
+
+/** What a rank sends of one training step. */
+export interface RankStep {
+  readonly result: StepResult;
+  readonly record: StepRecord;
+}
+
+/** How far a rank has come with work that takes long. */
+export interface RankProgress {
+  readonly done: number;
+  readonly total: number;
+}
+
+/** How a save that was begun goes on: bytes on the disk, or its end. */
+export type SaveNews =
+  | { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }
+  | { readonly error: RankError | null };
+
+/** What a rank says of itself when it is ready. */
+export interface ReadyReport {
+  readonly pid: number;
+  readonly rssBytes: number;
+  readonly engine: string;
+  readonly blas: string;
+  readonly transport: string;
+  /** Milliseconds since the process was started. */
+  readonly readyMs: number;
+}
+
+/** From the launcher to a rank's courier. */
+export type ToRank =
+  | { readonly type: 'work'; readonly id: number; readonly work: RankWork }
+  | { readonly type: 'status'; readonly id: number }
+  /** Ends what the main thread runs unless it ends by itself within `delayMs`. */
+  | { readonly type: 'interrupt'; readonly delayMs: number }
+  /** For ranks that share no memory with the launcher: what it would write into the control block. */
+  | { readonly type: 'abort'; readonly reason: AbortReason }
+  | { readonly type: 'reset' }
+  | { readonly type: 'grant'; readonly grant: StepGrant }
+  | { readonly type: 'shutdown' };
+
+/** From a rank to the launcher. */
+export type FromRank =
+  | { readonly type: 'ready'; readonly report: ReadyReport }
+  | { readonly type: 'failed'; readonly error: RankError }
+  | { readonly type: 'output'; readonly id: number; readonly output: RankOutput }
+  | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
+  | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
+  | { readonly type: 'save'; readonly save: number; readonly news: SaveNews }
+  | {
+      readonly type: 'ended';
+      readonly id: number;
+      readonly outcome: Outcome;
+      /** What trapped on the rank's heap, now or before. */
+      readonly damage?: string | undefined;
+    }
+  | { readonly type: 'status'; readonly id: number; readonly status: Situation };
+
+/** From the courier to its main thread. */
+export type ToMain =
+  | { readonly type: 'work'; readonly id: number; readonly work: RankWork }
+  | { readonly type: 'interrupt'; readonly id: number; readonly at: Seconds }
+  /** The courier can now terminate what the main thread runs. */
+  | { readonly type: 'attached' }
+  | { readonly type: 'shutdown' };
+
+/** From the main thread to its courier: to pass on, to know, or to close the link before the process exits. */
+export type ToCourier =
+  | FromRank
+  | { readonly type: 'group'; readonly name: string; readonly ranks: readonly number[] }
+  | { readonly type: 'close' };
+
+/** Words in the memory that main thread and courier share. */
+export const SHARED_WORDS = {
+  /** Number of the last work that the main thread has ended. */
+  ended: 0,
+  /** 1 once the courier has closed its link. */
+  closed: 1,
+  /** Number of the work about whose interrupt the main thread has heard. */
+  heard: 2,
+  /** Steps that the running call may make, and 1 once it stays at that. */
+  granted: 3,
+  isFinal: 4,
+  length: 5,
+} as const;
+
+/** What the courier thread needs to start. */
+export interface CourierData {
+  readonly rank: number;
+  readonly control: ControlAddress;
+  readonly folder: string;
+  readonly lifelineFd: number;
+  readonly shared: SharedArrayBuffer;
+  readonly statusBoard: SharedArrayBuffer;
+  /** The control block that this rank alone has, where ranks share no memory. */
+  readonly controlBlock: SharedArrayBuffer | undefined;
+}
+
+/** Where the launcher listens, and the secret that says a rank belongs to the job. */
+export interface ControlAddress {
+  readonly endpoint: string;
+  readonly token: string;
+}

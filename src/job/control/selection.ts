@@ -1,0 +1,76 @@
+import { ConfigError } from '../../core/errors';
+
+/** Which ranks: one number, several, '0-3', '0,2', '0,2-3', or 'all'. */
+export type Selection = number | readonly number[] | string;
+
+/**
+ * The ranks that a selection names, ascending, each once.
+ * Throws: CONFIG when it cannot be read, names nothing, or names a rank that the job does not have.
+ */
+export function parseSelection(selection: Selection, numRanks: number): number[] {
+  const named =
+    typeof selection === 'string'
+      ? parseText(selection, numRanks)
+      : typeof selection === 'number'
+        ? [selection]
+        : [...selection];
+  if (named.length === 0) throw unreadable(selection, numRanks);
+  for (const rank of named) {
+    if (!Number.isInteger(rank)) throw unreadable(selection, numRanks);
+    if (rank < 0 || rank >= numRanks) {
+      throw new ConfigError(
+        `rank ${rank} was selected, but the job has ${rankNames(allRanks(numRanks))}; select some of those`,
+        { selection, numRanks },
+      );
+    }
+  }
+  return [...new Set(named)].sort((a, b) => a - b);
+}
+
+function parseText(text: string, numRanks: number): number[] {
+  const trimmed = text.trim();
+  if (trimmed === 'all') return allRanks(numRanks);
+  return trimmed.split(',').flatMap((part) => {
+    const match = /^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$/.exec(part);
+    if (match === null) throw unreadable(text, numRanks);
+    const first = Number(match[1]);
+    const last = match[2] === undefined ? first : Number(match[2]);
+    if (last < first) throw unreadable(text, numRanks);
+    // A far too large end is refused by its last rank alone.
+    return last >= numRanks ? [last] : Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  });
+}
+
+function unreadable(selection: Selection, numRanks: number): ConfigError {
+  return new ConfigError(
+    `selection ${JSON.stringify(selection)} names no ranks; write a number, '0-${numRanks - 1}', '0,${numRanks - 1}', [0] or 'all'`,
+    { selection, numRanks },
+  );
+}
+
+function allRanks(numRanks: number): number[] {
+  return Array.from({ length: numRanks }, (_, rank) => rank);
+}
+
+/** Ranks in the fewest words: [1] → "rank 1", [0,1,2,3] → "ranks 0-3", [0,2,3] → "ranks 0, 2, 3". */
+export function rankNames(ranks: readonly number[]): string {
+  if (ranks.length === 1) return `rank ${ranks[0]}`;
+  return `ranks ${ranges(ranks).join(', ')}`;
+}
+
+function ranges(ranks: readonly number[]): string[] {
+  const sorted = [...ranks].sort((a, b) => a - b);
+  const parts: string[] = [];
+  for (let start = 0; start < sorted.length; ) {
+    let end = start;
+    while (sorted[end + 1] === (sorted[end] ?? 0) + 1) end++;
+    // Two neighbours or three among others read better one by one than as a range.
+    if (end - start >= 3 || (end - start >= 1 && end - start + 1 === sorted.length)) {
+      parts.push(`${sorted[start]}-${sorted[end]}`);
+    } else {
+      parts.push(...sorted.slice(start, end + 1).map(String));
+    }
+    start = end + 1;
+  }
+  return parts;
+}

@@ -1,0 +1,81 @@
+import { childrenCountFrom } from '../../cell/native-call';
+import type { Seconds } from '../../core/units';
+import type { Outcome, RankEvent, RankOutput, RankProgress, RankStep, RankWork } from '../control/messages';
+import type { Failure } from './failure';
+
+/** Where a call's outputs go while it runs. */
+export type OutputSink = (event: RankEvent) => void;
+
+/** What a call tells while it runs. */
+export interface CallSink {
+  readonly output?: OutputSink;
+  readonly step?: (rank: number, step: RankStep) => void;
+  readonly progress?: (rank: number, progress: RankProgress) => void;
+}
+
+const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
+  function: 'job.on().run',
+  train: 'job.train',
+  steps: 'run.step',
+  group: 'job.train',
+  reshard: 'run.reshard',
+  save: 'run.save',
+  load: 'run.load',
+  probe: 'the trial of a setting',
+  units: 'run.units',
+  disposeRun: 'run.dispose',
+  recover: 'recovery',
+};
+
+/** Work that runs on some ranks at once, from its start until the last of them has ended it. */
+export class Call {
+  readonly outcomes = new Map<number, Outcome>();
+  /** Resolves when every rank has ended. */
+  readonly ended: Promise<void>;
+  failure: Failure | undefined;
+  /** When it began: processes that its ranks started later are its children. */
+  readonly since: Seconds = childrenCountFrom();
+  readonly id: number;
+  readonly ranks: readonly number[];
+  readonly work: RankWork;
+  readonly #sink: CallSink;
+  #resolve: () => void = () => undefined;
+
+  constructor(id: number, ranks: readonly number[], work: RankWork, sink: CallSink) {
+    this.id = id;
+    this.ranks = ranks;
+    this.work = work;
+    this.#sink = sink;
+    this.ended = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  /** What messages call it. */
+  get title(): string {
+    return this.work.kind === 'cell' ? `cell ${this.work.cell}` : TITLES[this.work.kind];
+  }
+
+  get cell(): number | undefined {
+    return this.work.kind === 'cell' ? this.work.cell : undefined;
+  }
+
+  emit(rank: number, output: RankOutput): void {
+    this.#sink.output?.({ ...output, rank, cell: this.cell });
+  }
+
+  step(rank: number, step: RankStep): void {
+    this.#sink.step?.(rank, step);
+  }
+
+  progress(rank: number, progress: RankProgress): void {
+    this.#sink.progress?.(rank, progress);
+  }
+
+  /** Takes down how a rank ended; a second word about the same rank is ignored. */
+  end(rank: number, outcome: Outcome): void {
+    if (this.outcomes.has(rank)) return;
+    this.outcomes.set(rank, outcome);
+    if (this.outcomes.size === this.ranks.length) this.#resolve();
+  }
+}

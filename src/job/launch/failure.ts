@@ -1,0 +1,134 @@
+import { type ErrorCode, ShardlabError } from '../../core/errors';
+import type { AbortReason } from '../../transport/control-block';
+import type { Outcome, RankError } from '../control/messages';
+import { rankNames } from '../control/selection';
+import { codeOfExit, describeExit, explainExit, type RankExit } from './rank-process';
+
+/** Why a call could not end well; the first reason counts, what follows from it is a consequence. */
+export type Failure =
+  | { readonly kind: 'thrown'; readonly rank: number }
+  | {
+      readonly kind: 'died';
+      readonly rank: number;
+      readonly exit: RankExit;
+      readonly waiting: string;
+      readonly said: string;
+    }
+  | { readonly kind: 'missing'; readonly text: string; readonly idle: readonly number[] }
+  | { readonly kind: 'interrupted'; readonly waiting: string }
+  | { readonly kind: 'closed' };
+
+/** What a failed call was. */
+export interface FailedCall {
+  /** "cell 8" or "job.on().run". */
+  readonly title: string;
+  readonly numRanks: number;
+  readonly outcomes: ReadonlyMap<number, Outcome>;
+}
+
+/** Codes of errors that a rank throws because of another rank, not by itself. */
+const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED', 'COLLECTIVE_MISSING'];
+
+/** What to do about a job whose rank has died. */
+export const AFTER_DEATH = 'the job cannot go on: await job.shutdown(), then launch again';
+
+/** The one error that a failed call throws; every rank's own error is in details.errors. */
+export function failureError(failure: Failure, call: FailedCall): ShardlabError {
+  const errors = errorsByRank(call.outcomes);
+  const details = { call: call.title, errors };
+  switch (failure.kind) {
+    case 'thrown':
+      return thrownError(failure.rank, call, errors);
+    case 'died':
+      return diedError(failure, call.title, details);
+    case 'missing':
+      return new ShardlabError('COLLECTIVE_MISSING', failure.text, {
+        details: { ...details, idle: failure.idle },
+      });
+    case 'interrupted': {
+      const where = failure.waiting === '' ? '' : `; at that moment ${failure.waiting}`;
+      return new ShardlabError('INTERRUPTED', `${call.title} was interrupted${where}`, { details });
+    }
+    case 'closed':
+      return new ShardlabError('CLOSED', `the job was shut down while ${call.title} ran`, { details });
+    default:
+      failure satisfies never;
+      throw new Error('unreachable');
+  }
+}
+
+/** What ranks that wait are told when the failure cancels them. */
+export function abortReason(failure: Failure): AbortReason {
+  switch (failure.kind) {
+    case 'thrown':
+      return { code: 'ABORTED', rank: failure.rank, text: `rank ${failure.rank} failed` };
+    case 'died': {
+      const text = `rank ${failure.rank}'s process ended (${describeExit(failure.exit)})`;
+      return { code: 'RANK_DIED', rank: failure.rank, text };
+    }
+    case 'missing':
+      return { code: 'COLLECTIVE_MISSING', rank: failure.idle[0], text: failure.text };
+    case 'interrupted':
+      return { code: 'INTERRUPTED', text: 'the work was interrupted' };
+    case 'closed':
+      return { code: 'ABORTED', text: 'the job was shut down' };
+  }
+}
+
+function diedError(
+  failure: Failure & { kind: 'died' },
+  title: string,
+  details: Record<string, unknown>,
+): ShardlabError {
+  const waiting = failure.waiting === '' ? '' : `; ${failure.waiting}`;
+  return new ShardlabError(
+    codeOfExit(failure.exit),
+    `rank ${failure.rank}'s process ended (${describeExit(failure.exit)}) while ${title} ran` +
+      `${explainExit(failure.exit)}${waiting}${failure.said}; ${AFTER_DEATH}`,
+    { details: { ...details, rank: failure.rank, exit: failure.exit }, rank: failure.rank },
+  );
+}
+
+function thrownError(first: number, call: FailedCall, errors: Record<number, RankError>): ShardlabError {
+  const own = Object.entries(errors).filter(([, error]) => !CONSEQUENCES.includes(error.code));
+  const root = errors[Number(own[0]?.[0] ?? first)];
+  if (root === undefined) throw new Error(`rank ${first} failed without an error`);
+  const same = own.filter(([, error]) => sameError(error, root)).map(([rank]) => Number(rank));
+  const ranks = same.length > 0 ? same : [first];
+  const who =
+    ranks.length === 1 ? `[rank ${ranks[0]}/${call.numRanks}]` : `[${rankNames(ranks)} of ${call.numRanks}]`;
+  const details = { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors };
+  const sameLine = ranks.every((rank) => errors[rank]?.line === root.line);
+  const message = `${who} ${saying(root)} (${sameLine ? place(call.title, root) : call.title})`;
+  const error = new ShardlabError(root.code, message, { details, rank: ranks[0] });
+  error.stack = [`${error.name}: ${error.message}`, ...root.traceback].join('\n');
+  return error;
+}
+
+/** What went wrong, without the class of errors that are shardlab's own, and without the rank, which is said before. */
+function saying({ code, ename, evalue }: RankError): string {
+  const text = withoutRank(evalue);
+  return code === 'RANK_FAILED' ? `${ename}: ${text}` : text;
+}
+
+function withoutRank(text: string): string {
+  return text.replace(/^\[rank \d+\/\d+\] /, '');
+}
+
+function place(title: string, error: RankError): string {
+  return error.line === undefined ? title : `${title}, line ${error.line}`;
+}
+
+function errorsByRank(outcomes: ReadonlyMap<number, Outcome>): Record<number, RankError> {
+  const errors: Record<number, RankError> = {};
+  for (const [rank, outcome] of [...outcomes].sort(([a], [b]) => a - b)) {
+    if (!outcome.ok) errors[rank] = outcome.error;
+  }
+  return errors;
+}
+
+/** What shardlab says is the same wherever ranks stand; what a cell throws, only at the same line. */
+function sameError(a: RankError, b: RankError): boolean {
+  const samePlace = a.line === b.line || a.code !== 'RANK_FAILED';
+  return samePlace && a.ename === b.ename && withoutRank(a.evalue) === withoutRank(b.evalue);
+}

@@ -1,0 +1,153 @@
+import { createServer } from 'node:net';
+import { findInstallation } from '../../cell/importer';
+import { ShardlabError } from '../../core/errors';
+import { now } from '../../core/units';
+import type { Link } from '../../transport/link';
+import type { Segment } from '../../transport/segment';
+import { type ControlServer, openControlServer } from '../control/control-server';
+import { createJobFolder, removeJobFolder, socketEndpoint } from '../control/folder';
+import type { ReadyReport } from '../control/messages';
+import { rankEnvironment } from '../rank/setup';
+import { createJobSegment } from './job-segment';
+import type { LaunchPlan } from './options';
+import { type RankProcess, startRankProcess } from './rank-process';
+import { sitePackages } from './site-packages';
+import { type FleetListener, StartReports } from './start-reports';
+import { checkOpenFiles, limitBehind } from './system-limits';
+
+/** How long ranks may take to end by themselves before they are killed. */
+const FAREWELL_MS = 2000;
+
+/** The rank processes of a job with everything that belongs to them outside their processes. */
+export interface Fleet {
+  readonly processes: readonly RankProcess[];
+  readonly reports: readonly ReadyReport[];
+  readonly control: ControlServer;
+  readonly segment: Segment | undefined;
+  readonly folder: string;
+  /** The shaped wire, where there is one. */
+  readonly link: Link | undefined;
+  /** What takes the ranks' messages; a job sets its own when it is made. */
+  listener: FleetListener;
+  /** Ends all processes, by their own will where they have one, and removes what the job had. */
+  end(): Promise<void>;
+}
+
+/** Starts ranks and waits until all are ready. Throws: LAUNCH with what a rank said last; then nothing is left behind. */
+export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
+  checkOpenFiles(plan.ranks);
+  const folder = createJobFolder();
+  const processes: RankProcess[] = [];
+  const starting = new StartReports(plan.ranks);
+  let control: ControlServer | undefined;
+  let segment: Segment | undefined;
+  const killAll = (): void => {
+    for (const rank of processes) rank.kill();
+    removeJobFolder(folder);
+  };
+  process.on('exit', killAll);
+  const end = async (): Promise<void> => {
+    await endProcesses(processes, control);
+    process.off('exit', killAll);
+    control?.close();
+    segment?.close();
+    removeJobFolder(folder);
+  };
+  try {
+    segment = createJobSegment(plan.transport);
+    const fleet = { processes, folder, segment, link: plan.link, end, listener: starting as FleetListener };
+    control = await openControlServer(folder, (rank, message) => fleet.listener.receive(rank, message));
+    await startProcesses(plan, { ...fleet, control }, (rank, name, text) =>
+      fleet.listener.written(rank, name, text),
+    );
+    const reports = await starting.all(processes, plan.startSeconds);
+    return Object.assign(fleet, { control, reports });
+  } catch (error) {
+    for (const rank of processes) rank.kill();
+    await end();
+    throw launchError(error);
+  }
+}
+
+/** What the system refused, as an error of the launch. */
+function launchError(cause: unknown): unknown {
+  if (cause instanceof ShardlabError || !(cause instanceof Error) || !('code' in cause)) return cause;
+  const text = `the job could not be started: ${cause.message} (${cause.code})${limitBehind(cause)}`;
+  return new ShardlabError('LAUNCH', text, { cause });
+}
+
+async function startProcesses(
+  plan: LaunchPlan,
+  shared: { processes: RankProcess[]; folder: string; segment: Segment | undefined; control: ControlServer },
+  written: FleetListener['written'],
+): Promise<void> {
+  const installation = findInstallation();
+  const searchPaths = sitePackages(process.env, installation);
+  const masterPort = await freePort();
+  const planeAddresses = shared.segment === undefined ? await addressesIn(shared.folder, plan.ranks) : [];
+  const start = async (rank: number): Promise<void> => {
+    const setup = {
+      rank,
+      world: plan.ranks,
+      engine: plan.engine,
+      blas: plan.blas,
+      memoryLimit: plan.memoryLimit ?? null,
+      link: plan.link ?? null,
+      baseDir: plan.baseDir,
+      searchPaths,
+      planeAddresses,
+      segmentBytes: shared.segment?.bytes ?? null,
+      control: shared.control.address,
+      folder: shared.folder,
+      startedSeconds: now(),
+    };
+    const env = rankEnvironment(setup, process.env, masterPort);
+    shared.processes[rank] = await startRankProcess({
+      rank,
+      env,
+      segmentFd: shared.segment?.fd,
+      written: (name, text) => written(rank, name, text),
+    });
+  };
+  const started = await Promise.allSettled(Array.from({ length: plan.ranks }, (_, rank) => start(rank)));
+  const failed = started.find((result) => result.status === 'rejected');
+  if (failed === undefined) return;
+  // Those that did start are to be ended: leave no hole in their list.
+  const alive = shared.processes.filter((rank) => rank !== undefined);
+  shared.processes.splice(0, shared.processes.length, ...alive);
+  throw failed.reason;
+}
+
+async function endProcesses(
+  processes: readonly RankProcess[],
+  control: ControlServer | undefined,
+): Promise<void> {
+  for (const { rank, exit } of processes) {
+    if (exit === undefined) control?.send(rank, { type: 'shutdown' });
+  }
+  const timer = setTimeout(() => {
+    for (const rank of processes) rank.kill();
+  }, FAREWELL_MS);
+  await Promise.all(processes.map(({ exited }) => exited));
+  clearTimeout(timer);
+}
+
+/** Where ranks without shared memory bind: sockets in the job's folder, or loopback where its path is too long. */
+function addressesIn(folder: string, numRanks: number): Promise<string[]> {
+  const addresses = Array.from({ length: numRanks }, async (_, rank) => {
+    return socketEndpoint(folder, `plane-${rank}`) ?? `tcp://127.0.0.1:${await freePort()}`;
+  });
+  return Promise.all(addresses);
+}
+
+/** A port that nobody has now, for code that reads torchrun's variables and for links without socket files. */
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      const port = typeof address === 'object' && address !== null ? address.port : 0;
+      server.close(() => resolve(port));
+    });
+  });
+}

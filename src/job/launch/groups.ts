@@ -1,0 +1,45 @@
+import type { GroupRef } from '../control/messages';
+import type { Supervisor } from './supervisor';
+
+/** The group of all ranks is there from the beginning. */
+const WORLD = 0;
+
+/**
+ * Groups of a job's first ranks. Every rank must take part when one is made, and all or none must have it: what was
+ * broken off is never used, and the next attempt makes another.
+ */
+export class RankGroups {
+  readonly #supervisor: Supervisor;
+  readonly #numRanks: number;
+  readonly #made = new Map<number, Promise<GroupRef>>();
+  #attempts = WORLD;
+
+  constructor(supervisor: Supervisor, numRanks: number) {
+    this.#supervisor = supervisor;
+    this.#numRanks = numRanks;
+  }
+
+  /** The group of the first `size` ranks. Throws: as calls on ranks do. */
+  async of(size: number): Promise<GroupRef> {
+    if (size === this.#numRanks) return { id: WORLD, size };
+    const made = this.#made.get(size) ?? this.#make(size);
+    this.#made.set(size, made);
+    try {
+      return await made;
+    } catch (error) {
+      this.#made.delete(size);
+      throw error;
+    }
+  }
+
+  async #make(size: number): Promise<GroupRef> {
+    const group = { id: ++this.#attempts, size };
+    await this.#supervisor.run(firstRanks(this.#numRanks), { kind: 'group', group }, {});
+    return group;
+  }
+}
+
+/** Ranks 0 to `count` - 1. */
+export function firstRanks(count: number): number[] {
+  return Array.from({ length: count }, (_, rank) => rank);
+}

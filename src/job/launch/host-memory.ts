@@ -1,0 +1,61 @@
+import { readFileSync } from 'node:fs';
+import { freemem } from 'node:os';
+import type { Bytes } from '../../core/units';
+
+/** Gives a file's text; undefined where it cannot be read. Tests give their own. */
+export type ReadText = (path: string) => string | undefined;
+
+const CGROUPS = '/sys/fs/cgroup';
+
+/**
+ * Memory that new processes may take. In a container, what its files keep cached counts as used, though the kernel
+ * gives it back at need: it is added, up to what the whole host has free.
+ */
+export function availableMemory(read: ReadText = readText): Bytes {
+  return Math.min(freemem(), process.availableMemory() + cachedFiles(read));
+}
+
+/** How often the kernel has ended a process of this container (or host) for want of memory; undefined where it does not tell. */
+export function countOomKills(read: ReadText = readText): number | undefined {
+  const places = folders(read).flatMap((folder) => [
+    `${folder}/memory.events`,
+    `${folder}/memory.oom_control`,
+  ]);
+  return firstNumber([...places, '/proc/vmstat'], /^oom_kill (\d+)$/m, read);
+}
+
+/** Bytes of files that the container's processes have cached and do not have mapped or in use. */
+export function cachedFiles(read: ReadText = readText): Bytes {
+  const places = folders(read).map((folder) => `${folder}/memory.stat`);
+  return (
+    firstNumber(places, /^total_inactive_file (\d+)$/m, read) ??
+    firstNumber(places, /^inactive_file (\d+)$/m, read) ??
+    0
+  );
+}
+
+/** Where this process's memory is counted; in a container the path may be the host's, and the mount is the container's own. */
+function folders(read: ReadText): string[] {
+  const lines = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'));
+  return lines.flatMap(([, controllers = '', path = '']) => {
+    if (controllers === '' && path !== '') return [`${CGROUPS}${path}`, CGROUPS];
+    if (controllers.split(',').includes('memory')) return [`${CGROUPS}/memory${path}`, `${CGROUPS}/memory`];
+    return [];
+  });
+}
+
+function firstNumber(paths: readonly string[], pattern: RegExp, read: ReadText): number | undefined {
+  for (const path of paths) {
+    const found = pattern.exec(read(path) ?? '')?.[1];
+    if (found !== undefined) return Number(found);
+  }
+  return undefined;
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,56 @@
+import { randomUUID } from 'node:crypto';
+import type { DisplaySink } from '../../cell/display';
+import type { RankEvent } from '../control/messages';
+import { richParts, sectionsBundle } from './output-text';
+import { GroupedOutput } from './outputs';
+
+/** Time between two drawings while outputs come in. */
+const REDRAW_MS = 100;
+
+/** Shows the grouped outputs of a call while it runs. */
+export interface LiveOutput {
+  add(event: RankEvent): void;
+  /** Draws for the last time, then the figures and pictures that text cannot show. */
+  finish(): void;
+}
+
+/** Writes what ranks print to this process's own streams, each line with its rank: for a script, which has no display. */
+export function createPlainOutput(): LiveOutput {
+  return {
+    add(event) {
+      if (event.kind !== 'stream') return;
+      process[event.name].write(event.text.replace(/^(?=[\s\S])/gm, `[rank ${event.rank}] `));
+    },
+    finish: () => undefined,
+  };
+}
+
+/** Draws into one display that is updated; a call that shows nothing makes none. Errors are left to who throws them. */
+export function createLiveOutput(display: DisplaySink): LiveOutput {
+  const output = new GroupedOutput();
+  const displayId = `shardlab-${randomUUID()}`;
+  let drawn: string | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  const draw = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (output.sections.length === 0) return;
+    const bundle = sectionsBundle(output.sections);
+    const text = JSON.stringify(bundle);
+    if (text === drawn) return;
+    if (drawn === undefined) display.display(bundle, { displayId });
+    else display.update(displayId, bundle);
+    drawn = text;
+  };
+  return {
+    add(event) {
+      if (event.kind === 'error') return;
+      output.add(event);
+      timer ??= setTimeout(draw, REDRAW_MS);
+    },
+    finish() {
+      draw();
+      for (const bundle of richParts(output.sections)) display.display(bundle);
+    },
+  };
+}

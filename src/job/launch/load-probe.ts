@@ -1,0 +1,51 @@
+import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
+import { setTimeout } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import { now, type Seconds } from '../../core/units';
+
+/** Says how many threads of other programs want a core. */
+export interface LoadProbe {
+  readonly cores: number;
+  /** Lets what has just ended settle, then spins on every core for so long: what the operating system gives others is theirs. */
+  others(seconds?: Seconds): Promise<number>;
+  close(): Promise<void>;
+}
+
+const SPIN = `
+  const { parentPort } = require('node:worker_threads');
+  parentPort.on('message', (milliseconds) => {
+    const end = performance.now() + milliseconds;
+    while (performance.now() < end);
+    parentPort.postMessage(null);
+  });
+`;
+
+const SETTLE_MILLISECONDS = 30;
+
+/** Starts a spinning thread a core, which sleep between probes. */
+export function openLoadProbe(): LoadProbe {
+  const cores = availableParallelism();
+  const workers = Array.from({ length: cores }, () => new Worker(SPIN, { eval: true }));
+  return {
+    cores,
+    async others(seconds = 0.15) {
+      await setTimeout(SETTLE_MILLISECONDS);
+      const [before, started] = [process.cpuUsage(), now()];
+      await Promise.all(
+        workers.map((worker) => {
+          const answer = once(worker, 'message');
+          worker.postMessage(seconds * 1e3);
+          return answer;
+        }),
+      );
+      const wall = now() - started;
+      const { user, system } = process.cpuUsage(before);
+      const share = (user + system) / 1e6 / (wall * cores);
+      return Math.max(0, cores / share - cores);
+    },
+    async close() {
+      await Promise.all(workers.map((worker) => worker.terminate()));
+    },
+  };
+}

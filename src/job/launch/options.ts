@@ -1,0 +1,115 @@
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { type Bytes, formatBytes } from '../../core/units';
+import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
+import type { RankSetup } from '../rank/setup';
+
+/** Ranks that one job may have on one host. A rank is a process with an engine of its own; beyond this, plan instead. */
+export const MAX_RANKS = 64;
+
+/** What a rank needs before it holds any tensor: Node, tfjs, the engine and its heap (measured 110 MB; rounded up). */
+export const RANK_BASE_BYTES: Bytes = 128e6;
+
+export interface LaunchOptions {
+  /** How many rank processes, 1 to 64. */
+  readonly ranks: number;
+  /** What computes; default 'wasm'. */
+  readonly engine?: 'wasm';
+  /** What multiplies matrices: found by itself, none, or the library at `path`. Default 'auto'. */
+  readonly blas?: 'auto' | 'none' | { readonly path: string };
+  /** How ranks exchange tensors; 'auto' is shared memory where koffi and memfd work, else zeromq. */
+  readonly transport?: 'auto' | 'shared-memory' | 'zeromq';
+  /**
+   * The wire between ranks, made as slow as this: a name as '10GbE', or its numbers. Default: as fast as the transport is.
+   * A link that is faster than the transport changes nothing.
+   */
+  readonly link?: LinkName | LinkNumbers;
+  /** Most bytes that a rank's engine may hold; over it, an allocation is an OUT_OF_MEMORY error. */
+  readonly memoryLimit?: Bytes;
+  /** Folder against which ranks resolve imports; default the current one. */
+  readonly baseDir?: string;
+  /** How long ranks may take to start, in seconds; default 60. */
+  readonly startSeconds?: number;
+}
+
+/** Launch options after the check, nothing left open. */
+export interface LaunchPlan {
+  readonly ranks: number;
+  readonly engine: RankSetup['engine'];
+  readonly blas: RankSetup['blas'];
+  readonly transport: 'auto' | 'shared-memory' | 'zeromq';
+  readonly link: Link | undefined;
+  readonly memoryLimit: Bytes | undefined;
+  readonly baseDir: string;
+  readonly startSeconds: number;
+}
+
+const KNOWN = ['ranks', 'engine', 'blas', 'transport', 'link', 'memoryLimit', 'baseDir', 'startSeconds'];
+
+/**
+ * Checks what `launch` was given against what this host can do.
+ * Throws: CONFIG for a wrong or unknown option, LAUNCH when the ranks do not fit into memory.
+ */
+export function planLaunch(options: LaunchOptions, availableMemory: Bytes): LaunchPlan {
+  if (typeof options !== 'object' || options === null) {
+    throw new ConfigError(`launch takes options, as launch({ ranks: 4 }), not ${show(options)}`);
+  }
+  for (const key of Object.keys(options)) {
+    if (!KNOWN.includes(key)) {
+      throw new ConfigError(`launch has no option '${key}'; it has ${KNOWN.join(', ')}`, { key });
+    }
+  }
+  const { engine = 'wasm', blas = 'auto', transport = 'auto', memoryLimit } = options;
+  checkRanks(options.ranks);
+  oneOf('engine', engine, ['wasm']);
+  oneOf('transport', transport, ['auto', 'shared-memory', 'zeromq']);
+  if (typeof blas !== 'object') oneOf('blas', blas, ['auto', 'none']);
+  else if (typeof blas?.path !== 'string') throw wrong('blas', blas, "'auto', 'none' or { path }");
+  if (memoryLimit !== undefined) positive('memoryLimit', memoryLimit, 'bytes, as 24e6');
+  const startSeconds = options.startSeconds ?? 60;
+  positive('startSeconds', startSeconds, 'seconds');
+  checkFits(options.ranks, availableMemory);
+  const baseDir = options.baseDir ?? process.cwd();
+  const link = options.link === undefined ? undefined : linkOf(options.link);
+  return { ranks: options.ranks, engine, blas, transport, link, memoryLimit, baseDir, startSeconds };
+}
+
+function checkRanks(ranks: unknown): asserts ranks is number {
+  if (typeof ranks !== 'number' || !Number.isInteger(ranks) || ranks < 1) {
+    throw wrong('ranks', ranks, `a whole number from 1 to ${MAX_RANKS}`);
+  }
+  if (ranks > MAX_RANKS) {
+    throw new ConfigError(
+      `ranks is ${ranks}, but a job on one host has at most ${MAX_RANKS} rank processes; launch ${MAX_RANKS} or fewer`,
+      { ranks, most: MAX_RANKS },
+    );
+  }
+}
+
+function checkFits(ranks: number, availableMemory: Bytes): void {
+  const fits = Math.floor(availableMemory / RANK_BASE_BYTES);
+  if (ranks <= fits) return;
+  throw new ShardlabError(
+    'LAUNCH',
+    `${ranks} ranks need ${formatBytes(ranks * RANK_BASE_BYTES)} before they hold any tensor (${formatBytes(RANK_BASE_BYTES)} each), ` +
+      `but ${formatBytes(availableMemory)} of memory is free; ${fits === 0 ? 'free some memory' : `launch ${fits} or fewer`}`,
+    { details: { ranks, fits, availableBytes: availableMemory } },
+  );
+}
+
+function oneOf(name: string, value: unknown, allowed: readonly string[]): void {
+  if (typeof value === 'string' && allowed.includes(value)) return;
+  throw wrong(name, value, allowed.map((word) => `'${word}'`).join(' or '));
+}
+
+function positive(name: string, value: unknown, unit: string): void {
+  if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return;
+  throw wrong(name, value, `a positive number of ${unit}`);
+}
+
+function wrong(name: string, value: unknown, wanted: string): ConfigError {
+  return new ConfigError(`${name} is ${show(value)}, but must be ${wanted}`, { [name]: value });
+}
+
+function show(value: unknown): string {
+  return typeof value === 'string' ? `'${value}'` : String(value);
+}

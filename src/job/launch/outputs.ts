@@ -1,0 +1,126 @@
+import { LONGEST_TEXT, omission, shortenedBundle } from '../../cell/excerpt';
+import type { MimeBundle } from '../../cell/mime';
+import type { RankError, RankEvent } from '../control/messages';
+import { rankNames } from '../control/selection';
+
+/** What one rank has shown so far. */
+interface RankContent {
+  /** Neighbouring pieces of one stream are one entry. */
+  readonly shown: GatheredItem[];
+  result: MimeBundle | undefined;
+  error: RankError | undefined;
+}
+
+/** One thing that a rank showed before its last value. */
+export type ShownItem =
+  | { readonly kind: 'text'; readonly name: 'stdout' | 'stderr'; readonly text: string }
+  | { readonly kind: 'bundle'; readonly bundle: MimeBundle; readonly displayId: string | undefined };
+
+/** A text is its first and last half, once characters between them are left out. */
+type GatheredItem =
+  | (ShownItem & { readonly kind: 'text'; readonly numOmitted: number })
+  | (ShownItem & { readonly kind: 'bundle' });
+
+/** Ranks whose outputs are equal, with that output. */
+export interface OutputSection {
+  readonly ranks: readonly number[];
+  /** "rank 2", or "ranks 0-3 agree". */
+  readonly title: string;
+  readonly shown: readonly ShownItem[];
+  readonly result: MimeBundle | undefined;
+  readonly error: RankError | undefined;
+}
+
+/** Gathers the outputs of ranks and folds equal ones. Order within a rank is kept; between ranks there is none. */
+export class GroupedOutput {
+  readonly #contents = new Map<number, RankContent>();
+
+  add(event: RankEvent): void {
+    const content = this.#content(event.rank);
+    switch (event.kind) {
+      case 'stream':
+        addText(content.shown, event.name, event.text);
+        break;
+      case 'display':
+        content.shown.push({
+          kind: 'bundle',
+          bundle: shortenedBundle(event.bundle),
+          displayId: event.displayId,
+        });
+        break;
+      case 'update':
+        replace(content.shown, event.displayId, event.bundle);
+        break;
+      case 'clear':
+        content.shown.length = 0;
+        break;
+      case 'result':
+        content.result = shortenedBundle(event.bundle);
+        break;
+      case 'error':
+        content.error = event.error;
+        break;
+      default:
+        event satisfies never;
+    }
+  }
+
+  /** Sections ordered by their first rank; ranks that showed nothing have none. */
+  get sections(): OutputSection[] {
+    const byOutput = new Map<string, { ranks: number[]; content: RankContent }>();
+    for (const [rank, content] of [...this.#contents].sort(([a], [b]) => a - b)) {
+      const key = JSON.stringify([content.shown, content.result, errorKey(content.error)]);
+      const group = byOutput.get(key);
+      if (group === undefined) byOutput.set(key, { ranks: [rank], content });
+      else group.ranks.push(rank);
+    }
+    return [...byOutput.values()].map(({ ranks, content }) => ({
+      ranks,
+      title: ranks.length === 1 ? rankNames(ranks) : `${rankNames(ranks)} agree`,
+      ...content,
+      shown: content.shown.map(shownItem),
+    }));
+  }
+
+  #content(rank: number): RankContent {
+    let content = this.#contents.get(rank);
+    if (content === undefined) {
+      content = { shown: [], result: undefined, error: undefined };
+      this.#contents.set(rank, content);
+    }
+    return content;
+  }
+}
+
+function addText(shown: GatheredItem[], name: 'stdout' | 'stderr', text: string): void {
+  const last = shown.at(-1);
+  const joins = last?.kind === 'text' && last.name === name;
+  const whole = terminalText(joins ? last.text + text : text);
+  if (joins) shown.pop();
+  const numOver = Math.max(0, whole.length - LONGEST_TEXT);
+  const half = LONGEST_TEXT / 2;
+  const kept = numOver === 0 ? whole : whole.slice(0, half) + whole.slice(-half);
+  shown.push({ kind: 'text', name, text: kept, numOmitted: (joins ? last.numOmitted : 0) + numOver });
+}
+
+function shownItem(item: GatheredItem): ShownItem {
+  if (item.kind === 'bundle') return item;
+  const { kind, name, text, numOmitted } = item;
+  if (numOmitted === 0) return { kind, name, text };
+  const half = LONGEST_TEXT / 2;
+  return { kind, name, text: text.slice(0, half) + omission(numOmitted) + text.slice(half) };
+}
+
+/** As a terminal shows it: a carriage return starts its line again. */
+function terminalText(text: string): string {
+  return text.includes('\r') ? text.replace(/\r\n/g, '\n').replace(/^.*\r(?!$)/gm, '') : text;
+}
+
+function replace(shown: GatheredItem[], displayId: string, bundle: MimeBundle): void {
+  const at = shown.findIndex((item) => item.kind === 'bundle' && item.displayId === displayId);
+  if (at >= 0) shown[at] = { kind: 'bundle', bundle: shortenedBundle(bundle), displayId };
+}
+
+function errorKey(error: RankError | undefined): unknown {
+  return error === undefined ? null : [error.ename, error.evalue, error.line];
+}

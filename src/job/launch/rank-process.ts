@@ -1,0 +1,183 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { EVALUATOR_FLAGS } from '../../cell/evaluator';
+import { type ErrorCode, ShardlabError } from '../../core/errors';
+import { LIFELINE_FD } from '../rank/setup';
+import { countOomKills } from './host-memory';
+import { limitBehind } from './system-limits';
+
+/** How a rank's process ended. */
+export interface RankExit {
+  readonly code: number | null;
+  readonly signal: string | null;
+  /** Where it was killed: by this job, for want of memory, or by somebody unknown. */
+  readonly cause?: 'job' | 'memory' | 'unknown';
+}
+
+/** Bytes of standard error kept for messages about a failed start. */
+const TAIL_CHARACTERS = 8000;
+
+/** What a process wrote last may be read after its end is told; it is waited for so long. */
+const LAST_WORDS_MS = 100;
+
+export interface RankProcess {
+  readonly rank: number;
+  readonly pid: number;
+  /** Set once the process has ended. */
+  readonly exit: RankExit | undefined;
+  readonly exited: Promise<RankExit>;
+  /** The end of what it wrote to standard error by itself, not through console. */
+  readonly stderrTail: string;
+  /** SIGKILL for its whole process group; nothing happens when it has ended. */
+  kill(): void;
+}
+
+export interface RankProcessOptions {
+  readonly rank: number;
+  readonly env: NodeJS.ProcessEnv;
+  /** Descriptor of the shared segment to inherit, where there is one. */
+  readonly segmentFd: number | undefined;
+  /** What native code and child processes of the rank write. */
+  readonly written: (name: 'stdout' | 'stderr', text: string) => void;
+  /** What it runs; default the rank's own program. */
+  readonly program?: string;
+}
+
+/**
+ * Starts one rank in a process group of its own. The lifeline is a pipe whose other end only this process holds: when
+ * this process ends, however it ends, the rank's courier sees the end of the pipe and ends the rank.
+ * Throws: LAUNCH when the process cannot be started.
+ */
+export async function startRankProcess(options: RankProcessOptions): Promise<RankProcess> {
+  const program = options.program ?? join(__dirname, '..', 'rank', 'main.js');
+  const child = spawn(process.execPath, [...EVALUATOR_FLAGS, program], {
+    detached: true,
+    env: options.env,
+    stdio: ['ignore', 'pipe', 'pipe', options.segmentFd ?? 'ignore', 'pipe'],
+  });
+  await started(child, options.rank);
+  return supervise(child, options);
+}
+
+function started(child: ChildProcess, rank: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    child.once('spawn', resolve);
+    child.once('error', (cause) => {
+      reject(
+        new ShardlabError(
+          'LAUNCH',
+          `rank ${rank} could not be started with ${process.execPath}: ${cause.message}${limitBehind(cause)}`,
+          { cause, details: { rank } },
+        ),
+      );
+    });
+  });
+}
+
+function supervise(child: ChildProcess, options: RankProcessOptions): RankProcess {
+  const pid = child.pid ?? 0;
+  let exit: RankExit | undefined;
+  let tail = '';
+  let killedByJob = false;
+  const oomKillsBefore = countOomKills() ?? 0;
+  // The lifeline breaks with the rank; that is told by the exit.
+  child.stdio[LIFELINE_FD]?.on('error', () => undefined);
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name]?.setEncoding('utf8').on('data', (text: string) => {
+      if (name === 'stderr') tail = (tail + text).slice(-TAIL_CHARACTERS);
+      options.written(name, text);
+    });
+  }
+  const exited = new Promise<RankExit>((resolve) => {
+    child.once('exit', (code, signal) => {
+      exit = { code, signal };
+      // Processes that the rank's own code started stay in its group: they end with it.
+      killGroup(pid);
+      const settle = (): void => {
+        clearTimeout(timer);
+        const oomKills = (countOomKills() ?? 0) - oomKillsBefore;
+        exit = withCause({ code, signal }, { killedByJob, oomKills, tail });
+        resolve(exit);
+      };
+      const timer = setTimeout(settle, LAST_WORDS_MS);
+      child.once('close', settle);
+    });
+  });
+  return {
+    rank: options.rank,
+    pid,
+    exited,
+    get exit() {
+      return exit;
+    },
+    get stderrTail() {
+      return tail.trim();
+    },
+    kill: () => {
+      if (exit !== undefined) return;
+      killedByJob = true;
+      killGroup(pid);
+    },
+  };
+}
+
+/** V8's last words where JavaScript's own heap is full. */
+const HEAP_FULL = /^.*(?:FATAL ERROR|Fatal process).*out of memory.*$/im;
+
+interface Circumstances {
+  readonly killedByJob: boolean;
+  /** How often the kernel ended a process for want of memory while this one lived. */
+  readonly oomKills: number;
+  readonly tail: string;
+}
+
+/** Why a process ended that was killed or aborted, as far as that is known. */
+export function withCause(exit: RankExit, { killedByJob, oomKills, tail }: Circumstances): RankExit {
+  if (exit.signal !== null && HEAP_FULL.test(tail)) return { ...exit, cause: 'memory' };
+  if (exit.signal !== 'SIGKILL') return exit;
+  if (killedByJob) return { ...exit, cause: 'job' };
+  return { ...exit, cause: oomKills > 0 ? 'memory' : 'unknown' };
+}
+
+/** Ends a process group; one that has ended is no error. */
+export function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+/** The end of what a process that ended wrote, for a message; '' when it wrote nothing. */
+export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): string {
+  const fatal = HEAP_FULL.exec(stderrTail)?.[0];
+  if (fatal !== undefined) return `; its last words: ${fatal}`;
+  const lines = stderrTail.split('\n').filter((line) => line.trim() !== '');
+  return lines.length === 0 ? '' : `; its last words: ${lines.slice(-3).join(' | ')}`;
+}
+
+/** "exit code 3" or "SIGKILL". */
+export function describeExit(exit: RankExit): string {
+  return exit.signal ?? `exit code ${exit.code}`;
+}
+
+/** What stands behind a process's end and what to do about it, for a message; '' where its end says it all. */
+export function explainExit({ signal, cause }: RankExit): string {
+  if (cause === 'memory') {
+    const who = signal === 'SIGKILL' ? 'the kernel ended it because memory ran out' : 'its memory was full';
+    return `; ${who}: launch fewer ranks, make the batch or the model smaller, or give the machine or container more memory`;
+  }
+  return cause === 'unknown'
+    ? '; this job did not send that: the kernel ends processes so when memory runs out (dmesg tells), or somebody else did'
+    : '';
+}
+
+/** The code of the error for a process that ended by itself. */
+export function codeOfExit({ cause }: RankExit): ErrorCode {
+  return cause === 'memory' ? 'OUT_OF_MEMORY' : 'RANK_DIED';
+}
+
+/** How those processes ended that have, by rank. */
+export function exitsOf(processes: readonly RankProcess[]): Map<number, RankExit> {
+  return new Map(processes.flatMap(({ rank, exit }) => (exit === undefined ? [] : [[rank, exit]])));
+}

@@ -1,0 +1,56 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { ShardlabError } from '../../core/errors';
+
+/** A limit of the system: its row in /proc/self/limits, what it counts, and how a shell shows and sets it. Source: errno(3), getrlimit(2) */
+const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: string }>> = {
+  EMFILE: { row: 'Max open files', text: 'files and sockets that this process may have open (ulimit -n)' },
+  ENFILE: { text: 'files and sockets that the whole system may have open (sysctl fs.file-max)' },
+  EAGAIN: { row: 'Max processes', text: 'processes and threads of this user (ulimit -u, or the container)' },
+  ENOMEM: {
+    row: 'Max address space',
+    text: 'addresses that this process may reserve (ulimit -v), or memory',
+  },
+};
+
+/** Files that a process may commonly open: enough for the most ranks of a job. */
+const MORE_FILES = 1024;
+
+/** Names the limit that an error of the system stands for, with its value where that is known; '' for other errors. */
+export function limitBehind(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const limit = LIMITS[code];
+  if (limit === undefined) return '';
+  const value = limit.row === undefined ? undefined : softLimit(limit.row);
+  const now = value === undefined ? '' : `, which is ${value} now`;
+  return `; it reached the limit of ${limit.text}${now}: raise that limit, or launch fewer ranks`;
+}
+
+/** Files and sockets that a launcher opens for a job, and for each of its ranks (measured 8 to 12, and 4). */
+const JOB_FILES = 12;
+const RANK_FILES = 4;
+
+/** Throws: LAUNCH where this process may not open the files that a job needs; zeromq would end the process for that. */
+export function checkOpenFiles(ranks: number): void {
+  const limit = Number(softLimit('Max open files'));
+  // Not a number where the system does not tell.
+  if (!(limit < MORE_FILES)) return;
+  const open = readdirSync('/proc/self/fd').length;
+  const needed = JOB_FILES + RANK_FILES * ranks;
+  if (open + needed <= limit) return;
+  throw new ShardlabError(
+    'LAUNCH',
+    `a job of ${ranks} ranks opens about ${needed} files and sockets, and ${open} are open, but this process may have ${limit} (ulimit -n): ` +
+      `raise that limit, as ulimit -n ${MORE_FILES}, or launch fewer ranks`,
+    { details: { open, needed, limit } },
+  );
+}
+
+function softLimit(row: string): string | undefined {
+  try {
+    const lines = readFileSync('/proc/self/limits', 'utf8').split('\n');
+    return /^\s+(\S+)/.exec(lines.find((line) => line.startsWith(row))?.slice(row.length) ?? '')?.[1];
+  } catch {
+    // Only Linux tells it so, and not where no file can be opened any more.
+    return undefined;
+  }
+}

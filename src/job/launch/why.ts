@@ -1,0 +1,122 @@
+import { formatSeconds, now, type Seconds } from '../../core/units';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import { rankNames } from '../control/selection';
+import type { Situation, WaitingIn } from '../control/situation';
+import { describeExit, type RankExit } from './rank-process';
+
+/** Ranks that stand in one collective, and those whose call it lacks. */
+export interface Wait {
+  readonly ranks: readonly number[];
+  readonly collective: WaitingIn;
+  /** When the first of them began to wait. */
+  readonly since: Seconds;
+  readonly waitsFor: readonly number[];
+}
+
+/** Who waits for whom, as data and as a sentence; shown in a notebook as that sentence. */
+export interface Why extends Shown {
+  readonly waits: readonly Wait[];
+  readonly situations: ReadonlyMap<number, Situation>;
+  readonly text: string;
+}
+
+/** Explains what ranks do now. A rank without a situation did not answer; one with an exit has ended; `damages`: what trapped there. */
+export function explain(
+  situations: ReadonlyMap<number, Situation>,
+  numRanks: number,
+  exits: ReadonlyMap<number, RankExit>,
+  at: Seconds = now(),
+  damages: ReadonlyMap<number, string> = new Map(),
+): Why {
+  const waits = findWaits(situations);
+  const doing = (rank: number): string => {
+    const damage = damages.get(rank);
+    const does = describeRank(situations.get(rank), exits.get(rank));
+    return damage === undefined ? does : `${does} with a damaged heap (${damage}; ${AFTER_DAMAGE})`;
+  };
+  const lines = waits.map((wait) => waitSentence(wait, doing, at));
+  const text = lines.length > 0 ? lines.join('\n') : allSentence(numRanks, doing);
+  return createWhy(waits, situations, text);
+}
+
+/** The same explanation under another text. */
+export function createWhy(
+  waits: readonly Wait[],
+  situations: ReadonlyMap<number, Situation>,
+  text: string,
+): Why {
+  return withShown({ waits, situations, text }, shownAsText(text));
+}
+
+/** What to do about a rank whose heap is damaged. */
+const AFTER_DAMAGE = 'await job.shutdown(), then launch again';
+
+/** Groups ranks that stand in the same collective, and says whose call of it is missing. */
+export function findWaits(situations: ReadonlyMap<number, Situation>): Wait[] {
+  const waits = new Map<string, { ranks: number[]; collective: WaitingIn; since: Seconds }>();
+  for (const [rank, { waiting, since }] of [...situations].sort(([a], [b]) => a - b)) {
+    if (waiting === undefined) continue;
+    const key = `${waiting.group} ${waiting.number} ${waiting.op} ${waiting.ranks.join(',')}`;
+    const wait = waits.get(key) ?? { ranks: [], collective: waiting, since };
+    wait.ranks.push(rank);
+    waits.set(key, { ...wait, since: Math.min(wait.since, since) });
+  }
+  return [...waits.values()].map((wait) => ({
+    ...wait,
+    waitsFor: wait.collective.ranks.filter((rank) => !hasCalled(situations.get(rank), wait.collective)),
+  }));
+}
+
+function hasCalled(situation: Situation | undefined, collective: WaitingIn): boolean {
+  return (situation?.lastCalled[collective.group] ?? 0) >= collective.number;
+}
+
+function waitSentence(wait: Wait, doing: (rank: number) => string, at: Seconds): string {
+  const verb = wait.ranks.length === 1 ? 'waits' : 'wait';
+  const head = `${rankNames(wait.ranks)} ${verb} in ${describeCollective(wait.collective)}`;
+  const tail = ` (${formatSeconds(Math.max(0, at - wait.since))} so far)`;
+  if (wait.waitsFor.length === 0) return `${head}, which all of its ranks have called${tail}`;
+  return `${head} for ${byDoing(wait.waitsFor, doing, ', which ')}${tail}`;
+}
+
+/** Ranks that do the same, together: "rank 2, which runs cell 8" or "rank 1 runs cell 8; ranks 0, 2 are idle". */
+function byDoing(ranks: readonly number[], doing: (rank: number) => string, joint: string): string {
+  const groups = new Map<string, number[]>();
+  for (const rank of ranks) groups.set(doing(rank), [...(groups.get(doing(rank)) ?? []), rank]);
+  return [...groups]
+    .map(([what, same]) => `${rankNames(same)}${joint}${plural(what, same.length)}`)
+    .join('; ');
+}
+
+function plural(what: string, count: number): string {
+  if (count === 1) return what;
+  return what
+    .replace(/^(run|wait)s /, '$1 ')
+    .replace(/^is /, 'are ')
+    .replace(/^has /, 'have ')
+    .replace(/^does /, 'do ');
+}
+
+function allSentence(numRanks: number, doing: (rank: number) => string): string {
+  const ranks = Array.from({ length: numRanks }, (_, rank) => rank);
+  return `nobody waits: ${byDoing(ranks, doing, ' ')}`;
+}
+
+function describeRank(situation: Situation | undefined, exit: RankExit | undefined): string {
+  if (exit !== undefined) return `has ended (${describeExit(exit)})`;
+  if (situation === undefined) return 'does not answer';
+  const cell = situation.cell === undefined ? 'a call' : `cell ${situation.cell}`;
+  if (situation.waiting !== undefined) return `waits in ${describeCollective(situation.waiting)}`;
+  return situation.state === 'idle' ? 'is idle' : `runs ${cell}`;
+}
+
+/** "barrier #41 (cell 8, line 1)"; groups other than the whole world are named. */
+export function describeCollective({ op, number, group, cell, line, module }: WaitingIn): string {
+  const places = [
+    group === 'world' ? '' : `group ${group}`,
+    module === '' ? '' : `module ${module}`,
+    cell === undefined ? '' : `cell ${cell}`,
+    line === undefined ? '' : `line ${line}`,
+  ].filter((place) => place !== '');
+  return `${op} #${number}${places.length === 0 ? '' : ` (${places.join(', ')})`}`;
+}

@@ -1,0 +1,177 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TrainConfigInput } from '../../config/train-config';
+import { ShardlabError } from '../../core/errors';
+import { MEMORY_CAUSES } from '../../core/events';
+import type { Seconds } from '../../core/units';
+import { communication } from '../../ledger/communication';
+import { logicalAtPeak, memoryAtPeak, memoryAtRest, memoryOverTime } from '../../ledger/memory';
+import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
+import type { LabPlace, LabRun, RunFacts, RunLab } from '../../plan/claims/lab';
+import type { RankScope } from '../rank/scope';
+import type { Job } from '../run/job';
+import { launch } from '../run/launch';
+import type { Run } from '../run/run';
+
+/** Real ranks for claims; a job of each place is started when first asked for, and ended by `close`. */
+export function claimsLab(): RunLab {
+  const jobs = new Map<string, Promise<Job>>();
+  const jobOf = ({ ranks, link, memoryLimit }: LabPlace): Promise<Job> => {
+    const key = JSON.stringify([ranks, link, memoryLimit]);
+    const options = {
+      ranks,
+      ...(link === undefined ? {} : { link }),
+      ...(memoryLimit === undefined ? {} : { memoryLimit }),
+    };
+    const job = jobs.get(key) ?? launch(options);
+    jobs.set(key, job);
+    return job;
+  };
+  return {
+    async train(config, place) {
+      return withRun(await jobOf(place), config, async (run) => {
+        await run.step(place.steps);
+        return factsOf(run);
+      });
+    },
+    async inTurn(configs, place) {
+      return inTurn(await jobOf(place), configs, place);
+    },
+    async withRun(config, place, work) {
+      const folder = await mkdtemp(join(tmpdir(), 'shardlab-claims-'));
+      try {
+        return await withRun(await jobOf(place), config, (run) => work(labRun(run), folder));
+      } finally {
+        await rm(folder, { recursive: true, force: true });
+      }
+    },
+    async collective(op, elements, place) {
+      const job = await jobOf(place);
+      const [seconds = []] = await job.on('all').run(timeCollective, op, elements, place.rounds);
+      return seconds;
+    },
+    async inRanks(place, work, ...args) {
+      const job = await jobOf(place);
+      return job.on('all').run(work, ...args);
+    },
+    async close() {
+      const open = [...jobs.values()];
+      jobs.clear();
+      // A job that did not start has nothing to end.
+      for (const job of await Promise.allSettled(open)) {
+        if (job.status === 'fulfilled') await job.value.shutdown();
+      }
+    },
+  };
+}
+
+async function withRun<T>(job: Job, config: TrainConfigInput, work: (run: Run) => Promise<T>): Promise<T> {
+  const run = await job.train(config);
+  try {
+    return await work(run);
+  } finally {
+    await run.dispose();
+  }
+}
+
+async function inTurn<Name extends string>(
+  job: Job,
+  configs: Readonly<Record<Name, TrainConfigInput>>,
+  { rounds, warmUp = 2 }: { readonly rounds: number; readonly warmUp?: number },
+): Promise<Record<Name, RunFacts>> {
+  const runs: [Name, Run][] = [];
+  try {
+    for (const [name, config] of Object.entries(configs) as [Name, TrainConfigInput][]) {
+      runs.push([name, await job.train(config)]);
+    }
+    for (let round = 0; round < warmUp + rounds; round++) for (const [, run] of runs) await run.step();
+    const facts: Partial<Record<Name, RunFacts>> = {};
+    for (const [name, run] of runs) {
+      const all = factsOf(run);
+      facts[name] = { ...all, stepSeconds: all.stepSeconds.slice(warmUp) };
+    }
+    return facts as Record<Name, RunFacts>; // one for each of the names that were given
+  } finally {
+    for (const [, run] of runs) await run.dispose();
+  }
+}
+
+function labRun(run: Run): LabRun {
+  return {
+    async step(numSteps) {
+      await run.step(numSteps);
+    },
+    async save(path) {
+      await (await run.save(path)).done;
+    },
+    async load(path) {
+      await run.load(path);
+    },
+    facts: () => factsOf(run),
+  };
+}
+
+/** Throws: INTERNAL before the first step. */
+function factsOf(run: Run): RunFacts {
+  const last = run.records.newest();
+  const [first] = last;
+  if (first === undefined) throw new ShardlabError('INTERNAL', 'a run has no facts before its first step');
+  const highest = last.reduce((best, one) => (one.memory.peakBytes > best.memory.peakBytes ? one : best));
+  return {
+    world: run.world,
+    numParams: run.numParams,
+    losses: run.losses,
+    gradNorms: run.results.map(({ gradNorm }) => gradNorm),
+    stepSeconds: run.results.map(({ seconds }) => seconds),
+    collectives: collectivesOf(last.find(({ rank }) => rank === 0) ?? first),
+    peakBytes: highest.memory.peakBytes,
+    atPeak: memoryAtPeak(highest),
+    logicalAtPeak: logicalAtPeak(highest),
+    peakByCause: peakByCause(highest),
+    atRest: memoryAtRest(first),
+    hostAtRest: memoryAtRest(first, 'host'),
+  };
+}
+
+/** One row a kind and cause; groups add up. */
+function collectivesOf(record: StepRecord): RunFacts['collectives'] {
+  // What communication gives without rank and group is what a row of the lab has.
+  return communication([record]).map(
+    ({ rank: _, group: __, ...row }) => row as RunFacts['collectives'][number],
+  );
+}
+
+function peakByCause(record: StepRecord): BytesByCause {
+  const over = memoryOverTime(record);
+  const peaks = noBytes();
+  for (const cause of MEMORY_CAUSES) {
+    peaks[cause] = over.byCause[cause].reduce((most, bytes) => Math.max(most, bytes), 0);
+  }
+  return peaks;
+}
+
+/** Runs in a rank, by its source. Two rounds come first that do not count. */
+function timeCollective(
+  { tf, dist }: RankScope,
+  op: 'allReduce' | 'reduceScatter' | 'allGather' | 'allToAll',
+  elements: number,
+  rounds: number,
+): Seconds[] {
+  const seconds: Seconds[] = [];
+  const x = tf.ones([elements]);
+  for (let round = -2; round < rounds; round++) {
+    dist.barrier();
+    const start = performance.now();
+    const result = {
+      allReduce: () => dist.allReduce(x),
+      reduceScatter: () => dist.reduceScatter(x),
+      allGather: () => dist.allGatherIntoTensor(x),
+      allToAll: () => dist.allToAll(x),
+    }[op]();
+    if (round >= 0) seconds.push((performance.now() - start) / 1e3);
+    if (result !== x) result.dispose();
+  }
+  x.dispose();
+  return seconds;
+}

@@ -1,0 +1,151 @@
+import { inspect } from 'node:util';
+import type { DataFrame } from 'danfojs-node';
+import { ConfigError } from '../../core/errors';
+import { claimsFigure } from '../../figures/claims-figure';
+import { claimsTable } from '../../figures/claims-table';
+import type { Figure } from '../../figures/figure';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import { DOCUMENTS } from '../../plan/claims/claim';
+import type { ClaimEntry } from '../../plan/claims/entry';
+import { type Evidence, VERDICTS } from '../../plan/claims/finding';
+import { PLAN_LAB } from '../../plan/claims/plan-lab';
+import { recordedRuns } from '../../plan/claims/recorded-runs';
+import { CLAIMS } from '../../plan/claims/registry';
+import {
+  type ClaimCheck,
+  type ClaimResult,
+  checkClaims,
+  recordRuns,
+  selectClaims,
+  surveyClaims,
+} from '../../plan/claims/survey';
+import { sessionGuesses } from '../run/guesses';
+import { claimsLab } from './claims-lab';
+
+/** How `verify` checks. */
+export interface VerifyOptions {
+  /** Whether experiments run again on ranks of this machine, or the recorded ones count. Default true. */
+  readonly runs?: boolean;
+}
+
+/** Whether the evidence of some claims still holds. Shown in a notebook as one line, and one more for each change. */
+export interface Verification extends Shown {
+  readonly holds: boolean;
+  readonly checks: readonly ClaimCheck[];
+  /** Those that no longer find what was expected. */
+  readonly changed: readonly ClaimCheck[];
+}
+
+/** What documents state, and what checks find. Shown in a notebook as a table. */
+export class Claims implements Iterable<ClaimResult> {
+  readonly results: readonly ClaimResult[];
+  readonly #entries: readonly ClaimEntry[];
+
+  constructor(entries: readonly ClaimEntry[]) {
+    this.#entries = entries;
+    this.results = surveyClaims(entries, PLAN_LAB, recordedRuns);
+  }
+
+  get length(): number {
+    return this.results.length;
+  }
+
+  [Symbol.iterator](): Iterator<ClaimResult> {
+    return this.results[Symbol.iterator]();
+  }
+
+  /** How many of each document have which verdict. */
+  counts(): Table {
+    const rows = Object.keys(DOCUMENTS).flatMap((document) => {
+      const own = this.results.filter(({ claim }) => claim.document === document);
+      return own.length === 0 ? [] : [{ document, claims: own.length, ...countsOf(own) }];
+    });
+    return createTable([...rows, { document: 'all', claims: this.length, ...countsOf(this.results) }]);
+  }
+
+  /** The code that shows one claim. Throws: CONFIG where several were chosen. */
+  get evidence(): Evidence & Shown {
+    const [only, ...others] = this.results;
+    if (only === undefined || others.length > 0) {
+      throw new ConfigError(
+        `evidence is of one claim, and these are ${this.length}; choose one, as sl.claims('${only?.claim.id ?? 'wan.mem.params'}').evidence`,
+      );
+    }
+    const { evidence } = only.finding;
+    return withShown({ ...evidence }, shownAsText(evidence.source));
+  }
+
+  /** Documented ÷ found, by verdict. */
+  figure(): Figure {
+    return sessionGuesses().reveal(claimsFigure(this.results));
+  }
+
+  table(): Table {
+    return claimsTable(this.results);
+  }
+
+  /** For a report: documented, found, verdict and why, one row a claim. */
+  toMarkdown(): string {
+    const cells = this.table().rows.map(({ id, documented, found, verdict, by, why }) => [
+      `\`${id}\``,
+      documented,
+      found,
+      by === '' ? verdict : `${verdict}: ${by}`,
+      why,
+    ]);
+    const head = ['claim', 'documented', 'found', 'verdict', 'why'];
+    const lines = [head, head.map(() => '---'), ...cells].map(
+      (row) => `| ${row.map((cell) => String(cell ?? '').replaceAll('|', '\\|')).join(' | ')} |`,
+    );
+    return `${lines.join('\n')}\n`;
+  }
+
+  /** The table as a danfojs DataFrame; its library loads on first use (seconds). */
+  frame(): Promise<DataFrame> {
+    return this.table().frame();
+  }
+
+  /** Checks all again, with new runs on ranks of this machine where claims stand on runs. */
+  async verify({ runs = true }: VerifyOptions = {}): Promise<Verification> {
+    const needsRuns = this.#entries.some(({ experiment }) => experiment !== undefined);
+    if (!runs || !needsRuns) return verification(checkClaims(this.#entries, PLAN_LAB, recordedRuns));
+    const lab = claimsLab();
+    try {
+      const experiments = await recordRuns(this.#entries, lab);
+      return verification(checkClaims(this.#entries, PLAN_LAB, { ...recordedRuns, experiments }));
+    } finally {
+      await lab.close();
+    }
+  }
+
+  [DISPLAY](): DisplayBundle {
+    return this.table()[DISPLAY]();
+  }
+
+  /** For hosts that inspect values. */
+  [inspect.custom](): string {
+    return this.table().toText();
+  }
+}
+
+/** The documents' claims, or those that patterns name ('wan.mem.*'). Throws: CONFIG with the nearest id. */
+export function claims(patterns: string | readonly string[] = []): Claims {
+  return new Claims(selectClaims(CLAIMS, patterns));
+}
+
+function verification(checks: readonly ClaimCheck[]): Verification {
+  const changed = checks.filter(({ holds }) => !holds);
+  const head =
+    changed.length === 0
+      ? `${checks.length === 1 ? "This claim's" : `The ${checks.length} claims'`} evidence still holds`
+      : `The evidence of ${changed.length} of ${checks.length === 1 ? '1 claim' : `${checks.length} claims`} no longer holds`;
+  const text = [head, ...changed.map(({ claim, change }) => `${claim.id}: ${change}`)].join('\n');
+  return withShown({ holds: changed.length === 0, checks, changed }, shownAsText(text));
+}
+
+function countsOf(results: readonly ClaimResult[]): Record<string, number> {
+  return Object.fromEntries(
+    VERDICTS.map((verdict) => [verdict, results.filter(({ finding }) => finding.verdict === verdict).length]),
+  );
+}

@@ -1,0 +1,22 @@
+import { FRAGMENTS, type Fragment } from '../../config/fragments';
+import { findFragment, fragmentText } from '../../config/lookup';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import { createTable, type Table } from '../../figures/table';
+
+/** Every name that the articles write, and whether it is here. */
+export function lookup(): Table;
+/**
+ * What a name or setting of the articles really is in the original, and what it is here: 'here', an 'error', 'not here yet',
+ * or 'never existed'. Shown as text with an example. Throws: CONFIG for a word that no document writes.
+ */
+export function lookup(name: string): Fragment & Shown;
+export function lookup(name?: string): Table | (Fragment & Shown) {
+  if (name === undefined) return allFragments();
+  const fragment = findFragment(name);
+  return withShown({ ...fragment }, shownAsText(fragmentText(fragment)));
+}
+
+function allFragments(): Table {
+  const rows = FRAGMENTS.map(({ name, document, status, here }) => ({ name, document, status, here }));
+  return createTable(rows, { title: `${rows.length} pieces of code` });
+}

@@ -1,0 +1,220 @@
+import { join } from 'node:path';
+import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { Bytes, Seconds } from '../../core/units';
+import type { BenchRow } from '../../dist/bench-collectives';
+import { dryRun } from '../../plan/dry-run/dry-run';
+import { hereCosts } from '../../plan/dry-run/here-costs';
+import { type HereMeasurements, measuredKernels, median } from '../../plan/dry-run/here-measurements';
+import type { TimedStep } from '../../train/kernel-profile';
+import { type LinkNumbers, linkOf } from '../../transport/link';
+import { type LoadProbe, openLoadProbe } from '../launch/load-probe';
+import { MAX_RANKS } from '../launch/options';
+import type { RankScope } from '../rank/scope';
+import type { Job } from '../run/job';
+import { launch } from '../run/launch';
+import { configOfCase, nameOfCase, OWN_MODELS, type OwnRunCase, ownRunCases } from './own-run-cases';
+
+export interface OwnRunsOptions {
+  /** Ranks of the runs that are predicted. Default 1, 2 and 4. */
+  readonly worlds?: readonly number[];
+  /** Wires. Default: 2 Gbit/s with 50 µs, and as fast as ranks of one host exchange (null). */
+  readonly links?: readonly (LinkNumbers | null)[];
+  /** Times three steps of a run; the half around which there is the least load counts, and of it the median. Default 5. */
+  readonly rounds?: number;
+  /** Is told what is done now. */
+  readonly note?: (message: string) => void;
+}
+
+/** A run that was predicted and made. */
+export interface OwnRun extends OwnRunCase {
+  readonly name: string;
+  readonly predictedSeconds: Seconds;
+  /** Median of the quieter half of the steps. */
+  readonly measuredSeconds: Seconds;
+  /** predicted ÷ measured − 1. */
+  readonly error: number;
+  readonly predictedBytes: Bytes;
+  /** Most that a rank held on the device in its last step. */
+  readonly measuredBytes: Bytes;
+  /** Threads of other programs that wanted a core meanwhile, which the prediction was told. */
+  readonly others: number;
+}
+
+export interface OwnRuns {
+  /** What predictions were made of. */
+  readonly measured: HereMeasurements;
+  readonly runs: readonly OwnRun[];
+}
+
+/** Ranks that are measured: collectives need two. */
+const CALIBRATED_WORLD = 2;
+/** Steps until the code is compiled. */
+const WARM_UP = 4;
+const PROFILED_STEPS = 9;
+/** An operating system prefers threads that have just slept; with several steps in a row that evens out. */
+const STEPS_PER_ROUND = 3;
+const COLLECTIVE_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20];
+const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
+
+/**
+ * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and wires from that
+ * alone, makes them, and sets both side by side. See [Note: predictions of this machine's own runs]. Takes minutes.
+ */
+export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
+  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, note = () => {} } = options;
+  if (worlds.length === 0 || links.length === 0 || !(Number.isInteger(rounds) && rounds >= 1)) {
+    throw new ConfigError(
+      `predictions: ${worlds.length} worlds, ${links.length} links, ${rounds} rounds; give at least one of each`,
+    );
+  }
+  const probe = openLoadProbe();
+  try {
+    note(`measuring kernels and collectives on ${CALIBRATED_WORLD} ranks`);
+    const measured = await measureHere(probe);
+    const runs: OwnRun[] = [];
+    for (const places of jobsOf(ownRunCases(worlds, links))) {
+      runs.push(...(await runJob(places, { measured, probe, rounds, note })));
+    }
+    return { measured, runs };
+  } finally {
+    await probe.close();
+  }
+}
+
+/** Cases that one job runs: those of a world on a wire. */
+function jobsOf(cases: readonly OwnRunCase[]): readonly (readonly OwnRunCase[])[] {
+  const jobs = new Map<string, OwnRunCase[]>();
+  for (const one of cases) {
+    const key = JSON.stringify([one.world, one.link]);
+    jobs.set(key, [...(jobs.get(key) ?? []), one]);
+  }
+  return [...jobs.values()];
+}
+
+async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
+  const job = await launch({ ranks: jobSize(CALIBRATED_WORLD, probe) });
+  try {
+    const configs = OWN_MODELS.map((model) =>
+      parseTrainConfig(
+        configOfCase({ model, strategy: 'FULL_SHARD', recompute: false, world: 1, link: null }),
+      ),
+    );
+    const kernels = [];
+    for (const config of configs) kernels.push(...measuredKernels(config, await profile(job, config)));
+    const loads = [await probe.others()];
+    const program = join(__dirname, '..', '..', 'dist', 'bench-collectives.js');
+    const [collectives = []] = await job
+      .on('all')
+      .run(timeCollectives, program, CALIBRATED_WORLD, COLLECTIVE_SIZES);
+    loads.push(await probe.others());
+    const { cores } = probe;
+    return { world: CALIBRATED_WORLD, cores, others: median(loads), kernels, collectives };
+  } finally {
+    await job.shutdown();
+  }
+}
+
+/**
+ * A job's ranks share the cores' threads for products. With a rank for each core at least, every rank has one, whatever number
+ * of them trains.
+ */
+function jobSize(world: number, { cores }: LoadProbe): number {
+  return Math.max(world, Math.min(cores, MAX_RANKS));
+}
+
+async function profile(job: Job, config: TrainConfig): Promise<readonly TimedStep[]> {
+  const program = join(__dirname, '..', '..', 'train', 'kernel-profile.js');
+  const options = { config, warmUp: WARM_UP, rounds: PROFILED_STEPS };
+  const [steps = []] = await job.on('all').run(profileAlone, program, CALIBRATED_WORLD, options);
+  return steps;
+}
+
+/** Runs in a rank, by its source: it loads what it needs by path. The first ranks train at the same time, each in a group of its own. */
+function profileAlone(
+  { group, engine, rank }: RankScope,
+  program: string,
+  world: number,
+  options: { readonly config: TrainConfig; readonly warmUp: number; readonly rounds: number },
+): TimedStep[] {
+  const { createRequire } = process.getBuiltinModule('node:module');
+  const groups = group.ranks.slice(0, world).map((one) => group.subgroup([one], `rank ${one} alone`));
+  const own = groups[rank];
+  return own == null ? [] : createRequire(program)(program).profileSteps({ engine, group: own, ...options });
+}
+
+/** As above; the first ranks in one group. */
+function timeCollectives(
+  { group, engine }: RankScope,
+  program: string,
+  world: number,
+  sizes: readonly Bytes[],
+): BenchRow[] {
+  const { createRequire } = process.getBuiltinModule('node:module');
+  const first = group.subgroup(group.ranks.slice(0, world), 'measured');
+  return first === null ? [] : createRequire(program)(program).benchCollectives(first, engine, sizes);
+}
+
+interface Bench extends Required<Pick<OwnRunsOptions, 'rounds' | 'note'>> {
+  readonly measured: HereMeasurements;
+  readonly probe: LoadProbe;
+}
+
+async function runJob(cases: readonly OwnRunCase[], bench: Bench): Promise<readonly OwnRun[]> {
+  const [{ world, link } = { world: 1, link: null }] = cases;
+  const job = await launch({ ranks: jobSize(world, bench.probe), ...(link === null ? {} : { link }) });
+  try {
+    const runs: OwnRun[] = [];
+    for (const one of cases) {
+      bench.note(nameOfCase(one));
+      runs.push(await runCase(job, one, bench));
+    }
+    return runs;
+  } finally {
+    await job.shutdown();
+  }
+}
+
+/** The load is looked at around every few steps, so that prediction and measurement are of the same minute. */
+async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: Bench): Promise<OwnRun> {
+  const config = configOfCase(one);
+  const run = await job.train(config, { ranks: one.world });
+  try {
+    await run.step(WARM_UP);
+    const loads = [await probe.others()];
+    for (let round = 0; round < rounds; round++) {
+      await run.step(STEPS_PER_ROUND);
+      loads.push(await probe.others());
+    }
+    const steps = run.results.slice(WARM_UP).map(({ seconds }, i) => {
+      const round = Math.floor(i / STEPS_PER_ROUND);
+      return { seconds, others: ((loads[round] ?? 0) + (loads[round + 1] ?? 0)) / 2 };
+    });
+    const { seconds: measuredSeconds, others } = quietHalf(steps);
+    const measuredBytes = Math.max(...run.records.newest().map(({ memory }) => memory.peakBytes));
+    const link = one.link === null ? undefined : linkOf(one.link);
+    const costs = hereCosts(measured, { world: one.world, link, others });
+    const dry = dryRun(config, { world: one.world, ranks: 'all', costs, curve: false });
+    const predictedSeconds = dry.stepSeconds;
+    const predictedBytes = Math.max(...dry.lastStep.map(({ memory }) => memory.peakBytes));
+    const error = predictedSeconds / measuredSeconds - 1;
+    const name = nameOfCase(one);
+    return { ...one, name, predictedSeconds, measuredSeconds, error, predictedBytes, measuredBytes, others };
+  } finally {
+    await run.dispose();
+  }
+}
+
+interface LoadedStep {
+  readonly seconds: Seconds;
+  readonly others: number;
+}
+
+/** Medians over the steps around which there was the least load. */
+function quietHalf(steps: readonly LoadedStep[]): LoadedStep {
+  const quiet = steps.toSorted((a, b) => a.others - b.others).slice(0, Math.ceil(steps.length / 2));
+  return {
+    seconds: median(quiet.map(({ seconds }) => seconds)),
+    others: median(quiet.map(({ others }) => others)),
+  };
+}

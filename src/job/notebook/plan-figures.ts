@@ -1,0 +1,67 @@
+import type { TrainConfigInput } from '../../config/train-config';
+import { warnOnce } from '../../core/warn';
+import { comparePlans as compared, type PlanComparison } from '../../figures/compare-plans';
+import type { Figure } from '../../figures/figure';
+import type { KnobValues } from '../../figures/plan-knobs';
+import { type ScalingOptions, scaling as scaled } from '../../figures/plan-scaling';
+import { type Plan, plan as planned } from '../../figures/plan-view';
+import { whatIf as turned } from '../../figures/plan-what-if';
+import { plannerAccuracy } from '../../figures/planner-accuracy';
+import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
+import type { DryRun } from '../../plan/dry-run/dry-run-result';
+import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
+import type { Place } from '../../plan/request-of-config';
+import { writeToStderr } from '../control/folded-lines';
+import { sessionGuesses } from '../run/guesses';
+
+// Plans and their figures as a notebook asks for them: each tells what was guessed about it, and warns of what it does not read.
+
+/**
+ * Predicts a layout's time and memory. `place` says where a TrainConfig runs, or replaces keys of a request: hardware's name or
+ * { hardware, gpus, nicGbit, ... }. Settings that it plans otherwise than the config says are warned of, and stand in `assumed`.
+ * Throws: CONFIG naming what is wrong and what to change.
+ */
+export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
+  const result = planned(input, place, options);
+  warnOf([result]);
+  return result;
+}
+
+/** Runs a config's training with shapes in place of values, as `DryRunOptions` says; what has no effect is warned of. */
+export function dryRun(config: TrainConfigInput, options: DryRunOptions): DryRun {
+  return dryRan(config, typeof options === 'object' ? { warn: warnOnce(warn), ...options } : options);
+}
+
+/** Plans side by side, their iteration's time or their peak by cause. Throws: CONFIG without plans. */
+export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanComparison = 'time'): Figure {
+  return sessionGuesses().reveal(compared(plans, what));
+}
+
+/** One knob at a time turned away from a plan. Throws: CONFIG for a wrong request and for an unknown knob. */
+export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
+  const figure = turned(input, knobs, place);
+  warnOf([planned(input, place)]);
+  return sessionGuesses().reveal(figure);
+}
+
+/** Plans at growing numbers of GPUs or nodes, one line a request. Throws: CONFIG where a request is not legal at a count. */
+export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
+  const figure = scaled(requests, options);
+  warnOf(Object.values(requests).map((request) => planned(request)));
+  return sessionGuesses().reveal(figure);
+}
+
+/** How wrong the planner's times are on measured iterations that nothing was fitted on. */
+export function accuracy(): Figure {
+  return sessionGuesses().reveal(plannerAccuracy());
+}
+
+/** Each setting once, however many plans take it otherwise than it says. */
+function warnOf(plans: readonly Pick<Plan, 'assumed'>[]): void {
+  const once = warnOnce(warn);
+  for (const { says } of plans.flatMap(({ assumed }) => assumed)) once(says);
+}
+
+function warn(message: string): void {
+  writeToStderr(`warning: ${message}\n`);
+}

@@ -1,0 +1,85 @@
+import { formatBytes, formatSeconds } from '../../core/units';
+import { accuracyOf } from '../../figures/accuracy';
+import { accuracyFigure } from '../../figures/accuracy-figure';
+import type { Figure } from '../../figures/figure';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import { type Column, createTable, type Table } from '../../figures/table';
+import { sessionGuesses } from '../run/guesses';
+import { type OwnRun, type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
+
+/** This machine's own runs beside what was predicted for them. Shown in a notebook as a table. */
+export interface Predictions extends OwnRuns, Shown {
+  /** Mean of the absolute errors of step times. */
+  readonly meanError: number;
+  readonly worstError: number;
+  /** Whether every rank held at its peak what was predicted, to the byte. */
+  readonly isExactInBytes: boolean;
+  readonly table: Table;
+  figure(): Figure;
+}
+
+const COLUMNS: readonly Column[] = [
+  { key: 'run' },
+  { key: 'predicted', format: (value) => formatSeconds(Number(value)) },
+  { key: 'measured', format: (value) => formatSeconds(Number(value)) },
+  { key: 'error', format: (value) => percent(Number(value)) },
+  { key: 'predictedBytes', title: 'peak predicted', format: (value) => formatBytes(Number(value)) },
+  { key: 'measuredBytes', title: 'peak measured', format: (value) => formatBytes(Number(value)) },
+  { key: 'others', title: "others' threads", format: (value) => Number(value).toFixed(1) },
+];
+
+/**
+ * Predicts runs of this machine from measurements at one world size, makes them, and compares: step times, and peak bytes.
+ * See `ownRuns` for what is left out. Takes minutes; times are as good as the machine is quiet.
+ * Throws: CONFIG for wrong options, and what `launch` and `train` throw.
+ */
+export async function predictions(options: OwnRunsOptions = {}): Promise<Predictions> {
+  return predictionsOf(await ownRuns(options));
+}
+
+/** What runs that were predicted and made come to. */
+export function predictionsOf({ measured, runs }: OwnRuns): Predictions {
+  const { mean, worst } = accuracyOf(
+    runs.map(({ predictedSeconds, measuredSeconds }) => ({
+      predicted: predictedSeconds,
+      measured: measuredSeconds,
+    })),
+  );
+  const table = createTable(runs.map(rowOf), { columns: COLUMNS });
+  const isExactInBytes = runs.every(({ predictedBytes, measuredBytes }) => predictedBytes === measuredBytes);
+  const text = [
+    table.toText(runs.length),
+    `Step times: mean error ${percent(mean)}, worst ${percent(worst)}; peak bytes ${isExactInBytes ? 'equal' : 'differ'}. ` +
+      `Calibrated on one job of ${measured.world} ranks.`,
+  ].join('\n');
+  const figure = (): Figure => sessionGuesses().reveal(predictionsFigure({ measured, runs }));
+  const fields = { measured, runs, meanError: mean, worstError: worst, isExactInBytes, table, figure };
+  return withShown(fields, shownAsText(text));
+}
+
+function predictionsFigure({ measured, runs }: OwnRuns): Figure {
+  const own = runs.map(({ name, predictedSeconds, measuredSeconds }) => ({
+    id: name,
+    predicted: predictedSeconds,
+    measured: measuredSeconds,
+  }));
+  const subtitle = `${runs.length} kinds of steps of this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;
+  return accuracyFigure(own, { subtitle });
+}
+
+function rowOf({ name, predictedSeconds, measuredSeconds, ...run }: OwnRun) {
+  const { error, predictedBytes, measuredBytes, others } = run;
+  return {
+    run: name,
+    predicted: predictedSeconds,
+    measured: measuredSeconds,
+    error,
+    predictedBytes,
+    measuredBytes,
+    others,
+  };
+}
+
+function percent(share: number): string {
+  return `${share < 0 ? '−' : ''}${Math.abs(share * 100).toFixed(0)}%`;
+}

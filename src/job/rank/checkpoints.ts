@@ -1,0 +1,102 @@
+import type { Engine } from '../../backend/engine';
+import type { Checkpointer } from '../../checkpoint/checkpointer';
+import type { LoadedCheckpoint } from '../../checkpoint/load-checkpoint';
+import type { SaveOptions } from '../../checkpoint/save-plan';
+import { StateDicts } from '../../checkpoint/state-dicts';
+import { strictNames } from '../../config/strict-names';
+import { ConfigError } from '../../core/errors';
+import type { Warn } from '../../core/warn';
+import type { ProcessGroup } from '../../dist/types';
+import { asModule, type Layer } from '../../nn/layers-model';
+import type { Module } from '../../nn/module';
+import type { Optimizer } from '../../optim/optimizer';
+
+/** Source: torch.distributed.fsdp.StateDictType. */
+export const StateDictType = strictNames(
+  'StateDictType',
+  { FULL_STATE_DICT: 'FULL_STATE_DICT', SHARDED_STATE_DICT: 'SHARDED_STATE_DICT' } as const,
+  {
+    LOCAL_STATE_DICT:
+      "it is FSDP1's flat parameters as they lie in memory, which no other world can load; use SHARDED_STATE_DICT",
+  } as const,
+);
+
+/** State dicts as FSDP's static methods have them. Each is a collective: every rank calls it. */
+export type StateDictMethods = Pick<
+  StateDicts,
+  | 'stateDictType'
+  | 'stateDict'
+  | 'loadStateDict'
+  | 'optimStateDict'
+  | 'optimStateDictToLoad'
+  | 'loadOptimState'
+>;
+
+/** Saves and loads what cells train. */
+export interface RankCheckpoints {
+  readonly StateDictType: typeof StateDictType;
+  /**
+   * Saves a model and its optimizer (null: parameters only) into a folder; resolves when it is in place. Every rank calls
+   * it. Throws: COLLECTIVE_MISSING on all ranks when rank 0 alone does; IO naming file, tensor and offset.
+   */
+  readonly saveCheckpoint: (
+    model: Module | Layer,
+    optimizer: Optimizer | null,
+    folder: string,
+    options?: SaveOptions,
+  ) => Promise<void>;
+  /** Loads a folder that any world and strategy saved. Every rank calls it. Throws: IO, SHAPE. */
+  readonly loadCheckpoint: (
+    model: Module | Layer,
+    optimizer: Optimizer | null,
+    folder: string,
+  ) => Promise<LoadedCheckpoint>;
+}
+
+/** What binds checkpoints to a rank. */
+export interface RankCheckpointParts {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  readonly warn: Warn;
+}
+
+/** Checkpoints of this rank's models. What they need is loaded when it is first used. */
+export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts): RankCheckpoints {
+  let checkpointer: Checkpointer | undefined;
+  return {
+    StateDictType,
+    async saveCheckpoint(given, optimizer, folder, options) {
+      const model = asModule(given, 'saveCheckpoint');
+      checkFolder('saveCheckpoint', folder);
+      const made = await import('../../checkpoint/checkpointer.js');
+      checkpointer ??= new made.Checkpointer({ warn });
+      await checkpointer.save({ engine, group, model, optimizer }, folder, options);
+    },
+    async loadCheckpoint(given, optimizer, folder) {
+      const model = asModule(given, 'loadCheckpoint');
+      checkFolder('loadCheckpoint', folder);
+      const { loadCheckpoint } = await import('../../checkpoint/load-checkpoint.js');
+      return loadCheckpoint({ engine, group, model, optimizer }, folder);
+    },
+  };
+}
+
+/** State dicts on this rank, as functions of their own. */
+export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDictMethods {
+  const dicts = new StateDicts({ engine, group });
+  return {
+    stateDictType: (model, type, work, options) => dicts.stateDictType(model, type, work, options),
+    stateDict: (model) => dicts.stateDict(model),
+    loadStateDict: (model, dict) => dicts.loadStateDict(model, dict),
+    optimStateDict: (model, optimizer) => dicts.optimStateDict(model, optimizer),
+    optimStateDictToLoad: (model, optimizer, dict) => dicts.optimStateDictToLoad(model, optimizer, dict),
+    loadOptimState: (model, optimizer, local) => dicts.loadOptimState(model, optimizer, local),
+  };
+}
+
+function checkFolder(what: string, folder: unknown): void {
+  if (typeof folder === 'string' && folder !== '') return;
+  throw new ConfigError(
+    `${what}(model, optimizer, folder) takes a folder's path, as 'ckpt', not ${String(folder)}`,
+  );
+}

@@ -1,0 +1,29 @@
+import type { CellError } from '../../cell/cell-error';
+import { toPlainText } from '../../cell/mime';
+import { ShardlabError } from '../../core/errors';
+import type { RankError } from '../control/messages';
+
+/** An error of a rank's code as data: shardlab's own keep their code, others are RANK_FAILED. */
+export function rankError(thrown: unknown, described: CellError = describe(thrown)): RankError {
+  if (thrown instanceof ShardlabError) return { ...described, code: thrown.code, details: thrown.details };
+  if (!isArrayTooLarge(thrown)) return { ...described, code: 'RANK_FAILED' };
+  const evalue =
+    `JavaScript gives no array of that size (${described.evalue}): values of tensors are made there before ` +
+    'they go to the engine. Make the tensor smaller, or hold fewer arrays.';
+  return { ...described, code: 'OUT_OF_MEMORY', evalue };
+}
+
+/** V8 refuses typed arrays that the host has no memory for, and those beyond its longest (2^33 bytes). */
+function isArrayTooLarge(thrown: unknown): boolean {
+  if (!(thrown instanceof RangeError)) return false;
+  return /^Array buffer allocation failed|^Invalid typed array length: \d{9,}/.test(thrown.message);
+}
+
+function describe(thrown: unknown): CellError {
+  if (!(thrown instanceof Error)) {
+    const evalue = toPlainText(thrown);
+    return { ename: 'Thrown', evalue, traceback: [evalue] };
+  }
+  const { name: ename, message: evalue, stack } = thrown;
+  return { ename, evalue, traceback: (stack ?? `${ename}: ${evalue}`).split('\n') };
+}

@@ -1,0 +1,248 @@
+import type * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import type { ModelStateDict } from '../../checkpoint/state-dicts';
+import type { ActivationCheckpointingConfig } from '../../config/memory-config';
+import { strictNames } from '../../config/strict-names';
+import { parseTrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { Observer } from '../../core/events';
+import type { Warn } from '../../core/warn';
+import type { DeviceMesh } from '../../dist/device-mesh';
+import type { ProcessGroup } from '../../dist/types';
+import { asModule, isLayer, type Layer } from '../../nn/layers-model';
+import type { Module } from '../../nn/module';
+import { withParameters } from '../../nn/require-parameters';
+import { allreduceHook, bf16CompressHook, fp16CompressHook } from '../../parallel/ddp/comm-hooks';
+import {
+  type DdpOptions,
+  DDP as DistributedDataParallel,
+} from '../../parallel/ddp/distributed-data-parallel';
+import { fullyShard } from '../../parallel/fsdp/fully-shard';
+import { noSync } from '../../parallel/fsdp/no-sync';
+import {
+  setModulesToBackwardPrefetch,
+  setModulesToForwardPrefetch,
+} from '../../parallel/fsdp/prefetch-lists';
+import { RowsOfRanks } from '../../parallel/fsdp/rows-of-ranks';
+import { unitsOf } from '../../parallel/fsdp/units-of';
+import { type FairScaleOptions, fromFairScale } from '../../parallel/fsdp1/fair-scale';
+import type { FsdpOptions } from '../../parallel/fsdp1/fsdp-options';
+import { type FullyShardArguments, fullyShardOptions } from '../../parallel/fsdp1/fully-shard-options';
+import {
+  type Fsdp,
+  type FsdpContext,
+  fsdp,
+  fsdpModules,
+  shardInPlace,
+} from '../../parallel/fsdp1/fully-sharded-data-parallel';
+import {
+  CPUOffload,
+  CPUOffloadPolicy,
+  type CPUOffloadPolicyOptions,
+  MixedPrecision,
+  MixedPrecisionPolicy,
+  OffloadPolicy,
+} from '../../parallel/fsdp1/precision-and-offload';
+import { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../../parallel/fsdp1/sharding-strategy';
+import { type SummonOptions, summonFullParams } from '../../parallel/fsdp1/summon-full-params';
+import {
+  type ReductionErrorOptions,
+  type ReductionErrorRow,
+  reductionError,
+} from '../../parallel/precision/reduction-error';
+import {
+  type ActivationCheckpointing,
+  applyActivationCheckpointing,
+} from '../../parallel/recompute/apply-activation-checkpointing';
+import {
+  CheckpointImpl,
+  type CheckpointWrapperOptions,
+  checkpointWrapper,
+} from '../../parallel/recompute/checkpoint-wrapper';
+import { type RoutedRows, sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
+import {
+  alwaysWrapPolicy,
+  lambdaAutoWrapPolicy,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  neverWrapPolicy,
+  sizeBasedAutoWrapPolicy,
+  transformerAutoWrapPolicy,
+} from '../../parallel/wrap-policies';
+import { type CallableClass, callableClass } from './callable-class';
+import { type StateDictMethods, stateDictMethods } from './checkpoints';
+import { ddpArguments, replicable } from './ddp-arguments';
+
+/** Where a module is replicated. */
+export interface MeshOption {
+  /** A mesh of one axis; default all ranks. */
+  readonly mesh?: DeviceMesh | undefined;
+}
+
+/** FSDP's wrapper, with what torch has on every module. */
+export type RankFsdpWrapper<M extends Module> = Fsdp<M> & {
+  /** As FSDP.stateDict(model): of the type that FSDP.stateDictType sets, else FULL. Every rank calls it. */
+  stateDict(): ModelStateDict;
+  /** As FSDP.loadStateDict(model, dict). Throws: SHAPE naming all that does not fit. */
+  loadStateDict(dict: ModelStateDict): void;
+};
+
+/** FSDP with and without `new`, and what torch has as its static methods. */
+export interface FsdpFunction extends StateDictMethods {
+  /** A layer or model of tfjs is sharded in place and given back, to be called as before. */
+  <L extends Layer>(layer: L, options?: FsdpOptions): L;
+  <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
+  new <L extends Layer>(layer: L, options?: FsdpOptions): L;
+  new <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
+  /** Modules that have a unit. */
+  fsdpModules(model: Module | Layer, options?: { readonly rootOnly?: boolean }): Module[];
+  /** Gradients of backwards within `work` stay whole and local and add up. */
+  noSync<T>(model: Module | Layer, work: () => T): T;
+  /**
+   * Runs `work` while all parameters are whole on every rank; what it writes is kept with `writeback: true` only. Every rank
+   * calls it. Throws: COLLECTIVE_MISSING, SHAPE.
+   */
+  summonFullParams<T>(model: Module | Layer, work: () => T, options?: SummonOptions): T;
+}
+
+/** The names of torch.distributed.fsdp and what belongs to them, which need nothing of the rank. */
+export const FSDP_NAMES = {
+  ShardingStrategy,
+  ShardStrategy,
+  BackwardPrefetch,
+  MixedPrecision,
+  MixedPrecisionPolicy,
+  CPUOffload,
+  OffloadPolicy,
+  CheckpointImpl: strictNames('CheckpointImpl', CheckpointImpl, {
+    NO_CHECKPOINT:
+      'there are NO_REENTRANT and REENTRANT; for none leave checkpointWrapper out, or give activationCheckpointing: null',
+  } as const),
+  transformerAutoWrapPolicy,
+  sizeBasedAutoWrapPolicy,
+  lambdaAutoWrapPolicy,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  alwaysWrapPolicy,
+  neverWrapPolicy,
+  setModulesToForwardPrefetch,
+  setModulesToBackwardPrefetch,
+  allreduceHook,
+  fp16CompressHook,
+  bf16CompressHook,
+} as const;
+
+/** What of data parallelism is bound to a rank. */
+export interface RankFsdp {
+  /** A module or a layer of tfjs; given back. */
+  readonly fullyShard: <M extends Module | Layer>(module: M, options?: FullyShardArguments) => M;
+  readonly DDP: CallableClass<
+    [module: Module | Layer, options?: DdpOptions & MeshOption],
+    DistributedDataParallel
+  >;
+  readonly FSDP: FsdpFunction;
+  readonly FullyShardedDataParallel: FsdpFunction;
+  /** FSDP's arguments from FairScale's names; those without effect are warned of. */
+  readonly fromFairScale: (options: FairScaleOptions) => FsdpOptions;
+  readonly CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffload;
+  readonly checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions) => M;
+  /** Sends each row to the rank named for it, and nothing else; `back` returns them. Every rank calls it. */
+  readonly sparseAllToAll: (
+    rows: tf.Tensor,
+    destinations: ArrayLike<number> | tf.Tensor,
+    options?: { readonly group?: ProcessGroup },
+  ) => RoutedRows;
+  /** Reduces made-up gradients with 16 bits on the wire, and says how far the means are from exact ones. Every rank calls it. */
+  readonly reductionError: (
+    options?: ReductionErrorOptions & { readonly group?: ProcessGroup },
+  ) => ReductionErrorRow[];
+  /** Layers of a model, by the forms of a config's activationCheckpointing; default all. */
+  readonly applyActivationCheckpointing: (
+    model: Module,
+    config?: ActivationCheckpointingConfig | null,
+    options?: { readonly offloadToHost?: boolean },
+  ) => ActivationCheckpointing;
+}
+
+/** What binds data parallelism to a rank. */
+export interface RankFsdpParts {
+  readonly engine: Engine;
+  readonly observer: Observer;
+  /** All ranks. */
+  readonly mesh: DeviceMesh;
+  readonly warn: Warn;
+}
+
+/** Data parallelism on this rank's engine and groups. */
+export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankFsdp {
+  const rows = new RowsOfRanks();
+  const contextOf = (chosen: DeviceMesh = mesh) => ({
+    engine,
+    observer,
+    group: chosen.group,
+    mesh: chosen,
+    rows,
+    warn,
+  });
+  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }));
+  return {
+    fullyShard(module, options = {}) {
+      const taken = withParameters(module, 'fullyShard');
+      if (unitsOf(taken).some(({ owner }) => owner === taken)) throw twice(taken);
+      fullyShard(taken, contextOf(options.mesh), fullyShardOptions(options));
+      return module;
+    },
+    DDP: callableClass(
+      (module, { mesh: chosen, ...options } = {}) =>
+        new DistributedDataParallel(replicable(module), contextOf(chosen), ddpArguments(options, warn)),
+    ),
+    FSDP,
+    FullyShardedDataParallel: FSDP,
+    fromFairScale: (options) => fromFairScale(options, warn),
+    CPUOffloadPolicy: (options) => CPUOffloadPolicy(warn, options),
+    checkpointWrapper: (layer, options) => checkpointWrapper({ engine, observer, warn }, layer, options),
+    sparseAllToAll: (rows, destinations, { group = mesh.group } = {}) =>
+      sparseAllToAll(engine, group, rows, destinations),
+    reductionError: ({ group = mesh.group, ...options } = {}) => reductionError(engine, group, options),
+    applyActivationCheckpointing: (model, config = 'full', { offloadToHost = false } = {}) =>
+      applyActivationCheckpointing({ engine, observer }, model, checkedCheckpointing(config), offloadToHost),
+  };
+}
+
+function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => FsdpContext): FsdpFunction {
+  const dicts = stateDictMethods(engine, group);
+  function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
+    const module = withParameters(given, 'FSDP');
+    if (isLayer(given)) {
+      shardInPlace(module, contextOf(), options);
+      return given;
+    }
+    const wrapper = fsdp(module, contextOf(), options);
+    return Object.assign(wrapper, {
+      stateDict: () => dicts.stateDict(wrapper),
+      loadStateDict: (dict: ModelStateDict) => dicts.loadStateDict(wrapper, dict),
+    });
+  }
+  const methods: Omit<FsdpFunction, keyof StateDictMethods> = {
+    fsdpModules: (model, options) => fsdpModules(asModule(model, 'FSDP.fsdpModules'), options),
+    noSync: (model, work) => noSync(asModule(model, 'FSDP.noSync'), work),
+    summonFullParams: (model, work, options) =>
+      summonFullParams(engine, asModule(model, 'FSDP.summonFullParams'), work, options),
+  };
+  // `new` gives what a function returns, where that is an object.
+  return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
+}
+
+function twice(module: Module): ConfigError {
+  const name = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
+  return new ConfigError(
+    `fullyShard was called on ${name} before, and a second call changes nothing; build the model again to shard it otherwise`,
+  );
+}
+
+/** Throws: CONFIG for what is no form of a config's activationCheckpointing. */
+function checkedCheckpointing(
+  config: ActivationCheckpointingConfig | null,
+): ActivationCheckpointingConfig | null {
+  return parseTrainConfig({ activationCheckpointing: config }).activationCheckpointing;
+}

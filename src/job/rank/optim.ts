@@ -1,0 +1,111 @@
+import type { Engine } from '../../backend/engine';
+import { parseTrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { Warn } from '../../core/warn';
+import type { ProcessGroup } from '../../dist/types';
+import { isLayer, type Layer } from '../../nn/layers-model';
+import { Module } from '../../nn/module';
+import { withParameters } from '../../nn/require-parameters';
+import { AdamW, type AdamWOptions } from '../../optim/adamw';
+import { AdamW8bit, type AdamW8bitOptions } from '../../optim/adamw-8bit';
+import { clipGradNormInPlace } from '../../optim/clip-grad-norm';
+import { GradScaler, type GradScalerOptions } from '../../optim/grad-scaler';
+import type { HasStates, Optimizer } from '../../optim/optimizer';
+import type { OptimizerPlacement } from '../../optim/rule-optimizer';
+import { SGD, type SgdOptions } from '../../optim/sgd';
+import { WarmupCosineLR, type WarmupCosineOptions } from '../../optim/warmup-cosine-lr';
+import { type CallableClass, callableClass } from './callable-class';
+
+/** Where its states lie. */
+type OnHost = Pick<OptimizerPlacement, 'onHost'>;
+
+/** What an optimizer takes: a model, also one of tfjs. */
+export type Optimized = HasStates | Layer;
+
+/** Optimizers and what belongs to them, on this rank's engine. */
+export interface RankOptim {
+  readonly AdamW: CallableClass<[model: Optimized, options?: AdamWOptions & OnHost], AdamW>;
+  adamW(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
+  /** torch's spelling of the same. */
+  adamw(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
+  /** Moments in one byte an element. */
+  adamW8bit(model: Optimized, options?: AdamW8bitOptions & OnHost): AdamW8bit;
+  sgd(model: Optimized, options?: SgdOptions & OnHost): SGD;
+  /**
+   * Scales the gradients of all ranks so that their norm together is at most `maxNorm` (null: only measures); gives the norm
+   * before. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
+   */
+  clipGradNorm(model: Optimized, maxNorm: number | null): number;
+}
+
+/** Schedules and loss scaling by the articles' names. */
+export interface RankSchedules {
+  /** Source: DeepSpeed's WarmupCosineLR, with the arguments of the article. */
+  readonly WarmupCosineLR: CallableClass<
+    [optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions],
+    WarmupCosineLR
+  >;
+  /** Source: torch.amp.GradScaler. */
+  readonly GradScaler: CallableClass<[options?: GradScalerOptions], GradScaler>;
+}
+
+/**
+ * Optimizers on this rank's engine. `onHost` keeps their states on the host, where the step then runs. `takes` is told of what
+ * each one trains.
+ */
+export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) => void): RankOptim {
+  const made =
+    <Options extends object, Made>(
+      name: string,
+      make: (model: HasStates, options: Options, placement: OptimizerPlacement) => Made,
+    ) =>
+    (model: Optimized, options: Options & OnHost = {} as Options): Made => {
+      const states = statesOf(model, `optim.${name}`);
+      if (typeof options !== 'object') {
+        throw new ConfigError(`optim.${name}: options are ${options}, not an object; write { lr: 0.001 }`);
+      }
+      const { onHost = false, ...own } = options;
+      takes(states);
+      return make(states, own as unknown as Options, { onHost, warn }); // what is left of the sum are the options
+    };
+  const adamW = made('adamW', (model, options: AdamWOptions, at) => new AdamW(engine, model, options, at));
+  return {
+    AdamW: callableClass(adamW),
+    adamW,
+    adamw: adamW,
+    adamW8bit: made(
+      'adamW8bit',
+      (model, options: AdamW8bitOptions, at) => new AdamW8bit(engine, model, options, at),
+    ),
+    sgd: made('sgd', (model, options: SgdOptions, at) => new SGD(engine, model, options, at)),
+    clipGradNorm: (model, maxNorm) =>
+      clipGradNormInPlace(engine, statesOf(model, 'optim.clipGradNorm'), maxNorm),
+  };
+}
+
+/** Schedules and loss scaling on this rank's engine and all ranks. */
+export function rankSchedules(engine: Engine, group: ProcessGroup): RankSchedules {
+  return {
+    WarmupCosineLR: callableClass((optimizer, options) => new WarmupCosineLR(optimizer, options)),
+    GradScaler: callableClass(({ enabled, ...options } = {}) => {
+      // The settings are a config's, and so are the errors.
+      parseTrainConfig({ gradScaler: options });
+      return new GradScaler(engine, group, { ...options, ...(enabled === undefined ? {} : { enabled }) });
+    }),
+  };
+}
+
+/** Throws: CONFIG for what is no model, and for a model of which nothing trains. */
+function statesOf(model: Optimized, what: string): HasStates {
+  const found = hasStates(model) ? model : withParameters(model, what);
+  if (found.states().length > 0) return found;
+  throw new ConfigError(
+    `${what}: all parameters of the model are frozen (requiresGrad is false), so nothing would train; leave some of them out of freeze`,
+  );
+}
+
+/** True for what a wrapper gives, as DDP. */
+function hasStates(model: Optimized): model is HasStates {
+  if (typeof model !== 'object' || model === null || model instanceof Module || isLayer(model)) return false;
+  return typeof model.states === 'function';
+}

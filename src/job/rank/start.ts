@@ -1,0 +1,145 @@
+import { availableParallelism } from 'node:os';
+import { Tensor } from '@tensorflow/tfjs';
+import type { BlasAbsent, BlasInfo, Engine } from '../../backend/engine';
+import { createWasmEngine } from '../../backend/wasm-engine';
+import { captureConsole } from '../../cell/console-capture';
+import { createEvaluator, type Evaluator } from '../../cell/evaluator';
+import { writeExitCall } from '../../cell/exit-call';
+import { watchStrayErrors } from '../../cell/stray-errors';
+import { showTensorValues } from '../../cell/tensor-text';
+import { openThreadCpuClock } from '../../core/thread-cpu';
+import { now } from '../../core/units';
+import { findCallSite, NO_SITE } from '../../dist/call-site';
+import { joinWorld, type PlaneConfig, type World } from '../../dist/world';
+import { createRecorder } from '../../ledger/recorder';
+import type { CourierHandle } from '../control/courier-handle';
+import type { ReadyReport } from '../control/messages';
+import { createWorkBoard } from '../control/work-board';
+import { announcedGroup } from './announced-group';
+import { rankError } from './error';
+import { withoutForeignHandlers } from './foreign-handlers';
+import { createRankScope } from './scope';
+import { setRankScope } from './scope-host';
+import { type RankSetup, SEGMENT_FD } from './setup';
+import { TensorPiles } from './tensor-piles';
+import { RankTraining } from './training';
+import { RankWorker } from './worker';
+
+const STDERR_FD = 2;
+
+/** Frames that an error's stack keeps in a rank. */
+const STACK_FRAMES = 60;
+
+/** What the rank's program has made before its engine was loaded. */
+export interface RankStart {
+  readonly setup: RankSetup;
+  readonly courier: CourierHandle;
+  readonly statusBoard: SharedArrayBuffer;
+  readonly controlBlock: SharedArrayBuffer | undefined;
+}
+
+/** Builds the rank's engine and world, reports it ready, and works until it is told to end. Never rejects. */
+export async function startRank(start: RankStart): Promise<void> {
+  try {
+    await buildRank(start);
+  } catch (error) {
+    start.courier.send({ type: 'failed', error: rankError(error) });
+    process.exit(1);
+  }
+}
+
+async function buildRank(start: RankStart): Promise<void> {
+  const { setup, courier, statusBoard } = start;
+  // Errors arise deep below a cell (tapes within units within layers): deeper stacks still name its line.
+  Error.stackTraceLimit = STACK_FRAMES;
+  const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
+  // The host's cores, shared evenly; only products use more than one.
+  const threads = Math.max(1, Math.floor(availableParallelism() / numRanks));
+  let evaluator: Evaluator | undefined;
+  const place = (): string => {
+    const { cell, line, text } = findCallSite(evaluator?.toWritten);
+    return cell === undefined ? text : `cell ${cell}, line ${line}`;
+  };
+  const limit = memoryLimit === null ? {} : { memoryLimit };
+  const engine = await withoutForeignHandlers(() =>
+    createWasmEngine({ blas, threads, searchPaths, place, ...limit }),
+  );
+  const recorder = createRecorder({ rank, world: numRanks }, now, openThreadCpuClock());
+  engine.observe(recorder);
+  showTensorValues(Tensor);
+  let training: RankTraining | undefined;
+  const joined = await joinWorld({
+    rank,
+    world: numRanks,
+    plane: planeOf(start),
+    link: setup.link ?? undefined,
+    engine,
+    observer: recorder,
+    statusBoard,
+    callSite: () => (training?.isStepping === true ? NO_SITE : findCallSite(evaluator?.toWritten)),
+  });
+  const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
+  const world = { ...joined, group };
+  const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
+  const piles = new TensorPiles(warn);
+  engine.observe(piles.observer);
+  const scope = createRankScope({
+    rank,
+    world,
+    engine,
+    observer: recorder,
+    warn,
+    stepBegins: () => piles.look(),
+    link: setup.link ?? undefined,
+  });
+  setRankScope(scope);
+  evaluator = createEvaluator({ baseDir, globals: { ...scope } });
+  training = new RankTraining({ rank, engine, group, recorder, warn });
+  const board = createWorkBoard(statusBoard);
+  const worker: RankWorker = new RankWorker({
+    courier,
+    evaluator,
+    engine,
+    scope,
+    training,
+    board,
+    piles,
+  });
+  const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
+  process.on('exit', tellExit);
+  worker.listen(() => {
+    process.off('exit', tellExit);
+    return end(world);
+  });
+  watchStrayErrors(({ thrown }) => worker.write('stderr', `Nobody caught: ${String(thrown)}\n`));
+  await courier.attached;
+  courier.send({ type: 'ready', report: readyReport(setup, engine) });
+  captureConsole((name, text) => worker.write(name, text));
+}
+
+function planeOf({ setup, controlBlock }: RankStart): PlaneConfig {
+  const { planeAddresses: addresses, control } = setup;
+  if (controlBlock !== undefined)
+    return { kind: 'zeromq', addresses, token: control.token, control: controlBlock };
+  return { kind: 'shared-memory', fd: SEGMENT_FD, bytes: setup.segmentBytes ?? 0 };
+}
+
+function readyReport(setup: RankSetup, engine: Engine): ReadyReport {
+  return {
+    pid: process.pid,
+    rssBytes: process.memoryUsage.rss(),
+    engine: engine.name,
+    blas: blasName(engine.blas),
+    transport: setup.segmentBytes === null ? 'zeromq' : 'shared memory',
+    readyMs: (now() - setup.startedSeconds) * 1e3,
+  };
+}
+
+function blasName(blas: BlasInfo | BlasAbsent): string {
+  return blas.library ?? 'none';
+}
+
+async function end(world: World): Promise<void> {
+  await world.close();
+  process.exit(0);
+}

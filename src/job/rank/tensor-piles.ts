@@ -1,0 +1,71 @@
+import { type BufferId, type Observer, SILENT, type Tag } from '../../core/events';
+import { type Bytes, formatBytes } from '../../core/units';
+import type { Warn } from '../../core/warn';
+
+/** So many tensors that nothing disposed are named. */
+const MOST_TENSORS = 500;
+
+interface Loose {
+  readonly cell: number;
+  readonly bytes: Bytes;
+}
+
+/**
+ * Counts tensors that cells made and that neither a tidy scope nor dispose has freed, and names them once when they pile up:
+ * a variable that goes out of scope frees no tensor. What the library holds (parameters, states, activations) is not among them.
+ */
+export class TensorPiles {
+  readonly #warn: Warn;
+  readonly #loose = new Map<BufferId, Loose>();
+  #cell = 0;
+  #isTold = false;
+
+  constructor(warn: Warn) {
+    this.#warn = warn;
+  }
+
+  /** What the engine is to tell. */
+  get observer(): Observer {
+    return {
+      ...SILENT,
+      allocated: (id, bytes, _dtype, tag, space) => {
+        if (space === 'device' && isUnclaimed(tag)) this.#loose.set(id, { cell: this.#cell, bytes });
+      },
+      retagged: (id, tag) => {
+        if (!isUnclaimed(tag)) this.#loose.delete(id);
+      },
+      freed: (id) => this.#loose.delete(id),
+    };
+  }
+
+  /** What is made from now on is this cell's. */
+  enter(cell: number): void {
+    this.#cell = cell;
+  }
+
+  /** Looks between steps, and after a cell: what is needed for the moment only is gone then. */
+  look(): void {
+    if (this.#isTold || this.#loose.size < MOST_TENSORS) return;
+    this.#isTold = true;
+    const bytesByCell = new Map<number, { count: number; bytes: Bytes }>();
+    for (const { cell, bytes } of this.#loose.values()) {
+      const sum = bytesByCell.get(cell) ?? { count: 0, bytes: 0 };
+      bytesByCell.set(cell, { count: sum.count + 1, bytes: sum.bytes + bytes });
+    }
+    const [most] = [...bytesByCell].sort(([, a], [, b]) => b.count - a.count);
+    if (most !== undefined) this.#warn(piledUp(most[0], most[1].count, most[1].bytes));
+  }
+}
+
+/** Made outside of all the library's own scopes. */
+function isUnclaimed({ cause, module }: Tag): boolean {
+  return cause === 'temp' && module === '';
+}
+
+function piledUp(cell: number, count: number, bytes: Bytes): string {
+  return (
+    `cell ${cell} has made ${count} tensors (${formatBytes(bytes)}) that nothing disposed: a variable that goes out of scope ` +
+    'frees no tensor. Write the body of a loop as tf.tidy(() => { … }), which frees all but what it returns, or end it with ' +
+    'tf.dispose([x, pass.loss]). Tensors that are stored on purpose do no harm. This is said once'
+  );
+}

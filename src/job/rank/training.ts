@@ -1,0 +1,252 @@
+import type { Engine } from '../../backend/engine';
+import { openFirstState } from '../../checkpoint/first-state';
+import type { TrainConfig } from '../../config/train-config';
+import { ShardlabError } from '../../core/errors';
+import type { Warn } from '../../core/warn';
+import type { ProcessGroup } from '../../dist/types';
+import { explainProcess } from '../../ledger/process-memory';
+import type { Recorder } from '../../ledger/recorder';
+import type { StateDict } from '../../nn/load-state';
+import type { StepResult } from '../../train/step-result';
+import type { Trainer } from '../../train/trainer';
+import type { GroupRef, RankProgress, RankStep, RankWork, SaveNews } from '../control/messages';
+import { unitFacts } from './describe-model';
+import { type ProbeResult, probeOnRank } from './probe';
+import { type ReshardWork, type RunOnRank, reshardOnRank } from './reshard';
+import { RankSaves } from './saves';
+
+/** Steps of a call, from the newest back, of which every allocation and free is sent. */
+const NUM_CURVES = 2;
+
+/** Buffers of cells and functions belong to no run. */
+const NO_RUN = 0;
+
+/** Work of runs. */
+export type TrainingWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' }>;
+
+/** What a rank tells of its runs' work while it goes on. */
+export interface TrainingCourier {
+  mayStep(index: number): boolean;
+  done(step: RankStep): void;
+  progress(progress: RankProgress): void;
+  saving(save: number, news: SaveNews): void;
+}
+
+/** What a rank trains with. */
+export interface RankTrainingParts {
+  readonly rank: number;
+  readonly engine: Engine;
+  /** All ranks of the job. */
+  readonly group: ProcessGroup;
+  readonly recorder: Recorder;
+  readonly warn: Warn;
+}
+
+/** The runs of one rank, by their number in the job. */
+export class RankTraining {
+  readonly #parts: RankTrainingParts;
+  readonly #saves: RankSaves;
+  readonly #runs = new Map<number, RunOnRank>();
+  /** Groups of the job's first ranks by the number that the launcher gave them; null where this rank is outside. */
+  readonly #groups = new Map<number, ProcessGroup | null>();
+  /** Built and not in use yet: it goes when the work is broken off. */
+  #unfinished: Trainer | undefined;
+  #isStepping = false;
+
+  constructor(parts: RankTrainingParts) {
+    this.#parts = parts;
+    this.#groups.set(0, parts.group);
+    this.#saves = new RankSaves(parts);
+  }
+
+  /** Whether a run's step is on the stack: no cell called what happens in it. */
+  get isStepping(): boolean {
+    return this.#isStepping;
+  }
+
+  /** Does a run's work. The launcher has checked it. */
+  async perform(work: TrainingWork, courier: TrainingCourier): Promise<unknown> {
+    switch (work.kind) {
+      case 'group':
+        return this.#makeGroup(work.group);
+      case 'train':
+        return this.#create(work);
+      case 'steps':
+        return this.#steps(work.run, work.numSteps, courier);
+      case 'reshard':
+        return this.#reshard(work, courier);
+      case 'save': {
+        const { trainer, group } = this.#run(work.run);
+        return this.#saves.start(work, trainer, group, (news) => courier.saving(work.save, news));
+      }
+      case 'load': {
+        const { trainer, group } = this.#run(work.run);
+        return this.#saves.load(work, trainer, group);
+      }
+      case 'probe':
+        return this.#probe(work);
+      case 'units':
+        return unitFacts(this.#run(work.run).trainer.model);
+      case 'disposeRun':
+        return this.#dispose(work.run);
+      default:
+        return work satisfies never;
+    }
+  }
+
+  /** Makes all runs usable again after work was broken off: V8 may have left out its `finally`. */
+  recover(): void {
+    this.#isStepping = false;
+    this.#parts.recorder.enter(NO_RUN);
+    this.#dropUnfinished();
+    for (const { trainer } of this.#runs.values()) trainer.recover();
+  }
+
+  #makeGroup({ id, size }: GroupRef): void {
+    const { group } = this.#parts;
+    const ranks = Array.from({ length: size }, (_, rank) => rank);
+    this.#groups.set(id, group.subgroup(ranks, `ranks ${ranks.join(',')} #${id}`));
+  }
+
+  /** Builds a run's model and gives its number of parameters. */
+  async #create({ run, config, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
+    const first = init === undefined ? undefined : openFirstState(init);
+    try {
+      // Checked by the launcher, which is of the same version.
+      const trainer = await this.#build(run, config as TrainConfig, this.#group(group), first?.state);
+      this.#use(run, { trainer, group: this.#group(group) });
+      return trainer.model.numParams();
+    } finally {
+      first?.close();
+    }
+  }
+
+  /** Steps as far as it is granted; each is told when it is done. */
+  async #steps(run: number, numSteps: number, courier: TrainingCourier): Promise<void> {
+    for (let i = 0; courier.mayStep(i); i++) {
+      // Every allocation of the first step, in case of an early end, and of the newest ones.
+      const curve = i === 0 || numSteps - i <= NUM_CURVES;
+      courier.done(this.#within(run, () => this.#step(run, curve)));
+      // Messages to this thread get their turn.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  async #reshard(work: ReshardWork, courier: TrainingCourier): Promise<unknown> {
+    const { run, before, after } = work;
+    const union = this.#group(before.size > after.size ? before : after);
+    const isIn = this.#parts.rank < after.size;
+    const trainer = isIn ? await this.#build(run, work.config as TrainConfig, this.#group(after)) : undefined;
+    const old = this.#runs.get(run);
+    const moved = this.#within(run, () =>
+      reshardOnRank({
+        engine: this.#parts.engine,
+        group: union,
+        before: old?.trainer,
+        after: trainer,
+        progress: (done, total) => courier.progress({ done, total }),
+      }),
+    );
+    old?.trainer.dispose();
+    this.#runs.delete(run);
+    if (trainer !== undefined) this.#use(run, { trainer, group: this.#group(after) });
+    return moved;
+  }
+
+  async #probe({ run, config, group }: TrainingWork & { kind: 'probe' }): Promise<ProbeResult> {
+    const build = await this.#builder(config as TrainConfig, this.#group(group));
+    const { engine, recorder } = this.#parts;
+    const measured = this.#within(run, () => probeOnRank({ engine, recorder, build }));
+    this.#unfinished = undefined;
+    return measured;
+  }
+
+  /** The trainer goes with the work, unless the work comes to its use. */
+  async #build(
+    run: number,
+    config: TrainConfig,
+    group: ProcessGroup,
+    initialState?: StateDict,
+  ): Promise<Trainer> {
+    const build = await this.#builder(config, group, initialState);
+    return this.#within(run, build);
+  }
+
+  async #builder(config: TrainConfig, group: ProcessGroup, initialState?: StateDict): Promise<() => Trainer> {
+    // Loaded when first needed: ranks that never train start sooner.
+    const { createTrainer } = await import('../../train/trainer.js');
+    const { engine, recorder, warn } = this.#parts;
+    const options = { config, engine, group, observer: recorder, initialState, warn };
+    return () => {
+      this.#unfinished = engine.allOrNothing(() => createTrainer(options));
+      return this.#unfinished;
+    };
+  }
+
+  #use(run: number, built: RunOnRank): void {
+    this.#runs.set(run, built);
+    this.#unfinished = undefined;
+  }
+
+  #dropUnfinished(): void {
+    const trainer = this.#unfinished;
+    this.#unfinished = undefined;
+    trainer?.recover();
+    trainer?.dispose();
+  }
+
+  #step(run: number, curve: boolean): RankStep {
+    const { trainer, group } = this.#run(run);
+    const { engine, recorder } = this.#parts;
+    recorder.beginStep(trainer.steps + 1);
+    const result = this.#stepOf(trainer);
+    const memory = engine.memory;
+    const record = recorder.endStep({
+      loss: result.loss,
+      tokens: result.tokens / group.size,
+      engineBytes: memory.bytes,
+      process: explainProcess(process.memoryUsage(), memory),
+      curve,
+    });
+    return { result, record: { ...record, world: group.size } };
+  }
+
+  #stepOf(trainer: Trainer): StepResult {
+    this.#isStepping = true;
+    try {
+      return trainer.step();
+    } finally {
+      this.#isStepping = false;
+    }
+  }
+
+  /** Counts the buffers that `work` makes as the run's. */
+  #within<T>(run: number, work: () => T): T {
+    const { recorder } = this.#parts;
+    recorder.enter(run);
+    try {
+      return work();
+    } finally {
+      recorder.enter(NO_RUN);
+    }
+  }
+
+  #dispose(run: number): void {
+    this.#dropUnfinished();
+    this.#runs.get(run)?.trainer.dispose();
+    this.#runs.delete(run);
+  }
+
+  #run(run: number): RunOnRank {
+    return this.#runs.get(run) ?? this.#missing(`run ${run}`);
+  }
+
+  #group({ id, size }: GroupRef): ProcessGroup {
+    return this.#groups.get(id) ?? this.#missing(`group ${id} of ${size} ranks`);
+  }
+
+  #missing(what: string): never {
+    const { rank } = this.#parts;
+    throw new ShardlabError('INTERNAL', `rank ${rank} has no ${what}`, { rank });
+  }
+}

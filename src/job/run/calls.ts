@@ -1,0 +1,95 @@
+import type { TrainConfig } from '../../config/train-config';
+import { ShardlabError } from '../../core/errors';
+import { FoldedLines, type WriteLine, writeToStderr } from '../control/folded-lines';
+import type { GroupRef, RankWork } from '../control/messages';
+import type { CallSink } from '../launch/call';
+import { firstRanks } from '../launch/groups';
+import type { Supervisor } from '../launch/supervisor';
+import type { ProbeResult } from '../rank/probe';
+
+/** Work of a run. */
+export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' | 'group' }>;
+
+/** How a run reaches its ranks, for as long as it lives. */
+export class RunCalls {
+  readonly #supervisor: Supervisor;
+  readonly #write: WriteLine;
+  #ended: ShardlabError | undefined;
+  /** The newest checkpoint that is in its place. */
+  #saved: string | undefined;
+
+  constructor(supervisor: Supervisor, write: WriteLine = writeToStderr) {
+    this.#supervisor = supervisor;
+    this.#write = write;
+  }
+
+  get isEnded(): boolean {
+    return this.#ended !== undefined;
+  }
+
+  /** Runs work on the job's first `numRanks` ranks. Throws: CLOSED when the run has ended; as calls on ranks do. */
+  async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}): Promise<T[]> {
+    if (this.#ended !== undefined) throw this.#ended;
+    return this.#run(numRanks, work, sink);
+  }
+
+  /** Measures a config on the run's ranks, also when the run has ended. Throws: as calls on ranks do. */
+  async probe(config: TrainConfig, run: number, group: GroupRef): Promise<ProbeResult[]> {
+    // Negative numbers are no run's.
+    const work = { kind: 'probe', run: -run, config, group } as const;
+    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // what a probe answers
+  }
+
+  /** Refuses further work: `what` left ranks that may hold different parameters. */
+  breakOff(what: string, cause: unknown): void {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    this.#ended ??= new ShardlabError(
+      'CLOSED',
+      `this run broke off ${what}, so its ranks may hold different parameters; ${this.#again}. It ended with: ${why}`,
+      { cause },
+    );
+  }
+
+  /** Frees what ranks hold of a run that has ended, as far as they can still be asked. */
+  async free(numRanks: number, run: number): Promise<void> {
+    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {}).catch(() => undefined);
+  }
+
+  /** From now on the message of a broken run says how to go on from a checkpoint. */
+  saved(path: string): void {
+    this.#saved = path;
+  }
+
+  /** Refuses further work and frees the model. */
+  async dispose(numRanks: number, run: number): Promise<void> {
+    this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again}`);
+    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {});
+  }
+
+  get #again(): string {
+    if (this.#saved === undefined) return 'make another with job.train(config)';
+    return `go on from the last checkpoint with job.train(config).load('${this.#saved}')`;
+  }
+
+  /** What ranks write meanwhile is told when all have made a step, and at the call's end. */
+  async #run<T>(numRanks: number, work: RunWork, sink: CallSink): Promise<T[]> {
+    const lines = new FoldedLines(this.#write);
+    const numSteps = firstRanks(numRanks).map(() => 0);
+    const heard: CallSink = {
+      ...sink,
+      output: (event) => lines.add(event),
+      step: (rank, step) => {
+        const before = Math.min(...numSteps);
+        numSteps[rank] = (numSteps[rank] ?? 0) + 1;
+        if (Math.min(...numSteps) > before) lines.flush(numRanks);
+        sink.step?.(rank, step);
+      },
+    };
+    try {
+      // Ranks answer each kind of work with the type that the caller names.
+      return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
+    } finally {
+      lines.end(numRanks);
+    }
+  }
+}

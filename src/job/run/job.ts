@@ -1,0 +1,238 @@
+import { inspect } from 'node:util';
+import { requireKnownOptions } from '../../config/option-names';
+import type { TrainConfigInput } from '../../config/train-config';
+import { type Bytes, formatBytes, now } from '../../core/units';
+import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import type { Link } from '../../transport/link';
+import type { ReadyReport } from '../control/messages';
+import { parseSelection, type Selection } from '../control/selection';
+import type { BusyRank } from '../launch/busy-ranks';
+import type { OutputSink } from '../launch/call';
+import { RankGroups } from '../launch/groups';
+import { checkInit } from '../launch/init-file';
+import { describeExit, type RankProcess } from '../launch/rank-process';
+import type { SaveDesk } from '../launch/save-desk';
+import type { Supervisor } from '../launch/supervisor';
+import { createWhy, describeCollective, type Why } from '../launch/why';
+import { type PendingRun, pendingRun } from './pending-run';
+import { RankSelection } from './rank-selection';
+import { registerJob } from './registry';
+import { Run } from './run';
+import { checkWorld } from './world';
+
+/** A rank as it was when it became ready. */
+export interface RankInfo extends ReadyReport {
+  readonly rank: number;
+}
+
+/** A compiled cell and the ranks that run it. */
+export interface CellRequest {
+  readonly js: string;
+  /** Number of the notebook's cell. */
+  readonly cell: number;
+  readonly selection: Selection;
+}
+
+const STATUS_COLUMNS: readonly Column[] = [
+  { key: 'rank' },
+  { key: 'pid', format: String },
+  { key: 'state' },
+  { key: 'cell' },
+  { key: 'collective' },
+  {
+    key: 'seconds',
+    title: 'for s',
+    format: (seconds) => (seconds === null ? '—' : Number(seconds).toFixed(2)),
+  },
+];
+
+export interface TrainOptions {
+  /** Trains on the job's first ranks, so many; default all. The others stay free for cells and other runs. */
+  readonly ranks?: number | undefined;
+  /** A safetensors file with the initial parameters; default: from the config's seed. */
+  readonly init?: string | undefined;
+}
+
+/** The rank processes, as the job needs them. */
+export interface JobFleet {
+  readonly processes: readonly RankProcess[];
+  readonly reports: readonly ReadyReport[];
+  /** The shaped wire, where there is one. */
+  readonly link?: Link | undefined;
+  /** Goes when the job ends. */
+  readonly folder: string;
+  /** Ends all processes and removes what they had. */
+  end(): Promise<void>;
+}
+
+/** Rank processes that work together. Shown in a notebook as the table of its ranks. */
+export class Job {
+  readonly ranks: readonly RankInfo[];
+  readonly #fleet: JobFleet;
+  readonly #supervisor: Supervisor;
+  readonly #unregister: () => void;
+  readonly #saves: SaveDesk;
+  readonly #groups: RankGroups;
+  readonly #runs = new Set<Run>();
+  #numRuns = 0;
+  #ended: Promise<void> | undefined;
+
+  constructor(fleet: JobFleet, supervisor: Supervisor, saves: SaveDesk) {
+    this.#fleet = fleet;
+    this.#supervisor = supervisor;
+    this.#saves = saves;
+    this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
+    this.#groups = new RankGroups(supervisor, this.ranks.length);
+    this.#unregister = registerJob(this);
+  }
+
+  /** The shaped wire between ranks; undefined where it is as fast as the transport is. */
+  get link(): Link | undefined {
+    return this.#fleet.link;
+  }
+
+  get numRanks(): number {
+    return this.ranks.length;
+  }
+
+  /** Some ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
+  on(selection: Selection): RankSelection {
+    return new RankSelection(parseSelection(selection, this.numRanks), this.#supervisor);
+  }
+
+  /**
+   * Runs a compiled cell in ranks; what it declares lives on there. Resolves when all have ended it.
+   * Throws: as `on().run` does.
+   */
+  async runCell({ js, cell, selection }: CellRequest, sink: OutputSink): Promise<void> {
+    const ranks = parseSelection(selection, this.numRanks);
+    await this.#supervisor.run(ranks, { kind: 'cell', js, cell }, { output: sink });
+  }
+
+  /**
+   * Builds a model and its strategy on ranks; `.load(path)` goes on from a checkpoint.
+   * Throws: CONFIG for a wrong config, and as `on().run` does.
+   */
+  train(config: TrainConfigInput = {}, options: TrainOptions = {}): PendingRun {
+    return pendingRun(this.#train(config, options));
+  }
+
+  /** What each rank does now, also while it computes or waits. */
+  async status(): Promise<Table> {
+    const situations = await this.#supervisor.statuses();
+    const rows = this.#fleet.processes.map(({ rank, pid, exit }) => {
+      const situation = situations.get(rank);
+      const damage = this.#supervisor.damages.get(rank);
+      const does =
+        damage === undefined ? (situation?.state ?? 'no answer') : `damaged (${damage}): launch again`;
+      const state = exit === undefined ? does : `ended (${describeExit(exit)})`;
+      return {
+        rank,
+        pid,
+        state,
+        cell: situation?.cell ?? null,
+        collective: situation?.waiting === undefined ? null : describeCollective(situation.waiting),
+        seconds: situation === undefined ? null : now() - situation.since,
+      };
+    });
+    return createTable(rows, { columns: STATUS_COLUMNS });
+  }
+
+  /** Who waits in which collective since when for whom; when nobody does, who did when the last call failed. */
+  async why(): Promise<Why> {
+    const present = await this.#supervisor.why();
+    const last = this.#supervisor.lastIncident;
+    if (present.waits.length > 0 || last === undefined) return present;
+    return createWhy(
+      last.why.waits,
+      last.why.situations,
+      `${last.event}: ${last.why.text}\nnow ${present.text}`,
+    );
+  }
+
+  /** Ranks that work now, and what their processes are in as the system sees it. */
+  busyRanks(): readonly BusyRank[] {
+    return this.#supervisor.busyRanks();
+  }
+
+  /** Stops what runs; variables stay, and the next call works. A training step is brought to its end first. */
+  async interrupt(): Promise<void> {
+    const gentle = [...this.#runs].map((run) => run.stop());
+    if ((await Promise.all(gentle)).includes('stopped')) return;
+    await this.#supervisor.interrupt();
+  }
+
+  /** Ends one rank by SIGKILL, to see what the others do. */
+  async kill(rank: number): Promise<void> {
+    for (const chosen of parseSelection(rank, this.numRanks)) {
+      const process = this.#fleet.processes[chosen];
+      process?.kill();
+      await process?.exited;
+    }
+  }
+
+  /** Ends all ranks, by SIGKILL those that do not end by themselves; resolves when they are gone. */
+  shutdown(): Promise<void> {
+    this.#ended ??= (async () => {
+      this.#supervisor.close();
+      this.#unregister();
+      await this.#fleet.end();
+    })();
+    return this.#ended;
+  }
+
+  [DISPLAY](): DisplayBundle {
+    return this.#table()[DISPLAY]();
+  }
+
+  /** For hosts that inspect values. */
+  [inspect.custom](): string {
+    return this.#table().toText();
+  }
+
+  async #train(config: TrainConfigInput, options: TrainOptions): Promise<Run> {
+    requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init']);
+    const { init, ranks: world = this.numRanks } = options;
+    checkWorld('train', world, this.numRanks);
+    checkInit(init);
+    const run = await Run.create({
+      config,
+      init,
+      numRanks: this.numRanks,
+      world,
+      link: this.link,
+      number: ++this.#numRuns,
+      folder: this.#fleet.folder,
+      supervisor: this.#supervisor,
+      groups: this.#groups,
+      saves: this.#saves,
+      disposed: (ended) => this.#runs.delete(ended),
+    });
+    this.#runs.add(run);
+    return run;
+  }
+
+  #table(): Table {
+    const rows = this.ranks.map(({ rank, pid, rssBytes, engine, blas, transport, readyMs }) => ({
+      rank,
+      pid,
+      rssBytes,
+      engine,
+      blas,
+      transport,
+      readyMs: Math.round(readyMs),
+    }));
+    return createTable(rows, {
+      title: `${rows.length === 1 ? '1 rank' : `${rows.length} ranks`}`,
+      columns: [
+        { key: 'rank' },
+        { key: 'pid', format: String },
+        { key: 'rssBytes', title: 'RSS', align: 'right', format: (bytes) => formatBytes(bytes as Bytes) },
+        { key: 'engine' },
+        { key: 'blas', title: 'BLAS' },
+        { key: 'transport' },
+        { key: 'readyMs', title: 'ready after ms' },
+      ],
+    });
+  }
+}

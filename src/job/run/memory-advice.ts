@@ -1,0 +1,180 @@
+import { modelShape, positionsOf } from '../../config/model-config';
+import type { TrainConfig } from '../../config/train-config';
+import { type ErrorDetails, ShardlabError } from '../../core/errors';
+import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
+import { buildModel } from '../../nn/models/build-model';
+import { STRATEGIES } from '../../parallel/strategy';
+import type { ProbeResult } from '../rank/probe';
+import { type MemorySetting, pairedSettings, singleSettings } from './memory-settings';
+
+/** What a failed run can be tried with. */
+export interface AdviceOptions {
+  readonly config: TrainConfig;
+  readonly world: number;
+  /** Trains two steps of a config without the limit, on all ranks of the run, and gives what each measured. */
+  readonly probe: (config: TrainConfig) => Promise<readonly ProbeResult[]>;
+  readonly progress: (text: string, done: number, total: number) => void;
+}
+
+/** A setting that was tried. */
+export interface TriedSetting {
+  readonly setting: string;
+  /** Most bytes that a rank's device held, with all that lay there besides. */
+  readonly peakBytes: Bytes;
+  readonly stepSeconds: Seconds;
+  readonly fits: boolean;
+  /** Ranks with which it would fit, where all that is cut into shards is; by formula, not tried. */
+  readonly ranks: number | null;
+}
+
+/** How many settings are named. */
+const NUM_NAMED = 3;
+/** No further setting is tried after this time; and no further single one after half of it where too few fit. */
+const BUDGET_SECONDS: Seconds = 8;
+/** Floating point operations of a rank's step beyond which trying takes too long: some seconds at 10 GFLOP/s. */
+const MOST_FLOPS = 2e10;
+/** Parameters, gradients and two moments, in float32. Source: Rajbhandari et al. 2020, section 3.1, less the 16-bit copies. */
+const STATE_BYTES = 16;
+/** A heap that has grown stays so: models of more state than this are not tried. */
+const MOST_STATE_BYTES: Bytes = 256e6;
+/** Errors after which ranks cannot be asked any more, or the user wants no more. */
+const ENDINGS = ['INTERRUPTED', 'CLOSED', 'RANK_DIED', 'ABORTED'];
+
+/**
+ * The same error, and for a memoryLimit the settings that would have made the run fit: tried on the ranks, one change at a
+ * time, then in pairs, and measured. Models that take too long to try get the sizes of their states by formula.
+ */
+export async function withMemoryAdvice(error: ShardlabError, options: AdviceOptions): Promise<ShardlabError> {
+  const limit = Number(error.details.limit);
+  const numParams = buildModel(options.config).numParams();
+  if (isTooLarge(options.config, numParams)) {
+    return advised(error, byFormula(numParams, options.world, limit), {});
+  }
+  const tried = await new Trials(options, limit).run();
+  return advised(error, sayingTried(tried, limit), { tried });
+}
+
+/** Whether ranks held more than a job's memoryLimit: then other settings can be tried without it. */
+export function isOverMemoryLimit(error: unknown): error is ShardlabError {
+  return (
+    error instanceof ShardlabError &&
+    error.code === 'OUT_OF_MEMORY' &&
+    error.details.boundary === 'memoryLimit' &&
+    typeof error.details.limit === 'number'
+  );
+}
+
+class Trials {
+  readonly #options: AdviceOptions;
+  readonly #limit: Bytes;
+  readonly #tried: TriedSetting[] = [];
+  readonly #start = now();
+  #isEnded = false;
+
+  constructor(options: AdviceOptions, limit: Bytes) {
+    this.#options = options;
+    this.#limit = limit;
+  }
+
+  async run(): Promise<TriedSetting[]> {
+    const { config, world } = this.#options;
+    await this.#tryAll(singleSettings(config, world), Number.POSITIVE_INFINITY, BUDGET_SECONDS / 2);
+    const lacking = NUM_NAMED - this.#numFitting;
+    if (lacking > 0) {
+      const helping = [...this.#tried].sort((a, b) => a.peakBytes - b.peakBytes);
+      const texts = helping.map(({ setting }) => setting);
+      await this.#tryAll(pairedSettings(config, world, texts), lacking, BUDGET_SECONDS);
+    }
+    return this.#tried;
+  }
+
+  get #numFitting(): number {
+    return this.#tried.filter(({ fits }) => fits).length;
+  }
+
+  /** Stops when so many fit, the time is over, or ranks cannot be asked any more. */
+  async #tryAll(settings: readonly MemorySetting[], enough: number, within: Seconds): Promise<void> {
+    const before = this.#numFitting;
+    for (const [i, setting] of settings.entries()) {
+      if (this.#isEnded || now() > this.#start + within || this.#numFitting - before >= enough) return;
+      this.#options.progress(`out of memory; trying ${setting.text}`, i, settings.length);
+      await this.#try(setting);
+    }
+  }
+
+  async #try({ text, config }: MemorySetting): Promise<void> {
+    try {
+      const ranks = await this.#options.probe(config);
+      const highest = ranks.reduce((best, rank) => (rank.peakBytes > best.peakBytes ? rank : best));
+      const { peakBytes } = highest;
+      this.#tried.push({
+        setting: text,
+        peakBytes,
+        stepSeconds: Math.max(...ranks.map((rank) => rank.stepSeconds)),
+        fits: peakBytes <= this.#limit,
+        ranks: this.#ranksFor(config, highest),
+      });
+    } catch (error) {
+      // A setting that cannot be used with the others of this config is no advice.
+      this.#isEnded = !(error instanceof ShardlabError) || ENDINGS.includes(error.code);
+    }
+  }
+
+  /** Shards shrink with the number of ranks, the rest stays. */
+  #ranksFor({ parallel }: TrainConfig, { peakBytes, shardBytes }: ProbeResult): number | null {
+    const { shardedAtRest, isHybrid } = STRATEGIES[parallel.strategy];
+    const room = this.#limit - (peakBytes - shardBytes);
+    if (!shardedAtRest.includes('parameter') || isHybrid || room <= 0) return null;
+    return Math.ceil((shardBytes * this.#options.world) / room);
+  }
+}
+
+function isTooLarge(config: TrainConfig, numParams: number): boolean {
+  const tokens = config.batch * config.accumulation * positionsOf(modelShape(config));
+  return STATE_BYTES * numParams > MOST_STATE_BYTES || 6 * numParams * tokens > MOST_FLOPS;
+}
+
+function byFormula(numParams: number, world: number, limit: Bytes): string {
+  const states = STATE_BYTES * numParams;
+  const fits = Math.ceil(states / limit);
+  return (
+    `The model is too large to try settings here. Its parameters, gradients and optimizer states are ${formatBytes(states)}; ` +
+    `under FULL_SHARD a rank of ${world} holds ${formatBytes(states / world)} of them, and with offload.optimizer ` +
+    `${formatBytes(states / world / 2)}. Below the limit of ${formatBytes(limit)} they come with more than ${fits} ranks, ` +
+    'and activations come on top: halve batch and double accumulation, or set activationCheckpointing.'
+  );
+}
+
+function sayingTried(tried: readonly TriedSetting[], limit: Bytes): string {
+  const fitting = tried.filter(({ fits }) => fits).sort((a, b) => a.stepSeconds - b.stepSeconds);
+  if (fitting.length > 0) {
+    const lines = fitting.slice(0, NUM_NAMED).map(({ setting, peakBytes, stepSeconds }) => {
+      return `  ${setting}: peak ${formatBytes(peakBytes)}, ${formatSeconds(stepSeconds)} a step`;
+    });
+    return `Tried here, with two steps each; these fit:\n${lines.join('\n')}`;
+  }
+  const [least] = [...tried].sort((a, b) => a.peakBytes - b.peakBytes);
+  if (least === undefined) return 'No other setting could be tried here.';
+  return (
+    `${tried.length} other settings were tried here, with two steps each, and none fits; the least, ${least.setting}, ` +
+    `needs a memoryLimit of ${least.peakBytes} bytes (${formatBytes(least.peakBytes)}), ${formatBytes(least.peakBytes - limit)} more` +
+    `${sayingRanks(tried)}.`
+  );
+}
+
+function sayingRanks(tried: readonly TriedSetting[]): string {
+  const fewest = tried.reduce<TriedSetting | undefined>((best, one) => {
+    return one.ranks !== null && one.ranks < (best?.ranks ?? Number.POSITIVE_INFINITY) ? one : best;
+  }, undefined);
+  if (fewest === undefined)
+    return '; what is not cut into shards alone does not fit, whatever the number of ranks';
+  return `, or, by what is cut into shards, about ${fewest.ranks} ranks with ${fewest.setting}`;
+}
+
+function advised(error: ShardlabError, advice: string, more: ErrorDetails): ShardlabError {
+  const message = `${error.message}\n${advice}`;
+  const details = { ...error.details, ...more };
+  const told = new ShardlabError(error.code, message, { details, cause: error.cause, rank: error.rank });
+  told.stack = (error.stack ?? '').replace(error.message, () => message);
+  return told;
+}

@@ -1,0 +1,90 @@
+import { HEAP_END } from '../../backend/out-of-memory';
+import { type ModelConfig, modelShape } from '../../config/model-config';
+import type { TrainConfig } from '../../config/train-config';
+import { itemBytes } from '../../core/dtypes';
+import { ShardlabError } from '../../core/errors';
+import { type Bytes, formatBytes } from '../../core/units';
+import { buildModel } from '../../nn/models/build-model';
+import { type ModelState, STRATEGIES } from '../../parallel/strategy';
+import { optimizerBytesOf } from '../../plan/optimizer-bytes';
+import { availableMemory } from '../launch/host-memory';
+
+/** A model of each kind that every machine trains. */
+const SMALL: Readonly<Record<ModelConfig['kind'], string>> = {
+  gpt: "'tiny'",
+  moe: "{ kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 64, experts: 4 }",
+  llama: "{ kind: 'llama', layers: 2, dim: 64, heads: 4, kvHeads: 2, vocab: 512, seq: 64 }",
+  dit: "{ kind: 'dit', layers: 2, dim: 64, heads: 4, ffn: 256, latent: [2, 8, 8], textDim: 32, textLen: 16, experts: 2 }",
+  't5-encoder': "{ kind: 't5-encoder', layers: 2, dim: 64, heads: 4, ffn: 128, vocab: 512, seq: 64 }",
+};
+
+/**
+ * Refuses a model whose parameters and optimizer states alone have no room on real ranks, before any of them begins to make
+ * values for minutes. Throws: OUT_OF_MEMORY with what a rank would hold, what there is, and what can be done with the model.
+ */
+export function requireModelRoom(
+  config: TrainConfig,
+  world: number,
+  available: () => Bytes = availableMemory,
+): void {
+  const numParams = buildModel(config).numParams();
+  const { device, host } = bytesOfRank(config, world, numParams);
+  const total = world * (device + host);
+  const isOverHeap = Math.max(device, host) > HEAP_END;
+  // Models that a small machine holds are not worth the question.
+  if (!isOverHeap && total <= HEAP_END) return;
+  const free = available();
+  if (!isOverHeap && total <= free) return;
+  const held = `${formatBytes(device)}${host > 0 ? ` and ${formatBytes(host)} on the host` : ''}`;
+  const stands = isOverHeap
+    ? `the heap of a rank's wasm engine ends at ${formatBytes(HEAP_END)}`
+    : `all ${world} would take ${formatBytes(total)}, and this machine or container has ${formatBytes(free)} free`;
+  const { kind } = modelShape(config);
+  throw new ShardlabError(
+    'OUT_OF_MEMORY',
+    `model ${nameOf(config)} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states each of ${world} ` +
+      `ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see what it would do: ` +
+      'sl.dryRun(config, { world: 64 }) runs the same code on shapes, sl.plan({ model, hardware, gpus }) predicts GPUs. ' +
+      `To train here: a small one of its kind, as model: ${SMALL[kind]}${moreRanks(config, world)}.`,
+    {
+      details: {
+        numParams,
+        world,
+        device,
+        host,
+        total,
+        available: free,
+        boundary: isOverHeap ? 'heap' : 'host',
+      },
+    },
+  );
+}
+
+/** What a rank holds at the least between steps: parameters and the optimizer's states. */
+function bytesOfRank(
+  { parallel, optimizer, offload }: TrainConfig,
+  world: number,
+  numParams: number,
+): { readonly device: Bytes; readonly host: Bytes } {
+  const { shardedAtRest, isHybrid } = STRATEGIES[parallel.strategy];
+  const numShards = isHybrid ? (parallel.mesh?.dpShard ?? world) : world;
+  const share = (state: ModelState): number =>
+    Math.ceil(numParams / (shardedAtRest.includes(state) ? numShards : 1));
+  const parameters = itemBytes('float32') * share('parameter');
+  const states = optimizerBytesOf(optimizer)(share('optimizer'));
+  const isOffloaded = offload.parameters && shardedAtRest.includes('parameter');
+  return {
+    device: (isOffloaded ? 0 : parameters) + (isOffloaded || offload.optimizer ? 0 : states),
+    host: (isOffloaded ? parameters : 0) + (isOffloaded || offload.optimizer ? states : 0),
+  };
+}
+
+function nameOf({ model }: TrainConfig): string {
+  return typeof model === 'string' ? `'${model}'` : `of kind '${model.kind}'`;
+}
+
+function moreRanks({ parallel }: TrainConfig, world: number): string {
+  const { shardedAtRest } = STRATEGIES[parallel.strategy];
+  if (world > 1 && shardedAtRest.includes('parameter')) return '';
+  return '; and parallel.strategy FULL_SHARD cuts all of it over the ranks';
+}

@@ -1,0 +1,99 @@
+import { randomUUID } from 'node:crypto';
+import type { DisplaySink } from '../../cell/display';
+import type { MimeBundle } from '../../cell/mime';
+import type { Figure } from '../../figures/figure';
+import { EITHER } from '../../figures/ink';
+import { lossCurve } from '../../figures/loss-curve';
+import { DISPLAY } from '../../figures/table';
+import type { StepResult } from '../../train/step-result';
+import { createRunSummary } from './summary';
+
+/** Fewer points make no curve: a line of text says it all. */
+const LEAST_POINTS = 5;
+/** Time between two drawings: at least so much, and this many times what the last one took. */
+const REDRAW_MS = 200;
+const REDRAW_SHARE = 20;
+/** Steps that say how fast it goes. */
+const NUM_SPEED = 10;
+
+/** Shows steps while they run. */
+export interface Progress {
+  show(last: StepResult): void;
+  /** Shows the last state for good: the whole figure, as documents without plotly need it. */
+  finish(): void;
+}
+
+/** Draws into one display that is updated at most five times a second; nothing where there is no display. */
+export function createProgress(display: DisplaySink | undefined, numSteps: number): Progress {
+  const displayId = `shardlab-run-${randomUUID()}`;
+  const state: State = { numSteps, losses: [], newest: [] };
+  let drawnAt = -Infinity;
+  let drawingMs = 0;
+  let isDisplayed = false;
+  const draw = (bundleOf: (state: State) => MimeBundle): void => {
+    const start = performance.now();
+    const bundle = bundleOf(state);
+    if (isDisplayed) display?.update(displayId, bundle);
+    else display?.display(bundle, { displayId });
+    isDisplayed = true;
+    drawnAt = performance.now();
+    drawingMs = drawnAt - start;
+  };
+  return {
+    show(last) {
+      if (display === undefined) return;
+      state.losses.push(last.loss);
+      state.newest.push(last);
+      if (state.newest.length > NUM_SPEED) state.newest.shift();
+      if (performance.now() - drawnAt >= Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) draw(runningBundle);
+    },
+    finish() {
+      if (state.newest.length > 0) draw(finalBundle);
+    },
+  };
+}
+
+/** How far the steps have come. */
+interface State {
+  readonly numSteps: number;
+  readonly losses: number[];
+  /** What the newest steps came to. */
+  readonly newest: StepResult[];
+}
+
+function runningBundle(state: State): MimeBundle {
+  const { losses, numSteps } = state;
+  const text = progressText(state);
+  const bar = `<progress value="${losses.length}" max="${numSteps}" style="width:12em;vertical-align:middle"></progress>`;
+  // No plotly while it runs: JupyterLab's extension draws a display once and ignores its updates.
+  const picture = losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(EITHER);
+  return { 'text/html': `<div>${bar} <code>${text}</code></div>${picture}`, 'text/plain': text };
+}
+
+function finalBundle(state: State): MimeBundle {
+  const text = progressText(state);
+  if (state.losses.length < LEAST_POINTS) return { 'text/plain': text };
+  const bundle = curveOf(state)[DISPLAY]();
+  return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
+}
+
+function progressText(state: State): string {
+  const { losses, numSteps, newest } = state;
+  const [loss, seconds] = [losses.at(-1) ?? Number.NaN, newest.at(-1)?.seconds ?? Number.NaN];
+  return (
+    `step ${losses.length}/${numSteps}  loss ${loss.toFixed(4)}  ` +
+    `${speedOf(state).toLocaleString('en-US')} tokens/s  ${(seconds * 1e3).toFixed(1)} ms`
+  );
+}
+
+function curveOf(state: State): Figure {
+  const { losses, numSteps, newest } = state;
+  const firstStep = (newest.at(-1)?.step ?? losses.length) - losses.length + 1;
+  const series = [{ name: '', losses, firstStep }];
+  return lossCurve(series, { tokensPerSecond: speedOf(state), steps: firstStep + numSteps - 1 });
+}
+
+/** The first step warms up; the speed is that of the newest ones. */
+function speedOf({ newest }: State): number {
+  return Math.round(createRunSummary(newest).tokensPerSecond);
+}

@@ -1,0 +1,65 @@
+import { currentDisplay } from '../../cell/display';
+import { ConfigError } from '../../core/errors';
+import { createLiveOutput, createPlainOutput } from '../launch/live-output';
+import type { Supervisor } from '../launch/supervisor';
+import type { RankScope } from '../rank/scope';
+
+/**
+ * A function that runs in ranks. It is shipped by its source: it sees what a rank's cell sees (also given to it as its
+ * first argument) and its other arguments, but no variables of the notebook.
+ */
+export type RankFunction<Args extends readonly unknown[], Value> = (scope: RankScope, ...args: Args) => Value;
+
+/** Some ranks of a job. */
+export class RankSelection {
+  /** Which ranks, ascending. */
+  readonly ranks: readonly number[];
+  readonly #supervisor: Supervisor;
+
+  constructor(ranks: readonly number[], supervisor: Supervisor) {
+    this.ranks = ranks;
+    this.#supervisor = supervisor;
+  }
+
+  /**
+   * Runs a function in each of these ranks and gives their values in rank order. Arguments and values are what structured
+   * clone carries. What ranks print is shown live, grouped by rank; in a script it goes to the script's own streams.
+   * Throws: RANK_FAILED or the code of what a rank threw, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED; CONFIG for
+   * arguments that cannot be sent.
+   */
+  async run<Args extends readonly unknown[], Value>(
+    work: RankFunction<Args, Value>,
+    ...args: Args
+  ): Promise<Awaited<Value>[]> {
+    if (typeof work !== 'function') {
+      throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${String(work)}`);
+    }
+    checkArguments(args);
+    const display = currentDisplay();
+    const live = display === undefined ? createPlainOutput() : createLiveOutput(display);
+    try {
+      const values = await this.#supervisor.run(
+        this.ranks,
+        { kind: 'function', source: String(work), args },
+        { output: (event) => live.add(event) },
+      );
+      // Each rank sends what the function gave, as structured clone carries it.
+      return values as Awaited<Value>[];
+    } finally {
+      live.finish();
+    }
+  }
+}
+
+function checkArguments(args: readonly unknown[]): void {
+  args.forEach((arg, i) => {
+    try {
+      structuredClone(arg);
+    } catch (cause) {
+      throw new ConfigError(
+        `argument ${i + 1} of run cannot be sent to ranks (${String(cause)}); send plain values, arrays or typed arrays`,
+        { argument: i + 1 },
+      );
+    }
+  });
+}
