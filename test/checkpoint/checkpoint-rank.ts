@@ -1,11 +1,11 @@
 import nodeFs, { mkdirSync } from 'node:fs';
-import { Checkpointer, type CheckpointerOptions } from '../../src/checkpoint/checkpointer';
-import type { ArraySlice } from '../../src/checkpoint/dict-slices';
-import { loadCheckpoint } from '../../src/checkpoint/load-checkpoint';
-import type { SaveOptions } from '../../src/checkpoint/save-plan';
-import { directSink } from '../../src/checkpoint/save-sink';
-import { StateDicts } from '../../src/checkpoint/state-dicts';
-import type { TrainingState } from '../../src/checkpoint/training-state';
+import type { ArraySlice } from '../../src/checkpoint/load/dict-slices';
+import { loadCheckpoint } from '../../src/checkpoint/load/load-checkpoint';
+import { StateDicts } from '../../src/checkpoint/load/state-dicts';
+import { Checkpointer, type CheckpointerOptions } from '../../src/checkpoint/save/checkpointer';
+import type { SaveOptions } from '../../src/checkpoint/save/save-plan';
+import { directSink } from '../../src/checkpoint/save/save-sink';
+import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
 import { createTrainer, type Trainer } from '../../src/train/trainer';

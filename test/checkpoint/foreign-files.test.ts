@@ -4,10 +4,10 @@ import fs, { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { openCatalog, type StoredArray } from '../../src/checkpoint/catalog';
-import { prepareFolder } from '../../src/checkpoint/checkpoint-folder';
-import { requireFit } from '../../src/checkpoint/fit';
-import { decodeValues } from '../../src/checkpoint/stored-dtypes';
+import { prepareFolder } from '../../src/checkpoint/format/checkpoint-folder';
+import { decodeValues } from '../../src/checkpoint/format/stored-dtypes';
+import { openCatalog, type StoredArray } from '../../src/checkpoint/load/catalog';
+import { requireFit } from '../../src/checkpoint/load/fit';
 import { createEventFile, readEventFile } from '../../src/ledger/event-file';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-foreign-'));

@@ -1,7 +1,7 @@
 import { appendFileSync, existsSync } from 'node:fs';
-import { Checkpointer } from '../../src/checkpoint/checkpointer';
-import { loadCheckpoint } from '../../src/checkpoint/load-checkpoint';
-import type { TrainingState } from '../../src/checkpoint/training-state';
+import { loadCheckpoint } from '../../src/checkpoint/load/load-checkpoint';
+import { Checkpointer } from '../../src/checkpoint/save/checkpointer';
+import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { writeState } from '../../src/nn/state-values';
 import { createTrainer } from '../../src/train/trainer';

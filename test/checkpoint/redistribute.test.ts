@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import type { Engine } from '../../src/backend/engine';
-import { type PlacedState, redistribute } from '../../src/checkpoint/redistribute';
+import { type PlacedState, redistribute } from '../../src/checkpoint/reshard/redistribute';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { SILENT } from '../../src/core/events';
 import type { StateBuffer } from '../../src/nn/parameter';

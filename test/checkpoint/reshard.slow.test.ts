@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import type { SaveOptions } from '../../src/checkpoint/save-plan';
+import type { SaveOptions } from '../../src/checkpoint/save/save-plan';
 import type { StrategyName } from '../../src/config/parallel-config';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Action } from './checkpoint-rank';

@@ -3,12 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { conversionLine } from '../../src/checkpoint/not-safetensors';
-import { parseSafetensors, readSafetensors } from '../../src/checkpoint/safetensors';
-import { SafetensorsFile } from '../../src/checkpoint/safetensors-file';
-import { encodeHeader } from '../../src/checkpoint/safetensors-header';
-import { decodeValues, encodeValues } from '../../src/checkpoint/stored-dtypes';
+import { conversionLine } from '../../src/checkpoint/format/not-safetensors';
+import { SafetensorsFile } from '../../src/checkpoint/format/safetensors-file';
+import { encodeHeader } from '../../src/checkpoint/format/safetensors-header';
+import { decodeValues, encodeValues } from '../../src/checkpoint/format/stored-dtypes';
 import { testData } from '../support/paths';
+import { parseSafetensors, readSafetensors } from '../support/safetensors';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-safetensors-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

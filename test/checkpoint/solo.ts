@@ -1,8 +1,8 @@
 import fs from 'node:fs';
 import type { Engine } from '../../src/backend/engine';
-import { Checkpointer, type CheckpointerOptions } from '../../src/checkpoint/checkpointer';
-import { directSink } from '../../src/checkpoint/save-sink';
-import type { TrainingState } from '../../src/checkpoint/training-state';
+import { Checkpointer, type CheckpointerOptions } from '../../src/checkpoint/save/checkpointer';
+import { directSink } from '../../src/checkpoint/save/save-sink';
+import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { SILENT } from '../../src/core/events';
 import { createTrainer } from '../../src/train/trainer';

@@ -1,10 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { openCatalog } from '../../src/checkpoint/catalog';
-import { buffersOf } from '../../src/checkpoint/placement';
-import type { ArrayKind } from '../../src/checkpoint/save-layout';
-import { checksumsOf, StretchReader } from '../../src/checkpoint/stretch-reader';
-import type { TrainingState } from '../../src/checkpoint/training-state';
+import { openCatalog } from '../../src/checkpoint/load/catalog';
+import { checksumsOf, StretchReader } from '../../src/checkpoint/load/stretch-reader';
+import type { ArrayKind } from '../../src/checkpoint/save/save-layout';
+import { buffersOf } from '../../src/checkpoint/state/placement';
+import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { readState } from '../../src/nn/state-values';
 
 /** Whole arrays by name: parameters, and optimizer states as 'blocks.0.qkv.weight.exp_avg'. */

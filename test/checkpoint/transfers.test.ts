@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Placement } from '../../src/checkpoint/placement';
-import { overlapOf, type Range, withoutRanges } from '../../src/checkpoint/ranges';
-import { roundsOf, transfersOf, within } from '../../src/checkpoint/transfers';
+import { roundsOf, transfersOf, within } from '../../src/checkpoint/reshard/transfers';
+import type { Placement } from '../../src/checkpoint/state/placement';
+import { overlapOf, type Range, withoutRanges } from '../../src/checkpoint/state/ranges';
 import { seeded } from '../../src/core/random';
 
 test('ranges overlap where both are, and leave what the others do not cover', () => {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
-import { encodeHeader } from '../../src/checkpoint/safetensors-header';
+import { encodeHeader } from '../../src/checkpoint/format/safetensors-header';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { gpt } from '../../src/nn/models/gpt';
 import type { Parameter } from '../../src/nn/parameter';

@@ -1,7 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine } from '../../src/backend/engine';
-import { readSafetensors } from '../../src/checkpoint/safetensors';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { BatchSource } from '../../src/data/batch';
 import { syntheticBatches } from '../../src/data/synthetic';
@@ -10,6 +9,7 @@ import { readState } from '../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { testData } from '../support/paths';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { readSafetensors } from '../support/safetensors';
 import { type Mutation, mutated } from './mutated-group';
 import { type DumpManifest, readStep } from './state-dump';
 

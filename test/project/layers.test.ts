@@ -39,6 +39,17 @@ test('an upward import is found in whatever form it is written', () => {
   }
 });
 
+test('an import between rooms of a folder that points up is found', () => {
+  const sources = new Map([
+    ['src/job/rank/scope.ts', `import { launch } from '../launch/fleet';`],
+    ['src/job/launch/fleet.ts', `import '../rank/setup';`],
+    ['src/job/rank/setup.ts', ''],
+  ]);
+  assert.deepEqual(layerViolations(sources), [
+    'src/job/rank/scope.ts imports src/job/launch/fleet.ts: job/rank lies below job/launch.',
+  ]);
+});
+
 test("the kernel's front may import core and cell, also through its own files, and nothing else", () => {
   const sources = new Map([
     ['kernel/main.ts', `import './session';\nimport { wire } from '../src/core/wire';`],

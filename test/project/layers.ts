@@ -26,7 +26,7 @@ const LAYERS = [
 
 /** Folders whose rooms have an order too, lowest first; a room imports itself and those before it. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  checkpoint: ['format', 'save', 'load', 'reshard'],
+  checkpoint: ['format', 'state', 'save', 'load', 'reshard'],
   job: ['control', 'rank', 'launch', 'run', 'notebook'],
 };
 

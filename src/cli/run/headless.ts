@@ -1,4 +1,4 @@
-import { requireSavePlace } from '../../checkpoint/file-system';
+import { requireSavePlace } from '../../checkpoint/format/file-system';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { LaunchOptions } from '../../job/launch/options';

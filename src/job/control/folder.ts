@@ -1,7 +1,7 @@
 import { lstatSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isRunning, processMark } from '../../checkpoint/process-mark';
+import { isRunning, processMark } from '../../checkpoint/format/process-mark';
 import { ShardlabError } from '../../core/errors';
 
 /**

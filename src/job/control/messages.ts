@@ -1,6 +1,6 @@
 import type { CellError } from '../../cell/cell-error';
 import type { MimeBundle } from '../../cell/mime';
-import type { SaveOptions } from '../../checkpoint/save-plan';
+import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import type { ErrorCode, ErrorDetails } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
 import type { StepRecord } from '../../ledger/record';

@@ -1,8 +1,8 @@
 import type { Engine } from '../../backend/engine';
-import type { Checkpointer } from '../../checkpoint/checkpointer';
-import type { LoadedCheckpoint } from '../../checkpoint/load-checkpoint';
-import type { SaveOptions } from '../../checkpoint/save-plan';
-import { StateDicts } from '../../checkpoint/state-dicts';
+import type { LoadedCheckpoint } from '../../checkpoint/load/load-checkpoint';
+import { StateDicts } from '../../checkpoint/load/state-dicts';
+import type { Checkpointer } from '../../checkpoint/save/checkpointer';
+import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import { strictNames } from '../../config/strict-names';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
@@ -68,14 +68,14 @@ export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts): R
     async saveCheckpoint(given, optimizer, folder, options) {
       const model = asModule(given, 'saveCheckpoint');
       checkFolder('saveCheckpoint', folder);
-      const made = await import('../../checkpoint/checkpointer.js');
+      const made = await import('../../checkpoint/save/checkpointer.js');
       checkpointer ??= new made.Checkpointer({ warn });
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
     },
     async loadCheckpoint(given, optimizer, folder) {
       const model = asModule(given, 'loadCheckpoint');
       checkFolder('loadCheckpoint', folder);
-      const { loadCheckpoint } = await import('../../checkpoint/load-checkpoint.js');
+      const { loadCheckpoint } = await import('../../checkpoint/load/load-checkpoint.js');
       return loadCheckpoint({ engine, group, model, optimizer }, folder);
     },
   };

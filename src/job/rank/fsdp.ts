@@ -1,6 +1,6 @@
 import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
-import type { ModelStateDict } from '../../checkpoint/state-dicts';
+import type { ModelStateDict } from '../../checkpoint/load/state-dicts';
 import type { ActivationCheckpointingConfig } from '../../config/memory-config';
 import { strictNames } from '../../config/strict-names';
 import { parseTrainConfig } from '../../config/train-config';

@@ -1,6 +1,6 @@
 import type { Engine } from '../../backend/engine';
-import { exchange } from '../../checkpoint/agreement';
-import { type PlacedState, type Redistributed, redistribute } from '../../checkpoint/redistribute';
+import { type PlacedState, type Redistributed, redistribute } from '../../checkpoint/reshard/redistribute';
+import { exchange } from '../../checkpoint/state/agreement';
 import { ShardlabError } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
 import type { Trainer } from '../../train/trainer';

@@ -1,6 +1,6 @@
 import type { Engine } from '../../backend/engine';
-import type { Json } from '../../checkpoint/checkpoint-state';
-import type { Checkpointer, CheckpointSave } from '../../checkpoint/checkpointer';
+import type { Json } from '../../checkpoint/format/checkpoint-state';
+import type { Checkpointer, CheckpointSave } from '../../checkpoint/save/checkpointer';
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
@@ -42,7 +42,7 @@ export class RankSaves {
     tell: (news: SaveNews) => void,
   ): Promise<Bytes> {
     // Loaded when first needed.
-    const { Checkpointer } = await import('../../checkpoint/checkpointer.js');
+    const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
     const { model, optimizer, config } = trainer;
     const state = { engine: this.#engine, group, model, optimizer };
@@ -55,7 +55,7 @@ export class RankSaves {
 
   /** Loads parameters and, unless only they are wanted, all that training goes on with. */
   async load({ folder, parametersOnly }: LoadWork, trainer: Trainer, group: ProcessGroup): Promise<RankLoad> {
-    const { loadCheckpoint } = await import('../../checkpoint/load-checkpoint.js');
+    const { loadCheckpoint } = await import('../../checkpoint/load/load-checkpoint.js');
     // Pending gradients and whole copies go: they are those of other parameters.
     trainer.recover();
     const optimizer = parametersOnly ? null : trainer.optimizer;

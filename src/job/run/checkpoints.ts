@@ -1,9 +1,9 @@
 import fs from 'node:fs';
 import { join, resolve } from 'node:path';
 import { currentDisplay } from '../../cell/display';
-import { folderToRead } from '../../checkpoint/checkpoint-folder';
-import { NOTHING_WRITTEN, STATE_FILE } from '../../checkpoint/checkpoint-state';
-import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/not-safetensors';
+import { folderToRead } from '../../checkpoint/format/checkpoint-folder';
+import { NOTHING_WRITTEN, STATE_FILE } from '../../checkpoint/format/checkpoint-state';
+import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/format/not-safetensors';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';

@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import type { Redistributed } from '../../checkpoint/redistribute';
+import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { type Shown, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { currentDisplay } from '../../cell/display';
-import type { Redistributed } from '../../checkpoint/redistribute';
+import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { configWarnings } from '../../config/config-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';

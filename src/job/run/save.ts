@@ -1,5 +1,5 @@
 import { relative } from 'node:path';
-import type { SaveOptions } from '../../checkpoint/save-plan';
+import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 

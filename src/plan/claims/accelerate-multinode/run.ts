@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
-import { refuseOtherFormats } from '../../../checkpoint/not-safetensors';
+import { refuseOtherFormats } from '../../../checkpoint/format/not-safetensors';
 import { shapeOf } from '../../model-shape';
 import { MODELS } from '../../models';
 import type { PlanRequestInput } from '../../request';

@@ -1,0 +1,64 @@
+import { z } from 'zod';
+import { ShardlabError } from '../../core/errors';
+
+/** The file that makes a folder a checkpoint: it is written last. */
+export const STATE_FILE = 'trainer_state.json';
+/** Key of an error's details by which a load says that everything is as it was before it. */
+export const NOTHING_WRITTEN = 'nothingWritten';
+export const CHECKSUM_FILE = 'checksums.json';
+
+const stateSchema = z.strictObject({
+  format: z.literal('shardlab checkpoint'),
+  version: z.literal(1),
+  /** Differs from save to save. */
+  id: z.string(),
+  state_dict_type: z.enum(['FULL_STATE_DICT', 'SHARDED_STATE_DICT']),
+  /** Ranks that wrote it. */
+  world: z.int().min(1),
+  optimizer: z
+    .strictObject({
+      steps: z.int().min(0),
+      /** By parameter, in how many of them it had no gradient. */
+      stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
+      lr: z.number(),
+      states: z.array(z.string()),
+    })
+    .nullable(),
+  /** What the trainer gave to be kept; plain JSON. */
+  trainer: z.json(),
+  /** Every file of the checkpoint but this one. */
+  files: z.array(z.string()),
+});
+
+/** What a checkpoint says about itself. */
+export type CheckpointState = z.output<typeof stateSchema>;
+export type Json = z.output<ReturnType<typeof z.json>>;
+
+/** Reads trainer_state.json. Throws: IO naming the file. */
+export function parseCheckpointState(text: string, file: string): CheckpointState {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw wrong(file, `is not JSON: ${String(cause)}`);
+  }
+  const parsed = stateSchema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  throw wrong(
+    file,
+    `is not what a save writes (${wrongParts(parsed.error)}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
+  );
+}
+
+function wrong(file: string, what: string): ShardlabError {
+  return new ShardlabError('IO', `${file} ${what}`, { details: { file } });
+}
+
+/** The keys that are wrong. */
+function wrongParts({ issues }: z.ZodError): string {
+  return issues.map(({ path, message }) => `${path.join('.')}: ${lowerFirst(message)}`).join(', ');
+}
+
+function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}

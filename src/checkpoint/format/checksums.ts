@@ -1,0 +1,58 @@
+import { crc32 } from 'node:zlib';
+import { z } from 'zod';
+import { ShardlabError } from '../../core/errors';
+
+/** Digits of one checksum. */
+const DIGITS = 8;
+
+const runSchema = z.strictObject({
+  /** Elements of the stored tensor: one rank's stretch of it. */
+  at: z.int().min(0),
+  length: z.int().min(0),
+  /** One after another, eight digits each: of every `block_elements` elements from `at` on. */
+  crc32: z.string(),
+});
+const fileSchema = z.strictObject({
+  bytes: z.int().min(0),
+  /** Of all that comes before the data. */
+  header: z.string(),
+  tensors: z.record(z.string(), z.array(runSchema)),
+});
+export const checksumsSchema = z.strictObject({
+  algorithm: z.literal('crc32'),
+  block_elements: z.int().min(1),
+  files: z.record(z.string(), fileSchema),
+});
+
+/** Checksums of a stretch of a stored tensor. */
+export type ChecksumRun = z.output<typeof runSchema>;
+/** Checksums of one file. */
+export type FileChecksums = z.output<typeof fileSchema>;
+/** checksums.json. */
+export type Checksums = z.output<typeof checksumsSchema>;
+
+/** A checksum as it is written. */
+export function checksumOf(bytes: Uint8Array): string {
+  return crc32(bytes).toString(16).padStart(DIGITS, '0');
+}
+
+/** The checksum of a run's n-th block. */
+export function blockChecksum(run: ChecksumRun, n: number): string {
+  return run.crc32.slice(DIGITS * n, DIGITS * (n + 1));
+}
+
+/** Reads checksums.json. Throws: IO naming the file. */
+export function parseChecksums(text: string, file: string): Checksums {
+  try {
+    return checksumsSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new ShardlabError(
+      'IO',
+      `${file} does not hold the checksums of a save; copy it anew, or delete it to load without them`,
+      {
+        cause,
+        details: { file },
+      },
+    );
+  }
+}

@@ -1,0 +1,91 @@
+import { z } from 'zod';
+import { ShardlabError } from '../../core/errors';
+import type { SafetensorsFile } from './safetensors-file';
+import { numElements, type TensorEntry } from './safetensors-header';
+
+/** A slice of whole rows of a tensor, as one rank wrote it. */
+export interface RowSlice {
+  readonly file: SafetensorsFile;
+  readonly entry: TensorEntry;
+  /** First element within the whole tensor, flattened. */
+  readonly start: number;
+}
+
+/** A tensor that ranks wrote in slices. */
+export interface SlicedTensor {
+  readonly shape: readonly number[];
+  readonly slices: readonly RowSlice[];
+}
+
+/** Files that torch's distributed checkpoint writes beside each other. Source: torch.distributed.checkpoint._hf_utils, SHARDED_FILE_NAME. */
+export const DISTRIBUTED_SHARD = /^shard-\d+-model-\d+-of-\d+\.safetensors$/;
+
+/** Source: torch.distributed.checkpoint._hf_utils, DCP_SHARDING_INFO_KEY and SAVED_OFFSETS_KEY. */
+const INFO_KEY = 'DCP_SHARDING_INFO';
+const infoSchema = z.record(z.string(), z.looseObject({ saved_offsets: z.array(z.int().min(0)) }));
+
+/**
+ * The tensors of files that say in their metadata where their slices begin; a file that does not has whole tensors.
+ * Throws: IO for offsets that are none, and for a slice that is not of whole rows.
+ */
+export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<string, SlicedTensor> {
+  const found = new Map<string, Slice[]>();
+  for (const file of files) {
+    const info = offsetsOf(file);
+    for (const [name, entry] of file.header.tensors) {
+      const offsets = info[name]?.saved_offsets ?? entry.shape.map(() => 0);
+      if (offsets.length !== entry.shape.length) {
+        throw wrong(file, `${name} [${entry.shape.join(', ')}] begins at [${offsets.join(', ')}]`, name);
+      }
+      found.set(name, [...(found.get(name) ?? []), { file, entry, offsets }]);
+    }
+  }
+  return new Map([...found].map(([name, slices]) => [name, tensorOf(name, slices)]));
+}
+
+interface Slice {
+  readonly file: SafetensorsFile;
+  readonly entry: TensorEntry;
+  readonly offsets: readonly number[];
+}
+
+function tensorOf(name: string, slices: readonly Slice[]): SlicedTensor {
+  const dims = slices[0]?.entry.shape.length ?? 0;
+  const shape = Array.from({ length: dims }, (_, dim) =>
+    Math.max(...slices.map(({ entry, offsets }) => (entry.shape[dim] ?? 0) + (offsets[dim] ?? 0))),
+  );
+  const rowElements = numElements(shape.slice(1));
+  for (const { file, entry } of slices) {
+    const cut = entry.shape.findIndex((extent, dim) => dim > 0 && extent !== shape[dim]);
+    if (cut > 0) {
+      throw wrong(
+        file,
+        `${name} is cut along dimension ${cut}, and only rows are put together here; save it whole ` +
+          '(HuggingFaceStorageWriter(enable_consolidation=True))',
+        name,
+      );
+    }
+  }
+  return {
+    shape,
+    slices: slices.map(({ file, entry, offsets }) => ({
+      file,
+      entry,
+      start: (offsets[0] ?? 0) * rowElements,
+    })),
+  };
+}
+
+function offsetsOf(file: SafetensorsFile): z.output<typeof infoSchema> {
+  const text = file.header.metadata[INFO_KEY];
+  if (text === undefined) return {};
+  try {
+    return infoSchema.parse(JSON.parse(text));
+  } catch {
+    throw wrong(file, `${INFO_KEY} in its metadata is not { name: { saved_offsets } }; copy it anew`);
+  }
+}
+
+function wrong({ file }: SafetensorsFile, what: string, tensor?: string): ShardlabError {
+  return new ShardlabError('IO', `${file}: ${what}`, { details: { file, tensor } });
+}

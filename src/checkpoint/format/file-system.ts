@@ -1,0 +1,105 @@
+import fs from 'node:fs';
+import { dirname } from 'node:path';
+import { ShardlabError } from '../../core/errors';
+
+/** What a save needs of node:fs; a test may give one whose disk is full. */
+export type FileSystem = Pick<
+  typeof fs,
+  | 'closeSync'
+  | 'existsSync'
+  | 'fsyncSync'
+  | 'ftruncateSync'
+  | 'mkdirSync'
+  | 'openSync'
+  | 'readFileSync'
+  | 'readdirSync'
+  | 'renameSync'
+  | 'rmSync'
+  | 'writeSync'
+>;
+
+/** Where in a file something went wrong. */
+export interface Place {
+  readonly file: string;
+  readonly tensor?: string | undefined;
+  /** In bytes from the file's beginning. */
+  readonly offset?: number | undefined;
+}
+
+/** Writes all bytes at a position. Throws: what writeSync throws. */
+export function writeAll(fs: FileSystem, descriptor: number, bytes: Uint8Array, position: number): void {
+  for (let done = 0; done < bytes.length; ) {
+    done += fs.writeSync(descriptor, bytes, done, bytes.length - done, position + done);
+  }
+}
+
+/**
+ * Puts a file in place whole: a reader finds all of it or none, also after a crash. Throws: IO.
+ */
+export function writeWhole(fs: FileSystem, file: string, text: string): void {
+  const temporary = `${file}.part`;
+  try {
+    const descriptor = fs.openSync(temporary, 'w');
+    try {
+      writeAll(fs, descriptor, Buffer.from(text), 0);
+      fs.fsyncSync(descriptor);
+    } finally {
+      fs.closeSync(descriptor);
+    }
+    fs.renameSync(temporary, file);
+  } catch (cause) {
+    throw writeError(cause, { file });
+  }
+}
+
+/** Makes a folder's entries last. */
+export function syncFolder(fs: FileSystem, folder: string): void {
+  const descriptor = fs.openSync(folder, 'r');
+  try {
+    fs.fsyncSync(descriptor);
+  } finally {
+    fs.closeSync(descriptor);
+  }
+}
+
+/** What to do about an error of the system, by its code. */
+const ADVICE: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full: free some space, or save to another disk',
+  EDQUOT: 'your quota of the disk is used up: delete something, or save to another disk',
+  EFBIG: 'the file would be larger than is allowed here (ulimit -f): lower maxShardBytes, or raise the limit',
+  EACCES: 'you may not write there: save elsewhere, or change the folder’s permissions',
+  EPERM: 'you may not write there: save elsewhere, or change the folder’s permissions',
+  ENOENT: 'no folder can be made there: save elsewhere',
+  ENOTDIR: 'something on the way there is no folder: save elsewhere',
+  EROFS: 'the disk can only be read: save elsewhere',
+  EMFILE: 'too many files are open: raise maxShardBytes, or the limit (ulimit -n)',
+};
+
+/** The typed error of a write that failed: file, tensor, offset, and what to do. */
+export function writeError(cause: unknown, { file, tensor, offset }: Place): ShardlabError {
+  if (cause instanceof ShardlabError) return cause;
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const at = [
+    tensor === undefined ? '' : ` in tensor ${tensor}`,
+    offset === undefined ? '' : ` at byte ${offset}`,
+  ].join('');
+  const advice = ADVICE[code] ?? 'look whether the folder can be written';
+  const what = cause instanceof Error ? cause.message : String(cause);
+  return new ShardlabError(
+    'IO',
+    `cannot write ${file}${at}: ${advice} (${what}). The checkpoint that was there before is as it was`,
+    { cause, details: { file, tensor, offset, system: code } },
+  );
+}
+
+/** Tries whether a checkpoint can be written at `folder`, before work that it is to keep. Throws: IO. */
+export function requireSavePlace(folder: string): void {
+  try {
+    fs.mkdirSync(dirname(folder), { recursive: true });
+    if (fs.existsSync(folder)) fs.readdirSync(folder);
+    // What permissions say is not what /proc or a full disk does.
+    fs.rmdirSync(fs.mkdtempSync(`${folder}.tried-`));
+  } catch (cause) {
+    throw writeError(cause, { file: folder });
+  }
+}

@@ -1,0 +1,69 @@
+import { z } from 'zod';
+import { ShardlabError } from '../../core/errors';
+import { STORED_DTYPES } from './stored-dtypes';
+
+/**
+ * Which file has which tensor. Source: Hugging Face's model.safetensors.index.json; what else stands in its metadata is kept.
+ */
+const wholeIndexSchema = z.looseObject({
+  metadata: z.looseObject({ total_size: z.number().optional() }).optional(),
+  weight_map: z.record(z.string(), z.string()),
+});
+export type WholeIndex = z.output<typeof wholeIndexSchema>;
+
+const sliceSchema = z.strictObject({
+  file: z.string(),
+  /** Name of the tensor in the file. */
+  tensor: z.string(),
+  /** First element within the whole array, flattened. */
+  start: z.int().min(0),
+  length: z.int().min(0),
+});
+const slicedArraySchema = z.strictObject({
+  dtype: z.enum(STORED_DTYPES),
+  shape: z.array(z.int().min(0)),
+  slices: z.array(sliceSchema),
+});
+
+/** Which file has which elements of each array, where ranks wrote their own. It has no weight_map: no file has a whole array. */
+const slicedIndexSchema = z.strictObject({
+  metadata: z.strictObject({ total_size: z.number(), state_dict_type: z.literal('SHARDED_STATE_DICT') }),
+  slices: z.record(z.string(), slicedArraySchema),
+});
+export type SlicedIndex = z.output<typeof slicedIndexSchema>;
+export type SlicedArray = z.output<typeof slicedArraySchema>;
+
+/** Reads an index of either kind. Throws: IO naming the file. */
+export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw wrong(file, `is not JSON: ${String(cause)}`);
+  }
+  const isSliced = typeof json === 'object' && json !== null && 'slices' in json;
+  const parsed = (isSliced ? slicedIndexSchema : wholeIndexSchema).safeParse(json);
+  if (!parsed.success) throw wrong(file, `is no index: ${z.prettifyError(parsed.error)}`);
+  return parsed.data;
+}
+
+/** Whether ranks wrote slices. */
+export function isSliced(index: WholeIndex | SlicedIndex): index is SlicedIndex {
+  return 'slices' in index;
+}
+
+/** An index as Hugging Face writes it: keys sorted, two spaces, a newline at the end. */
+export function indexText(index: WholeIndex | SlicedIndex): string {
+  return `${JSON.stringify(sorted(index), null, 2)}\n`;
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(entries.map(([key, each]) => [key, sorted(each)]));
+}
+
+function wrong(file: string, what: string): ShardlabError {
+  return new ShardlabError('IO', `${file} ${what}; copy it anew`, { details: { file } });
+}

@@ -1,0 +1,57 @@
+import { ShardlabError } from '../../core/errors';
+
+/** File names of torch's pickles. */
+const PICKLE_NAME = /\.(pth|pt|bin|ckpt)$/i;
+const ZIP_MAGIC = 'PK\u0003\u0004';
+const LFS_MAGIC = 'version ';
+/** Bytes at a file's beginning that are enough to recognize it. */
+export const MAGIC_BYTES = 8;
+
+/**
+ * Refuses files that are known not to be safetensors, by name and first bytes.
+ * Throws: IO that names the file and what to do: the line of Python that converts a torch pickle, `git lfs pull`.
+ */
+export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
+  const magic = Buffer.from(firstBytes).toString('latin1', 0, MAGIC_BYTES);
+  if (magic === LFS_MAGIC) {
+    throw refusal(file, 'is a Git-LFS pointer, not the file itself; run `git lfs pull` in its folder');
+  }
+  if (!PICKLE_NAME.test(file) && !magic.startsWith(ZIP_MAGIC) && !beginsAsPickle(firstBytes)) return;
+  throw refusal(
+    file,
+    'is a torch pickle, which can run any code when it is read, so it is not read here; ' +
+      `convert it where you have PyTorch: ${conversionLine(file)}`,
+  );
+}
+
+/** Protocol 2 to 5. A safetensors file can begin with the same two bytes; its fifth to eighth byte are 0. */
+function beginsAsPickle(bytes: Uint8Array): boolean {
+  const [first = 0, protocol = 0] = bytes;
+  const isLength = bytes.subarray(4, MAGIC_BYTES).every((byte) => byte === 0);
+  return first === 0x80 && protocol >= 2 && protocol <= 5 && !isLength;
+}
+
+/**
+ * The command that makes a safetensors file of a torch pickle, beside it. Tensors inside dictionaries get names joined by dots,
+ * 'state_dict' and 'model' around all of them are left away, and shared storage is copied.
+ */
+export function conversionLine(file: string): string {
+  const target = `${file.replace(PICKLE_NAME, '')}.safetensors`;
+  const code = [
+    'import torch, safetensors.torch as s',
+    `d=torch.load(${pythonText(file)}, map_location='cpu', weights_only=True)`,
+    "d=d.get('state_dict', d.get('model', d))",
+    `s.save_file({k: v.clone().contiguous() for k, v in d.items() if torch.is_tensor(v)}, ${pythonText(target)}, metadata={'format': 'pt'})`,
+  ];
+  return `python -c "${code.join('; ')}"`;
+}
+
+/** A Python literal that a shell passes on unchanged within double quotes. */
+function pythonText(text: string): string {
+  const escaped = text.replace(/[\\'"$`!]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`);
+  return `'${escaped}'`;
+}
+
+function refusal(file: string, what: string): ShardlabError {
+  return new ShardlabError('IO', `${file} ${what}`, { details: { file } });
+}

@@ -1,0 +1,99 @@
+import { closeSync, fstatSync, readSync } from 'node:fs';
+import { ShardlabError } from '../../core/errors';
+import { openRegularFile } from '../../core/regular-file';
+import { MAGIC_BYTES, refuseOtherFormats } from './not-safetensors';
+import {
+  headerBytes,
+  LENGTH_BYTES,
+  numElements,
+  parseHeader,
+  type SafetensorsHeader,
+  type TensorEntry,
+} from './safetensors-header';
+import { storedBytes } from './stored-dtypes';
+
+/** A safetensors file that is read in stretches: only its header is held. Whoever opens it closes it. */
+export class SafetensorsFile {
+  readonly file: string;
+  readonly header: SafetensorsHeader;
+  /** The bytes before the data: length and header. */
+  readonly headerBytes: Buffer;
+  readonly #descriptor: number;
+
+  /** Throws: IO for a file that is missing, not safetensors, cut off, or whose header contradicts itself. */
+  constructor(file: string) {
+    this.file = file;
+    this.#descriptor = opened(file);
+    try {
+      const { size } = fstatSync(this.#descriptor);
+      const first = this.#bytesAt(0, Math.min(MAGIC_BYTES, size));
+      refuseOtherFormats(file, first);
+      this.headerBytes = this.#bytesAt(0, LENGTH_BYTES + headerBytes(first, size, file));
+      this.header = parseHeader(this.headerBytes.toString('utf8', LENGTH_BYTES), size, file);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  /** A tensor's entry. Throws: IO where there is none of that name. */
+  entry(name: string): TensorEntry {
+    const entry = this.header.tensors.get(name);
+    if (entry !== undefined) return entry;
+    throw new ShardlabError(
+      'IO',
+      `${this.file} has no tensor ${name}; it has ${this.header.tensors.size} others`,
+      {
+        details: { file: this.file, tensor: name },
+      },
+    );
+  }
+
+  /** The stored bytes of elements [start, start + length) of a tensor, flattened. Throws: IO past its end. */
+  read(name: string, start: number, length: number): Buffer {
+    const { dtype, shape } = this.entry(name);
+    if (start + length > numElements(shape)) {
+      throw new ShardlabError(
+        'IO',
+        `${this.file}: elements ${start} to ${start + length} of ${name} were asked for, it has [${shape.join(', ')}]`,
+        { details: { file: this.file, tensor: name } },
+      );
+    }
+    return this.#bytesAt(this.position(name, start), storedBytes(dtype) * length);
+  }
+
+  /** Where an element of a tensor lies in the file. */
+  position(name: string, start: number): number {
+    const { from, dtype } = this.entry(name);
+    return this.header.dataStart + from + storedBytes(dtype) * start;
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+
+  #bytesAt(position: number, length: number): Buffer {
+    const bytes = Buffer.alloc(length);
+    for (let done = 0; done < length; ) {
+      const count = readSync(this.#descriptor, bytes, done, length - done, position + done);
+      if (count === 0) {
+        throw new ShardlabError(
+          'IO',
+          `${this.file} ended at byte ${position + done} while ${length - done} more were read; it was cut off meanwhile`,
+          { details: { file: this.file, offset: position + done } },
+        );
+      }
+      done += count;
+    }
+    return bytes;
+  }
+}
+
+function opened(file: string): number {
+  try {
+    return openRegularFile(file);
+  } catch (cause) {
+    if (cause instanceof ShardlabError) throw cause;
+    throw new ShardlabError('IO', `cannot read ${file}: ${String(cause)}`, { cause, details: { file } });
+  }
+}

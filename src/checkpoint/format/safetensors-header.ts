@@ -1,0 +1,188 @@
+import { z } from 'zod';
+import { ShardlabError } from '../../core/errors';
+import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
+
+/** Where one tensor lies in a safetensors file. */
+export interface TensorEntry {
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+  /** Bytes from the beginning of the data, which follows the header. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What a safetensors file says before its data. */
+export interface SafetensorsHeader {
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  /** Tensors of types that are not read, by name; why, in words. */
+  readonly unread: ReadonlyMap<string, string>;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** First byte of the data in the file. */
+  readonly dataStart: number;
+}
+
+/** Largest header that is read. Source: safetensors' own limit, MAX_HEADER_SIZE. */
+const MAX_HEADER_BYTES = 100_000_000;
+/** Data begins at a multiple of this. Source: safetensors' own writer. */
+const ALIGNMENT = 8;
+/** Bytes of the header's length, which come first. */
+export const LENGTH_BYTES = 8;
+
+const entrySchema = z.strictObject({
+  dtype: z.string(),
+  shape: z.array(z.int().min(0)),
+  data_offsets: z.tuple([z.int().min(0), z.int().min(0)]),
+});
+const metadataSchema = z.record(z.string(), z.string());
+
+/** Elements of a shape. */
+export function numElements(shape: readonly number[]): number {
+  return shape.reduce((product, extent) => product * extent, 1);
+}
+
+/** The bytes of a header whose tensors lie in the map's order, and where each lies. */
+export function encodeHeader(
+  tensors: ReadonlyMap<string, { readonly dtype: StoredDType; readonly shape: readonly number[] }>,
+  metadata: Readonly<Record<string, string>>,
+): { readonly bytes: Buffer; readonly header: SafetensorsHeader; readonly fileBytes: number } {
+  let end = 0;
+  const entries = new Map<string, TensorEntry>();
+  for (const [name, { dtype, shape }] of tensors) {
+    const from = end;
+    end += storedBytes(dtype) * numElements(shape);
+    entries.set(name, { dtype, shape, from, to: end });
+  }
+  const described = [...entries].map(([name, { dtype, shape, from, to }]) => {
+    return [name, { dtype, shape, data_offsets: [from, to] }] as const;
+  });
+  const json = Buffer.from(JSON.stringify({ __metadata__: metadata, ...Object.fromEntries(described) }));
+  const dataStart = Math.ceil((LENGTH_BYTES + json.length) / ALIGNMENT) * ALIGNMENT;
+  const bytes = Buffer.alloc(dataStart, ' ');
+  bytes.writeBigUInt64LE(BigInt(dataStart - LENGTH_BYTES));
+  json.copy(bytes, LENGTH_BYTES);
+  return {
+    bytes,
+    header: { tensors: entries, unread: new Map(), metadata, dataStart },
+    fileBytes: dataStart + end,
+  };
+}
+
+/** Bytes of a header, from a file's first eight. Throws: IO where the file is too short for it. */
+export function headerBytes(first: Buffer, fileBytes: number, file: string): number {
+  if (first.length < LENGTH_BYTES) {
+    fail(file, `is ${fileBytes} bytes long, too short for a safetensors file; copy it anew`);
+  }
+  const size = Number(first.readBigUInt64LE(0));
+  if (size > MAX_HEADER_BYTES || LENGTH_BYTES + size > fileBytes) {
+    fail(
+      file,
+      `says that its header has ${size} bytes, the file has ${fileBytes}; not a whole safetensors file: copy it anew`,
+    );
+  }
+  return size;
+}
+
+/**
+ * Reads a header's JSON. Tensors must lie one after another without gaps or overlaps and end with the file.
+ * Source: https://huggingface.co/docs/safetensors (format). Throws: IO naming file, tensor and offset.
+ */
+export function parseHeader(text: string, fileBytes: number, file: string): SafetensorsHeader {
+  const dataStart = LENGTH_BYTES + Buffer.byteLength(text);
+  const dataBytes = fileBytes - dataStart;
+  const { entries, metadata } = entriesOf(text, file);
+  let end = 0;
+  const byOffset = [...entries].sort(([, a], [, b]) => a.from - b.from || a.to - b.to);
+  for (const [name, entry] of byOffset) {
+    if (entry.from !== end) {
+      fail(file, `${name} begins at ${entry.from}, expected ${end}: a gap or an overlap`, name, entry.from);
+    }
+    checkExtent(name, entry, dataBytes, file);
+    end = entry.to;
+  }
+  if (end !== dataBytes) {
+    fail(
+      file,
+      `is ${fileBytes} bytes long, its header says ${dataStart + end}; it was cut off or appended to: copy it anew`,
+    );
+  }
+  const tensors = new Map<string, TensorEntry>();
+  const unread = new Map<string, string>();
+  for (const [name, { dtype, ...rest }] of byOffset) {
+    if (isStoredDType(dtype)) tensors.set(name, { dtype, ...rest });
+    else unread.set(name, `is ${dtype} in ${file}; F32, I32, BF16 and F16 can be read: convert it to F32`);
+  }
+  return { tensors, unread, metadata, dataStart };
+}
+
+function checkExtent(name: string, { dtype, shape, from, to }: AnyEntry, most: number, file: string): void {
+  // A type that is not known here may have any size.
+  const itemBytes = isStoredDType(dtype) ? storedBytes(dtype) : OTHER_BYTES[dtype];
+  const needed = itemBytes === undefined ? to - from : itemBytes * numElements(shape);
+  if (to - from === needed && needed >= 0 && to <= most) return;
+  fail(
+    file,
+    `${name} [${shape.join(', ')}] needs ${needed} bytes, offsets ${from} to ${to} of ${most}`,
+    name,
+    from,
+  );
+}
+
+/** As TensorEntry, of any type. */
+type AnyEntry = Omit<TensorEntry, 'dtype'> & { readonly dtype: string };
+
+/** Bytes an element of types that are not read. Source: safetensors' Dtype. */
+const OTHER_BYTES: Readonly<Record<string, number>> = {
+  F64: 8,
+  I64: 8,
+  U64: 8,
+  U32: 4,
+  I16: 2,
+  U16: 2,
+  I8: 1,
+  U8: 1,
+  BOOL: 1,
+  F8_E4M3: 1,
+  F8_E5M2: 1,
+};
+
+function entriesOf(
+  text: string,
+  file: string,
+): Pick<SafetensorsHeader, 'metadata'> & { readonly entries: ReadonlyMap<string, AnyEntry> } {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    return fail(file, `has a header that is not JSON (${String(cause)}); copy it anew`);
+  }
+  if (typeof json !== 'object' || json === null) return fail(file, 'has a header that is not an object');
+  const entries = new Map<string, AnyEntry>();
+  let metadata: Readonly<Record<string, string>> = {};
+  for (const [name, value] of Object.entries(json)) {
+    if (name === '__metadata__') {
+      metadata = metadataSchema.safeParse(value).data ?? {};
+      continue;
+    }
+    const entry = entrySchema.safeParse(value);
+    if (!entry.success) {
+      return fail(
+        file,
+        `describes ${JSON.stringify(name)} wrongly (${firstIssue(entry.error)}): its header is damaged; copy it anew`,
+        name,
+      );
+    }
+    const { dtype, shape, data_offsets: offsets } = entry.data;
+    entries.set(name, { dtype, shape, from: offsets[0], to: offsets[1] });
+  }
+  return { entries, metadata };
+}
+
+/** An error about a file and, where it is about one, a tensor and the offset of its bytes in the data. Throws: IO. */
+function fail(file: string, what: string, tensor?: string, offset?: number): never {
+  throw new ShardlabError('IO', `${file} ${what}`, { details: { file, tensor, offset } });
+}
+
+/** The first thing that is wrong, in one line. */
+function firstIssue({ issues: [issue] }: z.ZodError): string {
+  return issue === undefined ? 'unknown' : `${issue.path.join('.')}: ${issue.message}`;
+}

@@ -1,0 +1,172 @@
+import fs from 'node:fs';
+import { join, resolve } from 'node:path';
+import { type ErrorDetails, ShardlabError } from '../../core/errors';
+import { readRegularFile } from '../../core/regular-file';
+import type { Parameter } from '../../nn/parameter';
+import { folderToRead } from '../format/checkpoint-folder';
+import {
+  type CheckpointState,
+  NOTHING_WRITTEN,
+  parseCheckpointState,
+  STATE_FILE,
+} from '../format/checkpoint-state';
+import { stateKey } from '../save/save-plan';
+import { agree } from '../state/agreement';
+import { type Outcome, outcomeOf } from '../state/outcome';
+import { buffersOf, heldRanges } from '../state/placement';
+import { accessOf, type TrainingState, VALUES } from '../state/training-state';
+import { type Catalog, openCatalog } from './catalog';
+import { type FitFacts, requireFit } from './fit';
+import { checksumsOf, type ReadTally, StretchReader } from './stretch-reader';
+
+/** What was loaded. */
+export interface LoadedCheckpoint extends ReadTally {
+  /** The folder that was read: the one that was asked for, or what a killed save left complete. */
+  readonly folder: string;
+  /** What the checkpoint says about itself; null where it was not saved here. */
+  readonly state: CheckpointState | null;
+}
+
+const NAME = 'loadCheckpoint()';
+
+/** A checkpoint whose arrays fit, and of which nothing was taken yet. */
+interface Fitting {
+  readonly folder: string;
+  readonly saved: CheckpointState | null;
+  readonly model: Catalog;
+  readonly moments: Catalog | null;
+  readonly reader: StretchReader;
+}
+
+/**
+ * Loads a checkpoint into a model and its optimizer, whatever world and strategy it was saved under. Each rank reads the
+ * stretches that it holds, a block at a time. All ranks call it. `accept` may refuse by what the checkpoint says about itself.
+ * Throws on every rank what one of them met: IO naming file, tensor and offset; SHAPE naming every parameter that does not
+ * fit. No rank writes before all have found that it fits, and the details of an error until then say `nothingWritten`; where
+ * a block is damaged after that, the state is partly the new one.
+ */
+export function loadCheckpoint(
+  state: TrainingState,
+  source: string,
+  accept: (saved: CheckpointState | null) => void = () => undefined,
+): LoadedCheckpoint {
+  const catalogs: Catalog[] = [];
+  const opened = (catalog: Catalog): Catalog => {
+    catalogs.push(catalog);
+    return catalog;
+  };
+  try {
+    const fitting = onEveryRank(state, { [NOTHING_WRITTEN]: true }, () => {
+      const found = findFitting(state, resolve(source), opened);
+      accept(found.saved);
+      return found;
+    });
+    return onEveryRank(state, {}, () => take(state, fitting));
+  } finally {
+    for (const catalog of catalogs) catalog.close();
+  }
+}
+
+/** Does a rank's part of the work; where it fails on one rank, it throws on every rank, with these details. */
+function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetails, work: () => T): T {
+  let value: T | undefined;
+  let outcome: Outcome = null;
+  try {
+    value = work();
+  } catch (error) {
+    const met = outcomeOf(error);
+    outcome = { ...met, details: { ...met.details, ...details } };
+  }
+  agree(state, NAME, outcome);
+  if (value === undefined) throw new ShardlabError('INTERNAL', `${NAME} failed without an error`);
+  return value;
+}
+
+function findFitting(state: TrainingState, source: string, opened: (catalog: Catalog) => Catalog): Fitting {
+  const folder = folderToRead(fs, source);
+  const saved = savedState(folder);
+  const { optimizer } = state;
+  const model = opened(openCatalog(folder, 'model'));
+  checkModel(state, model, folder);
+  const states = optimizer?.stateNames ?? [];
+  if (optimizer !== null && saved?.optimizer == null) throw noOptimizer(folder);
+  const moments = states.length === 0 ? null : opened(openCatalog(folder, 'optimizer'));
+  if (moments !== null) checkOptimizer(state, moments, folder);
+  const reader = new StretchReader(checksumsOf(folder));
+  reader.checkHeaders(model);
+  if (moments !== null) reader.checkHeaders(moments);
+  return { folder, saved, model, moments, reader };
+}
+
+function take(state: TrainingState, { folder, saved, model, moments, reader }: Fitting): LoadedCheckpoint {
+  const { optimizer } = state;
+  fill(state, reader, model, moments);
+  if (optimizer !== null && saved?.optimizer != null) {
+    optimizer.lr = saved.optimizer.lr;
+    optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut);
+  }
+  return { folder, state: saved, ...reader.tally };
+}
+
+/** Reads what this rank holds, parameter by parameter. */
+function fill(state: TrainingState, reader: StretchReader, model: Catalog, moments: Catalog | null): void {
+  const access = accessOf(state);
+  const named = [...state.model.namedParameters()];
+  const parameters = named.map(([, parameter]) => parameter);
+  for (const { parameter, ...range } of heldRanges(parameters)) {
+    const [name, { requiresGrad }] = named[parameter] ?? missing(parameter);
+    const states = requiresGrad && moments !== null ? (state.optimizer?.stateNames ?? []) : [];
+    for (const kind of [VALUES, ...states]) {
+      const array = kind === VALUES ? model.arrays.get(name) : moments?.arrays.get(stateKey(name, kind));
+      if (array === undefined) continue;
+      reader.read(array, range, (values, start) => {
+        access.write({ parameter, state: kind }, { start, length: values.length }, values);
+      });
+    }
+  }
+  for (const buffer of buffersOf(parameters)) buffer.updated();
+}
+
+function missing(parameter: number): [string, Parameter] {
+  throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
+}
+
+function savedState(folder: string): CheckpointState | null {
+  const file = join(folder, STATE_FILE);
+  return fs.existsSync(file) ? parseCheckpointState(readRegularFile(file), file) : null;
+}
+
+/** Names and shapes must match exactly. Throws: SHAPE. */
+function checkModel({ model }: TrainingState, catalog: Catalog, folder: string): void {
+  const expected = new Map([...model.namedParameters()].map(([name, { shape }]) => [name, shape]));
+  requireFit(`${folder} does not fit the model`, expected, catalog.arrays, factsOf(catalog));
+}
+
+/** Throws: SHAPE. */
+function checkOptimizer({ model, optimizer }: TrainingState, catalog: Catalog, folder: string): void {
+  const expected = new Map(
+    [...model.namedParameters()]
+      .filter(([, { requiresGrad }]) => requiresGrad)
+      .flatMap(([name, { shape }]) =>
+        (optimizer?.stateNames ?? []).map((state) => [stateKey(name, state), shape] as const),
+      ),
+  );
+  requireFit(`the optimizer states of ${folder} do not fit`, expected, catalog.arrays, factsOf(catalog));
+}
+
+/** In which files an array lies, and which are not read. */
+function factsOf({ arrays, unread }: Catalog): FitFacts {
+  const where = (name: string): string => {
+    const files = arrays.get(name)?.pieces.map(({ file }) => file.file) ?? [];
+    return ` in ${[...new Set(files)].join(', ')}`;
+  };
+  return { where, unread };
+}
+
+function noOptimizer(folder: string): ShardlabError {
+  return new ShardlabError(
+    'IO',
+    `${folder} has no optimizer states, so training cannot go on from it; load it without an optimizer (parameters only)`,
+    { details: { file: folder } },
+  );
+}

@@ -1,0 +1,276 @@
+import * as tf from '@tensorflow/tfjs';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import type { Piece } from '../../dist/types';
+import { Module } from '../../nn/module';
+import type { Optimizer } from '../../optim/optimizer';
+import type { StateDictType } from '../save/save-layout';
+import { checkStateDictType } from '../save/save-plan';
+import { exchange, type Ranks, together } from '../state/agreement';
+import { buffersOf, heldRanges, type PlacedRange, type Placement, sharePlacement } from '../state/placement';
+import { overlapOf, withoutRanges } from '../state/ranges';
+import { accessOf, VALUES } from '../state/training-state';
+import { type ArraySlice, type DictArray, heldPart } from './dict-slices';
+import { requireFit } from './fit';
+
+/** A model's parameters by full name. */
+export type ModelStateDict = ReadonlyMap<string, DictArray>;
+
+/** An optimizer's states by parameter name and state name. Source: FSDP.optim_state_dict, whose keys are names too. */
+export interface OptimStateDict {
+  readonly state: ReadonlyMap<string, Readonly<Record<string, DictArray>>>;
+  /** One: all parameters have the same settings here. */
+  readonly param_groups: readonly [
+    {
+      readonly lr: number;
+      readonly steps: number;
+      /** By parameter, in how many of them it had no gradient. */
+      readonly stepsLeftOut?: Readonly<Record<string, number>>;
+      readonly params: readonly string[];
+    },
+  ];
+}
+
+/** States that fit the model's placement on this rank; `loadOptimState` writes them. */
+export interface LocalOptimState {
+  readonly lr: number;
+  readonly steps: number;
+  readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
+  readonly states: readonly {
+    readonly parameter: string;
+    readonly state: string;
+    readonly slice: ArraySlice;
+  }[];
+}
+
+/** How dicts are made. */
+export interface StateDictOptions {
+  /** FULL: only rank 0 gets it, the others an empty one. Source: FullStateDictConfig. Default false. */
+  readonly rank0Only?: boolean;
+}
+
+/**
+ * State dicts of models and optimizers on one rank, in torch's words. All functions that make a FULL dict, and all about optimizers,
+ * are collectives: every rank calls them.
+ */
+export class StateDicts {
+  readonly #ranks: Ranks;
+  readonly #types = new WeakMap<
+    Module,
+    { readonly type: StateDictType; readonly options: StateDictOptions }
+  >();
+
+  constructor(ranks: Ranks) {
+    this.#ranks = ranks;
+  }
+
+  /**
+   * Dicts of `model` that `work` makes are of this type, also after an await within it. Outside, they are FULL.
+   * Source: FSDP.state_dict_type. Throws: CONFIG for LOCAL_STATE_DICT.
+   */
+  stateDictType<T>(model: Module, type: StateDictType, work: () => T, options: StateDictOptions = {}): T {
+    checkStateDictType(type);
+    const before = this.#types.get(model);
+    const restore = (): void => {
+      if (before === undefined) this.#types.delete(model);
+      else this.#types.set(model, before);
+    };
+    this.#types.set(model, { type, options });
+    let result: T;
+    try {
+      result = work();
+    } catch (error) {
+      restore();
+      throw error;
+    }
+    if (!(result instanceof Promise)) {
+      restore();
+      return result;
+    }
+    // A promise's finally gives a promise of the same.
+    return result.finally(restore) as T;
+  }
+
+  /** The model's parameters. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING when some rank did not call it. */
+  stateDict(model: Module): ModelStateDict {
+    const name = 'FSDP.stateDict()';
+    this.#callTogether(name, model);
+    return this.#arrays(name, model, null, VALUES);
+  }
+
+  /** Writes parameters from a FULL dict or from slices that cover what this rank holds. Throws: SHAPE naming all that do not fit. */
+  loadStateDict(model: Module, dict: ModelStateDict): void {
+    const named = [...model.namedParameters()];
+    const access = accessOf({ engine: this.#ranks.engine, model, optimizer: null });
+    const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
+    requireFit('the state dict does not fit the model', wanted, dict);
+    const writes = heldPart(named, (name) => dict.get(name), 'the state dict');
+    for (const { parameter, slice } of writes) {
+      access.write({ parameter, state: VALUES }, rangeOf(slice), slice.values);
+    }
+    for (const buffer of buffersOf(model.parameters())) buffer.updated();
+  }
+
+  /**
+   * The optimizer's states by parameter name. A collective: every rank calls it, not rank 0 alone.
+   * Source: FSDP.optim_state_dict. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING; CONFIG for arguments in another order.
+   */
+  optimStateDict(model: Module, optimizer: Optimizer): OptimStateDict {
+    const name = 'FSDP.optimStateDict()';
+    requireOrder(name, 'model, optimizer', model, optimizer);
+    this.#callTogether(name, model);
+    const byState = optimizer.stateNames.map((state) => {
+      return [state, this.#arrays(name, model, optimizer, state)] as const;
+    });
+    const params = [...model.namedParameters()].flatMap(([key, { requiresGrad }]) =>
+      requiresGrad ? [key] : [],
+    );
+    const state = new Map<string, Record<string, DictArray>>();
+    for (const [stateName, arrays] of byState) {
+      for (const [key, array] of arrays) state.set(key, { ...state.get(key), [stateName]: array });
+    }
+    const { lr, steps, stepsLeftOut } = optimizer;
+    return { state, param_groups: [{ lr, steps, stepsLeftOut, params }] };
+  }
+
+  /**
+   * What of an optimizer's dict belongs to this rank under the model's placement, for `loadOptimState`.
+   * Source: FSDP.optim_state_dict_to_load, with the argument order of torch 2.1 and later.
+   * Throws: SHAPE naming all that do not fit; CONFIG for arguments in another order.
+   */
+  optimStateDictToLoad(model: Module, optimizer: Optimizer, dict: OptimStateDict): LocalOptimState {
+    requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
+    const named = [...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad);
+    const [group] = dict.param_groups;
+    const states = optimizer.stateNames.flatMap((state) => {
+      const arrayOf = (name: string): DictArray | undefined => dict.state.get(name)?.[state];
+      const arrays = new Map(
+        [...dict.state.keys()].flatMap((name) => {
+          const array = arrayOf(name);
+          return array === undefined ? [] : [[name, array] as const];
+        }),
+      );
+      const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
+      requireFit(`the optimizer's ${state} does not fit the model`, wanted, arrays);
+      return heldPart(named, arrayOf, `the optimizer's ${state}`).map(({ parameter, slice }) => {
+        return { parameter: named[parameter]?.[0] ?? '', state, slice };
+      });
+    });
+    return { lr: group.lr, steps: group.steps, stepsLeftOut: group.stepsLeftOut, states };
+  }
+
+  /** Writes what `optimStateDictToLoad` gave. Source: Optimizer.load_state_dict. */
+  loadOptimState(model: Module, optimizer: Optimizer, local: LocalOptimState): void {
+    const places = new Map([...model.namedParameters().keys()].map((name, place) => [name, place]));
+    const access = accessOf({ engine: this.#ranks.engine, model, optimizer });
+    for (const { parameter, state, slice } of local.states) {
+      access.write({ parameter: places.get(parameter) ?? -1, state }, rangeOf(slice), slice.values);
+    }
+    optimizer.lr = local.lr;
+    optimizer.restore(local.steps, local.stepsLeftOut);
+  }
+
+  /** Finds out, before anything is moved, that all ranks are here and mean the same. */
+  #callTogether(name: string, model: Module): void {
+    const own = JSON.stringify({ numParams: model.numParams(), ...this.#types.get(model) });
+    const all = exchange(this.#ranks, name, own);
+    const other = all.findIndex((each) => each !== all[0]);
+    if (other < 0) return;
+    throw new ShardlabError(
+      'COLLECTIVE_MISMATCH',
+      `${name}: rank 0 calls it with ${all[0]}, rank ${other} with ${all[other]}; all ranks have to ask for the same`,
+    );
+  }
+
+  /** One state of all parameters that have it. */
+  #arrays(name: string, model: Module, optimizer: Optimizer | null, state: string): Map<string, DictArray> {
+    const { engine, group } = this.#ranks;
+    const { type, options } = this.#types.get(model) ?? { type: 'FULL_STATE_DICT', options: {} };
+    const named = [...model.namedParameters()];
+    const parameters = named.map(([, parameter]) => parameter);
+    const access = accessOf({ engine, model, optimizer });
+    const held = heldRanges(parameters);
+    const own = (parameter: number): ArraySlice[] =>
+      held
+        .filter((range) => range.parameter === parameter)
+        .map((range) => ({ start: range.start, values: access.read({ parameter, state }, range) }));
+    const placement = type === 'FULL_STATE_DICT' ? sharePlacement(engine, group, held, named.length) : null;
+    const arrays = new Map<string, DictArray>();
+    named.forEach(([key, { shape, size, requiresGrad }], place) => {
+      if (optimizer !== null && !requiresGrad) return;
+      const slices =
+        placement === null
+          ? own(place)
+          : [
+              {
+                start: 0,
+                values: this.#whole(
+                  name,
+                  placement,
+                  { parameter: place, start: 0, length: size },
+                  own(place),
+                ),
+              },
+            ];
+      if (options.rank0Only !== true || placement === null || group.rank === 0)
+        arrays.set(key, { shape, slices });
+    });
+    return arrays;
+  }
+
+  /** Gathers one array from those that hold it; each element comes from the first rank that has it. */
+  #whole(name: string, placement: Placement, range: PlacedRange, own: readonly ArraySlice[]): Float32Array {
+    const { engine, group } = this.#ranks;
+    const values = new Float32Array(range.length);
+    for (const slice of own) values.set(slice.values, slice.start);
+    if (
+      own.reduce((sum, slice) => sum + slice.values.length, 0) === range.length &&
+      everyoneHasAll(placement, range)
+    )
+      return values;
+    const tag = { cause: 'comm', module: '' } as const;
+    const tensor = engine.tagged(tag, () => tf.tensor(values, [range.length], 'float32'));
+    const gathered = engine.allocate([range.length], 'float32', tag);
+    try {
+      let left = [{ start: 0, length: range.length }];
+      const outputs = placement.map((held): Piece[] => {
+        const mine = held[range.parameter] ?? [];
+        const taken = left.flatMap((part) => mine.flatMap((other) => overlapOf(part, other) ?? []));
+        left = left.flatMap((part) => withoutRanges(part, mine));
+        return taken.map(({ start, length }) => ({ tensor: gathered, offset: start, length }));
+      });
+      const input = (outputs[group.rank] ?? []).map((piece) =>
+        'padding' in piece ? piece : { ...piece, tensor },
+      );
+      together(name, () => group.allGatherPieces(input, outputs, { cause: 'control', module: name }).wait());
+      return Float32Array.from(gathered.dataSync<'float32'>());
+    } finally {
+      tensor.dispose();
+      gathered.dispose();
+    }
+  }
+}
+
+function everyoneHasAll(placement: Placement, { parameter, length }: PlacedRange): boolean {
+  return placement.every((held) => {
+    const total = (held[parameter] ?? []).reduce((sum, range) => sum + range.length, 0);
+    return total === length;
+  });
+}
+
+function rangeOf({ start, values }: ArraySlice): { readonly start: number; readonly length: number } {
+  return { start, length: values.length };
+}
+
+/** torch changed the order once. Throws: CONFIG that says which it is here. */
+function requireOrder(name: string, order: string, model: unknown, optimizer: unknown): void {
+  if (
+    model instanceof Module &&
+    typeof optimizer === 'object' &&
+    optimizer !== null &&
+    'stateNames' in optimizer
+  )
+    return;
+  throw new ConfigError(
+    `${name} takes (${order}), as torch does since 2.1; older versions had the dict or the optimizer first`,
+  );
+}

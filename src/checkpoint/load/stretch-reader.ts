@@ -1,0 +1,129 @@
+import fs from 'node:fs';
+import { basename, join } from 'node:path';
+import { ShardlabError } from '../../core/errors';
+import { readRegularFile } from '../../core/regular-file';
+import type { Bytes } from '../../core/units';
+import { CHECKSUM_FILE } from '../format/checkpoint-state';
+import {
+  blockChecksum,
+  type ChecksumRun,
+  type Checksums,
+  checksumOf,
+  parseChecksums,
+} from '../format/checksums';
+import { decodeValues, type StoredDType, storedBytes } from '../format/stored-dtypes';
+import { overlapOf, type Range } from '../state/ranges';
+import type { Catalog, StoredArray, StoredPiece } from './catalog';
+
+/** Elements that are read at once where there are no checksums. */
+const UNCHECKED_ELEMENTS = 2 ** 14;
+
+/** What was read so far. */
+export interface ReadTally {
+  readonly bytesRead: Bytes;
+  /** Largest number of bytes that were held at once. */
+  readonly peakBytes: Bytes;
+}
+
+/** Takes elements of an array from `start` on. */
+export type Take = (values: Float32Array, start: number) => void;
+
+/** Reads stretches of arrays piece by piece; where a save left checksums, they are verified. */
+export class StretchReader {
+  readonly #checksums: Checksums | null;
+  readonly #tally = { bytesRead: 0, peakBytes: 0 };
+
+  constructor(checksums: Checksums | null) {
+    this.#checksums = checksums;
+  }
+
+  get tally(): ReadTally {
+    return this.#tally;
+  }
+
+  /** Verifies the headers of a catalog's files. Throws: IO naming the file. */
+  checkHeaders({ files }: Catalog): void {
+    for (const file of files) {
+      const expected = this.#checksums?.files[basename(file.file)]?.header;
+      if (expected === undefined || checksumOf(file.headerBytes) === expected) continue;
+      throw new ShardlabError(
+        'IO',
+        `${file.file}: the header (bytes 0 to ${file.headerBytes.length}) was damaged: its CRC-32 is ` +
+          `${checksumOf(file.headerBytes)}, it was ${expected} when it was saved; ${RESTORE}`,
+        { details: { file: file.file, offset: 0 } },
+      );
+    }
+  }
+
+  /** Gives the elements of a range to `take`, a bounded number at a time. Throws: IO naming file, tensor and offset. */
+  read({ dtype, pieces }: StoredArray, range: Range, take: Take): void {
+    for (const piece of pieces) {
+      const common = overlapOf(range, piece);
+      if (common === null) continue;
+      const wanted = { start: common.start - piece.start, length: common.length };
+      for (const block of this.#blocksOf(piece, wanted)) {
+        const bytes = this.#bytesOf(piece, block, dtype);
+        const part = overlapOf(block, wanted);
+        if (part === null) continue;
+        const values = decodeValues(bytes, dtype);
+        const from = part.start - block.start;
+        take(floats(values).subarray(from, from + part.length), piece.start + part.start);
+      }
+    }
+  }
+
+  *#blocksOf(piece: StoredPiece, wanted: Range): Generator<Block> {
+    const { file, tensor } = piece;
+    const own = this.#checksums?.files[basename(file.file)];
+    if (this.#checksums === null || own === undefined) {
+      const end = wanted.start + wanted.length;
+      for (let start = wanted.start; start < end; start += UNCHECKED_ELEMENTS) {
+        yield { start, length: Math.min(UNCHECKED_ELEMENTS, end - start), expected: null };
+      }
+      return;
+    }
+    const size = this.#checksums.block_elements;
+    for (const run of own.tensors[tensor] ?? []) yield* blocksOfRun(run, size, wanted);
+  }
+
+  #bytesOf({ file, tensor }: StoredPiece, { start, length, expected }: Block, dtype: StoredDType): Buffer {
+    const bytes = file.read(tensor, start, length);
+    this.#tally.bytesRead += bytes.length;
+    this.#tally.peakBytes = Math.max(this.#tally.peakBytes, bytes.length);
+    if (expected === null || checksumOf(bytes) === expected) return bytes;
+    const offset = file.position(tensor, start);
+    throw new ShardlabError(
+      'IO',
+      `${file.file}: tensor ${tensor} was damaged between bytes ${offset} and ${offset + storedBytes(dtype) * length} of the file ` +
+        `(elements ${start} to ${start + length}): their CRC-32 is ${checksumOf(bytes)}, it was ${expected} when they were saved; ${RESTORE}`,
+      { details: { file: file.file, tensor, offset } },
+    );
+  }
+}
+
+const RESTORE = 'copy the file anew, or load an earlier checkpoint';
+
+interface Block extends Range {
+  readonly expected: string | null;
+}
+
+function* blocksOfRun(run: ChecksumRun, size: number, wanted: Range): Generator<Block> {
+  const common = overlapOf(wanted, { start: run.at, length: run.length });
+  if (common === null) return;
+  const first = Math.floor((common.start - run.at) / size);
+  const last = Math.ceil((common.start + common.length - run.at) / size);
+  for (let n = first; n < last; n++) {
+    const length = Math.min(size, run.length - n * size);
+    yield { start: run.at + n * size, length, expected: blockChecksum(run, n) };
+  }
+}
+
+/** The checksums of a folder; null where it has none, as what Hugging Face has. */
+export function checksumsOf(folder: string): Checksums | null {
+  const file = join(folder, CHECKSUM_FILE);
+  return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;
+}
+
+function floats(values: Float32Array | Int32Array): Float32Array {
+  return values instanceof Float32Array ? values : Float32Array.from(values);
+}

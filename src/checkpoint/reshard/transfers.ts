@@ -1,0 +1,87 @@
+import type { Placement } from '../state/placement';
+import { overlapOf, type Range, withoutRanges } from '../state/ranges';
+import type { StateName } from '../state/state-access';
+
+/** Elements of one state of a parameter that go from one rank to another, or stay where they are. */
+export interface Transfer extends Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Elements of one state of one parameter. */
+export interface Window extends Range, StateName {}
+
+/** Windows that are exchanged together. */
+export type Round = readonly Window[];
+
+/**
+ * How the elements of one parameter get from an old placement to a new one: what a rank has stays with it, and of what it
+ * lacks each element comes from one rank, by turns where several have it. All ranks find the same.
+ */
+export function transfersOf(before: Placement, after: Placement, parameter: number): Transfer[] {
+  const holders = before.map((held) => held[parameter] ?? []);
+  return after.flatMap((wanted, to) => {
+    const parts = wanted[parameter] ?? [];
+    const own = holders[to] ?? [];
+    const kept = parts.flatMap((part) => own.flatMap((held) => overlapOf(part, held) ?? []));
+    const lacking = parts.flatMap((part) => withoutRanges(part, own));
+    return [
+      ...kept.map((range) => ({ ...range, from: to, to })),
+      ...lacking.flatMap((range) => sourcesOf(range, holders, to)),
+    ];
+  });
+}
+
+/** Asks one rank after another, beginning behind the one that lacks it, so that copies share the work. */
+function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: number): Transfer[] {
+  const found: Transfer[] = [];
+  let left = [range];
+  for (let turn = 1; turn <= holders.length && left.length > 0; turn++) {
+    const from = (to + turn) % holders.length;
+    const held = holders[from] ?? [];
+    for (const part of left) {
+      for (const other of held) {
+        const common = overlapOf(part, other);
+        if (common !== null) found.push({ ...common, from, to });
+      }
+    }
+    left = left.flatMap((part) => withoutRanges(part, held));
+  }
+  return found;
+}
+
+/** What of some transfers falls into a window. */
+export function within(transfers: readonly Transfer[], window: Range): Transfer[] {
+  return transfers.flatMap((transfer) => {
+    const common = overlapOf(transfer, window);
+    return common === null ? [] : [{ ...transfer, ...common }];
+  });
+}
+
+/** A parameter as it is cut into rounds. */
+export interface SizedStates {
+  readonly size: number;
+  readonly states: readonly string[];
+}
+
+/** Cuts all states of all parameters into rounds of at most `most` elements, parameter by parameter. */
+export function roundsOf(parameters: readonly SizedStates[], most: number): Round[] {
+  const rounds: Window[][] = [];
+  let room = 0;
+  const cut = (parameter: number, state: string, size: number): void => {
+    for (let start = 0; start < size; ) {
+      if (room === 0) {
+        rounds.push([]);
+        room = most;
+      }
+      const length = Math.min(size - start, room);
+      rounds.at(-1)?.push({ parameter, state, start, length });
+      start += length;
+      room -= length;
+    }
+  };
+  parameters.forEach(({ size, states }, parameter) => {
+    for (const state of states) cut(parameter, state, size);
+  });
+  return rounds;
+}

@@ -1,0 +1,239 @@
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import { type ErrorJson, ShardlabError } from '../../core/errors';
+import { failedFolder, idOf, replaceFolder, temporaryFolder } from '../format/checkpoint-folder';
+import { CHECKSUM_FILE, type CheckpointState, STATE_FILE } from '../format/checkpoint-state';
+import type { Checksums, FileChecksums } from '../format/checksums';
+import { type FileSystem, writeError, writeWhole } from '../format/file-system';
+import { isRunning } from '../format/process-mark';
+import { type PartReport, type PartWriter, reportFile } from './part-writer';
+
+/** How ranks agree on the end of a save without a collective, which training could be in the middle of. */
+export interface CommitSpec {
+  readonly folder: string;
+  readonly id: string;
+  /** Marks of the ranks' processes, by rank; the first commits. */
+  readonly members: readonly string[];
+  readonly rank: number;
+  /** What the first rank writes besides; null on the others. */
+  readonly documents: CommitDocuments | null;
+}
+
+export interface CommitDocuments {
+  readonly indices: ReadonlyMap<string, string>;
+  readonly state: Omit<CheckpointState, 'files'>;
+  readonly blockElements: number;
+}
+
+const NO_ROOM: ErrorJson = {
+  code: 'IO',
+  message:
+    'it could not write, not even why: its disk is full or broken; free some space, or save to another disk',
+};
+
+/** What the others leave in the folder of a failed save when they have read why. */
+const READ = 'read-';
+/** Time between two looks. */
+const POLL_MS = 5;
+/** Looks between two checks that the others' processes live. */
+const LOOKS_A_CHECK = 40;
+
+/** Ends this rank's part and waits for all others'. Throws: as `committed`. */
+export async function finishPart(writer: PartWriter, fs: FileSystem, spec: CommitSpec): Promise<void> {
+  const unsaid = writer.finish();
+  try {
+    await committed(fs, spec);
+  } catch (error) {
+    throw unsaid ?? error;
+  }
+}
+
+/**
+ * Waits until all ranks have written their parts and the checkpoint has taken its place.
+ * Throws: what the first rank that failed met, on all ranks; RANK_DIED when a rank's process ended meanwhile.
+ */
+export async function committed(fs: FileSystem, spec: CommitSpec): Promise<void> {
+  if (spec.documents === null) {
+    await followed(fs, spec);
+    return;
+  }
+  try {
+    const reports = await allReports(fs, spec);
+    commit(fs, spec, spec.documents, reports);
+  } catch (error) {
+    giveUp(fs, spec, error);
+    throw error;
+  }
+}
+
+async function followed(fs: FileSystem, spec: CommitSpec): Promise<void> {
+  const { folder, id } = spec;
+  const failed = failedFolder(folder, id);
+  await until(spec, [0], () => !fs.existsSync(temporaryFolder(folder, id)));
+  if (!fs.existsSync(failed) && idOf(folder) === id) return;
+  const report = readReport(fs, reportFile(failed, spec.members.length));
+  hasRead(fs, spec);
+  throw report !== undefined && 'error' in report
+    ? ShardlabError.fromJSON(report.error)
+    : new ShardlabError('IO', `the save into ${folder} failed on rank 0, which could not say why; see there`);
+}
+
+async function allReports(fs: FileSystem, spec: CommitSpec): Promise<PartReport[]> {
+  const temporary = temporaryFolder(spec.folder, spec.id);
+  const reports = new Map<number, PartReport>();
+  const lacking = (): number[] => [...spec.members.keys()].filter((rank) => !reports.has(rank));
+  await until(spec, lacking, () => {
+    if (!fs.existsSync(temporary)) throw vanished(temporary);
+    for (const rank of lacking()) {
+      const report = readReport(fs, reportFile(temporary, rank));
+      if (report !== undefined) reports.set(rank, report);
+    }
+    return reports.size === spec.members.length;
+  });
+  return [...spec.members.keys()].flatMap((rank) => reports.get(rank) ?? []);
+}
+
+function commit(
+  fs: FileSystem,
+  spec: CommitSpec,
+  { indices, state, blockElements }: CommitDocuments,
+  reports: readonly PartReport[],
+): void {
+  const { folder, id, members } = spec;
+  const temporary = temporaryFolder(folder, id);
+  reports.forEach((report, rank) => {
+    if ('error' in report) throw saidBy(rank, report.error);
+  });
+  const checksums: Checksums = { algorithm: 'crc32', block_elements: blockElements, files: merged(reports) };
+  for (const [name, text] of indices) writeWhole(fs, join(temporary, name), text);
+  writeWhole(fs, join(temporary, CHECKSUM_FILE), `${JSON.stringify(checksums)}\n`);
+  for (const rank of members.keys()) fs.rmSync(reportFile(temporary, rank));
+  const files = [...Object.keys(checksums.files), ...indices.keys(), CHECKSUM_FILE].sort();
+  const text = `${JSON.stringify({ ...state, files }, null, 2)}\n`;
+  writeWhole(fs, join(temporary, STATE_FILE), text);
+  replaceFolder(fs, folder, id);
+}
+
+/** The last one that has read why a save failed deletes what told it. */
+export function hasRead(
+  fs: FileSystem,
+  { folder, id, members, rank }: Pick<CommitSpec, 'folder' | 'id' | 'members' | 'rank'>,
+): void {
+  const failed = failedFolder(folder, id);
+  try {
+    fs.closeSync(fs.openSync(join(failed, `${READ}${rank}`), 'w'));
+    const numRead = fs.readdirSync(failed).filter((name) => name.startsWith(READ)).length;
+    if (numRead === members.length - 1) fs.rmSync(failed, { recursive: true, force: true });
+  } catch {
+    // There is no room, or another one has deleted it: the next save deletes what is left.
+  }
+}
+
+/** Lets the others see why, without needing space: a folder is renamed, what was written is deleted. */
+function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
+  const { folder, id, members } = spec;
+  const temporary = temporaryFolder(folder, id);
+  const failed = failedFolder(folder, id);
+  if (!fs.existsSync(temporary)) return;
+  const left = ranksThatLeft(fs, temporary, members.length);
+  makeRoom(fs, temporary);
+  if (members.length === 1) {
+    fs.rmSync(temporary, { recursive: true, force: true });
+    return;
+  }
+  const report: PartReport = { error: writeError(error, { file: folder }).toJSON() };
+  try {
+    writeWhole(fs, reportFile(temporary, members.length), JSON.stringify(report));
+  } catch {
+    // The others then learn that it failed, and not why.
+  }
+  fs.renameSync(temporary, failed);
+  // Some may have left meanwhile.
+  for (const rank of new Set([...left, ...ranksThatLeft(fs, failed, members.length)])) {
+    hasRead(fs, { ...spec, rank });
+  }
+}
+
+/** They do not read why the save failed. */
+function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number[] {
+  return [...Array(numRanks).keys()].filter((rank) => {
+    const report = readReport(fs, reportFile(folder, rank));
+    return report !== undefined && 'error' in report && report.hasLeft === true;
+  });
+}
+
+/** What cannot be deleted now (another rank may be writing) the next save deletes. */
+function makeRoom(fs: FileSystem, temporary: string): void {
+  for (const name of fs.readdirSync(temporary)) {
+    try {
+      fs.rmSync(join(temporary, name), { recursive: true, force: true });
+    } catch {
+      // The folder's new name says that the save failed; that is what the others wait for.
+    }
+  }
+}
+
+function vanished(temporary: string): ShardlabError {
+  return new ShardlabError(
+    'IO',
+    `${temporary} was deleted while a checkpoint was written into it; save again`,
+    { details: { file: temporary } },
+  );
+}
+
+function saidBy(rank: number, error: ErrorJson): ShardlabError {
+  return ShardlabError.fromJSON({ ...error, message: `[rank ${rank}] ${error.message}`, rank });
+}
+
+/** Ranks that write into one file have checksums of different stretches of it; one of them has its header's. */
+function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
+  const files: Record<string, FileChecksums> = {};
+  for (const report of reports) {
+    if ('error' in report) continue;
+    for (const [file, part] of Object.entries(report.files)) {
+      const { header = '', bytes = 0, tensors } = files[file] ?? { tensors: {} };
+      const runs = { ...tensors };
+      for (const [tensor, own] of Object.entries(part.tensors ?? {})) {
+        runs[tensor] = [...(runs[tensor] ?? []), ...own].sort((a, b) => a.at - b.at);
+      }
+      files[file] = { header: part.header ?? header, bytes: part.bytes ?? bytes, tensors: runs };
+    }
+  }
+  return files;
+}
+
+/** A report that is there is whole, since it was renamed into place, or has no content for want of room. */
+function readReport(fs: FileSystem, file: string): PartReport | undefined {
+  if (!fs.existsSync(file)) return undefined;
+  const text = fs.readFileSync(file, 'utf8');
+  try {
+    // A rank wrote it with writeWhole.
+    return JSON.parse(text) as PartReport;
+  } catch {
+    return { error: NO_ROOM };
+  }
+}
+
+async function until(
+  spec: CommitSpec,
+  awaited: readonly number[] | (() => readonly number[]),
+  isDone: () => boolean,
+): Promise<void> {
+  for (let look = 1; !isDone(); look++) {
+    if (look % LOOKS_A_CHECK === 0) {
+      const ranks = typeof awaited === 'function' ? awaited() : awaited;
+      const dead = ranks.find((rank) => !isRunning(spec.members[rank] ?? ''));
+      // What it wrote last may have been seen neither before nor since.
+      if (dead !== undefined && !isDone()) throw died(dead, spec.folder);
+    }
+    await setTimeout(POLL_MS);
+  }
+}
+
+function died(rank: number, folder: string): ShardlabError {
+  return new ShardlabError(
+    'RANK_DIED',
+    `rank ${rank}'s process ended before the save into ${folder} was complete; the checkpoint that was there before is as it was`,
+    { rank, details: { rank, file: folder } },
+  );
+}

@@ -1,0 +1,68 @@
+import { ShardlabError } from '../../core/errors';
+import type { Placement } from '../state/placement';
+import type { Range } from '../state/ranges';
+
+/** Elements of a parameter that one rank writes. */
+export interface OwnedRange extends Range {
+  readonly rank: number;
+}
+
+/**
+ * Chooses one rank for every element of every parameter: of those that hold it, the one with the least to write so far.
+ * A parameter that several ranks hold whole is one rank's, so that its values come from one of them.
+ * Throws: INTERNAL for elements that nobody holds.
+ */
+export function ownersOf(
+  placement: Placement,
+  parameters: readonly { readonly name: string; readonly size: number }[],
+): OwnedRange[][] {
+  const loads = placement.map(() => 0);
+  return parameters.map(({ name, size }, parameter) => {
+    const held = placement.map((ranges) => ranges[parameter] ?? []);
+    const owned: OwnedRange[] = [];
+    for (const range of stretches(held, size)) {
+      const rank = leastLoaded(holdersOf(held, range), loads);
+      if (rank === undefined) {
+        const end = range.start + range.length;
+        throw new ShardlabError('INTERNAL', `no rank holds elements ${range.start} to ${end} of ${name}`);
+      }
+      loads[rank] = (loads[rank] ?? 0) + range.length;
+      append(owned, { rank, ...range });
+    }
+    return owned;
+  });
+}
+
+/** The parameter cut wherever some rank's range begins or ends. */
+function stretches(held: readonly (readonly Range[])[], size: number): Range[] {
+  const cuts = new Set([0, size]);
+  for (const { start, length } of held.flat()) cuts.add(start).add(start + length);
+  const sorted = [...cuts].sort((a, b) => a - b);
+  return sorted.slice(1).map((end, i) => {
+    const start = sorted[i] ?? 0;
+    return { start, length: end - start };
+  });
+}
+
+function holdersOf(held: readonly (readonly Range[])[], { start, length }: Range): number[] {
+  return held.flatMap((ranges, rank) => {
+    const holds = ranges.some(
+      (range) => range.start <= start && start + length <= range.start + range.length,
+    );
+    return holds ? [rank] : [];
+  });
+}
+
+function leastLoaded(ranks: readonly number[], loads: readonly number[]): number | undefined {
+  return [...ranks].sort((a, b) => (loads[a] ?? 0) - (loads[b] ?? 0) || a - b)[0];
+}
+
+/** Joins a range to the one before it where one rank writes both. */
+function append(owned: OwnedRange[], next: OwnedRange): void {
+  const last = owned.at(-1);
+  if (last?.rank === next.rank && last.start + last.length === next.start) {
+    owned[owned.length - 1] = { ...last, length: last.length + next.length };
+  } else {
+    owned.push(next);
+  }
+}

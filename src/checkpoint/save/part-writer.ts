@@ -1,0 +1,176 @@
+import { constants } from 'node:fs';
+import { join } from 'node:path';
+import type { ErrorJson, ShardlabError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
+import { type ChecksumRun, checksumOf, type FileChecksums } from '../format/checksums';
+import { type FileSystem, writeAll, writeError, writeWhole } from '../format/file-system';
+import { encodeValues, type StoredDType } from '../format/stored-dtypes';
+
+/** A file whose header this rank writes. */
+export interface FileHead {
+  readonly file: string;
+  readonly bytes: Uint8Array;
+  readonly fileBytes: Bytes;
+}
+
+/** Elements [at, at + values.length) of a stored tensor, beginning with byte `position` of the file. */
+export interface Chunk {
+  readonly file: string;
+  readonly tensor: string;
+  readonly dtype: StoredDType;
+  readonly at: number;
+  readonly position: Bytes;
+  readonly values: Float32Array;
+}
+
+/** What one rank writes. */
+export interface PartSpec {
+  readonly rank: number;
+  /** The folder that is not complete yet. */
+  readonly temporary: string;
+  readonly heads: readonly FileHead[];
+  /** Elements of one checksum. */
+  readonly blockElements: number;
+  /** Counts what was written: one BigInt64. */
+  readonly written: SharedArrayBuffer;
+}
+
+/** What a rank says when it has written its part, for the rank that commits. */
+export type PartReport =
+  | { readonly files: Readonly<Record<string, Partial<FileChecksums>>> }
+  | {
+      readonly error: ErrorJson;
+      /** The rank gave up before it had a writer: it does not wait for the save's end. */
+      readonly hasLeft?: boolean;
+    };
+
+/** The file of a rank's report. */
+export function reportFile(temporary: string, rank: number): string {
+  return join(temporary, `part-${rank}.json`);
+}
+
+/** Writes one rank's part of a checkpoint at the places that the layout gives. The first error stops it, and stands in its report. */
+export class PartWriter {
+  readonly #spec: PartSpec;
+  readonly #fs: FileSystem;
+  readonly #descriptors = new Map<string, number>();
+  readonly #files: Record<
+    string,
+    { header?: string; bytes?: number; tensors: Record<string, ChecksumRun[]> }
+  > = {};
+  #error: ShardlabError | undefined;
+
+  constructor(spec: PartSpec, fs: FileSystem) {
+    this.#spec = spec;
+    this.#fs = fs;
+    for (const head of spec.heads) this.#attempt({ file: head.file, offset: 0 }, () => this.#begin(head));
+  }
+
+  /** Chunks of a stretch come in order, all but its last of whole blocks. */
+  write(chunk: Chunk): void {
+    const { file, tensor, position, values, dtype } = chunk;
+    const bytes = encodeValues(values, dtype);
+    this.#attempt({ file, tensor, offset: position }, () => {
+      writeAll(this.#fs, this.#descriptor(file), bytes, position);
+    });
+    if (this.#error === undefined) this.#note(chunk, bytes);
+    Atomics.add(new BigInt64Array(this.#spec.written), 0, BigInt(values.byteLength));
+  }
+
+  /** Gives up: the report will say why. */
+  fail(error: ShardlabError): void {
+    this.#error ??= error;
+  }
+
+  /** Brings all to the disk and leaves the report, whatever happened: what went wrong stands in it. Gives what could not be said there. */
+  finish(): ShardlabError | undefined {
+    for (const [file, descriptor] of this.#descriptors) {
+      this.#attempt({ file }, () => this.#fs.fsyncSync(descriptor));
+      // Makes room for the report.
+      if (this.#error !== undefined) this.#fs.ftruncateSync(descriptor, 0);
+      this.#fs.closeSync(descriptor);
+    }
+    this.#descriptors.clear();
+    const report = reportFile(this.#spec.temporary, this.#spec.rank);
+    const content: PartReport =
+      this.#error === undefined ? { files: this.#files } : { error: this.#error.toJSON() };
+    try {
+      writeWhole(this.#fs, report, JSON.stringify(content));
+      return undefined;
+    } catch (cause) {
+      this.#leaveEmpty(report);
+      return this.#error ?? writeError(cause, { file: report });
+    }
+  }
+
+  /** A report without content says that there was no room for one; an empty file or a renamed one needs none. */
+  #leaveEmpty(report: string): void {
+    const { temporary } = this.#spec;
+    const own = Object.keys(this.#files).find((file) => this.#fs.existsSync(join(temporary, file)));
+    try {
+      if (own === undefined) this.#fs.closeSync(this.#fs.openSync(report, 'w'));
+      else this.#fs.renameSync(join(temporary, own), report);
+    } catch {
+      // The folder is gone: the save was given up, which is what this rank is to hear next.
+    }
+  }
+
+  #begin({ file, bytes, fileBytes }: FileHead): void {
+    const descriptor = this.#descriptor(file);
+    this.#fs.ftruncateSync(descriptor, fileBytes);
+    writeAll(this.#fs, descriptor, bytes, 0);
+    const checksums = this.#checksums(file);
+    checksums.header = checksumOf(bytes);
+    checksums.bytes = fileBytes;
+  }
+
+  #note({ file, tensor, at, values }: Chunk, bytes: Uint8Array): void {
+    const { tensors } = this.#checksums(file);
+    tensors[tensor] ??= [];
+    const runs = tensors[tensor];
+    const last = runs.at(-1);
+    const continues = last !== undefined && last.at + last.length === at && this.#endsBlock(last);
+    const crc32 = this.#blocksOf(bytes, values.length);
+    if (continues) {
+      runs[runs.length - 1] = { at: last.at, length: last.length + values.length, crc32: last.crc32 + crc32 };
+    } else {
+      runs.push({ at, length: values.length, crc32 });
+    }
+  }
+
+  #endsBlock({ length }: ChecksumRun): boolean {
+    return length % this.#spec.blockElements === 0;
+  }
+
+  #blocksOf(bytes: Uint8Array, numElements: number): string {
+    const blockBytes = this.#spec.blockElements * (bytes.length / numElements);
+    let text = '';
+    for (let at = 0; at < bytes.length; at += blockBytes)
+      text += checksumOf(bytes.subarray(at, at + blockBytes));
+    return text;
+  }
+
+  #checksums(file: string): { header?: string; bytes?: number; tensors: Record<string, ChecksumRun[]> } {
+    this.#files[file] ??= { tensors: {} };
+    return this.#files[file];
+  }
+
+  /** Ranks may share a file, so nobody may cut it when opening. */
+  #descriptor(file: string): number {
+    let descriptor = this.#descriptors.get(file);
+    if (descriptor === undefined) {
+      descriptor = this.#fs.openSync(join(this.#spec.temporary, file), constants.O_RDWR | constants.O_CREAT);
+      this.#descriptors.set(file, descriptor);
+    }
+    return descriptor;
+  }
+
+  #attempt(place: { file: string; tensor?: string; offset?: number }, work: () => void): void {
+    if (this.#error !== undefined) return;
+    try {
+      work();
+    } catch (cause) {
+      this.#error = writeError(cause, { ...place, file: join(this.#spec.temporary, place.file) });
+    }
+  }
+}

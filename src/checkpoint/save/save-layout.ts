@@ -1,0 +1,200 @@
+import type { Bytes } from '../../core/units';
+import { indexText, type SlicedArray } from '../format/index-file';
+import { numElements } from '../format/safetensors-header';
+import { type StoredDType, storedBytes } from '../format/stored-dtypes';
+import type { OwnedRange } from './owners';
+
+/** How a state dict lies: whole tensors, or every rank's own. Source: torch.distributed.fsdp.StateDictType. */
+export type StateDictType = 'FULL_STATE_DICT' | 'SHARDED_STATE_DICT';
+
+/** The first word of file names: 'model-00001-of-00006.safetensors'. */
+export type ArrayKind = 'model' | 'optimizer';
+
+/** A parameter's values, or one of its optimizer states. */
+export interface SavedArray {
+  readonly kind: ArrayKind;
+  /** 'blocks.0.qkv.weight', 'blocks.0.qkv.weight.exp_avg'. */
+  readonly name: string;
+  /** The parameter's place in the model. */
+  readonly parameter: number;
+  /** 'values', or the optimizer's name of the state. */
+  readonly state: string;
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+}
+
+/** One file to be written. */
+export interface LaidOutFile {
+  readonly file: string;
+  readonly tensors: ReadonlyMap<string, { readonly dtype: StoredDType; readonly shape: readonly number[] }>;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** The rank that writes the header. */
+  readonly rank: number;
+}
+
+/** Elements of an array that a rank writes: [start, start + length) of it, from element `at` on of a stored tensor. */
+export interface WriteTask extends OwnedRange {
+  readonly array: SavedArray;
+  readonly file: string;
+  readonly tensor: string;
+  readonly at: number;
+}
+
+/** What a save writes, where, and by whom. All ranks find the same. */
+export interface SaveLayout {
+  readonly files: readonly LaidOutFile[];
+  readonly tasks: readonly WriteTask[];
+  /** Index files by name. */
+  readonly indices: ReadonlyMap<string, string>;
+}
+
+export interface LayoutOptions {
+  readonly type: StateDictType;
+  /** Largest file of whole tensors. Source: Hugging Face's max_shard_size. */
+  readonly maxShardBytes: Bytes;
+  readonly numRanks: number;
+}
+
+/** Name of the k-th of n files, from 1. */
+function fileName(kind: ArrayKind, k: number, n: number): string {
+  const padded = (count: number): string => String(count).padStart(5, '0');
+  return n === 1 ? `${kind}.safetensors` : `${kind}-${padded(k)}-of-${padded(n)}.safetensors`;
+}
+
+/** Name of a kind's index. */
+export function indexName(kind: string): string {
+  return `${kind}.safetensors.index.json`;
+}
+
+/** Lays arrays out in files; `owners` are by parameter. */
+export function saveLayout(
+  arrays: readonly SavedArray[],
+  owners: readonly (readonly OwnedRange[])[],
+  options: LayoutOptions,
+): SaveLayout {
+  const layouts = (['model', 'optimizer'] as const).flatMap((kind) => {
+    const ofKind = arrays.filter((array) => array.kind === kind);
+    if (ofKind.length === 0) return [];
+    return [
+      options.type === 'FULL_STATE_DICT'
+        ? wholeTensors(kind, ofKind, owners, options)
+        : ownFiles(kind, ofKind, owners, options),
+    ];
+  });
+  return {
+    files: layouts.flatMap(({ files }) => files),
+    tasks: layouts.flatMap(({ tasks }) => tasks),
+    indices: new Map(layouts.flatMap(({ indices }) => [...indices])),
+  };
+}
+
+/** Files of whole tensors, which all ranks write into. Source: Hugging Face's split_torch_state_dict_into_shards. */
+function wholeTensors(
+  kind: ArrayKind,
+  arrays: readonly SavedArray[],
+  owners: readonly (readonly OwnedRange[])[],
+  { maxShardBytes, numRanks }: LayoutOptions,
+): SaveLayout {
+  const shards: SavedArray[][] = [[]];
+  let room = maxShardBytes;
+  for (const array of arrays) {
+    const bytes = bytesOf(array);
+    if (bytes > room && shards.at(-1)?.length !== 0) {
+      shards.push([]);
+      room = maxShardBytes;
+    }
+    shards.at(-1)?.push(array);
+    room -= bytes;
+  }
+  const files = shards.map((shard, i) => ({
+    file: fileName(kind, i + 1, shards.length),
+    tensors: new Map(shard.map(({ name, dtype, shape }) => [name, { dtype, shape }])),
+    metadata: { format: 'pt' },
+    rank: i % numRanks,
+  }));
+  const tasks = shards.flatMap((shard, i) =>
+    shard.flatMap((array) =>
+      (owners[array.parameter] ?? []).map((range) => {
+        return { ...range, array, file: files[i]?.file ?? '', tensor: array.name, at: range.start };
+      }),
+    ),
+  );
+  const weightMap = Object.fromEntries(
+    files.flatMap(({ file, tensors }) => [...tensors.keys()].map((name) => [name, file])),
+  );
+  const index = { metadata: { total_size: totalBytes(arrays) }, weight_map: weightMap };
+  return { files, tasks, indices: new Map(files.length > 1 ? [[indexName(kind), indexText(index)]] : []) };
+}
+
+/**
+ * One file a rank with what it owns. [Note: sharded files] Tensors are named as the arrays. A slice of whole rows has the
+ * array's shape but for its rows, so that safetensors' readers show what it is; any other slice is flat. A rank's
+ * second slice of the same array is named with its elements, 'weight[6:9]'. The index says where each slice belongs, and for
+ * slices of rows so does the file, in the words of torch.distributed.checkpoint (DCP_SHARDING_INFO), whose
+ * consolidate_safetensors_files puts them together.
+ */
+function ownFiles(
+  kind: ArrayKind,
+  arrays: readonly SavedArray[],
+  owners: readonly (readonly OwnedRange[])[],
+  { numRanks }: LayoutOptions,
+): SaveLayout {
+  const tensors = Array.from({ length: numRanks }, () => new Map<string, StoredSlice>());
+  const tasks: WriteTask[] = [];
+  const slices: Record<string, SlicedArray> = {};
+  for (const array of arrays) {
+    const parts = (owners[array.parameter] ?? []).map((range) => {
+      const { rank, start, length } = range;
+      const own = tensors[rank];
+      const tensor = own?.has(array.name) ? `${array.name}[${start}:${start + length}]` : array.name;
+      own?.set(tensor, storedSlice(array, range));
+      const file = fileName(kind, rank + 1, numRanks);
+      tasks.push({ ...range, array, file, tensor, at: 0 });
+      return { file, tensor, start, length };
+    });
+    slices[array.name] = { dtype: array.dtype, shape: [...array.shape], slices: parts };
+  }
+  const files = tensors.map((own, rank) => {
+    return { file: fileName(kind, rank + 1, numRanks), tensors: own, metadata: shardingInfo(own), rank };
+  });
+  const index = {
+    metadata: { total_size: totalBytes(arrays), state_dict_type: 'SHARDED_STATE_DICT' as const },
+    slices,
+  };
+  return { files, tasks, indices: new Map([[indexName(kind), indexText(index)]]) };
+}
+
+interface StoredSlice {
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+  /** First index in each dim of the whole array; null where the slice is flat. */
+  readonly offsets: readonly number[] | null;
+}
+
+function storedSlice({ dtype, shape }: SavedArray, { start, length }: OwnedRange): StoredSlice {
+  const [rows = 1, ...rest] = shape;
+  if (length === numElements(shape)) return { dtype, shape, offsets: shape.map(() => 0) };
+  const row = numElements(shape) / rows;
+  if (start % row !== 0 || length % row !== 0) return { dtype, shape: [length], offsets: null };
+  return { dtype, shape: [length / row, ...rest], offsets: [start / row, ...rest.map(() => 0)] };
+}
+
+/** Source: torch.distributed.checkpoint, _hf_utils.py. */
+function shardingInfo(tensors: ReadonlyMap<string, StoredSlice>): Record<string, string> {
+  const info = [...tensors].flatMap(([name, { offsets }]) => {
+    return offsets === null ? [] : [[name, { saved_offsets: offsets }] as const];
+  });
+  return {
+    format: 'pt',
+    DCP_VERSION: '1.0',
+    DCP_SHARDING_INFO: JSON.stringify(Object.fromEntries(info)),
+  };
+}
+
+function bytesOf({ dtype, shape }: SavedArray): Bytes {
+  return storedBytes(dtype) * numElements(shape);
+}
+
+function totalBytes(arrays: readonly SavedArray[]): Bytes {
+  return arrays.reduce((sum, array) => sum + bytesOf(array), 0);
+}

@@ -1,0 +1,158 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
+import type { Parameter } from '../../nn/parameter';
+import type { Json } from '../format/checkpoint-state';
+import { encodeHeader, type SafetensorsHeader } from '../format/safetensors-header';
+import { type StoredDType, storedBytes } from '../format/stored-dtypes';
+import { heldRanges, sharePlacement } from '../state/placement';
+import { type TrainingState, VALUES } from '../state/training-state';
+import type { CommitDocuments } from './commit';
+import { ownersOf } from './owners';
+import type { FileHead } from './part-writer';
+import {
+  type SavedArray,
+  type SaveLayout,
+  type StateDictType,
+  saveLayout,
+  type WriteTask,
+} from './save-layout';
+
+/** How a checkpoint is written. */
+export interface SaveOptions {
+  /** SHARDED_STATE_DICT, the default: each rank writes a file of its own. FULL_STATE_DICT: whole tensors, as Hugging Face's files. */
+  readonly type?: StateDictType;
+  /** Largest file of whole tensors; default 5 GB. Source: Hugging Face's max_shard_size. */
+  readonly maxShardBytes?: Bytes;
+  /** Type of the model's stored values; 16-bit ones lose digits, and what is loaded then differs. Default F32. */
+  readonly dtype?: Exclude<StoredDType, 'I32'>;
+  /** Kept beside the states, from rank 0; plain JSON. */
+  readonly trainer?: Json;
+}
+
+/** What one rank has to write. */
+export interface SavePlan {
+  readonly layout: SaveLayout;
+  readonly parameters: readonly Parameter[];
+  /** Headers that this rank writes. */
+  readonly heads: readonly FileHead[];
+  /** This rank's tasks, and the byte where each begins in its file. */
+  readonly tasks: readonly { readonly task: WriteTask; readonly position: Bytes }[];
+  /** Bytes to be copied from this rank's states. */
+  readonly totalBytes: Bytes;
+}
+
+/** Source: huggingface_hub, MAX_SHARD_SIZE. */
+const MAX_SHARD_BYTES = 5e9;
+const ITEM_BYTES = 4;
+const TYPES: readonly string[] = ['FULL_STATE_DICT', 'SHARDED_STATE_DICT'] satisfies StateDictType[];
+
+const OPTIONS = ['type', 'maxShardBytes', 'dtype', 'trainer'] satisfies (keyof SaveOptions)[];
+
+/** Throws: CONFIG for an unknown option, a type that cannot be saved, or a size that is none. */
+export function checkSaveOptions(options: SaveOptions): void {
+  requireKnownOptions('a save', options, OPTIONS);
+  const { type, maxShardBytes = 1, dtype = 'F32' } = options;
+  if (type !== undefined) checkStateDictType(type);
+  if (!(maxShardBytes > 0)) {
+    throw new ConfigError(
+      `maxShardBytes is ${maxShardBytes}; give the largest size of a file in bytes, as 5e9`,
+    );
+  }
+  if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') return;
+  throw new ConfigError(`a save's dtype is ${JSON.stringify(dtype)}; give 'F32', 'BF16' or 'F16'`);
+}
+
+/** Throws: CONFIG that names the types there are; code in a cell may give any word. */
+export function checkStateDictType(type: string): void {
+  if (TYPES.includes(type)) return;
+  const why =
+    type === 'LOCAL_STATE_DICT'
+      ? "LOCAL_STATE_DICT is FSDP1's flat parameters as they lie in memory, which no other world can load"
+      : `there is no StateDictType ${type}`;
+  throw new ConfigError(`${why}; use SHARDED_STATE_DICT or FULL_STATE_DICT`);
+}
+
+/** Finds who writes what where. All ranks call it. */
+export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
+  const { engine, group } = state;
+  const named = state.model.namedParameters();
+  const parameters = [...named.values()];
+  // Of values that are each rank's own, the first rank's are saved. Source: FSDP, whose ignored parameters are taken from rank 0.
+  const held = heldRanges(parameters).filter(
+    ({ parameter }) => group.rank === 0 || !parameters[parameter]?.state.isLocal,
+  );
+  const placement = sharePlacement(engine, group, held, parameters.length);
+  const described = [...named].map(([name, { size }]) => ({ name, size }));
+  const layout = saveLayout(savedArrays(state, options), ownersOf(placement, described), {
+    type: options.type ?? 'SHARDED_STATE_DICT',
+    maxShardBytes: options.maxShardBytes ?? MAX_SHARD_BYTES,
+    numRanks: group.size,
+  });
+  const headers = new Map<string, SafetensorsHeader>();
+  const heads: FileHead[] = [];
+  for (const { file, tensors, metadata, rank } of layout.files) {
+    const { bytes, header, fileBytes } = encodeHeader(tensors, metadata);
+    headers.set(file, header);
+    if (rank === group.rank) heads.push({ file, bytes, fileBytes });
+  }
+  const tasks = layout.tasks
+    .filter(({ rank }) => rank === group.rank)
+    .map((task) => ({ task, position: positionOf(headers, task) }));
+  const totalBytes = ITEM_BYTES * tasks.reduce((sum, { task }) => sum + task.length, 0);
+  return { layout, parameters, heads, tasks, totalBytes };
+}
+
+/** What the first rank writes beside the tensors. */
+export function commitDocuments(
+  { group, optimizer }: TrainingState,
+  { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
+  { layout }: SavePlan,
+  identity: { readonly id: string; readonly blockElements: number },
+): CommitDocuments {
+  return {
+    indices: layout.indices,
+    blockElements: identity.blockElements,
+    state: {
+      format: 'shardlab checkpoint',
+      version: 1,
+      id: identity.id,
+      state_dict_type: type,
+      world: group.size,
+      optimizer:
+        optimizer === null
+          ? null
+          : {
+              steps: optimizer.steps,
+              stepsLeftOut: optimizer.stepsLeftOut,
+              lr: optimizer.lr,
+              states: [...optimizer.stateNames],
+            },
+      trainer,
+    },
+  };
+}
+
+function savedArrays({ model, optimizer }: TrainingState, { dtype = 'F32' }: SaveOptions): SavedArray[] {
+  return [...model.namedParameters()].flatMap(([name, { shape, requiresGrad }], parameter) => {
+    const values = { kind: 'model', name, parameter, state: VALUES, dtype, shape } as const;
+    const states = requiresGrad ? (optimizer?.stateNames ?? []) : [];
+    return [
+      values,
+      ...states.map((state): SavedArray => {
+        return { kind: 'optimizer', name: stateKey(name, state), parameter, state, dtype: 'F32', shape };
+      }),
+    ];
+  });
+}
+
+/** The name under which a parameter's optimizer state is stored. */
+export function stateKey(parameter: string, state: string): string {
+  return `${parameter}.${state}`;
+}
+
+function positionOf(headers: ReadonlyMap<string, SafetensorsHeader>, task: WriteTask): Bytes {
+  const header = headers.get(task.file);
+  const from = header?.tensors.get(task.tensor)?.from ?? 0;
+  return (header?.dataStart ?? 0) + from + storedBytes(task.array.dtype) * task.at;
+}

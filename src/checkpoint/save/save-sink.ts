@@ -1,0 +1,118 @@
+import { join } from 'node:path';
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
+import { type ErrorJson, ShardlabError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
+import type { FileSystem } from '../format/file-system';
+import { type CommitSpec, finishPart } from './commit';
+import { type Chunk, type PartSpec, PartWriter } from './part-writer';
+import type { FromSaveThread, SaveThreadInput, ToSaveThread } from './save-thread';
+
+/** What takes a rank's part of a save. */
+export interface SaveSink {
+  /** Takes a chunk, whose values are the sink's from now on; resolves when the next one may come. */
+  write(chunk: Chunk): Promise<void>;
+  /** Says that the part cannot be completed. */
+  fail(error: ErrorJson): void;
+  /** Ends the part; resolves when all ranks' are in place; a second call joins the first. Throws: the error of the first rank that failed. */
+  finish(): Promise<void>;
+}
+
+/** Makes the sink of a save. */
+export type StartSink = (part: PartSpec, commit: CommitSpec) => SaveSink;
+
+/** Writes on a thread of its own; at most `stagingBytes` wait for it. */
+export function threadSink(stagingBytes: Bytes): StartSink {
+  return (part, commit) => new ThreadSink(part, commit, stagingBytes);
+}
+
+/** Writes at once, on the thread that calls, through a file system of the caller's. */
+export function directSink(fs: FileSystem): StartSink {
+  return (part, commit) => {
+    const writer = new PartWriter(part, fs);
+    let ended: Promise<void> | undefined;
+    return {
+      write: (chunk) => Promise.resolve(writer.write(chunk)),
+      fail: (error) => writer.fail(ShardlabError.fromJSON(error)),
+      finish: () => (ended ??= finishPart(writer, fs, commit)),
+    };
+  };
+}
+
+class ThreadSink implements SaveSink {
+  readonly #stagingBytes: Bytes;
+  readonly #port: MessagePort;
+  readonly #ended: Promise<void>;
+  readonly #sizes: Bytes[] = [];
+  #staged: Bytes = 0;
+  #isBroken = false;
+  #isFinished = false;
+  #resume: (() => void) | undefined;
+
+  constructor(part: PartSpec, commit: CommitSpec, stagingBytes: Bytes) {
+    this.#stagingBytes = stagingBytes;
+    const { port1, port2 } = new MessageChannel();
+    this.#port = port1;
+    const input: SaveThreadInput = { part, commit, port: port2 };
+    const thread = new Worker(join(__dirname, 'save-thread.js'), {
+      workerData: input,
+      transferList: [port2],
+    });
+    this.#ended = new Promise((resolve, reject) => {
+      const hear = (message: FromSaveThread): void => {
+        if (message.kind === 'taken') this.#taken();
+        else if (message.error === null) resolve();
+        else reject(ShardlabError.fromJSON(message.error));
+      };
+      const broke = (how: string): void => {
+        this.#isBroken = true;
+        this.#goOn();
+        reject(new ShardlabError('INTERNAL', `the thread that writes a checkpoint ${how}`));
+      };
+      port1.on('message', hear);
+      thread.once('error', (error) => broke(`broke: ${String(error)}`));
+      thread.once('exit', (code) => {
+        // Its last words may not have been delivered yet.
+        for (let last = receiveMessageOnPort(port1); last !== undefined; last = receiveMessageOnPort(port1)) {
+          // Only the thread has the other end.
+          hear(last.message as FromSaveThread);
+        }
+        broke(`ended early (${code})`);
+      });
+    });
+    // Whoever calls finish() gets it; until then it must not count as unhandled.
+    this.#ended.catch(() => undefined);
+  }
+
+  async write(chunk: Chunk): Promise<void> {
+    const { values } = chunk;
+    this.#sizes.push(values.byteLength);
+    this.#staged += values.byteLength;
+    // Whoever stages hands over copies, which share nothing.
+    const buffer = values.buffer as ArrayBuffer;
+    this.#port.postMessage({ kind: 'chunk', chunk } satisfies ToSaveThread, [buffer]);
+    if (this.#staged < this.#stagingBytes || this.#isBroken) return;
+    await new Promise<void>((resolve) => {
+      this.#resume = resolve;
+    });
+  }
+
+  fail(error: ErrorJson): void {
+    this.#port.postMessage({ kind: 'fail', error } satisfies ToSaveThread);
+  }
+
+  finish(): Promise<void> {
+    if (!this.#isFinished) this.#port.postMessage({ kind: 'finish' } satisfies ToSaveThread);
+    this.#isFinished = true;
+    return this.#ended;
+  }
+
+  #taken(): void {
+    this.#staged -= this.#sizes.shift() ?? 0;
+    if (this.#staged < this.#stagingBytes) this.#goOn();
+  }
+
+  #goOn(): void {
+    this.#resume?.();
+    this.#resume = undefined;
+  }
+}

@@ -1,0 +1,75 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import { type ErrorCode, ShardlabError } from '../../core/errors';
+import type { ProcessGroup } from '../../dist/types';
+import type { Outcome } from './outcome';
+
+/** The ranks that act together. */
+export interface Ranks {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+}
+
+const BYTES_PER_WORD = 4;
+const ABSENCES: readonly ErrorCode[] = ['COLLECTIVE_MISMATCH', 'COLLECTIVE_MISSING'];
+
+/**
+ * Tells every rank what each says, by rank: plain JSON. `name` is the function on whose behalf they speak.
+ * Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING that name the function, when some rank did not call it.
+ */
+export function exchange<T>({ engine, group }: Ranks, name: string, value: T): T[] {
+  const text = Buffer.from(JSON.stringify(value));
+  const words = new Int32Array(1 + Math.ceil(text.length / BYTES_PER_WORD));
+  words[0] = text.length;
+  new Uint8Array(words.buffer, BYTES_PER_WORD).set(text);
+  const own = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor(words, [words.length], 'int32'));
+  try {
+    const gathered = together(name, () => group.allGather(own, { cause: 'control', module: name }).wait());
+    try {
+      // Every rank sent JSON of the same type.
+      return messagesOf(gathered.dataSync<'int32'>()).map((message) => JSON.parse(message) as T);
+    } finally {
+      gathered.dispose();
+    }
+  } finally {
+    own.dispose();
+  }
+}
+
+/** Runs a collective; where some rank did not call it, the error names the function and says what to do. */
+export function together<T>(name: string, collective: () => T): T {
+  try {
+    return collective();
+  } catch (error) {
+    if (!(error instanceof ShardlabError) || !ABSENCES.includes(error.code)) throw error;
+    throw new ShardlabError(
+      error.code,
+      `${error.message} ${name} is a collective: call it on every rank, not within \`if (rank === 0)\`; ` +
+        'what it returns may then be used on rank 0 alone.',
+      { cause: error, rank: error.rank, details: { ...error.details, function: name } },
+    );
+  }
+}
+
+/** Throws on every rank what the first of them met. */
+export function agree(ranks: Ranks, name: string, outcome: Outcome): void {
+  const outcomes = exchange(ranks, name, outcome);
+  const rank = outcomes.findIndex((each) => each !== null);
+  const error = outcomes[rank];
+  if (error === undefined || error === null) return;
+  throw new ShardlabError(error.code, `[rank ${ranks.group.ranks[rank]}] ${error.message}`, {
+    rank: ranks.group.ranks[rank],
+    details: error.details ?? {},
+  });
+}
+
+function messagesOf(words: Int32Array): string[] {
+  const messages: string[] = [];
+  for (let at = 0; at < words.length; ) {
+    const length = words[at] ?? 0;
+    const start = BYTES_PER_WORD * (at + 1);
+    messages.push(Buffer.from(words.buffer, words.byteOffset + start, length).toString());
+    at += 1 + Math.ceil(length / BYTES_PER_WORD);
+  }
+  return messages;
+}

@@ -1,0 +1,78 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Engine } from '../../backend/engine';
+import { ShardlabError } from '../../core/errors';
+import type { ProcessGroup } from '../../dist/types';
+import type { Parameter, StateBuffer } from '../../nn/parameter';
+import type { Range } from './ranges';
+
+/** A stretch of a parameter that a rank holds. */
+export interface PlacedRange extends Range {
+  /** The parameter's place in the model's order. */
+  readonly parameter: number;
+}
+
+/** What every rank of a group holds: by rank, then by parameter. */
+export type Placement = readonly (readonly (readonly Range[])[])[];
+
+/** Words of one stretch as it travels: parameter, start, length. */
+const WORDS = 3;
+/** Says nothing; without it, a rank that holds nothing would send an empty tensor. */
+const NO_STRETCH = [-1, 0, 0] as const;
+
+/** The distinct state buffers of parameters, frozen ones too, in order. */
+export function buffersOf(parameters: readonly Parameter[]): StateBuffer[] {
+  return [...new Set(parameters.map((parameter) => parameter.state))];
+}
+
+/** What this rank holds of each parameter. */
+export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
+  const places = new Map(parameters.map((parameter, place) => [parameter, place]));
+  return buffersOf(parameters).flatMap((buffer) =>
+    buffer.slices
+      .filter(({ length }) => length > 0)
+      .map(({ parameter, start, length }) => ({ parameter: placeIn(places, parameter), start, length })),
+  );
+}
+
+/** Tells every rank of the group what each holds. All of them call it. */
+export function sharePlacement(
+  engine: Engine,
+  group: ProcessGroup,
+  held: readonly PlacedRange[],
+  numParameters: number,
+): Placement {
+  const rows = [NO_STRETCH, ...held.map(({ parameter, start, length }) => [parameter, start, length])];
+  const own = engine.tagged({ cause: 'comm', module: '' }, () =>
+    tf.tensor(Int32Array.from(rows.flat()), [rows.length, WORDS], 'int32'),
+  );
+  const gathered = group.allGather(own, { cause: 'control' }).wait();
+  try {
+    return placementOf(gathered.dataSync<'int32'>(), group.size, numParameters);
+  } finally {
+    own.dispose();
+    gathered.dispose();
+  }
+}
+
+/** Every rank's rows begin with the row that says nothing. */
+function placementOf(words: Int32Array, numRanks: number, numParameters: number): Placement {
+  const placement = Array.from({ length: numRanks }, () =>
+    Array.from({ length: numParameters }, (): Range[] => []),
+  );
+  let rank = -1;
+  for (let row = 0; row < words.length; row += WORDS) {
+    const [parameter = -1, start = 0, length = 0] = words.subarray(row, row + WORDS);
+    if (parameter < 0) rank++;
+    else placement[rank]?.[parameter]?.push({ start, length });
+  }
+  return placement;
+}
+
+function placeIn(places: ReadonlyMap<Parameter, number>, parameter: Parameter): number {
+  const place = places.get(parameter);
+  if (place !== undefined) return place;
+  throw new ShardlabError(
+    'INTERNAL',
+    `a state buffer holds ${parameter.name}, which is no parameter of its model`,
+  );
+}

@@ -1,0 +1,96 @@
+import type { Engine } from '../../backend/engine';
+import { ShardlabError } from '../../core/errors';
+import type { Parameter, StateBuffer } from '../../nn/parameter';
+import { readState, writePart } from '../../nn/state-values';
+import { overlapOf, type Range } from './ranges';
+
+/** An optimizer's states, element by element. */
+export interface ElementStates {
+  readonly stateNames: readonly string[];
+  /** Whether a state is kept as it is written. */
+  isExact(name: string): boolean;
+  readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
+  writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
+}
+
+/** A tensor of a training: a parameter's values, or one of its optimizer's states. */
+export interface StateName {
+  /** The parameter's place in the model's order. */
+  readonly parameter: number;
+  /** 'values', or a state of the optimizer. */
+  readonly state: string;
+}
+
+/** Reads and writes elements of what this rank holds, numbered as in the whole parameter. */
+export interface StateAccess {
+  read(name: StateName, range: Range): Float32Array;
+  /** Buffers are not told that they changed. */
+  write(name: StateName, range: Range, values: Float32Array): void;
+}
+
+/** The elements of a side that this rank holds; null: nothing. Throws: INTERNAL for elements that are not here. */
+export function stateAccess(
+  engine: Engine,
+  side: { readonly parameters: readonly Parameter[]; readonly optimizer: ElementStates } | null,
+): StateAccess {
+  const partsOf = (name: StateName, range: Range): Part[] => {
+    const parameter = side?.parameters[name.parameter];
+    const parts = parameter === undefined ? [] : overlaps(parameter, range);
+    const found = parts.reduce((sum, { length }) => sum + length, 0);
+    if (found === range.length) return parts;
+    throw new ShardlabError(
+      'INTERNAL',
+      `this rank holds ${found} of ${range.length} elements of ${parameter?.name ?? 'a parameter'} from ${range.start} on`,
+    );
+  };
+  return {
+    read(name, range) {
+      const values = new Float32Array(range.length);
+      for (const { buffer, offset, at, length } of partsOf(name, range)) {
+        const part =
+          name.state === 'values'
+            ? readState(engine, buffer, 'values', offset, length)
+            : side?.optimizer.readState(buffer, name.state, offset, length);
+        if (part !== undefined) values.set(part, at);
+      }
+      return values;
+    },
+    write(name, range, values) {
+      for (const { buffer, offset, at, length } of partsOf(name, range)) {
+        const part = values.subarray(at, at + length);
+        if (name.state === 'values') writePart(engine, buffer, offset, part);
+        else side?.optimizer.writeState(buffer, name.state, offset, part);
+      }
+    },
+  };
+}
+
+/** The place of the first element whose bits differ; NaN equals the same NaN. */
+export function firstDifference(a: Float32Array, b: Float32Array): number | undefined {
+  const [left, right] = [bitsOf(a), bitsOf(b)];
+  const at = left.findIndex((bits, i) => bits !== right[i]);
+  return at < 0 ? undefined : at;
+}
+
+interface Part {
+  readonly buffer: StateBuffer;
+  /** First element within the buffer. */
+  readonly offset: number;
+  /** First element within the range. */
+  readonly at: number;
+  readonly length: number;
+}
+
+function overlaps(parameter: Parameter, range: Range): Part[] {
+  const buffer = parameter.state;
+  return buffer.slices.flatMap((slice) => {
+    const common = slice.parameter === parameter ? overlapOf(slice, range) : null;
+    if (common === null) return [];
+    const offset = slice.offset + common.start - slice.start;
+    return [{ buffer, offset, at: common.start - range.start, length: common.length }];
+  });
+}
+
+function bitsOf(values: Float32Array): Int32Array {
+  return new Int32Array(values.buffer, values.byteOffset, values.length);
+}

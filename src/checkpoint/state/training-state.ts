@@ -1,0 +1,29 @@
+import type { Engine } from '../../backend/engine';
+import type { ProcessGroup } from '../../dist/types';
+import type { Module } from '../../nn/module';
+import type { Optimizer } from '../../optim/optimizer';
+import { type ElementStates, type StateAccess, stateAccess } from './state-access';
+
+/** What is saved and loaded: a model and its optimizer on this rank, and the ranks that have the rest. */
+export interface TrainingState {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  readonly model: Module;
+  /** null: parameters only. */
+  readonly optimizer: Optimizer | null;
+}
+
+/** The name of a parameter's values among its states. */
+export const VALUES = 'values';
+
+const NO_STATES: ElementStates = {
+  stateNames: [],
+  isExact: () => true,
+  readState: (_buffer, _name, _offset, length = 0) => new Float32Array(length),
+  writeState() {},
+};
+
+/** Elements of what this rank holds, parameters in the model's order. */
+export function accessOf({ engine, model, optimizer }: Omit<TrainingState, 'group'>): StateAccess {
+  return stateAccess(engine, { parameters: model.parameters(), optimizer: optimizer ?? NO_STATES });
+}
