@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Outcome, RankError } from '../../../src/job/control/messages';
+import { type Failure, failureError } from '../../../src/job/launch/failure';
+
+const BOO: RankError = {
+  code: 'RANK_FAILED',
+  ename: 'TypeError',
+  evalue: 'boo',
+  traceback: ['TypeError: boo'],
+  line: 2,
+};
+
+function failed(error: RankError): Outcome {
+  return { ok: false, error };
+}
+
+function errorOf(failure: Failure, outcomes: readonly Outcome[]) {
+  return failureError(failure, { title: 'cell 8', numRanks: 3, outcomes: new Map(outcomes.entries()) });
+}
+
+test('the rank that threw by itself is named, not those that were cancelled because of it', () => {
+  const aborted: RankError = { ...BOO, code: 'ABORTED', evalue: 'gave up' };
+  const error = errorOf({ kind: 'thrown', rank: 0 }, [failed(aborted), failed(BOO), { ok: true, value: 1 }]);
+  assert.equal(error.code, 'RANK_FAILED');
+  assert.equal(error.message, '[rank 1/3] TypeError: boo (cell 8, line 2)');
+  assert.equal(error.rank, 1);
+});
+
+test('errors that differ only in the rank that speaks are one', () => {
+  const mismatch = (rank: number): Outcome =>
+    failed({
+      ...BOO,
+      code: 'COLLECTIVE_MISMATCH',
+      ename: 'ShardlabError',
+      evalue: `[rank ${rank}/3] they differ`,
+    });
+  const error = errorOf({ kind: 'thrown', rank: 2 }, [mismatch(0), mismatch(1), mismatch(2)]);
+  assert.equal(error.code, 'COLLECTIVE_MISMATCH');
+  assert.equal(error.message, '[ranks 0-2 of 3] they differ (cell 8, line 2)');
+});
+
+test('a death says how the process ended, who waited, its last words and what to do', () => {
+  const exit = { code: null, signal: 'SIGABRT' };
+  const failure = {
+    kind: 'died',
+    rank: 1,
+    exit,
+    waiting: 'rank 0 waits',
+    said: '; its last words: abort()',
+  } as const;
+  assert.equal(
+    errorOf(failure, []).message,
+    "rank 1's process ended (SIGABRT) while cell 8 ran; rank 0 waits; its last words: abort(); " +
+      'the job cannot go on: await job.shutdown(), then launch again',
+  );
+});

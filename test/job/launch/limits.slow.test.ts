@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { promisify } from 'node:util';
+
+const LAUNCH = join(__dirname, '..', '..', '..', 'src', 'job', 'run', 'launch.js');
+
+const PROGRAM = `
+  const { launch } = require(${JSON.stringify(LAUNCH)});
+  launch({ ranks: 2, blas: 'none' }).then(
+    (job) => job.shutdown(),
+    ({ code, message }) => console.log(JSON.stringify({ code, message })),
+  );`;
+
+/** The error of a launch in a process with a limit. */
+async function launchError(limit: string): Promise<{ code: string; message: string }> {
+  const limited = ['-c', `${limit}; exec "$0" -e "$1"`, process.execPath, PROGRAM];
+  const { stdout } = await promisify(execFile)('/bin/sh', limited);
+  return JSON.parse(stdout);
+}
+
+describe('a launch that reaches a limit', { skip: !existsSync('/bin/sh') && 'needs a shell' }, () => {
+  it('names the number of open files', async () => {
+    for (const files of [24, 28, 32]) {
+      const { code, message } = await launchError(`ulimit -n ${files}`);
+      assert.equal(code, 'LAUNCH');
+      assert.match(message, new RegExp(`this process may have ${files} \\(ulimit -n\\): raise that limit`));
+    }
+  });
+
+  it('names the addresses that a process may reserve', async () => {
+    const { code, message } = await launchError('ulimit -v 8000000');
+    assert.equal(code, 'OUT_OF_MEMORY');
+    assert.match(message, /may not reserve addresses .*ulimit -v unlimited/);
+  });
+});

@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { codeOfExit, explainExit, lastWords, withCause } from '../../../src/job/launch/rank-process';
+import { rankError } from '../../../src/job/rank/error';
+import { launchFor, resultsOf, runCell } from '../job-fixture';
+
+const KILLED = { code: null, signal: 'SIGKILL' } as const;
+const HEAP_FULL = [
+  '<--- Last few GCs --->',
+  'FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory',
+  '----- Native stack trace -----',
+  ' 1: 0xb8ced1 node::OOMErrorHandler',
+].join('\n');
+
+test('a kill that nobody of the job sent may mean memory; one that the kernel counted does', () => {
+  const alive = { killedByJob: false, oomKills: 0, tail: '' };
+  const unknown = withCause(KILLED, alive);
+  assert.equal(codeOfExit(unknown), 'RANK_DIED');
+  assert.match(explainExit(unknown), /did not send that: the kernel ends processes so when memory runs out/);
+  const memory = withCause(KILLED, { ...alive, oomKills: 1 });
+  assert.equal(codeOfExit(memory), 'OUT_OF_MEMORY');
+  assert.match(explainExit(memory), /because memory ran out: launch fewer ranks/);
+  const own = withCause(KILLED, { ...alive, killedByJob: true, oomKills: 1 });
+  assert.equal(codeOfExit(own), 'RANK_DIED');
+  assert.equal(explainExit(own), '');
+  const exited = { code: 3, signal: null };
+  assert.deepEqual(withCause(exited, { ...alive, oomKills: 1 }), exited);
+});
+
+test("a rank whose JavaScript heap is full died for want of memory, and V8's line are its last words", () => {
+  const exit = withCause(
+    { code: null, signal: 'SIGABRT' },
+    { killedByJob: false, oomKills: 0, tail: HEAP_FULL },
+  );
+  assert.equal(codeOfExit(exit), 'OUT_OF_MEMORY');
+  assert.match(explainExit(exit), /its memory was full/);
+  assert.match(lastWords({ stderrTail: HEAP_FULL }), /^; its last words: FATAL ERROR: .*out of memory$/);
+});
+
+test('an array that JavaScript cannot make is out of memory, another range error is not', () => {
+  assert.equal(rankError(new RangeError('Array buffer allocation failed')).code, 'OUT_OF_MEMORY');
+  assert.equal(rankError(new RangeError('Invalid typed array length: 1000000000000')).code, 'OUT_OF_MEMORY');
+  assert.equal(rankError(new RangeError('Invalid typed array length: -1')).code, 'RANK_FAILED');
+  assert.equal(rankError(new RangeError('Invalid array length')).code, 'RANK_FAILED');
+});
+
+test('tensors beyond what there can be are a typed error, and the job is usable', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  for (const [cell, js] of ['tf.zeros([1e6, 1e6])', 'tf.ones([1e5, 1e5]); dist.barrier()'].entries()) {
+    await assert.rejects(runCell(job, js, cell), { code: 'OUT_OF_MEMORY', message: /^\[ranks 0-1 of 2\]/ });
+  }
+  assert.deepEqual(resultsOf(await runCell(job, 'dist.barrier(); rank', 9)), { 0: '0', 1: '1' });
+});
+
+test('a memoryLimit ends a loop that keeps its tensors, names what is held, and they can be freed', async (context) => {
+  const job = await launchFor(context, { ranks: 2, memoryLimit: 10e6 });
+  const loop = 'let kept = []; if (rank === 1) for (;;) kept.push(tf.zeros([1000, 1000])); dist.barrier()';
+  await assert.rejects(runCell(job, loop), {
+    code: 'OUT_OF_MEMORY',
+    message:
+      /^\[rank 1\/2\] 4\.00 MB for temp \(float32 \[1000, 1000\]\) do not fit: 8\.00 MB are held and the memoryLimit is 10\.0 MB/,
+  });
+  const free = 'dist.barrier(); kept.length; tf.dispose(kept); kept = []; tf.zeros([2000, 1000]).size';
+  assert.deepEqual(resultsOf(await runCell(job, free, 2)), { 0: '2000000', 1: '2000000' });
+});
+
+test('a rank that somebody kills says that memory may be the reason', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const kill = 'if (rank === 1) process.kill(process.pid, "SIGKILL"); dist.barrier()';
+  await assert.rejects(runCell(job, kill), { code: 'RANK_DIED', message: /when memory runs out/ });
+  await assert.rejects(runCell(job, 'rank'), { code: 'RANK_DIED', message: /when memory runs out/ });
+});
+
+test('ranks go before their launcher when memory runs out', {
+  skip: process.platform !== 'linux' && 'only Linux tells whom it ends first',
+}, async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const score = (pid: number): number => Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8'));
+  assert.ok(score(job.ranks[0]?.pid ?? 0) > score(process.pid));
+});

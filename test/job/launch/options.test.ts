@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type LaunchOptions, MAX_RANKS, planLaunch, RANK_BASE_BYTES } from '../../../src/job/launch/options';
+
+const PLENTY = 1e12;
+
+/** Options as untyped code may give them. */
+function loose(options: unknown): LaunchOptions {
+  return options as LaunchOptions;
+}
+
+test('launch refuses counts of ranks that are no whole number from 1 to the bound, naming both', () => {
+  for (const ranks of [0, -1, 1.5, Number.NaN, '4', 'x', undefined, null]) {
+    assert.throws(() => planLaunch(loose({ ranks }), PLENTY), {
+      code: 'CONFIG',
+      message: new RegExp(`must be a whole number from 1 to ${MAX_RANKS}`),
+    });
+  }
+  assert.throws(() => planLaunch({ ranks: 1000 }, PLENTY), {
+    code: 'CONFIG',
+    message: /ranks is 1000.*at most 64/,
+  });
+});
+
+test('launch refuses more ranks than the free memory holds and says how many fit', () => {
+  assert.throws(() => planLaunch({ ranks: 8 }, 3.5 * RANK_BASE_BYTES), {
+    code: 'LAUNCH',
+    message: /launch 3 or fewer/,
+  });
+  assert.throws(() => planLaunch({ ranks: 1 }, 1e6), { code: 'LAUNCH', message: /free some memory/ });
+});
+
+test('launch refuses unknown options and values, and names what there is', () => {
+  assert.throws(
+    () => planLaunch(loose({ ranks: 2, rank: 3 }), PLENTY),
+    /no option 'rank'; it has ranks, engine/,
+  );
+  assert.throws(() => planLaunch(loose({ ranks: 2, engine: 'cuda' }), PLENTY), /engine is 'cuda'/);
+  assert.throws(
+    () => planLaunch(loose({ ranks: 2, transport: 'tcp' }), PLENTY),
+    /'shared-memory' or 'zeromq'/,
+  );
+  assert.throws(() => planLaunch(loose({ ranks: 2, link: '10GB' }), PLENTY), /did you mean '10GbE'/);
+  assert.throws(() => planLaunch({ ranks: 2, memoryLimit: -1 }, PLENTY), /memoryLimit is -1/);
+  assert.throws(() => planLaunch(loose({ ranks: 2, blas: {} }), PLENTY), /blas/);
+  assert.throws(() => planLaunch(loose(4), PLENTY), /launch\(\{ ranks: 4 \}\)/);
+});
+
+test('what is left out has its default', () => {
+  const plan = planLaunch({ ranks: 2 }, PLENTY);
+  assert.equal(plan.engine, 'wasm');
+  assert.equal(plan.blas, 'auto');
+  assert.equal(plan.transport, 'auto');
+  assert.equal(plan.link, undefined);
+  assert.equal(plan.baseDir, process.cwd());
+});

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Situation } from '../../../src/job/control/situation';
+import { findMissing } from '../../../src/job/launch/missing';
+import { explain } from '../../../src/job/launch/why';
+
+const WORLD = [0, 1, 2, 3];
+
+function waiting(number: number, since: number, lastCalled = { world: number }): Situation {
+  return {
+    state: 'waiting',
+    cell: 8,
+    since,
+    waiting: { op: 'barrier', group: 'world', ranks: WORLD, number, module: '', cell: 8, line: 1 },
+    hasBackground: false,
+    lastCalled,
+  };
+}
+
+function doing(state: 'idle' | 'running', since = 0): Situation {
+  return {
+    state,
+    cell: state === 'running' ? 8 : undefined,
+    since,
+    waiting: undefined,
+    hasBackground: false,
+    lastCalled: {},
+  };
+}
+
+test('why says who waits in which collective, since when, for whom, and what that rank does', () => {
+  const situations = new Map([
+    [0, waiting(41, 10)],
+    [1, waiting(41, 9)],
+    [2, doing('running')],
+    [3, waiting(41, 11)],
+  ]);
+  const why = explain(situations, 4, new Map(), 12);
+  assert.equal(
+    String(why),
+    'ranks 0, 1, 3 wait in barrier #41 (cell 8, line 1) for rank 2, which runs cell 8 (3.00 s so far)',
+  );
+  assert.deepEqual(why.waits[0]?.waitsFor, [2]);
+});
+
+test('why says that a missing rank is dead, silent, idle, or waits elsewhere', () => {
+  const dead = new Map([[1, { code: null, signal: 'SIGKILL' }]]);
+  const elsewhere: Situation = {
+    ...waiting(7, 10),
+    lastCalled: { world: 40, tp: 7 },
+    waiting: { op: 'allReduce', group: 'tp', ranks: [3, 2], number: 7, module: 'blocks.0', cell: 8, line: 3 },
+  };
+  const text = String(
+    explain(
+      new Map([
+        [0, waiting(41, 10)],
+        [2, doing('idle')],
+        [3, elsewhere],
+      ]),
+      4,
+      dead,
+      10,
+    ),
+  );
+  assert.match(text, /rank 1, which has ended \(SIGKILL\)/);
+  assert.match(text, /rank 2, which is idle/);
+  assert.match(text, /rank 3, which waits in allReduce #7 \(group tp, module blocks\.0, cell 8, line 3\)/);
+  assert.match(String(explain(new Map(), 1, new Map())), /rank 0 does not answer/);
+});
+
+test('why says that nobody waits, and what each rank does', () => {
+  const text = String(
+    explain(
+      new Map([
+        [0, doing('idle')],
+        [1, doing('idle')],
+      ]),
+      2,
+      new Map(),
+    ),
+  );
+  assert.equal(text, 'nobody waits: ranks 0-1 are idle');
+});
+
+test('a collective is missing when a rank has been idle for longer than the grace and others wait for it as long', () => {
+  const situations = new Map([
+    [0, waiting(41, 10)],
+    [1, doing('idle', 10)],
+    [2, waiting(41, 10)],
+    [3, waiting(41, 10)],
+  ]);
+  assert.equal(findMissing(situations, [1], 10.4), undefined);
+  const missing = findMissing(situations, [1], 10.6);
+  assert.deepEqual(missing?.idle, [1]);
+  assert.match(
+    missing?.text ?? '',
+    /ranks 0, 2, 3 wait in barrier #41 .*but rank 1 ended without calling it/,
+  );
+});
+
+test('a rank that has called the collective and gone on is not missing', () => {
+  const called: Situation = { ...doing('idle', 0), lastCalled: { world: 41 } };
+  assert.equal(
+    findMissing(
+      new Map([
+        [0, waiting(41, 0)],
+        [1, called],
+      ]),
+      [1],
+      10,
+    ),
+    undefined,
+  );
+});

@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+import { FRAGMENTS, type Fragment } from '../../../src/config/fragments';
+import { camelCase } from '../../../src/config/option-names';
+import { lookup } from '../../../src/job/notebook/lookup';
+import type { Job } from '../../../src/job/run/job';
+import { testData } from '../../support/paths';
+import { launchFor, resultsOf, runCell } from '../job-fixture';
+
+/** What the answer to each fragment that is refused must name. */
+const ANSWERS: Readonly<Record<string, RegExp>> = {
+  'CheckpointImpl.NO_CHECKPOINT': /NO_REENTRANT and REENTRANT/,
+  'mixed_precision=True': /write mixedPrecision: MixedPrecision\(\{/,
+  'ShardStrategy.FULL_SHARD': /ShardingStrategy\.FULL_SHARD/,
+};
+
+/** The example as a cell, with what it is given. */
+const cellOf = (example: string, folder: string): string => `await (async () => {
+  const shape = { layers: 1, dim: 8, heads: 1, vocab: 16, seq: 4 };
+  const model = nn.gpt(shape);
+  const optimizer = optim.adamW(model);
+  const folder = ${JSON.stringify(folder)};
+  ${example};
+})()`;
+
+test('the fragments are those of the documents, word for word', () => {
+  // The shape of the data file.
+  const written = JSON.parse(readFileSync(testData('fragments.json'), 'utf8')) as {
+    readonly name: string;
+    readonly document: string;
+    readonly as_written: string;
+    readonly in_the_original: string;
+  }[];
+  assert.deepEqual(
+    FRAGMENTS.map(({ name, document, asWritten, inTheOriginal }) => ({
+      name,
+      document,
+      asWritten,
+      inTheOriginal,
+    })),
+    written.map(({ name, document, as_written: asWritten, in_the_original: inTheOriginal }) => ({
+      name,
+      document,
+      asWritten,
+      inTheOriginal,
+    })),
+  );
+});
+
+test('every fragment is what lookup says: here and runs, refused with the right form, or not there at all', async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-fragments-'));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
+  const names = new Set(
+    await job
+      .on('all')
+      .run((scope) => Object.keys(scope).join())
+      .then(([all = '']) => all.split(',')),
+  );
+  for (const fragment of FRAGMENTS) {
+    await checkOne(fragment, { job, names, folder: join(folder, 'checkpoint') });
+  }
+});
+
+interface Where {
+  readonly job: Job;
+  readonly names: ReadonlySet<string>;
+  readonly folder: string;
+}
+
+async function checkOne(fragment: Fragment, { job, names, folder }: Where): Promise<void> {
+  const { name, status, example } = fragment;
+  switch (status) {
+    case 'here':
+      assert.ok(example !== undefined, `${name} has an example`);
+      if (example.startsWith('npx shardlab')) return checkCommand(example);
+      await runCell(job, cellOf(example, folder)).catch((error: unknown) => assert.fail(`${name}: ${error}`));
+      return;
+    case 'error':
+      await assert.rejects(runCell(job, cellOf(example ?? '', folder)), {
+        code: 'CONFIG',
+        message: ANSWERS[name] ?? assert.fail(`${name} has no answer in this test`),
+      });
+      return;
+    default: {
+      // What lands later, or was never there, must not be in the scope: then its status has to change.
+      const parts = name.split(/[^A-Za-z_]+/).filter((part) => part.length > 3);
+      for (const part of parts) assert.ok(!names.has(camelCase(part)), `${name}: ${part} is here`);
+    }
+  }
+}
+
+/** The command and its option exist. */
+function checkCommand(example: string): void {
+  const [, , command = '', option = ''] = example.split(' ');
+  const main = require.resolve('../../../src/cli/main.js');
+  assert.match(
+    execFileSync(process.execPath, [main, command, '--help'], { encoding: 'utf8' }),
+    new RegExp(option),
+  );
+}
+
+test('the save_checkpoint of the article: rank 0 alone is told on all ranks', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-fragments-'));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
+  await runCell(
+    job,
+    `let model = FSDP(nn.gpt({ layers: 1, dim: 8, heads: 1, vocab: 16, seq: 4 })); let optimizer = optim.adamW(model);`,
+    1,
+  );
+  await assert.rejects(
+    runCell(job, 'if (rank === 0) FSDP.optimStateDict(model, optimizer)', 2),
+    (error: Error) => /optimStateDict/.test(error.message) && /every rank|all ranks/i.test(error.message),
+  );
+  await runCell(job, `await saveCheckpoint(model, optimizer, ${JSON.stringify(join(folder, 'saved'))})`, 3);
+  const loaded = `(await loadCheckpoint(model, optimizer, ${JSON.stringify(join(folder, 'saved'))})).folder.endsWith('saved')`;
+  assert.deepEqual(resultsOf(await runCell(job, loaded, 4)), { 0: 'true', 1: 'true' });
+  const table = resultsOf(await runCell(job, 'describe(model)', 5));
+  assert.match(String(table[0]), /root/);
+});
+
+test('lookup finds a name in any spelling, its parts, and the nearest', () => {
+  const found = (word: string): string => lookup(word).name;
+  assert.equal(found('FSDP'), 'FSDP');
+  assert.equal(found('sizeBasedAutoWrapPolicy'), 'size_based_auto_wrap_policy');
+  assert.equal(found('NO_CHECKPOINT'), 'CheckpointImpl.NO_CHECKPOINT');
+  assert.equal(found('barrier'), 'torch.distributed.barrier');
+  assert.equal(found('RowParallelLinear'), 'ColumnParallelLinear, RowParallelLinear');
+  assert.equal(found('sharded_grad'), 'shard_param, sharded_grad');
+  assert.equal(found('WarmupCosinLR'), 'WarmupCosineLR');
+  assert.equal(found('mixed_precision'), 'MixedPrecision');
+  assert.equal(found('mixedPrecision: true'), 'mixed_precision=True');
+  assert.throws(() => lookup('quantum_annealing'), {
+    code: 'CONFIG',
+    message: /no document writes "quantum_annealing"; there are FSDP;/,
+  });
+});
+
+test('an answer shows itself as text', () => {
+  const text = inspect(lookup('ColumnParallelLinear'));
+  assert.match(text, /^ColumnParallelLinear, RowParallelLinear \(fsdp-megatron-swift\): not here yet$/m);
+  assert.match(text, /in the original {2}exist; need config and init_method/);
+  assert.match(
+    inspect(lookup('mixed_precision=True')),
+    /refused {10}FSDP\(model, \{ mixedPrecision: true \}\)/,
+  );
+});

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { predictions } from '../../../src/job/notebook/predictions';
+
+/** Enough for a machine that others use as well; see docs/benchmarks.md for what was seen. */
+const MOST_MEAN_ERROR = 0.6;
+const MOST_ERROR = 2;
+
+test("this machine's own runs hold the bytes that were predicted, and take about the time on a shaped link", async (t) => {
+  const found = await predictions({ worlds: [1, 2, 4], links: [{ gbit: 2, latencyUs: 50 }] });
+  t.diagnostic(String(found));
+  assert.equal(found.runs.length, 4 + 8 + 8);
+  for (const { name, predictedBytes, measuredBytes } of found.runs)
+    assert.equal(predictedBytes, measuredBytes, name);
+  const shaped = found.runs.filter(({ link }) => link !== null);
+  const errors = shaped.map(({ error }) => Math.abs(error));
+  const mean = errors.reduce((sum, error) => sum + error, 0) / errors.length;
+  assert.ok(mean < MOST_MEAN_ERROR, `mean error ${mean}`);
+  for (const { name, error } of shaped) assert.ok(Math.abs(error) < MOST_ERROR, `${name}: ${error}`);
+  assert.ok(found.figure().data.length > 0);
+});

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { launchFor, resultsOf, runCell } from '../job-fixture';
+
+const RANK_MODULE = join(__dirname, '..', '..', '..', 'src', 'rank.js');
+
+test('the module of names for ranks gives a rank its own values, and nobody else any', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const js = `const names = require(${JSON.stringify(RANK_MODULE)}); [names.rank === rank, names.dist === dist, typeof names.nn.gpt, names.worldSize]`;
+  assert.deepEqual(resultsOf(await runCell(job, js)), {
+    0: "[ true, true, 'function', 2 ]",
+    1: "[ true, true, 'function', 2 ]",
+  });
+  assert.throws(() => require(RANK_MODULE), { code: 'CONFIG', message: /only by code that runs in a rank/ });
+});
+
+test("a rank's cell builds, shards and trains a model of its own with the names in scope", async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const js = `
+    let model = nn.gpt({ layers: 2, dim: 16, heads: 2, vocab: 64, seq: 8 });
+    for (const block of model.blocks) fullyShard(block, { mesh });
+    fullyShard(model, { mesh });
+    let opt = optim.adamw(model, { lr: 1e-2 });
+    model.numParams()`;
+  const params = resultsOf(await runCell(job, js, 1));
+  assert.equal(params[0], params[1]);
+  const training = `
+    let ids = tf.tensor2d([[1, 2, 3, 4, 5, 6, 7, 8]], [1, 8], 'int32');
+    let targets = tf.tensor1d([2, 3, 4, 5, 6, 7, 8, 9], 'int32');
+    let losses = [];
+    for (let step = 0; step < 8; step++) {
+      const { loss, backward } = gradients(() => model.apply(ids, targets));
+      backward();
+      opt.step();
+      opt.zeroGrad();
+      losses.push(loss.dataSync()[0]);
+      loss.dispose();
+    }
+    losses[7] < losses[0] - 0.5`;
+  assert.deepEqual(resultsOf(await runCell(job, training, 2)), { 0: 'true', 1: 'true' });
+  const coordinates = await job.on('all').run(({ initDeviceMesh, dist, tf }) => {
+    const mesh = initDeviceMesh([2, 1], ['dp', 'tp']);
+    const x = tf.ones([2]) as import('@tensorflow/tfjs').Tensor;
+    dist.allReduce(x, { group: mesh.get('dp') });
+    return [...mesh.coordinate, ...x.dataSync()];
+  });
+  assert.deepEqual(coordinates, [
+    [0, 0, 2, 2],
+    [1, 0, 2, 2],
+  ]);
+});
+
+test('why names the ranks of a smaller group that wait', async (context) => {
+  const job = await launchFor(context, { ranks: 3 });
+  await runCell(job, 'let pair = dist.newGroup([0, 2])', 1);
+  await assert.rejects(runCell(job, 'if (rank === 2) dist.barrier({ group: pair })', 2), {
+    code: 'COLLECTIVE_MISSING',
+    message: /rank 2 waits in barrier #1 \(group .*cell 2, line 1\), but rank 0 ended without calling it/,
+  });
+});

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { RankEvent } from '../../../src/job/control/messages';
+import { launchFor, runCell } from '../job-fixture';
+
+const MODEL = `
+  const model = nn.gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
+  fullyShard(model);
+  const opt = optim.sgd(model, { lr: 0.1 });
+  const ids = tf.zeros([1, 4], 'int32');
+  const targets = tf.zeros([4], 'int32');
+  const step = (factor) => {
+    const pass = gradients(() => tf.mul(model.apply(ids, targets), factor));
+    pass.backward();
+    opt.step();
+    opt.zeroGrad();
+    pass.loss.dispose();
+  };`;
+
+const warningsOf = (events: readonly RankEvent[], rank: number, text: string): string[] =>
+  events.flatMap((event) =>
+    event.kind === 'stream' && event.rank === rank && event.text.includes(text) ? [event.text] : [],
+  );
+
+test('the first gradient that is no number is named with its parameter and step, once per optimizer', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const finite = await runCell(job, `${MODEL} step(1); step(1);`);
+  for (const rank of [0, 1]) assert.deepEqual(warningsOf(finite, rank, 'the gradient of'), []);
+  // Rank 1's loss alone: the mean over ranks is NaN on both.
+  const events = await runCell(job, 'step(rank === 1 ? NaN : 1); step(1); step(1);', 2);
+  for (const rank of [0, 1]) {
+    const told = warningsOf(events, rank, 'the gradient of');
+    assert.equal(told.length, 1);
+    assert.match(
+      told[0] ?? '',
+      /step 3: the gradient of wte\.weight has \d+ NaN and 0 infinite of the \d+ elements on this rank, and so for \d+ more.*GradScaler/,
+    );
+  }
+});
+
+test('tensors that pile up without tidy are named once with their cell; in tidy none are', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const tidy = `${MODEL}
+    for (let i = 0; i < 600; i++) tf.tidy(() => tf.square(tf.randomUniform([8])).dataSync());
+    for (let i = 0; i < 20; i++) tf.tidy(() => step(1));`;
+  const quiet = await runCell(job, tidy, 1);
+  for (const rank of [0, 1]) assert.deepEqual(warningsOf(quiet, rank, 'nothing disposed'), []);
+  const loop = 'for (let i = 0; i < 600; i++) { const x = tf.randomUniform([256]); }';
+  const events = [...(await runCell(job, loop, 7)), ...(await runCell(job, loop, 8))];
+  for (const rank of [0, 1]) {
+    const told = warningsOf(events, rank, 'nothing disposed');
+    assert.equal(told.length, 1);
+    assert.match(told[0] ?? '', /cell 7 has made 600 tensors \(614 kB\) that nothing disposed.*tf\.tidy/);
+  }
+});
+
+test('a loop that never ends its cell is told of its tensors between steps', async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const js = `${MODEL}
+    for (let i = 0; i < 300; i++) { const x = tf.ones([2]); const y = tf.ones([2]); step(1); }
+    console.log('the loop is over');`;
+  const texts = (await runCell(job, js)).flatMap((event) => (event.kind === 'stream' ? [event.text] : []));
+  const told = texts.findIndex((text) => text.includes('nothing disposed'));
+  const over = texts.findIndex((text) => text.includes('the loop is over'));
+  assert.ok(told >= 0 && told < over, `told at ${told}, the loop's end at ${over}`);
+});
+
+test('a module in a private field, which no optimizer was given, is named once; a part trained on purpose is not', async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const net = (hidden: string): string => `{
+    class Net extends nn.Module {
+      head = new nn.Linear(2, 1);
+      ${hidden} = new nn.Linear(2, 2);
+      forward(x) { return this.head.apply(this.${hidden}.apply(x)); }
+    }
+    const model = new Net();
+    const opt = optim.sgd(${hidden === '#body' ? 'model' : 'model.head'});
+    for (let i = 0; i < 3; i++) {
+      gradients(() => tf.mean(model.apply(tf.ones([1, 2])))).backward();
+      opt.step();
+    }
+  }`;
+  const told = async (hidden: string): Promise<string[]> =>
+    warningsOf(await runCell(job, net(hidden)), 0, 'does not train');
+  assert.deepEqual(await told('body'), []);
+  const names = await told('#body');
+  assert.equal(names.length, 1);
+  assert.match(names[0] ?? '', /weight, bias: .*no optimizer was given the module.*#field/);
+});

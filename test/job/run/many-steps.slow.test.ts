@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { heldBytes } from '../../support/held-bytes';
+import { launchFor, temporaryFolder, withTmpdir } from '../job-fixture';
+
+/** A model whose steps take no time: what counts is how many there are. */
+const CONFIG = {
+  model: { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 64, seq: 8 },
+  data: 'synthetic',
+  parallel: { strategy: 'FULL_SHARD' },
+} as const;
+
+test('steps leave next to nothing in the launcher; figures of old ones are read back, also after the job', async (context) => {
+  const folder = temporaryFolder(context);
+  const job = await withTmpdir(folder.path, () => launchFor(context, { ranks: 2 }));
+  const run = await job.train(CONFIG);
+  await run.step(100);
+  const before = heldBytes();
+  await run.step(200);
+  const perStep = (heldBytes() - before) / 200;
+  assert.ok(perStep < 4000, `${perStep} bytes a step`);
+  assert.equal([...run.records].length, 600);
+  await job.shutdown();
+  assert.deepEqual(folder.left(), []);
+  assert.match(run.timeline({ step: 7 }).subtitle, /step 7/);
+  assert.match(run.comm().subtitle, /mean per rank and step of 10 steps/);
+  assert.equal(run.losses.length, 300);
+  assert.throws(() => run.memory({ step: 301 }), { code: 'CONFIG', message: /step 301 .* 1 to 300/ });
+});

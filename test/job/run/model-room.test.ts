@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import { ShardlabError } from '../../../src/core/errors';
+import { requireModelRoom } from '../../../src/job/run/model-room';
+
+const PLENTY = (): number => 1e15;
+
+function refusal(config: TrainConfigInput, world: number, available = PLENTY): ShardlabError {
+  try {
+    requireModelRoom(parseTrainConfig(config), world, available);
+  } catch (error) {
+    assert.ok(error instanceof ShardlabError && error.code === 'OUT_OF_MEMORY', String(error));
+    return error;
+  }
+  return assert.fail('it has room');
+}
+
+test('a published model that no rank can hold is refused before ranks make its values, with what can be done', () => {
+  const { message, details } = refusal({ model: 'llama3-8b' }, 4);
+  assert.match(
+    message,
+    /^model 'llama3-8b' has 8\.03 billion parameters: .* each of 4 ranks would hold 24\.1 GB under FULL_SHARD/,
+  );
+  assert.match(message, /heap of a rank's wasm engine ends at 4\.29 GB/);
+  assert.match(message, /sl\.dryRun\(config, \{ world: 64 \}\)/);
+  assert.match(message, /model: \{ kind: 'llama', layers: 2/);
+  assert.equal(details.boundary, 'heap');
+  assert.match(
+    refusal({ model: 'wan2.2-a14b' }, 8).message,
+    /28\.6 billion parameters.*\{ kind: 'dit', layers: 2/,
+  );
+  assert.match(
+    refusal({ model: 'gpt2-xl', parallel: { strategy: 'NO_SHARD' } }, 8).message,
+    /FULL_SHARD cuts all of it/,
+  );
+});
+
+test('ranks that fit one by one and not together are refused too', () => {
+  const { message, details } = refusal({ model: 'llama3-8b' }, 32, () => 64e9);
+  assert.match(message, /all 32 would take 96\.\d GB, and this machine or container has 64\.0 GB free/);
+  assert.equal(details.boundary, 'host');
+  requireModelRoom(parseTrainConfig({ model: 'llama3-8b' }), 32, PLENTY);
+});
+
+test('what the suggestions name can be trained, and small models are not asked about', () => {
+  for (const model of ['llama3-8b', 'wan2.2-a14b', 'gpt2-xl'] as const) {
+    const [, text = ''] = /as model: (.*?)(?:; and|\.$)/.exec(refusal({ model }, 1).message) ?? [];
+    // As it would be written in a cell.
+    const small: unknown = new Function(`return (${text})`)();
+    requireModelRoom(parseTrainConfig({ model: small }), 1, () => 0);
+  }
+});
+
+test('states on the host and states that are not kept count where they are', () => {
+  const big = { model: 'gpt2-xl', parallel: { strategy: 'FULL_SHARD' } } as const;
+  assert.match(refusal(big, 4).message, /would hold 4\.67 GB under/);
+  requireModelRoom(parseTrainConfig({ ...big, offload: { optimizer: true } }), 4, PLENTY);
+  requireModelRoom(parseTrainConfig({ ...big, optimizer: { kind: 'sgd' } }), 4, PLENTY);
+});

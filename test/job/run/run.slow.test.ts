@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+import { registerDisplay } from '../../../src/cell/display';
+import type { MimeBundle } from '../../../src/cell/mime';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import { launchFor, resultsOf, runCell } from '../job-fixture';
+
+const MODEL = { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 } as const;
+
+function config(
+  strategy: 'NO_SHARD' | 'FULL_SHARD' | 'SHARD_GRAD_OP',
+  extra: TrainConfigInput = {},
+): TrainConfigInput {
+  return { model: MODEL, data: 'synthetic', parallel: { strategy }, ...extra };
+}
+
+test('runs of a job', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+
+  await context.test(
+    'all strategies train alike, and a run knows its losses, ledgers and figures',
+    async () => {
+      const losses: number[][] = [];
+      for (const strategy of ['NO_SHARD', 'FULL_SHARD', 'SHARD_GRAD_OP'] as const) {
+        const run = await job.train(config(strategy));
+        assert.match(
+          inspect(run),
+          new RegExp(`^${strategy} on 2 ranks, [\\d,]+ parameters, no step yet: await`),
+        );
+        const summary = await run.step(4);
+        assert.equal(summary.numSteps, 4);
+        assert.match(String(summary), /^step 4: loss \d\.\d+ → \d\.\d+, [\d,]+ tokens\/s/);
+        assert.deepEqual(
+          [...run.records].map(({ step, rank }) => [step, rank]),
+          [1, 2, 3, 4].flatMap((step) => [
+            [step, 0],
+            [step, 1],
+          ]),
+        );
+        assert.ok(run.numParams > 1000);
+        for (const figure of [
+          run.memory(),
+          run.memory({ over: 'time', rank: 1 }),
+          run.comm(),
+          run.timeline(),
+          run.loss(),
+        ]) {
+          assert.ok(figure.title.length > 0);
+        }
+        assert.deepEqual(
+          run.processes().rows.map(({ rank, rssBytes }) => [rank, Number(rssBytes) > 50e6]),
+          [
+            [0, true],
+            [1, true],
+          ],
+        );
+        for (const wrong of [{ over: 'tme' as never }, { rank: 2 }, { step: 5 }]) {
+          assert.throws(() => run.memory(wrong), { code: 'CONFIG', message: /'ranks'|ranks: 0, 1|1 to 4/ });
+        }
+        assert.match(inspect(run), /, 4 steps: loss \d\.\d{4} → \d\.\d{4}$/);
+        losses.push(run.losses);
+        await run.dispose();
+        await assert.rejects(run.step(), { code: 'CLOSED', message: /job\.train/ });
+      }
+      const [first = []] = losses;
+      for (const other of losses) {
+        for (const [i, loss] of other.entries()) assert.ok(Math.abs(loss - (first[i] ?? 0)) < 1e-4);
+      }
+    },
+  );
+
+  await context.test(
+    'an interrupt ends step() after a whole step; the run goes on as if nothing had been',
+    async () => {
+      const undisturbed = await job.train(config('FULL_SHARD'));
+      const run = await job.train(config('FULL_SHARD'));
+      const stepping = run.step(100_000);
+      const failed = assert.rejects(stepping, { code: 'INTERRUPTED', message: /the run is whole/ });
+      while (run.losses.length < 3) await new Promise((resolve) => setImmediate(resolve));
+      await job.interrupt();
+      await failed;
+      await run.step(2);
+      await undisturbed.step(run.losses.length);
+      assert.deepEqual(run.losses, undisturbed.losses);
+      await Promise.all([run.dispose(), undisturbed.dispose()]);
+    },
+  );
+
+  await context.test('wrong configs and counts of steps are refused before ranks hear of them', async () => {
+    await assert.rejects(job.train({ modle: 'tiny' } as TrainConfigInput), {
+      code: 'CONFIG',
+      message: /model/,
+    });
+    const run = await job.train(config('NO_SHARD'));
+    assert.throws(() => run.memory(), { code: 'CONFIG', message: /no step yet/ });
+    for (const numSteps of [0, 1.5, -1]) await assert.rejects(run.step(numSteps), { code: 'CONFIG' });
+    const first = run.step(2);
+    await assert.rejects(run.step(), { code: 'CONFIG', message: /stepping already/ });
+    await first;
+    await run.dispose();
+  });
+
+  await context.test('a file of initial parameters that is not there is named', async () => {
+    await assert.rejects(
+      job.train(config('NO_SHARD'), { init: '/nonexistent.safetensors' }),
+      /nonexistent\.safetensors/,
+    );
+  });
+
+  await context.test(
+    'loss and speed are shown while it runs, in one display, which ends as the whole figure',
+    async () => {
+      const shown: { readonly how: string; readonly bundle: MimeBundle }[] = [];
+      const unregister = registerDisplay({
+        display: (bundle, options) =>
+          shown.push({ how: `display ${options?.displayId?.slice(0, 12)}`, bundle }),
+        update: (id, bundle) => shown.push({ how: `update ${id.slice(0, 12)}`, bundle }),
+        clear: () => {},
+      });
+      const run = await job.train(config('NO_SHARD'));
+      try {
+        await run.step(30);
+      } finally {
+        unregister();
+      }
+      const [first, last] = [shown[0], shown.at(-1)];
+      assert.equal(first?.how, 'display shardlab-run');
+      assert.match(String(first?.bundle['text/plain']), /^step 1\/30 +loss \d/);
+      assert.equal(last?.how, 'update shardlab-run');
+      assert.match(String(last?.bundle['text/plain']), /^step 30\/30 +loss .*tokens\/s.*\nThe loss /);
+      assert.deepEqual(Object.keys(last?.bundle ?? {}), [
+        'application/vnd.plotly.v1+json',
+        'image/png',
+        'text/plain',
+      ]);
+      assert.equal(shown.filter(({ how }) => how.startsWith('display')).length, 1);
+      assert.equal(shown.filter(({ bundle }) => 'image/png' in bundle).length, 1);
+      // JupyterLab's plotly draws a display once: it may only come last.
+      assert.equal(shown.filter(({ bundle }) => 'application/vnd.plotly.v1+json' in bundle).length, 1);
+      await run.dispose();
+    },
+  );
+
+  await context.test('cells of ranks and runs live side by side', async () => {
+    const run = await job.train(config('FULL_SHARD'));
+    await runCell(job, 'let total = tf.scalar(rank); dist.allReduce(total)', 5);
+    await run.step(1);
+    assert.deepEqual(resultsOf(await runCell(job, 'total.arraySync()', 6)), { 0: '1', 1: '1' });
+    await run.dispose();
+  });
+});
+
+test('a model beyond the memory limit is a typed error that tells what is held, and the job is usable', async (context) => {
+  const job = await launchFor(context, { ranks: 2, memoryLimit: 300e3 });
+  const large = job.train(config('NO_SHARD', { model: { ...MODEL, dim: 256 } }));
+  await assert.rejects(
+    large.then((run) => run.step(1)),
+    { code: 'OUT_OF_MEMORY', message: /ranks? 0/ },
+  );
+  assert.deepEqual(await job.on('all').run(({ rank }) => rank), [0, 1]);
+});
+
+test('a rank that is killed while training ends the step with RANK_DIED, and the run says so', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const run = await job.train(config('FULL_SHARD'));
+  const failed = assert.rejects(run.step(100_000), {
+    code: 'RANK_DIED',
+    message: /rank 1's process ended \(SIGKILL\)/,
+  });
+  while (run.losses.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  await job.kill(1);
+  await failed;
+  await assert.rejects(run.step(), { code: 'CLOSED', message: /broke off within step \d+.*SIGKILL/ });
+  assert.ok(run.losses.length >= 2);
+  run.memory();
+});

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { RankStep, StepGrant } from '../../../src/job/control/messages';
+import { firstGrant, Stepping } from '../../../src/job/run/stepping';
+
+/** A step as far as stepping looks at it. */
+function step(number: number): RankStep {
+  return { result: { step: number } } as RankStep;
+}
+
+function stepping(numSteps: number) {
+  const grants: StepGrant[] = [];
+  const done: number[][] = [];
+  const steps = new Stepping(
+    { numSteps, numRanks: 2 },
+    (grant) => grants.push(grant),
+    (all) => done.push(all.map(({ result }) => result.step)),
+  );
+  return { steps, grants, done };
+}
+
+test('a step is done when every rank has sent it, whichever rank is ahead', () => {
+  const { steps, done } = stepping(3);
+  steps.receive(1, step(1));
+  steps.receive(1, step(2));
+  assert.deepEqual(done, []);
+  steps.receive(0, step(1));
+  steps.receive(0, step(2));
+  assert.deepEqual(done, [
+    [1, 1],
+    [2, 2],
+  ]);
+  assert.equal(steps.numDone, 2);
+});
+
+test('ranks may go one step beyond the running one, and the last grant is final', () => {
+  const { steps, grants } = stepping(4);
+  assert.deepEqual(firstGrant(4), { granted: 2, isFinal: false });
+  for (const number of [1, 2, 3, 4]) for (const rank of [0, 1]) steps.receive(rank, step(number));
+  assert.deepEqual(grants, [
+    { granted: 3, isFinal: false },
+    { granted: 4, isFinal: true },
+  ]);
+  assert.deepEqual(firstGrant(1), { granted: 1, isFinal: true });
+});
+
+test('a stop makes what was granted final, for all ranks the same, and nothing more is granted', () => {
+  const { steps, grants } = stepping(100);
+  for (const rank of [0, 1]) steps.receive(rank, step(1));
+  steps.stop();
+  steps.stop();
+  for (const number of [2, 3]) for (const rank of [0, 1]) steps.receive(rank, step(number));
+  assert.deepEqual(grants, [
+    { granted: 3, isFinal: false },
+    { granted: 3, isFinal: true },
+  ]);
+});

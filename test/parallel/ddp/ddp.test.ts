@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import { gradients } from '../../../src/autograd/unit';
+import type { Engine } from '../../../src/backend/engine';
+import { SILENT } from '../../../src/core/events';
+import type { ProcessGroup } from '../../../src/dist/types';
+import { ModuleList } from '../../../src/nn/containers';
+import { Linear } from '../../../src/nn/linear';
+import { Module } from '../../../src/nn/module';
+import { DDP, type DdpOptions } from '../../../src/parallel/ddp/distributed-data-parallel';
+import { rootOnly } from '../../../src/parallel/wrap-policy';
+import { soloGroup } from '../../support/solo-group';
+import { testEngine } from '../../support/wasm-test-engine';
+
+/** Runs its layers in the order that it was given. */
+class Stack extends Module {
+  readonly layers = new ModuleList([0, 1].map(() => new Linear(3, 3)));
+  readonly order: readonly number[];
+
+  constructor(order: readonly number[]) {
+    super();
+    this.order = order;
+    this.manualSeed(5);
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    let y = x;
+    for (const place of this.order) y = tf.tanh(this.layers.at(place)?.apply(y) ?? y);
+    return tf.mean(y);
+  }
+}
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+/** A group of one that counts its reductions; while `breaks`, they are broken off. */
+function countingGroup(): { readonly group: ProcessGroup; numReductions: number; breaks: boolean } {
+  const solo = soloGroup(engine);
+  const counting = { group: solo, numReductions: 0, breaks: false };
+  const allReducePieces: ProcessGroup['allReducePieces'] = (...args) => {
+    counting.numReductions++;
+    if (!counting.breaks) return solo.allReducePieces(...args);
+    const wait = (): never => {
+      throw new Error('interrupted');
+    };
+    return { done: true, wait };
+  };
+  counting.group = new Proxy(solo, {
+    get: (target, key) => (key === 'allReducePieces' ? allReducePieces : Reflect.get(target, key)),
+  });
+  return counting;
+}
+
+function train(model: Stack): void {
+  const x = tf.tensor([[0.1, -0.2, 0.3]]);
+  const pass = gradients(engine, () => model.apply(x));
+  try {
+    pass.backward();
+  } finally {
+    pass.loss.dispose();
+    x.dispose();
+  }
+}
+
+function wrapped(model: Stack, group: ProcessGroup, options: DdpOptions = {}): Stack {
+  new DDP(model, { engine, observer: SILENT, group }, { firstBucketBytes: 1, bucketBytes: 1, ...options });
+  return model;
+}
+
+const grads = (model: Module): number[][] =>
+  model.parameters().map(({ grad }) => (grad === null ? [] : Array.from(grad.dataSync())));
+
+test('after a backward that was broken off, the next one reduces every bucket anew', () => {
+  const counting = countingGroup();
+  const model = wrapped(new Stack([0, 1]), counting.group);
+  train(model);
+  const expected = grads(model);
+  const numBuckets = counting.numReductions;
+  model.zeroGrad();
+  counting.breaks = true;
+  let fails = true;
+  const layer = model.layers.at(0);
+  layer?.wrap((inputs, next) => {
+    const y = next(...inputs);
+    // Its gradient fails, after the gradients of the layer behind it are on their way.
+    return fails
+      ? tf.customGrad((...[z]) => ({
+          value: tf.clone(z as tf.Tensor), // the input; the types allow for tfjs's save function
+          gradFunc: () => {
+            throw new Error('interrupted');
+          },
+        }))(y)
+      : y;
+  });
+  assert.throws(() => train(model), /interrupted/);
+  engine.recover();
+  assert.ok(counting.numReductions > numBuckets, 'a reduction was on its way');
+  counting.breaks = false;
+  fails = false;
+  model.zeroGrad();
+  counting.numReductions = 0;
+  train(model);
+  assert.equal(counting.numReductions, numBuckets);
+  assert.deepEqual(grads(model), expected);
+  model.dispose();
+});
+
+test('a module that runs twice is refused where its gradient would miss the reduction, and right with one unit', () => {
+  const { group } = countingGroup();
+  const model = wrapped(new Stack([1, 0, 1]), group);
+  assert.throws(() => train(model), { code: 'CONFIG', message: /layers\.1.*more than once.*rootOnly/ });
+  engine.recover();
+  model.dispose();
+  const whole = wrapped(new Stack([1, 0, 1]), group, { policy: rootOnly });
+  train(whole);
+  assert.ok(grads(whole).every((grad) => grad.length > 0));
+  whole.dispose();
+});

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { runInNewContext } from 'node:vm';
+import * as tf from '@tensorflow/tfjs';
+import { gradients } from '../../../src/autograd/unit';
+import type { Engine } from '../../../src/backend/engine';
+import { SILENT } from '../../../src/core/events';
+import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
+import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
+import { noSync } from '../../../src/parallel/fsdp/no-sync';
+import { unitsOf } from '../../../src/parallel/fsdp/units-of';
+import { soloGroup } from '../../support/solo-group';
+import { testEngine } from '../../support/wasm-test-engine';
+import { Chain } from '../chain-model';
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+/** Runs work that does not end by itself; as in an interrupted cell, no `finally` runs. */
+function cutOff(within: (work: () => void) => void): void {
+  const run = (): void =>
+    within(() => {
+      for (;;);
+    });
+  assert.throws(() => runInNewContext('run()', { run }, { timeout: 20 }), /timed out/);
+  engine.recover();
+}
+
+test('units reduce their gradients again after a noSync that was cut off', () => {
+  const model = fullyShard(new Chain(), { engine, observer: SILENT, group: soloGroup(engine) });
+  cutOff((work) => noSync(model, work));
+  assert.ok(unitsOf(model).every(({ requiresGradientSync }) => requiresGradientSync));
+  for (const unit of unitsOf(model)) unit.dispose();
+});
+
+test('DDP does so too', () => {
+  const context = { engine, observer: SILENT, group: soloGroup(engine) };
+  const ddp = new DDP(new Chain(), context);
+  cutOff((work) => ddp.noSync(work));
+  const reduced: number[] = [];
+  ddp.registerCommHook(reduced, (seen, { index }) => {
+    seen.push(index);
+    return { done: true, wait: () => undefined };
+  });
+  const x = tf.tensor([[0.1, -0.2, 0.3]]);
+  const pass = gradients(engine, () => ddp.module.apply(x));
+  pass.backward();
+  tf.dispose([x, pass.loss]);
+  assert.deepEqual(
+    reduced,
+    ddp.buckets.map((_, index) => index),
+  );
+  ddp.module.dispose();
+});

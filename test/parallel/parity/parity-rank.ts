@@ -1,0 +1,124 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Engine } from '../../../src/backend/engine';
+import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import type { BatchSource } from '../../../src/data/batch';
+import { syntheticBatches } from '../../../src/data/synthetic';
+import { loadState } from '../../../src/nn/load-state';
+import { readState } from '../../../src/nn/state-values';
+import { createTrainer, type Trainer } from '../../../src/train/trainer';
+import { testData } from '../../support/paths';
+import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+import { readSafetensors } from '../../support/safetensors';
+import { type Mutation, mutated } from './mutated-group';
+import { type DumpManifest, readStep } from './state-dump';
+
+/** One training run of the parity suite. */
+export interface ParityRun {
+  readonly name: string;
+  readonly config: TrainConfigInput;
+  /** Where every rank writes its state after every step. */
+  readonly folder: string;
+  /** Ranks and micro-batches a step whose batches this one process takes at once; default only its own. */
+  readonly concatenated?: { readonly ranks: number; readonly micros: number };
+  readonly mutation?: Mutation;
+  /** Before each step takes the parameters that another run's ranks had then: gradients of the same parameters. */
+  readonly follow?: { readonly folder: string; readonly world: number };
+  /** Initial weights from the config's seed instead of torch's recorded ones. */
+  readonly seeded?: boolean;
+}
+
+/** What one rank reports of one run. */
+export interface ParityResult {
+  readonly losses: readonly number[];
+  readonly gradNorms: readonly number[];
+}
+
+interface ParityArgs extends RankArgs {
+  readonly runs: readonly ParityRun[];
+}
+
+void runAsRank<ParityArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+
+function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
+  const config = parseTrainConfig(run.config);
+  const { concatenated, mutation } = run;
+  const trainer = createTrainer({
+    ...rank,
+    config,
+    group: mutation === undefined ? rank.group : mutated(rank.group, rank.engine, mutation),
+    initialState: run.seeded
+      ? undefined
+      : readSafetensors(testData('torch_reference', 'gpt_tiny_init.safetensors')),
+    ...(concatenated === undefined ? {} : { batches: concatenatedBatches(concatenated, run) }),
+  });
+  mkdirSync(run.folder, { recursive: true });
+  writeManifest(trainer, run, rank.group.rank);
+  const losses: number[] = [];
+  const gradNorms: number[] = [];
+  for (let step = 0; step < config.steps; step++) {
+    if (run.follow !== undefined && step > 0) takeParameters(rank.engine, trainer, run.follow, step - 1);
+    const { loss, gradNorm } = trainer.step();
+    losses.push(loss);
+    gradNorms.push(gradNorm);
+    writeStates(rank.engine, trainer, join(run.folder, `step${step}.rank${rank.group.rank}.bin`));
+  }
+  trainer.dispose();
+  return { losses, gradNorms };
+}
+
+/** The batches of several ranks and micro-batches as one: what a single process trains on for comparison. */
+function concatenatedBatches(
+  of: { readonly ranks: number; readonly micros: number },
+  run: ParityRun,
+): BatchSource {
+  const { batch = 0, model } = run.config;
+  if (typeof model !== 'object' || model.kind !== 'gpt') throw new Error('parity runs spell a gpt out');
+  const { seq, vocab } = model;
+  const source = syntheticBatches({ batch: batch / (of.ranks * of.micros), seq, vocab });
+  return {
+    name: 'concatenated',
+    batch(_rank, step) {
+      const parts = Array.from({ length: of.ranks * of.micros }, (_, i) => {
+        return source.batch(i % of.ranks, step * of.micros + Math.floor(i / of.ranks));
+      });
+      return { batch, seq, tokens: Int32Array.from(parts.flatMap(({ tokens }) => [...tokens])) };
+    },
+  };
+}
+
+function takeParameters(
+  engine: Engine,
+  trainer: Trainer,
+  { folder, world }: NonNullable<ParityRun['follow']>,
+  step: number,
+): void {
+  const states = readStep(folder, world, step);
+  const values = [...trainer.model.namedParameters()].map(([name, { shape }]) => {
+    return [name, { shape, values: states.get(name)?.values ?? new Float32Array() }] as const;
+  });
+  loadState(engine, trainer.model, new Map(values));
+}
+
+function writeManifest(trainer: Trainer, run: ParityRun, rank: number): void {
+  const manifest: DumpManifest = trainer.model.states().map((buffer) => ({
+    name: buffer.name,
+    size: buffer.size,
+    ranks: buffer.isLocal ? [rank] : (buffer.shardGroup?.ranks ?? null),
+    slices: buffer.slices.map(({ parameter, offset, length, start }) => {
+      return { parameter: parameter.name, size: parameter.size, offset, length, start };
+    }),
+  }));
+  writeFileSync(join(run.folder, `manifest.rank${rank}.json`), JSON.stringify(manifest));
+}
+
+/** Values, gradient and moments of every buffer, one after another. */
+function writeStates(engine: Engine, trainer: Trainer, file: string): void {
+  const parts = trainer.model.states().flatMap((buffer) => {
+    const moments = ['exp_avg', 'exp_avg_sq'].map((name) => trainer.optimizer.readState(buffer, name));
+    return [readState(engine, buffer), readState(engine, buffer, 'grad'), ...moments].map((values) =>
+      Buffer.from(values.buffer, values.byteOffset, values.byteLength),
+    );
+  });
+  writeFileSync(file, Buffer.concat(parts));
+}

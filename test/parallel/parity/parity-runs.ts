@@ -1,0 +1,109 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { StrategyName } from '../../../src/config/parallel-config';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import { launchRanks } from '../../support/launch-ranks';
+import { testData } from '../../support/paths';
+import type { ParityResult, ParityRun } from './parity-rank';
+
+export const STRATEGY_NAMES = [
+  'NO_SHARD',
+  'ZERO_1',
+  'ZERO_2',
+  'SHARD_GRAD_OP',
+  'FULL_SHARD',
+  'HYBRID_SHARD',
+  '_HYBRID_SHARD_ZERO2',
+] as const satisfies StrategyName[];
+export const STEPS = 12;
+
+/** The two eps of AdamW: torch's default, and one that does not amplify rounding noise. */
+export const EPS = { torch: 1e-8, smooth: 1e-4 } as const;
+export type EpsName = keyof typeof EPS;
+
+const SCRIPT = join(__dirname, 'parity-rank.js');
+
+/** A strategy's settings in a world: hybrid ones with two copies where there are ranks for them. */
+export function parallelOf(strategy: StrategyName, world: number): TrainConfigInput['parallel'] {
+  const isHybrid = strategy === 'HYBRID_SHARD' || strategy === '_HYBRID_SHARD_ZERO2';
+  if (!isHybrid || world === 1) return { strategy };
+  const dpReplicate = world % 2 === 0 ? 2 : world;
+  return { strategy, mesh: { dpReplicate, dpShard: world / dpReplicate } };
+}
+
+/** A finished run: what its ranks reported, and where their states lie. */
+export interface FinishedRun {
+  readonly run: ParityRun;
+  readonly world: number;
+  readonly results: readonly ParityResult[];
+}
+
+/** The recorded reference's model and settings. */
+export function referenceConfig(eps: number, more: TrainConfigInput = {}): TrainConfigInput {
+  return {
+    model: { kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 32 },
+    data: 'synthetic',
+    batch: 2,
+    optimizer: { lr: 1e-3, betas: [0.9, 0.95], eps, weightDecay: 0.1 },
+    clipNorm: 1,
+    steps: STEPS,
+    ...more,
+  };
+}
+
+/** torch's losses of a world; they are the same for all strategies. */
+export function torchLosses(world: number): readonly number[] {
+  const file = testData('torch_reference', 'gpt_tiny_losses.json');
+  // The shape of the recorded file.
+  const recorded = JSON.parse(readFileSync(file, 'utf8')) as { losses: Record<string, { fsdp2: number[] }> };
+  const losses = recorded.losses[String(world)]?.fsdp2;
+  if (losses === undefined) throw new Error(`no recorded losses of ${world} ranks`);
+  return losses;
+}
+
+/** Runs training runs one after another in one set of ranks. */
+export async function finishRuns(
+  world: number,
+  blas: 'auto' | 'none',
+  runs: readonly ParityRun[],
+): Promise<FinishedRun[]> {
+  const byRank = await launchRanks<ParityResult[]>({ script: SCRIPT, world, args: { blas, runs } });
+  return runs.map((run, i) => ({
+    run,
+    world,
+    results: byRank.map((results) => {
+      const result = results[i];
+      if (result === undefined) throw new Error(`no result of ${run.name}`);
+      return result;
+    }),
+  }));
+}
+
+/** A temporary folder that is gone after the tests. */
+export function temporaryFolder(): { readonly path: string; remove(): void } {
+  const path = mkdtempSync(join(tmpdir(), 'shardlab-parity-'));
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+/** One process that takes the batches of `ranks` ranks and `micros` micro-batches at once. */
+export function singleRun(folder: string, eps: EpsName, ranks: number, micros = 1, steps = STEPS): ParityRun {
+  const name = `single-${ranks}x${micros}-${eps}`;
+  const parallel = { strategy: 'NO_SHARD' } as const;
+  const config = referenceConfig(EPS[eps], { batch: 2 * ranks * micros, parallel, steps });
+  return { name, config, folder: join(folder, name), concatenated: { ranks, micros } };
+}
+
+/** One process that takes the same batches with the parameters that a finished run's ranks had at every step. */
+export function followerOf(run: ParityRun, world: number): ParityRun {
+  const name = `${run.name}-follower`;
+  const config = { ...run.config, batch: 2 * world, parallel: { strategy: 'NO_SHARD' } } as const;
+  const concatenated = { ranks: world, micros: 1 };
+  return {
+    name,
+    config,
+    folder: `${run.folder}-follower`,
+    concatenated,
+    follow: { folder: run.folder, world },
+  };
+}

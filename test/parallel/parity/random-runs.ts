@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { relativeDistance } from '../../support/close';
+import { launchRanks } from '../../support/launch-ranks';
+import type { RandomResult, RandomRun } from './random-rank';
+
+/** Sums of the same products in another order, over three steps under an eps of 1e-4. */
+const BOUND = 2e-5;
+/** A tensor whose values are nearly zero has rounding noise of the whole model's size. */
+const NOISE = 1e-7;
+
+const finish = (world: number, runs: readonly RandomRun[]): Promise<RandomResult[][]> =>
+  launchRanks({ script: join(__dirname, 'random-rank.js'), world, args: { blas: 'none', runs } });
+
+/** Trains random models under random settings on `world` ranks, and each of them in one process; by seed. */
+export async function finishSeeds(
+  world: number,
+  seeds: readonly number[],
+): Promise<
+  ReadonlyMap<number, { readonly together: readonly RandomResult[]; readonly alone: RandomResult }>
+> {
+  const runs = seeds.map((seed): RandomRun => ({ seed, world, alone: false }));
+  const together = await finish(world, runs);
+  const [alone = []] = await finish(
+    1,
+    runs.map((run) => ({ ...run, alone: true })),
+  );
+  return new Map(
+    seeds.map((seed, i) => {
+      const single = alone[i];
+      assert.ok(single);
+      return [seed, { together: together.flatMap((results) => results[i] ?? []), alone: single }];
+    }),
+  );
+}
+
+/** Losses, norms, parameters and optimizer states of all ranks are those of one process. */
+export function requireSame(together: readonly RandomResult[], alone: RandomResult): void {
+  for (const { losses, gradNorms, left } of together) {
+    requireNumbers(losses, alone.losses, 'losses');
+    requireNumbers(gradNorms, alone.gradNorms, 'norms of the gradients');
+    assert.equal(left, 0, 'bytes are left behind');
+  }
+  const names = (results: readonly RandomResult[]): string[] =>
+    [...new Set(results.flatMap(({ parts }) => parts.map(({ name }) => name)))].sort();
+  assert.deepEqual(names(together), names([alone]));
+  for (const { name, values } of alone.parts) {
+    const whole = new Array<number>(values.length).fill(Number.NaN);
+    for (const { parts } of together) {
+      for (const part of parts.filter((other) => other.name === name)) {
+        whole.splice(part.start, part.values.length, ...part.values);
+      }
+    }
+    const size = Math.hypot(...values);
+    const difference = relativeDistance(whole, values) * (size || 1);
+    const allowed = BOUND * size + NOISE * Math.sqrt(values.length);
+    assert.ok(difference <= allowed, `${name} differ by ${difference}, ${allowed} is allowed`);
+  }
+}
+
+function requireNumbers(actual: readonly number[], expected: readonly number[], what: string): void {
+  expected.forEach((value, i) => {
+    const other = actual[i] ?? Number.NaN;
+    assert.ok(
+      Math.abs(other - value) <= BOUND * Math.abs(value) + NOISE,
+      `${what} of step ${i + 1}: ${other}, one process ${value}`,
+    );
+  });
+}

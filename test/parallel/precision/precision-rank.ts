@@ -1,0 +1,98 @@
+import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import type { CollectiveEvent } from '../../../src/core/events';
+import type { BatchSource } from '../../../src/data/batch';
+import { syntheticBatches } from '../../../src/data/synthetic';
+import { readState } from '../../../src/nn/state-values';
+import { createTrainer, type Trainer } from '../../../src/train/trainer';
+import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+
+/** One training run of the precision suite. */
+export interface PrecisionRun {
+  readonly name: string;
+  readonly config: TrainConfigInput;
+  readonly steps: number;
+  /** One process whose micro-batches are the batches of so many ranks; undefined: every rank takes its own. */
+  readonly standsFor?: number;
+}
+
+/** A rank's elements of a parameter. */
+export interface Part {
+  readonly name: string;
+  readonly start: number;
+  readonly values: readonly number[];
+  readonly grads: readonly number[];
+}
+
+/** What one rank reports of one run. */
+export interface PrecisionResult {
+  readonly losses: readonly number[];
+  /** Whether each step's update was left out. */
+  readonly skipped: readonly boolean[];
+  readonly parts: readonly Part[];
+  /** Of the last step. */
+  readonly collectives: readonly Pick<
+    CollectiveEvent,
+    'op' | 'cause' | 'module' | 'count' | 'wireDType' | 'wireBytes'
+  >[];
+  /** Bytes between steps. */
+  readonly shardBytes: number;
+  readonly residual: number;
+  readonly left: number;
+}
+
+interface PrecisionArgs extends RankArgs {
+  readonly runs: readonly PrecisionRun[];
+}
+
+void runAsRank<PrecisionArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+
+function train(
+  rank: TestRank<PrecisionArgs>,
+  { config: input, steps, standsFor }: PrecisionRun,
+): PrecisionResult {
+  const { engine, tally } = rank;
+  const before = engine.memory.bytes;
+  const config = parseTrainConfig(input);
+  const batches = standsFor === undefined ? {} : { batches: inTurn(standsFor, input) };
+  const trainer = createTrainer({ ...rank, config, ...batches });
+  const losses: number[] = [];
+  const skipped: boolean[] = [];
+  for (let step = 0; step < steps; step++) {
+    tally.restart();
+    const result = trainer.step();
+    losses.push(result.loss);
+    skipped.push(result.skipped);
+  }
+  const collectives = tally.collectives.map(({ op, cause, module, count, wireDType, wireBytes }) => {
+    return { op, cause, module, count, wireDType, wireBytes };
+  });
+  const parts = partsOf(rank, trainer);
+  const shardBytes = tally.bytes('param.shard');
+  const residual = engine.memory.bytes - tally.total;
+  trainer.dispose();
+  return { losses, skipped, parts, collectives, shardBytes, residual, left: engine.memory.bytes - before };
+}
+
+function partsOf({ engine }: TestRank<PrecisionArgs>, trainer: Trainer): Part[] {
+  return trainer.model.states().flatMap((buffer) => {
+    const values = readState(engine, buffer);
+    const grads = readState(engine, buffer, 'grad');
+    return buffer.slices.map(({ parameter, offset, length, start }) => ({
+      name: parameter.name,
+      start,
+      values: [...values.subarray(offset, offset + length)],
+      grads: [...grads.subarray(offset, offset + length)],
+    }));
+  });
+}
+
+/** Micro-batch m of a step is what rank m takes in that step. */
+function inTurn(ranks: number, { batch = 0, model }: TrainConfigInput): BatchSource {
+  if (typeof model !== 'object' || model.kind !== 'gpt') throw new Error('precision runs spell a gpt out');
+  const { seq, vocab } = model;
+  const source = syntheticBatches({ batch, seq, vocab });
+  return {
+    name: 'in turn',
+    batch: (_rank, index) => source.batch(index % ranks, Math.floor(index / ranks)),
+  };
+}

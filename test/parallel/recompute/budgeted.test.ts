@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '@tensorflow/tfjs';
+import { gradients } from '../../../src/autograd/unit';
+import type { Engine } from '../../../src/backend/engine';
+import { SILENT } from '../../../src/core/events';
+import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
+import { applyActivationCheckpointing } from '../../../src/parallel/recompute/apply-activation-checkpointing';
+import { flopsOf } from '../../../src/parallel/recompute/layer-meter';
+import { soloGroup } from '../../support/solo-group';
+import { testEngine } from '../../support/wasm-test-engine';
+import { Chain } from '../chain-model';
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+test('a first forward that is broken off does not count in the choice of layers', () => {
+  const choices = [false, true].map((isBroken) => {
+    const model = new Chain();
+    const context = { engine, observer: SILENT, group: soloGroup(engine) };
+    // Each saves its input and its result, 3 numbers each; the budget is that of three inputs.
+    for (const layer of model.layers) layer.wrap((inputs, next) => tf.tanh(next(...inputs)));
+    const applied = applyActivationCheckpointing(context, model, { budgetBytes: 36 }, false);
+    let breaks = isBroken;
+    model.last.wrap((inputs, next) => {
+      if (breaks) throw new Error('broken off');
+      return next(...inputs);
+    });
+    new DDP(model, context);
+    const x = tf.tensor([[0.1, -0.2, 0.3]]);
+    const run = (): void => {
+      const pass = gradients(engine, () => model.apply(x));
+      pass.dispose();
+      pass.loss.dispose();
+    };
+    if (isBroken) assert.throws(run, /broken off/);
+    breaks = false;
+    run();
+    tf.dispose(x);
+    model.dispose();
+    return applied.choice;
+  });
+  assert.ok((choices[0]?.recomputedFlops ?? 0) > 0);
+  assert.deepEqual(choices[1], choices[0]);
+});
+
+test('a product costs the same whichever of its operands are transposed', () => {
+  for (const [transposeA, transposeB] of [
+    [false, false],
+    [false, true],
+    [true, false],
+    [true, true],
+  ]) {
+    // The outer length of b is that of a's rows: lengths alone do not tell which is summed over.
+    const a = tf.zeros(transposeA ? [2, 5, 3] : [2, 3, 5]);
+    const b = tf.zeros(transposeB ? [2, 3, 5] : [2, 5, 3]);
+    const product = tf.matMul(a, b, transposeA, transposeB);
+    const flops = flopsOf({ kernelName: 'BatchMatMul', inputs: { a, b }, outputs: [product] });
+    assert.equal(flops, 2 * 2 * 3 * 3 * 5);
+    tf.dispose([a, b, product]);
+  }
+});
