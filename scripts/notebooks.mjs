@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { executeNotebooks } from './lib/execute.mjs';
-import { notebookFiles, stampInputs } from './lib/notebook-inputs.mjs';
+import { notebookFiles, storeNotebook } from './lib/notebook-inputs.mjs';
 import { setUp } from './lib/setup.mjs';
 import { runMain } from './lib/step.mjs';
 
@@ -9,6 +9,6 @@ await runMain(async () => {
   const named = process.argv.slice(2).map((path) => resolve(path));
   const notebooks = named.length > 0 ? named : notebookFiles();
   const status = await executeNotebooks(setup, notebooks, { inPlace: true });
-  if (status === 0) for (const notebook of notebooks) stampInputs(notebook);
+  if (status === 0) for (const notebook of notebooks) storeNotebook(notebook);
   return status;
 });

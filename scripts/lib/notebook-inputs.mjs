@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { filesBelow } from './build.mjs';
+import { leanNotebook, notebookText } from './lean-notebook.mjs';
 import { root } from './places.mjs';
 
 /** Where a notebook says what its outputs came from. */
@@ -30,9 +31,9 @@ export function isStale(path) {
   return JSON.parse(readFileSync(path, 'utf8')).metadata[KEY]?.inputs !== inputsOf(path);
 }
 
-/** Notes in an executed notebook what its outputs came from. */
-export function stampInputs(path) {
-  const notebook = JSON.parse(readFileSync(path, 'utf8'));
+/** Makes an executed notebook lean, and notes in it what its outputs came from. */
+export function storeNotebook(path) {
+  const notebook = leanNotebook(JSON.parse(readFileSync(path, 'utf8')));
   notebook.metadata[KEY] = { inputs: inputsOf(path) };
-  writeFileSync(path, `${JSON.stringify(notebook, null, 1)}\n`);
+  writeFileSync(path, notebookText(notebook));
 }

@@ -35,14 +35,15 @@ export function textOf({ data }: Output): string {
 }
 
 function figureOf(output: Output): StoredFigure[] {
-  // Written by the library's own figures.
-  const plot = output.data?.[FIGURE] as { data: Record<string, unknown>[]; layout: object } | undefined;
-  if (plot === undefined) return [];
+  if (output.data?.['image/png'] === undefined) return [];
+  // Written by the library's own figures; a stored notebook keeps it of timelines only.
+  const plot = output.data[FIGURE] as { data: Record<string, unknown>[]; layout: object } | undefined;
   const [title = '', subtitle = '', ...table] = textOf(output)
     .replace(/^step \d+\/\d+ .*\n/, '')
     .split('\n');
-  const bars = plot.data.filter(({ type, base }) => type === 'bar' && Array.isArray(base)).map(barsOf);
-  return [{ title, subtitle, rows: rowsOf(table), bars, labels: JSON.stringify(plot.layout) }];
+  const spans = plot?.data.filter(({ type, base }) => type === 'bar' && Array.isArray(base)) ?? [];
+  const labels = JSON.stringify(plot?.layout ?? {});
+  return [{ title, subtitle, rows: rowsOf(table), bars: spans.map(barsOf), labels }];
 }
 
 function barsOf({ name, x, base }: Record<string, unknown>): StoredBars {
