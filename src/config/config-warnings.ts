@@ -1,6 +1,6 @@
 import { modelShape } from './model-config';
-import type { StrategyName } from './parallel-config';
 import { precisionWarnings } from './precision-warnings';
+import { STRATEGIES, type StrategyName } from './strategies';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
 
 /**
@@ -32,20 +32,6 @@ interface Rule {
   says(facts: Facts): string | null;
 }
 
-/** Strategies that cut parameters at rest, so that units gather them. A test compares it with what strategies declare. */
-export const GATHERING: ReadonlySet<StrategyName> = new Set([
-  'SHARD_GRAD_OP',
-  'FULL_SHARD',
-  'HYBRID_SHARD',
-  '_HYBRID_SHARD_ZERO2',
-] as const);
-
-const HYBRID: ReadonlySet<StrategyName> = new Set(['HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'] as const);
-const KEPT_TO_BACKWARD: ReadonlySet<StrategyName> = new Set([
-  'SHARD_GRAD_OP',
-  '_HYBRID_SHARD_ZERO2',
-] as const);
-
 const PARALLEL: readonly Rule[] = [
   {
     of: ['parallel.strategy'],
@@ -61,14 +47,14 @@ const PARALLEL: readonly Rule[] = [
   {
     of: ['parallel.unitStrategies'],
     says: ({ world, config: { parallel } }) => {
-      const hybrid = parallel.unitStrategies.find(({ strategy }) => HYBRID.has(strategy));
+      const hybrid = parallel.unitStrategies.find(({ strategy }) => STRATEGIES[strategy].isHybrid);
       return hybrid === undefined ? null : withoutMesh(parallel, hybrid.strategy, world);
     },
   },
   {
     of: ['parallel.mesh'],
     says: ({ config: { parallel } }) =>
-      parallel.mesh !== null && !strategiesOf(parallel).some((strategy) => HYBRID.has(strategy))
+      parallel.mesh !== null && !strategiesOf(parallel).some((strategy) => STRATEGIES[strategy].isHybrid)
         ? `has no effect under ${parallel.strategy}, which keeps no copies of shards; use HYBRID_SHARD or _HYBRID_SHARD_ZERO2`
         : null,
   },
@@ -227,12 +213,16 @@ type Parallel = TrainConfig['parallel'];
 
 /** A hybrid strategy that has one copy. */
 function withoutMesh({ mesh }: Parallel, strategy: StrategyName, world: number): string | null {
-  if (world === 1 || mesh !== null || !HYBRID.has(strategy)) return null;
-  const same = KEPT_TO_BACKWARD.has(strategy) ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
+  if (world === 1 || mesh !== null || !STRATEGIES[strategy].isHybrid) return null;
+  const same = !STRATEGIES[strategy].reshardAfterForward ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
   return (
     `${strategy} without parallel.mesh keeps one copy of the shards, for all ranks are on one host: it does what ${same} does; ` +
     `give mesh { dpReplicate, dpShard } whose product is ${world}`
   );
+}
+
+function isGathered(strategy: StrategyName): boolean {
+  return STRATEGIES[strategy].shardedAtRest.includes('parameter');
 }
 
 function strategiesOf({ strategy, unitStrategies }: Parallel): StrategyName[] {
@@ -240,13 +230,13 @@ function strategiesOf({ strategy, unitStrategies }: Parallel): StrategyName[] {
 }
 
 function gathers(parallel: Parallel): boolean {
-  return strategiesOf(parallel).some((strategy) => GATHERING.has(strategy));
+  return strategiesOf(parallel).some((strategy) => isGathered(strategy));
 }
 
 function keepsToBackward(parallel: Parallel): boolean {
   if (parallel.reshardAfterForward !== null) return parallel.reshardAfterForward === false;
   return strategiesOf(parallel).every(
-    (strategy) => KEPT_TO_BACKWARD.has(strategy) || !GATHERING.has(strategy),
+    (strategy) => !isGathered(strategy) || !STRATEGIES[strategy].reshardAfterForward,
   );
 }
 

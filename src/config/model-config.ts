@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { MODEL_SHAPES, PUBLISHED_MODELS } from './named-models';
-
-export { MODEL_SHAPES } from './named-models';
+import { NAMED_MODELS } from './named-models';
 
 export const size = z.int().min(1);
 
@@ -98,13 +96,11 @@ const KINDS = [gptSchema, moeSchema, llamaSchema, ditSchema, t5Schema] as const;
 
 const kindSchema = z.discriminatedUnion('kind', KINDS);
 
-const NAMED_MODELS = { ...MODEL_SHAPES, ...PUBLISHED_MODELS };
-
 /** Never empty. */
-const NAMES = Object.keys(NAMED_MODELS) as [ModelName, ...ModelName[]];
+export const MODEL_NAMES = Object.keys(NAMED_MODELS) as [ModelName, ...ModelName[]];
 
 /** A model by name or by its sizes. */
-export const modelSchema = z.union([z.enum(NAMES), kindSchema]);
+export const modelSchema = z.union([z.enum(MODEL_NAMES), kindSchema]);
 
 /** What settings a model may have, of whatever kind. */
 export const MODEL_KEYS: readonly string[] = [...new Set(KINDS.flatMap(({ shape }) => Object.keys(shape)))];

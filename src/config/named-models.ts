@@ -31,6 +31,9 @@ export const PUBLISHED_MODELS = {
   },
 } as const;
 
+/** Every model that has a name. */
+export const NAMED_MODELS = { ...MODEL_SHAPES, ...PUBLISHED_MODELS };
+
 /** Source: Grattafiori et al. 2024, table 3. */
 function llama3(layers: number, dim: number, heads: number) {
   return {
@@ -45,9 +48,9 @@ function llama3(layers: number, dim: number, heads: number) {
   } as const;
 }
 
-/** Source: Bai et al. 2023; bias on queries, keys and values, RMSNorm's eps 1e-6. */
+/** Source: Bai et al. 2023; bias on queries, keys and values, RMSNorm's eps 1e-6; a context of 8192 by their cards. */
 function qwen(layers: number, dim: number, heads: number) {
-  return { kind: 'llama', layers, dim, heads, seq: 2048, qkvBias: true, normEps: 1e-6 } as const;
+  return { kind: 'llama', layers, dim, heads, seq: 8192, qkvBias: true, normEps: 1e-6 } as const;
 }
 
 /** Source: Wan2.2's published configurations of t2v-A14B and i2v-A14B, which differ in channels and boundary. */

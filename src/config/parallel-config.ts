@@ -1,17 +1,7 @@
 import { z } from 'zod';
 import { size } from './model-config';
 import { floatSchema } from './precision-config';
-
-/** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's stages, parameters whole. */
-export const strategySchema = z.enum([
-  'NO_SHARD',
-  'ZERO_1',
-  'ZERO_2',
-  'SHARD_GRAD_OP',
-  'FULL_SHARD',
-  'HYBRID_SHARD',
-  '_HYBRID_SHARD_ZERO2',
-]);
+import { strategySchema } from './strategies';
 
 /** Which modules become units of their own. */
 const wrapSchema = z.union([
@@ -61,5 +51,4 @@ export const parallelSchema = z.strictObject({
 });
 
 export type ParallelConfig = Readonly<z.output<typeof parallelSchema>>;
-export type StrategyName = z.output<typeof strategySchema>;
 export type WrapConfig = z.output<typeof wrapSchema>;

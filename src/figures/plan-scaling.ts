@@ -1,4 +1,4 @@
-import type { PlanInput } from '../plan/plan-input';
+import { type PlanInput, planInputNamed } from '../plan/plan-input';
 import type { Estimate } from '../plan/prediction';
 import { isTrainConfig } from '../plan/request-of-config';
 import { scalingEfficiency } from '../plan/scaling-efficiency';
@@ -54,7 +54,8 @@ export function scaling(requests: Readonly<Record<string, PlanInput>>, options: 
   );
 }
 
-function planAt(request: PlanInput, count: number, { countedIn, batch }: ScalingOptions): Plan {
+function planAt(input: PlanInput, count: number, { countedIn, batch }: ScalingOptions): Plan {
+  const request = typeof input === 'string' ? (planInputNamed(input) as PlanInput) : input; // plan checks it
   const perNode = countedIn === 'nodes' ? plan(request).layout.hardware.gpusPerNode : 1;
   const gpus = count * perNode;
   if (batch === undefined && isTrainConfig(request)) return plan(request, { gpus });

@@ -1,4 +1,5 @@
 import type { ParallelConfig } from '../config/parallel-config';
+import { STRATEGIES, type StrategyProperties } from '../config/strategies';
 import type { TrainConfig } from '../config/train-config';
 import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
 import type { Module } from '../nn/module';
@@ -8,7 +9,6 @@ import { withoutSync } from './fsdp/no-sync';
 import { RowsOfRanks } from './fsdp/rows-of-ranks';
 import { abandonUnits, unitsOf } from './fsdp/units-of';
 import { policyOf } from './precision/mixed-precision';
-import { STRATEGIES, type StrategyProperties } from './strategy';
 import { isInUnits, planUnits } from './unit-plan';
 import { wrapPolicyOf } from './wrap-policy';
 

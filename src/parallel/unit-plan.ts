@@ -1,9 +1,10 @@
-import type { ParallelConfig, StrategyName } from '../config/parallel-config';
+import type { ParallelConfig } from '../config/parallel-config';
+import type { StrategyName } from '../config/strategies';
+import { STRATEGIES } from '../config/strategies';
 import type { Module } from '../nn/module';
 import { fitsPattern, modulesMatching } from '../nn/name-patterns';
 import type { Parameter } from '../nn/parameter';
 import { requireSelfContained } from '../nn/self-contained';
-import { STRATEGIES } from './strategy';
 import { modulesToWrap, wrapPolicyOf } from './wrap-policy';
 
 /** One unit as a config wants it. */

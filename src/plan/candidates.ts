@@ -1,5 +1,5 @@
-import type { StrategyName } from '../config/parallel-config';
-import { STRATEGIES } from '../parallel/strategy';
+import type { StrategyName } from '../config/strategies';
+import { STRATEGIES } from '../config/strategies';
 import type { Layout, Recompute, Stack } from './layout';
 import { STACK_RULES } from './stack-rules';
 

@@ -1,6 +1,6 @@
 import { modelShape } from '../config/model-config';
+import { STRATEGIES } from '../config/strategies';
 import { parseTrainConfig, type TrainConfig } from '../config/train-config';
-import { STRATEGIES } from '../parallel/strategy';
 import { type Place, writtenAttention } from './request-of-config';
 
 /** A setting that a plan does not take as it stands, and the sentence that says what it takes instead. */

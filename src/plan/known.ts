@@ -1,6 +1,7 @@
+import { PUBLISHED_MODELS } from '../config/named-models';
 import { GPUS, type GpuName, type Hardware, hardwareOf } from './hardware';
 import { type ModelShape, shapeOf } from './model-shape';
-import { MODELS, type ModelName, modelOf } from './models';
+import { modelOf } from './models';
 import { PRICES, type Price, type PriceTable } from './prices';
 
 /** A kind of GPU in its usual machine, with its list price. */
@@ -10,8 +11,9 @@ export interface KnownGpu extends Hardware {
 }
 
 /** Published models with what their shapes add up to. */
-export const KNOWN_MODELS: Readonly<Record<ModelName, ModelShape>> = byName(MODELS, (name) =>
-  shapeOf(modelOf(name)),
+export const KNOWN_MODELS: Readonly<Record<keyof typeof PUBLISHED_MODELS, ModelShape>> = byName(
+  PUBLISHED_MODELS,
+  (name) => shapeOf(modelOf(name)),
 );
 
 /** The kinds of GPU that a plan knows by name. */

@@ -1,5 +1,5 @@
+import { STRATEGIES } from '../config/strategies';
 import { ConfigError } from '../core/errors';
-import { STRATEGIES } from '../parallel/strategy';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
 import type { Layout, Stack } from './layout';
 import { type ModelShape, shapeOf } from './model-shape';

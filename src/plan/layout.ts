@@ -1,4 +1,4 @@
-import type { StrategyName } from '../config/parallel-config';
+import type { StrategyName } from '../config/strategies';
 import type { Hardware } from './hardware';
 import type { ModelShape } from './model-shape';
 import type { PlannedOptimizer } from './request';

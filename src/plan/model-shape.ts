@@ -1,3 +1,6 @@
+import { z } from 'zod';
+import { size } from '../config/model-config';
+
 /** What a planned model is built of. Fields that a kind lacks are 0 or false. */
 export interface ModelShape {
   readonly name: string;
@@ -37,29 +40,31 @@ export interface ModelShape {
 }
 
 /** A shape as one writes it: what is left out follows from the kind. */
-export interface ModelShapeInput {
-  readonly name?: string | undefined;
-  readonly kind?: ModelShape['kind'] | undefined;
-  readonly layers?: number | undefined;
-  readonly dim?: number | undefined;
-  readonly heads?: number | undefined;
-  readonly kvHeads?: number | undefined;
-  readonly headDim?: number | undefined;
-  readonly ffn?: number | undefined;
-  readonly gatedFfn?: boolean | undefined;
-  readonly vocab?: number | undefined;
-  readonly seq?: number | undefined;
-  readonly tied?: boolean | undefined;
-  readonly qkvBias?: boolean | undefined;
-  readonly experts?: number | undefined;
-  readonly textLen?: number | undefined;
-  readonly textDim?: number | undefined;
-  readonly freqDim?: number | undefined;
-  readonly inChannels?: number | undefined;
-  readonly outChannels?: number | undefined;
-  readonly relativeBuckets?: number | undefined;
-  readonly params?: number | undefined;
-}
+export const shapeSchema = z.strictObject({
+  name: z.string().optional(),
+  kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'unknown']).optional(),
+  layers: size.optional(),
+  dim: size.optional(),
+  heads: size.optional(),
+  kvHeads: size.optional(),
+  headDim: size.optional(),
+  ffn: size.optional(),
+  gatedFfn: z.boolean().optional(),
+  vocab: size.optional(),
+  seq: size.optional(),
+  tied: z.boolean().optional(),
+  qkvBias: z.boolean().optional(),
+  experts: size.optional(),
+  textLen: size.optional(),
+  textDim: size.optional(),
+  freqDim: size.optional(),
+  inChannels: size.optional(),
+  outChannels: size.optional(),
+  relativeBuckets: size.optional(),
+  params: z.number().positive().optional(),
+});
+
+export type ModelShapeInput = Readonly<z.output<typeof shapeSchema>>;
 
 /** Fills a shape in and counts its parameters. */
 export function shapeOf(input: ModelShapeInput): ModelShape {

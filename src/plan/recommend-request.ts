@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { size } from '../config/model-config';
-import { strategySchema } from '../config/parallel-config';
+import { strategySchema } from '../config/strategies';
 import type { Layout } from './layout';
 import { hardwareOfRequest, modelOfRequest } from './layout-of';
 import { parseWith } from './parse-request';

@@ -1,9 +1,9 @@
-import { modelShape, positionsOf } from '../config/model-config';
-import type { StrategyName } from '../config/parallel-config';
 import { reduceDtypeOf } from '../config/precision-config';
+import type { StrategyName } from '../config/strategies';
+import { STRATEGIES } from '../config/strategies';
 import { knownKeys, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import { STRATEGIES } from '../parallel/strategy';
+import { shapeOfConfig } from './models';
 import { type PlanRequestInput, planRequestSchema, REQUEST_WORDS } from './request';
 
 /** What a TrainConfig does not say: where it runs. Other keys of a plan request replace what the config says. */
@@ -39,7 +39,7 @@ export function requestOfConfig(config: TrainConfig, input: object, place: Place
     );
   }
   return {
-    model: modelOf(config),
+    model: shapeOfConfig(config),
     gpus,
     parallel: {
       strategy: strategyOf(config),
@@ -83,49 +83,6 @@ function asksReduceDtype({ mixedPrecision, parallel }: TrainConfig): boolean {
 }
 
 const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
-
-/** What both the config's models and the planner's have a word for. */
-const SHARED_KEYS = [
-  'kind',
-  'layers',
-  'dim',
-  'heads',
-  'kvHeads',
-  'ffn',
-  'vocab',
-  'tied',
-  'qkvBias',
-  'experts',
-  'textLen',
-  'textDim',
-  'freqDim',
-  'inChannels',
-  'outChannels',
-  'relativeBuckets',
-] as const;
-
-function modelOf(config: TrainConfig): PlanRequestInput['model'] {
-  const shape = modelShape(config);
-  if (shape.kind === 'moe') {
-    throw new ConfigError(
-      "model.kind: 'moe' cannot be planned: a plan has no experts within layers; plan the gpt of the same sizes, or { params }",
-    );
-  }
-  const name = typeof config.model === 'string' ? config.model : undefined;
-  const written: Readonly<Record<string, unknown>> = { ...shape };
-  const shared = SHARED_KEYS.filter((key) => written[key] !== undefined).map((key) => [key, written[key]]);
-  // Both schemas give these keys the same type; a video has as many positions as patches.
-  const headDim =
-    shape.kind === 't5-encoder' && shape.attnDim !== undefined
-      ? { headDim: shape.attnDim / shape.heads }
-      : {};
-  return {
-    name,
-    ...Object.fromEntries(shared),
-    ...headDim,
-    seq: positionsOf(shape),
-  } as PlanRequestInput['model'];
-}
 
 function recomputeOf({
   activationCheckpointing: chosen,

@@ -1,34 +1,11 @@
 import { z } from 'zod';
 import { size } from '../config/model-config';
 import { optimizerFields } from '../config/optimizer-config';
-import { strategySchema } from '../config/parallel-config';
+import { strategySchema } from '../config/strategies';
 import { GPUS } from './hardware';
+import { shapeSchema } from './model-shape';
 
 const positive = z.number().positive();
-
-const shapeSchema = z.strictObject({
-  name: z.string().optional(),
-  kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'unknown']).optional(),
-  layers: size.optional(),
-  dim: size.optional(),
-  heads: size.optional(),
-  kvHeads: size.optional(),
-  headDim: size.optional(),
-  ffn: size.optional(),
-  gatedFfn: z.boolean().optional(),
-  vocab: size.optional(),
-  seq: size.optional(),
-  tied: z.boolean().optional(),
-  qkvBias: z.boolean().optional(),
-  experts: size.optional(),
-  textLen: size.optional(),
-  textDim: size.optional(),
-  freqDim: size.optional(),
-  inChannels: size.optional(),
-  outChannels: size.optional(),
-  relativeBuckets: size.optional(),
-  params: positive.optional(),
-});
 
 export const plannedModelSchema = z.union([z.string(), shapeSchema]);
 

@@ -1,4 +1,4 @@
-import { type ModelState, STRATEGIES } from '../parallel/strategy';
+import { type ModelState, STRATEGIES } from '../config/strategies';
 import type { Layout } from './layout';
 
 const ALL_BUT_PARAMETERS: readonly ModelState[] = ['gradient', 'optimizer'];

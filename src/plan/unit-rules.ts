@@ -1,5 +1,6 @@
-import type { ParallelConfig, StrategyName } from '../config/parallel-config';
-import { type ModelState, STRATEGIES } from '../parallel/strategy';
+import type { ParallelConfig } from '../config/parallel-config';
+import type { StrategyName } from '../config/strategies';
+import { type ModelState, STRATEGIES } from '../config/strategies';
 
 /** The settings, besides a strategy, that say how units lie on ranks and when they communicate. */
 export type RuleSettings = Partial<

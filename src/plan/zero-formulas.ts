@@ -1,4 +1,4 @@
-import type { StrategyName } from '../config/parallel-config';
+import type { StrategyName } from '../config/strategies';
 import type { MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
 import { type RuleSettings, ruleOf, type UnitRule } from './unit-rules';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import type { SaveOptions } from '../../src/checkpoint/save/save-plan';
-import type { StrategyName } from '../../src/config/parallel-config';
+import type { StrategyName } from '../../src/config/strategies';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Action } from './checkpoint-rank';
 import { resultOf, runActions, tinyConfig } from './runs';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { StrategyName } from '../../src/config/parallel-config';
+import type { StrategyName } from '../../src/config/strategies';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { launchRanks } from '../support/launch-ranks';
 import type { Action, ActionResult } from './checkpoint-rank';

@@ -20,7 +20,7 @@ test('a wrong key is bad input: file, line, and the key that was meant', async (
 test('a preset with a slip is bad input and the nearest preset is named', async () => {
   const { status, stderr } = await shardlab(['run', 'tinny']);
   assert.equal(status, 2);
-  assert.match(stderr, /neither a preset nor a file[\s\S]*did you mean tiny\?/);
+  assert.match(stderr, /neither a preset, a model nor a file[\s\S]*did you mean tiny\?/);
 });
 
 test('ranks that cannot be are bad usage', async () => {

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { configWarnings, GATHERING } from '../../src/config/config-warnings';
-import { strategySchema } from '../../src/config/parallel-config';
+import { configWarnings } from '../../src/config/config-warnings';
 import { PRESETS } from '../../src/config/presets';
 import { checkTrainConfig, parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { STRATEGIES } from '../../src/parallel/strategy';
 
 const warnings = (input: TrainConfigInput, world = 4): string[] =>
   configWarnings(input, parseTrainConfig(input), world);
@@ -180,13 +178,6 @@ test('presets, and a config that is passed on whole, are not warned of', () => {
   assert.deepEqual(warnings({ ...whole, parallel: { ...whole.parallel, strategy: 'NO_SHARD' } }), []);
   const changed = { ...whole, parallel: { ...whole.parallel, bucketBytes: 1000 } };
   assert.equal(warnings(changed).length, 1);
-});
-
-test('the strategies that gather are those that declare to cut parameters', () => {
-  const declared = strategySchema.options.filter((name) =>
-    STRATEGIES[name].shardedAtRest.includes('parameter'),
-  );
-  assert.deepEqual([...GATHERING].sort(), declared.sort());
 });
 
 test('contradictions are refused by both names, all at once', () => {

@@ -2,12 +2,19 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { parseTrainConfigText } from '../../src/config/config-text';
+import { locatedText } from '../../src/config/located-text';
 import { modelShape } from '../../src/config/model-config';
+import { checkLocated, configNamed } from '../../src/config/named-config';
 import { PRESETS } from '../../src/config/presets';
-import { parseTrainConfig } from '../../src/config/train-config';
+import { parseTrainConfig, type TrainConfig } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
 import { repositoryRoot } from '../support/paths';
+
+const parsed = (text: string, file: string): TrainConfig => {
+  const located = locatedText(text, file);
+  checkLocated(located);
+  return parseTrainConfig(located.input);
+};
 
 const thrown = (work: () => unknown): ConfigError => {
   try {
@@ -102,22 +109,26 @@ test('heads that do not divide the dimension, and a vocabulary below the bytes, 
 
 test('text: an error names file, line, column and key', () => {
   const yaml = 'model: tiny\noptimizer:\n  lr: 0.1\n  epz: 1\nbatch: many\n';
-  const { message } = thrown(() => parseTrainConfigText(yaml, 'run.yaml'));
+  const { message } = thrown(() => parsed(yaml, 'run.yaml'));
   assert.match(message, /^run\.yaml:4:3: optimizer\.epz: unknown key; did you mean "eps"\?$/m);
   assert.match(message, /^run\.yaml:5:1: batch: expected number, got "many"$/m);
 });
 
 test('text: YAML and JSON give the same config', () => {
-  const { config: yaml } = parseTrainConfigText('model: bench\nparallel: { strategy: NO_SHARD }\n', 'a.yaml');
-  const { config: json } = parseTrainConfigText(
-    '{"model": "bench", "parallel": {"strategy": "NO_SHARD"}}',
-    'a.json',
-  );
+  const yaml = parsed('model: bench\nparallel: { strategy: NO_SHARD }\n', 'a.yaml');
+  const json = parsed('{"model": "bench", "parallel": {"strategy": "NO_SHARD"}}', 'a.json');
   assert.deepEqual(yaml, json);
 });
 
+test('a name is a preset, a model, or a file; a slip names the nearest', () => {
+  assert.deepEqual(configNamed('bench'), PRESETS.bench);
+  assert.deepEqual(configNamed('wan2.2-i2v-a14b'), { model: 'wan2.2-i2v-a14b' });
+  const { message } = thrown(() => configNamed('lama3-8b'));
+  assert.match(message, /lama3-8b is neither a preset, a model nor a file .*; did you mean llama3-8b\?$/);
+});
+
 test('text that is not YAML names the place', () => {
-  assert.match(thrown(() => parseTrainConfigText('a: [1,\nb', 'bad.yaml')).message, /^bad\.yaml:\d+:\d+: /);
+  assert.match(thrown(() => parsed('a: [1,\nb', 'bad.yaml')).message, /^bad\.yaml:\d+:\d+: /);
 });
 
 test('two types for gradients on the wire are a contradiction that names both settings', () => {

@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { MODEL_NAMES } from '../../src/config/model-config';
+import { PRESETS } from '../../src/config/presets';
 import { layoutOf } from '../../src/plan/layout-of';
 import { type PlanPlace, questionOf } from '../../src/plan/plan-input';
 import { isTrainConfig } from '../../src/plan/request-of-config';
@@ -21,6 +26,36 @@ test('a model with nothing but its parameters can be planned', () => {
   const layout = layoutOfInput({ model: { params: 7.5e9 }, gpus: 64, parallel: { strategy: 'ZERO_1' } });
   assert.equal(layout.model.params, 7.5e9);
   assert.equal(layout.shards, 64);
+});
+
+test("a model's name alone, a preset and a file can be planned, and `on` says the hardware", () => {
+  const place = { on: 'H100-80G', gpus: 16 };
+  assert.deepEqual(
+    layoutOfInput('llama3-8b', place),
+    layoutOf({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 }),
+  );
+  assert.deepEqual(layoutOfInput('meta-llama/Llama-3.1-8B', place), layoutOfInput('llama3-8b', place));
+  assert.deepEqual(layoutOfInput('tiny', place), layoutOfInput(PRESETS.tiny, place));
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-plan-'));
+  try {
+    const [config, request] = [join(folder, 'run.yaml'), join(folder, 'request.json')];
+    writeFileSync(config, 'model: gpt2\nbatch: 2\n');
+    writeFileSync(request, '{ "model": "gpt2", "batch": { "micro": 2 } }');
+    assert.deepEqual(layoutOfInput(config, place), layoutOfInput({ model: 'gpt2', batch: 2 }, place));
+    assert.deepEqual(
+      layoutOfInput(request, place),
+      layoutOfInput({ model: 'gpt2', batch: { micro: 2 } }, place),
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('a plan knows every model that a config knows, with the same sizes', () => {
+  for (const name of MODEL_NAMES.filter((each) => !Object.hasOwn(PRESETS, each))) {
+    const ofRequest = layoutOfInput({ model: name }).model;
+    assert.deepEqual(ofRequest, layoutOfInput({ model: name, batch: 1 }).model, name);
+  }
 });
 
 test('a TrainConfig is told from a request', () => {
@@ -73,7 +108,7 @@ test('what the planner has no word for is named or refused', () => {
   assert.match(assumed[1]?.says ?? '', /saveOps.* is planned as 'selective'/);
   const moe = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32, experts: 4 };
   assert.throws(() => layoutOfInput({ model: moe, batch: 1 }), /'moe' cannot be planned/);
-  assert.throws(() => layoutOfInput('llama3-8b'), /a plan needs a request/);
+  assert.throws(() => layoutOfInput(8), /a plan needs a TrainConfig, a model's name or a request/);
 });
 
 test('the shapes of models as they are published can be planned as they stand', () => {
@@ -120,7 +155,11 @@ test('the shapes of models as they are published can be planned as they stand', 
 
 test('what is no request and no place is refused with how they are written', () => {
   const input = (value: unknown, place?: unknown) => () => layoutOfInput(value, place as PlanPlace);
-  assert.throws(input('llama3-8b'), /\{ model: 'llama3-8b' \}/);
+  assert.throws(input('llama3-9b'), /neither a preset, a model nor a file .*did you mean llama3-8b/);
+  assert.throws(
+    input({ model: 'gpt2' }, { on: 'H100-80G', hardware: 'A100-80G' }),
+    /mean the same; give one/,
+  );
   assert.throws(input({ model: 'gpt2' }, null), /a plan runs on hardware by name/);
   assert.throws(input({ model: 'gpt2' }, 8), /a plan runs on hardware by name/);
 });

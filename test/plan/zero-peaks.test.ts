@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StrategyName } from '../../src/config/parallel-config';
+import type { StrategyName } from '../../src/config/strategies';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { predictPeaks } from '../../src/plan/zero-peaks';
 import { predictRun } from '../../src/plan/zero-units';

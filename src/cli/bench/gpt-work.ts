@@ -1,4 +1,4 @@
-import type { StrategyName } from '../../config/parallel-config';
+import type { StrategyName } from '../../config/strategies';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 

@@ -3,7 +3,7 @@ import { ConfigError } from '../../core/errors';
 import { type Plan, plan } from '../../figures/plan-view';
 import { type Cost, costOf, type Planned } from '../../plan/cost-of';
 import { type HardwareCalibration, withCalibration } from '../../plan/hardware-calibration';
-import type { PlanInput } from '../../plan/plan-input';
+import { type PlanInput, planInputNamed } from '../../plan/plan-input';
 import type { PriceTable } from '../../plan/prices';
 import type { Place } from '../../plan/request-of-config';
 import { positiveNumber, wholeNumber } from '../arguments';
@@ -11,7 +11,7 @@ import type { Io, Output } from '../io';
 import type { Perform } from '../program';
 import { layoutAnswer, planAnswer, readingAnswer } from './answer';
 import { planBatch } from './batch';
-import { readCalibration, readPlanInput, readPrices } from './read-files';
+import { readCalibration, readPrices } from './read-files';
 
 interface PlanCommandOptions {
   readonly batch?: string;
@@ -98,7 +98,7 @@ async function runBatch(
 }
 
 function planOf(name: string, { options, calibration }: Given, { io, output }: Streams): Plan {
-  const input = readPlanInput(name, io.cwd) as PlanInput; // checked there, and by the plan
+  const input = planInputNamed(name, io.cwd) as PlanInput; // checked there, and by the plan
   try {
     const planned = plan(input, placeOf(options), { calibration });
     for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);

@@ -1,11 +1,8 @@
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
-import { parseTrainConfigText } from '../../config/config-text';
-import { nearest } from '../../config/nearest';
+import { configNamed } from '../../config/named-config';
 import { PRESETS } from '../../config/presets';
-import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import { readRegularFile } from '../../core/regular-file';
 import { formatBytes } from '../../core/units';
 import { wholeNumber } from '../arguments';
 import type { Io } from '../io';
@@ -28,7 +25,10 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('run')
     .description('trains without a notebook')
-    .argument('<config>', `a YAML or JSON file, or a preset: ${Object.keys(PRESETS).join(', ')}`)
+    .argument(
+      '<config>',
+      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}) or a model's name`,
+    )
     .option('--ranks <n>', 'rank processes', wholeNumber(1), 2)
     .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
     .addOption(new Option('--engine <name>', 'what computes').choices(['wasm']).default('wasm'))
@@ -40,7 +40,8 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .option('--resume <folder>', 'goes on from a checkpoint; its steps count among --steps')
     .option('--events <file>', 'writes what every step did, for `shardlab trace`');
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
-    const config = readConfig(name, io.cwd, options.steps);
+    const named = configNamed(name, io.cwd);
+    const config = options.steps === undefined ? named : { ...named, steps: options.steps };
     const { ranks, blas = 'auto' } = options;
     if (options.init !== undefined && options.resume !== undefined) {
       throw new ConfigError('--init and --resume both say where parameters come from; give one of them');
@@ -59,28 +60,6 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     output.note(`shardlab: ${run.eventsFailure.message}`);
     return 1;
   });
-}
-
-/** A preset's or a file's config as it was written. Throws: CONFIG naming the file, key and line, or the nearest preset. */
-function readConfig(name: string, cwd: string, steps: number | undefined): TrainConfigInput {
-  const preset = Object.entries(PRESETS).find(([key]) => key === name)?.[1];
-  const config: TrainConfigInput = preset ?? readConfigFile(name, cwd);
-  return steps === undefined ? config : { ...config, steps };
-}
-
-function readConfigFile(name: string, cwd: string): TrainConfigInput {
-  const path = resolve(cwd, name);
-  let text: string;
-  try {
-    text = readRegularFile(path);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    const near = nearest(name, Object.keys(PRESETS));
-    const advice =
-      near === undefined ? `presets are ${Object.keys(PRESETS).join(', ')}` : `did you mean ${near}?`;
-    throw new ConfigError(`${name} is neither a preset nor a file that can be read (${reason}); ${advice}`);
-  }
-  return parseTrainConfigText(text, name).input;
 }
 
 function asText(report: RunReport): string {

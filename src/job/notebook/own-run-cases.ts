@@ -1,4 +1,4 @@
-import type { StrategyName } from '../../config/parallel-config';
+import type { StrategyName } from '../../config/strategies';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { LinkNumbers } from '../../transport/link';
 

@@ -28,7 +28,7 @@ export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptio
 }
 
 /** Runs a config's training with shapes in place of values, as `DryRunOptions` says; what has no effect is warned of. */
-export function dryRun(config: TrainConfigInput, options: DryRunOptions): DryRun {
+export function dryRun(config: TrainConfigInput | string, options: DryRunOptions): DryRun {
   return dryRan(config, typeof options === 'object' ? { warn: warnOnce(warn), ...options } : options);
 }
 

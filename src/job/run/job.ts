@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
 import type { TrainConfigInput } from '../../config/train-config';
 import { type Bytes, formatBytes, now } from '../../core/units';
@@ -110,10 +111,11 @@ export class Job {
   }
 
   /**
-   * Builds a model and its strategy on ranks; `.load(path)` goes on from a checkpoint.
+   * Builds a model and its strategy on ranks, as a config says, or a preset, a model or a file by its name; `.load(path)` goes
+   * on from a checkpoint.
    * Throws: CONFIG for a wrong config, and as `on().run` does.
    */
-  train(config: TrainConfigInput = {}, options: TrainOptions = {}): PendingRun {
+  train(config: TrainConfigInput | string = {}, options: TrainOptions = {}): PendingRun {
     return pendingRun(this.#train(config, options));
   }
 
@@ -190,13 +192,13 @@ export class Job {
     return this.#table().toText();
   }
 
-  async #train(config: TrainConfigInput, options: TrainOptions): Promise<Run> {
+  async #train(config: TrainConfigInput | string, options: TrainOptions): Promise<Run> {
     requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init']);
     const { init, ranks: world = this.numRanks } = options;
     checkWorld('train', world, this.numRanks);
     checkInit(init);
     const run = await Run.create({
-      config,
+      config: configNamed(config),
       init,
       numRanks: this.numRanks,
       world,

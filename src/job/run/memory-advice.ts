@@ -1,9 +1,9 @@
 import { modelShape, positionsOf } from '../../config/model-config';
+import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
 import { buildModel } from '../../nn/models/build-model';
-import { STRATEGIES } from '../../parallel/strategy';
 import type { ProbeResult } from '../rank/probe';
 import { type MemorySetting, pairedSettings, singleSettings } from './memory-settings';
 

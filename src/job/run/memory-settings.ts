@@ -1,5 +1,5 @@
+import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
-import { STRATEGIES } from '../../parallel/strategy';
 
 /** A setting that may make a run fit into less memory. */
 export interface MemorySetting {

@@ -1,11 +1,11 @@
 import { HEAP_END } from '../../backend/out-of-memory';
 import { type ModelConfig, modelShape } from '../../config/model-config';
+import { type ModelState, STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
 import { ShardlabError } from '../../core/errors';
 import { type Bytes, formatBytes } from '../../core/units';
 import { buildModel } from '../../nn/models/build-model';
-import { type ModelState, STRATEGIES } from '../../parallel/strategy';
 import { optimizerBytesOf } from '../../plan/optimizer-bytes';
 import { availableMemory } from '../launch/host-memory';
 

@@ -1,4 +1,5 @@
 import { nearest } from '../../config/nearest';
+import { STRATEGIES } from '../../config/strategies';
 import {
   knownKeys,
   parseTrainConfig,
@@ -6,7 +7,6 @@ import {
   type TrainConfigInput,
 } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import { STRATEGIES } from '../../parallel/strategy';
 import { checkWorld } from './world';
 
 type ParallelInput = NonNullable<TrainConfigInput['parallel']>;

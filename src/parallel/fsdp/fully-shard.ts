@@ -1,5 +1,5 @@
 import type { Engine } from '../../backend/engine';
-import type { StrategyName } from '../../config/parallel-config';
+import type { StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { Observer } from '../../core/events';
 import type { DeviceMesh } from '../../dist/device-mesh';

@@ -1,8 +1,8 @@
-import type { StrategyName } from '../../config/parallel-config';
+import type { StrategyName } from '../../config/strategies';
+import { STRATEGIES } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
-import { STRATEGIES } from '../strategy';
 import type { RowsOfRanks } from './rows-of-ranks';
 
 /**

@@ -1,6 +1,6 @@
 import { nearest } from '../../config/nearest';
 import { camelCase, requireKnownOptions } from '../../config/option-names';
-import { type StrategyName, strategySchema } from '../../config/parallel-config';
+import { STRATEGIES, type StrategyName, strategySchema } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { DeviceMesh } from '../../dist/device-mesh';
@@ -8,7 +8,6 @@ import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
-import { STRATEGIES } from '../strategy';
 import { rootOnly, type WrapPolicy } from '../wrap-policy';
 import { FAIR_SCALE_NAMES } from './fair-scale';
 import type { CPUOffload } from './precision-and-offload';

@@ -1,4 +1,4 @@
-import type { StrategyName } from '../../config/parallel-config';
+import type { StrategyName } from '../../config/strategies';
 import { strictNames } from '../../config/strict-names';
 
 /** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's, which FSDP has not. */

@@ -1,4 +1,5 @@
 import { configWarnings } from '../../config/config-warnings';
+import { configNamed } from '../../config/named-config';
 import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
@@ -40,15 +41,16 @@ export interface DryRunOptions {
 const MOST_RANKS = 64;
 
 /**
- * Runs a config's training for some steps with shapes in place of values: the very model, strategy, autograd and optimizer
+ * Runs a config's training, or that of a preset, a model or a file by its name, for some steps with shapes in place of values: the very model, strategy, autograd and optimizer
  * code, on the meta engine, among imagined ranks, in simulated time. The bytes that it says are held are those that a rank's
  * wasm engine holds, to the byte. See [Note: the meta engine], [Note: values in a dry run].
  * Throws: CONFIG as training does, and for a world, rank or number of steps out of range; ENGINE for a model whose memory
  * depends on values; OUT_OF_MEMORY beyond `memoryLimit`.
  */
-export function dryRun(config: TrainConfigInput, options: DryRunOptions): DryRun {
+export function dryRun(input: TrainConfigInput | string, options: DryRunOptions): DryRun {
   if (typeof options !== 'object' || options === null)
     throw new ConfigError('dryRun needs how many ranks are imagined: dryRun(config, { world: 8 })');
+  const config = configNamed(input);
   const full = parseTrainConfig(config);
   const { world, steps: numSteps = 2, blas = true, memoryLimit, curve = true, warn } = options;
   if (!Number.isInteger(numSteps) || numSteps < 1)

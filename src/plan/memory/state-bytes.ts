@@ -1,5 +1,5 @@
+import type { ModelState } from '../../config/strategies';
 import type { Bytes } from '../../core/units';
-import type { ModelState } from '../../parallel/strategy';
 import type { Layout, Precision, Stack } from '../layout';
 import { ADAM_BYTES, optimizerBytesOf } from '../optimizer-bytes';
 import { shardedStates } from '../sharded-states';

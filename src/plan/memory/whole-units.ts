@@ -1,5 +1,5 @@
+import { STRATEGIES } from '../../config/strategies';
 import type { Bytes } from '../../core/units';
-import { STRATEGIES } from '../../parallel/strategy';
 import type { Layout } from '../layout';
 import { shardedStates } from '../sharded-states';
 import type { PipelineStage } from './pipeline-stage';

@@ -1,5 +1,5 @@
+import { STRATEGIES } from '../../config/strategies';
 import type { Bytes, Seconds } from '../../core/units';
-import { STRATEGIES } from '../../parallel/strategy';
 import type { Calibration } from '../calibration';
 import {
   BUS_FACTOR,

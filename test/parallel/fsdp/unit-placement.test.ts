@@ -3,7 +3,7 @@ import { before, test } from 'node:test';
 import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
-import type { StrategyName } from '../../../src/config/parallel-config';
+import type { StrategyName } from '../../../src/config/strategies';
 import { SILENT } from '../../../src/core/events';
 import type { ProcessGroup } from '../../../src/dist/types';
 import { readState, writeState } from '../../../src/nn/state-values';

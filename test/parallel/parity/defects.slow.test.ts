@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { StrategyName } from '../../../src/config/parallel-config';
-import { STRATEGIES } from '../../../src/parallel/strategy';
+import type { StrategyName } from '../../../src/config/strategies';
+import { STRATEGIES } from '../../../src/config/strategies';
 import { compareStates, RELATIVE_BOUND } from './compare-states';
 import type { Mutation } from './mutated-group';
 import type { ParityRun } from './parity-rank';

@@ -1,4 +1,5 @@
-import type { StrategyName, WrapConfig } from '../../../src/config/parallel-config';
+import type { WrapConfig } from '../../../src/config/parallel-config';
+import type { StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { seeded } from '../../../src/core/random';
 

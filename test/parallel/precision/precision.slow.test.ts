@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import type { StrategyName } from '../../../src/config/parallel-config';
+import type { StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { roundValues } from '../../../src/core/rounding';
 import { launchRanks } from '../../support/launch-ranks';

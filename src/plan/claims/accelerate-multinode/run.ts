@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { refuseOtherFormats } from '../../../checkpoint/format/not-safetensors';
 import { shapeOf } from '../../model-shape';
-import { MODELS } from '../../models';
+import { modelOf } from '../../models';
 import type { PlanRequestInput } from '../../request';
 import { claimOf } from '../claim';
 import { type ClaimEntry, type Experiment, fact } from '../entry';
@@ -10,7 +10,7 @@ import { planCell } from '../plan-cell';
 import { MODEL_PATHS } from './document-files';
 
 /** The image-to-video model: 36 channels go in, where text-to-video has 16. */
-const I2V = shapeOf({ ...MODELS['wan2.2-a14b'], inChannels: 36 });
+const I2V = shapeOf(modelOf('wan2.2-i2v-a14b'));
 const ONE_EXPERT = I2V.params / I2V.experts;
 
 /** What one file of fp32 weights holds at most by default. Source: diffusers' save_pretrained, max_shard_size. */
@@ -48,7 +48,7 @@ async function answers(at: number): Promise<boolean> {
 
 /** One expert, full fine-tuning, as the document's YAML has it. */
 const TRAINING: PlanRequestInput = {
-  model: { ...MODELS['wan2.2-a14b'], inChannels: 36, experts: 1 },
+  model: { ...modelOf('wan2.2-i2v-a14b'), experts: 1 },
   hardware: 'A100-80G',
   gpus: 32,
   parallel: { strategy: 'ZERO_2', stack: 'deepspeed' },

@@ -1,4 +1,4 @@
-import type { StrategyName } from '../../../config/parallel-config';
+import type { StrategyName } from '../../../config/strategies';
 import { parseTrainConfig } from '../../../config/train-config';
 import type { MemoryCause } from '../../../core/events';
 import type { Bytes } from '../../../core/units';

@@ -1,4 +1,4 @@
-import type { StrategyName } from '../config/parallel-config';
+import { z } from 'zod';
 
 /** What a training step keeps. */
 export type ModelState = 'parameter' | 'gradient' | 'optimizer';
@@ -29,6 +29,19 @@ const EVERYTHING = {
   isHybrid: false,
   accumulatesLocally: false,
 } as const;
+
+/** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's stages, parameters whole. */
+export const strategySchema = z.enum([
+  'NO_SHARD',
+  'ZERO_1',
+  'ZERO_2',
+  'SHARD_GRAD_OP',
+  'FULL_SHARD',
+  'HYBRID_SHARD',
+  '_HYBRID_SHARD_ZERO2',
+]);
+
+export type StrategyName = z.output<typeof strategySchema>;
 
 /** Source: torch.distributed.fsdp.ShardingStrategy; Rajbhandari et al. 2020 for ZERO_1 (P_os) and ZERO_2 (P_os+g). */
 export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {

@@ -1,0 +1,50 @@
+import { resolve } from 'node:path';
+import { ConfigError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
+import { type LocatedText, locatedText } from './located-text';
+import { MODEL_NAMES } from './model-config';
+import { nearest } from './nearest';
+import { PRESETS } from './presets';
+import { checkTrainConfig, type TrainConfigInput } from './train-config';
+
+/**
+ * The config that a name means: a preset, a model's name alone, or a YAML or JSON file. Anything but a name is given back.
+ * Throws: CONFIG naming file, line and key of all that is wrong, or the nearest name.
+ */
+export function configNamed(config: TrainConfigInput | string, cwd = '.'): TrainConfigInput {
+  if (typeof config !== 'string') return config;
+  const preset = presetNamed(config);
+  if (preset !== undefined) return preset;
+  const model = MODEL_NAMES.find((name) => name === config);
+  if (model !== undefined) return { model };
+  const text = readNamed(config, cwd);
+  checkLocated(text);
+  return text.input as TrainConfigInput; // it passed the check
+}
+
+export function presetNamed(name: string): TrainConfigInput | undefined {
+  return Object.entries(PRESETS).find(([key]) => key === name)?.[1];
+}
+
+/** The settings in a file that somebody named. Throws: CONFIG where none can be read, with the nearest preset or model. */
+export function readNamed(name: string, cwd: string): LocatedText {
+  let text: string;
+  try {
+    text = readRegularFile(resolve(cwd, name));
+  } catch (error) {
+    const names = [...new Set([...Object.keys(PRESETS), ...MODEL_NAMES])];
+    const near = nearest(name, names);
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(
+      `${name} is neither a preset, a model nor a file that can be read (${reason}); ` +
+        (near === undefined ? `known are ${names.join(', ')}` : `did you mean ${near}?`),
+    );
+  }
+  return locatedText(text, name);
+}
+
+/** Throws: CONFIG naming file, line and key of all that makes the settings no TrainConfig. */
+export function checkLocated({ input, wrong }: LocatedText): void {
+  const checked = checkTrainConfig(input);
+  if ('issues' in checked) throw wrong(checked.issues);
+}
