@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { type ErrorJson, ShardlabError } from '../core/errors';
+import { MESSAGE_THREAD_LIMITS } from '../core/thread-limits';
 import type { CallResult } from './call';
 import { type CommFailure, WHOLE_THREAD } from './comm-messages';
 import type { PostedCall } from './plane';
@@ -35,7 +36,11 @@ export class CommClient {
     const { port1, port2 } = new MessageChannel();
     this.port = port1;
     const workerData: CommThreadInput<unknown> = { script, port: port2, tickets: this.tickets.buffer, setup };
-    this.worker = new Worker(join(__dirname, 'comm-thread-start.js'), { workerData, transferList: [port2] });
+    this.worker = new Worker(join(__dirname, 'comm-thread-start.js'), {
+      workerData,
+      transferList: [port2],
+      resourceLimits: MESSAGE_THREAD_LIMITS,
+    });
     this.exited = new Promise((resolve) => {
       this.worker.once('exit', () => {
         this.tickets.abandon();

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
+import { MESSAGE_THREAD_LIMITS } from '../../core/thread-limits';
 import { type CourierData, type FromRank, SHARED_WORDS, type ToCourier, type ToMain } from './messages';
 
 /** The longest that the process waits at its exit for the courier to send what it holds. */
@@ -29,7 +30,10 @@ export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
   const buffer = new SharedArrayBuffer(4 * SHARED_WORDS.length);
   const shared = new Int32Array(buffer);
   const workerData = { ...data, shared: buffer } satisfies CourierData;
-  const worker = new Worker(join(__dirname, 'courier.js'), { workerData });
+  const worker = new Worker(join(__dirname, 'courier.js'), {
+    workerData,
+    resourceLimits: MESSAGE_THREAD_LIMITS,
+  });
   const post = (message: ToCourier): void => worker.postMessage(message);
   let attach = (): void => undefined;
   const attached = new Promise<void>((resolve) => {
