@@ -4,8 +4,8 @@
  */
 import { currentRankScope } from './job/rank/scope-host';
 
-export * as tf from '@tensorflow/tfjs';
 export type { Engine } from './backend/engine';
+export * as tf from './core/tf';
 export type { DeviceMesh } from './dist/device-mesh';
 export type { Dist } from './dist/facade';
 export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/types';

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { untracked } from '../backend/tfjs-state';
+import * as tf from '../core/tf';
 import { HostStash } from './host-stash';
 import type { KeptResults } from './kept-results';
 import type { RegionCall } from './region-call';

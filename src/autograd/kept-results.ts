@@ -1,8 +1,8 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { watchHostReads } from '../backend/host-reads';
 import { type TapeNode, tfjsState, untracked } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import { Reads } from './reads';
 
 interface Kept {

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
+import * as tf from '../core/tf';
 
 /** What a gradient is with respect to: a model's parameter. */
 export interface Leaf {

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { untracked } from '../backend/tfjs-state';
+import * as tf from '../core/tf';
 
 /** A place in some operation's saved tensors where a parameter belongs. */
 interface Hole {

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import type { TapeNode } from '../backend/tfjs-state';
+import * as tf from '../core/tf';
 
 interface Operation {
   readonly inputs: readonly object[];

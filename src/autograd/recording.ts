@@ -1,7 +1,7 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
+import type * as tf from '../core/tf';
 import { type Leaf, leafOf } from './leaves';
 import type { ParameterSet } from './parameter-set';
 import { Sieve } from './sieve';

@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { Tag } from '../core/events';
+import type * as tf from '../core/tf';
 import type { Recording } from './recording';
 import type { Meter } from './sieve';
 import { ownResult, record } from './tape';

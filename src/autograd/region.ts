@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
+import type * as tf from '../core/tf';
 import { currentRecording } from './current-recording';
 import { HeldInputs } from './held-inputs';
 import { KeptResults } from './kept-results';

@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import { interceptKernels } from '../backend/kernel-interception';
 import { ShardlabError } from '../core/errors';
+import type * as tf from '../core/tf';
 import type { HeldInputs } from './held-inputs';
 import { type Gradients, Recording } from './recording';
 import { type RegionCall, recordForward } from './region-call';

@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../core/tf';
 import type { KeptResults } from './kept-results';
 import type { RecordedNode } from './recording';
 import { Surroundings } from './surroundings';

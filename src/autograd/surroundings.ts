@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { tfjsState } from '../backend/tfjs-state';
+import type * as tf from '../core/tf';
 
 /** What operations read without having made it. */
 export class Surroundings {

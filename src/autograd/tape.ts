@@ -1,9 +1,9 @@
-import * as tf from '@tensorflow/tfjs';
 import { markConsumable } from '../backend/consumable';
 import type { Engine } from '../backend/engine';
 import { isFusedKernel, readsFirstGradientOnly } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import type { Gradients, RecordedNode, Recording } from './recording';
 
 /** Runs `work` with `tape` as tfjs's tape; what work does not return and no operation saved is disposed. */

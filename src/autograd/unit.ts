@@ -1,8 +1,8 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { untracked } from '../backend/tfjs-state';
 import type { HalfDType } from '../core/dtypes';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import { currentRecording } from './current-recording';
 import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';

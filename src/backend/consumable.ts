@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../core/tf';
 
 const CONSUMABLE = Symbol('its holder has no more use for the values');
 

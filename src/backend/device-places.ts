@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
+import type * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { FusedKernels } from './kernels/fused-kernels';
 import { offsetOf, type WasmContext } from './wasm-context';

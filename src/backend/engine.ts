@@ -1,7 +1,7 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Clock } from '../core/clock';
 import type { DType } from '../core/dtypes';
 import type { Observer, Tag } from '../core/events';
+import type * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { Elementwise } from './elementwise';
 import type { HeapDamage } from './heap-health';

@@ -1,7 +1,7 @@
-import type * as tf from '@tensorflow/tfjs';
 import { type DType, itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Tag } from '../core/events';
+import type * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { Elementwise } from './elementwise';
 import { HostHeap } from './host-heap';

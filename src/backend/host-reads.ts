@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 import { MetaBackend, type Values } from './meta-backend';
 
 /** A tensor's values; in a dry run, which has none, those that are assumed. [Note: values in a dry run] */

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import { checkOf } from './checks/kernel-checks';
 import { HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 import { tfjsState } from './tfjs-state';
 
 /** Gives a kernel's outputs without running it, or undefined to let it run. */

@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import { SimulatedClock } from '../core/clock';
 import { type DType, itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import { BufferTable } from './buffer-table';
 import type { Engine, Storage } from './engine';

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 import type { MetaBackend } from './meta-backend';
 
 type Infos = Readonly<Record<string, tf.TensorInfo>>;

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import { FUSED, hasFused, runForFirst, runFused } from './fused/fused-kernel';
 import {
   plainCausalAttention,

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 
 // The operations of ops.ts as compositions of tfjs's own: what engines without fused kernels run, and what the fused kernels
 // are tested against.

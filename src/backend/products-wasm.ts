@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../core/tf';
 import { aliasOf, offsetOf, sizeOf, type WasmContext } from './wasm-context';
 
 /** One matrix product over broadcast batches: op(A) is [m, k], op(B) [k, n]. */

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import type { Sgemm } from './blas';
 import { batchIndex, type Product, wasmMultiplier } from './products-wasm';
 import {

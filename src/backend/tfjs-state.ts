@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 
 /** What tfjs's engine keeps about tapes, scopes and kernels in progress. */
 export type TfjsState = ReturnType<typeof tf.engine>['state'];

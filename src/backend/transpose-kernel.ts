@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../core/tf';
 import { aliasOf, given, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
 
 /** An axis of the result: its length, and how many elements of the input one step along it is. */

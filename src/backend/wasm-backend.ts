@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
-import * as tf from '@tensorflow/tfjs';
 import * as tfWasm from '@tensorflow/tfjs-backend-wasm';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import { HEAP_END } from './out-of-memory';
 
 /** tfjs's record of one buffer on the wasm heap. `memoryOffset` is null for strings, which live in JavaScript. */

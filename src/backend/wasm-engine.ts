@@ -1,8 +1,8 @@
-import * as tf from '@tensorflow/tfjs';
 import { type Clock, HOST_CLOCK } from '../core/clock';
 import { type DType, itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Observer, Tag } from '../core/events';
+import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import { type BlasChoice, findBlas } from './blas';
 import { BufferTable } from './buffer-table';

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
 import type { HeapHealth } from './heap-health';

@@ -1,8 +1,8 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine, Storage } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import { roundValues } from '../core/rounding';
+import type * as tf from '../core/tf';
 import type { Block, BlockList, ValueDType } from '../transport/call';
 import { VALUE_BYTES } from '../transport/call';
 import type { PieceList } from './types';

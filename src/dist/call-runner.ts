@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { CollectiveEvent, CollectiveOp, CollectiveProgress } from '../core/events';
+import type * as tf from '../core/tf';
 import type { Seconds } from '../core/units';
 import type { Call, CallHeader, CallResult, ThreadProgress } from '../transport/call';
 import { VALUE_BYTES } from '../transport/call';

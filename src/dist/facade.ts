@@ -1,7 +1,7 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { DType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
+import type * as tf from '../core/tf';
 import { wholeTensor } from './blocks';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import type { World } from './world';

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 
 /** Tensors whose values an asynchronous collective still needs: disposing or tidying them meanwhile does no harm. */
 export class HeldTensors {

@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../core/tf';
 import type { BlockList, Call, CallHeader, CallOp, ValueDType } from '../transport/call';
 import { totalLength } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';

@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { WireDType } from '../core/dtypes';
 import type { CommCause } from '../core/events';
+import type * as tf from '../core/tf';
 
 export type ReduceOp = 'sum' | 'avg' | 'max';
 

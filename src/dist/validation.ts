@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { WireDType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
+import type * as tf from '../core/tf';
 import type { CallOp, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
 import type { PieceList } from './types';

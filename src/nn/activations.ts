@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 
 /** x · sigmoid(x). Source: Elfwing et al. 2018; torch.nn.functional.silu. */
 export function silu(x: tf.Tensor): tf.Tensor {

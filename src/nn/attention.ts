@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import { causalSoftmax, flashAttention } from '../backend/ops';
 import type { AttentionKind } from '../config/model-config';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 
 // B sequences, T queries, S keys, H heads, G heads of keys and values, D values a head.
 

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { gelu } from '../backend/ops';
 import type { AttentionKind } from '../config/model-config';
+import * as tf from '../core/tf';
 import { CausalSelfAttention } from './causal-self-attention';
 import { LayerNorm } from './layer-norm';
 import { GPT2, Linear } from './linear';

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { causalAttention } from '../backend/ops';
 import type { AttentionKind } from '../config/model-config';
+import * as tf from '../core/tf';
 import { attention } from './attention';
 import { Module } from './module';
 

@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
+import type * as tf from '../core/tf';
 import { Module } from './module';
 
 /** Modules in order, named '0', '1', …; it has no forward of its own. Source: torch.nn.ModuleList. */

@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { embedding } from '../backend/ops';
+import type * as tf from '../core/tf';
 import { type FirstValues, normal } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';

@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { gelu } from '../backend/ops';
+import type * as tf from '../core/tf';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';
 

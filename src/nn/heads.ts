@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 
 /** The same values by head. Shapes: x [B, T, H·D] → [B, T, H, D]. */
 export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {

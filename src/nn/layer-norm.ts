@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { layerNorm } from '../backend/ops';
+import * as tf from '../core/tf';
 import { constant } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';

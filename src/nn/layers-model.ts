@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { leafOf } from '../autograd/leaves';
 import { ConfigError, classOf } from '../core/errors';
+import * as tf from '../core/tf';
 import { Module } from './module';
 import { Parameter } from './parameter';
 

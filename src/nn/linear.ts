@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { linear } from '../backend/ops';
+import * as tf from '../core/tf';
 import { type FirstValues, normal, uniform } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';

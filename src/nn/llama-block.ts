@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import type { AttentionKind } from '../config/model-config';
+import * as tf from '../core/tf';
 import { silu } from './activations';
 import { attention } from './attention';
 import { inHeads } from './heads';

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { readValues } from '../backend/host-reads';
 import { embedding } from '../backend/ops';
+import * as tf from '../core/tf';
 import { ModuleList } from './containers';
 import { FeedForward } from './feed-forward';
 import { Module } from './module';

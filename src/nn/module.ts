@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
-import type * as tf from '@tensorflow/tfjs';
 import { ConfigError, classOf } from '../core/errors';
+import type * as tf from '../core/tf';
 import { NoticesFields } from './fields';
 import { moduleText } from './module-text';
 import { Parameter, type StateBuffer, stateBuffers } from './parameter';

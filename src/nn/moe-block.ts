@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 import type { BlockShape } from './block';
 import { CausalSelfAttention } from './causal-self-attention';
 import { LayerNorm } from './layer-norm';

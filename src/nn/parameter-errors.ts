@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { leafOf } from '../autograd/leaves';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 
 /** Throws: CONFIG for what is no tensor, has no gradient though it is to train, or holds another parameter's values. */
 export function requireOwnValues(tensor: { readonly shape: readonly number[] }, trains: boolean): void {

@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import { type Leaf, markLeaf } from '../autograd/leaves';
 import type { HostArray } from '../backend/host-arrays';
 import { ConfigError } from '../core/errors';
+import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { FirstValues } from './init';
 import { noWholeTensor, requireOwnValues } from './parameter-errors';

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 import type { Grid } from './rotary';
 
 // B videos, C channels, F frames, H rows, W columns; patches of (t, p, q), f·h·w of them.

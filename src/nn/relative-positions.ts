@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 import { Embedding } from './embedding';
 import { GPT2 } from './linear';
 import { Module } from './module';

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
+import * as tf from '../core/tf';
 import { asModule, isLayer } from './layers-model';
 import { Module } from './module';
 import { Parameter } from './parameter';

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
 
 /** Throws: SHAPE for what is no batch of tokens with the targets that belong to it. `model` says whose they are, as 'GPT'. */
 export function requireTokens(model: string, ids: unknown, targets: unknown): void {

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 import { constant } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../core/tf';
 
 // B sequences, T positions, H heads, D values a head, P = D / 2 pairs.
 

@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { readValues } from '../backend/host-reads';
+import type * as tf from '../core/tf';
 
 /**
  * One number for each row, from which the row's noise is drawn.

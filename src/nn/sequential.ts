@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
+import type * as tf from '../core/tf';
 import { Module } from './module';
 
 /** What runs in turn: modules, and functions without parameters. */

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { gelu } from '../backend/ops';
+import * as tf from '../core/tf';
 import { attention } from './attention';
 import { inHeads } from './heads';
 import { GPT2, Linear } from './linear';

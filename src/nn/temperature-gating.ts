@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { ConfigError } from '../core/errors';
 import { seeded } from '../core/random';
+import * as tf from '../core/tf';
 import { constant } from './init';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';

@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { DEFAULT_GRAD_SCALER, type GradScalerConfig } from '../config/precision-config';
 import { ConfigError } from '../core/errors';
+import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import { isOnHost, type StateBuffer } from '../nn/parameter';
 

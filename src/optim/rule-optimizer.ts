@@ -1,10 +1,10 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { HostArray } from '../backend/host-arrays';
 import { undone } from '../backend/undone';
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type { Tag } from '../core/events';
+import type * as tf from '../core/tf';
 import type { Warn } from '../core/warn';
 import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
 import { GradientWatch } from './gradient-watch';

@@ -1,9 +1,9 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Elementwise } from '../backend/elementwise';
 import type { Engine } from '../backend/engine';
 import type { HostArray } from '../backend/host-arrays';
 import type { DType } from '../core/dtypes';
 import type { Tag } from '../core/events';
+import * as tf from '../core/tf';
 
 /** Where optimizer states lie, and what updates them there: the device (tensors) or the host (host arrays). */
 export interface StateMemory<T> {

@@ -1,8 +1,8 @@
-import type * as tf from '@tensorflow/tfjs';
 import { type ForwardPhase, runUnit, type UnitHooks } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import type { Observer } from '../core/events';
+import type * as tf from '../core/tf';
 import type { Module } from '../nn/module';
 import type { Parameter } from '../nn/parameter';
 

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import type { DitConfig } from '../config/model-config';
+import * as tf from '../core/tf';
 import type { LatentBatch, LatentSource } from '../data/latents';
 import { DitExperts } from '../nn/models/dit-experts';
 import type { Module } from '../nn/module';

@@ -1,8 +1,8 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { isView } from '../backend/view-kernels';
 import type { TrainConfig } from '../config/train-config';
 import { SILENT } from '../core/events';
+import * as tf from '../core/tf';
 import type { Seconds } from '../core/units';
 import type { ProcessGroup } from '../dist/types';
 import { createTrainer } from './trainer';

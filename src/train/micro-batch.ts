@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
+import * as tf from '../core/tf';
 import type { Stopwatch } from './stopwatch';
 import type { Task } from './task';
 

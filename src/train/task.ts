@@ -1,8 +1,8 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { modelShape } from '../config/model-config';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import * as tf from '../core/tf';
 import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
 import { createBatches } from '../data/batches';
 import { syntheticLatents } from '../data/latents';

@@ -1,8 +1,8 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../backend/engine';
 import { gradScalerOf } from '../config/precision-config';
 import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
+import * as tf from '../core/tf';
 import type { Warn } from '../core/warn';
 import type { BatchSource } from '../data/batch';
 import type { ProcessGroup } from '../dist/types';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { runInNewContext } from 'node:vm';
-import * as tf from '@tensorflow/tfjs';
 import { runOffloaded } from '../../src/autograd/offloaded';
 import { runRegion } from '../../src/autograd/region';
 import { gradients, runUnit, type Unit } from '../../src/autograd/unit';
@@ -9,6 +8,7 @@ import type { Engine } from '../../src/backend/engine';
 import { FUSED } from '../../src/backend/fused/fused-kernel';
 import { interceptKernels } from '../../src/backend/kernel-interception';
 import { gelu, linear } from '../../src/backend/ops';
+import * as tf from '../../src/core/tf';
 import { normals, valuesOf } from '../support/close';
 import { testEngine } from '../support/wasm-test-engine';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients, runUnit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
+import * as tf from '../../src/core/tf';
 import { Parameter } from '../../src/nn/parameter';
 import { testEngine } from '../support/wasm-test-engine';
 

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Unit, UnitHooks } from '../../src/autograd/unit';
+import * as tf from '../../src/core/tf';
 import { valuesOf } from '../support/close';
 
 type Forward = (x: tf.Tensor, parameters: readonly tf.Tensor[]) => tf.Tensor;

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 import { normals } from '../support/close';
 import { ShardedUnit } from './sharded-unit';
 

@@ -1,5 +1,5 @@
 import { before, describe, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 import { assertClose, normals } from '../support/close';
 import { onBothBackends } from '../support/cpu-reference';
 import { ENGINE_CASES } from '../support/engines';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients, runUnit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import { flashScratchSize, flashSizes } from '../../src/backend/fused/flash-blocks';
 import { type FlashAttention, flashAttention } from '../../src/backend/ops';
 import { plainFlashAttention } from '../../src/backend/plain-ops';
 import type { MemoryCause } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { assertClose, normals, valuesOf } from '../support/close';
 import { ENGINE_CASES } from '../support/engines';
 

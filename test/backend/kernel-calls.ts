@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 
 /** What a kernel is given. Concat and its kin take a list. */
 export interface KernelArguments {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { type FusedKernels, loadFusedKernels } from '../../src/backend/kernels/fused-kernels';
 import type { WasmBackend } from '../../src/backend/wasm-backend';
+import * as tf from '../../src/core/tf';
 import { assertClose, normals } from '../support/close';
 import { ENGINE_CASES } from '../support/engines';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { layerNorm } from '../../src/backend/ops';
 import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { ShardlabError } from '../../src/core/errors';
+import * as tf from '../../src/core/tf';
 import { ENGINE_CASES } from '../support/engines';
 import { LiveBuffers } from '../support/live-buffers';
 

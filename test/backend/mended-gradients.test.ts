@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients, runUnit, type UnitHooks } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import { layerNorm } from '../../src/backend/ops';
 import { SILENT } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { valuesOf } from '../support/close';
 import { testEngine } from '../support/wasm-test-engine';
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients, runUnit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import {
@@ -21,6 +20,7 @@ import {
   plainLayerNorm,
   plainLinear,
 } from '../../src/backend/plain-ops';
+import * as tf from '../../src/core/tf';
 import { assertClose, normals, valuesOf } from '../support/close';
 import { ENGINE_CASES } from '../support/engines';
 

@@ -1,5 +1,4 @@
 import { before, describe, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import {
   plainCausalAttention,
   plainCrossEntropy,
@@ -8,6 +7,7 @@ import {
   plainLayerNorm,
   plainLinear,
 } from '../../src/backend/plain-ops';
+import * as tf from '../../src/core/tf';
 import { assertClose, normals } from '../support/close';
 import { onBothBackends } from '../support/cpu-reference';
 import { ENGINE_CASES } from '../support/engines';

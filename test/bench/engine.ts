@@ -2,7 +2,6 @@
 // Usage: node build/test/bench/engine.js [--blas none|PATH] [--steps N] [--profile]. Prints one JSON line, then the profile.
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
-import * as tf from '@tensorflow/tfjs';
 import { gradients, runUnit, type Unit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import {
@@ -15,6 +14,7 @@ import {
 } from '../../src/backend/ops';
 import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { seeded } from '../../src/core/random';
+import * as tf from '../../src/core/tf';
 import { sitePackages } from '../../src/job/launch/site-packages';
 import { repositoryRoot } from '../support/paths';
 import { profileKernels } from './kernel-profile';

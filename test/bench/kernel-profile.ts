@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 
 /** Time that one kernel took by itself, without the kernels it called. */
 export interface KernelTime {

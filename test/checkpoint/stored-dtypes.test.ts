@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { decodeValues, encodeValues } from '../../src/checkpoint/format/stored-dtypes';
+import * as tf from '../../src/core/tf';
 import { testEngine } from '../support/wasm-test-engine';
 
 const ALL_HALVES = Uint16Array.from({ length: 65536 }, (_, bits) => bits);

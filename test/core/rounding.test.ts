@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { seeded } from '../../src/core/random';
 import { HALF_FORMATS, roundValues } from '../../src/core/rounding';
+import * as tf from '../../src/core/tf';
 import { testEngine } from '../support/wasm-test-engine';
 
 /** Every kind of float32: random bits, neighbours of ties, subnormals, infinities, zeros of both signs. */

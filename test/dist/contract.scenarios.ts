@@ -1,7 +1,7 @@
 // What every plane must do, in every world. Each function runs in all ranks at once.
 import assert from 'node:assert/strict';
-import * as tf from '@tensorflow/tfjs';
 import { seeded } from '../../src/core/random';
+import * as tf from '../../src/core/tf';
 import type { PieceList, ReduceOp, Work } from '../../src/dist/types';
 import type { RankContext } from './scenario';
 import {

@@ -1,7 +1,7 @@
 // Ranks that do not agree, or do not come.
 import assert from 'node:assert/strict';
 import { createContext, Script } from 'node:vm';
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 import type { RankContext } from './scenario';
 import { expectValues, sumOver, vector } from './values';
 

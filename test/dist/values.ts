@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 
 /** Elements per tensor: below, equal to, and not divisible by any world; one chunk and several. */
 export const SIZES = [1, 2, 3, 4, 5, 64, 1000, 4099, 20_000, 300_001] as const;

@@ -1,6 +1,6 @@
 // What ranks report about themselves, and what they refuse.
 import assert from 'node:assert/strict';
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 import { initDeviceMesh } from '../../src/dist/device-mesh';
 import { createDist } from '../../src/dist/facade';
 import { readStatus } from '../../src/dist/status-board';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../../src/core/errors';
+import * as tf from '../../src/core/tf';
 import { type AttentionOptions, attention } from '../../src/nn/attention';
 import { assertClose, normals, valuesOf } from '../support/close';
 import { testEngine } from '../support/wasm-test-engine';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { parseTrainConfig } from '../../src/config/train-config';
+import * as tf from '../../src/core/tf';
 import { freeze } from '../../src/nn/freeze';
 import { buildModel } from '../../src/nn/models/build-model';
 import { gpt } from '../../src/nn/models/gpt';

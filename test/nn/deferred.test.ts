@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { seeded } from '../../src/core/random';
+import * as tf from '../../src/core/tf';
 import { wholeTensor, writeValues } from '../../src/nn/first-values';
 import { constant, normal, uniform } from '../../src/nn/init';
 import { loadState } from '../../src/nn/load-state';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
+import * as tf from '../../src/core/tf';
 import { type DitOptions, dit } from '../../src/nn/models/dit';
 import { DitExperts } from '../../src/nn/models/dit-experts';
 import { collectGradients } from '../support/collect-gradients';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { FUSED } from '../../src/backend/fused/fused-kernel';
 import { interceptKernels } from '../../src/backend/kernel-interception';
 import { parseTrainConfig } from '../../src/config/train-config';
+import * as tf from '../../src/core/tf';
 import { buildModel } from '../../src/nn/models/build-model';
 import { assertClose } from '../support/close';
 import { collectGradients } from '../support/collect-gradients';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
+import * as tf from '../../src/core/tf';
 import { type LlamaOptions, llama } from '../../src/nn/models/llama';
 import { testEngine } from '../support/wasm-test-engine';
 import { loadReferenceValues, referenceCases, requireReference } from './model-reference';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
+import type * as tf from '../../src/core/tf';
 import { loadState } from '../../src/nn/load-state';
 import type { Module } from '../../src/nn/module';
 import { assertClose } from '../support/close';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { inspect } from 'node:util';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
+import * as tf from '../../src/core/tf';
 import { ModuleDict, ModuleList } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';
 import { freeze } from '../../src/nn/freeze';

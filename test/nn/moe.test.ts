@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { gelu } from '../../src/backend/ops';
 import { ConfigError } from '../../src/core/errors';
+import * as tf from '../../src/core/tf';
 import { MixtureOfExperts } from '../../src/nn/mixture-of-experts';
 import { moe } from '../../src/nn/models/moe';
 import { valueKeys } from '../../src/nn/row-keys';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { dynamicMap, quantizationTables } from '../../src/backend/quantization-tables';
+import * as tf from '../../src/core/tf';
 import { Parameter, stateBuffers } from '../../src/nn/parameter';
 import { AdamW } from '../../src/optim/adamw';
 import { AdamW8bit, MIN_8BIT_SIZE } from '../../src/optim/adamw-8bit';

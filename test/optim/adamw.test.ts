@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
+import * as tf from '../../src/core/tf';
 import { Parameter, stateBuffers } from '../../src/nn/parameter';
 import { AdamW, type AdamWOptions } from '../../src/optim/adamw';
 import { clipGradNorm } from '../../src/optim/clip-grad-norm';

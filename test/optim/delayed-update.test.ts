@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { type OptimizerConfig, optimizerSchema } from '../../src/config/optimizer-config';
+import * as tf from '../../src/core/tf';
 import { Parameter } from '../../src/nn/parameter';
 import { createOptimizer } from '../../src/optim/create-optimizer';
 import type { Optimizer } from '../../src/optim/optimizer';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { seeded } from '../../src/core/random';
+import * as tf from '../../src/core/tf';
 import type { ProcessGroup } from '../../src/dist/types';
 import { Parameter, type StateBuffer } from '../../src/nn/parameter';
 import { GradScaler, type GradScalerOptions } from '../../src/optim/grad-scaler';

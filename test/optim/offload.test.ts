@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import type { HostArray } from '../../src/backend/host-arrays';
 import { type OptimizerConfig, optimizerSchema } from '../../src/config/optimizer-config';
+import * as tf from '../../src/core/tf';
 import { Parameter, type StateBuffer, stateBuffers } from '../../src/nn/parameter';
 import { createOptimizer } from '../../src/optim/create-optimizer';
 import type { Optimizer } from '../../src/optim/optimizer';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import * as tf from '../../src/core/tf';
 import { Parameter, stateBuffers } from '../../src/nn/parameter';
 import { createOptimizer } from '../../src/optim/create-optimizer';
 import { ENGINE_CASES } from '../support/engines';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
+import * as tf from '../../src/core/tf';
 import { Parameter } from '../../src/nn/parameter';
 import { SGD, type SgdOptions } from '../../src/optim/sgd';
 import { normals, valuesOf } from '../support/close';

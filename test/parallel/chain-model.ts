@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 import { ModuleList } from '../../src/nn/containers';
 import { Linear } from '../../src/nn/linear';
 import { Module } from '../../src/nn/module';

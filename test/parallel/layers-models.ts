@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { seeded } from '../../src/core/random';
+import * as tf from '../../src/core/tf';
 
 interface LayersModelCase {
   create(): tf.LayersModel;

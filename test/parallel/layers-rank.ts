@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../src/autograd/unit';
+import * as tf from '../../src/core/tf';
 import { moduleOf } from '../../src/nn/layers-model';
 import type { Module } from '../../src/nn/module';
 import { readState } from '../../src/nn/state-values';

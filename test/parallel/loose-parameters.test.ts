@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import { SILENT } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { freeze } from '../../src/nn/freeze';
 import { moduleOf } from '../../src/nn/layers-model';
 import { gpt } from '../../src/nn/models/gpt';

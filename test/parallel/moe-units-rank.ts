@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../src/autograd/unit';
 import { parseTrainConfig } from '../../src/config/train-config';
+import * as tf from '../../src/core/tf';
 import { moe } from '../../src/nn/models/moe';
 import { readState } from '../../src/nn/state-values';
 import { AdamW } from '../../src/optim/adamw';

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { SILENT } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { Parameter } from '../../src/nn/parameter';
 import { readState } from '../../src/nn/state-values';
 import { GradScaler } from '../../src/optim/grad-scaler';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type * as tf from '@tensorflow/tfjs';
 import { parseTrainConfig } from '../../src/config/train-config';
+import type * as tf from '../../src/core/tf';
 import { Block } from '../../src/nn/block';
 import { ModuleList } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';

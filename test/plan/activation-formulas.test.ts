@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import { FUSED } from '../../src/backend/fused/fused-kernel';
 import { interceptKernels } from '../../src/backend/kernel-interception';
 import type { ActivationCheckpointingConfig } from '../../src/config/memory-config';
+import * as tf from '../../src/core/tf';
 import { gpt } from '../../src/nn/models/gpt';
 import type { GptShape } from '../../src/nn/models/language-model';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';

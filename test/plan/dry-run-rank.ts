@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { CollectiveEvent } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { TemperatureGating } from '../../src/nn/temperature-gating';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
 import { type DryRunEvent, EventLog } from '../../src/plan/dry-run/event-log';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { KernelCall } from '../../src/backend/kernel-costs';
 import { withMetaEngine } from '../../src/backend/meta-engine';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
+import * as tf from '../../src/core/tf';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { viewOf } from '../../src/figures/run-view';
 import { dryRun } from '../../src/plan/dry-run/dry-run';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type * as tf from '@tensorflow/tfjs';
 import { seeded } from '../../src/core/random';
+import type * as tf from '../../src/core/tf';
 
 /** ‖a − b‖ / ‖b‖, or ‖a‖ where b is zero. */
 export function relativeDistance(a: ArrayLike<number>, b: ArrayLike<number>): number {

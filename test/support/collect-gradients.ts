@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
+import type * as tf from '../../src/core/tf';
 import type { Module } from '../../src/nn/module';
 import { runAsUnit } from '../../src/parallel/run-as-unit';
 import { valuesOf } from './close';

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../src/core/tf';
 import { valuesOf } from './close';
 
 /** The values of the tensors that `work` returns, computed by tfjs's plain JavaScript backend, then by the current one. */

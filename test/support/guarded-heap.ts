@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import type { WasmBackend } from '../../src/backend/wasm-backend';
+import * as tf from '../../src/core/tf';
 
 const PAD_BYTES = 4096;
 

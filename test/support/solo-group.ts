@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
+import type * as tf from '../../src/core/tf';
 import type { PieceList, ProcessGroup, Work } from '../../src/dist/types';
 
 const done = <T>(value: T): Work<T> => ({ done: true, agrees: true, wait: () => value });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../src/backend/engine';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import * as tf from '../../src/core/tf';
 import { Linear } from '../../src/nn/linear';
 import type { Task } from '../../src/train/task';
 import { createTrainer, type Trainer } from '../../src/train/trainer';

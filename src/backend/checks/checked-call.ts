@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { ShardlabError } from '../../core/errors';
+import type * as tf from '../../core/tf';
 import { sizeOf, type WasmContext } from '../wasm-context';
 
 /** What a check reads of a kernel's inputs: tfjs gives null or undefined for those that are optional. */

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../core/tf';
 import { sizeOf } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
 import { shapeOf } from './index-checks';

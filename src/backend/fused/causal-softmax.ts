@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../core/tf';
 import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { FUSED, outputLike, runForFirst } from './fused-kernel';
 

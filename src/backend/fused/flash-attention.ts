@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Tag } from '../../core/events';
+import * as tf from '../../core/tf';
 import type { Sgemm } from '../blas';
 import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { type FlashSizes, flashScratchSize, flashSizes, keyBlocks } from './flash-blocks';

@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../../core/tf';
 
 // B sequences, T queries, S keys, H heads, G heads of keys and values, D values a head.
 

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../core/tf';
 import { isConsumable } from '../consumable';
 import { aliasOf, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
 

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../core/tf';
 import { given, replaceKernel, runKernel, type WasmContext } from '../wasm-context';
 import { FUSED } from './fused-kernel';
 

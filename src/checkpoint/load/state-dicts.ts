@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
 import type { Piece } from '../../dist/types';
 import { Module } from '../../nn/module';
 import type { Optimizer } from '../../optim/optimizer';

@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
+import type * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 import type { Piece, PieceList, ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer } from '../../nn/parameter';

@@ -1,4 +1,3 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { ModelStateDict } from '../../checkpoint/load/state-dicts';
 import type { ActivationCheckpointingConfig } from '../../config/memory-config';
@@ -6,6 +5,7 @@ import { strictNames } from '../../config/strict-names';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Observer } from '../../core/events';
+import type * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';

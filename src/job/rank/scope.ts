@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import { gradients, type Pass } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
 import type { Observer } from '../../core/events';
+import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
 import { type DeviceMesh, initDeviceMesh } from '../../dist/device-mesh';
 import { createDist, type Dist } from '../../dist/facade';

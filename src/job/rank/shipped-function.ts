@@ -1,7 +1,7 @@
 import { deserialize, serialize } from 'node:v8';
 import { Script } from 'node:vm';
-import { Tensor } from '@tensorflow/tfjs';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import { Tensor } from '../../core/tf';
 import type { RankScope } from './scope';
 
 /** What stack traces call a function that was shipped by its source. */

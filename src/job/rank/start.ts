@@ -1,5 +1,4 @@
 import { availableParallelism } from 'node:os';
-import { Tensor } from '@tensorflow/tfjs';
 import type { BlasAbsent, BlasInfo, Engine } from '../../backend/engine';
 import { createWasmEngine } from '../../backend/wasm-engine';
 import { captureConsole } from '../../cell/console-capture';
@@ -7,6 +6,7 @@ import { createEvaluator, type Evaluator } from '../../cell/evaluator';
 import { writeExitCall } from '../../cell/exit-call';
 import { watchStrayErrors } from '../../cell/stray-errors';
 import { showTensorValues } from '../../cell/tensor-text';
+import { Tensor } from '../../core/tf';
 import { openThreadCpuClock } from '../../core/thread-cpu';
 import { now } from '../../core/units';
 import { findCallSite, NO_SITE } from '../../dist/call-site';

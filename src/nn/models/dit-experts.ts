@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { DitConfig } from '../../config/model-config';
 import { ConfigError } from '../../core/errors';
+import type * as tf from '../../core/tf';
 import { Module } from '../module';
 
 /** Timesteps of a full noising. Source: Wan2.2's num_train_timesteps. */

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { gelu, linear } from '../../backend/ops';
 import { type DitConfig, ditSchema } from '../../config/model-config';
+import * as tf from '../../core/tf';
 import { silu } from '../activations';
 import { ModuleList } from '../containers';
 import { DIT, DitBlock, modulated } from '../dit-block';

@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import { softmaxCrossEntropy } from '../../backend/ops';
 import type { AttentionKind } from '../../config/model-config';
 import { ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { LayerNorm } from '../layer-norm';

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { softmaxCrossEntropy } from '../../backend/ops';
 import { type LlamaConfig, llamaSchema } from '../../config/model-config';
+import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { GPT2, Linear } from '../linear';

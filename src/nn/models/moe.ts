@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../../core/tf';
 import { MoeBlock } from '../moe-block';
 import { TokenKeys } from '../row-keys';
 import { requireSizes } from './gpt';

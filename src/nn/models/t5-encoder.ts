@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { type T5Config, t5Schema } from '../../config/model-config';
+import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { GPT2 } from '../linear';

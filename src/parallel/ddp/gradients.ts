@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
+import * as tf from '../../core/tf';
 import type { Parameter } from '../../nn/parameter';
 
 /** The parameter's gradient; zeros are put in place where there is none. */

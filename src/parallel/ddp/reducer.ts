@@ -1,9 +1,9 @@
-import type * as tf from '@tensorflow/tfjs';
 import { accumulateGrad } from '../../autograd/leaves';
 import type { Engine } from '../../backend/engine';
 import { undone } from '../../backend/undone';
 import type { HalfDType, WireDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
+import type * as tf from '../../core/tf';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
 import { missingEverywhere, noteOf } from '../missing-gradients';

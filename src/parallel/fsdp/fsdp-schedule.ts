@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
+import type * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import type { FsdpUnit } from './fsdp-unit';
 import type { Reduction } from './reduction';

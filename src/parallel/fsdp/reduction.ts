@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
+import * as tf from '../../core/tf';
 import type { Piece, ProcessGroup, Work } from '../../dist/types';
 import { missingEverywhere, noteOf } from '../missing-gradients';
 import { settled } from '../settled';

@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../../core/tf';
 import type { Piece } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
 

@@ -1,7 +1,7 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { ForwardPhase, UnitHooks } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import type * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import { FsdpSchedule, type PrefetchOptions } from './fsdp-schedule';
 import type { FsdpUnit } from './fsdp-unit';

@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
+import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { joinedMasks, type RowMask, splitMasks, touchedRows, unionOfRows } from '../sparse/row-masks';
 import { type Range, touchedRanges } from '../sparse/row-pieces';

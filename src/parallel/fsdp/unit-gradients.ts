@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { roundValues } from '../../core/rounding';
+import type * as tf from '../../core/tf';
 import type { Span } from '../../nn/parameter';
 import { declaredGrad, Reduction, type ReductionOptions } from './reduction';
 import { chunkOf } from './shard-layout';

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
+import * as tf from '../../core/tf';
 import type { ProcessGroup, Work } from '../../dist/types';
 import { isOnHost, type Parameter, type Span } from '../../nn/parameter';
 import { settled } from '../settled';

@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../../core/tf';
 import { type Warn, warnOnce } from '../../core/warn';
 import { Module } from '../../nn/module';
 import { clipGradNormInPlace } from '../../optim/clip-grad-norm';

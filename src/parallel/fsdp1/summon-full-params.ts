@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { readState, writePart } from '../../nn/state-values';

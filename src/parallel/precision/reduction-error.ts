@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import {
   type Accumulation,

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
+import * as tf from '../../core/tf';
 
 /**
  * x rounded to a 16-bit type, differentiable: its gradient is rounded too, as it has that type where torch casts back.

@@ -1,5 +1,5 @@
-import type * as tf from '@tensorflow/tfjs';
 import { runOffloaded } from '../../autograd/offloaded';
+import type * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 import type { Module, Next } from '../../nn/module';
 import { type CheckpointContext, checkpointWrapperOf } from './checkpointed';

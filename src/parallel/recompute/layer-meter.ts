@@ -1,9 +1,9 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { RecordedNode } from '../../autograd/recording';
 import type { Meter } from '../../autograd/sieve';
 import type { Engine } from '../../backend/engine';
 import { FUSED } from '../../backend/fused/fused-kernel';
 import { itemBytes } from '../../core/dtypes';
+import type * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 
 /** Kernels that move or rename values. */

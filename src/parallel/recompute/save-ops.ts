@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import { FUSED, hasFused } from '../../backend/fused/fused-kernel';
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
 
 /** Operations of model code: the kernel that each is, and those that it is made of on an engine without that kernel. */
 const OPERATIONS: ReadonlyMap<

@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import type { Engine } from '../../backend/engine';
 import { readValues } from '../../backend/host-reads';
+import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 
 /** One flag a row: 1 where some rank has values there. */

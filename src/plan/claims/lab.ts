@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { CollectiveOp, CommCause } from '../../core/events';
+import type * as tf from '../../core/tf';
 import type { Bytes, Seconds } from '../../core/units';
 import type { Dist } from '../../dist/facade';
 import type { ProcessGroup } from '../../dist/types';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { assignBuckets } from '../../../src/parallel/ddp/buckets';
 

@@ -1,8 +1,8 @@
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { WireDType } from '../../../src/core/dtypes';
 import type { CollectiveEvent } from '../../../src/core/events';
 import { seeded } from '../../../src/core/random';
+import * as tf from '../../../src/core/tf';
 import { gpt } from '../../../src/nn/models/gpt';
 import { moe } from '../../../src/nn/models/moe';
 import type { Module } from '../../../src/nn/module';

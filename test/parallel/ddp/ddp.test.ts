@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import { SILENT } from '../../../src/core/events';
+import * as tf from '../../../src/core/tf';
 import type { ProcessGroup } from '../../../src/dist/types';
 import { ModuleList } from '../../../src/nn/containers';
 import { Linear } from '../../../src/nn/linear';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { runInNewContext } from 'node:vm';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import { SILENT } from '../../../src/core/events';
+import * as tf from '../../../src/core/tf';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
 import { noSync } from '../../../src/parallel/fsdp/no-sync';

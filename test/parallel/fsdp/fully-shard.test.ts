@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import { ShardlabError } from '../../../src/core/errors';
 import { SILENT } from '../../../src/core/events';
+import * as tf from '../../../src/core/tf';
 import { Linear } from '../../../src/nn/linear';
 import { gpt } from '../../../src/nn/models/gpt';
 import { Module } from '../../../src/nn/module';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import fc from 'fast-check';
+import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { chunkOf, paddingOf, shardLayout, shareOf } from '../../../src/parallel/fsdp/shard-layout';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import type { StrategyName } from '../../../src/config/strategies';
 import { SILENT } from '../../../src/core/events';
+import * as tf from '../../../src/core/tf';
 import type { ProcessGroup } from '../../../src/dist/types';
 import { readState, writeState } from '../../../src/nn/state-values';
 import { AdamW } from '../../../src/optim/adamw';

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { type Random, seeded } from '../../../src/core/random';
+import * as tf from '../../../src/core/tf';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
 import { readState, writeState } from '../../../src/nn/state-values';

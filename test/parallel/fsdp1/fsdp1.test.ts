@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
+import * as tf from '../../../src/core/tf';
 import { Block } from '../../../src/nn/block';
 import { gpt } from '../../../src/nn/models/gpt';
 import { moe } from '../../../src/nn/models/moe';

@@ -1,5 +1,5 @@
-import * as tf from '@tensorflow/tfjs';
 import { type Random, seeded } from '../../../src/core/random';
+import * as tf from '../../../src/core/tf';
 import { ModuleList } from '../../../src/nn/containers';
 import { constant, normal } from '../../../src/nn/init';
 import { LayerNorm } from '../../../src/nn/layer-norm';

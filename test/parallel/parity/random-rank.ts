@@ -1,6 +1,6 @@
-import * as tf from '@tensorflow/tfjs';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import { seeded } from '../../../src/core/random';
+import * as tf from '../../../src/core/tf';
 import { readState } from '../../../src/nn/state-values';
 import type { Task } from '../../../src/train/task';
 import { createTrainer } from '../../../src/train/trainer';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import type { HalfDType } from '../../../src/core/dtypes';
 import { SILENT } from '../../../src/core/events';
 import { HALF_FORMATS, roundValues } from '../../../src/core/rounding';
+import * as tf from '../../../src/core/tf';
 import { byCause, logicalByCause } from '../../../src/ledger/memory';
 import { createRecorder } from '../../../src/ledger/recorder';
 import { Linear } from '../../../src/nn/linear';

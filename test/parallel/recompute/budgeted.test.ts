@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import { SILENT } from '../../../src/core/events';
+import * as tf from '../../../src/core/tf';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
 import { applyActivationCheckpointing } from '../../../src/parallel/recompute/apply-activation-checkpointing';
 import { flopsOf } from '../../../src/parallel/recompute/layer-meter';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import * as tf from '@tensorflow/tfjs';
 import { gradients } from '../../../src/autograd/unit';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import * as tf from '../../../src/core/tf';
 import { inputsOf, targetsOf } from '../../../src/data/batch';
 import { createBatches } from '../../../src/data/batches';
 import { buildModel } from '../../../src/nn/models/build-model';

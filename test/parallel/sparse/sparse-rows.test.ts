@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as tf from '@tensorflow/tfjs';
 import * as fc from 'fast-check';
 import type { Engine } from '../../../src/backend/engine';
+import * as tf from '../../../src/core/tf';
 import type { Piece } from '../../../src/dist/types';
 import { moe } from '../../../src/nn/models/moe';
 import { maskWords, touchedRows } from '../../../src/parallel/sparse/row-masks';

@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../../../core/tf';
 import type { Experiment, Facts } from '../entry';
 import type { LabPlace, LabScope, RunFacts } from '../lab';
 

@@ -1,6 +1,6 @@
-import type * as tf from '@tensorflow/tfjs';
 import type { TrainConfigInput } from '../../../config/train-config';
 import { ShardlabError } from '../../../core/errors';
+import type * as tf from '../../../core/tf';
 import type { Experiment } from '../entry';
 import type { LabScope, RunFacts } from '../lab';
 

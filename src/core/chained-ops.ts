@@ -1,0 +1,99 @@
+/// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops" preserve="true" />
+import * as core from '@tensorflow/tfjs-core';
+
+/**
+ * [Note: chained operations] `x.add(y)` beside `tf.add(x, y)`. Of what Node can load, only the package @tensorflow/tfjs gives
+ * tensors these methods; a test compares ours with them. These are functions of the core whose first argument is the tensor.
+ */
+const FUNCTIONS = `
+  abs acos acosh add all any argMax argMin asin asinh atan atan2 atanh avgPool batchToSpaceND batchNorm
+  broadcastTo ceil clipByValue conv1d conv2dTranspose conv2d cos cosh cumprod cumsum depthToSpace depthwiseConv2d
+  dilation2d divNoNan div dot elu equal erf euclideanNorm exp expandDims expm1 fft floor floorDiv gather
+  greaterEqual greater ifft irfft isFinite isInf isNaN leakyRelu lessEqual less localResponseNormalization
+  logSigmoid logSoftmax logSumExp log log1p logicalAnd logicalNot logicalOr logicalXor matMul maxPool max maximum
+  mean min minimum mirrorPad mod mul neg norm notEqual oneHot onesLike pad pool pow prelu prod reciprocal relu
+  relu6 reshape reverse rfft round rsqrt selu separableConv2d sigmoid sign sin sinh slice softmax softplus
+  spaceToBatchND split sqrt square squaredDifference squeeze step stridedSlice sub sum tan tanh tile topk
+  transpose unique unsortedSegmentSum unstack zerosLike
+`;
+
+type Method = (this: core.Tensor, ...args: never[]) => unknown;
+
+/** Methods that are no function of the same name. */
+const OTHERS: Readonly<Record<string, Method>> = {
+  asScalar() {
+    core.util.assert(this.size === 1, () => 'The array must have only 1 element.');
+    return core.reshape(this, []);
+  },
+  asType(dtype: core.DataType) {
+    return core.cast(this, dtype);
+  },
+  as1D() {
+    return core.reshape(this, [this.size]);
+  },
+  flatten() {
+    return core.reshape(this, [this.size]);
+  },
+  ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
+  reshapeAs(other: core.Tensor) {
+    return core.reshape(this, other.shape);
+  },
+  concat(others: core.Tensor | core.Tensor[], dim?: number) {
+    return core.concat([this, ...listOf(others)], dim);
+  },
+  stack(others: core.Tensor | core.Tensor[], dim?: number) {
+    return core.stack([this, ...listOf(others)], dim);
+  },
+  resizeBilinear(...args: Resizing) {
+    return core.image.resizeBilinear(this as core.Tensor3D, ...args);
+  },
+  resizeNearestNeighbor(...args: Resizing) {
+    return core.image.resizeNearestNeighbor(this as core.Tensor3D, ...args);
+  },
+  toBool() {
+    return core.cast(this, 'bool');
+  },
+  toFloat() {
+    return core.cast(this, 'float32');
+  },
+  toInt() {
+    return core.cast(this, 'int32');
+  },
+  where(condition: core.Tensor, other: core.Tensor) {
+    return core.where(condition, this, other);
+  },
+};
+
+type Resizing = [size: [number, number], alignCorners?: boolean, halfPixelCenters?: boolean];
+
+/** Gives tensors their methods; see [Note: chained operations]. */
+export function registerChainedOps(): void {
+  const functions = core as unknown as Readonly<Record<string, (...args: unknown[]) => unknown>>; // named at run time
+  for (const name of FUNCTIONS.trim().split(/\s+/)) {
+    define(name, function (this: core.Tensor, ...args: unknown[]) {
+      return functions[name]?.(this, ...args);
+    });
+  }
+  for (const [name, method] of Object.entries(OTHERS)) define(name, method);
+}
+
+function define(name: string, method: Method): void {
+  const value = function (this: core.Tensor, ...args: never[]): unknown {
+    if (this.isDisposed) throw new Error('Tensor is disposed.'); // as the core's own methods do
+    return method.apply(this, args);
+  };
+  Object.defineProperty(core.Tensor.prototype, name, {
+    value,
+    writable: true,
+    configurable: true,
+    enumerable: true,
+  });
+}
+
+function reshapeTo(this: core.Tensor, ...shape: number[]): core.Tensor {
+  return core.reshape(this, shape);
+}
+
+function listOf(tensors: core.Tensor | core.Tensor[]): core.Tensor[] {
+  return tensors instanceof core.Tensor ? [tensors] : tensors;
+}

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '../../src/core/tf';
+
+type Methods = Readonly<Record<string, (...args: unknown[]) => tf.Tensor | tf.Tensor[] | object>>;
+
+/** Names of the union package that `shardlab/tf` leaves out. */
+const LEFT_OUT =
+  'data deregisterOp forceHalfFloat GPGPUContext gpgpu_util GraphModel loadGraphModel loadGraphModelSync MathBackendWebGL ' +
+  'registerOp setWebGLContext version_converter version_webgl webgl webgl_util';
+
+// The union package registers its own chained operations, so ours are taken before it loads.
+const prototype = tf.Tensor.prototype;
+const ours = methodsOf(prototype);
+const union = require('@tensorflow/tfjs') as typeof tf;
+const theirs = methodsOf(prototype);
+
+before(() => tf.setBackend('cpu'));
+
+test('tensors have every chained operation of @tensorflow/tfjs and no other', () => {
+  assert.deepEqual(Object.keys(ours).sort(), Object.keys(theirs).sort());
+  assert.ok(Object.keys(ours).length > 130);
+});
+
+test('tf has every name of @tensorflow/tfjs but the readers of files, graph models and WebGL', () => {
+  const missing = Object.keys(union).filter((name) => !(name in tf));
+  assert.deepEqual(missing.sort(byName), LEFT_OUT.split(' ').sort(byName));
+});
+
+test('a chained operation that is no function of the same name gives what @tensorflow/tfjs gives', () => {
+  const matrix = tf.tensor2d([1.5, 0, -2, 3], [2, 2]);
+  const image = tf.range(0, 12).reshape([2, 2, 3]);
+  const one = tf.tensor1d([7]);
+  const calls: readonly [string, tf.Tensor, ...unknown[]][] = [
+    ['asScalar', one],
+    ['asType', matrix, 'int32'],
+    ['as1D', matrix],
+    ['as2D', matrix, 1, 4],
+    ['as3D', matrix, 1, 4, 1],
+    ['as4D', matrix, 1, 2, 1, 2],
+    ['as5D', matrix, 1, 2, 1, 2, 1],
+    ['flatten', matrix],
+    ['reshapeAs', matrix, tf.zeros([4, 1])],
+    ['concat', matrix, matrix, 1],
+    ['concat', matrix, [matrix, matrix]],
+    ['stack', matrix, matrix, 1],
+    ['stack', matrix, [matrix, matrix]],
+    ['resizeBilinear', image, [3, 3]],
+    ['resizeNearestNeighbor', image, [3, 3], true],
+    ['toBool', matrix],
+    ['toFloat', matrix.toInt()],
+    ['toInt', matrix],
+    ['where', matrix, tf.tensor2d([1, 0, 0, 1], [2, 2], 'bool'), tf.zeros([2, 2])],
+    ['oneHot', tf.tensor1d([0, 2], 'int32'), 3],
+  ];
+  for (const [name, tensor, ...args] of calls) {
+    const [own, other] = [ours, theirs].map((methods) => described(methods[name]?.call(tensor, ...args)));
+    assert.deepEqual(own, other, name);
+  }
+  for (const methods of [ours, theirs]) assert.throws(() => methods.asScalar?.call(matrix), /only 1 element/);
+});
+
+test('a chained operation of a disposed tensor throws', () => {
+  const gone = tf.ones([2]);
+  gone.dispose();
+  assert.throws(() => ours.add?.call(gone, 1), /Tensor is disposed/);
+});
+
+function methodsOf(prototype: object): Methods {
+  return Object.fromEntries(
+    Object.keys(prototype).map((name) => [name, (prototype as Methods)[name] as Methods[string]]),
+  );
+}
+
+function described(value: unknown): unknown {
+  assert.ok(value instanceof tf.Tensor);
+  return { shape: value.shape, dtype: value.dtype, values: [...value.dataSync()] };
+}
+
+function byName(a: string, b: string): number {
+  return a.toLowerCase() < b.toLowerCase() ? -1 : 1;
+}
