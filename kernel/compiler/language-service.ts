@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import ts from 'typescript';
 import { GLOBALS_DECLARATION } from './globals';
 import {
@@ -85,7 +85,7 @@ function compilerOptions(installation: string): ts.CompilerOptions {
     moduleResolution: ts.ModuleResolutionKind.Bundler,
     moduleDetection: ts.ModuleDetectionKind.Force,
     types: ['node'],
-    typeRoots: [join(installation, 'node_modules', '@types')],
+    typeRoots: foldersAbove(installation).map((folder) => join(folder, 'node_modules', '@types')),
     strict: false,
     strictNullChecks: true,
     strictFunctionTypes: true,
@@ -101,6 +101,12 @@ function compilerOptions(installation: string): ts.CompilerOptions {
     inlineSources: true,
     removeComments: true,
   };
+}
+
+/** A folder and those that hold it: packages lie in this installation's own node_modules or in those of the folder that it is installed in. */
+function foldersAbove(folder: string): string[] {
+  const parent = dirname(folder);
+  return parent === folder ? [folder] : [folder, ...foldersAbove(parent)];
 }
 
 function createHost(

@@ -1,8 +1,6 @@
 import { dirname, join } from 'node:path';
 import ts from 'typescript';
-
-/** Packages that come from shardlab's own installation when the notebook's folder has none. */
-const OWN_PACKAGES = /^(shardlab|tslab)(\/|$)/;
+import { ownName } from '../../src/cell/own-packages';
 
 /** Where modules are looked for. */
 export interface ResolutionPlaces {
@@ -15,7 +13,7 @@ export interface ResolutionPlaces {
 }
 
 /**
- * Resolves modules for the checker as the importer does at run time: from the notebook's folder, `shardlab` and `tslab`
+ * Resolves modules for the checker as the importer does at run time: from the notebook's folder, shardlab's own packages
  * also from the installation. What was found is remembered; what a cell misses is not, it may be installed meanwhile.
  */
 export function createModuleResolver(
@@ -31,8 +29,9 @@ export function createModuleResolver(
     if (inCell && specifier.startsWith('./') && virtual(cell)) return resolvedCell(cell);
     const from = inCell ? join(places.baseDir, 'notebook.mts') : file;
     const result = ts.resolveModuleName(specifier, from, options, ts.sys);
-    if (result.resolvedModule !== undefined || !OWN_PACKAGES.test(specifier)) return result;
-    return ts.resolveModuleName(specifier, join(installation, 'notebook.mts'), options, ts.sys);
+    const own = ownName(specifier);
+    if (result.resolvedModule !== undefined || own === undefined) return result;
+    return ts.resolveModuleName(own, join(installation, 'notebook.mts'), options, ts.sys);
   };
   return (literals, containingFile) =>
     literals.map(({ text }) => {

@@ -24,8 +24,8 @@ export function snapshotPlace(installation: string): SnapshotPlace {
   const hash = createHash('sha256').update(`${process.version} ${process.arch} ${process.execPath}`);
   const inputs = [
     ...readdirSync(__dirname).map((name) => join(__dirname, name)),
-    join(installation, 'node_modules', 'typescript', 'package.json'),
-    join(installation, 'node_modules', '@types', 'node', 'package.json'),
+    require.resolve('typescript/package.json'),
+    require.resolve('@types/node/package.json'),
   ];
   for (const file of inputs) {
     if (!file.endsWith('.js') && !file.endsWith('.json')) continue;
@@ -91,7 +91,7 @@ function isAlive(pid: number): boolean {
 
 // While a snapshot is built `require` knows Node's own modules alone, so the script brings a loader for the others.
 function entrySource(installation: string): string {
-  const typescript = join(installation, 'node_modules', 'typescript', 'lib', 'typescript.js');
+  const typescript = require.resolve('typescript');
   return `
 const { readFileSync } = require('node:fs');
 const { dirname, resolve } = require('node:path');

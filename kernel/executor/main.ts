@@ -1,11 +1,8 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { captureConsole } from '../../src/cell/console-capture';
 import { registerDisplay } from '../../src/cell/display';
 import { createEvaluator } from '../../src/cell/evaluator';
 import { writeExitCall } from '../../src/cell/exit-call';
 import { watchStrayErrors } from '../../src/cell/stray-errors';
-import { createTslabModule, type TslabModule } from '../../src/cell/tslab-module';
 import { CellRunner } from './cell-runner';
 import { trackTimers } from './cell-timers';
 import { Comms } from './comms';
@@ -20,10 +17,8 @@ async function main(settings: ExecutorSettings): Promise<void> {
   const person = new Person(channel);
   const comms = new Comms((message) => channel.comm(message));
   const timers = trackTimers(channel);
-  const versions = packageVersions(settings.installation);
   const evaluator = createEvaluator({
     ...settings,
-    overrides: { tslab: () => createTslabModule(versions) },
     globals: {
       comms,
       prompt: (message?: string, options?: { readonly password?: boolean }) =>
@@ -69,18 +64,6 @@ function handle(message: ToExecutor, runner: CellRunner, person: Person, comms: 
     default:
       message satisfies never;
   }
-}
-
-function packageVersions(installation: string): TslabModule['versions'] {
-  const version = (name: string): string => {
-    const manifest: unknown = JSON.parse(
-      readFileSync(join(installation, 'node_modules', name, 'package.json'), 'utf8'),
-    );
-    return typeof manifest === 'object' && manifest !== null && 'version' in manifest
-      ? String(manifest.version)
-      : '';
-  };
-  return { tslab: version('tslab'), typescript: version('typescript'), node: process.version };
 }
 
 // The front writes its settings there.

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { shortened } from '../../src/cell/excerpt';
 import { KERNEL_LANGUAGE } from '../../src/cell/kernelspec';
 import { type Json, PROTOCOL_VERSION } from './wire';
@@ -7,7 +7,7 @@ import { type Json, PROTOCOL_VERSION } from './wire';
 /** Content of kernel_info_reply. */
 export function kernelInfo(installation: string): Json {
   const version = packageVersion(installation);
-  const typescript = packageVersion(join(installation, 'node_modules', 'typescript'));
+  const typescript = packageVersion(dirname(require.resolve('typescript/package.json')));
   return {
     status: 'ok',
     protocol_version: PROTOCOL_VERSION,

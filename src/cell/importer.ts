@@ -3,8 +3,10 @@ import { createRequire } from 'node:module';
 import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
+import type * as MendedGradients from '../backend/mended-gradients';
 import { ShardlabError } from '../core/errors';
 import { findInstallation } from './installation';
+import { ownName } from './own-packages';
 import { showTensorValues } from './tensor-text';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 
@@ -16,14 +18,11 @@ export type Importer = (specifier: string, names?: readonly string[]) => Promise
 export interface ImporterOptions {
   /** Folder of the notebook: relative paths and packages are looked for from here. */
   readonly baseDir: string;
-  /** Folder of shardlab's package.json, where `shardlab` and `tslab` are found when the notebook's folder has none. */
+  /** Folder of shardlab's package.json, where shardlab's own packages are found when the notebook's folder has none. */
   readonly installation?: string | undefined;
-  /** Modules that the host supplies itself, by specifier. */
-  readonly overrides?: Readonly<Record<string, () => object>> | undefined;
 }
 
-const OWN_PACKAGES = /^(shardlab|tslab)(\/|$)/;
-const TFJS = /^@tensorflow\/tfjs/;
+const TFJS = /^(@tensorflow\/tfjs|shardlab\/tf$)/;
 const EXTENSIONS = [
   '.js',
   '.mjs',
@@ -40,7 +39,7 @@ const EXTENSIONS = [
  * Throws IO with what to install when a package is missing.
  */
 export function createImporter(options: ImporterOptions): Importer {
-  const { overrides = {}, installation = findInstallation() } = options;
+  const { installation = findInstallation() } = options;
   const fromNotebook = importFrom(options.baseDir);
   const fromInstallation = importFrom(installation);
   let typescriptEnabled = false;
@@ -52,17 +51,27 @@ export function createImporter(options: ImporterOptions): Importer {
       return await fromNotebook(url);
     } catch (error) {
       if (!isMissing(error, specifier)) throw error;
-      if (OWN_PACKAGES.test(specifier)) return fromInstallation(specifier);
+      const own = ownName(specifier);
+      if (own !== undefined) return fromInstallation(own);
       throw missing(specifier, options.baseDir, error);
     }
   };
   return async (specifier, names = []) => {
-    const override = overrides[specifier];
-    if (override !== undefined) return override();
+    // The package tslab writes to a kernel that this is not.
+    if (specifier === 'tslab') return fromInstallation('shardlab/tslab');
     const loaded = withInterop(await load(specifier), names);
-    if (TFJS.test(specifier) && 'Tensor' in loaded) showTensorValues(loaded.Tensor);
+    if (TFJS.test(specifier) && 'Tensor' in loaded) {
+      showTensorValues(loaded.Tensor);
+      mendGradientsAgain();
+    }
     return loaded;
   };
+}
+
+/** The package @tensorflow/tfjs registers all gradients anew, over those that this process's engine has mended. */
+function mendGradientsAgain(): void {
+  const engine = require.cache[join(__dirname, '..', 'backend', 'mended-gradients.js')]?.exports;
+  (engine as typeof MendedGradients | undefined)?.mendGradients(); // loaded only where there is an engine
 }
 
 /** `require` as a file in the folder has it. */

@@ -1,5 +1,3 @@
-import { join } from 'node:path';
-
 /** A Jupyter kernelspec as kernel.json holds it. */
 export interface KernelSpec {
   readonly argv: readonly string[];
@@ -15,10 +13,10 @@ export const KERNEL_NAME = 'shardlab';
 /** The language's name in the kernelspec and in notebooks. */
 export const KERNEL_LANGUAGE = 'typescript';
 
-/** Builds kernel.json for the installation whose package.json lies in `installation`, run by the Node binary `node`. */
-export function kernelSpec({ node, installation }: { node: string; installation: string }): KernelSpec {
+/** Builds kernel.json for the kernel whose program is `main`, run by the Node binary `node`. */
+export function kernelSpec({ node, main }: { node: string; main: string }): KernelSpec {
   return {
-    argv: [node, join(installation, 'build', 'kernel', 'main.js'), '{connection_file}'],
+    argv: [node, main, '{connection_file}'],
     display_name: 'TypeScript (shardlab)',
     language: KERNEL_LANGUAGE,
     interrupt_mode: 'message',

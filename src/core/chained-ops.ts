@@ -1,4 +1,3 @@
-/// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops" preserve="true" />
 import * as core from '@tensorflow/tfjs-core';
 
 /**

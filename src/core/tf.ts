@@ -1,3 +1,4 @@
+/// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops" preserve="true" />
 /**
  * TensorFlow.js as this package and its cells use it: the core, the layers, the plain JavaScript backend. The package
  * `@tensorflow/tfjs` adds a reader of files (`tf.data`), graph models and WebGL, which nothing here needs, and is four times as large.

@@ -1,4 +1,3 @@
-import type { DataFrame } from 'danfojs-node';
 import { ConfigError } from '../core/errors';
 import {
   ADVICE_GRID,
@@ -9,6 +8,7 @@ import {
 } from '../plan/advice';
 import { predict } from '../plan/predict';
 import { adviceCases, adviceTable } from './advice-table';
+import type { DataFrame } from './frame';
 import { DISPLAY, type DisplayBundle, type Table } from './table';
 
 /** The documents' advice against the best of all layouts, over a grid. In a notebook it shows itself. */

@@ -1,4 +1,4 @@
-import type { DataFrame } from 'danfojs-node';
+import type { DataFrame } from './frame';
 import { EITHER, LIGHT, plain, soft, strong, type Theme } from './ink';
 import type { Layout, Trace } from './plotly';
 import { toPng } from './png';

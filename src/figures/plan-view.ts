@@ -1,4 +1,3 @@
-import type { DataFrame } from 'danfojs-node';
 import type { MemoryCause } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import type { ConfigReading } from '../plan/config-readings';
@@ -15,6 +14,7 @@ import { type PriceTable, priceTable } from '../plan/prices';
 import { requestReadings } from '../plan/request-readings';
 import { escapeHtml } from './escape';
 import type { Figure } from './figure';
+import type { DataFrame } from './frame';
 import { memoryBreakdown } from './memory-breakdown';
 import { layoutWords, planNotes, planTable, readingNotes, withAssumed } from './plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from './table';

@@ -1,4 +1,3 @@
-import type { DataFrame } from 'danfojs-node';
 import type { Planned } from '../plan/cost-of';
 import { familyOf, type Loss } from '../plan/families';
 import { reservableBytes } from '../plan/memory/allocator';
@@ -11,6 +10,7 @@ import type { PlanRequestInput } from '../plan/request';
 import { requestOfLayout } from '../plan/request-of-layout';
 import { escapeHtml } from './escape';
 import type { Figure } from './figure';
+import type { DataFrame } from './frame';
 import { layoutWords } from './plan-table';
 import { createPlan, type Plan } from './plan-view';
 import { rankedLayouts } from './ranked-layouts';

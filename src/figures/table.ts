@@ -1,5 +1,5 @@
-import type { DataFrame } from 'danfojs-node';
 import { escapeHtml, toCsvText } from './escape';
+import type { DataFrame } from './frame';
 import { commonPrototype, frameOf, rowsOf } from './frame';
 
 /** What a table's cell may hold; null is shown as a dash. */

@@ -158,6 +158,10 @@ describe('the evaluator', () => {
 
   it("finds shardlab's own packages outside its clone, and says what to install for others", async () => {
     assert.equal(typeof (await value("(await __import('tslab', ['display'])).display.html")), 'function');
+    const tensor = await value(
+      "(await __import('@tensorflow/tfjs', ['tensor'])).tensor([1, 2]).add(1).arraySync()",
+    );
+    assert.deepEqual(tensor, [2, 3]);
     const result = await run("await __import('not-there')");
     assert.ok(!result.ok);
     assert.match(result.error.evalue, /npm install not-there/);

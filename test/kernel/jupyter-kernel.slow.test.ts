@@ -19,9 +19,8 @@ describe('jupyter_kernel_test', { skip }, () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-jupyter-'));
     const place = join(folder, 'kernels', 'shardlab-under-test');
     mkdirSync(place, { recursive: true });
-    const spec = kernelSpec({ node: process.execPath, installation });
-    const argv = [process.execPath, KERNEL_MAIN, '{connection_file}'];
-    writeFileSync(join(place, 'kernel.json'), JSON.stringify({ ...spec, argv }));
+    const spec = kernelSpec({ node: process.execPath, main: KERNEL_MAIN });
+    writeFileSync(join(place, 'kernel.json'), JSON.stringify(spec));
     try {
       const script = join(installation, 'test', 'kernel', 'jupyter-kernel-test.py');
       const { stderr } = spawnSync(python ?? '', [script, '-v'], {

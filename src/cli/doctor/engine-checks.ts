@@ -39,7 +39,7 @@ export function checkTensorflow(): Check {
     const advice = `ranks use wasm; where its download works: npm rebuild ${pkg} --ignore-scripts=false`;
     return { name, status: 'note', found: `${pkg} is here without its native binding`, advice };
   }
-  const advice = 'ranks use wasm; npm install --include=optional brings the package';
+  const advice = 'ranks use wasm; npm install @tensorflow/tfjs-node-gpu@4.22.0 brings the package';
   return { name, status: 'note', found: 'not installed (optional)', advice };
 }
 

@@ -5,7 +5,13 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Io } from '../io';
 import type { Perform } from '../program';
 import { userJupyterFolder } from './jupyter-folders';
-import { INSTALLATION, kernelspecFolder, removeKernelspec, writeKernelspec } from './kernelspec-folder';
+import {
+  INSTALLATION,
+  KERNEL,
+  kernelspecFolder,
+  removeKernelspec,
+  writeKernelspec,
+} from './kernelspec-folder';
 import { describePython, jupyterPython } from './python';
 
 interface Place {
@@ -59,11 +65,10 @@ async function dataFolder({ user, prefix, sysPrefix }: Place, io: Io): Promise<s
 }
 
 function checkBuilt(): void {
-  const main = join(INSTALLATION, 'build', 'kernel', 'main.js');
-  if (existsSync(main)) return;
+  if (existsSync(KERNEL)) return;
   throw new ShardlabError(
     'IO',
-    `the kernel is not built (${main} is missing); run \`npm run build\` in ${INSTALLATION}`,
+    `the kernel is not built (${KERNEL} is missing); run \`npm run build\` in ${INSTALLATION}`,
   );
 }
 

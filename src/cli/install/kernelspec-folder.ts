@@ -1,9 +1,14 @@
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { mkdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { KERNEL_NAME, type KernelSpec, kernelSpec } from '../../cell/kernelspec';
 
 /** The folder of this installation's package.json. */
 export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');
+
+/** The program that a kernelspec names. */
+export const KERNEL = join(INSTALLATION, 'build', 'kernel', 'main.js');
+
+const RESOURCE_DIR = '{resource_dir}';
 
 /** The folder of our kernelspec below one of Jupyter's data folders. */
 export function kernelspecFolder(jupyterData: string): string {
@@ -14,15 +19,28 @@ export function kernelspecFolder(jupyterData: string): string {
 export function writeKernelspec(jupyterData: string): string {
   const folder = kernelspecFolder(jupyterData);
   mkdirSync(folder, { recursive: true });
-  const spec = kernelSpec({ node: process.execPath, installation: INSTALLATION });
+  const spec = kernelSpec({ node: process.execPath, main: kernelPath(folder) });
   writeFileSync(join(folder, 'kernel.json'), `${JSON.stringify(spec, null, 2)}\n`);
   return folder;
 }
 
+/**
+ * The kernel's program as a kernelspec in `folder` names it: by the way from there where both lie in one project, which
+ * may then be moved as a whole. Jupyter puts the kernelspec's folder for {resource_dir}.
+ */
+function kernelPath(folder: string): string {
+  const modules = dirname(INSTALLATION);
+  const inProject =
+    basename(modules) === 'node_modules' && realpathSync(folder).startsWith(join(dirname(modules), '/'));
+  return inProject && realpathSync(folder) === folder ? join(RESOURCE_DIR, relative(folder, KERNEL)) : KERNEL;
+}
+
 /** Reads our kernelspec below a Jupyter data folder; undefined when none is installed there. */
 export function readKernelspec(jupyterData: string): KernelSpec | undefined {
+  const folder = kernelspecFolder(jupyterData);
   try {
-    return JSON.parse(readFileSync(join(kernelspecFolder(jupyterData), 'kernel.json'), 'utf8'));
+    const spec: KernelSpec = JSON.parse(readFileSync(join(folder, 'kernel.json'), 'utf8'));
+    return { ...spec, argv: spec.argv.map((argument) => argument.replace(RESOURCE_DIR, folder)) };
   } catch {
     return undefined;
   }

@@ -1,9 +1,9 @@
 import { inspect } from 'node:util';
-import type { DataFrame } from 'danfojs-node';
 import { ConfigError } from '../../core/errors';
 import { claimsFigure } from '../../figures/claims-figure';
 import { claimsTable } from '../../figures/claims-table';
 import type { Figure } from '../../figures/figure';
+import type { DataFrame } from '../../figures/frame';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { DOCUMENTS } from '../../plan/claims/claim';

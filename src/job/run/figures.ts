@@ -1,10 +1,10 @@
 import { availableParallelism } from 'node:os';
-import type { DataFrame } from 'danfojs-node';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { commCauses } from '../../figures/comm-causes';
 import { type CommTimelineOptions, commTimeline } from '../../figures/comm-timeline';
 import type { Figure } from '../../figures/figure';
+import type { DataFrame } from '../../figures/frame';
 import { lossCurve } from '../../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
 import { processTable } from '../../figures/process-table';

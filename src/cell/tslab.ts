@@ -1,0 +1,77 @@
+import { randomUUID } from 'node:crypto';
+import { currentDisplay, type DisplaySink } from './display';
+import { encodeBinary } from './mime';
+
+/** tslab's display interface: one media type per call. Source: tslab/dist/public.d.ts */
+export interface Display {
+  javascript(text: string): void;
+  html(text: string): void;
+  markdown(text: string): void;
+  latex(text: string): void;
+  svg(text: string): void;
+  png(bytes: Uint8Array): void;
+  jpeg(bytes: Uint8Array): void;
+  gif(bytes: Uint8Array): void;
+  pdf(bytes: Uint8Array): void;
+  text(text: string): void;
+  raw(contentType: string, content: string | Uint8Array): void;
+}
+
+// What `import * as tslab from 'tslab'` gives in our kernel: the same interface over the process's own sink.
+
+/** The versions of tslab whose interface this is, of the TypeScript that checks cells, and of Node. */
+export const versions: Readonly<Record<'tslab' | 'typescript' | 'node', string>> = {
+  tslab: manifestOf('shardlab').peerDependencies?.tslab ?? '',
+  typescript: manifestOf('typescript').version,
+  node: process.version,
+};
+
+/** Shows content below the running cell. */
+export const display: Display = displayOver((sink, type, content) => sink.display(bundleOf(type, content)));
+
+/** A display whose later contents replace its first one. */
+export function newDisplay(): Display {
+  const displayId = randomUUID();
+  let shown = false;
+  return displayOver((sink, type, content) => {
+    const bundle = bundleOf(type, content);
+    if (shown) sink.update(displayId, bundle);
+    else sink.display(bundle, { displayId });
+    shown = true;
+  });
+}
+
+interface Manifest {
+  readonly version: string;
+  readonly peerDependencies?: Readonly<Record<string, string>>;
+}
+
+function manifestOf(name: string): Manifest {
+  return require(`${name}/package.json`) as Manifest;
+}
+
+type Content = string | Uint8Array;
+
+function bundleOf(type: string, content: Content): Record<string, unknown> {
+  return { ...encodeBinary({ [type]: content }) };
+}
+
+function displayOver(show: (sink: DisplaySink, type: string, content: Content) => void): Display {
+  const raw = (type: string, content: Content): void => {
+    const sink = currentDisplay();
+    if (sink !== undefined) show(sink, type, content);
+  };
+  return {
+    raw,
+    javascript: (text) => raw('text/javascript', text),
+    html: (text) => raw('text/html', text),
+    markdown: (text) => raw('text/markdown', text),
+    latex: (text) => raw('text/latex', text),
+    svg: (text) => raw('image/svg+xml', text),
+    png: (bytes) => raw('image/png', bytes),
+    jpeg: (bytes) => raw('image/jpeg', bytes),
+    gif: (bytes) => raw('image/gif', bytes),
+    pdf: (bytes) => raw('application/pdf', bytes),
+    text: (text) => raw('text/plain', text),
+  };
+}

