@@ -14,9 +14,9 @@ const SUITES = [
   'test/core/tf.test.js',
   'test/backend/products.test.js',
   'test/dist/contract.slow.test.js',
-  'test/parallel/fully-shard.test.js',
+  'test/parallel/fsdp/fully-shard.test.js',
   'test/kernel/cells.test.js',
-  'test/job/run.slow.test.js',
+  'test/job/run/run.slow.test.js',
 ];
 
 const python = process.env.SHARDLAB_PYTHON;
