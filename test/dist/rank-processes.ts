@@ -82,7 +82,10 @@ export class RankProcesses {
     await Promise.all(
       living.map(async (child) => {
         const exited = once(child, 'exit');
+        // The process cannot end while its courier stand-in still reads from this pipe.
+        child.once('disconnect', () => endOrders(child));
         if (child.connected) child.send({ kind: 'close' } satisfies RankRequest);
+        else endOrders(child);
         const stuck = setTimeout(() => child.kill('SIGKILL'), 3000);
         await exited;
         clearTimeout(stuck);
@@ -93,12 +96,13 @@ export class RankProcesses {
   }
 
   private order(order: unknown): void {
-    for (const child of this.children) {
-      // Descriptor 4 was asked for as a pipe.
-      (child.stdio[4] as Writable | null)?.write(`${JSON.stringify(order)}\n`);
-    }
+    for (const child of this.children) ordersOf(child)?.write(`${JSON.stringify(order)}\n`);
   }
 }
+
+// Descriptor 4 was asked for as a pipe.
+const ordersOf = (child: ChildProcess): Writable | null => child.stdio[4] as Writable | null;
+const endOrders = (child: ChildProcess): void => void ordersOf(child)?.end();
 
 function startRank(
   { rank, world, link }: { readonly rank: number; readonly world: number; readonly link: Link | undefined },
