@@ -1,14 +1,18 @@
 /**
- * A reporter for node:test that writes the run's own totals as one line of JSON: {"passed", "failed", "skipped"}.
- * Cancelled tests count as failed, tests marked todo as skipped.
+ * A reporter for node:test that writes the run's own totals as one line of JSON: {"passed", "failed", "skipped", "files"}.
+ * Cancelled tests count as failed, tests marked todo as skipped. `files` holds { file, seconds } of each test file.
  */
 export default async function* countReporter(events) {
   const counts = { pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0 };
+  const files = [];
   for await (const { type, data } of events) {
+    // A file is reported as a test whose name is its path.
+    if (type === 'test:complete' && data.name === data.file)
+      files.push({ file: data.file, seconds: data.details.duration_ms / 1e3 });
     if (type !== 'test:diagnostic' || data.nesting !== 0) continue;
     const [name, count] = data.message.split(' ');
     if (name in counts) counts[name] = Number(count);
   }
   const failed = counts.fail + counts.cancelled;
-  yield `${JSON.stringify({ passed: counts.pass, failed, skipped: counts.skipped + counts.todo })}\n`;
+  yield `${JSON.stringify({ passed: counts.pass, failed, skipped: counts.skipped + counts.todo, files })}\n`;
 }

@@ -9,25 +9,33 @@ import { StepError } from './step.mjs';
 
 const TEST_TIMEOUT_MILLISECONDS = 600_000;
 
+/** NAME.slow.test.ts takes seconds; NAME.alone.test.ts as well, and it measures time or memory, or fills the machine. */
+const SLOW = /\.(slow|alone)\.test\.ts$/;
+const LONG = /\.long\.test\.ts$/;
+const ALONE = /\.(alone|long)\.test\.ts$/;
+
+/** How many of the slowest files a run names at its end. */
+const NUM_SLOWEST = 10;
+
 /**
- * The test files of a run: NAME.test.ts always, NAME.slow.test.ts except in the fast run, NAME.long.test.ts only in the
- * long run. `only` keeps the files whose path contains one of its texts.
+ * The test files of a run: NAME.test.ts always, slow ones except in the fast run, NAME.long.test.ts only in the long run.
+ * `only` keeps the files whose path contains one of its texts.
  */
 export function testFiles({ fast, long, only }) {
   return filesBelow(join(root, 'test'))
     .map((file) => relative(root, file))
     .filter((file) => file.endsWith('.test.ts'))
-    .filter((file) => !(fast && file.endsWith('.slow.test.ts')) && (long || !file.endsWith('.long.test.ts')))
+    .filter((file) => !(fast && SLOW.test(file)) && (long || !LONG.test(file)))
     .filter((file) => only.length === 0 || only.some((text) => file.includes(text.replace(/\.[jt]s$/, ''))));
 }
 
 /**
- * Runs test files (by their source paths) and prints "N passed, N failed, N skipped"; gives the exit status.
- * Ordinary files run as many at a time as there are cores; slow and long ones, which measure or fill the machine, alone.
+ * Runs test files (by their source paths), prints the slowest and "N passed, N failed, N skipped"; gives the exit status.
+ * Files run as many at a time as there are cores; then those that measure or fill the machine run alone.
  */
 export async function runTests(files, env) {
   if (files.length === 0) throw new StepError('No test file fits.', 'name part of a path below test/');
-  const isAlone = (file) => /\.(slow|long)\.test\.ts$/.test(file);
+  const isAlone = (file) => ALONE.test(file);
   const together = await runGroup(
     files.filter((file) => !isAlone(file)),
     availableParallelism(),
@@ -36,12 +44,21 @@ export async function runTests(files, env) {
   const alone = await runGroup(files.filter(isAlone), 1, env);
   const sum = (name) => together[name] + alone[name];
   const skipped = sum('skipped') > 0 ? `, ${sum('skipped')} skipped` : '';
+  process.stdout.write(slowestFiles([...together.files, ...alone.files]));
   process.stdout.write(`\n${sum('passed')} passed, ${sum('failed')} failed${skipped}\n`);
   return sum('status') !== 0 || sum('failed') > 0 || sum('passed') === 0 ? 1 : 0;
 }
 
+function slowestFiles(files) {
+  if (files.length <= NUM_SLOWEST) return '';
+  const slowest = files.sort((a, b) => b.seconds - a.seconds).slice(0, NUM_SLOWEST);
+  const nameOf = (file) => relative(join(root, 'build'), file).replace(/\.js$/, '.ts');
+  const lines = slowest.map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${nameOf(file)}`);
+  return `\nThe slowest files:\n${lines.join('\n')}\n`;
+}
+
 async function runGroup(files, concurrency, env) {
-  if (files.length === 0) return { status: 0, passed: 0, failed: 0, skipped: 0 };
+  if (files.length === 0) return { status: 0, passed: 0, failed: 0, skipped: 0, files: [] };
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-'));
   const totals = join(folder, 'totals.json');
   try {

@@ -5,7 +5,7 @@ import { setUp } from './setup.mjs';
 import { runMain, step, UsageError } from './step.mjs';
 
 const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, then the tests (those whose path contains a TEXT)
-  --fast        leaves out *.slow.test.ts
+  --fast        leaves out *.slow.test.ts and *.alone.test.ts
   --long        runs *.long.test.ts too
   --golden      writes the golden files anew
   --no-lint     leaves the linter out

@@ -21,7 +21,7 @@ test('the fast run is the usual one without slow tests, the long run holds the u
   const usual = testFiles({ only: [] });
   assert.deepEqual(
     testFiles({ fast: true, only: [] }),
-    usual.filter((file) => !file.endsWith('.slow.test.ts')),
+    usual.filter((file) => !/\.(slow|alone)\.test\.ts$/.test(file)),
   );
   const long = new Set(testFiles({ long: true, only: [] }));
   assert.ok(usual.every((file) => long.has(file)));
