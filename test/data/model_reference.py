@@ -220,11 +220,15 @@ def write(name, cases):
     }
     with open(os.path.join(HERE, name), "w", encoding="utf-8") as file:
         indented = json.dumps(text, indent=1)
-        file.write(re.sub(r"\[[^\[\]{}]*\]", on_one_line, indented) + "\n")
+        # First each array, then each object that holds no other: a shape, a gradient.
+        for inner in (r"\[[^\[\]{}]*\]", r"\{[^{}]*\}"):
+            indented = re.sub(inner, on_one_line, indented)
+        file.write(indented + "\n")
 
 
-def on_one_line(array):
-    return "[" + " ".join(array.group()[1:-1].split()) + "]"
+def on_one_line(found):
+    text = found.group()
+    return text[0] + " ".join(text[1:-1].split()) + text[-1]
 
 
 if __name__ == "__main__":
