@@ -1,11 +1,8 @@
+import { ShardlabError } from '../../core/errors';
+import source from './claims.json';
+
 /** The documents whose statements are checked, and what each is about. */
-export const DOCUMENTS = {
-  'wan22-fsdp': 'Wan2.2-S2V-14B (27B MoE) trained with FSDP on 8 A100',
-  'fsdp-guide': 'PyTorch FSDP acceleration guide',
-  'wan-deepspeed-zero3': 'Wan with DeepSpeed stage 3, offload and FairScale',
-  'accelerate-multinode': 'Accelerate on 4 machines x 8 GPUs with DiffSynth-Studio / Wan2.2-I2V-A14B',
-  'fsdp-megatron-swift': 'FSDP and Megatron through ms-swift',
-} as const;
+export const DOCUMENTS = source.documents;
 
 export type DocumentName = keyof typeof DOCUMENTS;
 
@@ -38,7 +35,24 @@ export interface Claim {
   readonly relation?: '>' | '>=' | '<' | 'up to';
 }
 
-/** A claim of a document, whose name need not be repeated in each. */
-export function claimOf(document: DocumentName, claim: Omit<Claim, 'document'>): Claim {
-  return { ...claim, document };
+// The file's claims have this shape; the type of a JSON import has no unions.
+const STATED = new Map(
+  (source.claims as readonly unknown[] as readonly Claim[]).map((claim) => [claim.id, claim]),
+);
+
+/** The ids of all that the documents state, in their order. */
+export const CLAIM_IDS: readonly string[] = [...STATED.keys()];
+
+/** The claim of an id. Throws: CHECK where the documents state none of that id. */
+export function claimOf(id: string): Claim {
+  const claim = STATED.get(id);
+  if (claim !== undefined) return claim;
+  throw new ShardlabError('CHECK', `the documents state no '${id}': add it to claims.json`);
+}
+
+/** The one number that a claim states. Throws: CHECK where it states none, or a range. */
+export function documentedNumber(id: string): number {
+  const { documented } = claimOf(id);
+  if (typeof documented === 'number') return documented;
+  throw new ShardlabError('CHECK', `${id} states ${JSON.stringify(documented)}, not one number`);
 }

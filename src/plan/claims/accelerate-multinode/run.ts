@@ -60,14 +60,7 @@ const TRAINING: PlanRequestInput = {
 /** Weights, ports and the run itself. */
 export const ACCELERATE_RUN: readonly ClaimEntry[] = [
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.reachable',
-      kind: 'mechanism',
-      statement: "After seconds, the others test that the main machine's port answers",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('acc.reachable'),
     expected: { verdict: 'confirmed', value: 1, within: 0 },
     experiment: port,
     check(_, facts) {
@@ -85,14 +78,7 @@ export const ACCELERATE_RUN: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.weights',
-      kind: 'mechanism',
-      statement: 'Weights load from local safetensors shards 00001-of-00006 ... 00006-of-00006',
-      documented: 6,
-      unit: 'files',
-      given: {},
-    }),
+    claim: claimOf('acc.weights'),
     expected: { verdict: 'confirmed', value: 6, within: 0 },
     check() {
       const files = MODEL_PATHS.flatMap((entry) => (typeof entry === 'string' ? [] : entry));
@@ -112,14 +98,7 @@ export const ACCELERATE_RUN: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.time',
-      kind: 'throughput',
-      statement: 'The example run ends after',
-      documented: [10, 20],
-      unit: 'min',
-      given: { num_processes: 32 },
-    }),
+    claim: claimOf('acc.time'),
     expected: { verdict: 'not checkable here', value: 25, within: 15 },
     check(lab) {
       const { seconds } = lab.predict(TRAINING);
@@ -145,15 +124,7 @@ export const ACCELERATE_RUN: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.expert',
-      kind: 'config',
-      statement:
-        'model_paths names only the high-noise expert: 14.3B of 28.6B are trained; the script is named T2V, the model is I2V',
-      documented: 1.43e10,
-      unit: 'parameters',
-      given: {},
-    }),
+    claim: claimOf('acc.expert'),
     expected: { verdict: 'confirmed', value: 14_288_901_184, within: 0 },
     check() {
       const experts = new Set(MODEL_PATHS.flat().flatMap((file) => /(high|low)_noise/.exec(file)?.[0] ?? []));
@@ -176,14 +147,7 @@ const text = 4096 * d + d + d * d + d, time = 256 * d + d + d * d + d + 6 * d * 
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.lfs',
-      kind: 'mechanism',
-      statement: 'Files of a few KB are Git-LFS pointers: git lfs pull',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('acc.lfs'),
     expected: { verdict: 'confirmed', value: 135, within: 0 },
     check() {
       const refused = refusalOf(POINTER);

@@ -43,15 +43,7 @@ const run = await job.train({ model: 'tiny', parallel: { strategy: 'ZERO_2' }, o
 /** The YAML, key by key. */
 export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.yaml',
-      kind: 'config',
-      statement:
-        'Accelerate YAML: DEEPSPEED, zero_stage 2, offload_optimizer_device cpu, offload_param_device cpu, zero3_init_flag true, gradient_accumulation_steps 1, gradient_clipping 1.0, standard launcher, dynamo INDUCTOR, bf16, static rendezvous, port 12345',
-      documented: null,
-      unit: null,
-      given: { num_machines: 4, num_processes: 32, file: 'dialects/accelerate_4x8.yaml' },
-    }),
+    claim: claimOf('acc.yaml'),
     expected: { verdict: 'confirmed', value: 1, within: 0 },
     check() {
       const file = readYaml();
@@ -75,14 +67,7 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.yaml.offload_param',
-      kind: 'config',
-      statement: 'offload_param_device and zero3_init_flag with zero_stage 2: do they do anything?',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('acc.yaml.offload_param'),
     expected: { verdict: 'off', value: 2, within: 0 },
     check() {
       const [warning] = warningsOf(AS_CONFIG).filter((text) => text.startsWith('offload.parameters'));
@@ -99,14 +84,7 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.ranks',
-      kind: 'config',
-      statement: 'num_processes = machines x GPUs each',
-      documented: 32,
-      unit: 'processes',
-      given: { num_machines: 4, gpus_per_machine: 8 },
-    }),
+    claim: claimOf('acc.ranks'),
     expected: { verdict: 'confirmed', value: 32, within: 0 },
     check() {
       const { num_machines: machines, num_processes: processes } = readYaml();
@@ -122,14 +100,7 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.per_machine',
-      kind: 'config',
-      statement: 'One YAML per machine; machine_rank 0..3, all else equal; the main machine starts first',
-      documented: 4,
-      unit: 'files',
-      given: {},
-    }),
+    claim: claimOf('acc.per_machine'),
     expected: { verdict: 'confirmed', value: 4, within: 0 },
     check() {
       const base = readYaml();
@@ -152,15 +123,7 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('accelerate-multinode', {
-      id: 'acc.nccl',
-      kind: 'config',
-      statement:
-        'NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=ALL, NCCL_SOCKET_IFNAME=eth0, NCCL_IB_DISABLE=0, NCCL_IB_GID_INDEX=3',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('acc.nccl'),
     expected: { verdict: 'confirmed', value: 1, within: 0 },
     check() {
       const atDefault = Object.entries(NCCL_ENV).filter(([name, value]) => NCCL_DEFAULTS[name] === value);

@@ -33,14 +33,7 @@ export const expertUnits: Experiment = {
 /** What to wrap, what code to write, what to expect. */
 export const GUIDE_ADVICE: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.fix.moe_unit',
-      kind: 'mechanism',
-      statement: 'Wrap each MoE layer as one FSDP unit',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('guide.fix.moe_unit'),
     expected: { verdict: 'confirmed', value: 0, within: 1e-5 },
     experiment: expertUnits,
     check(_, facts) {
@@ -65,14 +58,7 @@ sl.compare(runs, 'comm')`,
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.code.template',
-      kind: 'code',
-      statement: 'Does the production template (mixed_precision=True, bare wrap policy) run as it stands?',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('guide.code.template'),
     expected: { verdict: 'off', value: 3, within: 0 },
     check() {
       const wrong = ['mixed_precision=True', 'size_based_auto_wrap_policy', 'ShardStrategy.FULL_SHARD'].map(
@@ -95,15 +81,7 @@ sl.compare(runs, 'comm')`,
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.tune.contradiction',
-      kind: 'advice',
-      statement:
-        'Small models: communication weighs less (section 1.2) and too much (4.1); SHARD_GRAD_OP is called over-sharding though it shards less',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('guide.tune.contradiction'),
     expected: { verdict: 'contradicts itself', value: 1.5 },
     check() {
       const held = (strategy: 'FULL_SHARD' | 'SHARD_GRAD_OP'): number =>
@@ -124,15 +102,7 @@ sl.compare(runs, 'comm')`,
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.future',
-      kind: 'advice',
-      statement:
-        'Transformers 5.0 integration, automatic wrapping, edge devices, quantum interface, 70% of open frameworks by 2028',
-      documented: 70,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('guide.future'),
     expected: { verdict: 'not checkable here' },
     check: () => ({
       verdict: 'not checkable here',

@@ -29,14 +29,7 @@ sl.compare(runs, 'timeline')`;
 /** Rounds, latency and prefetch. */
 export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.comm.rounds',
-      kind: 'communication',
-      statement: 'FSDP needs 4 rounds where DDP needs 8 (8 cards)',
-      documented: 4,
-      unit: 'rounds',
-      given: { gpus: 8 },
-    }),
+    claim: claimOf('guide.comm.rounds'),
     expected: { verdict: 'off', value: 21, within: 0 },
     check: () => ({
       verdict: 'off',
@@ -50,14 +43,7 @@ export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.comm.latency',
-      kind: 'communication',
-      statement: 'and so halves the communication latency',
-      documented: -50,
-      unit: '%',
-      given: { gpus: 8 },
-    }),
+    claim: claimOf('guide.comm.latency'),
     expected: { verdict: 'off', value: 50, within: 10 },
     experiment: latency,
     check(_, facts) {
@@ -77,14 +63,7 @@ export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.tune.backward_pre',
-      kind: 'communication',
-      statement: 'backward_prefetch BACKWARD_PRE: communication latency',
-      documented: -25,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('guide.tune.backward_pre'),
     expected: { verdict: 'off', value: 0, within: 0 },
     experiment: slowWire,
     check(_, facts) {

@@ -11,14 +11,7 @@ import { BENCHMARK, benchmarkRequest, CARD, DOCUMENTED, GB, GIB, STATES } from '
 /** The benchmark's memory: 72 GB used and 10 free under DDP, 28 in all and 3.5 a card under FSDP. */
 export const GUIDE_MEMORY: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.mem.ddp',
-      kind: 'memory',
-      statement: '1.5B LLM, DDP on 8 A100-80G: memory used',
-      documented: 72,
-      unit: 'GB',
-      given: BENCHMARK,
-    }),
+    claim: claimOf('guide.mem.ddp'),
     expected: { verdict: 'not checkable here', value: 79, within: 5 },
     check(lab) {
       const micro = largestBatch(lab);
@@ -41,14 +34,7 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.mem.ddp_free',
-      kind: 'memory',
-      statement: 'The same: left free per card',
-      documented: 10,
-      unit: 'GB',
-      given: BENCHMARK,
-    }),
+    claim: claimOf('guide.mem.ddp_free'),
     expected: { verdict: 'contradicts itself', value: 8 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -60,14 +46,7 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.mem.fsdp_total',
-      kind: 'memory',
-      statement: 'The same with FSDP: memory used',
-      documented: 28,
-      unit: 'GB',
-      given: BENCHMARK,
-    }),
+    claim: claimOf('guide.mem.fsdp_total'),
     expected: { verdict: 'contradicts itself', value: 24 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -82,14 +61,7 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.mem.fsdp_card',
-      kind: 'memory',
-      statement: 'The same with FSDP, per card',
-      documented: 3.5,
-      unit: 'GB',
-      given: BENCHMARK,
-    }),
+    claim: claimOf('guide.mem.fsdp_card'),
     expected: { verdict: 'off', value: 51 },
     check() {
       const card = DOCUMENTED.ddp - STATES.ddp + STATES.fsdp;
@@ -122,14 +94,7 @@ function largestBatch(lab: PlanLab): number {
 /** How large a model can be, and how much sharding takes from each card. */
 export const GUIDE_LIMITS: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.limit.10b',
-      kind: 'memory',
-      statement: "Above 10B parameters one machine's memory cannot hold DDP",
-      documented: 1e10,
-      unit: 'parameters',
-      given: {},
-    }),
+    claim: claimOf('guide.limit.10b'),
     expected: { verdict: 'off', value: 5e9 },
     check() {
       const limit = (GPUS['A100-80G'].memoryGB * GB) / STATE_BYTES_PER_PARAMETER;
@@ -147,14 +112,7 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.mem.eighth',
-      kind: 'memory',
-      statement: 'Each of 8 cards keeps 1/8 of the parameters, said to be an efficiency gain of',
-      documented: 75,
-      unit: '%',
-      given: { gpus: 8 },
-    }),
+    claim: claimOf('guide.mem.eighth'),
     expected: { verdict: 'contradicts itself', value: 87.5 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -166,14 +124,7 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.tune.amp_memory',
-      kind: 'memory',
-      statement: 'fp16 mixed precision: memory',
-      documented: -50,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('guide.tune.amp_memory'),
     expected: { verdict: 'off', value: -13, within: 5 },
     check(lab) {
       const half: PlanRequestInput = { ...benchmarkRequest('NO_SHARD', 4), precision: 'fp16' };

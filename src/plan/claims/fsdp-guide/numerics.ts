@@ -30,15 +30,7 @@ const CELL =
 /** Errors of sums in fp16. */
 export const GUIDE_NUMERICS: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.num.fp16_error',
-      kind: 'numerics',
-      statement: 'Error of sharded gradient reduction in fp16, below',
-      documented: 0.1,
-      unit: '%',
-      given: {},
-      relation: '<',
-    }),
+    claim: claimOf('guide.num.fp16_error'),
     expected: { verdict: 'off', value: 5.5, within: 0.1 },
     check() {
       const small = errorAt(SMALL);
@@ -55,15 +47,7 @@ export const GUIDE_NUMERICS: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.fix.amp',
-      kind: 'mechanism',
-      statement:
-        'torch.cuda.amp overlaps communication with compute, and calibrates the error of fp16 reduction',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('guide.fix.amp'),
     expected: { verdict: 'off', value: 0.05, within: 0.001 },
     check: () => ({
       verdict: 'off',

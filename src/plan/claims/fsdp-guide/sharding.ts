@@ -13,15 +13,7 @@ const GPUS = 8;
 /** What sharding takes from parameters, gradients and optimizer states: one fraction, three documented numbers. */
 export const GUIDE_SHARDING: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.shard.params',
-      kind: 'memory',
-      statement: 'Parameter sharding: memory',
-      documented: -75,
-      unit: '%',
-      given: { gpus: 8 },
-      relation: '>=',
-    }),
+    claim: claimOf('guide.shard.params'),
     expected: { verdict: 'confirmed', value: -87.5 },
     check: () => ({
       ...sharded(['param.full', 'param.shard']),
@@ -31,14 +23,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.shard.grads',
-      kind: 'memory',
-      statement: 'Gradient sharding: gradient memory',
-      documented: -90,
-      unit: '%',
-      given: { gpus: 8 },
-    }),
+    claim: claimOf('guide.shard.grads'),
     expected: { verdict: 'off', value: -87.5 },
     check: () => ({
       ...sharded(['grad.full', 'grad.shard'], -90),
@@ -46,14 +31,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.shard.optimizer',
-      kind: 'memory',
-      statement: 'Optimizer-state sharding: optimizer memory',
-      documented: -80,
-      unit: '%',
-      given: { gpus: 8 },
-    }),
+    claim: claimOf('guide.shard.optimizer'),
     expected: { verdict: 'off', value: -87.5 },
     check: () => ({
       ...sharded(['optimizer'], -80),
@@ -61,14 +39,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.tune.full_shard',
-      kind: 'memory',
-      statement: 'FULL_SHARD uses the least memory',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('guide.tune.full_shard'),
     expected: { verdict: 'confirmed' },
     check() {
       const held = STRATEGIES.map((strategy) => ({ strategy, ...heldUnder(strategy) }));

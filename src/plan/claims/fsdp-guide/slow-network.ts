@@ -49,14 +49,7 @@ function slowerOnEthernet(lab: PlanLab): Estimate {
 /** FSDP where the network is slow, and what wins it back. */
 export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.net.10gbe',
-      kind: 'throughput',
-      statement: 'FSDP against DDP on 10 Gbit/s Ethernet, 4 V100',
-      documented: -18,
-      unit: '%',
-      given: { gpus: 4, gpu: 'V100', net_gbit_s: 10 },
-    }),
+    claim: claimOf('guide.net.10gbe'),
     expected: { verdict: 'confirmed', value: -23, within: 4 },
     experiment: slowWire,
     check(lab, facts) {
@@ -79,14 +72,7 @@ export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.fix.compression',
-      kind: 'mechanism',
-      statement: 'fp16 gradient compression, or overlap, wins it back',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('guide.fix.compression'),
     expected: { verdict: 'off', value: 1.23, within: 0.005 },
     experiment: slowWire,
     check(_, facts) {

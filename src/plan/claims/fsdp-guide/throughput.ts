@@ -31,14 +31,7 @@ function accumulated(steps: number): PlanRequestInput {
 /** Speed: FSDP against DDP, mixed precision, accumulation, FULL_SHARD against SHARD_GRAD_OP. */
 export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.perf.fsdp_speedup',
-      kind: 'throughput',
-      statement: 'FSDP against DDP at 1.5B on 8 A100',
-      documented: 3.2,
-      unit: 'x',
-      given: BENCHMARK,
-    }),
+    claim: claimOf('guide.perf.fsdp_speedup'),
     expected: { verdict: 'off', value: 1.06, within: 0.08 },
     check(lab) {
       const [sharded, ddp] = [benchmarkRequest('FULL_SHARD', MICRO), benchmarkRequest('NO_SHARD', MICRO)];
@@ -58,14 +51,7 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.tune.amp_speed',
-      kind: 'throughput',
-      statement: 'fp16 mixed precision: speed',
-      documented: 15,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('guide.tune.amp_speed'),
     expected: { verdict: 'off', value: 93, within: 15 },
     check(lab) {
       const half: PlanRequestInput = { ...benchmarkRequest('FULL_SHARD', MICRO), precision: 'fp16' };
@@ -83,14 +69,7 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.tune.accumulation',
-      kind: 'throughput',
-      statement: 'Gradient accumulation over 4-8 steps: throughput',
-      documented: 10,
-      unit: '%',
-      given: { steps: [4, 8] },
-    }),
+    claim: claimOf('guide.tune.accumulation'),
     expected: { verdict: 'off', value: 1.7, within: 1.5 },
     experiment: accumulation,
     check(lab, facts) {
@@ -111,14 +90,7 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.tune.full_vs_gradop',
-      kind: 'throughput',
-      statement: 'FULL_SHARD against SHARD_GRAD_OP on a 5B model',
-      documented: 12,
-      unit: '%',
-      given: FIVE_BILLION,
-    }),
+    claim: claimOf('guide.tune.full_vs_gradop'),
     expected: { verdict: 'off', value: -2.3, within: 2 },
     check(lab) {
       const predicted = percentFasterAlike(
@@ -141,14 +113,7 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-guide', {
-      id: 'guide.million',
-      kind: 'throughput',
-      statement: 'A 1M-parameter model gains from FSDP as a 100B one does',
-      documented: 1e6,
-      unit: 'parameters',
-      given: {},
-    }),
+    claim: claimOf('guide.million'),
     expected: { verdict: 'off', value: -1.6, within: 1.5 },
     check(lab) {
       const small: PlanRequestInput = { ...fiveBillion('FULL_SHARD'), model: MILLION };

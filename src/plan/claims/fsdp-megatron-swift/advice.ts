@@ -36,14 +36,7 @@ const LARGE: readonly Case[] = [
 /** The advice by size, tried on the planner. */
 export const SWIFT_ADVICE: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.advice.small',
-      kind: 'advice',
-      statement: 'Below 10B: FSDP + DDP',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.advice.small'),
     expected: { verdict: 'confirmed', value: 2, within: 5 },
     check(lab) {
       const slower = SMALL.map((each) =>
@@ -63,14 +56,7 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.advice.mid',
-      kind: 'advice',
-      statement: '10B to 100B: Megatron TP 2-4 and PP 2-4',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.advice.mid'),
     expected: { verdict: 'confirmed', value: 11, within: 4 },
     check(lab) {
       const slower = MID.map((each) =>
@@ -90,14 +76,7 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.advice.large',
-      kind: 'advice',
-      statement: 'Above 100B: CPU offload or ZeRO-3',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.advice.large'),
     expected: { verdict: 'off', value: 2, within: 1 },
     check(lab) {
       const good = LARGE.filter(
@@ -117,14 +96,7 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.advice.nvlink',
-      kind: 'advice',
-      statement: 'Tensor parallelism inside a node, on NVLink',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.advice.nvlink'),
     expected: { verdict: 'confirmed', value: 18.6, within: 6 },
     check(lab) {
       const apart: PlanRequestInput = { ...ON_NVLINK, gpusPerNode: 4 };
@@ -143,14 +115,7 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.adaptive',
-      kind: 'mechanism',
-      statement: "Recommend the best combination from the hardware's topology, the model and the batch",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.adaptive'),
     expected: { verdict: 'confirmed', value: 4, within: 1 },
     check(lab) {
       const winners = [SMALL[0] ?? QWEN, SMALL[2] ?? QWEN, QWEN, SEVENTY].map((each) =>

@@ -23,15 +23,7 @@ const SHARDED = qwen7b({ strategy: 'FULL_SHARD', stack: 'fsdp2' });
 /** The document's commands, and what ms-swift is. */
 export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.cli.megatron',
-      kind: 'config',
-      statement:
-        'swift sft --model_type qwen-7b --dataset alpaca-en --parallel_method megatron --tensor_parallel_size 4 --pipeline_parallel_size 2',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.cli.megatron'),
     expected: { verdict: 'off' },
     check: () => ({
       verdict: areTodaysFlags() ? 'confirmed' : 'off',
@@ -44,15 +36,7 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.cli.fsdp',
-      kind: 'config',
-      statement:
-        'swift sft --model_type llama3-8b --parallel_method fsdp --sharding_strategy full --mixed_precision fp16',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.cli.fsdp'),
     expected: { verdict: 'off' },
     check: () => ({
       verdict: areTodaysFlags() ? 'confirmed' : 'off',
@@ -65,14 +49,7 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.arith.cli',
-      kind: 'config',
-      statement: 'The example puts a 7B model on Megatron TP 4 x PP 2 where the advice says FSDP below 10B',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.arith.cli'),
     expected: { verdict: 'contradicts itself', value: 12, within: 4 },
     check(lab) {
       const slower = 100 * (lab.predict(THREE_D).seconds.value / lab.predict(SHARDED).seconds.value - 1);
@@ -89,15 +66,7 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.scope',
-      kind: 'config',
-      statement:
-        '600+ text and 300+ multimodal models; SFT, DPO, KTO, reward models; vLLM, LmDeploy, EvalScope afterwards',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.scope'),
     expected: { verdict: 'not checkable here' },
     check: () => ({
       verdict: 'not checkable here',

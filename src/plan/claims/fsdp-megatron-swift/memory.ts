@@ -25,14 +25,7 @@ function recomputing(recompute: 'none' | 'full'): PlanRequestInput {
 /** What fits, what sharding and recomputing save, and what a dtype of buffers can hold. */
 export const SWIFT_MEMORY: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.mem.adam',
-      kind: 'memory',
-      statement: 'Adam keeps 2 fp32 states per parameter',
-      documented: 8,
-      unit: 'bytes/parameter',
-      given: {},
-    }),
+    claim: claimOf('swift.mem.adam'),
     expected: { verdict: 'confirmed', value: 8, within: 0 },
     check() {
       const { states } = modelStates(1e9, 'NO_SHARD', 1);
@@ -47,14 +40,7 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.mem.7b_batch1',
-      kind: 'memory',
-      statement: 'A 7B model fine-tuned on an A100 with DDP allows a batch of',
-      documented: 1,
-      unit: 'samples',
-      given: SEVEN_BILLION,
-    }),
+    claim: claimOf('swift.mem.7b_batch1'),
     expected: { verdict: 'off', value: 112, within: 0 },
     check() {
       const states = (SEVEN_BILLION.params * STATE_BYTES_PER_PARAMETER) / 1e9;
@@ -72,15 +58,7 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.mem.full_shard',
-      kind: 'memory',
-      statement: 'FULL_SHARD: memory',
-      documented: -70,
-      unit: '%',
-      given: {},
-      relation: 'up to',
-    }),
+    claim: claimOf('swift.mem.full_shard'),
     expected: { verdict: 'off', value: -87.5 },
     check() {
       const [whole, shard] = [
@@ -101,14 +79,7 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.ac',
-      kind: 'mechanism',
-      statement: 'Activation checkpointing trades some compute for much memory',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.ac'),
     expected: { verdict: 'confirmed', value: -78, within: 5 },
     check(lab) {
       const [kept, again] = [lab.memory(recomputing('none')), lab.memory(recomputing('full'))];
@@ -129,14 +100,7 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.fsdp.buffers',
-      kind: 'numerics',
-      statement: 'A wrong buffer dtype may overflow',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.fsdp.buffers'),
     expected: { verdict: 'confirmed', value: 65_504, within: 0 },
     check() {
       const [half, brain] = [new Float32Array([1e5, 2049]), new Float32Array([1e5, 2049])];

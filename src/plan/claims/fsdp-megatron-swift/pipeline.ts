@@ -44,15 +44,7 @@ const SKIPS = [0, 1, 2, 3].map((level) => [level, 8 - level] as const);
 /** Bubbles, stages, and what can be cut into them. */
 export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.pp.bubble',
-      kind: 'throughput',
-      statement:
-        "Micro-batches >= stages hide the pipeline's bubble; 4 micro-batches on 4 stages give high throughput",
-      documented: null,
-      unit: null,
-      given: { tp: 2, pp: 4, micro_batches: 4 },
-    }),
+    claim: claimOf('swift.pp.bubble'),
     expected: { verdict: 'off', value: 42.9, within: 0.1 },
     check: () => ({
       verdict: 'off',
@@ -66,14 +58,7 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.advice.accumulation',
-      kind: 'advice',
-      statement: "Gradient accumulation steps matched to the pipeline's depth",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.advice.accumulation'),
     expected: { verdict: 'off', value: 46.7, within: 0.1 },
     check: () => ({
       verdict: 'off',
@@ -87,14 +72,7 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.3d.qwen14b',
-      kind: 'config',
-      statement: 'Qwen-14B on 8 A100: TP 4, PP 2, DP 1',
-      documented: null,
-      unit: null,
-      given: { params: 1.4e10, gpus: 8 },
-    }),
+    claim: claimOf('swift.3d.qwen14b'),
     expected: { verdict: 'confirmed', value: 33, within: 8 },
     check(lab) {
       const { memory, fits, seconds } = lab.predict(QWEN_14B);
@@ -113,14 +91,7 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.init',
-      kind: 'config',
-      statement: 'initialize_model_parallel(tensor_model_parallel_size=4, pipeline_model_parallel_size=2)',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.init'),
     expected: { verdict: 'confirmed', value: 1, within: 0 },
     check() {
       const { dp, tp, pp } = layoutOf({ ...QWEN_14B, parallel: { tp: 4, pp: 2, strategy: 'NO_SHARD' } });
@@ -137,14 +108,7 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.pp.60',
-      kind: 'advice',
-      statement: 'Over 60 layers pipeline parallelism is needed even with tensor parallelism',
-      documented: 60,
-      unit: 'layers',
-      given: {},
-    }),
+    claim: claimOf('swift.pp.60'),
     expected: { verdict: 'off', value: 21, within: 8 },
     check(lab) {
       const { memory, fits } = lab.predict(NO_PIPELINE);
@@ -161,14 +125,7 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.limit.pp',
-      kind: 'advice',
-      statement: 'Graph-shaped networks do not fit pipeline parallelism',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.limit.pp'),
     expected: { verdict: 'confirmed', value: 5, within: 0 },
     check() {
       const [chain, graph] = [crossing(CHAIN, 4), crossing([...CHAIN, ...SKIPS], 3)];

@@ -11,15 +11,7 @@ const LEAST = 1e8;
 /** FSDP: its cycle, its strategies, its units, its order. */
 export const SWIFT_SHARDING: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.fsdp.cycle',
-      kind: 'mechanism',
-      statement:
-        'all-gather before use, reduce-scatter after backward, local optimizer step with no broadcast',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.fsdp.cycle'),
     expected: { verdict: 'confirmed', value: 14, within: 0 },
     experiment: cycle,
     check(_, facts) {
@@ -42,14 +34,7 @@ run.comm()`,
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.fsdp.no_shard',
-      kind: 'mechanism',
-      statement: 'NO_SHARD equals DDP',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.fsdp.no_shard'),
     expected: { verdict: 'confirmed', value: 0, within: 1e-6 },
     experiment: cycle,
     check(_, facts) {
@@ -75,15 +60,7 @@ for (const run of Object.values(runs)) await run.step(4);
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.fsdp.wrap_size',
-      kind: 'config',
-      statement:
-        'size_based_auto_wrap_policy(min_num_params=1e8) keeps small layers from communicating too often; fp16 params, reduce and buffers',
-      documented: 1e8,
-      unit: 'parameters',
-      given: {},
-    }),
+    claim: claimOf('swift.fsdp.wrap_size'),
     expected: { verdict: 'confirmed', value: 35, within: 0 },
     check() {
       const [sized, linear] = [unitsOf('qwen-7b', { minNumParams: LEAST }), unitsOf('qwen-7b', 'linear')];
@@ -105,14 +82,7 @@ for (const run of Object.values(runs)) await run.step(4);
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.fsdp.gradop',
-      kind: 'advice',
-      statement: 'SHARD_GRAD_OP where start-up time matters',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.fsdp.gradop'),
     expected: { verdict: 'off', value: -33.3, within: 0.1 },
     check: () => ({
       verdict: 'off',
@@ -126,14 +96,7 @@ for (const run of Object.values(runs)) await run.step(4);
     }),
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.deadlock',
-      kind: 'mechanism',
-      statement: 'A slip in the order of communication deadlocks',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.deadlock'),
     expected: { verdict: 'confirmed', value: 2, within: 0 },
     experiment: swapped,
     check(_, facts) {
@@ -159,14 +122,7 @@ await job.on('all').run(({ rank, dist, tf }) => {
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.limit.rnn',
-      kind: 'advice',
-      statement: 'FSDP serves recurrent networks badly',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.limit.rnn'),
     // Times of small steps: on a busy machine the ratio is any number below the verdict's bound.
     expected: { verdict: 'off', value: 0.65, within: 0.65 },
     experiment: recurrent,

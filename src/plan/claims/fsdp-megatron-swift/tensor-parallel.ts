@@ -49,14 +49,7 @@ const FUSED: PlanRequestInput = {
 /** How a layer is cut, what is reduced, what is fused, what cannot be cut. */
 export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.tp.linear',
-      kind: 'mechanism',
-      statement: 'ColumnParallelLinear d to 4d, then RowParallelLinear 4d to d',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.tp.linear'),
     expected: { verdict: 'confirmed' },
     check: () => ({
       verdict: equal(sum(HALVES.map(({ out }) => out)), WHOLE) ? 'confirmed' : 'off',
@@ -69,14 +62,7 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.tp.column_allreduce',
-      kind: 'mechanism',
-      statement: 'The text says a column split is merged by an all-reduce: is it?',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.tp.column_allreduce'),
     expected: { verdict: 'off' },
     check() {
       const [left, right] = HALVES.map(({ up }) => up) as [Matrix, Matrix]; // two halves
@@ -96,14 +82,7 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.tp.row',
-      kind: 'mechanism',
-      statement: "Row parallel 'reduces gradients': does it, or outputs?",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.tp.row'),
     expected: { verdict: 'off' },
     check: () => ({
       verdict: equal(sum(HALVES.map(({ out }) => out)), WHOLE) ? 'off' : 'confirmed',
@@ -116,14 +95,7 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.tp.fused',
-      kind: 'mechanism',
-      statement: 'Fused GELU and LayerNorm raise the compute density',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.tp.fused'),
     expected: { verdict: 'confirmed', value: -14, within: 4 },
     check(lab) {
       const [fused, eager] = [lab.predict(FUSED), lab.predict({ ...FUSED, compile: false })].map(
@@ -150,14 +122,7 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: claimOf('fsdp-megatron-swift', {
-      id: 'swift.limit.tp',
-      kind: 'advice',
-      statement: 'Some custom attention patterns cannot be cut by tensor parallelism',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('swift.limit.tp'),
     expected: { verdict: 'confirmed', value: 5, within: 0 },
     check() {
       const legal = [2, 3, 4, 5, 6, 7, 8].filter((tp) => isLegal(tp));

@@ -3,7 +3,7 @@ import type { Bytes } from '../../../core/units';
 import { fromFairScale } from '../../../parallel/fsdp1/fair-scale';
 import type { PlanRequestInput } from '../../request';
 import { predictRun } from '../../zero-units';
-import { type Claim, claimOf } from '../claim';
+import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { bytesOf, modelStates, volumeAgainstDdp } from '../model-states';
 import { planCell } from '../plan-cell';
@@ -20,18 +20,10 @@ const WAN_SHARDED: PlanRequestInput = {
   recompute: 'full',
 };
 
-function zero3(claim: Omit<Claim, 'document' | 'documented' | 'unit' | 'given'>): Claim {
-  return claimOf('wan-deepspeed-zero3', { documented: null, unit: null, given: {}, ...claim });
-}
-
 /** What stage 3 shards, moves and offloads, and what stands in for it. */
 export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
   {
-    claim: zero3({
-      id: 'zero3.shards',
-      kind: 'mechanism',
-      statement: 'Stage 3 shards parameters, gradients and optimizer states',
-    }),
+    claim: claimOf('zero3.shards'),
     expected: { verdict: 'confirmed', value: 2 },
     check() {
       const states = modelStates(1e9, 'FULL_SHARD', GPUS);
@@ -47,11 +39,7 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: zero3({
-      id: 'zero3.offload',
-      kind: 'mechanism',
-      statement: 'CPU offload lowers GPU memory further',
-    }),
+    claim: claimOf('zero3.offload'),
     expected: { verdict: 'confirmed', value: -50 },
     check() {
       const [kept, optimizer, all] = [
@@ -72,11 +60,7 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: zero3({
-      id: 'zero3.fairscale',
-      kind: 'mechanism',
-      statement: "FairScale's FSDP is the equal of ZeRO-3 and can replace it",
-    }),
+    claim: claimOf('zero3.fairscale'),
     expected: { verdict: 'confirmed' },
     check() {
       const silent = (): undefined => undefined;
@@ -93,11 +77,7 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: zero3({
-      id: 'zero3.comm',
-      kind: 'communication',
-      statement: "Stage 3 lowers the volume moved between GPUs (formula: 1.5 times DDP's)",
-    }),
+    claim: claimOf('zero3.comm'),
     expected: { verdict: 'off', value: 1.5 },
     check: () => ({
       verdict: 'off',
@@ -111,11 +91,7 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: zero3({
-      id: 'zero3.choice',
-      kind: 'advice',
-      statement: 'FairScale now, wait for DeepSpeed, or write an adapter',
-    }),
+    claim: claimOf('zero3.choice'),
     expected: { verdict: 'off', value: 60, within: 8 },
     check(lab) {
       const { peak } = lab.memory(WAN_SHARDED);

@@ -1,6 +1,7 @@
+import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { factorOff, pointsOff } from '../finding';
-import { PUBLISHED, WAN_GIVEN, WAN_TABLE, wan } from './given';
+import { PUBLISHED, WAN_GIVEN, WAN_TABLE } from './given';
 import { nearestText, paramSettings } from './memory-settings';
 
 const { params, gpus, batch, grad_accum, ulysses } = WAN_GIVEN;
@@ -9,14 +10,7 @@ const GB = 1e9;
 /** What follows from the document's own numbers by arithmetic: batches, times, sums. */
 export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.arith.batch',
-      kind: 'config',
-      statement: 'train_batch_size 256 = batch_size 32 x 8 accumulation steps (x data-parallel degree?)',
-      documented: 256,
-      unit: 'samples',
-      given: { batch_size: 32, grad_accum: 8, gpus: 8, ulysses: 8 },
-    }),
+    claim: claimOf('wan.arith.batch'),
     expected: { verdict: 'confirmed', value: 256, within: 0 },
     check: () => ({
       verdict: 'confirmed',
@@ -28,14 +22,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.arith.samples_per_step',
-      kind: 'throughput',
-      statement: 'Do 128 samples/s and 4.2 s a step agree with a batch of 256?',
-      documented: null,
-      unit: null,
-      given: { samples_per_s: 128, step_s: 4.2, batch: 256 },
-    }),
+    claim: claimOf('wan.arith.samples_per_step'),
     expected: { verdict: 'contradicts itself', value: 537.6 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -47,14 +34,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.arith.mem_total',
-      kind: 'memory',
-      statement: 'The four parts add up to 62.0 GB, 77.5% of 80; the efficiency is given as 92%',
-      documented: 92,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('wan.arith.mem_total'),
     expected: { verdict: 'contradicts itself', value: 77.5 },
     check: () => {
       const share = shareOfTable();
@@ -69,14 +49,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.arith.adam',
-      kind: 'memory',
-      statement: 'Two fp32 Adam states of 27B over 8 GPUs are 27.0 GB; documented',
-      documented: 18.5,
-      unit: 'GB',
-      given: {},
-    }),
+    claim: claimOf('wan.arith.adam'),
     expected: { verdict: 'contradicts itself', value: 27 },
     check: () => {
       const gigabytes = (8 * params) / gpus / GB;
@@ -91,14 +64,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.arith.days',
-      kind: 'throughput',
-      statement: '150000 steps of 4.2 s are 7.3 days and, at a batch of 256, 38.4M samples',
-      documented: 7.3,
-      unit: 'days',
-      given: {},
-    }),
+    claim: claimOf('wan.arith.days'),
     expected: { verdict: 'confirmed', value: 7.29 },
     check: () => ({
       verdict: 'confirmed',
@@ -110,14 +76,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.arith.27b_bf16_over_8',
-      kind: 'memory',
-      statement: 'Does 27B parameters in bf16 over 8 GPUs give the documented 12.8 GB?',
-      documented: 12.8,
-      unit: 'GB',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.arith.27b_bf16_over_8'),
     expected: { verdict: 'contradicts itself', value: 6.75 },
     check: () => {
       const gigabytes = (2 * params) / gpus / GB;
@@ -132,15 +91,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.arith.gradop',
-      kind: 'memory',
-      statement:
-        'Experts under SHARD_GRAD_OP stay whole from forward to backward: 54 GB in bf16 if both are gathered; documented for parameters',
-      documented: 12.8,
-      unit: 'GB',
-      given: {},
-    }),
+    claim: claimOf('wan.arith.gradop'),
     expected: { verdict: 'contradicts itself', value: 54 },
     check: () => {
       const gigabytes = (2 * params) / GB;
@@ -155,14 +106,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.arith.no_grads',
-      kind: 'memory',
-      statement: 'No gradients among the four parts of the memory table',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.arith.no_grads'),
     expected: { verdict: 'contradicts itself', value: 13.5 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -174,15 +118,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.arith.active',
-      kind: 'config',
-      statement:
-        '20% of the experts active, yet there are 2 experts (one is 50%); 20% would save 80% of the volume and not 60%',
-      documented: 60,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('wan.arith.active'),
     expected: { verdict: 'contradicts itself', value: 80 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -194,14 +130,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.arith.ulysses',
-      kind: 'config',
-      statement: 'Ulysses size 8 stands for 8 cards in one place and for 8 nodes in another',
-      documented: 8,
-      unit: '',
-      given: {},
-    }),
+    claim: claimOf('wan.arith.ulysses'),
     expected: { verdict: 'contradicts itself', value: 64 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -213,14 +142,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.arith.dtype',
-      kind: 'config',
-      statement: "communication_data_type fp16 against FSDP's reduce_dtype fp32",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.arith.dtype'),
     expected: { verdict: 'contradicts itself', value: 2 },
     check: () => ({
       verdict: 'contradicts itself',
@@ -232,15 +154,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.model.size',
-      kind: 'config',
-      statement:
-        'S2V-14B is described as 27B with 2 experts; the published S2V-14B is one model, the 27B with two experts is A14B',
-      documented: 27e9,
-      unit: 'parameters',
-      given: {},
-    }),
+    claim: claimOf('wan.model.size'),
     expected: { verdict: 'off', value: 28_576_983_168, within: 0 },
     check: () => ({
       verdict: 'off',

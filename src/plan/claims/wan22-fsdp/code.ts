@@ -1,21 +1,14 @@
 import { FRAGMENTS } from '../../../config/fragments';
 import { ShardlabError } from '../../../core/errors';
 import type { Claim } from '../claim';
+import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import type { SettledFinding } from '../finding';
-import { wan } from './given';
 
 /** The document's pieces of code: whether they run in PyTorch as they stand, and what they would do. */
 export const WAN_CODE: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.code.fsdp',
-      kind: 'code',
-      statement: "Does the document's code for the FSDP wrapper run as it stands, and do what it says?",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.code.fsdp'),
     expected: { verdict: 'off' },
     check: () =>
       code(
@@ -25,14 +18,7 @@ export const WAN_CODE: readonly ClaimEntry[] = [
       ),
   },
   {
-    claim: wan({
-      id: 'wan.code.moe',
-      kind: 'code',
-      statement: "Does the document's code for the expert wrapper run as it stands, and do what it says?",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.code.moe'),
     expected: { verdict: 'off' },
     check: () =>
       code(
@@ -42,15 +28,7 @@ export const WAN_CODE: readonly ClaimEntry[] = [
       ),
   },
   {
-    claim: wan({
-      id: 'wan.code.ac',
-      kind: 'code',
-      statement:
-        "Does the document's code for the activation checkpointing loop run as it stands, and do what it says?",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.code.ac'),
     expected: { verdict: 'off' },
     check: () =>
       code(
@@ -60,14 +38,7 @@ export const WAN_CODE: readonly ClaimEntry[] = [
       ),
   },
   {
-    claim: wan({
-      id: 'wan.code.sparse',
-      kind: 'code',
-      statement: "Does the document's code for sparse_all_to_all run as it stands, and do what it says?",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.code.sparse'),
     expected: { verdict: 'off' },
     check: () =>
       code(
@@ -77,15 +48,7 @@ export const WAN_CODE: readonly ClaimEntry[] = [
       ),
   },
   {
-    claim: wan({
-      id: 'wan.code.checkpoint',
-      kind: 'code',
-      statement:
-        "Does the document's code for save_checkpoint and load_checkpoint run as it stands, and do what it says?",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.code.checkpoint'),
     expected: { verdict: 'off' },
     check: () =>
       code(

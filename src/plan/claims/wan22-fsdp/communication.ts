@@ -1,10 +1,11 @@
 import { CALIBRATION } from '../../calibration';
 import { hardwareOf } from '../../hardware';
+import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
 import { pointsOff } from '../finding';
 import { planCell } from '../plan-cell';
 import { SPARSE_EXPERTS } from './experiments';
-import { WAN_GIVEN, wan } from './given';
+import { WAN_GIVEN } from './given';
 import { commShares, overSizes, SIZES, stepCommand, WAN_REQUESTS } from './wan-requests';
 
 const PER_NODE = 8;
@@ -12,14 +13,7 @@ const PER_NODE = 8;
 /** What travels, and what of it is waited for. */
 export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.comm.share',
-      kind: 'communication',
-      statement: 'Share of a step spent in communication',
-      documented: 18,
-      unit: '%',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.comm.share'),
     expected: { verdict: 'not checkable here', value: 1.7, within: 1 },
     check: (lab) => ({
       verdict: 'not checkable here',
@@ -36,14 +30,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.comm.share_before',
-      kind: 'communication',
-      statement: 'The same before prefetch and Ulysses',
-      documented: 32,
-      unit: '%',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.comm.share_before'),
     expected: { verdict: 'not checkable here', value: 0.43, within: 0.3 },
     check: (lab) => ({
       verdict: 'not checkable here',
@@ -63,14 +50,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.comm.share_peers',
-      kind: 'communication',
-      statement: 'The same in comparable models',
-      documented: 28,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('wan.comm.share_peers'),
     expected: { verdict: 'not checkable here', value: 1.4, within: 0.5 },
     check: (lab) => ({
       verdict: 'not checkable here',
@@ -97,14 +77,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.comm.sparse',
-      kind: 'communication',
-      statement: 'Sparse aggregation of expert gradients with 20% of the experts active: change in volume',
-      documented: -60,
-      unit: '%',
-      given: { active_experts: 0.2 },
-    }),
+    claim: claimOf('wan.comm.sparse'),
     expected: { verdict: 'off', value: -80, within: 0.5 },
     experiment: SPARSE_EXPERTS,
     check: (_, facts) => ({
@@ -117,14 +90,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.comm.hierarchy',
-      kind: 'mechanism',
-      statement: 'NCCL point-to-point inside a node, RDMA and GPUDirect between nodes',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.comm.hierarchy'),
     expected: { verdict: 'not checkable here', value: 12, within: 0 },
     check: () => {
       const { linkGBps, nicGbit } = hardwareOf(WAN_GIVEN.gpu);

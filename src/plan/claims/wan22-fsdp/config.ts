@@ -1,20 +1,13 @@
 import { WarmupCosineLR } from '../../../optim/warmup-cosine-lr';
+import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
 import { FSDP_CONFIG_RUN } from './experiments';
-import { WAN_GIVEN, wan } from './given';
+import { WAN_GIVEN } from './given';
 
 /** Settings: which exist, and what they do. */
 export const WAN_CONFIG: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.fsdp.config',
-      kind: 'config',
-      statement:
-        'FSDP: transformer auto-wrap over 40 layers, FULL_SHARD, bf16 params and buffers, fp32 reduce, forward prefetch; device_id = current device; checkpoint_wrapper = CheckpointImpl.NO_CHECKPOINT',
-      documented: null,
-      unit: null,
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.fsdp.config'),
     expected: { verdict: 'off', value: 17, within: 0 },
     experiment: FSDP_CONFIG_RUN,
     check: (_, facts) => ({
@@ -37,15 +30,7 @@ run.comm()`,
     }),
   },
   {
-    claim: wan({
-      id: 'wan.ulysses.config',
-      kind: 'config',
-      statement:
-        'DeepSpeed config: train_batch_size 256, gradient_accumulation_steps 8, gradient_clipping 1.0, communication_data_type fp16, ulysses enabled with size 8',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.ulysses.config'),
     expected: { verdict: 'off', value: 4, within: 0 },
     check: () => {
       const { gpus, grad_accum } = WAN_GIVEN;
@@ -60,15 +45,7 @@ run.comm()`,
     },
   },
   {
-    claim: wan({
-      id: 'wan.launch',
-      kind: 'config',
-      statement:
-        'torchrun --nproc_per_node=8 with --task --ckpt_dir --dit_fsdp --t5_fsdp --ulysses_size 8 --batch_size 32 --gradient_accumulation_steps 8 --learning_rate 2.5e-5 --weight_decay 0.01 --max_steps 150000 --warmup_steps 10000 --save_interval 5000 --log_interval 100',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.launch'),
     expected: { verdict: 'off' },
     check: () => ({
       verdict: 'off',
@@ -79,15 +56,7 @@ run.comm()`,
     }),
   },
   {
-    claim: wan({
-      id: 'wan.optim',
-      kind: 'config',
-      statement:
-        'Fused AdamW lr 2.5e-5 betas 0.9/0.999 eps 1e-8 wd 0.01; warm-up 10000 then cosine to 2.5e-6 at 150000; clip at norm 1.0',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.optim'),
     expected: { verdict: 'confirmed', value: 2.5e-6 },
     check: () => {
       const schedule = new WarmupCosineLR(
@@ -110,15 +79,7 @@ etaMin + (lr - etaMin) * 0.5 * (1 + Math.cos(Math.PI * (n - warmup) / (max - war
     },
   },
   {
-    claim: wan({
-      id: 'wan.env',
-      kind: 'config',
-      statement:
-        'PyTorch 2.4.0, CUDA 12.1, NCCL 2.18.1, DeepSpeed 0.12.6, FlashAttention 2.5.8; 2 x Xeon 8360Y, 1 TB DDR4-3200, 4 TB NVMe RAID0, 8 x A100-80G on NVLink',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.env'),
     expected: { verdict: 'off' },
     check: () => ({
       verdict: 'off',

@@ -1,10 +1,11 @@
 import type { Estimate } from '../../prediction';
 import type { PlanRequestInput } from '../../request';
+import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
 import type { PlanLab } from '../lab';
 import { changeCell, planCell } from '../plan-cell';
 import { EIGHT_BIT } from './experiments';
-import { WAN_GIVEN, wan } from './given';
+import { WAN_GIVEN } from './given';
 import { SIZES, WAN_REQUESTS } from './wan-requests';
 
 const { params, gpus } = WAN_GIVEN;
@@ -12,14 +13,7 @@ const { params, gpus } = WAN_GIVEN;
 /** What the document expects of other means and other hardware. */
 export const WAN_FUTURES: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.future.adam8bit',
-      kind: 'mechanism',
-      statement: '8-bit AdamW saves further memory',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.future.adam8bit'),
     expected: { verdict: 'confirmed', value: -74.6, within: 0.3 },
     experiment: EIGHT_BIT,
     check: (_, facts) => ({
@@ -41,14 +35,7 @@ sl.compare({ fp32: await of('adamW'), eightBit: await of('adamW8bit') })`,
     }),
   },
   {
-    claim: wan({
-      id: 'wan.future.3d',
-      kind: 'mechanism',
-      statement: '3D parallelism for 100B and more',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.future.3d'),
     expected: { verdict: 'not checkable here', value: 0.8, within: 0.3 },
     check: (lab) => {
       const sharded = lab.predict(FSDP_175B);
@@ -79,14 +66,7 @@ sl.compare({ fp32: await of('adamW'), eightBit: await of('adamW8bit') })`,
     },
   },
   {
-    claim: wan({
-      id: 'wan.future.flash3',
-      kind: 'mechanism',
-      statement: "FlashAttention-3 lowers the attention's latency",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.future.flash3'),
     expected: { verdict: 'not checkable here', value: -36, within: 8 },
     check: (lab) => ({
       verdict: 'not checkable here',
@@ -111,14 +91,7 @@ sl.compare({ fp32: await of('adamW'), eightBit: await of('adamW8bit') })`,
     }),
   },
   {
-    claim: wan({
-      id: 'wan.consumer',
-      kind: 'advice',
-      statement: 'The scheme lets consumer GPUs train such models',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.consumer'),
     expected: { verdict: 'off', value: 54 },
     check: () => ({
       verdict: 'off',

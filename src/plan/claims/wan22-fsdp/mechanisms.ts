@@ -1,3 +1,4 @@
+import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
 import {
   BARRIER,
@@ -7,20 +8,11 @@ import {
   GATE_LOAD,
   SHARDED_CHECKPOINT,
 } from './experiments';
-import { WAN_GIVEN, wan } from './given';
 
 /** What the document's mechanisms do, seen in runs of two ranks. */
 export const WAN_MECHANISMS: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.fsdp.experts',
-      kind: 'mechanism',
-      statement:
-        'Experts are FSDP units of their own with SHARD_GRAD_OP; the gate stays replicated; selection overlaps the forward pass',
-      documented: null,
-      unit: null,
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.fsdp.experts'),
     expected: { verdict: 'off', value: 0, within: 1e-5 },
     experiment: EXPERT_UNITS,
     check: (_, facts) => ({
@@ -47,14 +39,7 @@ await run.units()`,
     }),
   },
   {
-    claim: wan({
-      id: 'wan.ac.every4',
-      kind: 'mechanism',
-      statement: 'Non-reentrant activation checkpoint on every 4th transformer layer, no offload',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.ac.every4'),
     expected: { verdict: 'confirmed', value: 22.7, within: 1 },
     experiment: EVERY_FOURTH,
     check: (_, facts) => ({
@@ -76,15 +61,7 @@ sl.compare({ none: await of(null), every4: await of({ everyNth: 4 }), full: awai
     }),
   },
   {
-    claim: wan({
-      id: 'wan.gate.temperature',
-      kind: 'mechanism',
-      statement:
-        "Gate divides its logits by a learned temperature (initially 1) and takes a hard Gumbel-softmax sample, to even out the experts' load",
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.gate.temperature'),
     expected: { verdict: 'off', value: 88.1, within: 2 },
     experiment: GATE_LOAD,
     check: (_, facts) => ({
@@ -107,14 +84,7 @@ await job.on(0).run(({ tf, TemperatureGating }) => {
     }),
   },
   {
-    claim: wan({
-      id: 'wan.checkpoint',
-      kind: 'mechanism',
-      statement: 'Sharded state dict of model and optimizer saved and loaded, sharding handled on load',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.checkpoint'),
     expected: { verdict: 'confirmed', value: 0, within: 1e-6 },
     experiment: SHARDED_CHECKPOINT,
     check: (_, facts) => ({
@@ -137,14 +107,7 @@ await other.step(3);
     }),
   },
   {
-    claim: wan({
-      id: 'wan.balance',
-      kind: 'mechanism',
-      statement: 'Barrier between nodes; compute shifted by how often each expert is active',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.balance'),
     expected: { verdict: 'off', value: 0, within: 0 },
     experiment: BARRIER,
     check: (_, facts) => ({
@@ -169,14 +132,7 @@ await job.on('all').run(({ rank, dist }) => {
     }),
   },
   {
-    claim: wan({
-      id: 'wan.optim.delayed',
-      kind: 'mechanism',
-      statement: 'A delayed update of the sharded optimizer lowers the peak of communication',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.optim.delayed'),
     expected: { verdict: 'off', value: 1, within: 0 },
     experiment: DELAYED_UPDATE,
     check: (_, facts) => ({

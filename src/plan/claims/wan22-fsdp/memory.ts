@@ -1,8 +1,9 @@
 import type { Estimate } from '../../prediction';
+import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
 import { factorOff, pointsOff } from '../finding';
 import { BF16_RUNS, WAN_DRY_CELL, WAN_DRY_RUN } from './experiments';
-import { PUBLISHED, WAN_GIVEN, WAN_TABLE, wan } from './given';
+import { PUBLISHED, WAN_GIVEN, WAN_TABLE } from './given';
 import { nearestText, optimizerSettings, paramSettings } from './memory-settings';
 import { activations, overSizes, SIZES, stepCommand, WAN_REQUESTS } from './wan-requests';
 
@@ -12,14 +13,7 @@ const GB = 1e9;
 /** The document's memory table, part by part, and what it calls efficiency. */
 export const WAN_MEMORY: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.mem.params',
-      kind: 'memory',
-      statement: 'Parameters per GPU after sharding',
-      documented: 12.8,
-      unit: 'GB',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.mem.params'),
     expected: { verdict: 'off', value: 13.5 },
     experiment: WAN_DRY_RUN,
     check: (_, facts) => {
@@ -35,14 +29,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.mem.optimizer',
-      kind: 'memory',
-      statement: 'AdamW states per GPU, sharded as ZeRO-3 does',
-      documented: 18.5,
-      unit: 'GB',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.mem.optimizer'),
     expected: { verdict: 'off', value: 27 },
     experiment: WAN_DRY_RUN,
     check: (_, facts) => {
@@ -58,14 +45,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.mem.efficiency',
-      kind: 'memory',
-      statement: 'Memory efficiency',
-      documented: 92,
-      unit: '%',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.mem.efficiency'),
     expected: { verdict: 'contradicts itself', value: 77.5 },
     check: () => {
       const share = (62 / 80) * 100;
@@ -80,14 +60,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.mem.efficiency_of_limit',
-      kind: 'memory',
-      statement: "The same as a share of FSDP's theoretical limit",
-      documented: 95,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('wan.mem.efficiency_of_limit'),
     expected: { verdict: 'contradicts itself', value: 80.03 },
     check: () => {
       const share = 77.5 / (92 / 95);
@@ -102,14 +75,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.mem.bf16',
-      kind: 'memory',
-      statement: 'bf16 parameters and buffers against fp32',
-      documented: -50,
-      unit: '%',
-      given: {},
-    }),
+    claim: claimOf('wan.mem.bf16'),
     expected: { verdict: 'confirmed', value: -50, within: 0.5 },
     experiment: BF16_RUNS,
     check: (_, facts) => {
@@ -131,15 +97,7 @@ run.comm()`,
     },
   },
   {
-    claim: wan({
-      id: 'wan.mem.activations',
-      kind: 'memory',
-      statement:
-        'Activations per GPU with activation checkpointing and fp16 storage (though the model is bf16)',
-      documented: 22.3,
-      unit: 'GB',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.mem.activations'),
     expected: { verdict: 'not checkable here', value: 1180, within: 250 },
     experiment: WAN_DRY_RUN,
     check: (lab, facts) => {
@@ -159,14 +117,7 @@ run.comm()`,
     },
   },
   {
-    claim: wan({
-      id: 'wan.mem.temporary',
-      kind: 'memory',
-      statement: 'Temporary buffers per GPU with a buffer pool and ring buffers',
-      documented: 8.4,
-      unit: 'GB',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.mem.temporary'),
     expected: { verdict: 'not checkable here', value: 3.57, within: 0.05 },
     check: () => ({
       verdict: 'not checkable here',

@@ -1,8 +1,9 @@
 import type { PlanRequestInput } from '../../request';
+import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import type { PlanLab } from '../lab';
 import { planCell } from '../plan-cell';
-import { PUBLISHED, wan } from './given';
+import { PUBLISHED } from './given';
 import { SIZES, stepCommand, WAN_REQUESTS } from './wan-requests';
 
 const PER_NODE = 8;
@@ -12,15 +13,7 @@ const PER_GPU = 32;
 /** How the run would scale. */
 export const WAN_SCALING: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.scale.32',
-      kind: 'scaling',
-      statement: 'Linear speed-up kept up to 32 nodes, at least',
-      documented: 85,
-      unit: '%',
-      given: { nodes: 32 },
-      relation: '>',
-    }),
+    claim: claimOf('wan.scale.32'),
     expected: { verdict: 'not checkable here', value: 98.9, within: 3 },
     check: (lab) => ({
       verdict: 'not checkable here',
@@ -34,15 +27,7 @@ export const WAN_SCALING: readonly ClaimEntry[] = [
     }),
   },
   {
-    claim: wan({
-      id: 'wan.scale.128',
-      kind: 'scaling',
-      statement:
-        'Efficiency at 128 nodes, limited by 200 Gbit/s NICs (the heading says 4 to 128 cards, the text nodes)',
-      documented: 76,
-      unit: '%',
-      given: { nodes: 128, nic_gbit_s: 200 },
-    }),
+    claim: claimOf('wan.scale.128'),
     expected: { verdict: 'not checkable here', value: 98.7, within: 3 },
     check: (lab) => {
       const cards = efficiencyAt(lab, 16).value;
@@ -59,14 +44,7 @@ export const WAN_SCALING: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.scale.moe_vs_dense',
-      kind: 'scaling',
-      statement: 'A sparse MoE scales better than a dense model of the same size',
-      documented: null,
-      unit: null,
-      given: {},
-    }),
+    claim: claimOf('wan.scale.moe_vs_dense'),
     expected: { verdict: 'off', value: 2, within: 0 },
     check: () => {
       const { experts, layers, layerParams, outerParams, params } = PUBLISHED;

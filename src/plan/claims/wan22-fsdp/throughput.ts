@@ -1,6 +1,7 @@
 import { modelFlops } from '../../cost/model-flops';
+import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
-import { PUBLISHED, WAN_GIVEN, wan } from './given';
+import { PUBLISHED, WAN_GIVEN } from './given';
 import { sdxlForwardFlops, sdxlSamplesPerSecond } from './sdxl';
 import { overSizes, SIZES, samplesPerSecond, WAN_REQUESTS } from './wan-requests';
 
@@ -19,14 +20,7 @@ const flops = 6 * seq * 40 * block;
 /** How fast the document's run is. */
 export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
   {
-    claim: wan({
-      id: 'wan.perf.throughput',
-      kind: 'throughput',
-      statement: 'Peak throughput on 8 A100',
-      documented: 128,
-      unit: 'samples/s',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.perf.throughput'),
     expected: { verdict: 'off', value: 19.77 },
     check: (lab) => {
       const atMost = PEAK / IMAGE_FLOPS;
@@ -44,14 +38,7 @@ export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.perf.step',
-      kind: 'throughput',
-      statement: 'Time of one step',
-      documented: 4.2,
-      unit: 's',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.perf.step'),
     expected: { verdict: 'off', value: 12.95 },
     check: (lab) => {
       const atLeast = (batch * grad_accum * IMAGE_FLOPS) / PEAK;
@@ -68,14 +55,7 @@ export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.perf.of_ideal',
-      kind: 'throughput',
-      statement: 'Step time against the theoretical best of a 27B model',
-      documented: 89,
-      unit: '%',
-      given: WAN_GIVEN,
-    }),
+    claim: claimOf('wan.perf.of_ideal'),
     expected: { verdict: 'contradicts itself', value: 82, within: 0 },
     check: (lab) => {
       const mfu = overSizes((seq) => 100 * lab.predict({ ...WAN_REQUESTS.published, seq }).mfu);
@@ -90,14 +70,7 @@ export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
     },
   },
   {
-    claim: wan({
-      id: 'wan.perf.throughput_sdxl',
-      kind: 'throughput',
-      statement: 'Stable Diffusion XL, hardware not stated',
-      documented: 86,
-      unit: 'samples/s',
-      given: {},
-    }),
+    claim: claimOf('wan.perf.throughput_sdxl'),
     expected: { verdict: 'not checkable here', value: 55.4, within: 0.5 },
     check: () => {
       const predicted = sdxlSamplesPerSecond();
