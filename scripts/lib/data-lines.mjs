@@ -1,0 +1,24 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { filesBelow } from './build.mjs';
+import { notebookFiles } from './notebook-inputs.mjs';
+import { root } from './places.mjs';
+import { StepError } from './step.mjs';
+
+/** What test data and stored notebooks may come to together. */
+const MOST_LINES = 40_000;
+
+/** A step that says how many lines test data (what below test/ is no source) and stored notebooks have. */
+export function checkDataLines(say) {
+  const data = filesBelow(join(root, 'test')).filter((file) => !/\.(ts|py|safetensors)$/.test(file));
+  const [ofData, ofNotebooks] = [linesOf(data), linesOf(notebookFiles())];
+  const text = `${ofData} lines of test data, ${ofNotebooks} of notebooks`;
+  if (ofData + ofNotebooks <= MOST_LINES) return say(text);
+  throw new StepError(
+    `${text}: at most ${MOST_LINES} together`,
+    'store arrays on one line each, and figures as pictures',
+  );
+}
+
+const linesOf = (files) =>
+  files.reduce((sum, file) => sum + readFileSync(file, 'utf8').split('\n').length - 1, 0);
