@@ -3,9 +3,15 @@ import { findBlas } from '../../src/backend/blas';
 import { sitePackages } from '../../src/job/launch/site-packages';
 import { repositoryRoot } from './paths';
 
-/** Folders in which numpy's BLAS may lie: the project's own environment's, then the first python3's of the path. */
-export function blasSearchPaths(): string[] {
-  return [...sitePackages(process.env, repositoryRoot()), ...pythonPackages()];
+let folders: readonly string[] | undefined;
+
+/**
+ * Folders in which numpy's BLAS may lie: the project's own environment's, then the first python3's of the path. Python is
+ * asked once per process.
+ */
+export function blasSearchPaths(): readonly string[] {
+  folders ??= [...sitePackages(process.env, repositoryRoot()), ...pythonPackages()];
+  return folders;
 }
 
 /** Why tests with a BLAS cannot run here; false where they can. */

@@ -76,10 +76,7 @@ function requireWithin(
 ): void {
   const worst = new Map<string, number>();
   for (let step = 0; step < stepsOf(finished); step++) {
-    const ranks = readStep(finished.run.folder, finished.world, step);
-    for (const { what, value, where, bound } of bounds(
-      compareStates(ranks, readStep(single.run.folder, 1, step)),
-    )) {
+    for (const { what, value, where, bound } of bounds(compared(finished, single, step))) {
       assert.ok(value <= bound, `step ${step}: ${what} differ by ${value} > ${bound} in ${where}`);
       worst.set(what, Math.max(worst.get(what) ?? 0, value));
     }
@@ -87,6 +84,18 @@ function requireWithin(
   t.diagnostic(
     `largest differences: ${[...worst].map(([what, value]) => `${what} ${value.toExponential(1)}`).join(', ')}`,
   );
+}
+
+const comparisons = new Map<string, Comparison>();
+
+/** What differs after a step; worked out once, for gradients and states are asked of the same pair. */
+function compared({ run, world }: FinishedRun, single: FinishedRun, step: number): Comparison {
+  const key = [run.folder, single.run.folder, step].join('\0');
+  const known = comparisons.get(key);
+  if (known !== undefined) return known;
+  const found = compareStates(readStep(run.folder, world, step), readStep(single.run.folder, 1, step));
+  comparisons.set(key, found);
+  return found;
 }
 
 function stepsOf({ run }: FinishedRun): number {
