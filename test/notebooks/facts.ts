@@ -62,7 +62,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '02-fsdp-knobs',
-    sentence: 'The bytes are the same; the title says what the waiting came to here',
+    sentence: 'The bytes are the same; the title says how long the ranks waited here',
     holds: (_, notebook) => answers(notebook, /the same [\d.]+ MB travel/),
   },
   {
@@ -89,7 +89,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '07-planner',
-    sentence: 'At 32,760 tokens attention takes more than the matrix products',
+    sentence: 'At 32,760 tokens attention takes longer than the matmuls',
     holds: (_, notebook) => {
       const rows = figuresOf(notebook).find(({ rows: [row] }) => row?.attention !== undefined)?.rows ?? [];
       return rows.length > 0 && rows.every(({ attention, products }) => Number(attention) > Number(products));
@@ -102,7 +102,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '12-fragments',
-    sentence: 'The line above says what that came to here',
+    sentence: 'The line above gives the measured ratios',
     holds: (outputs) =>
       shows(outputs, /FULL_SHARD ÷ DDP, median \(quartiles\): .*: (the sentence|no clear difference)/),
   },

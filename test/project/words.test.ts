@@ -39,6 +39,20 @@ function documents(): Line[] {
   return paths.flatMap((path) => linesOf(path, readFileSync(join(ROOT, path), 'utf8')));
 }
 
+function notebookTexts(): Line[] {
+  return readdirSync(join(ROOT, 'notebooks'))
+    .filter((name) => name.endsWith('.ipynb'))
+    .flatMap((name) => {
+      // Notebooks are nbformat 4, written by the project itself.
+      const { cells } = JSON.parse(readFileSync(join(ROOT, 'notebooks', name), 'utf8')) as {
+        cells: readonly { cell_type: string; source: string | readonly string[] }[];
+      };
+      return cells.flatMap(({ cell_type: type, source }, i) =>
+        type === 'markdown' ? linesOf(`notebooks/${name}, cell ${i}`, [source].flat().join('')) : [],
+      );
+    });
+}
+
 function wrongWords(lines: readonly Line[]): string[] {
   return lines.flatMap(({ where, text }) =>
     WRONG.flatMap(([pattern, instead]) => {
@@ -48,7 +62,7 @@ function wrongWords(lines: readonly Line[]): string[] {
   );
 }
 
-for (const [name, lines] of Object.entries({ documents })) {
+for (const [name, lines] of Object.entries({ documents, notebooks: notebookTexts })) {
   test(`${name} use the words of docs/words.md`, () => assert.deepEqual(wrongWords(lines()), []));
 }
 
