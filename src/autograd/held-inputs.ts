@@ -5,15 +5,17 @@ import type { KeptResults } from './kept-results';
 import type { RegionCall } from './region-call';
 import type { Surroundings } from './surroundings';
 
-/** What a region keeps between its two forwards. */
+/** The tensors that a region keeps between its two forwards. */
 export class HeldInputs {
   readonly results: KeptResults | null;
   readonly #call: RegionCall;
   readonly #stash: HostStash | null;
   readonly #ids: number[] = [];
-  /** Views of inputs, for callers may dispose those; but not of units' parameters, which are to be freed. */
+  /**
+   * Views of inputs, because callers may dispose the inputs; but not views of units' parameters, which must be freed.
+   */
   readonly #views: tf.Tensor[] = [];
-  /** Tensors that forward read, and that tidy scopes would dispose before backward. */
+  /** Tensors that forward read and that tidy scopes would dispose before backward. */
   readonly #lent: tf.Tensor[] = [];
 
   constructor(call: RegionCall, results: KeptResults | null) {
@@ -22,7 +24,7 @@ export class HeldInputs {
     this.#stash = call.region.offload === true ? new HostStash(call.engine) : null;
   }
 
-  /** The first forward is over. */
+  /** Called at the end of the first forward. */
   hold(surroundings: Surroundings): void {
     const { engine, region, outer, inputs } = this.#call;
     for (const input of inputs) {
@@ -30,7 +32,7 @@ export class HeldInputs {
       this.#ids.push(input.id);
       this.#views.push(untracked(() => tf.keep(tf.clone(input))));
     }
-    // An input on the host cannot come back into the same tensor.
+    // An input that was moved to the host cannot return into the same tensor.
     const given = new Set(this.#stash === null ? [] : this.#ids);
     for (const tensor of surroundings.shortLived(outer.firstScope)) {
       if (!given.has(tensor.id)) this.#lent.push(tf.keep(tensor));
@@ -42,12 +44,12 @@ export class HeldInputs {
     this.#stash?.put([this.#views, ...(this.results?.slots ?? [])]);
   }
 
-  /** The second forward begins: what lies on the host comes back. */
+  /** Called at the start of the second forward: tensors on the host return to the device. */
   fetch(): void {
     this.#stash?.fetch();
   }
 
-  /** An input as it is now: a parameter in its new tensor, a view of what was disposed since. */
+  /** The current tensor of an input: a parameter's new tensor, or the view of a disposed input. */
   now(input: tf.Tensor): tf.Tensor {
     const tensor = this.#call.outer.parameterNow(input.id) ?? input;
     return tensor.isDisposed ? (this.#views[this.#ids.indexOf(input.id)] ?? tensor) : tensor;

@@ -7,23 +7,23 @@ import { Reads } from './reads';
 
 interface Kept {
   readonly kernelName: string;
-  /** Empty once it is known that nobody needs them. */
+  /** Empty once it is known that no operation needs them. */
   readonly outputs: tf.Tensor[];
-  /** Of the outputs. */
+  /** Buffers of the outputs. */
   readonly buffers: readonly object[];
   readonly shapes: readonly number[][];
-  /** Of the values that the operation read. */
+  /** Sum of squares of the values that the operation read. */
   readonly sumOfSquares: number;
 }
 
 /**
- * Results of a region's chosen kernels: kept in its first forward, given back in the order of their calls in its second,
- * where those kernels do not run. Source: torch's create_selective_checkpoint_contexts.
+ * Results of a region's chosen kernels. The first forward stores them; the second forward gets them back in the order
+ * of their calls, and does not run these kernels. Source: torch's create_selective_checkpoint_contexts.
  *
- * [Note: results that nobody reads] A block's last product is read by the addition behind it, whose sum no gradient in the
- * block reads: keeping it would be of no use. Such results are let go at the end of the first forward; the second gets NaN
- * in their place, and so does all that is computed from them. The region's own result may then not be compared; what the
- * chosen kernels read is.
+ * [Note: results that nobody reads] A block's last matmul is read by the addition after it, and no gradient in the
+ * block reads that sum, so storing it would be useless. Such results are released at the end of the first forward; the
+ * second forward gets NaN in their place, and so do all values that are computed from them. Then the region's own
+ * result cannot be compared; the inputs of the chosen kernels are compared instead.
  */
 export class KeptResults {
   readonly #engine: Engine;
@@ -40,12 +40,12 @@ export class KeptResults {
     this.#endWatch = watchHostReads((buffer) => this.#reads.noteByCode(buffer));
   }
 
-  /** What is kept now; entries may be replaced by tensors of the same values. */
+  /** The stored tensors; the caller may replace entries by tensors of the same values. */
   get slots(): readonly tf.Tensor[][] {
     return this.#kept.map(({ outputs }) => outputs);
   }
 
-  /** Keeps an operation's outputs if they are to be. `saved`: tensors of which its gradient reads the values. */
+  /** Stores an operation's outputs if its kernel is chosen. `saved`: tensors whose values its gradient reads. */
   note(node: TapeNode, inputs: readonly tf.Tensor[], saved: readonly tf.Tensor[]): void {
     const { kernelName, outputs } = node;
     const isKept = this.#kernels.has(kernelName);
@@ -73,7 +73,7 @@ export class KeptResults {
     return this.#isValueRead;
   }
 
-  /** The first forward is over, with this result: lets go of what nobody will read. */
+  /** Called with the first forward's result: releases the tensors that no operation will read. */
   settle(value: tf.Tensor): void {
     this.#endWatch();
     const needed = this.#reads.needed();
@@ -84,7 +84,10 @@ export class KeptResults {
     }
   }
 
-  /** In the second forward: the outputs of a kernel's next call, recorded as if it had run. Throws: ENGINE when it was not the next one, or reads something else. */
+  /**
+   * In the second forward: the outputs of a kernel's next call, recorded as if the kernel had run. Throws: ENGINE when
+   * another kernel was next, or when it reads other values.
+   */
   readonly giveBack = (
     kernelName: string,
     inputs: tf.NamedTensorMap,
@@ -111,7 +114,7 @@ export class KeptResults {
     return outputs.length === 1 ? outputs[0] : outputs;
   };
 
-  /** The second forward is over. Throws: ENGINE when it left some of the kernels out. */
+  /** Called at the end of the second forward. Throws: ENGINE when it did not call some of the kernels. */
   requireAllGiven(): void {
     const missing = this.#kept[this.#next];
     if (missing === undefined) return;
@@ -129,7 +132,7 @@ export class KeptResults {
 
   #requireSameInputs({ kernelName, sumOfSquares }: Kept, inputs: tf.NamedTensorMap): void {
     const sum = this.#sumOfSquares(Object.values(inputs));
-    // NaN also where it is computed from a result that nobody reads.
+    // Also NaN if it is computed from a result that nobody reads.
     if (sum === sumOfSquares || Number.isNaN(sum) || Number.isNaN(sumOfSquares)) return;
     throw new ShardlabError(
       'ENGINE',
@@ -147,7 +150,7 @@ export class KeptResults {
   }
 }
 
-/** Runs work as a kernel does: nothing is recorded. */
+/** Runs `work` as a kernel runs: nothing is recorded. */
 function inKernel<T>(work: () => T): T {
   const state = tfjsState();
   state.kernelDepth++;
@@ -158,7 +161,10 @@ function inKernel<T>(work: () => T): T {
   }
 }
 
-/** What tfjs writes down of an operation. Source: tfjs-core 4.22, Engine.getTensorsForGradient and addTapeNode. */
+/**
+ * The tape node that tfjs would make for an operation. Source: tfjs-core 4.22, Engine.getTensorsForGradient and
+ * addTapeNode.
+ */
 function nodeOf(
   kernelName: string,
   inputs: tf.NamedTensorMap,
@@ -166,7 +172,7 @@ function nodeOf(
   attrs: tf.NamedAttrMap,
 ): TapeNode {
   const node: TapeNode = { id: tfjsState().nextTapeNodeId++, kernelName, inputs, outputs };
-  // tfjs answers undefined for a kernel without a gradient; its types do not say so.
+  // tfjs returns undefined for a kernel without a gradient; its types do not say so.
   const config = tf.getGradient(kernelName) as tf.GradConfig | undefined;
   if (config === undefined) return node;
   const { inputsToSave = [], outputsToSave = [], saveAllInputs, gradFunc } = config;
@@ -178,7 +184,7 @@ function nodeOf(
   const saved = inKernel(() => used.map((tensor) => tf.keep(tf.clone(tensor))));
   node.saved = saved;
   node.gradient = (dys) => {
-    // tfjs passes null where an output was not used; its types do not say so.
+    // tfjs passes null for an unused output; its types do not say so.
     const whole = (dys as (tf.Tensor | null)[]).map((dy, i) => dy ?? tf.zerosLike(outputs[i] as tf.Tensor));
     return gradFunc(whole.length > 1 ? whole : (whole[0] as tf.Tensor), saved, attrs);
   };

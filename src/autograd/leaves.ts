@@ -2,17 +2,17 @@ import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import * as tf from '../core/tf';
 
-/** What a gradient is with respect to: a model's parameter. */
+/** A model's parameter, with respect to which gradients are computed. */
 export interface Leaf {
   /** Full name within the model. */
   readonly name: string;
   /** Full name of the owning module, for tags. */
   readonly module: string;
   readonly requiresGrad: boolean;
-  /** The unit whose backward takes the gradient; null: the parameter is loose, and the gradient comes to `grad`. */
+  /** The unit whose backward takes the gradient; null: the parameter is loose, and its gradient goes to `grad`. */
   readonly unit: string | null;
   grad: tf.Tensor | null;
-  /** Whether its values are in this tensor now. */
+  /** Whether this tensor holds the parameter's values now. */
   isIn(tensor: tf.Tensor): boolean;
 }
 
@@ -22,14 +22,14 @@ interface Marked {
   [LEAF]?: Leaf;
 }
 
-/** Says whose values a tensor has. */
+/** Marks a tensor as holding a parameter's values. */
 export function markLeaf(tensor: tf.Tensor, leaf: Leaf): void {
   (tensor as Marked)[LEAF] = leaf;
 }
 
 /**
- * The parameter whose values a tensor has now, if it trains. A tfjs variable that trains is one too, until a module takes it
- * over with its gradient.
+ * The parameter whose values a tensor holds now, if the parameter trains. A trainable tfjs variable counts as a
+ * parameter too, until a module takes it over with its gradient.
  */
 export function leafOf(tensor: tf.Tensor): Leaf | undefined {
   const leaf = (tensor as Marked)[LEAF];
@@ -48,7 +48,10 @@ export function leafOf(tensor: tf.Tensor): Leaf | undefined {
   return made;
 }
 
-/** Adds a gradient to a parameter's, and takes it over. `declared`: the type that its values are kept at, if one is. */
+/**
+ * Adds a gradient to a parameter's gradient, and takes ownership of it. `declared`: the type to which its values are
+ * rounded, if any.
+ */
 export function accumulateGrad(
   engine: Engine,
   parameter: Pick<Leaf, 'grad' | 'module'>,

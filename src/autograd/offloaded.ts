@@ -7,7 +7,7 @@ import { type Forward, recordForward } from './region-call';
 import { backward } from './tape';
 
 /**
- * Runs a part of a model whose saved activations lie on the host from the end of its forward to the beginning of its
+ * Runs a part of a model whose saved activations are on the host from the end of its forward to the beginning of its
  * backward. Outside of `gradients` it is inference. Source: FairScale's and torch's offload_wrapper (save_on_cpu).
  * Throws: ENGINE inside tf.grads.
  */
@@ -51,7 +51,7 @@ export function runOffloaded(
   return value;
 }
 
-/** The lists of saved tensors of all operations, of those within units too. */
+/** The lists of saved tensors of all operations, including operations within units. */
 function savedIn(tape: Recording): tf.Tensor[][] {
   const lists: tf.Tensor[][] = [];
   tape.forEach(({ saved, inner }: RecordedNode) => {

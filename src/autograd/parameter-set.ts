@@ -1,7 +1,7 @@
 import { untracked } from '../backend/tfjs-state';
 import * as tf from '../core/tf';
 
-/** A place in some operation's saved tensors where a parameter belongs. */
+/** A slot in an operation's saved tensors that belongs to a parameter. */
 interface Hole {
   readonly saved: tf.Tensor[];
   readonly slot: number;
@@ -10,12 +10,13 @@ interface Hole {
 }
 
 /**
- * A unit's parameters during one forward and backward. What operations saved of them is let go at once, so that the
- * unit may free its parameters after forward, and put back from the parameters as they are before backward.
+ * A unit's parameters during one forward and backward. Tensors that operations save from them are released at once, so
+ * that the unit can free its parameters after forward. Before backward, the slots are filled again from the current
+ * parameters.
  */
 export class ParameterSet {
   readonly #current: () => readonly tf.Tensor[];
-  /** Places by tensor id and by buffer, as the parameters were in forward. */
+  /** Parameter indices by tensor id and by buffer, as in forward. */
   readonly #byId = new Map<number, number>();
   readonly #byBuffer = new Map<object, number>();
   #holes: Hole[] = [];
@@ -33,13 +34,13 @@ export class ParameterSet {
     return this.#byId.keys();
   }
 
-  /** The tensor that the parameter is now that had this id in forward; undefined for other tensors. */
+  /** The current tensor of the parameter that had this id in forward; undefined for other tensors. */
   now(id: number): tf.Tensor | undefined {
     const index = this.#byId.get(id);
     return index === undefined ? undefined : this.#current()[index];
   }
 
-  /** Disposes a saved tensor if it is one of the parameters' buffers, to be put back by `fill`. */
+  /** Disposes a saved tensor if it has a parameter's buffer; `fill` puts it back. */
   leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     const index = this.#byBuffer.get(tensor.dataId);
     if (index === undefined) return false;
@@ -48,7 +49,7 @@ export class ParameterSet {
     return true;
   }
 
-  /** Puts views of the parameters, as they are now, into the holes. */
+  /** Puts views of the current parameters into the holes. */
   fill(): void {
     const holes = this.#holes;
     this.#holes = [];
@@ -61,7 +62,7 @@ export class ParameterSet {
     });
   }
 
-  /** Gradients in the order of the parameters; null where there is none. */
+  /** Gradients in the order of the parameters; null for a parameter without one. */
   pick(gradients: ReadonlyMap<number, tf.Tensor>): (tf.Tensor | null)[] {
     const picked: (tf.Tensor | null)[] = this.#current().map(() => null);
     for (const [id, index] of this.#byId) picked[index] = gradients.get(id) ?? null;

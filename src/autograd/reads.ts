@@ -9,17 +9,18 @@ interface Operation {
 }
 
 /**
- * Which values of a region's first forward are needed again: those that gradients read, those that the operations read
- * that compute them anew, and those that model code itself read. Values go by their buffers, for views share them.
+ * Which values of a region's first forward are needed again: values that gradients read, inputs of the operations that
+ * recompute these values, and values that model code itself read. Values are identified by their buffers, because views
+ * share buffers.
  */
 export class Reads {
   readonly #operations: Operation[] = [];
   readonly #byCode = new Set<object>();
 
-  /** `saved`: of what the operation saved, what its gradient reads the values of. */
+  /** `saved`: the saved tensors whose values the operation's gradient reads. */
   note(node: TapeNode, inputs: readonly tf.Tensor[], saved: readonly tf.Tensor[], runsAgain: boolean): void {
     const { kernelName, outputs } = node;
-    // tfjs answers undefined where there is none, as for tf.customGrad, whose gradient may hold on to anything.
+    // tfjs returns undefined if there is none, as for tf.customGrad, whose gradient may use any tensor.
     const isKnown = (tf.getGradient(kernelName) as tf.GradConfig | undefined) !== undefined;
     this.#operations.push({
       inputs: buffersOf(inputs),
@@ -29,7 +30,7 @@ export class Reads {
     });
   }
 
-  /** Model code read a buffer. */
+  /** Notes that model code read a buffer. */
   noteByCode(buffer: object): void {
     this.#byCode.add(buffer);
   }

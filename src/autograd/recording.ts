@@ -7,7 +7,7 @@ import type { ParameterSet } from './parameter-set';
 import { Sieve } from './sieve';
 
 /**
- * Saved tensors that these kernels' gradients ask for their shape only; a disposed tensor still has one.
+ * Kernels whose gradients read only the shape of their saved tensors; a disposed tensor still has a shape.
  * Source: tfjs-core 4.22, src/gradients.
  */
 const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
@@ -24,49 +24,50 @@ const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
   'Sum',
 ]);
 
-/** Gradients by tensor id; whoever takes one out owns it. */
+/** Gradients by tensor id; the code that removes one owns it. */
 export type Gradients = Map<number, tf.Tensor>;
 
-/** A recorded operation; one that is a whole unit or region can be let go without its backward. */
+/** A recorded operation; a whole unit or region as one operation can be released without its backward. */
 export interface RecordedNode extends TapeNode {
   release?(): void;
   /** The recording of a unit's or region's own operations. */
   readonly inner?: Recording;
-  /** In place of `gradient`: runs backward on the gradients as they are so far, and adds to them. */
+  /** In place of `gradient`: runs backward on the gradients so far, and adds to them. */
   resume?(dys: readonly (tf.Tensor | null)[], gradients: Gradients): void;
 }
 
 /**
- * What becomes of operations. keep: their backward follows. A sieve: forward will run again before its backward, so only
- * what that needs is noted. replay: that second forward, whose enclosing units' parameters are whole.
+ * How operations are recorded. keep: their backward follows. A sieve: forward will run again before its backward, so
+ * only the inputs of that second forward are noted. replay: that second forward; parameters of enclosing units are
+ * whole.
  */
 export type RecordingMode = 'keep' | 'replay' | Sieve;
 
-/** What the recordings of one pass share: whose parameter a tensor is. */
+/** Shared by the recordings of one pass: the owner of each parameter's tensor. */
 export type Owners = Map<number, string>;
 
 /**
- * The operations of one forward through which a gradient flows, as tfjs writes them down: its engine pushes nodes here
- * instead of on its own tape. Saved tensors become activations; those that alias a unit's parameter become holes.
+ * The operations of one forward through which a gradient flows. The tfjs engine pushes its nodes here instead of on its
+ * own tape. Saved tensors become activations; saved tensors that alias a unit's parameter become holes.
  */
 export class Recording extends Array<RecordedNode> {
   readonly engine: Engine;
   readonly parent: Recording | null;
   readonly owners: Owners;
   readonly parameters: ParameterSet | null;
-  /** null: operations are kept. */
+  /** null: operations are recorded. */
   readonly sieve: Sieve | null;
   /** Whether this is part of a second forward. */
   readonly isReplayed: boolean;
-  /** Of the outermost recording: loose parameters that were used, by their tensors' ids. */
+  /** In the outermost recording: the loose parameters that were used, by their tensors' ids. */
   readonly loose = new Map<number, Leaf>();
   /** Tensors of enclosing recordings that were used here, by id. */
   readonly captured = new Map<number, tf.Tensor>();
-  /** Open tidy scopes when it began. */
+  /** The number of open tidy scopes when the recording began. */
   scopeDepth = 0;
-  /** The gradients of a backward in progress, to be let go if it is cut off. */
+  /** The gradients of a backward in progress; released if it is cut off. */
   inFlight: Gradients | null = null;
-  /** What else is to be let go if work in progress is cut off: `finally` does not run then. */
+  /** Other things to release if work in progress is cut off, because `finally` does not run then. */
   readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
   readonly #leaves = new Set<number>();
@@ -89,18 +90,18 @@ export class Recording extends Array<RecordedNode> {
     this.parameters = parameters;
   }
 
-  /** map, filter and the like give plain arrays. */
+  /** Makes map, filter and similar methods return plain arrays. */
   static override get [Symbol.species](): ArrayConstructor {
     return Array;
   }
 
-  /** Gradients with respect to this tensor are asked for. */
+  /** Requests gradients with respect to this tensor. */
   addLeaf(tensor: tf.Tensor): void {
     this.#leaves.add(tensor.id);
     this.#flowing.add(tensor.id);
   }
 
-  /** True when the tensor came in from outside rather than out of a recorded operation. */
+  /** True when the tensor came from outside, not from a recorded operation. */
   isLeaf(tensor: tf.Tensor): boolean {
     return this.#leaves.has(tensor.id) || this.captured.has(tensor.id);
   }
@@ -117,41 +118,41 @@ export class Recording extends Array<RecordedNode> {
   /** tfjs's engine calls this after every operation. */
   override push(...nodes: RecordedNode[]): number {
     const state = tfjsState();
-    // While a kernel runs, tfjs writes down the clones it saves; only gradients of gradients go through them.
+    // While a kernel runs, tfjs records the clones that it saves; only gradients of gradients need them.
     const isInner = state.gradientDepth > 1;
     for (const node of nodes) if (isInner || state.kernelDepth === 0) this.#add(node, isInner);
     return this.length;
   }
 
-  /** Takes in an operation that is not tfjs's: a whole unit or region. */
+  /** Adds an operation that is not tfjs's: a whole unit or region. */
   addUnit(node: RecordedNode): void {
     for (const output of node.outputs) this.#flowing.add(output.id);
     super.push(node);
   }
 
-  /** Of a sieve: takes in a unit whose forward, a sieve too, is over. */
+  /** For a sieve: adds a unit whose forward, also a sieve, has ended. */
   absorb(unit: Recording, value: tf.Tensor): void {
     if (unit.flows(value)) this.#flowing.add(value.id);
     if (unit.sieve !== null) this.sieve?.surroundings.absorb(unit.sieve.surroundings, value);
     unit.release();
   }
 
-  /** Where the tidy scopes of the pass, or of the second forward, that this is part of begin. */
+  /** The depth at which the tidy scopes of this pass, or of this second forward, begin. */
   get firstScope(): number {
     return this.#isReplay || this.parent === null ? this.scopeDepth : this.parent.firstScope;
   }
 
-  /** The tensor that an enclosing unit's parameter is now, by its id in forward; undefined for other tensors. */
+  /** The current tensor of an enclosing unit's parameter, by its id in forward; undefined for other tensors. */
   parameterNow(id: number): tf.Tensor | undefined {
     return this.parameters?.now(id) ?? this.parent?.parameterNow(id);
   }
 
-  /** Lets go of it as `release` does. */
+  /** Same as `release`. */
   dispose(): void {
     this.release();
   }
 
-  /** Lets go of everything saved. The recording is then of no use. */
+  /** Releases all saved tensors. The recording cannot be used afterwards. */
   release(): void {
     for (const node of this.splice(0)) {
       for (const tensor of node.saved ?? []) tensor.dispose();
@@ -165,7 +166,7 @@ export class Recording extends Array<RecordedNode> {
 
   #add(node: RecordedNode, isInner: boolean): void {
     const inputs = Object.values(node.inputs).filter((input) => input != null);
-    // Every input is asked, so that all captures are noted.
+    // Checks every input, so that all captures are noted.
     const isNeeded = inputs.map((input) => this.#asks(input, node)).includes(true);
     if (isNeeded)
       for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
@@ -177,7 +178,7 @@ export class Recording extends Array<RecordedNode> {
     super.push(node);
   }
 
-  /** Notes what is not kept. */
+  /** Notes an operation that is not recorded. */
   #sift(node: RecordedNode, inputs: readonly tf.Tensor[], isNeeded: boolean): void {
     const { saved = [] } = node;
     const read = !isNeeded || SAVED_FOR_SHAPE.has(node.kernelName) ? [] : saved;
@@ -199,13 +200,13 @@ export class Recording extends Array<RecordedNode> {
     );
   }
 
-  /** A parameter under no unit is a leaf of the pass. */
+  /** A parameter without a unit is a leaf of the pass. */
   #isLoose(tensor: tf.Tensor): boolean {
     const leaf = leafOf(tensor);
     if (leaf === undefined || leaf.unit !== null) return false;
     this.loose.set(tensor.id, leaf);
     this.addLeaf(tensor);
-    // It was made in a cell, or here when it was first read.
+    // The tensor was made in a cell, or here when it was first read.
     if (this.engine.tagOf(tensor).cause !== 'param.full')
       this.engine.retag(tensor, { cause: 'param.full', module: leaf.module });
     return true;
@@ -228,7 +229,7 @@ export class Recording extends Array<RecordedNode> {
   #leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     for (let recording: Recording | null = this; recording !== null; recording = recording.parent) {
       if (recording.parameters?.leaveHole(saved, slot, tensor)) return true;
-      // The holes of units around a second forward were filled before it.
+      // The holes of units around a second forward were filled before that forward.
       if (recording.#isReplay) return false;
     }
     return false;

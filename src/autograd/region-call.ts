@@ -5,17 +5,17 @@ import type { Recording } from './recording';
 import type { Meter } from './sieve';
 import { ownResult, record } from './tape';
 
-/** A part of a model whose forward runs again in backward, instead of keeping what its operations save. */
+/** A part of a model whose forward runs again in backward, so its operations need not save tensors. */
 export interface Region {
   /** The module's full name, for tags. */
   readonly module: string;
-  /** Kernels whose results are kept, and which do not run again. Default: none. */
+  /** Kernels whose results are stored, and which do not run again. Default: none. */
   readonly keepResultsOf?: ReadonlySet<string> | undefined;
-  /** Whether what is kept lies on the host between the two forwards. Default false. */
+  /** Whether the stored tensors are on the host between the two forwards. Default false. */
   readonly offload?: boolean | undefined;
-  /** Told of what the first forward would have saved. */
+  /** Gets the tensors that the first forward would have saved. */
   readonly meter?: Meter | undefined;
-  /** Runs the second forward: for timing it. */
+  /** Runs the second forward; used for timing. */
   readonly around?: (recompute: () => void) => void;
 }
 
@@ -28,7 +28,7 @@ export interface RegionCall {
   readonly outer: Recording;
   readonly forward: Forward;
   readonly inputs: readonly tf.Tensor[];
-  /** Of what is made in the second forward and in backward. */
+  /** The tag of tensors made in the second forward and in backward. */
   readonly tag: Tag;
 }
 

@@ -9,16 +9,16 @@ import { SecondForward } from './second-forward';
 import { Sieve } from './sieve';
 
 /**
- * Runs a region. In `gradients` it keeps its inputs, and results that it is told to keep; elsewhere it is inference.
+ * Runs a region. In `gradients` it stores its inputs and the results of chosen kernels; elsewhere it is inference.
  * `forward` must be the same computation both times. Source: torch.utils.checkpoint, use_reentrant=False.
  *
- * [Note: checkpointed regions] The first forward runs on a sieve: a recording that finds out which tensors the region
- * depends on, and keeps nothing. Its backward replays forward on a recording below the one around it and runs backward
- * through that at once, on the same gradients: sums are added up in the order of a recording without regions, so
- * gradients are equal to the bit. Between the two, parameters of a unit around may have been freed and gathered into
- * other tensors: gradients change names by the parameter's place in its unit. A unit inside runs its hooks again with the
- * phase 'recompute'. A region inside a region is a plain part of it until the outer one replays.
- * Throws: ENGINE inside tf.grads; in backward, when the second forward is not the first one's equal.
+ * [Note: checkpointed regions] The first forward runs on a sieve: a recording that finds the tensors on which the
+ * region depends, and stores nothing. In backward, the forward is replayed on an inner recording, and backward runs
+ * through it at once, on the same gradients. So sums are added in the same order as without regions, and gradients are
+ * equal to the bit. Between the two forwards, parameters of an enclosing unit may have been freed and gathered into
+ * other tensors, so gradients are assigned by the parameter's index in its unit. A unit inside the region runs its
+ * hooks again with the phase 'recompute'. A region inside a region is a plain part of it until the outer region
+ * replays. Throws: ENGINE inside tf.grads; in backward, when the second forward differs from the first.
  */
 export function runRegion(
   engine: Engine,
@@ -43,7 +43,7 @@ export function runRegion(
     results?.settle(value);
     if (tape.flows(value)) {
       outer.addUnit(regionNode({ engine, region, outer, forward, inputs, tag }, tape, sieve, value));
-      // The node holds it all from here on.
+      // From here on the node owns everything.
       tape.unfinished.clear();
     }
     return value;

@@ -6,11 +6,11 @@ import { type Gradients, Recording } from './recording';
 import { type RegionCall, recordForward } from './region-call';
 import { backward } from './tape';
 
-/** What is known of a region's first forward. */
+/** Facts about a region's first forward. */
 export interface FirstForward {
-  /** Ids of what gradients are with respect to. */
+  /** Ids of the tensors with respect to which gradients are computed. */
   readonly sources: readonly number[];
-  /** Of the result. */
+  /** Shape of the result. */
   readonly shape: readonly number[];
   readonly sumOfSquares: number;
 }
@@ -51,7 +51,7 @@ export class SecondForward {
     );
   }
 
-  /** Lets go of all that is kept, whether backward ran, failed, or was cut off. */
+  /** Releases all stored tensors, whether backward ran, failed, or was cut off. */
   release(): void {
     this.#restore();
     this.#tape?.release();
@@ -77,13 +77,13 @@ export class SecondForward {
     const known = new Set(names.values());
     const isKnown = [...tape.captured.keys()].every((id) => known.has(id));
     this.#requireEqual(value, isKnown && tape.flows(value));
-    // Operations saved what they need of these.
+    // Operations have saved what they need of these tensors.
     value.dispose();
     this.#held.dispose();
     return value.id;
   }
 
-  /** Model code that throws does not say that it ran for the second time. */
+  /** Adds to an error of model code that this was the second forward. */
   #explained(work: () => tf.Tensor): tf.Tensor {
     const { results } = this.#held;
     if (results !== null) this.#restore = interceptKernels(results.giveBack);
@@ -96,7 +96,7 @@ export class SecondForward {
       throw new ShardlabError(
         'ENGINE',
         `The second forward of the checkpointed module '${this.#call.region.module}' failed: ${cause.message} ` +
-          'If it reads a tensor that was freed since the first: pass tensors as inputs, and read parameters in forward.',
+          'If it reads a tensor that was freed after the first forward, pass tensors as inputs, and read parameters in forward.',
         { cause },
       );
     } finally {
@@ -108,7 +108,7 @@ export class SecondForward {
     const { shape, sumOfSquares } = this.#first;
     const sum = this.#call.engine.sumOfSquares(value);
     const isRead = this.#held.results?.isValueRead ?? true;
-    // The first one's may be NaN for a region around it, whose second forward it was part of.
+    // The first result may be NaN if it was part of an enclosing region's second forward.
     const isSame = !isRead || Number.isNaN(sumOfSquares) || sum === sumOfSquares;
     const isEqual = value.shape.join() === shape.join() && isSame;
     if (isEqual && dependsOnTheSame) return;

@@ -3,10 +3,10 @@ import type { KeptResults } from './kept-results';
 import type { RecordedNode } from './recording';
 import { Surroundings } from './surroundings';
 
-/** Told of every operation whose backward would follow, with what it would have saved. */
+/** Called for every operation whose backward would follow, with the tensors that it would have saved. */
 export type Meter = (node: RecordedNode, saved: readonly tf.Tensor[]) => void;
 
-/** What is noted of a forward that will run again. */
+/** The notes on a forward that will run again. */
 export class Sieve {
   readonly surroundings = new Surroundings();
   readonly results: KeptResults | null;
@@ -17,7 +17,7 @@ export class Sieve {
     this.meter = meter;
   }
 
-  /** For a unit within. */
+  /** A sieve for a unit inside. */
   within(): Sieve {
     return new Sieve(this.results, this.meter);
   }

@@ -1,7 +1,7 @@
 import { tfjsState } from '../backend/tfjs-state';
 import type * as tf from '../core/tf';
 
-/** What operations read without having made it. */
+/** Tensors that operations read but did not make. */
 export class Surroundings {
   readonly #made = new Set<number>();
   readonly #read = new Map<number, tf.Tensor>();
@@ -11,7 +11,7 @@ export class Surroundings {
     for (const output of outputs) this.#made.add(output.id);
   }
 
-  /** Takes in those of a part with its output. */
+  /** Adds the tensors of a part; `output` is the part's result. */
   absorb(part: Surroundings, output: tf.Tensor): void {
     this.note([...part.#read.values()], [output]);
   }

@@ -6,7 +6,7 @@ import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { Gradients, RecordedNode, Recording } from './recording';
 
-/** Runs `work` with `tape` as tfjs's tape; what work does not return and no operation saved is disposed. */
+/** Runs `work` with `tape` as tfjs's tape; disposes tensors that `work` does not return and no operation saved. */
 export function record<T extends tf.TensorContainer>(tape: Recording, work: () => T): T {
   const state = tfjsState();
   const { activeTape, gradientDepth, kernelDepth } = state;
@@ -25,7 +25,7 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
   }
 }
 
-/** A recorded forward's result as another tensor than what came in, for its gradient is another. */
+/** A recorded forward's result, as a different tensor than any input, because its gradient is different. */
 export function ownResult(tape: Recording, result: tf.Tensor): tf.Tensor {
   return tape.flows(result) && tape.isLeaf(result) ? tf.clone(result) : result;
 }
@@ -39,7 +39,8 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gra
   const gradients = seeds;
   tape.inFlight = gradients;
   try {
-    // An operation stays on the tape until its gradient ran: one that is cut off is let go with the tape.
+    // An operation stays on the tape until its gradient has run, so an operation that is cut off is released with the
+    // tape.
     for (let node = tape.at(-1); node !== undefined; node = tape.at(-1)) {
       const dys = node.outputs.map((output) => gradients.get(output.id) ?? null);
       try {
@@ -64,7 +65,7 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gra
   return gradients;
 }
 
-/** This is the last use of the gradients and of what was saved: a kernel may write its result over them. */
+/** This is the last use of the gradients and the saved tensors, so a kernel may overwrite them with its result. */
 function offer(dys: readonly (tf.Tensor | null)[], saved: readonly tf.Tensor[] = []): void {
   for (const tensor of [...dys, ...saved]) if (tensor !== null) markConsumable(tensor);
 }
@@ -80,21 +81,21 @@ function differentiate(
   if (gradient === undefined) {
     throw new ShardlabError(
       'ENGINE',
-      `The operation ${node.kernelName} has no gradient in tfjs; compute it by others or by tf.customGrad.`,
+      `The operation ${node.kernelName} has no gradient in tfjs; use other operations, or tf.customGrad.`,
     );
   }
   const names = Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
   const results = tf.tidy(() => {
-    // tfjs makes zeros of null gradients itself; its types do not say so. Where a gradient does not look at them, anything
-    // may stand for them, and zeros need not be made.
+    // tfjs makes zeros of null gradients itself; its types do not say so. If a gradient does not read them, any value
+    // will do, and no zeros are made.
     const isUnread = readsFirstGradientOnly(node.kernelName);
     const thunks = gradient(dys.map((dy, i) => dy ?? (isUnread ? node.outputs[i] : null)) as tf.Tensor[]);
     const taken = new Set<tf.Tensor>();
-    // A unit leaves out the inputs that its output does not depend on.
+    // A unit omits the inputs that its output does not depend on.
     const present = names.filter((name) => thunks[name] !== undefined || node.release === undefined);
     return present.map((name) => {
       const result = tf.tidy(() => resultOf(node, name, thunks[name]));
-      // A result that was not made here, or was given before, is another name for what somebody else disposes.
+      // A result that was not made here, or was returned before, is an alias of a tensor that other code disposes.
       const isNew = result.scopeId === tfjsState().activeScope.id && !taken.has(result);
       taken.add(result);
       return { id: inputs[name]?.id ?? 0, result: isNew ? result : tf.clone(result) };

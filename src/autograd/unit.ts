@@ -9,11 +9,11 @@ import { ParameterSet } from './parameter-set';
 import { type Gradients, type RecordedNode, Recording } from './recording';
 import { backward, isSoleOwner, ownResult, record } from './tape';
 
-/** Whether a forward is the first or, in a checkpointed region, the one that runs again just before its backward. */
+/** Whether a forward is the first one, or the one that runs again in a checkpointed region just before its backward. */
 export type ForwardPhase = 'forward' | 'recompute';
 
 /**
- * What happens around a unit's forward and backward. Hooks run outside all tapes and tidy scopes: a tensor that a hook
+ * The calls around a unit's forward and backward. Hooks run outside all tapes and tidy scopes: a tensor that a hook
  * makes lives until the hook's owner disposes it.
  */
 export interface UnitHooks {
@@ -23,16 +23,16 @@ export interface UnitHooks {
   afterForward(phase: ForwardPhase): void;
   /** Makes the parameters whole again, in the same or in new tensors. */
   beforeBackward(): void;
-  /** Takes over the gradients, in the order of the parameters; null where the unit's output does not depend on one. */
+  /** Takes over the gradients, one per parameter; null if the unit's output does not depend on that parameter. */
   afterBackward(gradients: readonly (tf.Tensor | null)[]): void;
 }
 
-/** A part of a model whose parameters come and go together. */
+/** A part of a model whose parameters are gathered and freed together. */
 export interface Unit {
   readonly hooks: UnitHooks;
-  /** The parameters as they are now. A parameter keeps its place while its tensor changes. */
+  /** The current tensors of the parameters. A parameter keeps its index while its tensor changes. */
   readonly parameters: () => readonly tf.Tensor[];
-  /** The first so many have gradients, the rest are frozen; default all. */
+  /** The first `numTrained` parameters have gradients, the rest are frozen; default: all have gradients. */
   readonly numTrained?: number | undefined;
   /** The module's full name, for tags. */
   readonly module: string;
@@ -40,29 +40,29 @@ export interface Unit {
   readonly declared?: HalfDType | undefined;
 }
 
-/** A finished forward whose backward can be run, once. */
+/** A finished forward whose backward can run once. */
 export interface Pass {
-  /** Belongs to the caller, as any result of tfjs operations. */
+  /** The caller owns it, like any result of tfjs operations. */
   readonly loss: tf.Tensor;
   /**
-   * Runs backward from `seed` (default 1). Gradients reach the units' hooks, each unit's as soon as its own backward ran;
-   * those of loose parameters are added to their `grad` at the end, this process's own.
-   * Throws: CONFIG the second time, and where the loss depends on nothing that trains.
+   * Runs backward from `seed` (default 1). Each unit's gradients go to its hooks as soon as its own backward has run.
+   * At the end, this process's gradients of loose parameters are added to their `grad`. Throws: CONFIG on a second
+   * call, and if the loss depends on no trainable parameter.
    */
   backward(seed?: number): void;
-  /** Lets go of what forward saved, without backward. */
+  /** Releases the tensors that forward saved, without backward. */
   dispose(): void;
 }
 
-/** What a pass trained: parameters under no unit, and the names of units that ran. */
+/** The parts that a pass trained: loose parameters, and the names of units that ran. */
 export interface TrainedParts {
   readonly loose: readonly Leaf[];
   readonly units: readonly string[];
 }
 
 /**
- * Runs `root` to a scalar loss, with a recording. Gradients go to the units that run inside, and to parameters under none.
- * `trained` is told of both after a backward. Throws: SHAPE when the loss is not a float32 scalar.
+ * Runs `root` to a scalar loss and records the operations. Gradients go to the units that run inside, and to loose
+ * parameters. After a backward, `trained` gets both. Throws: SHAPE when the loss is not a float32 scalar.
  */
 export function gradients(
   engine: Engine,
@@ -103,8 +103,8 @@ export function gradients(
 }
 
 /**
- * Runs a unit: hooks, then forward on a recording of its own. In `gradients` its backward follows in time; elsewhere it is
- * inference. Throws: ENGINE inside tf.grads and its kin, whose tape keeps parameters that a unit frees.
+ * Runs a unit: hooks, then forward on its own recording. In `gradients` its backward follows later; elsewhere it is
+ * inference. Throws: ENGINE inside tf.grads and similar functions, whose tape keeps parameters that a unit frees.
  */
 export function runUnit(
   engine: Engine,
@@ -190,15 +190,15 @@ function backwardUnit(
   const { hooks, module, declared } = unit;
   untracked(() => hooks.beforeBackward());
   parameters.fill();
-  // A region inside that runs forward again meets them as they are now.
+  // A region inside that runs forward again uses the current tensors.
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
   return engine.tagged({ cause: 'temp', module, declared }, () => {
-    // The outer tape has no further use for it: the first operations here may write over it, and it is freed early.
+    // The outer tape does not need it any more, so the first operations here may overwrite it, and it is freed early.
     const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, dy]]);
     const found = backward(engine, tape, seeds);
     const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
     for (const id of parameters.ids) found.delete(id);
-    // A hook waits for others, and may be cut off.
+    // A hook waits for other ranks and may be cut off.
     for (const gradient of own) if (gradient !== null) tape.unfinished.add(gradient);
     try {
       untracked(() => hooks.afterBackward(own));
@@ -210,9 +210,9 @@ function backwardUnit(
   });
 }
 
-/** Gives loose parameters their gradients; the others are of no use. */
+/** Gives loose parameters their gradients; other gradients are not needed. */
 function handOut(engine: Engine, tape: Recording, found: Gradients): void {
-  // To be let go where this is cut off.
+  // Released if this function is cut off.
   tape.inFlight = found;
   for (const [id, gradient] of found) {
     const leaf = tape.loose.get(id);
@@ -224,12 +224,12 @@ function handOut(engine: Engine, tape: Recording, found: Gradients): void {
   tape.inFlight = null;
 }
 
-/** Says of a temporary that it leaves its unit. See [Note: pool and ring]. */
+/** Marks a temporary that leaves its unit. See [Note: pool and ring]. */
 function asRing(engine: Engine, tensor: tf.Tensor, module: string): void {
   if (engine.tagOf(tensor).cause === 'temp') engine.retag(tensor, { cause: 'temp', module, part: 'ring' });
 }
 
-/** The gradient in a buffer of its own that outlives the scopes around. */
+/** The gradient in its own buffer, which outlives the enclosing scopes. */
 function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Tensor {
   const tag = { cause: 'grad.full', module } as const;
   if (isSoleOwner(gradient)) {
@@ -242,26 +242,26 @@ function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Ten
   return copy;
 }
 
-/** Throws: CONFIG for what is no function: a loss that was computed before it was recorded. */
+/** Throws: CONFIG if `root` is not a function, for example a loss that was computed before the recording. */
 function requireFunction(root: unknown): void {
   if (typeof root === 'function') return;
   throw new ConfigError(
-    `gradients takes a function, which it runs with a recording, not ${classOf(root)}; write gradients(() => model.apply(…))`,
+    `gradients takes a function, which it runs and records, not ${classOf(root)}; write gradients(() => model.apply(…))`,
   );
 }
 
-/** The value, which alone carries gradients. Throws: SHAPE for nothing, a promise, or several. */
+/** The single tensor through which gradients flow. Throws: SHAPE for no value, a promise, or several tensors. */
 function oneTensor(value: unknown, what: string): tf.Tensor {
   if (value instanceof tf.Tensor) return value;
   const why =
     value === undefined
-      ? 'undefined: is there a return?'
+      ? 'undefined: is a return missing?'
       : value instanceof Promise
-        ? 'a promise: what is recorded cannot be async.'
+        ? 'a promise: a recorded function cannot be async.'
         : `${classOf(value)}, through which no gradient flows.`;
   throw new ShardlabError(
     'SHAPE',
-    `${what} is ${why} Return one tensor of tf operations (of several, tf.concat or tf.stack).`,
+    `${what} is ${why} Return one tensor of tf operations (for several, use tf.concat or tf.stack).`,
   );
 }
 
@@ -286,8 +286,7 @@ function orElse<T>(undo: () => void, work: () => T): T {
 function dependsOnNothing(): ShardlabError {
   return new ShardlabError(
     'CONFIG',
-    'the loss depends on no parameter that trains: forward read none, all that it read are frozen, or a value was taken out ' +
-      'of tensors on the way (dataSync) and put into a new one; compute the loss from model.apply(…) inside gradients(() => loss)',
+    'the loss depends on no trainable parameter: forward read none, all parameters that it read are frozen, or the code read a value with dataSync and made a new tensor from it; compute the loss from model.apply(…) inside gradients(() => loss)',
   );
 }
 
@@ -295,6 +294,6 @@ function dependsOnNothing(): ShardlabError {
 function ranBefore(): ShardlabError {
   return new ShardlabError(
     'CONFIG',
-    'backward or dispose ran before for this forward, and let go of what it needed; run gradients(() => loss) again, or add losses up and run one backward',
+    'backward or dispose has already run for this forward and has released its tensors; run gradients(() => loss) again, or add losses up and run one backward',
   );
 }

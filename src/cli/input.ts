@@ -1,6 +1,9 @@
 import { ConfigError, ShardlabError } from '../core/errors';
 
-/** Reads what the user named on the command line. Throws: CONFIG instead of IO, because a wrong file is bad input. */
+/**
+ * Reads a file that the user named on the command line. Throws: CONFIG instead of IO, because a wrong file is bad
+ * input.
+ */
 export function readInput<T>(read: () => T): T {
   try {
     return read();

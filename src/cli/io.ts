@@ -1,10 +1,10 @@
-/** What a command may touch of its process; tests give their own. */
+/** The parts of its process that a command may use; tests pass their own. */
 export interface Io {
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
   /** Whether a person looks at stderr. */
   readonly isTerminal: boolean;
-  /** What is piped in; absent where nothing can be. */
+  /** Piped input; absent if the process can have none. */
   readonly stdin?: NodeJS.ReadableStream | undefined;
   stdout(text: string): void;
   stderr(text: string): void;

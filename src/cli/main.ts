@@ -3,9 +3,11 @@ import { processIo } from './io';
 import { runCommand } from './program';
 
 process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-  // Who reads no further (`shardlab plan ... | head`) wants no more.
+  // A reader that closes the pipe (`shardlab plan ... | head`) wants no more output.
   if (code === 'EPIPE') process.exit(0);
-  process.stderr.write(`shardlab: the answer cannot be written to stdout (${message}); send it elsewhere\n`);
+  process.stderr.write(
+    `shardlab: the answer cannot be written to stdout (${message}); redirect it to another place\n`,
+  );
   process.exit(1);
 });
 

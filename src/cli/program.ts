@@ -14,7 +14,7 @@ import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
 import { addTrace } from './trace/command';
 
-/** Adds a subcommand's action: output by --json, errors told, exit status kept. */
+/** Adds a subcommand's action: chooses the output by --json, reports errors, and stores the exit status. */
 export type Perform = <Options>(
   command: Command,
   action: (positionals: readonly string[], options: Options, output: Output) => Promise<ExitStatus>,
@@ -25,7 +25,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
   let status: ExitStatus = 0;
   const program = createProgram(io);
   const perform: Perform = (command, action) => {
-    command.option('--json', 'one JSON document on stdout, all else on stderr');
+    command.option('--json', 'one JSON document on stdout, everything else on stderr');
     command.action(async (...args) => {
       const options = command.opts();
       const output = createOutput(io, options.json === true);
@@ -34,7 +34,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
         .flat()
         .filter((arg) => typeof arg === 'string');
       try {
-        // Commander has checked the options against the declarations beside which each action's type is written.
+        // Commander has checked the options against their declarations, which stand beside each action's type.
         status = await action(positionals, options as never, output);
       } catch (error) {
         status = exitStatusOf(error);
@@ -59,12 +59,12 @@ function createProgram(io: Io): Command {
   return new Command('shardlab')
     .description('Learn, explore and check sharded training, with real rank processes.')
     .version(version)
-    .showHelpAfterError('(--help says what there is)')
+    .showHelpAfterError('(--help lists commands and options)')
     .exitOverride()
     .configureOutput({ writeOut: io.stdout, writeErr: io.stderr });
 }
 
-/** An error of ours by its message; any other with its stack, because it is a defect. */
+/** Reports an error of shardlab by its message, and any other with its stack, because it is a defect. */
 function tell(error: unknown, output: Output): void {
   const known = error instanceof ShardlabError;
   const message = error instanceof Error ? error.message : String(error);

@@ -1,6 +1,6 @@
 import { now, type Seconds } from './units';
 
-/** Tells the time to which events are stated. */
+/** The clock of events' times. */
 export interface Clock {
   now(): Seconds;
 }
@@ -8,16 +8,16 @@ export interface Clock {
 /** The host's monotonic clock. */
 export const HOST_CLOCK: Clock = { now };
 
-/** When something on a stream begins and ends. */
+/** Begin and end of an operation on a stream. */
 export interface Stretch {
   readonly started: Seconds;
   readonly ended: Seconds;
 }
 
 /**
- * Time that passes only by what is computed and waited for: a stream of computation, and one of communication for each
- * group. It begins at 0. What is posted to a stream starts when it was posted and the stream is free, whichever is later;
- * the stream of computation goes on meanwhile and stands still when it waits.
+ * A clock whose time passes only by computations and waits. It has one stream of computation, and one of communication
+ * per group, and begins at 0. An operation that is posted to a stream starts when it is posted or when the stream is
+ * free, whichever is later. The stream of computation continues meanwhile, and stops only while it waits.
  */
 export class SimulatedClock implements Clock {
   #now: Seconds = 0;
@@ -28,12 +28,12 @@ export class SimulatedClock implements Clock {
     return this.#now;
   }
 
-  /** Computes for so long. */
+  /** Computes for this time. */
   compute(seconds: Seconds): void {
     this.#now += seconds;
   }
 
-  /** Puts something that takes `seconds` on a stream. */
+  /** Posts an operation that takes `seconds` to a stream. */
   post(stream: string, seconds: Seconds): Stretch {
     const started = Math.max(this.#now, this.#free.get(stream) ?? 0);
     const ended = started + seconds;
@@ -41,7 +41,7 @@ export class SimulatedClock implements Clock {
     return { started, ended };
   }
 
-  /** Stands still until then; a time that is past changes nothing. */
+  /** Waits until this time; a time in the past has no effect. */
   waitUntil(time: Seconds): void {
     this.#now = Math.max(this.#now, time);
   }

@@ -1,7 +1,7 @@
-/** Types of values that a tensor holds here. tfjs has no 16-bit types: those exist on the wire and as rounded values. */
+/** Types of a tensor's values. tfjs has no 16-bit types: these exist only on the wire and as rounded values. */
 export type DType = 'float32' | 'int32' | 'bool';
 
-/** Types of values as they travel between ranks. */
+/** Types of values on the wire between ranks. */
 export type WireDType = 'float32' | 'int32' | 'bfloat16' | 'float16';
 
 /** Floating point types of two bytes. */

@@ -4,7 +4,7 @@ export type ErrorCode =
   | 'MESH' // mesh and world do not fit
   | 'SHAPE' // a tensor's shape or dtype does not fit
   | 'COLLECTIVE_MISMATCH' // ranks called different collectives
-  | 'COLLECTIVE_MISSING' // a rank ended its work without the collective that others wait in
+  | 'COLLECTIVE_MISSING' // a rank ended its work without calling the collective that others wait in
   | 'RANK_DIED' // a rank's process ended
   | 'RANK_FAILED' // a rank's code threw
   | 'LAUNCH' // ranks could not be started
@@ -30,13 +30,13 @@ export interface ErrorJson {
 }
 
 /**
- * Every error that shardlab raises on purpose: what happened, where, and what to do.
- * It crosses processes as JSON without losing its code.
+ * Every error that shardlab raises on purpose says what happened, where, and what to do. It crosses processes as JSON
+ * and keeps its code.
  */
 export class ShardlabError extends Error {
   readonly code: ErrorCode;
   readonly details: ErrorDetails;
-  /** The rank that speaks, where one does; its message then begins with "[rank r/w]". */
+  /** The rank that reports the error, if any; its message then begins with "[rank r/w]". */
   readonly rank: number | undefined;
 
   constructor(
@@ -76,7 +76,7 @@ export function classOf(value: unknown): string {
   return Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`;
 }
 
-/** A setting that cannot be used: what was asked, the actual values, and what to change. */
+/** A setting that cannot be used. The message names the requested setting, the actual values, and what to change. */
 export class ConfigError extends ShardlabError {
   constructor(message: string, details: ErrorDetails = {}) {
     super('CONFIG', message, { details });

@@ -1,7 +1,7 @@
 import type { DType, HalfDType, WireDType } from './dtypes';
 import type { Bytes, Seconds } from './units';
 
-/** Why bytes are held. Same words in ledgers, figures and plans. */
+/** Why bytes are held. Ledgers, figures and plans use the same words. */
 export const MEMORY_CAUSES = [
   'param.shard',
   'param.full',
@@ -15,19 +15,19 @@ export const MEMORY_CAUSES = [
 ] as const;
 export type MemoryCause = (typeof MEMORY_CAUSES)[number];
 
-/** Where bytes are held: what the engine's backend holds is the device, the rest of the process is the host. */
+/** Where bytes are held: the engine's backend is the device, the rest of the process is the host. */
 export type Space = 'device' | 'host';
 
-/** What a buffer is for: its cause and the module's full name ('' when no module applies). */
+/** The purpose of a buffer: its cause and the module's full name ('' when no module applies). */
 export interface Tag {
   readonly cause: MemoryCause;
   readonly module: string;
   /**
-   * The type that a device would hold a float32 buffer in: its values were rounded to it, or were computed from such values
-   * where that type is a unit's. A tag that does not mention it leaves it as it was.
+   * The type in which a device would hold a float32 buffer: its values were rounded to this type, or were computed from
+   * such values in a unit with this type. A tag without it does not change it.
    */
   readonly declared?: HalfDType | undefined;
-  /** Of a temporary: 'ring' where it is handed from one unit to the next. See [Note: pool and ring]. */
+  /** For a temporary: 'ring' if one unit passes it to the next. See [Note: pool and ring]. */
   readonly part?: 'ring' | undefined;
 }
 
@@ -46,26 +46,29 @@ export type CollectiveOp =
   | 'barrier';
 
 /**
- * What tells apart what a rank waited for in a collective: the wire, a peer or a core. `lacked` is time in which the thread had
- * something to do and no core to do it on.
+ * The times that separate a rank's waits in a collective: for the wire, for a peer or for a core. `lacked` is time in
+ * which the thread had work but no core.
  */
 export interface CollectiveProgress {
-  /** When the thread that ran it could begin: it was posted, and the thread's queue was free. */
+  /** When its thread could begin: the collective was posted, and the thread's queue was free. */
   readonly free: Seconds;
-  /** When this rank had come, and others were waited for. */
+  /** When this rank had arrived and began to wait for others. */
   readonly arrived: Seconds;
-  /** How long that thread lacked a core from `free` to `arrived`. */
+  /** How long its thread lacked a core from `free` to `arrived`. */
   readonly lacked: Seconds;
-  /** How long the bytes took once all had come: by a shaped link's model, else what this rank computed to move them. */
+  /**
+   * How long the bytes took after all ranks had arrived: by a shaped link's model, else this rank's CPU time to move
+   * them.
+   */
   readonly carried: Seconds;
-  /** When the main thread went on after its wait. */
+  /** When the main thread continued after its wait. */
   readonly resumed: Seconds;
-  /** CPU time of the main thread when it posted, and when it went on. */
+  /** CPU time of the main thread when it posted, and when it continued. */
   readonly postedCpu: Seconds;
   readonly resumedCpu: Seconds;
 }
 
-/** One finished collective as one rank saw it. */
+/** One finished collective, as seen by one rank. */
 export interface CollectiveEvent {
   readonly kind: 'collective';
   readonly op: CollectiveOp;
@@ -76,11 +79,14 @@ export interface CollectiveEvent {
   readonly number: number;
   readonly dtype: DType;
   readonly wireDType: WireDType;
-  /** Elements of this rank's tensor: the whole one for allReduce, reduceScatter and allToAll, the own part for allGather. */
+  /**
+   * Elements of this rank's tensor: the whole tensor for allReduce, reduceScatter and allToAll, this rank's part for
+   * allGather.
+   */
   readonly count: number;
   /** Payload at the tensor's dtype. */
   readonly bytes: Bytes;
-  /** What this rank received from others by the ring algorithm's count, at the wire's dtype. */
+  /** Bytes that this rank received from others, by the ring algorithm's count, at the wire's dtype. */
   readonly wireBytes: Bytes;
   readonly cause: CommCause;
   readonly module: string;
@@ -90,9 +96,9 @@ export interface CollectiveEvent {
   readonly posted: Seconds;
   readonly started: Seconds;
   readonly ended: Seconds;
-  /** How long the main thread stood still for it; the rest was overlapped. */
+  /** How long the main thread waited for it; the rest was overlapped. */
   readonly exposed: Seconds;
-  /** Left out where a thread's CPU time cannot be read, and over zeromq. */
+  /** Omitted if a thread's CPU time cannot be read, and over zeromq. */
   readonly progress?: CollectiveProgress | undefined;
 }
 
@@ -111,8 +117,8 @@ export interface SpanEvent {
 export type BufferId = number;
 
 /**
- * What lower layers tell about themselves. They get one by argument; nothing below the ledger knows the ledger.
- * Calls are on the hot path: no allocation beyond the arguments, no throwing.
+ * Takes the reports of lower layers. They get it as an argument; no layer below the ledger imports the ledger. Calls
+ * are on the hot path: no allocation beyond the arguments, no throwing.
  */
 export interface Observer {
   allocated(buffer: BufferId, bytes: Bytes, dtype: DType, tag: Tag, space: Space): void;
@@ -120,11 +126,11 @@ export interface Observer {
   freed(buffer: BufferId): void;
   collective(event: CollectiveEvent): void;
   span(event: SpanEvent): void;
-  /** A stretch begins that `span` will tell; left out by those who need its end only. */
+  /** A stretch begins; `span` will report it. Observers that only need its end omit this method. */
   entered?(name: SpanName, module: string): void;
 }
 
-/** Drops everything. */
+/** An observer that ignores everything. */
 export const SILENT: Observer = {
   allocated() {},
   retagged() {},

@@ -15,12 +15,12 @@ export interface SendingSocket {
   send(message: Frame | Frame[]): Promise<void>;
 }
 
-/** A socket that fails is asked again after this time. */
+/** A failed socket is tried again after this time. */
 const RETRY_MS = 100;
 
 /**
- * Gives every message of a socket to `handle`, until the socket is closed. Never rejects: a message that `handle` cannot take
- * and a socket that fails are told to `warn`, and the next message is waited for.
+ * Gives every message of a socket to `handle`, until the socket is closed. Never rejects: `warn` gets a report of a
+ * message that `handle` refuses, or of a failed socket, and the loop waits for the next message.
  */
 export async function receiveAll(
   name: string,
@@ -43,9 +43,10 @@ async function receive(name: string, socket: ReceivingSocket, warn: Warn): Promi
   try {
     return await socket.receive();
   } catch (error) {
-    // zeromq says EAGAIN where it has announced a message and then found it malformed: anybody can send such a one.
+    // zeromq throws EAGAIN when it has announced a message and then finds it malformed; anybody can send such a
+    // message.
     if (socket.closed || isAgain(error)) return undefined;
-    warn(`the socket ${name} failed to receive and is asked again: ${textOf(error)}`);
+    warn(`the socket ${name} failed to receive and is tried again: ${textOf(error)}`);
     await delay(RETRY_MS);
     return undefined;
   }
@@ -53,13 +54,13 @@ async function receive(name: string, socket: ReceivingSocket, warn: Warn): Promi
 
 /** Sends one message after another. */
 export interface Sender {
-  /** Queues a message; order is kept. Its bytes must not change afterwards. */
+  /** Queues a message; preserves the order. The message's bytes must not change afterwards. */
   send(message: Frame | Frame[]): void;
-  /** Resolves when all that was queued is sent. */
+  /** Resolves when all queued messages are sent. */
   drained(): Promise<void>;
 }
 
-/** A queue before a socket that takes one message at a time. What a closed socket cannot send is dropped. */
+/** A queue for a socket that takes one message at a time. Messages for a closed socket are dropped. */
 export function createSender(name: string, socket: SendingSocket, warn: Warn): Sender {
   let last: Promise<void> = Promise.resolve();
   return {

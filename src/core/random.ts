@@ -6,7 +6,7 @@ export interface Random {
   normal(): number;
   /** Uniform integer in [0, bound). */
   integer(bound: number): number;
-  /** Leaves out as many uniform numbers; a normal one is made of two. */
+  /** Skips this many uniform numbers; a normal number uses two. */
   skip(count: number): void;
 }
 

@@ -2,22 +2,24 @@ import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } f
 import { ShardlabError } from './errors';
 
 /**
- * Opens a file that bytes lie in, for reading. A FIFO or a device would wait or never end, so anything else is refused at once.
- * Throws: IO for what is no regular file; what openSync throws.
+ * Opens a regular file for reading. A FIFO or a device would block or never end, so it is refused at once. Throws: IO
+ * for anything but a regular file; errors of openSync.
  */
 export function openRegularFile(path: string): number {
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   return checked(path, descriptor, (stats) => stats.isFile());
 }
 
-/** Makes or empties a file to write to; a device (/dev/null) takes bytes too. Throws: IO for a FIFO; what openSync throws. */
+/**
+ * Makes or empties a file for writing; a device (/dev/null) is allowed too. Throws: IO for a FIFO; errors of openSync.
+ */
 export function createOutputFile(path: string): number {
   const { O_WRONLY, O_CREAT, O_TRUNC, O_NONBLOCK } = constants;
   const descriptor = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
   return checked(path, descriptor, (stats) => stats.isFile() || stats.isCharacterDevice());
 }
 
-/** The text of a regular file. Throws: IO for what is no regular file; what readFileSync throws. */
+/** The text of a regular file. Throws: IO for anything but a regular file; errors of readFileSync. */
 export function readRegularFile(path: string): string {
   const descriptor = openRegularFile(path);
   try {

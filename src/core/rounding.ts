@@ -1,10 +1,12 @@
 import type { HalfDType } from './dtypes';
 
-/** What a 16-bit floating point type can hold. Source: IEEE 754-2019 binary16; bfloat16 as Google and Intel define it. */
+/**
+ * The limits of a 16-bit floating point type. Source: IEEE 754-2019 binary16; bfloat16 as Google and Intel define it.
+ */
 export interface HalfFormat {
-  /** Largest relative error of rounding to nearest, where the result is a normal number: half of the last place. */
+  /** Largest relative error of rounding to nearest, if the result is a normal number: half of the last place. */
   readonly unitRoundoff: number;
-  /** Largest finite value; what would be rounded above it becomes infinity. */
+  /** Largest finite value; values that would round above it become infinity. */
   readonly largest: number;
   /** Smallest normal value: below it the error is absolute, at most half of the smallest subnormal. */
   readonly smallestNormal: number;
@@ -26,7 +28,7 @@ export const HALF_FORMATS: Readonly<Record<HalfDType, HalfFormat>> = {
   },
 };
 
-/** values = values rounded to nearest, ties to even, at a 16-bit type; in place. The same bits as the engine's kernels give. */
+/** Rounds values in place to a 16-bit type, to nearest, ties to even. The bits are those of the engine's kernels. */
 export function roundValues(values: Float32Array, dtype: HalfDType): void {
   if (dtype === 'bfloat16') roundToBfloat16(values);
   else roundToFloat16(values);
@@ -42,7 +44,10 @@ function roundToBfloat16(values: Float32Array): void {
   }
 }
 
-/** Below the smallest normal, adding and taking away this rounds to multiples of the smallest subnormal, in float64 exactly. */
+/**
+ * Below the smallest normal, adding and subtracting this number rounds to multiples of the smallest subnormal, exactly
+ * in float64.
+ */
 const SUBNORMAL_MAGIC = 1.5 * 2 ** 52 * HALF_FORMATS.float16.smallestSubnormal;
 /** The bits of 2 ** -14 and of 65536 as float32. */
 const SMALLEST_NORMAL_BITS = 0x38800000;

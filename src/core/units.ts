@@ -6,7 +6,9 @@ export type Seconds = number;
 
 const originSeconds = Math.min(...Array.from({ length: 5 }, readOrigin));
 
-/** The first call is late by half a millisecond (both clocks are set up when first used), so the least of several counts. */
+/**
+ * The first call is half a millisecond late (both clocks are set up on first use), so this takes the least of several.
+ */
 function readOrigin(): Seconds {
   const since = performance.now();
   return Number(process.hrtime.bigint()) / 1e9 - since / 1e3;

@@ -1,7 +1,10 @@
-/** Takes a warning: what was given, why it has no effect or is not what it seems, and what to do. A sentence, no newline at its end. */
+/**
+ * Takes a warning: the given setting, why it has no effect or does something else, and what to do. A sentence, without
+ * a newline at its end.
+ */
 export type Warn = (message: string) => void;
 
-/** Each message once, also where it comes at every step. */
+/** Passes on each message once, even if it comes at every step. */
 export function warnOnce(warn: Warn): Warn {
   const told = new Set<string>();
   return (message) => {

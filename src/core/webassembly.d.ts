@@ -1,4 +1,4 @@
-// The parts of the WebAssembly API that shardlab uses; TypeScript has them in the browser's library only.
+// The parts of the WebAssembly API that shardlab uses; TypeScript has them only in the browser's library.
 declare namespace WebAssembly {
   interface MemoryDescriptor {
     readonly initial: number;

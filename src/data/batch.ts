@@ -1,4 +1,6 @@
-/** Token ids of one micro-batch, row by row: `batch` rows of seq + 1, of which inputs are [:, :-1] and targets [:, 1:]. */
+/**
+ * Token ids of one micro-batch, row by row: `batch` rows of seq + 1 tokens. Inputs are [:, :-1], targets are [:, 1:].
+ */
 export interface TokenBatch {
   readonly batch: number;
   readonly seq: number;

@@ -1,14 +1,16 @@
 import type { DitConfig } from '../config/model-config';
 import { type Random, seeded } from '../core/random';
 
-/** Where a micro-batch of noised videos and their texts comes from. Ranges of it are written where they belong: a source makes no arrays. */
+/**
+ * A micro-batch of noised videos and their texts. Its methods write into the given arrays; a source makes no arrays.
+ */
 export interface LatentBatch {
   readonly batch: number;
-  /** In [0, 1000), one a video; all of one micro-batch are on one side of the boundary. */
+  /** In [0, 1000), one per video; all timesteps of a micro-batch are on one side of the boundary. */
   readonly timesteps: Float32Array;
-  /** The noised videos, and what they are conditioned on: [batch, inChannels, F, H, W]. */
+  /** The noised videos, and the channels that condition them: [batch, inChannels, F, H, W]. */
   fillLatents(target: Float32Array): void;
-  /** What is to be predicted, noise less video: [batch, outChannels, F, H, W]. */
+  /** The value to predict, noise minus video: [batch, outChannels, F, H, W]. */
   fillVelocity(target: Float32Array): void;
   /** [batch, textLen, textDim]. */
   fillText(target: Float32Array): void;
@@ -21,22 +23,22 @@ export interface LatentSource {
   batch(rank: number, index: number): LatentBatch;
 }
 
-/** What of a config says what its videos are. */
+/** The settings of a config that define its videos. */
 export interface LatentOptions {
   readonly shape: DitConfig;
   readonly batch: number;
-  /** Micro-batches a step: all of a step are on one side of the boundary, and steps take both in turn. */
+  /** Micro-batches per step: all of a step are on one side of the boundary, and steps alternate between the sides. */
   readonly accumulation: number;
   readonly seed: number;
 }
 
-/** Different texts, each with a video of its own. */
+/** Number of different texts; each text has its own video. */
 const NUM_TEXTS = 8;
 const NUM_TIMESTEPS = 1000;
 
 /**
- * Synthetic videos: every text has one, of waves, and is a row of random numbers; noise is mixed in by straight lines.
- * With two experts the first step is one of much noise, and so on in turn.
+ * Synthetic videos: every text is a row of random numbers and has one video, made of waves; noise is mixed in along
+ * straight lines. With two experts, steps alternate, starting with the high-noise expert.
  * Source: Lipman et al. 2022 (flow matching); Liu et al. 2022 (x_t = (1 - t) x + t noise, velocity noise - x).
  */
 export function syntheticLatents(options: LatentOptions): LatentSource {
@@ -59,7 +61,7 @@ export function syntheticLatents(options: LatentOptions): LatentSource {
   };
 }
 
-/** One video: its text, how much of it is noise, and the labels that its noise is drawn by. */
+/** One video: its text, its share of noise, and the labels of its noise's random stream. */
 interface Video {
   readonly text: number;
   readonly time: number;
@@ -80,7 +82,7 @@ function videoOf(
   return { text: random.integer(NUM_TEXTS), time: from + (to - from) * random.uniform(), labels };
 }
 
-/** Noised channels, then those of the condition: the video's own, without noise. */
+/** Writes the noised channels, then the condition's channels: the video itself, without noise. */
 function fillLatents(
   { text, time, labels }: Video,
   { shape, seed }: LatentOptions,
@@ -100,7 +102,7 @@ function fillVelocity({ text, labels }: Video, { shape, seed }: LatentOptions, t
   for (let i = 0; i < target.length; i++) target[i] = (target[i] ?? 0) - waveAt(text, i, shape);
 }
 
-/** A wave through frames, rows and columns whose direction and phase the text and the channel give. */
+/** A wave through frames, rows and columns; text and channel determine its direction and phase. */
 function waveAt(text: number, i: number, { latent: [frames, rows, columns] }: DitConfig): number {
   const column = i % columns;
   const row = Math.floor(i / columns) % rows;

@@ -2,7 +2,7 @@ import type { BatchShape, BatchSource } from './batch';
 
 /**
  * Tokens by a formula that any other engine can repeat: (s·7919 + r·104729 + i·31) mod vocab for element i of
- * micro-batch s on rank r. Source: the torch benchmark that the recorded reference losses were made with.
+ * micro-batch s on rank r. Source: the torch benchmark that produced the recorded reference losses.
  */
 export function syntheticBatches(shape: BatchShape): BatchSource {
   const { batch, seq, vocab } = shape;

@@ -3,7 +3,7 @@ import { seeded } from '../core/random';
 import type { BatchShape, BatchSource } from './batch';
 import type { Tokenizer } from './byte-tokenizer';
 
-/** Where a text's batches come from. */
+/** The text of the batches, and their shape. */
 export interface TextBatchesOptions extends BatchShape {
   readonly name: string;
   readonly text: string;
@@ -11,7 +11,10 @@ export interface TextBatchesOptions extends BatchShape {
   readonly seed: number;
 }
 
-/** Rows that begin at random places of a text, drawn by (seed, rank, index). Throws: CONFIG when the text is too short. */
+/**
+ * Rows that begin at random positions of a text, drawn by (seed, rank, index). Throws: CONFIG when the text is too
+ * short.
+ */
 export function textBatches(options: TextBatchesOptions): BatchSource {
   const { name, batch, seq, seed } = options;
   const corpus = options.tokenizer.encode(options.text);

@@ -8,10 +8,10 @@ import type { PieceList, ProcessGroup } from './types';
 const BENCH_OPS = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'] as const;
 export type BenchOp = (typeof BENCH_OPS)[number];
 
-/** Sizes of the whole tensor; for allGather of what each rank ends with. */
+/** Sizes of the whole tensor; for allGather, of each rank's result. */
 export const BENCH_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20, 64 << 20];
 
-/** Runs timed together, so that small ones are not lost in the clock. */
+/** Number of runs timed together, so that small ones are longer than the clock's resolution. */
 const REPEATS: Readonly<Record<Bytes, number>> = { 4096: 100, 65536: 50, [1 << 20]: 20, [16 << 20]: 4 };
 const NUM_SAMPLES = 5;
 const TAG: Tag = { cause: 'comm', module: '' };
@@ -25,13 +25,15 @@ export interface BenchRow {
   readonly bytesPerSecond: number;
 }
 
-/** Bytes over time, scaled by what each link must carry: 2(N-1)/N for allReduce, (N-1)/N for the others. */
+/**
+ * Bytes divided by time, scaled by the share that each link must carry: 2(N-1)/N for allReduce, (N-1)/N for the others.
+ */
 export function busBandwidth(op: BenchOp, bytes: Bytes, seconds: Seconds, world: number): number {
   const factor = ((op === 'allReduce' ? 2 : 1) * (world - 1)) / world;
   return (bytes / seconds) * factor;
 }
 
-/** How long one of these collectives takes on a link, by the model that shapes it. */
+/** How long one of these collectives takes on a link, by the model of the shaped link. */
 export function modelSeconds(link: Link, op: BenchOp, bytes: Bytes, world: number): Seconds {
   const length = bytes / 4;
   const lists = listsOf(op, length, Math.floor(length / world), world);

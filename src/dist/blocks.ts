@@ -12,7 +12,10 @@ export function wholeTensor(tensor: tf.Tensor): PieceList {
   return [{ tensor, offset: 0, length: tensor.size }];
 }
 
-/** Pieces with their storage; each tensor's storage is looked up once. Throws: SHAPE where a piece reaches beyond its tensor. */
+/**
+ * Pieces with their storage; each tensor's storage is looked up once. Throws: SHAPE if a piece reaches beyond its
+ * tensor.
+ */
 export function resolve(engine: Engine, pieces: PieceList): BlockList {
   return pieces.map((piece): Block => {
     if ('padding' in piece) {
@@ -50,7 +53,7 @@ function checkLength(value: number, what: string): void {
   throw new ShardlabError('SHAPE', `a piece's ${what} must be a whole number from 0, not ${value}`);
 }
 
-/** The dtype that all pieces have. Throws: SHAPE for mixed dtypes, and for those that do not travel. */
+/** The dtype that all pieces have. Throws: SHAPE for mixed dtypes, and for dtypes that collectives do not carry. */
 export function commonDType(lists: readonly PieceList[]): ValueDType {
   let common: ValueDType | undefined;
   for (const list of lists) {
@@ -75,7 +78,7 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
   return common ?? 'float32';
 }
 
-/** Copies within this process, for groups of one: what is padding becomes zeros on the way in and is dropped on the way out. */
+/** Copies within this process, for groups of one: padding becomes zeros in the output and is dropped from the input. */
 export function copyBlocks(from: BlockList, to: BlockList): void {
   let [source, target] = [0, 0];
   let [readFrom, writeTo] = [0, 0];

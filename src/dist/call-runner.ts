@@ -14,24 +14,26 @@ import { FinishedWork, PostedWork } from './work';
 
 /** Tensors of a call. */
 export interface CallTensors {
-  /** Those whose values it needs while it runs asynchronously. */
+  /** Tensors whose values the call needs while it runs asynchronously. */
   readonly held: readonly tf.Tensor[];
-  /** The one that was made for its result: it goes where the call fails. */
+  /** The tensor that was made for the result; disposed if the call fails. */
   readonly made: tf.Tensor | undefined;
 }
 
-/** On the engine's clock, and on the main thread's CPU clock where there is one. */
+/** Time on the engine's clock, and on the main thread's CPU clock if there is one. */
 interface Moment {
   readonly at: Seconds;
   readonly cpu: Seconds;
 }
 
-/** Runs a group's calls: blocking, posted, or in a group of one at once; tells the status board and the observer. */
+/**
+ * Runs a group's calls: blocking, posted, or at once in a group of one; reports to the status board and the observer.
+ */
 export class CallRunner {
   private readonly context: GroupContext;
   private readonly identity: GroupIdentity;
   private readonly plane: PlaneGroup | undefined;
-  /** Posted sends and recvs by direction: a blocking one waits for them. */
+  /** Posted sends and recvs by direction; a blocking one waits for them. */
   private readonly directions = new Map<string, PostedWork<unknown>>();
 
   constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
@@ -49,7 +51,7 @@ export class CallRunner {
       : this.runBlocking(this.plane, call, value);
   }
 
-  /** Runs a call of the group's own, which nobody is told of but the status board. */
+  /** Runs an internal call of the group, which is reported only to the status board. */
   runInternal(call: Call): CallResult {
     if (this.plane === undefined) {
       const at = this.now();
@@ -93,7 +95,9 @@ export class CallRunner {
     return work;
   }
 
-  /** A group of one has no wire, but its results have the values of one: they do not depend on the number of ranks. */
+  /**
+   * A group of one has no wire, but its results are rounded as on a wire, so they do not depend on the number of ranks.
+   */
   private runAlone<T>(call: Call, value: T): Work<T> {
     const posted = this.moment();
     if (this.context.engine.hasValues) moveAlone(call);
@@ -116,7 +120,7 @@ export class CallRunner {
     const { ranks, rank } = this.identity;
     const event: CollectiveEvent = {
       kind: 'collective',
-      // Only public collectives are reported; exchange and subgroup run by runInternal.
+      // Only public collectives are reported; exchange and subgroup use runInternal.
       op: header.op as CollectiveOp,
       group: header.group,
       ranks,

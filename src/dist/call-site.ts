@@ -7,20 +7,23 @@ export interface Place {
   readonly column: number;
 }
 
-/** The place in a cell as it was written, for one in the code that it was compiled to. */
+/** Maps a place in compiled code to the place in the cell as written. */
 export type ToWritten = (cell: string, compiled: Place) => Place;
 
 const CELL = /^In\[(\d+)\]/;
 const OWN_CODE = join(__dirname, '..') + sep;
-/** Frames looked at: a collective deep in a model that a cell calls still names the cell. Ranks keep as many in every error. */
+/**
+ * Number of searched stack frames, so that a collective deep in a model still names the cell. Ranks store the same
+ * number in every error.
+ */
 const NUM_FRAMES = 60;
 
-/** Of a collective that was not called from a place worth naming. */
+/** The call site of a collective without a place worth naming. */
 export const NO_SITE: CallSite = { cell: undefined, line: undefined, text: '' };
 
 /**
- * The notebook cell and line that led here, or else the nearest file outside shardlab. It takes 7 to 25 µs,
- * by the stack's depth: collectives that no cell can have called are better given NO_SITE.
+ * The notebook cell and line that led here, or else the nearest file outside shardlab. It takes 7 to 25 µs, depending
+ * on the stack's depth, so give NO_SITE to collectives that no cell can have called.
  */
 export function findCallSite(toWritten: ToWritten = (_, compiled) => compiled): CallSite {
   const sites = frames();
@@ -52,9 +55,9 @@ function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
 }
 
 /**
- * The stack's frames as objects, through V8's hook, which is put back at once. An interrupt may end this function without its
- * `finally`: what it leaves behind then must do no harm. So the hook formats all other errors as the one before it does, and
- * the limit is only ever raised.
+ * The stack's frames as objects, through V8's hook, which is restored at once. An interrupt may end this function
+ * without its `finally`, and then the hook remains; it must do no harm. So the hook formats all other errors as the
+ * previous hook does, and the limit is only raised.
  */
 function frames(): readonly NodeJS.CallSite[] {
   const { prepareStackTrace: previous, stackTraceLimit } = Error;
@@ -64,7 +67,7 @@ function frames(): readonly NodeJS.CallSite[] {
     Error.prepareStackTrace = (error, sites) =>
       error === holder ? sites : (previous ?? plainStack)(error, sites);
     Error.captureStackTrace(holder, findCallSite);
-    // V8 gives whatever prepareStackTrace returned: the frames.
+    // V8 returns the result of prepareStackTrace: the frames.
     return (holder.stack ?? []) as unknown as readonly NodeJS.CallSite[];
   } finally {
     // Deleting the property instead would make every later access to Error slow; V8 takes undefined for absent.

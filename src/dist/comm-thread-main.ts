@@ -10,7 +10,7 @@ import type { SharedMemorySetup } from '../transport/shared-memory-plane';
 import { TicketBoard } from '../transport/tickets';
 import { StatusWriter } from './status-board';
 
-// The main thread's CommClient makes workerData, and joinWorld what is extra in it: the status board.
+// The main thread's CommClient makes workerData, and joinWorld adds the status board.
 const { port, tickets, setup } = workerData as CommThreadInput<SharedMemorySetup>;
 const status = new StatusWriter(setup.extra as SharedArrayBuffer, 'comm');
 const tools = {

@@ -8,7 +8,7 @@ export interface DeviceMesh {
   readonly axisNames: readonly string[];
   /** All ranks of the mesh. */
   readonly group: ProcessGroup;
-  /** This rank's place along each axis. */
+  /** This rank's coordinate along each axis. */
   readonly coordinate: readonly number[];
   /** The ranks that share this rank's coordinates on all other axes. Throws: MESH for an unknown axis. */
   get(axis: string): ProcessGroup;
@@ -16,17 +16,16 @@ export interface DeviceMesh {
   sizeOf(axis: string): number;
 }
 
-/** Coordinates → place in the mesh's group. Throws: MESH where they lie outside. */
+/** Coordinates → rank index in the mesh's group. Throws: MESH if they are outside of the mesh. */
 export function rankAt(shape: readonly number[], coordinate: readonly number[]): number {
   const inside =
     coordinate.length === shape.length &&
     coordinate.every((place, axis) => Number.isInteger(place) && place >= 0 && place < (shape[axis] ?? 0));
-  if (!inside)
-    throw new ShardlabError('MESH', `[${coordinate}] is not a place in a mesh of shape [${shape}]`);
+  if (!inside) throw new ShardlabError('MESH', `[${coordinate}] is outside of a mesh of shape [${shape}]`);
   return shape.reduce((rank, length, axis) => rank * length + (coordinate[axis] ?? 0), 0);
 }
 
-/** Place in the mesh's group → coordinates. Throws: MESH where it lies outside. */
+/** Rank index in the mesh's group → coordinates. Throws: MESH if it is outside of the mesh. */
 export function coordinateOf(shape: readonly number[], rank: number): number[] {
   const total = sizeOfShape(shape);
   if (!Number.isInteger(rank) || rank < 0 || rank >= total) {
@@ -44,12 +43,12 @@ export function coordinateOf(shape: readonly number[], rank: number): number[] {
     .reverse();
 }
 
-/** Ranks that a row's name lists. */
+/** The most ranks in a row's name. */
 const NAMED_RANKS = 8;
 
 /**
  * Arranges a group's ranks and makes a group for every row along every axis. All ranks must call it alike.
- * Throws: MESH where sizes and ranks do not fit.
+ * Throws: MESH if sizes and ranks do not match.
  */
 export function initDeviceMesh(
   group: ProcessGroup,
@@ -102,10 +101,10 @@ function makeRows(
   return own;
 }
 
-/** Rows along one axis have names of their own, so that one can tell which of them a rank waits in: 'dp[1,3]'. */
+/** Each row along an axis has its own name, so that a hang report can say in which row a rank waits: 'dp[1,3]'. */
 function rowName(axis: string, members: readonly number[], group: ProcessGroup): string {
   const ranks = members.map((place) => group.ranks[place] ?? place);
-  // Rows are evenly spaced in their group, so two and the last tell them apart.
+  // Rows are evenly spaced in their group, so the first two ranks and the last identify a row.
   const shown = ranks.length <= NAMED_RANKS ? ranks.join(',') : `${ranks[0]},${ranks[1]}…${ranks.at(-1)}`;
   return `${axis}[${shown}]`;
 }

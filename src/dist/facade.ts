@@ -17,12 +17,12 @@ export interface DistReduceOptions extends DistOptions {
   readonly op?: ReduceOp;
 }
 
-/** What a call gives: its result, or with asyncOp a Work that gives it. */
+/** The result of a call, or with asyncOp a Work that returns it. */
 type Outcome<T, O> = O extends { readonly asyncOp: true } ? Work<T> : T;
 
 /**
- * Collectives as a cell writes them, with torch.distributed's meaning: in place where torch is, global ranks in
- * `src` and `dst`, blocking unless `asyncOp`. Source: torch.distributed.
+ * Collectives for cells, with torch.distributed's semantics: in place as in torch, global ranks in `src` and `dst`,
+ * blocking unless `asyncOp`. Source: torch.distributed.
  */
 export interface Dist {
   readonly ReduceOp: { readonly SUM: 'sum'; readonly AVG: 'avg'; readonly MAX: 'max' };
@@ -94,7 +94,7 @@ function plain(options: DistOptions | undefined): CollectiveOptions {
   return { async: options?.asyncOp ?? false };
 }
 
-/** Cells may hand on what no checker saw. Throws: CONFIG for another operation. */
+/** Cells may pass values that no type checker saw. Throws: CONFIG for another operation. */
 function opOf(options: DistReduceOptions | undefined): ReduceOp | undefined {
   const op = options?.op;
   if (op === undefined || Object.values<string>(REDUCE_OP).includes(op)) return op;
@@ -148,7 +148,7 @@ function scatterList(
   });
 }
 
-/** Starts a collective into tensors that were made for it: they go where it is refused or fails at once. */
+/** Starts a collective into tensors that were made for it; disposes them if it is refused or fails at once. */
 function disposingOnError<T>(made: readonly tf.Tensor[], start: () => Work<T>): Work<T> {
   try {
     return start();
@@ -158,7 +158,7 @@ function disposingOnError<T>(made: readonly tf.Tensor[], start: () => Work<T>): 
   }
 }
 
-/** The same work with a result. */
+/** The same work, with a result. */
 function giving<T>(work: Work<void>, value: T): Work<T> {
   return {
     get done() {
@@ -171,7 +171,7 @@ function giving<T>(work: Work<void>, value: T): Work<T> {
   };
 }
 
-/** Throws nothing here: the collective refuses what does not travel. */
+/** Throws nothing here: the collective refuses dtypes that it does not carry. */
 function dtypeOf(x: tf.Tensor): DType {
   return x.dtype === 'int32' ? 'int32' : 'float32';
 }

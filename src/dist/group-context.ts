@@ -15,15 +15,15 @@ export interface GroupContext {
   /** undefined in a world of one, where nothing travels. */
   readonly plane: Plane | undefined;
   readonly callSite: () => CallSite;
-  /** How many groups of a name and its ranks were made. */
+  /** The number of groups made with a name and ranks. */
   readonly numGroups: Map<string, number>;
-  /** Asynchronous work that nobody has waited for yet. */
+  /** Asynchronous work that no caller has awaited yet. */
   readonly pending: Set<PostedWork<unknown>>;
-  /** Of the main thread; undefined where it cannot be read. */
+  /** The main thread's CPU clock; undefined if it cannot be read. */
   readonly cpu: ThreadCpuClock | undefined;
 }
 
-/** Settles what has ended meanwhile, so that its tensors are let go and its events are told. */
+/** Settles work that has ended meanwhile, so that its tensors are released and its events are reported. */
 export function sweep(context: GroupContext): void {
   for (const work of context.pending) {
     if (!work.done) continue;

@@ -1,6 +1,8 @@
 import * as tf from '../core/tf';
 
-/** Tensors whose values an asynchronous collective still needs: disposing or tidying them meanwhile does no harm. */
+/**
+ * Tensors whose values an asynchronous collective still needs: disposing or tidying the originals meanwhile is safe.
+ */
 export class HeldTensors {
   private held: tf.Tensor[];
 
@@ -8,14 +10,14 @@ export class HeldTensors {
     this.held = tensors.map(hold);
   }
 
-  /** Gives them back. A second call does nothing. */
+  /** Releases them. A second call has no effect. */
   release(): void {
     for (const tensor of this.held) tensor.dispose();
     this.held = [];
   }
 }
 
-/** A second tensor over the same data, counted by the backend, outside every tidy scope and gradient tape. */
+/** A second tensor with the same data, counted by the backend, outside of every tidy scope and gradient tape. */
 function hold(tensor: tf.Tensor): tf.Tensor {
   const engine = tf.engine();
   engine.backend.incRef(tensor.dataId);

@@ -8,7 +8,7 @@ import { createGroup } from './process-group';
 import { createStatusBoard, StatusWriter } from './status-board';
 import type { ProcessGroup } from './types';
 
-/** The place of the rank that a dry run represents. */
+/** The rank that a dry run represents, and its world. */
 export interface MetaWorldOptions {
   readonly rank: number;
   readonly world: number;
@@ -19,8 +19,8 @@ export interface MetaWorldOptions {
 }
 
 /**
- * All ranks of a world of any size, of which this process is one and the others are imagined. A world of one has no plane,
- * as elsewhere. Throws: CONFIG for a rank or world out of range.
+ * All ranks of a world of any size: this process is one of them, and the others are imagined. As elsewhere, a world of
+ * one has no plane. Throws: CONFIG for a rank or world out of range.
  */
 export function joinMetaWorld({ rank, world, engine, observer, costs }: MetaWorldOptions): ProcessGroup {
   if (!Number.isInteger(world) || world < 1) {

@@ -20,7 +20,7 @@ interface CallParts {
   readonly signature?: number;
 }
 
-/** The ranks' group over a plane; without one a group of this rank alone, which communicates nothing. */
+/** The ranks' group over a plane; without a plane, a group of only this rank, which does not communicate. */
 export function createGroup(
   context: GroupContext,
   identity: GroupIdentity,
@@ -94,7 +94,7 @@ class Group implements ProcessGroup {
     return this.start({ op: 'allToAll', inputs, outputs }, options, undefined);
   }
 
-  /** Asks for all lengths first (a blocking exchange of one number), so that parts may differ. */
+  /** First exchanges all lengths (a blocking exchange of one number), so that parts may differ. */
   allGather(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
     const [rows = 1, ...rest] = tensor.shape;
     const row = rest.reduce((product, length) => product * length, 1);
@@ -169,7 +169,10 @@ class Group implements ProcessGroup {
     return createGroup(this.context, identity, plane);
   }
 
-  /** A second group of the same name and ranks is another one; its members count alike, since all make groups in one order. */
+  /**
+   * A second group with the same name and ranks is a different group. All members give it the same number, because they
+   * make groups in the same order.
+   */
   private distinct(title: string, ranks: readonly number[]): string {
     const { numGroups } = this.context;
     const key = `${title} of ${ranks.join(',')}`;
@@ -191,7 +194,7 @@ class Group implements ProcessGroup {
     return this.runner.runInternal({ header, inputs: [], outputs: [] }).values;
   }
 
-  /** As `start`, with a result that was made for this call: it goes where the call is refused or fails. */
+  /** As `start`, with a result that was made for this call; disposes it if the call is refused or fails. */
   private startInto(parts: CallParts, options: CollectiveOptions, result: tf.Tensor): Work<tf.Tensor> {
     try {
       return this.start(parts, options, result, result);
@@ -214,7 +217,7 @@ class Group implements ProcessGroup {
 
   private header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
     const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
-    // First what may be refused: a refused call has no number.
+    // Checks first, because a refused call gets no number.
     const wireDType = wireOf(this.identity, op, dtype, options.wireDType);
     const epoch = this.enterEpoch();
     return {
@@ -236,7 +239,7 @@ class Group implements ProcessGroup {
     };
   }
 
-  /** Numbers begin anew in each epoch. */
+  /** Numbers restart in each epoch. */
   private enterEpoch(): number {
     const epoch = this.context.plane?.epoch ?? 1;
     if (epoch !== this.epoch) {

@@ -2,14 +2,14 @@ import { COMM_CAUSES, type CommCause } from '../core/events';
 import { now, type Seconds } from '../core/units';
 import { CALL_OPS, type CallHeader, type CallOp, WIRE_DTYPES } from '../transport/call';
 
-/** A collective that a thread is in at this moment. */
+/** A collective in which a thread is now. */
 export interface CollectiveStatus {
   readonly group: string;
   readonly number: number;
   readonly op: CallOp;
   readonly count: number;
   readonly dtype: string;
-  /** Source of a broadcast, other end of a send or recv, in the group; -1 for none. */
+  /** Source of a broadcast, or other end of a send or recv, as rank in the group; -1 for none. */
   readonly peer: number;
   readonly cause: CommCause;
   readonly module: string;
@@ -19,20 +19,23 @@ export interface CollectiveStatus {
   readonly since: Seconds;
 }
 
-/** What a rank does, as another thread of its process may read at any time. */
+/** What a rank does; other threads of its process may read it at any time. */
 export interface RankStatus {
   readonly state: 'idle' | 'running' | 'collective';
-  /** The cell that runs. */
+  /** The running cell. */
   readonly cell: number | undefined;
   /** When the state began. */
   readonly since: Seconds;
-  /** What the main thread waits in. */
+  /** The collective in which the main thread waits. */
   readonly collective: CollectiveStatus | undefined;
-  /** What the comm thread is in. */
+  /** The collective in which the comm thread is. */
   readonly background: CollectiveStatus | undefined;
 }
 
-/** [Note: status board] One section a writing thread: words, times, then texts, under a sequence that is odd while it is written. */
+/**
+ * [Note: status board] One section per writing thread: words, times, then texts, with a sequence number that is odd
+ * during a write.
+ */
 const SECTION_BYTES = 512;
 const SECTION = { main: 0, comm: 1 } as const;
 const WORD = {
@@ -58,7 +61,7 @@ const MODULE_AT = 192;
 const MODULE_LIMIT = 256;
 const NOT_RUNNING = -1;
 
-/** Memory for one rank's status: every thread of the rank may have it. */
+/** Memory for one rank's status, shared by all threads of the rank. */
 export function createStatusBoard(): SharedArrayBuffer {
   const buffer = new SharedArrayBuffer(2 * SECTION_BYTES);
   for (const section of [SECTION.main, SECTION.comm]) {
@@ -133,7 +136,7 @@ export class StatusWriter {
     this.lastModule = module;
   }
 
-  /** Odd also where a writer was ended between begin and end. */
+  /** The number is also odd if a writer was ended between begin and end. */
   private begin(): void {
     const sequence = Atomics.load(this.words, WORD.sequence);
     Atomics.store(this.words, WORD.sequence, (sequence + 1) | 1);
@@ -159,7 +162,7 @@ interface SectionStatus {
   readonly collective: CollectiveStatus | undefined;
 }
 
-/** Copies until a copy was not written to meanwhile; a writer that stands still in the middle is taken as it is. */
+/** Copies until no write happened during the copy; if a writer stops in the middle, its unfinished section is used. */
 function readSection(board: SharedArrayBuffer, section: number): SectionStatus {
   const source = new Uint8Array(board, section * SECTION_BYTES, SECTION_BYTES);
   const sequence = new Int32Array(board, section * SECTION_BYTES, 1);

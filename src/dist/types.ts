@@ -10,7 +10,7 @@ export type ReduceOp = 'sum' | 'avg' | 'max';
  */
 export interface Work<T> {
   readonly done: boolean;
-  /** After `wait`: whether all ranks gave the same `note`. Left out by work that is made of others. */
+  /** After `wait`: whether all ranks gave the same `note`. Omitted by work that combines other work. */
   readonly agrees?: boolean;
   wait(): T;
 }
@@ -24,26 +24,26 @@ export type Piece =
 export type PieceList = readonly Piece[];
 
 export interface CollectiveOptions {
-  /** Runs beside the main thread; otherwise the call returns when it is done. Default false. */
+  /** true: runs beside the main thread; false: the call returns when it is done. Default false. */
   readonly async?: boolean;
-  /** Type of values on the wire; default the tensor's own. */
+  /** Type of values on the wire; default: the tensor's type. */
   readonly wireDType?: WireDType;
   /** For ledgers and messages. Default 'user', ''. */
   readonly cause?: CommCause;
   readonly module?: string;
-  /** An int32 that ranks compare: it goes with what they compare in any case, and costs nothing. Default 0. */
+  /** An int32 that ranks compare together with the fingerprint, at no extra cost. Default 0. */
   readonly note?: number;
 }
 
 /**
- * Ranks that communicate. Collectives must be called by all of them in the same order; a mismatch is an error
- * on all of them that shows both call sites. Sums run in rank order, so results do not depend on timing.
+ * Ranks that communicate. All of them must call collectives in the same order; a mismatch is an error on all ranks that
+ * shows both call sites. Sums run in rank order, so results do not depend on timing.
  */
 export interface ProcessGroup {
   readonly name: string;
   /** Global ranks in group order. */
   readonly ranks: readonly number[];
-  /** This process's place in the group, from 0. */
+  /** This process's rank index in the group, from 0. */
   readonly rank: number;
   readonly size: number;
 
@@ -51,14 +51,19 @@ export interface ProcessGroup {
   allReduce(tensor: tf.Tensor, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
   /** In place over pieces of equal total length on all ranks. */
   allReducePieces(pieces: PieceList, op?: ReduceOp, options?: CollectiveOptions): Work<void>;
-  /** inputs[r] is this rank's contribution to rank r's share; `output` receives the own share's reduction. Shares may differ in length (uneven). */
+  /**
+   * inputs[r] is this rank's contribution to rank r's share; `output` receives the reduction of this rank's share.
+   * Shares may differ in length (uneven).
+   */
   reduceScatterPieces(
     inputs: readonly PieceList[],
     output: PieceList,
     op?: ReduceOp,
     options?: CollectiveOptions,
   ): Work<void>;
-  /** outputs[r] receives rank r's `input`. Lengths may differ between ranks (uneven), outputs[r] says rank r's. */
+  /**
+   * outputs[r] receives rank r's `input`. Lengths may differ between ranks (uneven); outputs[r] has rank r's length.
+   */
   allGatherPieces(input: PieceList, outputs: readonly PieceList[], options?: CollectiveOptions): Work<void>;
   allToAllPieces(
     inputs: readonly PieceList[],
@@ -80,8 +85,8 @@ export interface ProcessGroup {
   barrier(options?: CollectiveOptions): Work<void>;
 
   /**
-   * A group of some of this group's ranks (places in this group). Every rank of this group must call it, in the same
-   * order. null on ranks outside. Throws: MESH for ranks that are not here or named twice.
+   * A group of some of this group's ranks (rank indices in this group). Every rank of this group must call it, in the
+   * same order. null on other ranks. Throws: MESH for ranks that are not in this group or named twice.
    */
   subgroup(ranks: readonly number[], name?: string): ProcessGroup | null;
 }

@@ -5,7 +5,7 @@ import type { CallOp, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
 import type { PieceList } from './types';
 
-/** The type on the wire. Throws: SHAPE where values of `dtype` cannot travel so. */
+/** The type on the wire. Throws: SHAPE if values of `dtype` cannot travel as this type. */
 export function wireOf(
   identity: GroupIdentity,
   op: CallOp,
@@ -17,11 +17,11 @@ export function wireOf(
   throw new ShardlabError(
     'SHAPE',
     `${speaker(identity)} ${op} of ${dtype} cannot travel as ${wanted}; ` +
-      `leave wireDType out${dtype === 'float32' ? " or take 'bfloat16' or 'float16'" : ''}`,
+      `omit wireDType${dtype === 'float32' ? " or use 'bfloat16' or 'float16'" : ''}`,
   );
 }
 
-/** Throws: SHAPE unless there is one list for each rank. */
+/** Throws: SHAPE unless there is one list per rank. */
 export function checkOneListEach(
   identity: GroupIdentity,
   call: string,
@@ -36,7 +36,7 @@ export function checkOneListEach(
   );
 }
 
-/** Throws: SHAPE unless a rank's own part is as long as the others are told. */
+/** Throws: SHAPE unless the rank's own part has the length that the other ranks expect. */
 export function checkOwnPart(identity: GroupIdentity, call: string, own: PieceList, told: PieceList): void {
   const [length, expected] = [lengthOf(own), lengthOf(told)];
   if (length === expected) return;
@@ -52,7 +52,7 @@ function lengthOf(pieces: PieceList): number {
   return pieces.reduce((sum, piece) => sum + ('padding' in piece ? piece.padding : piece.length), 0);
 }
 
-/** Rows of axis 0 that fall to each rank. Throws: SHAPE when they do not come out even. */
+/** Rows of axis 0 per rank. Throws: SHAPE when axis 0 is not divisible. */
 export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Tensor): number {
   const size = identity.ranks.length;
   const [rows] = tensor.shape;
@@ -65,7 +65,7 @@ export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Te
   );
 }
 
-/** Throws: CONFIG unless `rank` is a place in the group, and another than one's own where `other` is set. */
+/** Throws: CONFIG unless `rank` is a rank index in the group, and not this rank if `other` is set. */
 export function checkPlace(
   identity: GroupIdentity,
   call: string,
@@ -76,12 +76,12 @@ export function checkPlace(
   const size = identity.ranks.length;
   if (!Number.isInteger(rank) || rank < 0 || rank >= size) {
     throw new ConfigError(
-      `${speaker(identity)} ${call} got ${what} ${rank}, but group ${identity.name} has places 0 to ${size - 1}`,
+      `${speaker(identity)} ${call} got ${what} ${rank}, but group ${identity.name} has ranks 0 to ${size - 1}`,
     );
   }
   if (other && rank === identity.rank) {
     throw new ConfigError(
-      `${speaker(identity)} ${call} got its own rank as ${what}; name another place of the group`,
+      `${speaker(identity)} ${call} got its own rank as ${what}; name another rank of the group`,
     );
   }
 }
@@ -94,7 +94,7 @@ export function checkSubgroup(identity: GroupIdentity, ranks: readonly number[])
   throw new ShardlabError(
     'MESH',
     `${speaker(identity)} a subgroup of [${ranks.join(', ')}] cannot be made in group ${identity.name} of ${size} ranks; ` +
-      `name one or more different places from 0 to ${size - 1}`,
+      `name one or more different ranks from 0 to ${size - 1}`,
     { details: { ranks, size } },
   );
 }

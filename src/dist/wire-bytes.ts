@@ -3,8 +3,8 @@ import type { Bytes } from '../core/units';
 import { type Call, totalLength } from '../transport/call';
 
 /**
- * What a rank of a group receives from the others, counted by the ring algorithm at the wire's dtype.
- * allReduce: a reduce-scatter of parts that differ by one element at most, then an all-gather of them.
+ * Bytes that a rank of a group receives from the others, counted by the ring algorithm at the wire's dtype. allReduce
+ * is a reduce-scatter of parts that differ by at most one element, then an all-gather of the parts.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms".
  */
 export function wireBytes(call: Call, rank: number, size: number): Bytes {

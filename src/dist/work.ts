@@ -6,7 +6,7 @@ import type { PostedCall } from '../transport/plane';
 import type { HeldTensors } from './held-tensors';
 import type { Work } from './types';
 
-/** A result that is there already. */
+/** A work whose result is already known. */
 export class FinishedWork<T> implements Work<T> {
   readonly done = true;
   readonly agrees: boolean;
@@ -22,13 +22,13 @@ export class FinishedWork<T> implements Work<T> {
   }
 }
 
-/** Told when the outcome is known, and how long the main thread stood still for it. */
+/** Called when the outcome is known, with the time that the main thread waited for it. */
 export interface WorkHooks {
   waiting(): void;
   waited(): void;
   settled(result: CallResult, exposed: Seconds): void;
   failed(): void;
-  /** Also after a failure. */
+  /** Called also after a failure. */
   ended(work: PostedWork<unknown>): void;
 }
 
@@ -58,19 +58,19 @@ export class PostedWork<T> implements Work<T> {
     return this.doesAgree;
   }
 
-  /** How it is printed. */
+  /** Its text in prints. */
   [inspect.custom](): string {
     return `Work (${this.done ? 'done' : 'pending'}); wait() gives its result`;
   }
 
   wait(): T {
     if (!this.settled) this.settle();
-    // Throws again what the collective threw.
+    // Throws the collective's error again.
     this.doesAgree = this.posted.wait().agrees;
     return this.value;
   }
 
-  /** Lets go of the tensors and reports; blocks where the collective still runs. Throws nothing: `wait` does. */
+  /** Releases the tensors and reports; blocks if the collective still runs. Never throws; `wait` does. */
   settle(): void {
     if (this.settled) return;
     this.settled = true;
@@ -81,7 +81,7 @@ export class PostedWork<T> implements Work<T> {
       const result = this.posted.wait();
       this.hooks.settled(result, finished ? 0 : this.clock.now() - from);
     } catch {
-      // The error stays in the posted call; whoever waits gets it.
+      // The error stays in the posted call; a caller of `wait` gets it.
       this.hooks.failed();
     } finally {
       if (!finished) this.hooks.waited();

@@ -20,36 +20,36 @@ import type { ProcessGroup } from './types';
 export type PlaneConfig =
   | {
       readonly kind: 'shared-memory';
-      /** The launcher's segment as this process inherited it. */
+      /** Descriptor of the launcher's segment, which this process inherited. */
       readonly fd: number;
       readonly bytes: Bytes;
     }
   | {
       readonly kind: 'zeromq';
-      /** One address a rank, ipc:// or tcp://; each rank binds its own. */
+      /** One address per rank, ipc:// or tcp://; each rank binds its own. */
       readonly addresses: readonly string[];
-      /** The secret of the job, by which its ranks know each other's letters. */
+      /** The job's secret, by which ranks recognise each other's messages. */
       readonly token: string;
-      /** Made by createControlBuffer; the courier writes aborts and resets there at the launcher's word. */
+      /** Made by createControlBuffer; the courier writes aborts and resets there when the launcher says so. */
       readonly control: SharedArrayBuffer;
     };
 
 export interface JoinOptions {
   readonly rank: number;
   readonly world: number;
-  /** Needed from two ranks on. */
+  /** Needed for two or more ranks. */
   readonly plane?: PlaneConfig | undefined;
-  /** Shapes the wire between all ranks; default: as fast as the plane is. */
+  /** Shapes the wire between all ranks; default: as fast as the plane. */
   readonly link?: Link | undefined;
   readonly engine: Engine;
   readonly observer: Observer;
   /** Made by createStatusBoard; the courier reads it. */
   readonly statusBoard?: SharedArrayBuffer;
-  /** Where a collective was called; default: from the stack. */
+  /** Gives the call site of a collective; default: from the stack. */
   readonly callSite?: () => CallSite;
 }
 
-/** A rank's place among all ranks of its job. */
+/** A rank among all ranks of its job. */
 export interface World {
   readonly rank: number;
   readonly size: number;
@@ -61,7 +61,7 @@ export interface World {
 
 /**
  * Joins the world of a job. All ranks must join.
- * Throws: CONFIG for a rank or world out of range, TRANSPORT where the plane does not work here.
+ * Throws: CONFIG for a rank or world out of range, TRANSPORT if the plane does not work here.
  */
 export async function joinWorld(options: JoinOptions): Promise<World> {
   checkPlaceInWorld(options);
@@ -115,7 +115,7 @@ function checkAddresses(engine: Engine): void {
   if (engine.name === 'wasm') return;
   throw new ShardlabError(
     'TRANSPORT',
-    `engine ${engine.name} does not say where its tensors lie, which shared memory needs; take the zeromq plane`,
+    `engine ${engine.name} does not give the addresses of its tensors, which shared memory needs; use the zeromq plane`,
   );
 }
 

@@ -8,7 +8,7 @@ import { runZeromqLoop } from '../transport/zeromq-loop';
 import type { ZeromqSetup } from '../transport/zeromq-messages';
 import { StatusWriter } from './status-board';
 
-// The main thread's CommClient makes workerData, and joinWorld what is extra in it: the status board.
+// The main thread's CommClient makes workerData, and joinWorld adds the status board.
 const { port, tickets, setup } = workerData as CommThreadInput<ZeromqSetup>;
 const status = new StatusWriter(setup.extra as SharedArrayBuffer, 'comm');
 void runZeromqLoop({

@@ -7,13 +7,13 @@ import type { Module } from '../nn/module';
 import { floatsOf } from '../nn/state-values';
 import type { Task, TensorBatch } from './task';
 
-/** A batch of noised videos, with a timestep that says on which side of the boundary all of it lies. */
+/** A batch of noised videos, with a timestep that says on which side of the boundary all its videos are. */
 interface VideoBatch extends TensorBatch {
   readonly timestep: number;
 }
 
 /**
- * A model that predicts a noised video's velocity (noise less video), trained by the mean squared error. What it counts are
+ * A model that predicts a noised video's velocity (noise minus video), trained with the mean squared error. It counts
  * patches. Source: Lipman et al. 2022; Wan et al. 2025, section 4.
  */
 export function flowMatchingTask(

@@ -7,12 +7,12 @@ import type { Seconds } from '../core/units';
 import type { ProcessGroup } from '../dist/types';
 import { createTrainer } from './trainer';
 
-/** One kernel or update in place of a step, in the order in which they ran. Those that others are made of are not told. */
+/** One kernel or in-place update of a step, in execution order. Inner calls of another call are not reported. */
 export interface TimedCall {
   readonly name: string;
-  /** Of the processor, which a preempted thread does not use. */
+  /** Processor time; a preempted thread uses none. */
   readonly seconds: Seconds;
-  /** From the end of the call before to its begin: the library's own code. */
+  /** From the end of the previous call to the begin of this one: the library's own code. */
   readonly before: Seconds;
 }
 
@@ -20,10 +20,10 @@ export interface TimedStep {
   readonly calls: readonly TimedCall[];
 }
 
-/** What is profiled, and how often. */
+/** The config to profile, and the number of rounds. */
 export interface ProfileOptions {
   readonly engine: Engine;
-  /** Whatever it waits for counts as the library's own time: give one that has this rank alone. */
+  /** Its waits count as the library's own time, so give a group that has only this rank. */
   readonly group: ProcessGroup;
   readonly config: TrainConfig;
   readonly warmUp: number;
@@ -31,8 +31,8 @@ export interface ProfileOptions {
 }
 
 /**
- * Trains a config and times every kernel and update of each step after the warm-up. The kernels of the process's engine are
- * wrapped meanwhile.
+ * Trains a config and times every kernel and update of each step after the warm-up. It wraps the kernels of the
+ * process's engine meanwhile.
  */
 export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileOptions): TimedStep[] {
   const timer = new CallTimer();
@@ -54,7 +54,7 @@ export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileO
   }
 }
 
-/** Of the whole process: its other threads sleep while a rank trains alone. */
+/** Time of the whole process: its other threads sleep while a rank trains alone. */
 function processorSeconds(): Seconds {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1e6;
@@ -65,7 +65,10 @@ class CallTimer {
   #lastEnd = processorSeconds();
   #depth = 0;
 
-  /** `isTold`: whether what the work gave counts; what does not is a part of the time before the next call. */
+  /**
+   * `isTold`: whether the call counts, by its result; time of a call that does not count is a part of the time before
+   * the next call.
+   */
   time<T>(name: string, work: () => T, isTold: (result: T) => boolean): T {
     if (this.#depth > 0) return work();
     this.#depth++;
@@ -84,7 +87,7 @@ class CallTimer {
     return result;
   }
 
-  /** What was timed since the last call. */
+  /** The calls timed since the last `take`. */
   take(): readonly TimedCall[] {
     const calls = this.#calls;
     this.#calls = [];
@@ -107,7 +110,7 @@ function timeKernels(timer: CallTimer): () => void {
           kernelName,
           () => kernelFunc(call),
           (made) => {
-            const [input] = Object.values(call.inputs) as (tf.TensorInfo | undefined)[]; // lists for Concat and its kin, which make no views
+            const [input] = Object.values(call.inputs) as (tf.TensorInfo | undefined)[]; // lists for Concat and similar kernels, which make no views
             return !isView(kernelName, input, Array.isArray(made) ? made : [made]);
           },
         ),
@@ -118,7 +121,7 @@ function timeKernels(timer: CallTimer): () => void {
   };
 }
 
-/** Updates in place that a dry run tells, by the same names. */
+/** In-place updates that a dry run reports, by the same names. */
 const UPDATES: ReadonlySet<PropertyKey> = new Set<keyof Engine>([
   'addInto',
   'adamW',
@@ -131,7 +134,7 @@ const UPDATES: ReadonlySet<PropertyKey> = new Set<keyof Engine>([
   'sumOfSquares',
 ]);
 
-/** The engine, its updates timed. */
+/** The engine, with timed updates. */
 function timedEngine(engine: Engine, timer: CallTimer): Engine {
   return new Proxy(engine, {
     get(target, key) {
@@ -143,7 +146,7 @@ function timedEngine(engine: Engine, timer: CallTimer): Engine {
         timer.time(
           String(key),
           () => run(...args),
-          // A dry run does not tell of other types.
+          // A dry run does not report other types.
           () => key !== 'fill' || (args[0] as tf.Tensor).dtype === 'float32',
         );
     },

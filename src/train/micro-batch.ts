@@ -4,7 +4,7 @@ import * as tf from '../core/tf';
 import type { Stopwatch } from './stopwatch';
 import type { Task } from './task';
 
-/** What a micro-batch works with. */
+/** The parts that a micro-batch needs. */
 export interface MicroBatchOptions {
   readonly engine: Engine;
   readonly task: Task;
@@ -16,13 +16,13 @@ export interface MicroBatchOptions {
   readonly seed: number;
 }
 
-/** What a micro-batch came to on this rank. */
+/** The result of a micro-batch on this rank. */
 export interface MicroBatch {
   readonly loss: number;
   readonly count: number;
 }
 
-/** Forward and backward of one micro-batch; gradients are added to those that are there. */
+/** Forward and backward of one micro-batch; adds to existing gradients. */
 export function runMicroBatch(options: MicroBatchOptions): MicroBatch {
   const { engine, task, watch, rank, index, seed } = options;
   const batch = watch.span('data', () => task.batch(rank, index));

@@ -9,17 +9,17 @@ export interface StepSpans {
   readonly optimizer: Seconds;
 }
 
-/** What one training step came to; plain JSON. */
+/** The result of one training step; plain JSON. */
 export interface StepResult {
   /** From 1. */
   readonly step: number;
-  /** Mean over all tokens of all ranks and micro-batches; NaN and infinity as they are. */
+  /** Mean over all tokens of all ranks and micro-batches; may be NaN or infinity. */
   readonly loss: number;
-  /** Norm of all gradients together, before clipping. */
+  /** Norm of all gradients, before clipping. */
   readonly gradNorm: number;
   /** The learning rate that the update used. */
   readonly lr: number;
-  /** Whether the update was left out because a gradient overflowed (of a GradScaler). */
+  /** Whether a GradScaler skipped the update because a gradient overflowed. */
   readonly skipped: boolean;
   /** Tokens of all ranks. */
   readonly tokens: number;

@@ -2,7 +2,7 @@ import type { Clock } from '../core/clock';
 import type { Observer, SpanName } from '../core/events';
 import type { Seconds } from '../core/units';
 
-/** Times stretches of a step, and tells them to an observer. */
+/** Times stretches of a step, and reports them to an observer. */
 export class Stopwatch {
   readonly #observer: Observer;
   readonly #clock: Clock;
@@ -13,7 +13,7 @@ export class Stopwatch {
     this.#clock = clock;
   }
 
-  /** Runs `work` as a span of its own. */
+  /** Runs `work` as its own span. */
   span<T>(name: SpanName, work: () => T): T {
     const start = this.#clock.now();
     this.#observer.entered?.(name, '');
@@ -22,7 +22,7 @@ export class Stopwatch {
     return result;
   }
 
-  /** Adds up `work`'s time without an event (its units tell their own). */
+  /** Adds up `work`'s time without an event, because its units report their own. */
   sum<T>(name: SpanName, work: () => T): T {
     const start = this.#clock.now();
     const result = work();

@@ -9,19 +9,19 @@ import { syntheticLatents } from '../data/latents';
 import type { Module } from '../nn/module';
 import { flowMatchingTask } from './flow-matching';
 
-/** The tensors of one micro-batch; who asked for them disposes them. */
+/** The tensors of one micro-batch; the caller disposes them. */
 export interface TensorBatch {
   readonly tensors: readonly tf.Tensor[];
-  /** What it counts for in speeds: tokens, samples. */
+  /** Its count in speeds: tokens, samples. */
   readonly count: number;
 }
 
-/** What is trained: a model, its data and its loss. */
+/** A training task: a model, its data and its loss. */
 export interface Task<B extends TensorBatch = TensorBatch> {
   readonly model: Module;
   /** The micro-batch of a rank; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): B;
-  /** Mean loss over the batch, a float32 scalar. Runs with a recording: the model's forward belongs in it. */
+  /** Mean loss over the batch, a float32 scalar. Runs under a recording: it must contain the model's forward. */
   lossOf(batch: B): tf.Tensor;
 }
 
@@ -45,7 +45,7 @@ export function languageModelTask(engine: Engine, model: Module, batches: BatchS
 }
 
 /**
- * What a config trains its model for. `batches`: tokens instead of those that the config names.
+ * The task of a config. `batches`: used instead of the config's data.
  * Throws: CONFIG for a model without a loss.
  */
 export function taskOf(engine: Engine, model: Module, config: TrainConfig, batches?: BatchSource): Task {

@@ -23,7 +23,7 @@ import { Stopwatch } from './stopwatch';
 import { type Task, taskOf } from './task';
 import type { TrainerState } from './trainer-state';
 
-/** What a trainer is made of. */
+/** The parts that a trainer needs. */
 export interface TrainerOptions {
   readonly config: TrainConfig;
   readonly engine: Engine;
@@ -32,11 +32,11 @@ export interface TrainerOptions {
   readonly observer: Observer;
   /** Initial parameters by name; default: from the config's seed. */
   readonly initialState?: StateDict | undefined;
-  /** Default: what the config names. */
+  /** Default: the config's data. */
   readonly batches?: BatchSource | undefined;
-  /** What is trained instead of the config's model on the config's data. */
+  /** A task to train instead of the config's model on the config's data. */
   readonly task?: Task | undefined;
-  /** Is told of settings without effect, and of the first loss that is no number. */
+  /** Gets warnings about settings without effect, and about the first loss that is not finite. */
   readonly warn?: Warn | undefined;
 }
 
@@ -49,13 +49,13 @@ export interface Trainer {
   readonly steps: number;
   /** One step. Gradients stay until the next one begins. */
   step(): StepResult;
-  /** What a checkpoint keeps besides parameters and optimizer states. */
+  /** The state that a checkpoint stores besides parameters and optimizer states. */
   state(): TrainerState;
-  /** Goes on where another trainer was; parameters and optimizer states are written apart. */
+  /** Continues from another trainer's state; parameters and optimizer states are written separately. */
   restore(state: TrainerState): void;
   /**
-   * Makes the trainer usable after an interrupted step, once engine and group have recovered: gradients and whole copies
-   * go. A step that was interrupted in its optimizer's update stays partly done.
+   * Makes the trainer usable after an interrupted step, once engine and group have recovered: frees gradients and whole
+   * copies. A step that was interrupted in its optimizer's update remains partly done.
    */
   recover(): void;
   dispose(): void;
@@ -121,7 +121,7 @@ class TaskTrainer implements Trainer {
     if (!Number.isFinite(done.loss) && !this.#toldOfLoss) {
       this.#toldOfLoss = true;
       this.#options.warn?.(
-        `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This is said once`,
+        `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This warning appears once`,
       );
     }
     return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
@@ -150,7 +150,7 @@ class TaskTrainer implements Trainer {
 
   recover(): void {
     this.#parallel.abandon();
-    // Forgets what the interrupted step found.
+    // Forgets the findings of the interrupted step.
     this.#scaler?.restore(this.#scaler.state);
   }
 
@@ -159,7 +159,7 @@ class TaskTrainer implements Trainer {
     this.#parallel.dispose();
   }
 
-  /** Forward and backward of all micro-batches: the mean of their losses, the gradients of that mean. */
+  /** Forward and backward of all micro-batches: gives the mean of their losses, and the gradients of that mean. */
   #passes(watch: Stopwatch): { readonly loss: number; readonly count: number } {
     const { engine, group } = this.#options;
     const { accumulation } = this.config;
@@ -175,7 +175,7 @@ class TaskTrainer implements Trainer {
     return { loss, count };
   }
 
-  /** Clips and updates; a step whose scaled gradients overflowed is left out. */
+  /** Clips and updates; skips a step whose scaled gradients overflowed. */
   #update(): { readonly gradNorm: number; readonly skipped: boolean } {
     const { engine } = this.#options;
     const skipped = this.#scaler?.unscaleAndCheck(this.model.states()) ?? false;

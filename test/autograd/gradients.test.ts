@@ -13,7 +13,7 @@ before(async () => {
 
 test('a loss that is no tensor is told as what it is', () => {
   const cases = [
-    [undefined, /The loss is undefined: is there a return\?/],
+    [undefined, /The loss is undefined: is a return missing\?/],
     [Promise.resolve(tf.scalar(1)), /The loss is a promise: .*async/],
     [[tf.scalar(1)], /The loss is an array/],
   ] as const;
@@ -40,5 +40,5 @@ test('backward after dispose is an error, for it would leave gradients without a
   const weight = new Parameter(tf.ones([2]));
   const pass = gradients(engine, () => tf.sum(weight.tensor));
   pass.dispose();
-  assert.throws(() => pass.backward(), { code: 'CONFIG', message: /backward or dispose ran before/ });
+  assert.throws(() => pass.backward(), { code: 'CONFIG', message: /backward or dispose has already run/ });
 });

@@ -57,7 +57,7 @@ for (const engineCase of ENGINE_CASES) {
         tf.mean(runUnit(engine, unit, (y) => unit.forward(y as tf.Tensor), [x])),
       );
       pass.backward();
-      assert.throws(() => pass.backward(), { code: 'CONFIG', message: /ran before for this forward/ });
+      assert.throws(() => pass.backward(), { code: 'CONFIG', message: /has already run for this forward/ });
       tf.dispose([x, pass.loss]);
     });
 

@@ -48,10 +48,10 @@ test('without CUDA, without torch, without a Python: one sentence each', async (
     [python('cpu', '{"missing": "cuda", "torch": "2.9.0"}'), /sees no CUDA GPU here; .*--device cpu/],
     [
       python('bare', '{"missing": "torch", "why": "no module"}'),
-      /has no torch; name one that has, by --python/,
+      /has no torch; name a Python that has torch with --python/,
     ],
     [python('odd', 'Segmentation fault'), /ended with 'Segmentation fault' instead of its result/],
-    [join(folder, 'nowhere'), /nowhere does not start .*name another by --python/],
+    [join(folder, 'nowhere'), /nowhere does not start .*name another Python with --python/],
   ] as const) {
     const { status, stderr } = await shardlab(['doctor', '--calibrate', '--python', path]);
     assert.equal(status, 1);

@@ -136,7 +136,7 @@ test('bad usage: no config, no such file, a folder, both a batch and a config', 
     [['plan'], /name a config, a preset or a model/],
     [['plan', '--batch', 'none.jsonl'], /none\.jsonl cannot be read .*ENOENT/],
     [['plan', '--batch', '.'], /is a directory, not a regular file/],
-    [['plan', 'tiny', '--batch', '-'], /give one or the other/],
+    [['plan', 'tiny', '--batch', '-'], /give only one of them/],
     [['plan', 'tinny'], /neither a preset, a model nor a file .*did you mean tiny/],
     [['plan', 'tiny', '--gpus', '0'], /whole number from 1/],
     [['plan', 'tiny', '--nic', 'fast'], /number above 0/],
@@ -176,7 +176,7 @@ test('a plan for people: breakdown by cause, range, assumption, and what a run c
   assert.match(stdout, /^memory +activations +\d/m);
   assert.match(stdout, /^iteration .* to .*, peak .* to /m);
   assert.match(stdout, /^largest assumption: /m);
-  assert.match(stdout, /USD per million tokens, at 6\.88 USD a GPU hour \(Amazon EC2/);
+  assert.match(stdout, /USD per million tokens, at 6\.88 USD per GPU hour \(Amazon EC2/);
 });
 
 test('a preset, a model and a TrainConfig are planned too; several give a list', async () => {

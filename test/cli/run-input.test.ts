@@ -67,7 +67,7 @@ test('an answer that cannot be written to stdout is told in one line', {
     assert.equal(status, 1);
     assert.match(
       stderr,
-      /^shardlab: the answer cannot be written to stdout \(ENOSPC.*\); send it elsewhere\n$/,
+      /^shardlab: the answer cannot be written to stdout \(ENOSPC.*\); redirect it to another place\n$/,
     );
   } finally {
     closeSync(full);

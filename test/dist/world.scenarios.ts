@@ -112,7 +112,7 @@ export function callersMistakesAreTypedAndHurtNobody({ group, engine }: RankCont
   });
   assert.throws(() => group.reduceScatterPieces(rows, [{ padding: 1 }]), { code: 'SHAPE' });
   assert.throws(() => group.reduceScatter(vector(9, () => 1)), { code: 'SHAPE', message: /divisible by 4/ });
-  assert.throws(() => group.broadcast(x, 7), { code: 'CONFIG', message: /places 0 to 3/ });
+  assert.throws(() => group.broadcast(x, 7), { code: 'CONFIG', message: /ranks 0 to 3/ });
   const asIntegers = { wireDType: 'int32' } as const;
   const even = vector(8, () => 1);
   const before = engine.memory.numBuffers;

@@ -75,7 +75,7 @@ test('losses that are no numbers are in the results, and the first is told', () 
   trainer.dispose();
   assert.deepEqual(losses.map(Number.isFinite), [true, true, false, false]);
   assert.deepEqual(warnings, [
-    'the loss of step 3 is NaN; lower optimizer.lr or set clipNorm. This is said once',
+    'the loss of step 3 is NaN; lower optimizer.lr or set clipNorm. This warning appears once',
   ]);
 });
 

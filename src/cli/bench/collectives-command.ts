@@ -53,7 +53,12 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
     .command('collectives')
     .description('all-reduce, reduce-scatter, all-gather, all-to-all: time and bus bandwidth')
     .option('--world <n>', 'ranks', wholeNumber(2), 2)
-    .option('--rounds <k>', 'measurements, in turn with the peer; the median counts', wholeNumber(1), 3)
+    .option(
+      '--rounds <k>',
+      'number of measurements, alternating with the peer; the median counts',
+      wholeNumber(1),
+      3,
+    )
     .option('--sizes <bytes>', 'comma-separated', parseSizes, BENCH_SIZES)
     .addOption(
       new Option('--transport <name>', 'how ranks exchange tensors').choices(transports).default('auto'),
@@ -63,7 +68,7 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
       "shapes the wire: a name as 10GbE, or 'GBIT,MICROSECONDS'; adds the model",
       parseLink,
     )
-    .option('--peer <python>', 'a Python with torch: times its gloo too and adds the ratios');
+    .option('--peer <python>', 'a Python with torch: also measures its gloo and adds the ratios');
   perform<CollectivesOptions>(command, async (_, options, output) => {
     const { world, rounds, sizes, peer, link } = options;
     if (peer !== undefined && link !== undefined)
@@ -98,7 +103,7 @@ async function timeOurs(job: Job, sizes: readonly Bytes[]): Promise<readonly Tim
   return rows ?? [];
 }
 
-/** Runs in a rank: it is sent by its source, so it loads what it needs by path. */
+/** Runs in a rank. It is sent as source code, so it loads its modules by path. */
 function timeInRank({ group, engine }: RankScope, program: string, sizes: readonly Bytes[]): BenchRow[] {
   const { createRequire } = process.getBuiltinModule('node:module');
   return createRequire(program)(program).benchCollectives(group, engine, sizes);

@@ -8,9 +8,11 @@ import { addPlanBench } from './plan-command';
 import { addPredictionsBench } from './predictions-command';
 import { addSettingsBench } from './settings-command';
 
-/** `shardlab bench`: measurements beside the same work of others. */
+/** `shardlab bench`: benchmarks, optionally against PyTorch or other kernels. */
 export function addBench(program: Command, perform: Perform, io: Io): void {
-  const bench = program.command('bench').description('measures, beside the same work of others');
+  const bench = program
+    .command('bench')
+    .description('runs benchmarks, optionally against PyTorch or other kernels');
   addGptBench(bench, perform, io);
   addCollectivesBench(bench, perform, io);
   addKernelBench(bench, perform, io);

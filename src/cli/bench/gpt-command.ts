@@ -16,7 +16,7 @@ interface GptOptions extends GptWork {
   readonly threads: number;
 }
 
-/** What `shardlab bench gpt` answers: the peer's keys and, where there was one, the ratios ours / theirs. */
+/** What `shardlab bench gpt` answers: the peer's keys and, if a peer ran, the ratios ours / theirs. */
 export interface GptBenchReport extends SpeedReport {
   readonly precision: Precision;
   readonly blas: string;
@@ -24,7 +24,10 @@ export interface GptBenchReport extends SpeedReport {
   readonly peer?: PeerReport;
   readonly ratio_tokens_per_s?: number;
   readonly ratio_rss?: number;
-  /** Largest difference of the two losses at a step; only with --init, without which both start elsewhere. */
+  /**
+   * Largest difference of the two losses at a step; only with --init, because without it the two start from different
+   * values.
+   */
   readonly max_loss_difference?: number;
 }
 
@@ -34,11 +37,17 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     .command('gpt')
     .description('trains the GPT of torch_gpt_bench.py, by the same arguments, with the same JSON keys')
     .addOption(new Option('--strategy <name>', 'how').choices(Object.keys(STRATEGIES)).default('fsdp2'))
-    .addOption(new Option('--precision <name>', 'what in').choices(Object.keys(PRECISIONS)).default('fp32'))
-    .addOption(new Option('--blas <choice>', 'what multiplies').choices(['auto', 'none']).default('auto'))
+    .addOption(
+      new Option('--precision <name>', 'the type of parameters on the wire')
+        .choices(Object.keys(PRECISIONS))
+        .default('fp32'),
+    )
+    .addOption(
+      new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto'),
+    )
     .option('--init <file>', 'initial parameters (safetensors)')
-    .option('--peer <python>', 'a Python with torch: runs both in turn and adds the ratios')
-    .option('--port <n>', "the peer's rendezvous", wholeNumber(1), 29517)
+    .option('--peer <python>', 'a Python with torch: runs the two one after the other and adds the ratios')
+    .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
     .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0);
   for (const [name, size] of Object.entries(SIZES)) command.option(`--${name} <n>`, '', wholeNumber(1), size);
   perform<GptOptions>(command, async (_, options, output) => {
@@ -79,7 +88,7 @@ function ratio(our: number, their: number): number {
 function asText(report: GptBenchReport): string {
   const line = (side: SpeedReport): string =>
     `${side.engine.padEnd(6)} ${side.strategy} world ${side.world}: ${side.tokens_per_s} tokens/s, ` +
-    `${side.step_ms} ms a step, ${side.rss_mb_max} MiB, loss ${side.losses.at(-1)}`;
+    `${side.step_ms} ms per step, ${side.rss_mb_max} MiB, loss ${side.losses.at(-1)}`;
   const lines = [`${report.processor} (BLAS: ${report.blas})`, line(report)];
   if (report.peer !== undefined) {
     lines.push(

@@ -10,7 +10,7 @@ export const STRATEGIES = {
   none: 'NO_SHARD',
 } as const satisfies Record<string, StrategyName>;
 
-/** The sizes that the work is fixed by, with the peer's defaults. */
+/** The sizes that define the work, with the peer's defaults. */
 export const SIZES = {
   world: 2,
   steps: 10,
@@ -29,7 +29,7 @@ export const PRECISIONS = {
 } as const;
 export type Precision = keyof typeof PRECISIONS;
 
-/** The work, as both sides are told it. */
+/** The work, as both sides get it. */
 export interface GptWork extends Readonly<Record<keyof typeof SIZES, number>> {
   readonly strategy: keyof typeof STRATEGIES;
   readonly precision: Precision;

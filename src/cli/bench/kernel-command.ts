@@ -54,7 +54,7 @@ export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
   });
 }
 
-/** Runs the client with a kernelspec of this installation, wherever another one may be installed. */
+/** Runs the client with this installation's kernelspec, even if another one is installed. */
 async function measure(
   kernels: readonly string[],
   repeat: number,

@@ -13,7 +13,7 @@ export function parseLink(text: string): Link {
   }
 }
 
-/** What launch takes; a link that has a name has its numbers all the same. */
+/** The link as `launch` takes it; a named link also has its numbers. */
 export function linkNumbers({ bytesPerSecond, latencySeconds }: Link): LinkNumbers {
   return { gbit: (bytesPerSecond * 8) / 1e9, latencyUs: latencySeconds * 1e6 };
 }

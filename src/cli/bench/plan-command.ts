@@ -12,15 +12,15 @@ interface PlanBenchOptions {
   readonly rounds: number;
 }
 
-/** `shardlab bench plan`: how many layouts a search judges a second, on one core. */
+/** `shardlab bench plan`: how many layouts per second a search judges, on one core. */
 export function addPlanBench(parent: Command, perform: Perform): void {
   const command = parent
     .command('plan')
-    .description('layouts that a search finds, predicts and ranks a second; the first round is cold')
+    .description('layouts per second that a search finds, predicts and ranks; the first round is cold')
     .option('--model <name>', 'a published model', 'llama3-8b')
-    .option('--hardware <name>', 'a kind of GPU', 'H100-80G')
-    .option('--gpus <n>', 'how many', wholeNumber(1), 256)
-    .option('--rounds <k>', 'searches in turn', wholeNumber(1), 5);
+    .option('--hardware <name>', 'the kind of GPU', 'H100-80G')
+    .option('--gpus <n>', 'number of GPUs', wholeNumber(1), 256)
+    .option('--rounds <k>', 'number of searches', wholeNumber(1), 5);
   perform<PlanBenchOptions>(command, async (_, { model, hardware, gpus, rounds }, output) => {
     const measured = Array.from({ length: rounds }, () => measure({ model, hardware, gpus }));
     const [{ candidates, cpu_s_per_10k: cold } = EMPTY] = measured;
@@ -47,7 +47,7 @@ export function addPlanBench(parent: Command, perform: Perform): void {
 
 interface Round {
   readonly candidates: number;
-  /** Processor and wall time of 10,000. */
+  /** Processor and wall time of 10,000 layouts. */
   readonly cpu_s_per_10k: number;
   readonly wall_s_per_10k: number;
 }

@@ -14,13 +14,16 @@ interface PredictionsOptions {
   readonly sharedMemory: boolean;
 }
 
-/** `shardlab bench predictions`: predictions of this machine's own runs, calibrated at one world size, judged at others. */
+/**
+ * `shardlab bench predictions`: predictions of this machine's own runs, calibrated at one world size and compared at
+ * others.
+ */
 export function addPredictionsBench(parent: Command, perform: Perform): void {
   const command = parent
     .command('predictions')
     .description("this machine's own runs: predicted from one job of two ranks, made, and compared")
-    .option('--worlds <list>', 'ranks that train, comma-separated', parseWorlds, [1, 2, 4])
-    .option('--rounds <k>', 'times three steps of each run; the quieter half counts', wholeNumber(1), 5)
+    .option('--worlds <list>', 'numbers of ranks, comma-separated', parseWorlds, [1, 2, 4])
+    .option('--rounds <k>', 'rounds of three steps per run; the quieter half counts', wholeNumber(1), 5)
     .option(
       '--link <name>',
       "the shaped wire: a name as 10GbE, or 'GBIT,MICROSECONDS'; default 2,50",

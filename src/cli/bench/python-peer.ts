@@ -3,8 +3,9 @@ import { ShardlabError } from '../../core/errors';
 import type { Io } from '../io';
 
 /**
- * Runs a Python program to its end and gives its stdout. A program that failed after it had printed what `isWhole` accepts
- * counts as good: torch's gloo aborts now and then while it shuts down. `option` names the Python, for messages. Throws: ENGINE with its last lines when it fails.
+ * Runs a Python program to its end and gives its stdout. A program that failed after it had printed an output that
+ * `isWhole` accepts counts as good, because torch's gloo sometimes aborts while it shuts down. `option` names the
+ * Python, for messages. Throws: ENGINE with its last lines when it fails.
  */
 export function runPython(
   python: string,
@@ -27,7 +28,7 @@ export function runPython(
       reject(
         new ShardlabError(
           'ENGINE',
-          `${python} does not start (${cause.message}); name another by ${option}`,
+          `${python} does not start (${cause.message}); name another Python with ${option}`,
           {
             cause,
           },

@@ -26,7 +26,7 @@ const bench = (more: TrainConfigInput): TrainConfigInput => ({
 });
 const FULL_SHARD = bench({});
 
-/** What a person asks of each setting first. */
+/** The setting pairs that users ask about first. */
 const PAIRS: readonly Pair[] = [
   { name: 'FULL_SHARD / NO_SHARD', of: FULL_SHARD, to: bench({ parallel: { strategy: 'NO_SHARD' } }) },
   {
@@ -56,13 +56,15 @@ interface SettingsRow {
   readonly peak_bytes: number;
 }
 
-/** `shardlab bench settings`: what a setting does to time, bytes and memory, as ratios of runs that step in turn. */
+/** `shardlab bench settings`: how a setting changes time, bytes and memory, as ratios of runs whose steps alternate. */
 export function addSettingsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('settings')
-    .description('step time, bytes on the wire and peak memory with a setting ÷ without it, stepping in turn')
+    .description(
+      'step time, bytes on the wire and peak memory with a setting ÷ without it; the two runs step alternately',
+    )
     .option('--world <n>', 'ranks', wholeNumber(2), 2)
-    .option('--rounds <k>', 'measurements of each; the median counts', wholeNumber(3), 7)
+    .option('--rounds <k>', 'measurements per setting; the median counts', wholeNumber(3), 7)
     .option('--link <name>', "shapes the wire: a name as 10GbE, or 'GBIT,MICROSECONDS'", parseLink);
   perform<SettingsOptions>(command, async (_, { world, rounds, link }, output) => {
     const shaped = link === undefined ? {} : { link: linkNumbers(link) };

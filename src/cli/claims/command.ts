@@ -26,14 +26,14 @@ interface ClaimsOptions {
   readonly record?: boolean;
 }
 
-/** `shardlab claims`: what the documents state, checked again; exit 1 where a verdict's evidence no longer holds. */
+/** `shardlab claims`: checks the documents' statements again; exit status 1 if a verdict's evidence no longer holds. */
 export function addClaims(program: Command, perform: Perform): void {
   const command = program
     .command('claims')
-    .description('checks what the documents state; ends with 1 where a verdict no longer holds')
+    .description('checks the statements of the documents; exits with status 1 if a verdict no longer holds')
     .argument('[id...]', "claims by id, '*' for anything: wan.mem.*")
-    .option('--no-runs', 'takes the runs that were recorded instead of running')
-    .option('--record', 'keeps what the runs came to, for --no-runs and notebooks');
+    .option('--no-runs', 'uses the recorded runs instead of new ones')
+    .option('--record', 'stores the results of the runs, for --no-runs and notebooks');
   perform<ClaimsOptions>(command, async (ids, options, output) => {
     const entries = selectClaims(CLAIMS, ids);
     if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
@@ -47,7 +47,7 @@ export function addClaims(program: Command, perform: Perform): void {
   });
 }
 
-/** The recorded runs with those of these claims run anew. */
+/** The recorded runs, with new runs for these claims. */
 async function fresh(entries: readonly ClaimEntry[], output: Output): Promise<RecordedRuns> {
   if (entries.every(({ experiment }) => experiment === undefined)) return recordedRuns;
   const lab = claimsLab();
@@ -91,7 +91,7 @@ function asJson(
   };
 }
 
-/** One claim whole, with the code that shows it; several as a table. */
+/** One claim in full, with the code that shows it; several claims as a table. */
 function asText(checks: readonly ClaimCheck[]): string {
   const [only] = checks;
   if (only !== undefined && checks.length === 1) return oneClaim(only);

@@ -11,8 +11,8 @@ const PLACES = [
 ];
 
 /**
- * One processor stands for all recorded runs: on another machine all are recorded anew, not some. Throws: CONFIG where runs of
- * the recorded machine would be left among those of this one.
+ * All recorded runs come from one processor: on another machine, all of them must be recorded again. Throws: CONFIG if
+ * runs of the other machine would remain.
  */
 export function requireOneMachine(
   entries: readonly ClaimEntry[],
@@ -24,21 +24,21 @@ export function requireOneMachine(
   if (processor === recorded.processor || kept.length === 0) return;
   throw new ConfigError(
     `--record: ${kept.length} of the recorded runs would still be of ${recorded.processor}, and this is ${processor}; ` +
-      'name no claims, so that all take place here',
+      'name no claims, so that all runs are recorded here',
   );
 }
 
-/** Writes runs where the next build and this one read them; gives the file that belongs into the repository. Throws: IO. */
+/**
+ * Writes runs to the files that this build and the next one read; gives the file that belongs in the repository.
+ * Throws: IO.
+ */
 export function keepRecorded(runs: RecordedRuns): string {
   const text = `${JSON.stringify(runs, null, 2)}\n`;
   try {
     for (const place of PLACES) writeFileSync(join(INSTALLATION, place), text);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new ShardlabError(
-      'IO',
-      `the runs cannot be kept (${reason}); --record works in a clone that can be written`,
-    );
+    throw new ShardlabError('IO', `the runs cannot be stored (${reason}); --record needs a writable clone`);
   }
   return join(INSTALLATION, PLACES[0] ?? '');
 }

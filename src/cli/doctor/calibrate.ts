@@ -10,7 +10,7 @@ import type { Io, Output } from '../io';
 export interface CalibrateOptions {
   readonly python?: string | undefined;
   readonly device: 'cuda' | 'cpu';
-  /** Where the calibration goes; stdout has it under --json too. */
+  /** The calibration's file; under --json, stdout has the calibration too. */
   readonly out?: string | undefined;
 }
 
@@ -20,7 +20,7 @@ export interface CalibrateOptions {
  */
 export async function calibrate(options: CalibrateOptions, io: Io, output: Output): Promise<void> {
   const python = options.python ?? jupyterPython(io.env);
-  output.note(`measuring with ${python} (products, memory, launches, all-reduce); about a minute`);
+  output.note(`measuring with ${python} (matmuls, memory, launches, all-reduce); this takes about a minute`);
   const args = [join(__dirname, 'calibrate.py'), '--device', options.device];
   const printed = await runPython(python, args, io, () => false, '--python');
   const fitted = fitHardware(parseMeasured(present(documentOf(printed), python)));
@@ -36,7 +36,7 @@ function present(found: unknown, python: string): unknown {
   throw new ShardlabError(
     'ENGINE',
     missing === 'torch'
-      ? `${python} has no torch; name one that has, by --python PATH`
+      ? `${python} has no torch; name a Python that has torch with --python PATH`
       : `${python}'s torch sees no CUDA GPU here; run this on the machine with the GPUs (--device cpu tries the path on the CPU)`,
   );
 }
@@ -77,7 +77,7 @@ function asText(fitted: FittedHardware, out: string | undefined): string {
     `launch      ${measured.launch_us.toFixed(1)} µs an operation`,
     ...notes.map((note) => `note: ${note}`),
     out === undefined
-      ? 'not kept: give --out FILE'
-      : `kept in ${out}; shardlab plan --calibration ${out} reads it`,
+      ? 'not stored: give --out FILE'
+      : `stored in ${out}; shardlab plan --calibration ${out} reads it`,
   ].join('\n');
 }

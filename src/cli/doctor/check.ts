@@ -1,12 +1,14 @@
-/** good: is there. note: is not there, and all else works without. bad: something does not work until it is mended. */
+/**
+ * good: present. note: absent, and everything else works without it. bad: something does not work until this is fixed.
+ */
 export type CheckStatus = 'good' | 'note' | 'bad';
 
-/** What the doctor found out about one thing. */
+/** The doctor's result for one thing. */
 export interface Check {
   readonly name: string;
   readonly status: CheckStatus;
   readonly found: string;
-  /** What to do, where something should be done. */
+  /** What to do, if anything. */
   readonly advice?: string;
   /** Facts for programs. */
   readonly facts?: Readonly<Record<string, unknown>>;

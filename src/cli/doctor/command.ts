@@ -14,17 +14,17 @@ import { checkHost, checkNode } from './node-check';
 import { checkReach } from './reach-check';
 import { checkSharedMemory } from './shared-memory-check';
 
-/** `shardlab doctor`: what is here, and what to do about what is missing. */
+/** `shardlab doctor`: reports what this machine has, and how to add what is missing. */
 export function addDoctor(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('doctor')
-    .description('what is here, and what to do about what is missing')
-    .option('--reach <host:port>', 'only: does something answer there?')
+    .description('reports what this machine has, and how to add what is missing')
+    .option('--reach <host:port>', 'only checks whether something answers at this address')
     .option('--calibrate', "only: measures this machine's GPUs with PyTorch, for shardlab plan --calibration")
     .option('--python <path>', 'with --calibrate: a Python that has torch (default: the one beside Jupyter)')
-    .option('--out <file>', 'with --calibrate: where the calibration goes')
+    .option('--out <file>', 'with --calibrate: the file for the calibration')
     .addOption(
-      new Option('--device <name>', 'with --calibrate: what is measured')
+      new Option('--device <name>', 'with --calibrate: the device to measure')
         .choices(['cuda', 'cpu'])
         .default('cuda'),
     );

@@ -7,7 +7,7 @@ import type { Check } from './check';
 
 const resolveFrom = createRequire(__filename);
 
-/** Whether the wasm engine starts and which BLAS computes its products. */
+/** Whether the wasm engine starts and which BLAS computes its matmuls. */
 export async function checkWasm(searchPaths: readonly string[]): Promise<readonly Check[]> {
   try {
     await createWasmEngine({ searchPaths });
@@ -22,21 +22,21 @@ function checkBlas(searchPaths: readonly string[]): Check {
   const blas = findBlas({ searchPaths });
   if (blas.library === null) {
     const advice =
-      'products run in WebAssembly, several times slower; npm start brings numpy, and with it OpenBLAS';
+      'matmuls run in WebAssembly, several times slower; npm start installs numpy, which contains OpenBLAS';
     return { name: 'BLAS', status: 'note', found: `none: ${blas.reason}`, advice };
   }
   const { library, path } = blas;
   return { name: 'BLAS', status: 'good', found: `${library}, ${path}`, facts: { library, path } };
 }
 
-/** Whether an optional TensorFlow package lies here with its native binding. */
+/** Whether an optional TensorFlow package is installed with its native binding. */
 export function checkTensorflow(): Check {
   const name = 'engine tensorflow';
   for (const pkg of ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node']) {
     const folder = packageFolder(pkg);
     if (folder === undefined) continue;
     if (hasBinding(join(folder, 'lib'))) return { name, status: 'good', found: `${pkg} with its binding` };
-    const advice = `ranks use wasm; where its download works: npm rebuild ${pkg} --ignore-scripts=false`;
+    const advice = `ranks use wasm; to download the binding: npm rebuild ${pkg} --ignore-scripts=false`;
     return { name, status: 'note', found: `${pkg} is here without its native binding`, advice };
   }
   const advice = 'ranks use wasm; npm install @tensorflow/tfjs-node-gpu@4.22.0 brings the package';

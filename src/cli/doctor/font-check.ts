@@ -10,7 +10,7 @@ const SYSTEM_FOLDERS = [
   '/System/Library/Fonts',
 ];
 
-/** Whether the text of static pictures has a font: the one that comes along, or one of the system's. */
+/** Whether static pictures have a font for their text: the package's own, or one of the system's. */
 export function checkFonts(env: NodeJS.ProcessEnv): Check {
   const name = 'fonts';
   if (canResolve('@expo-google-fonts/inter/package.json')) {

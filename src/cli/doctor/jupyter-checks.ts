@@ -30,7 +30,7 @@ function checkPackages(environment: PythonEnvironment | undefined, command: stri
     name,
     status: 'note',
     found: `${found}; without ${absent.join(', ')}`,
-    advice: 'npm start makes an environment that has them',
+    advice: 'npm start makes an environment with these packages',
     facts: { python, version, packages },
   };
 }
@@ -48,7 +48,7 @@ function checkKernelspec(env: NodeJS.ProcessEnv, prefix: string | undefined): Ch
   }
   const missing = first.argv.slice(0, 2).filter((path) => !existsSync(path));
   if (missing.length > 0) {
-    const found = `${first.folder} names ${missing.join(', ')}, which is not there`;
+    const found = `${first.folder} names ${missing.join(', ')}, which does not exist`;
     return { name, status: 'bad', found, advice: 'shardlab install --user in the clone that you use' };
   }
   const found = installed.map(({ folder }) => folder).join(', ');

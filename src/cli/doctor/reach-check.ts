@@ -4,7 +4,7 @@ import type { Check } from './check';
 
 const PATIENCE_MILLISECONDS = 5000;
 
-/** Whether something answers at HOST:PORT. Throws: CONFIG when that is no address. */
+/** Whether something answers at HOST:PORT. Throws: CONFIG when the text is not an address. */
 export function checkReach(address: string): Promise<Check> {
   const { host, port } = parseAddress(address);
   const name = `reach ${address}`;
@@ -16,7 +16,7 @@ export function checkReach(address: string): Promise<Check> {
       resolve({ name, ...check });
     };
     const fail = (found: string): void => {
-      const advice = `is a program listening on port ${port} of ${host}, and does a firewall between let it through?`;
+      const advice = `does a program listen on port ${port} of ${host}, and does every firewall on the way let you through?`;
       settle({ status: 'bad', found, advice, facts: { host, port, reachable: false } });
     };
     socket.once('connect', () => {
@@ -35,7 +35,7 @@ function parseAddress(address: string): { readonly host: string; readonly port: 
   const host = match?.[1] ?? match?.[2];
   if (host === undefined || port < 1 || port > 65535) {
     throw new ConfigError(
-      `--reach ${address} is no address; give HOST:PORT, as 10.0.0.2:29500 or [::1]:29500`,
+      `--reach ${address} is not an address; give HOST:PORT, as 10.0.0.2:29500 or [::1]:29500`,
     );
   }
   return { host, port };

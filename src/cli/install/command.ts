@@ -49,7 +49,7 @@ function withPlace(command: Command): Command {
     .option('--sys-prefix', 'in the Python environment that `shardlab doctor` names');
 }
 
-/** Throws: CONFIG when two places are named, IO when the Python environment cannot be asked. */
+/** Throws: CONFIG when the user names two places, IO when the Python environment does not answer. */
 async function dataFolder({ user, prefix, sysPrefix }: Place, io: Io): Promise<string> {
   if ([user, prefix !== undefined, sysPrefix].filter((named) => named === true).length > 1) {
     throw new ConfigError('--user, --prefix and --sys-prefix exclude each other; name one place');
@@ -60,7 +60,7 @@ async function dataFolder({ user, prefix, sysPrefix }: Place, io: Io): Promise<s
   if (python !== undefined) return join(python.prefix, 'share', 'jupyter');
   throw new ShardlabError(
     'IO',
-    `${jupyterPython(io.env)} does not run; name the environment's Python by SHARDLAB_PYTHON`,
+    `${jupyterPython(io.env)} does not run; set SHARDLAB_PYTHON to the environment's Python`,
   );
 }
 
@@ -79,7 +79,7 @@ function written<T>(data: string, write: (data: string) => T): T {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new ShardlabError(
       'IO',
-      `${data} cannot be written (${reason}); name another place by --prefix DIR`,
+      `${data} cannot be written (${reason}); name another place with --prefix DIR`,
       { cause },
     );
   }

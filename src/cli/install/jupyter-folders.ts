@@ -14,7 +14,7 @@ export function userJupyterFolder(
   return join(env.XDG_DATA_HOME ?? join(home, '.local', 'share'), 'jupyter');
 }
 
-/** The data folders that Jupyter looks into, in its order; `prefix` is the environment's, where there is one. */
+/** The data folders that Jupyter searches, in its order; `prefix` is the environment's prefix, if there is one. */
 export function jupyterFolders(env: NodeJS.ProcessEnv, prefix: string | undefined): readonly string[] {
   const listed = (env.JUPYTER_PATH ?? '').split(':').filter((folder) => folder !== '');
   const environment = prefix === undefined ? [] : [join(prefix, 'share', 'jupyter')];

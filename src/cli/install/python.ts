@@ -26,7 +26,10 @@ print(json.dumps({"prefix": sys.prefix, "version": ".".join(map(str, sys.version
                   "packages": {name: version(name) for name in sys.argv[1:]}}))
 `;
 
-/** The Python beside which Jupyter runs: SHARDLAB_PYTHON, the installation's environment, the active one, the PATH's. */
+/**
+ * The Python of Jupyter: SHARDLAB_PYTHON, else the installation's environment, the active environment, or the one on
+ * the PATH.
+ */
 export function jupyterPython(env: NodeJS.ProcessEnv): string {
   const named = env.SHARDLAB_PYTHON;
   if (named !== undefined && named !== '') return named;
@@ -35,7 +38,7 @@ export function jupyterPython(env: NodeJS.ProcessEnv): string {
   return pythons.find((path) => existsSync(path)) ?? 'python3';
 }
 
-/** Asks a Python about itself; undefined when it cannot be run. */
+/** Asks a Python for its version and packages; undefined when it does not run. */
 export function describePython(
   python: string,
   env: NodeJS.ProcessEnv,

@@ -15,11 +15,11 @@ export interface PlanAnswer {
   readonly fits: boolean;
   readonly interval: { readonly iteration_ms: Interval; readonly peak_gib: Interval };
   readonly largest_assumption: string;
-  /** Where the layout lies outside what the model was fitted on. */
+  /** In what the layout differs from the runs that the model was fitted on. */
   readonly outside: readonly string[];
-  /** Keys of the line that are no settings, where it has such. */
+  /** Keys of the line that are not settings, if there are any. */
   readonly ignored?: readonly string[];
-  /** What of the line was planned otherwise than it says, where anything was. */
+  /** Assumptions that replace settings of the line, if there are any. */
   readonly assumed?: readonly string[];
 }
 
@@ -73,7 +73,10 @@ export function planAnswer(id: string | number | undefined, prediction: Predicti
   };
 }
 
-/** What of a config was planned otherwise than it says, and what changes neither time nor memory; nothing where neither is. */
+/**
+ * Assumptions that replace settings of a config, and settings that change neither time nor memory; empty if there are
+ * none.
+ */
 export function readingAnswer({ assumed, withoutEffect }: ConfigReading): Readonly<Record<string, unknown>> {
   return {
     ...(assumed.length === 0 ? {} : { assumed: assumed.map(({ says }) => says) }),
@@ -81,7 +84,7 @@ export function readingAnswer({ assumed, withoutEffect }: ConfigReading): Readon
   };
 }
 
-/** The settings that a layout came to, in the batch format's words. */
+/** A layout's settings, in the batch format's words. */
 export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> {
   return {
     hardware: layout.hardware.name,
@@ -114,7 +117,7 @@ function interval({ low, high }: Estimate, unit: (value: number) => number): Int
   return { low: unit(low), high: unit(high) };
 }
 
-/** Six digits: more than any prediction is worth, and shares still add up. */
+/** Six digits: more than a prediction's accuracy, and enough for shares to add up. */
 function rounded(value: number): number {
   return Number(value.toPrecision(6));
 }

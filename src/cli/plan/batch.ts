@@ -10,21 +10,22 @@ import { requestReadings } from '../../plan/request-readings';
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 
-/** What happened to the lines of a batch. */
+/** How many lines of a batch were planned, and how many failed. */
 export interface BatchResult {
   readonly numPlanned: number;
   readonly numFailed: number;
 }
 
 export interface BatchOptions {
-  /** A file of one JSON object a line, or '-' for stdin. */
+  /** A file with one JSON object per line, or '-' for stdin. */
   readonly file: string;
-  /** Fills in what a line leaves out or says in general, as a calibration does for hardware. */
+  /** Completes a request, as a calibration does for hardware. */
   readonly prepare: (request: object) => object;
 }
 
 /**
- * Answers one line for one line, in order and as they come, so that a file of any length takes the memory of one line.
+ * Answers each line with one line, in order and as soon as it is read, so a file of any length takes the memory of one
+ * line.
  * Throws: CONFIG where the file cannot be read.
  */
 export async function planBatch({ file, prepare }: BatchOptions, io: Io): Promise<BatchResult> {
@@ -41,7 +42,7 @@ export async function planBatch({ file, prepare }: BatchOptions, io: Io): Promis
   return { numPlanned, numFailed };
 }
 
-/** Throws: CONFIG where the file cannot be read on. */
+/** Throws: CONFIG if reading the file fails. */
 async function* linesOf(input: NodeJS.ReadableStream, file: string): AsyncGenerator<string> {
   try {
     yield* createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
@@ -66,7 +67,7 @@ function openLines(file: string, io: Io): NodeJS.ReadableStream {
 function unreadable(file: string, error: unknown): ConfigError {
   const reason = error instanceof Error ? error.message : String(error);
   return new ConfigError(
-    `--batch ${file} cannot be read (${reason}); give a file of one JSON object a line, or - for stdin`,
+    `--batch ${file} cannot be read (${reason}); give a file with one JSON object per line, or - for stdin`,
   );
 }
 
@@ -83,14 +84,17 @@ function answerLine(
     const answer = answerOf(id ?? undefined, prepare(asked));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
-    // A defect of ours takes one line's answer, not the others'.
+    // A defect of shardlab fails one line, not the others.
     const message = error instanceof Error ? error.message : String(error);
     const defect = error instanceof ShardlabError ? '' : 'a defect of shardlab: ';
     return { id, error: `line ${number}: ${defect}${message}` };
   }
 }
 
-/** A prediction in numbers, since JSON has no word for others, with what of the request was planned otherwise. */
+/**
+ * A prediction as numbers, and the assumptions that replace settings. JSON cannot write NaN or Infinity, so these are
+ * an error.
+ */
 function answerOf(id: string | number | undefined, written: object): PlanAnswer {
   const request = parseRequest(written);
   const layout = layoutOfRequest(request);
@@ -101,7 +105,7 @@ function answerOf(id: string | number | undefined, written: object): PlanAnswer 
     return { ...planAnswer(id, prediction), ...readingAnswer({ assumed, withoutEffect: [] }) };
   }
   throw new ConfigError(
-    `the prediction is no number (${seconds.value} s, ${memory.peakBytes} bytes); are the sizes of this world?`,
+    `the prediction is not a finite number (${seconds.value} s, ${memory.peakBytes} bytes); check the sizes`,
   );
 }
 

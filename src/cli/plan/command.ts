@@ -24,20 +24,23 @@ interface PlanCommandOptions {
   readonly tokens?: number;
 }
 
-/** `shardlab plan`: what layouts are expected to take and need, for people, or line by line for programs. */
+/** `shardlab plan`: predicts time and memory of layouts, for people, or line by line for programs. */
 export function addPlan(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('plan')
     .description('predicts time and memory of a training on GPUs')
     .argument('[config...]', 'plan requests or TrainConfigs (YAML or JSON), presets, or published models')
-    .option('--batch <file>', 'one JSON object a line in, one a line out, in the same order; - for stdin')
+    .option(
+      '--batch <file>',
+      'reads one JSON object per line, writes one per line, in the same order; - for stdin',
+    )
     .option('--hardware <name>', "replaces the config's: A100-80G, H100-80G, ...")
     .option('--gpus <n>', "replaces the config's", wholeNumber(1))
     .option('--gpus-per-node <n>', "replaces the config's", wholeNumber(1))
-    .option('--nic <gbit>', 'Gbit/s a GPU between nodes', positiveNumber)
-    .option('--calibration <file>', 'what shardlab doctor --calibrate measured')
+    .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
+    .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU')
-    .option('--tokens <n>', 'what a run of so many tokens costs', positiveNumber);
+    .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber);
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
     if (options.batch !== undefined) {
@@ -81,9 +84,11 @@ async function runBatch(
   { io, output }: Streams,
 ): Promise<0 | 1> {
   if (configs.length > 0)
-    throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give one or the other`);
+    throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give only one of them`);
   if (options.tokens !== undefined)
-    throw new ConfigError('--tokens and --batch: a line says what an iteration takes; leave one of them out');
+    throw new ConfigError(
+      '--tokens and --batch: a line gives the time of one iteration; leave one of them out',
+    );
   const place = placeOf(options);
   const prepare = (request: object): object => {
     const placed = { ...request, ...place };
@@ -153,7 +158,7 @@ function asText(planned: Plan, cost: Cost | undefined): string {
   const { usd, hours, usdPerMillionTokens, price, note } = cost;
   return (
     `${text}\n${dollars(usd.value)} (${dollars(usd.low)} to ${dollars(usd.high)}) in ${hours.value.toPrecision(3)} hours, ` +
-    `${usdPerMillionTokens.value.toPrecision(3)} USD per million tokens, at ${price.usdPerHour.toFixed(2)} USD a GPU hour ` +
+    `${usdPerMillionTokens.value.toPrecision(3)} USD per million tokens, at ${price.usdPerHour.toFixed(2)} USD per GPU hour ` +
     `(${price.source}, ${price.date})${note === null ? '' : `\nwarning: ${note}`}`
   );
 }

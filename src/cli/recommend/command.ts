@@ -26,7 +26,7 @@ interface RecommendCommandOptions {
   readonly prices?: string;
 }
 
-/** `shardlab recommend`: the best layouts, and why each other family lost. */
+/** `shardlab recommend`: ranks the best layouts, and says why each other family lost. */
 export function addRecommend(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('recommend')
@@ -38,23 +38,23 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
       'a published model, a number of parameters (7.5e9), or a file with its shape',
     )
     .option('--hardware <name...>', 'one kind of GPU, or several to choose from', ['A100-80G'])
-    .requiredOption('--gpus <n>', 'how many; by cost fewer are tried too', wholeNumber(1))
-    .option('--seq <n>', 'tokens of a sample', wholeNumber(1))
-    .option(
-      '--global-batch <n>',
-      'sequences of an iteration (default: about 4 million tokens)',
-      wholeNumber(1),
-    )
-    .option('--gpus-per-node <n>', 'GPUs that NVLink joins', wholeNumber(1))
-    .option('--nic <gbit>', 'Gbit/s a GPU between nodes', positiveNumber)
-    .addOption(new Option('--by <what>', 'what ranks').choices(['time', 'memory', 'cost']).default('time'))
+    .requiredOption('--gpus <n>', 'number of GPUs; with --by cost, fewer are tried too', wholeNumber(1))
+    .option('--seq <n>', 'tokens per sequence', wholeNumber(1))
+    .option('--global-batch <n>', 'sequences per iteration (default: about 4 million tokens)', wholeNumber(1))
+    .option('--gpus-per-node <n>', 'GPUs that NVLink connects', wholeNumber(1))
+    .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
     .addOption(
-      new Option('--precision <type>', 'what is computed in')
+      new Option('--by <what>', 'the criterion of the ranking')
+        .choices(['time', 'memory', 'cost'])
+        .default('time'),
+    )
+    .addOption(
+      new Option('--precision <type>', 'the type of computation')
         .choices(['bf16', 'fp16', 'fp32', 'fp8'])
         .default('bf16'),
     )
-    .option('--compile', 'the model is compiled')
-    .option('--top <n>', 'how many are ranked', wholeNumber(1), 5)
+    .option('--compile', 'assumes a compiled model')
+    .option('--top <n>', 'number of layouts to show', wholeNumber(1), 5)
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;

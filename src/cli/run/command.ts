@@ -31,14 +31,14 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     )
     .option('--ranks <n>', 'rank processes', wholeNumber(1), 2)
     .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
-    .addOption(new Option('--engine <name>', 'what computes').choices(['wasm']).default('wasm'))
+    .addOption(new Option('--engine <name>', 'the compute engine').choices(['wasm']).default('wasm'))
     .addOption(
-      new Option('--blas <choice>', 'what multiplies matrices').choices(['auto', 'none']).default('auto'),
+      new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto'),
     )
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--save <folder>', 'writes a checkpoint after the last step')
-    .option('--resume <folder>', 'goes on from a checkpoint; its steps count among --steps')
-    .option('--events <file>', 'writes what every step did, for `shardlab trace`');
+    .option('--resume <folder>', 'continues from a checkpoint; its steps count among --steps')
+    .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
     const named = configNamed(name, io.cwd);
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
@@ -73,7 +73,7 @@ function asText(report: RunReport): string {
 function trainedText({ losses, memory, comm, ...report }: RunReport): string[] {
   return [
     `loss ${losses[0]} → ${losses.at(-1)} in ${losses.length} steps`,
-    `${report.tokens_per_s} tokens/s, ${report.step_ms} ms a step, ${report.rss_mb_max} MiB a process`,
-    `peak ${formatBytes(memory.peak_bytes)} a rank; a step receives ${formatBytes(comm.wire_bytes)} a rank and waits ${comm.exposed_ms} ms`,
+    `${report.tokens_per_s} tokens/s, ${report.step_ms} ms per step, ${report.rss_mb_max} MiB per process`,
+    `peak ${formatBytes(memory.peak_bytes)} per rank; each rank receives ${formatBytes(comm.wire_bytes)} per step and waits ${comm.exposed_ms} ms`,
   ];
 }

@@ -10,17 +10,17 @@ import type { StepResult } from '../../train/step-result';
 import type { Io } from '../io';
 import { showProgress } from './terminal-progress';
 
-/** What to train without a notebook. */
+/** A training without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'blas'> {
-  /** As it was written: a default that was written by hand and has no effect is warned of. */
+  /** As written by the user: a default that the user wrote and that has no effect gets a warning. */
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters. */
   readonly init?: string | undefined;
-  /** Where the ledgers of all steps go, also of a training that breaks off. */
+  /** The file for the ledgers of all steps, also of a training that fails. */
   readonly events?: string | undefined;
   /** A folder for a checkpoint after the last step. */
   readonly save?: string | undefined;
-  /** A checkpoint to go on from. */
+  /** A checkpoint to continue from. */
   readonly resume?: string | undefined;
 }
 
@@ -32,12 +32,12 @@ export interface HeadlessRun {
   readonly blas: string;
   readonly numParams: number;
   readonly results: readonly StepResult[];
-  /** Of all steps, and those of the last one. */
+  /** Records of all steps, and of the last step. */
   readonly records: Iterable<StepRecord>;
   readonly lastStep: readonly StepRecord[];
-  /** Most resident memory that any rank's process ever had. */
+  /** The largest resident memory of any rank's process. */
   readonly maxRssBytes: number;
-  /** Why the event file is not whole, where it is not. */
+  /** Why the event file is incomplete, if it is. */
   readonly eventsFailure?: ShardlabError | undefined;
 }
 
@@ -83,7 +83,7 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
   }
 }
 
-/** Steps of a checkpoint count: what is left of all steps. */
+/** The number of remaining steps; the checkpoint's steps count. */
 function stepsLeft({ lastStep }: Run, steps: number, io: Io): number {
   if (lastStep === 0) return steps;
   const left = Math.max(0, steps - lastStep);

@@ -3,13 +3,13 @@ import { memoryAtPeak } from '../../ledger/memory';
 import type { BytesByCause, StepRecord } from '../../ledger/record';
 import type { HeadlessRun } from './headless';
 
-/** What every training command says of its speed and size; the keys of the peer's line. */
+/** Speed and size, as every training command reports them; the keys are those of the peer's line. */
 export interface SpeedReport {
   readonly engine: string;
   readonly strategy: string;
   readonly world: number;
   readonly params: number;
-  /** Tokens of all ranks a second, at the median step. */
+  /** Tokens per second of all ranks, at the median step. */
   readonly tokens_per_s: number;
   readonly step_ms: number;
   readonly losses: readonly number[];
@@ -20,14 +20,14 @@ export interface SpeedReport {
 export interface RunReport extends SpeedReport {
   readonly blas: string;
   readonly memory: MemoryReport;
-  /** Of the last step, of the rank that received most. */
+  /** Of the last step, for the rank that received most. */
   readonly comm: CommReport;
 }
 
 export interface MemoryReport {
   /** Largest over ranks and steps, on the device. */
   readonly peak_bytes: number;
-  /** At that moment. */
+  /** Bytes by cause at that moment. */
   readonly by_cause: Readonly<Record<string, number>>;
   readonly per_rank: readonly {
     readonly rank: number;
@@ -42,10 +42,10 @@ export interface CommReport {
   readonly exposed_ms: number;
 }
 
-/** Steps that warm up and do not count for the speed. Source: the peer, which drops its first two. */
+/** Warm-up steps, which do not count for the speed. Source: the peer, which drops its first two. */
 const NUM_WARM_UP = 2;
 
-/** Speed and size of a run under the name that its strategy has for the caller. */
+/** Speed and size of a run; `strategy` is the caller's name for its strategy. */
 export function speedReport(run: HeadlessRun, strategy: string): SpeedReport {
   const warm = run.results.length > NUM_WARM_UP ? run.results.slice(NUM_WARM_UP) : run.results;
   const seconds = warm.map((result) => result.seconds).sort((a, b) => a - b);
@@ -73,7 +73,7 @@ export function runReport(run: HeadlessRun): RunReport {
   };
 }
 
-/** Records may be many: they are looked at one by one. */
+/** There may be many records, so this reads them one by one. */
 function memoryReport(records: Iterable<StepRecord>): MemoryReport {
   let highest: StepRecord | undefined;
   const ranks = new Map<number, { peak_bytes: number; rest_bytes: number }>();

@@ -3,13 +3,13 @@ import type { MimeBundle } from '../../cell/mime';
 import type { Io } from '../io';
 
 /**
- * Shows on stderr what a run shows in a notebook while it steps: on a terminal one line that is drawn anew, elsewhere only
- * the last state. The returned function ends it.
+ * Shows a run's progress on stderr: on a terminal one line that is redrawn, elsewhere only the last state. The returned
+ * function ends it.
  */
 export function showProgress(io: Io): () => void {
   let last = '';
   const show = (bundle: MimeBundle): void => {
-    // The last state of all has the figure's numbers below its line.
+    // The last state has the figure's numbers below its line.
     last = String(bundle['text/plain'] ?? '').split('\n', 1)[0] ?? '';
     if (io.isTerminal) io.stderr(`\r${last}\u001b[K`);
   };

@@ -8,13 +8,13 @@ import { readInput } from '../input';
 import type { Io } from '../io';
 import type { Perform } from '../program';
 
-/** `shardlab trace FILE`: a run's events for Perfetto. */
+/** `shardlab trace FILE`: converts a run's events for Perfetto. */
 export function addTrace(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('trace')
     .description("a run's event file as a Perfetto / Chrome trace")
     .argument('<file>', 'the event file (JSON lines)')
-    .option('-o, --output <file>', 'where the trace goes (FILE.trace.json)');
+    .option('-o, --output <file>', 'the file for the trace (default: FILE.trace.json)');
   perform<{ output?: string }>(command, async ([file = ''], options, output) => {
     const trace = toChromeTrace(readInput(() => readEventFile(resolve(io.cwd, file))).records);
     if (output.json && options.output === undefined) {
@@ -37,7 +37,7 @@ function write(path: string, text: string): void {
     writeFileSync(path, text);
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ShardlabError('IO', `${path} cannot be written (${reason}); name another file by --output`, {
+    throw new ShardlabError('IO', `${path} cannot be written (${reason}); name another file with --output`, {
       cause,
     });
   }

@@ -15,13 +15,13 @@ export interface ControlServer {
 
 /**
  * Listens in the job's folder, or on loopback where socket paths are impossible. A peer counts as a rank once it has
- * said the job's token. `receive` gets every message of a rank in the order in which the rank sent it.
+ * sent the job's token. `receive` gets every message of a rank in the order in which the rank sent it.
  */
 export async function openControlServer(
   folder: string,
   receive: (rank: number, message: FromRank) => void,
 ): Promise<ControlServer> {
-  // Unlimited queues: a message that a full queue drops would be a call that never ends.
+  // Unlimited queues: if a full queue dropped a message, a call would never end.
   const router = new Router({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 0 });
   const token = randomBytes(16).toString('hex');
   await router.bind(socketEndpoint(folder, 'control') ?? 'tcp://127.0.0.1:*');
@@ -40,7 +40,7 @@ export async function openControlServer(
   };
 }
 
-/** Takes what comes on the control socket: a greeting, or a message of a peer that has greeted. */
+/** Handles messages of the control socket: a greeting, or a message of a peer that has sent its greeting. */
 function createListener(
   token: string,
   peers: Map<number, Buffer>,
@@ -57,13 +57,13 @@ function createListener(
       rankOf.set(key, hello);
       peers.set(hello, peer);
     } else {
-      // Only a peer that knew the token gets here: what it sends is what our courier wrote.
+      // Only a peer that knew the token gets here, so our courier wrote this message.
       receive(rank, deserialize(frame) as FromRank);
     }
   };
 }
 
-/** The rank of a peer that says the token; the greeting is JSON, because strangers on loopback may send anything. */
+/** The rank of a peer that sends the token. The greeting is JSON, because strangers on loopback may send anything. */
 function readHello(frame: Buffer, token: string): number | undefined {
   try {
     const hello: unknown = JSON.parse(frame.toString('utf8'));

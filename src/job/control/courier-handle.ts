@@ -3,10 +3,10 @@ import { Worker } from 'node:worker_threads';
 import { MESSAGE_THREAD_LIMITS } from '../../core/thread-limits';
 import { type CourierData, type FromRank, SHARED_WORDS, type ToCourier, type ToMain } from './messages';
 
-/** The longest that the process waits at its exit for the courier to send what it holds. */
+/** At its exit, the process waits at most this long for the courier to send its remaining messages. */
 const CLOSE_MS = 1000;
 
-/** A rank that waits for a grant looks again after this time. */
+/** A rank that waits for a grant checks again after this time. */
 const GRANT_MS = 5;
 
 /** The courier as its main thread sees it. */
@@ -14,18 +14,18 @@ export interface CourierHandle {
   /** Resolves when the courier can terminate what the main thread runs. */
   readonly attached: Promise<void>;
   send(message: FromRank): void;
-  /** Tells which ranks belong to a group, so that the courier can say who waits for whom. */
+  /** Tells the courier which ranks belong to a group, so that it can report who waits for whom. */
   knowGroup(name: string, ranks: readonly number[]): void;
   receive(listener: (message: ToMain) => void): void;
-  /** Says that the main thread has ended a work, before the message that tells its outcome. */
+  /** Reports that the main thread has ended a work, before the message with the outcome. */
   ended(id: number): void;
-  /** Whether step `index` of the running call may be made; waits until that is known. */
+  /** Whether the running call may run step `index`; waits until the launcher has decided. */
   mayStep(index: number): boolean;
-  /** Says that the main thread has heard of the interrupt of a work. */
+  /** Reports that the main thread has noticed the interrupt of a work. */
   heard(id: number): void;
 }
 
-/** Starts the courier thread of this process. At the process's exit it gets the time to send and close. */
+/** Starts the courier thread of this process. At the process's exit, the courier gets time to send and close. */
 export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
   const buffer = new SharedArrayBuffer(4 * SHARED_WORDS.length);
   const shared = new Int32Array(buffer);
@@ -44,7 +44,7 @@ export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
     if (message.type === 'attached') attach();
     for (const listener of listeners) listener(message);
   });
-  // Without its courier a rank can neither be reached nor ended: it ends itself.
+  // Without its courier, nobody can reach or end a rank, so the rank ends itself.
   worker.on('error', (error) => {
     process.stderr.write(`courier: ${error.stack ?? error.message}\n`);
     process.exit(1);
@@ -67,7 +67,7 @@ export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
 
 function mayStep(shared: Int32Array, index: number): boolean {
   for (;;) {
-    // In this order: the number that goes with the word "final" was written before it.
+    // Read in this order: the granted number was written before the word "final".
     const isFinal = Atomics.load(shared, SHARED_WORDS.isFinal) === 1;
     const granted = Atomics.load(shared, SHARED_WORDS.granted);
     if (index < granted) return true;

@@ -4,21 +4,21 @@ import { createSender, receiveAll } from '../../core/message-loops';
 import { warnOnStderr } from './folded-lines';
 import type { ControlAddress, FromRank, ToRank } from './messages';
 
-/** Streams are gathered this long into one message, so that a loop of prints is not a message each. */
+/** Prints of this time span go into one message, so that a loop of prints does not send one message per print. */
 const GATHER_MS = 8;
-/** A gathered stream goes out at once from this size on. */
+/** At this size, the gathered prints are sent at once. */
 const GATHER_CHARACTERS = 32_768;
 
 /** A rank's end of the link to its launcher. */
 export interface CourierLink {
   send(message: FromRank): void;
-  /** Sends what is gathered and closes. */
+  /** Sends the gathered prints and closes. */
   close(): Promise<void>;
 }
 
 type StreamMessage = FromRank & { type: 'output'; output: { kind: 'stream' } };
 
-/** Connects to the launcher, greets it, and gives every message of it to `receive`. */
+/** Connects to the launcher, sends a greeting, and gives every message of the launcher to `receive`. */
 export function openCourierLink(
   rank: number,
   address: ControlAddress,
@@ -28,7 +28,7 @@ export function openCourierLink(
   dealer.connect(address.endpoint);
   const sender = createSender('courier', dealer, warnOnStderr);
   sender.send(JSON.stringify({ rank, token: address.token }));
-  // What arrives over the job's own link was written by the launcher. The loop ends when the socket is closed.
+  // Only the launcher writes to the job's own link. The loop ends when the socket is closed.
   const hear = ([frame]: readonly Buffer[]): void => {
     if (frame !== undefined) receive(deserialize(frame) as ToRank);
   };
@@ -49,7 +49,7 @@ export function openCourierLink(
   };
 }
 
-/** Joins neighbouring pieces of one stream; order among all messages is kept. */
+/** Joins neighbouring pieces of one stream, and preserves the order of all messages. */
 function gather(post: (message: FromRank) => void) {
   let pending: StreamMessage | undefined;
   let timer: NodeJS.Timeout | undefined;

@@ -18,17 +18,17 @@ import {
 } from './messages';
 import type { Situation } from './situation';
 
-/** A main thread that stands in a collective gets this long to notice the abort word, also on a busy machine. */
+/** A main thread in a collective gets this much time to notice the abort word, also on a busy machine. */
 const NOTICE_SECONDS: Seconds = 2;
 const LOOK_MS = 20;
-/** One that has noticed gets this long to end by the error that the abort word makes. */
+/** A main thread that has noticed the abort word gets this much time to end by its error. */
 const ABORTED_MS = 250;
-/** A main thread that has heard of an interrupt ends its work within this time, or it blocks again. */
+/** A main thread that has noticed an interrupt ends its work within this time; otherwise it blocks again. */
 const SETTLE_MS = 150;
 
 /**
- * [Note: the courier] A rank's second thread. It holds the link to the launcher and the lifeline, and never runs
- * model code, so it answers whatever the main thread does: computes, loops for ever, or stands in a collective.
+ * [Note: the courier] A rank's second thread. It holds the link to the launcher and the lifeline, and never runs model
+ * code, so it always answers: while the main thread computes, loops for ever, or waits in a collective.
  */
 class Courier {
   readonly #data: CourierData;
@@ -39,9 +39,9 @@ class Courier {
   readonly #guardian: Guardian;
   /** Global ranks of the groups that the main thread has made, by name. */
   readonly #groups = new Map<string, readonly number[]>();
-  /** Number of the work that was passed on last. */
+  /** Number of the work that the main thread got last. */
   #work = 0;
-  /** What a main thread does that has not begun it yet. */
+  /** The situation of a main thread that has not begun its work yet. */
   #beginning: Pick<Situation, 'state' | 'cell' | 'since'> = { state: 'idle', cell: undefined, since: now() };
 
   constructor(data: CourierData, main: MessagePort) {
@@ -52,7 +52,7 @@ class Courier {
     holdLifeline(data);
     this.#link = openCourierLink(data.rank, data.control, (message) => this.#receive(message));
     main.on('message', (message: ToCourier) => this.#hear(message));
-    // Attaching waits for the main thread, which may be loading: after what must be there at once.
+    // Attaching waits for the main thread, which may still load, so it comes last.
     this.#guardian = attachGuardian();
     this.#tell({ type: 'attached' });
   }
@@ -97,7 +97,7 @@ class Courier {
   }
 
   #grant({ granted, isFinal }: StepGrant): void {
-    // A rank that sees the word "final" must see the number that goes with it.
+    // A rank that sees the word "final" must also see the granted number.
     Atomics.store(this.#shared, SHARED_WORDS.isFinal, 0);
     Atomics.store(this.#shared, SHARED_WORDS.granted, granted);
     Atomics.store(this.#shared, SHARED_WORDS.isFinal, isFinal ? 1 : 0);
@@ -108,20 +108,20 @@ class Courier {
   #answer(id: number): void {
     const { statusBoard, rank } = this.#data;
     const board = situationOf(readStatus(statusBoard), rank, (group) => this.#groups.get(group) ?? []);
-    // A main thread that was given work and has not begun it is not idle: nobody need give it anything.
+    // A main thread that got work and has not begun it is not idle.
     const isBeginning = board.state === 'idle' && this.#runs(this.#work);
     const status: Situation = isBeginning ? { ...board, ...this.#beginning } : board;
     this.#link.send({ type: 'status', id, status });
   }
 
-  /** [Note: two stages] in supervisor.ts: stage two, where the main thread has not ended its work by itself. */
+  /** [Note: two stages] in supervisor.ts: stage two, if the main thread has not ended its work by itself. */
   #interrupt(delayMs: number): void {
     const id = this.#work;
     if (delayMs > 0) setTimeout(() => this.#end(id), delayMs);
     else this.#end(id);
   }
 
-  /** A main thread that has heard of the interrupt settles its work; one that blocks again after it is terminated. */
+  /** A main thread that has noticed the interrupt ends its work; if it blocks again, it is terminated. */
   #end(id: number, asked: Seconds = now(), stoodSince?: Seconds): void {
     if (!this.#runs(id)) return;
     const { collective } = readStatus(this.#data.statusBoard);
@@ -133,7 +133,7 @@ class Courier {
     const guardian = this.#guardian;
     const notify = (): void => this.#tell({ type: 'interrupt', id, at: now() });
     const answered = (): boolean => !this.#runs(id) || Atomics.load(this.#shared, SHARED_WORDS.heard) === id;
-    // A blocking collective ends by the abort word; terminating the code that it then ends by would only do harm.
+    // The abort word ends a blocking collective; to terminate the code that handles this error would only do harm.
     const isWaiting = collective !== undefined || stoodSince !== undefined;
     interruptInStages({ notify, answered, guardian, ...(isWaiting && { graceMs: ABORTED_MS }) });
     setTimeout(
@@ -149,7 +149,7 @@ class Courier {
   }
 
   async #close(): Promise<void> {
-    // Node would say on stderr that it waits for a debugger.
+    // Otherwise Node prints on stderr that it waits for a debugger.
     this.#guardian.close();
     await this.#link.close();
     Atomics.store(this.#shared, SHARED_WORDS.closed, 1);
@@ -168,12 +168,12 @@ function cellOf(work: RankWork): number | undefined {
 /** Ends this rank and what it started when the launcher's end of the pipe closes. */
 function holdLifeline({ folder, lifelineFd }: CourierData): void {
   const end = (): void => {
-    // The launcher cannot clean up any more; whichever rank is first does.
+    // The launcher can no longer clean up, so the first rank that gets here does.
     rmSync(folder, { recursive: true, force: true });
     process.kill(-process.pid, 'SIGKILL');
   };
   new Socket({ fd: lifelineFd, readable: true, writable: false }).on('end', end).on('error', end).resume();
 }
 
-// workerData is what rank-main passed: this file is started by nothing else.
+// rank-main passed workerData; nothing else starts this file.
 if (parentPort !== null) new Courier(workerData as CourierData, parentPort);

@@ -4,7 +4,7 @@ import { rankNames } from './selection';
 /** Takes lines for a person to read. */
 export type WriteLine = (line: string) => void;
 
-/** What ranks write while they work for a run: each line once, with its ranks where not all of them wrote it. */
+/** The lines that ranks write while they work for a run: each line once, with its ranks if not all of them wrote it. */
 export class FoldedLines {
   readonly #write: WriteLine;
   readonly #ranks = new Map<string, Set<number>>();
@@ -21,14 +21,14 @@ export class FoldedLines {
     for (const line of lines) this.#note(event.rank, line);
   }
 
-  /** Writes all that is left, also lines that nobody ended. */
+  /** Writes all remaining lines, also unfinished ones. */
   end(numRanks: number): void {
     for (const [rank, text] of this.#open) if (text !== '') this.#note(rank, text);
     this.#open.clear();
     this.flush(numRanks);
   }
 
-  /** Writes the lines that came since the last time; `numRanks` took part. */
+  /** Writes the lines since the last flush; `numRanks` ranks took part. */
   flush(numRanks: number): void {
     for (const [line, ranks] of this.#ranks) {
       if (line === '') continue;
@@ -49,7 +49,7 @@ export function writeToStderr(line: string): void {
   process.stderr.write(line);
 }
 
-/** Writes a warning there. */
+/** Writes a warning to stderr. */
 export function warnOnStderr(message: string): void {
   writeToStderr(`warning: ${message}\n`);
 }

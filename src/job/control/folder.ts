@@ -16,22 +16,25 @@ export function createJobFolder(): string {
   } catch (cause) {
     throw new ShardlabError(
       'IO',
-      `no folder could be made at ${prefix}XXXXXX for the job's sockets (${String(cause)}); set TMPDIR to a folder that can be written`,
+      `no folder could be made at ${prefix}XXXXXX for the job's sockets (${String(cause)}); set TMPDIR to a writable folder`,
       { cause },
     );
   }
 }
 
-/** [Note: job folders] A job's folder names the process that made it: when that was killed with all its ranks, a later launch removes it. */
+/**
+ * [Note: job folders] A job's folder names the process that made it. If that process was killed with all its ranks, a
+ * later launch removes the folder.
+ */
 const JOB_FOLDER = /^shardlab-(\d+-\d+)-(\d+)-\w{6}$/;
 
-/** Removes folders of this user's jobs whose launchers are dead. What cannot be removed stays. */
+/** Removes folders of this user's jobs whose launchers are dead. Folders that it cannot remove stay. */
 function removeDeadFolders(): void {
   const parent = tmpdir();
   const namespace = pidNamespace();
   for (const name of entriesOf(parent)) {
     const [, mark = '', within] = JOB_FOLDER.exec(name) ?? [];
-    // Of a process in another container it cannot be known here whether it lives.
+    // This process cannot know whether a process in another container is alive.
     if (mark === '' || within !== namespace || isRunning(mark)) continue;
     const folder = join(parent, name);
     try {
@@ -50,7 +53,7 @@ function entriesOf(folder: string): string[] {
   }
 }
 
-/** Number of the space in which this process's number counts; '0' where the system has one only. */
+/** Number of this process's PID namespace; '0' if the system has only one. */
 function pidNamespace(): string {
   try {
     return /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0] ?? '0';
@@ -62,14 +65,14 @@ function pidNamespace(): string {
 /** Longest path of a Unix socket: 107 bytes on Linux, 103 on macOS. */
 const LONGEST_SOCKET_PATH = 103;
 
-/** zeromq's address of a socket in the folder; undefined where such sockets are impossible. */
+/** zeromq's address of a socket in the folder; undefined if such sockets are impossible. */
 export function socketEndpoint(folder: string, name: string): string | undefined {
   const path = join(folder, name);
   if (process.platform === 'win32' || Buffer.byteLength(path) > LONGEST_SOCKET_PATH) return undefined;
   return `ipc://${path}`;
 }
 
-/** Removes a job's folder; a second time does nothing. */
+/** Removes a job's folder; a second call has no effect. */
 export function removeJobFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true });
 }

@@ -8,20 +8,20 @@ import type { StepResult } from '../../train/step-result';
 import type { AbortReason } from '../../transport/control-block';
 import type { Situation } from './situation';
 
-/** By which ranks know the group of a job's first ranks. */
+/** Identifies a group of the job's first ranks. */
 export interface GroupRef {
   readonly id: number;
-  /** It has ranks 0 to size - 1. */
+  /** The group has ranks 0 to size - 1. */
   readonly size: number;
 }
 
-/** An error of a rank's code with the place in the cell where it arose; RANK_FAILED when it is none of shardlab's. */
+/** An error of a rank's code, with its line in the cell; RANK_FAILED if it is not one of shardlab's errors. */
 export interface RankError extends CellError {
   readonly code: ErrorCode;
   readonly details?: ErrorDetails | undefined;
 }
 
-/** What a rank's work shows while it runs or when it ends. */
+/** Output of a rank's work, while it runs or when it ends. */
 export type RankOutput =
   | { readonly kind: 'stream'; readonly name: 'stdout' | 'stderr'; readonly text: string }
   | { readonly kind: 'display'; readonly bundle: MimeBundle; readonly displayId?: string | undefined }
@@ -30,7 +30,7 @@ export type RankOutput =
   | { readonly kind: 'result'; readonly bundle: MimeBundle }
   | { readonly kind: 'error'; readonly error: RankError };
 
-/** An output with the rank that made it and the cell in which it arose. */
+/** An output with its rank and its cell. */
 export type RankEvent = RankOutput & { readonly rank: number; readonly cell: number | undefined };
 
 /** Work for a rank's main thread. */
@@ -51,7 +51,7 @@ export type RankWork =
       readonly before: GroupRef;
       readonly after: GroupRef;
     }
-  /** Ends when the state was copied; what follows comes as messages about `save`. */
+  /** Ends when the state was copied; later messages about `save` report the writing. */
   | {
       readonly kind: 'save';
       readonly run: number;
@@ -66,43 +66,43 @@ export type RankWork =
       readonly parametersOnly: boolean;
     }
   | { readonly kind: 'group'; readonly group: GroupRef }
-  /** Measures what a config needs; `run` is a number for its buffers alone. */
+  /** Measures the memory of a config; `run` is a number that only its buffers use. */
   | { readonly kind: 'probe'; readonly run: number; readonly config: unknown; readonly group: GroupRef }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
-  /** Tells what the units of a run's model hold. */
+  /** Reports the units of a run's model. */
   | { readonly kind: 'units'; readonly run: number }
   | { readonly kind: 'disposeRun'; readonly run: number }
   | { readonly kind: 'recover' };
 
-/** What a rank's work ended with. A value is one that structured clone carries. */
+/** The result of a rank's work. Structured clone must be able to carry its value. */
 export type Outcome =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: RankError };
 
-/** How many steps of a call ranks may make, and whether it stays at that. [Note: grants] in stepping.ts. */
+/** How many steps of a call ranks may run, and whether this number is final. [Note: grants] in stepping.ts. */
 export interface StepGrant {
   readonly granted: number;
   readonly isFinal: boolean;
 }
 
-/** What a rank sends of one training step. */
+/** A rank's report of one training step. */
 export interface RankStep {
   readonly result: StepResult;
   readonly record: StepRecord;
 }
 
-/** How far a rank has come with work that takes long. */
+/** Progress of a rank's long work. */
 export interface RankProgress {
   readonly done: number;
   readonly total: number;
 }
 
-/** How a save that was begun goes on: bytes on the disk, or its end. */
+/** News of a running save: bytes on the disk, or its end. */
 export type SaveNews =
   | { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }
   | { readonly error: RankError | null };
 
-/** What a rank says of itself when it is ready. */
+/** A rank's report when it is ready. */
 export interface ReadyReport {
   readonly pid: number;
   readonly rssBytes: number;
@@ -119,7 +119,9 @@ export type ToRank =
   | { readonly type: 'status'; readonly id: number }
   /** Ends what the main thread runs unless it ends by itself within `delayMs`. */
   | { readonly type: 'interrupt'; readonly delayMs: number }
-  /** For ranks that share no memory with the launcher: what it would write into the control block. */
+  /**
+   * For ranks that share no memory with the launcher: the word that the launcher would write into the control block.
+   */
   | { readonly type: 'abort'; readonly reason: AbortReason }
   | { readonly type: 'reset' }
   | { readonly type: 'grant'; readonly grant: StepGrant }
@@ -137,7 +139,7 @@ export type FromRank =
       readonly type: 'ended';
       readonly id: number;
       readonly outcome: Outcome;
-      /** What trapped on the rank's heap, now or before. */
+      /** The kernel that trapped on the rank's heap, now or before. */
       readonly damage?: string | undefined;
     }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
@@ -146,25 +148,28 @@ export type FromRank =
 export type ToMain =
   | { readonly type: 'work'; readonly id: number; readonly work: RankWork }
   | { readonly type: 'interrupt'; readonly id: number; readonly at: Seconds }
-  /** The courier can now terminate what the main thread runs. */
+  /** The courier can now terminate the main thread's work. */
   | { readonly type: 'attached' }
   | { readonly type: 'shutdown' };
 
-/** From the main thread to its courier: to pass on, to know, or to close the link before the process exits. */
+/**
+ * From the main thread to its courier: messages to forward, facts to know, or the order to close the link before the
+ * process exits.
+ */
 export type ToCourier =
   | FromRank
   | { readonly type: 'group'; readonly name: string; readonly ranks: readonly number[] }
   | { readonly type: 'close' };
 
-/** Words in the memory that main thread and courier share. */
+/** Indices of the words in the memory that main thread and courier share. */
 export const SHARED_WORDS = {
   /** Number of the last work that the main thread has ended. */
   ended: 0,
   /** 1 once the courier has closed its link. */
   closed: 1,
-  /** Number of the work about whose interrupt the main thread has heard. */
+  /** Number of the work whose interrupt the main thread has noticed. */
   heard: 2,
-  /** Steps that the running call may make, and 1 once it stays at that. */
+  /** Steps that the running call may run, and 1 once this number is final. */
   granted: 3,
   isFinal: 4,
   length: 5,
@@ -178,11 +183,11 @@ export interface CourierData {
   readonly lifelineFd: number;
   readonly shared: SharedArrayBuffer;
   readonly statusBoard: SharedArrayBuffer;
-  /** The control block that this rank alone has, where ranks share no memory. */
+  /** This rank's own control block, if ranks share no memory. */
   readonly controlBlock: SharedArrayBuffer | undefined;
 }
 
-/** Where the launcher listens, and the secret that says a rank belongs to the job. */
+/** The launcher's address, and the secret that proves that a rank belongs to the job. */
 export interface ControlAddress {
   readonly endpoint: string;
   readonly token: string;

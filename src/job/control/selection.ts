@@ -5,7 +5,7 @@ export type Selection = number | readonly number[] | string;
 
 /**
  * The ranks that a selection names, ascending, each once.
- * Throws: CONFIG when it cannot be read, names nothing, or names a rank that the job does not have.
+ * Throws: CONFIG when the selection cannot be parsed, is empty, or names a rank that the job does not have.
  */
 export function parseSelection(selection: Selection, numRanks: number): number[] {
   const named =
@@ -36,7 +36,7 @@ function parseText(text: string, numRanks: number): number[] {
     const first = Number(match[1]);
     const last = match[2] === undefined ? first : Number(match[2]);
     if (last < first) throw unreadable(text, numRanks);
-    // A far too large end is refused by its last rank alone.
+    // If the end is far too large, the error names only the last rank.
     return last >= numRanks ? [last] : Array.from({ length: last - first + 1 }, (_, i) => first + i);
   });
 }
@@ -64,7 +64,7 @@ function ranges(ranks: readonly number[]): string[] {
   for (let start = 0; start < sorted.length; ) {
     let end = start;
     while (sorted[end + 1] === (sorted[end] ?? 0) + 1) end++;
-    // Two neighbours or three among others read better one by one than as a range.
+    // Two neighbours, or three among others, are easier to read as single numbers than as a range.
     if (end - start >= 3 || (end - start >= 1 && end - start + 1 === sorted.length)) {
       parts.push(`${sorted[start]}-${sorted[end]}`);
     } else {

@@ -1,11 +1,11 @@
 import type { CollectiveOp } from '../../core/events';
 import type { Seconds } from '../../core/units';
 
-/** A collective in which a rank's main thread stands. */
+/** A collective in which a rank's main thread waits. */
 export interface WaitingIn {
   readonly op: CollectiveOp | 'subgroup';
   readonly group: string;
-  /** Global ranks that take part in it, or the two of a send. */
+  /** Global ranks of the collective, or the two ranks of a send. */
   readonly ranks: readonly number[];
   /** Number of the collective in its group, from 1. */
   readonly number: number;
@@ -14,16 +14,16 @@ export interface WaitingIn {
   readonly line: number | undefined;
 }
 
-/** What a rank's main thread does at one moment, as its courier sees it. */
+/** The state of a rank's main thread at one moment, as its courier sees it. */
 export interface Situation {
   readonly state: 'idle' | 'running' | 'waiting';
-  /** The cell that it runs, where it runs one. */
+  /** The running cell, if there is one. */
   readonly cell: number | undefined;
   /** When this state began. */
   readonly since: Seconds;
   readonly waiting: WaitingIn | undefined;
-  /** Whether its comm thread is in a collective. */
+  /** Whether the rank's comm thread is in a collective. */
   readonly hasBackground: boolean;
-  /** The collectives that this rank's threads are in now: their numbers by group. */
+  /** Numbers of the collectives in which this rank's threads are now, by group. */
   readonly lastCalled: Readonly<Record<string, number>>;
 }

@@ -1,9 +1,9 @@
 import { StatusWriter } from '../../dist/status-board';
 
-/** What the board shows for work that is no cell. */
+/** The board's number for work that is not a cell. */
 export const NO_CELL = 0;
 
-/** Where the main thread says what it runs. */
+/** The main thread writes its current work here. */
 export interface WorkBoard {
   running(cell: number | undefined): void;
   idle(): void;

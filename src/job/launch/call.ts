@@ -3,10 +3,10 @@ import type { Seconds } from '../../core/units';
 import type { Outcome, RankEvent, RankOutput, RankProgress, RankStep, RankWork } from '../control/messages';
 import type { Failure } from './failure';
 
-/** Where a call's outputs go while it runs. */
+/** Takes a call's outputs while it runs. */
 export type OutputSink = (event: RankEvent) => void;
 
-/** What a call tells while it runs. */
+/** Takes a call's reports while it runs. */
 export interface CallSink {
   readonly output?: OutputSink;
   readonly step?: (rank: number, step: RankStep) => void;
@@ -27,13 +27,13 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   recover: 'recovery',
 };
 
-/** Work that runs on some ranks at once, from its start until the last of them has ended it. */
+/** Work that runs on some ranks at the same time, from its start until the last rank has ended it. */
 export class Call {
   readonly outcomes = new Map<number, Outcome>();
   /** Resolves when every rank has ended. */
   readonly ended: Promise<void>;
   failure: Failure | undefined;
-  /** When it began: processes that its ranks started later are its children. */
+  /** When the call began: processes that its ranks started later are its children. */
   readonly since: Seconds = childrenCountFrom();
   readonly id: number;
   readonly ranks: readonly number[];
@@ -51,7 +51,7 @@ export class Call {
     });
   }
 
-  /** What messages call it. */
+  /** The call's name in messages. */
   get title(): string {
     return this.work.kind === 'cell' ? `cell ${this.work.cell}` : TITLES[this.work.kind];
   }
@@ -72,7 +72,7 @@ export class Call {
     this.#sink.progress?.(rank, progress);
   }
 
-  /** Takes down how a rank ended; a second word about the same rank is ignored. */
+  /** Records a rank's outcome; later reports about the same rank are ignored. */
   end(rank: number, outcome: Outcome): void {
     if (this.outcomes.has(rank)) return;
     this.outcomes.set(rank, outcome);

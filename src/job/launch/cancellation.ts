@@ -20,7 +20,7 @@ export class Cancellation {
     this.#finish();
   }
 
-  /** Calls `act` when it is not over after some time. */
+  /** Calls `act` if the cancellation is not over after this time. */
   overdue(milliseconds: number, act: () => void): void {
     const timer = setTimeout(act, milliseconds);
     timer.unref();

@@ -4,7 +4,7 @@ import type { Outcome, RankError } from '../control/messages';
 import { rankNames } from '../control/selection';
 import { codeOfExit, describeExit, explainExit, type RankExit } from './rank-process';
 
-/** Why a call could not end well; the first reason counts, what follows from it is a consequence. */
+/** Why a call failed. The first reason counts; later failures are its consequences. */
 export type Failure =
   | { readonly kind: 'thrown'; readonly rank: number }
   | {
@@ -18,7 +18,7 @@ export type Failure =
   | { readonly kind: 'interrupted'; readonly waiting: string }
   | { readonly kind: 'closed' };
 
-/** What a failed call was. */
+/** Describes a failed call. */
 export interface FailedCall {
   /** "cell 8" or "job.on().run". */
   readonly title: string;
@@ -57,7 +57,7 @@ export function failureError(failure: Failure, call: FailedCall): ShardlabError 
   }
 }
 
-/** What ranks that wait are told when the failure cancels them. */
+/** The reason that waiting ranks get when the failure cancels them. */
 export function abortReason(failure: Failure): AbortReason {
   switch (failure.kind) {
     case 'thrown':
@@ -105,7 +105,10 @@ function thrownError(first: number, call: FailedCall, errors: Record<number, Ran
   return error;
 }
 
-/** What went wrong, without the class of errors that are shardlab's own, and without the rank, which is said before. */
+/**
+ * What went wrong, without the class name of shardlab's own errors and without the rank, which the message names
+ * before.
+ */
 function saying({ code, ename, evalue }: RankError): string {
   const text = withoutRank(evalue);
   return code === 'RANK_FAILED' ? `${ename}: ${text}` : text;
@@ -127,7 +130,7 @@ function errorsByRank(outcomes: ReadonlyMap<number, Outcome>): Record<number, Ra
   return errors;
 }
 
-/** What shardlab says is the same wherever ranks stand; what a cell throws, only at the same line. */
+/** Errors of shardlab are the same whatever the line; errors that a cell throws are the same only at the same line. */
 function sameError(a: RankError, b: RankError): boolean {
   const samePlace = a.line === b.line || a.code !== 'RANK_FAILED';
   return samePlace && a.ename === b.ename && withoutRank(a.evalue) === withoutRank(b.evalue);

@@ -18,22 +18,24 @@ import { checkOpenFiles, limitBehind } from './system-limits';
 /** How long ranks may take to end by themselves before they are killed. */
 const FAREWELL_MS = 2000;
 
-/** The rank processes of a job with everything that belongs to them outside their processes. */
+/** The rank processes of a job, and everything outside of them that they need. */
 export interface Fleet {
   readonly processes: readonly RankProcess[];
   readonly reports: readonly ReadyReport[];
   readonly control: ControlServer;
   readonly segment: Segment | undefined;
   readonly folder: string;
-  /** The shaped wire, where there is one. */
+  /** The shaped wire, if there is one. */
   readonly link: Link | undefined;
-  /** What takes the ranks' messages; a job sets its own when it is made. */
+  /** Takes the ranks' messages; a job sets its own listener. */
   listener: FleetListener;
-  /** Ends all processes, by their own will where they have one, and removes what the job had. */
+  /** Asks all processes to end, kills those that do not, and removes the job's folder and memory. */
   end(): Promise<void>;
 }
 
-/** Starts ranks and waits until all are ready. Throws: LAUNCH with what a rank said last; then nothing is left behind. */
+/**
+ * Starts ranks and waits until all are ready. Throws: LAUNCH with a rank's last output; then nothing is left behind.
+ */
 export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
   checkOpenFiles(plan.ranks);
   const folder = createJobFolder();
@@ -69,7 +71,7 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
   }
 }
 
-/** What the system refused, as an error of the launch. */
+/** An error of the system, as an error of the launch. */
 function launchError(cause: unknown): unknown {
   if (cause instanceof ShardlabError || !(cause instanceof Error) || !('code' in cause)) return cause;
   const text = `the job could not be started: ${cause.message} (${cause.code})${limitBehind(cause)}`;
@@ -112,7 +114,7 @@ async function startProcesses(
   const started = await Promise.allSettled(Array.from({ length: plan.ranks }, (_, rank) => start(rank)));
   const failed = started.find((result) => result.status === 'rejected');
   if (failed === undefined) return;
-  // Those that did start are to be ended: leave no hole in their list.
+  // The started processes must be ended, so their list must have no gap.
   const alive = shared.processes.filter((rank) => rank !== undefined);
   shared.processes.splice(0, shared.processes.length, ...alive);
   throw failed.reason;
@@ -132,7 +134,10 @@ async function endProcesses(
   clearTimeout(timer);
 }
 
-/** Where ranks without shared memory bind: sockets in the job's folder, or loopback where its path is too long. */
+/**
+ * The addresses to which ranks without shared memory bind: sockets in the job's folder, or loopback if its path is too
+ * long.
+ */
 function addressesIn(folder: string, numRanks: number): Promise<string[]> {
   const addresses = Array.from({ length: numRanks }, async (_, rank) => {
     return socketEndpoint(folder, `plane-${rank}`) ?? `tcp://127.0.0.1:${await freePort()}`;
@@ -140,7 +145,7 @@ function addressesIn(folder: string, numRanks: number): Promise<string[]> {
   return Promise.all(addresses);
 }
 
-/** A port that nobody has now, for code that reads torchrun's variables and for links without socket files. */
+/** A port that is free now, for code that reads torchrun's variables and for links without socket files. */
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer().on('error', reject);

@@ -1,12 +1,12 @@
 import type { GroupRef } from '../control/messages';
 import type { Supervisor } from './supervisor';
 
-/** The group of all ranks is there from the beginning. */
+/** The group of all ranks exists from the beginning. */
 const WORLD = 0;
 
 /**
- * Groups of a job's first ranks. Every rank must take part when one is made, and all or none must have it: what was
- * broken off is never used, and the next attempt makes another.
+ * Groups of a job's first ranks. Every rank must take part when a group is made, and either all ranks or none have it:
+ * an unfinished group is never used, and the next attempt makes a new one.
  */
 export class RankGroups {
   readonly #supervisor: Supervisor;

@@ -2,20 +2,23 @@ import { readFileSync } from 'node:fs';
 import { freemem } from 'node:os';
 import type { Bytes } from '../../core/units';
 
-/** Gives a file's text; undefined where it cannot be read. Tests give their own. */
+/** Gives a file's text; undefined if the file cannot be read. Tests pass their own. */
 export type ReadText = (path: string) => string | undefined;
 
 const CGROUPS = '/sys/fs/cgroup';
 
 /**
- * Memory that new processes may take. In a container, what its files keep cached counts as used, though the kernel
- * gives it back at need: it is added, up to what the whole host has free.
+ * Memory that new processes may take. In a container, cached files count as used, although the kernel frees them when
+ * needed. So this function adds them, up to the free memory of the whole host.
  */
 export function availableMemory(read: ReadText = readText): Bytes {
   return Math.min(freemem(), process.availableMemory() + cachedFiles(read));
 }
 
-/** How often the kernel has ended a process of this container (or host) for want of memory; undefined where it does not tell. */
+/**
+ * How often the kernel has killed a process of this container (or host) because memory ran out; undefined if the system
+ * does not report it.
+ */
 export function countOomKills(read: ReadText = readText): number | undefined {
   const places = folders(read).flatMap((folder) => [
     `${folder}/memory.events`,
@@ -34,7 +37,10 @@ export function cachedFiles(read: ReadText = readText): Bytes {
   );
 }
 
-/** Where this process's memory is counted; in a container the path may be the host's, and the mount is the container's own. */
+/**
+ * The cgroup folders of this process. In a container the path may be the host's, while the mount is the container's
+ * own.
+ */
 function folders(read: ReadText): string[] {
   const lines = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'));
   return lines.flatMap(([, controllers = '', path = '']) => {

@@ -1,7 +1,10 @@
 import { statSync } from 'node:fs';
 import { ConfigError } from '../../core/errors';
 
-/** Throws: CONFIG where job.train's init is not the path of one file. Whether it can be read is told by who reads it. */
+/**
+ * Throws: CONFIG if job.train's init is not the path of one file. The code that reads the file reports whether it is
+ * readable.
+ */
 export function checkInit(init: unknown): void {
   if (init === undefined) return;
   if (typeof init !== 'string' || init === '') {
@@ -9,7 +12,7 @@ export function checkInit(init: unknown): void {
   }
   if (statSync(init, { throwIfNoEntry: false })?.isDirectory() !== true) return;
   throw new ConfigError(
-    `job.train: init is ${init}, a folder, and takes one safetensors file; a checkpoint is gone on from with ` +
-      'job.train(config).load(folder), and a model alone is taken with run.load(folder, { parametersOnly: true })',
+    `job.train: init is ${init}, a folder, but must be one safetensors file; to continue from a checkpoint, use ` +
+      'job.train(config).load(folder), and to load only a model, use run.load(folder, { parametersOnly: true })',
   );
 }

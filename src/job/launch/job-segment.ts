@@ -7,8 +7,8 @@ import type { ToRank } from '../control/messages';
 import type { LaunchPlan } from './options';
 
 /**
- * The memory that the job's ranks will share, or undefined where they exchange tensors by messages.
- * Throws: TRANSPORT when shared memory was demanded and is refused.
+ * The memory that the job's ranks will share, or undefined if they exchange tensors by messages.
+ * Throws: TRANSPORT when the user demanded shared memory and the system refuses it.
  */
 export function createJobSegment(transport: LaunchPlan['transport']): Segment | undefined {
   if (transport === 'zeromq') return undefined;
@@ -21,7 +21,7 @@ export function createJobSegment(transport: LaunchPlan['transport']): Segment | 
   );
 }
 
-/** By the shared segment where there is one, else by a message to each rank's courier. */
+/** Aborts through the shared segment if there is one, else by a message to each rank's courier. */
 export function createAbortSwitch(
   segment: Segment | undefined,
   control: ControlServer,

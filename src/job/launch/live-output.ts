@@ -4,13 +4,13 @@ import type { RankEvent } from '../control/messages';
 import { richParts, sectionsBundle } from './output-text';
 import { GroupedOutput } from './outputs';
 
-/** Time between two drawings while outputs come in. */
+/** Time between two redraws while outputs arrive. */
 const REDRAW_MS = 100;
 
 /** Shows the grouped outputs of a call while it runs. */
 export interface LiveOutput {
   add(event: RankEvent): void;
-  /** Draws for the last time, then the figures and pictures that text cannot show. */
+  /** Draws the text for the last time, then the figures and pictures that text cannot show. */
   finish(): void;
 }
 
@@ -25,7 +25,10 @@ export function createPlainOutput(): LiveOutput {
   };
 }
 
-/** Draws into one display that is updated; a call that shows nothing makes none. Errors are left to who throws them. */
+/**
+ * Draws into one display and updates it; a call without output makes no display. It does not show errors, because the
+ * call throws them.
+ */
 export function createLiveOutput(display: DisplaySink): LiveOutput {
   const output = new GroupedOutput();
   const displayId = `shardlab-${randomUUID()}`;

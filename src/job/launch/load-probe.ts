@@ -7,7 +7,10 @@ import { now, type Seconds } from '../../core/units';
 /** Says how many threads of other programs want a core. */
 export interface LoadProbe {
   readonly cores: number;
-  /** Lets what has just ended settle, then spins on every core for so long: what the operating system gives others is theirs. */
+  /**
+   * Waits until ended work has settled, then spins on every core for `seconds`, and measures the time that the
+   * operating system gives to other programs.
+   */
   others(seconds?: Seconds): Promise<number>;
   close(): Promise<void>;
 }
@@ -23,7 +26,7 @@ const SPIN = `
 
 const SETTLE_MILLISECONDS = 30;
 
-/** Starts a spinning thread a core, which sleep between probes. */
+/** Starts one spinning thread per core; the threads sleep between probes. */
 export function openLoadProbe(): LoadProbe {
   const cores = availableParallelism();
   const workers = Array.from({ length: cores }, () => new Worker(SPIN, { eval: true }));

@@ -3,20 +3,20 @@ import { rankNames } from '../control/selection';
 import type { Situation, WaitingIn } from '../control/situation';
 import { describeCollective, findWaits } from './why';
 
-/** How long a rank may wait for one that has nothing to do: another call that brings the collective may be on its way. */
+/** How long a rank may wait for an idle rank, because another call with the collective may be on its way. */
 const GRACE_SECONDS: Seconds = 0.5;
 
-/** Time between two looks. */
+/** Time between two checks. */
 const POLL_MS = 125;
 
-/** A collective that will never be complete. */
+/** A collective that can never complete. */
 export interface MissingCollective {
   readonly text: string;
-  /** The ranks that ended their work without it. */
+  /** The ranks that ended their work without calling it. */
   readonly idle: readonly number[];
 }
 
-/** Finds ranks that wait, for longer than the grace, for the call of a rank that is idle as long. */
+/** Finds ranks that have waited longer than the grace period for the call of a rank that is idle as long. */
 export function findMissing(
   situations: ReadonlyMap<number, Situation>,
   idle: readonly number[],
@@ -32,20 +32,22 @@ export function findMissing(
     const verb = wait.ranks.length === 1 ? 'waits' : 'wait';
     const text =
       `${rankNames(wait.ranks)} ${verb} in ${describeCollective(wait.collective)}, but ${rankNames(absent)} ended without calling it; ` +
-      `let every rank of the group call ${calledAs(wait.collective)}, or make a group of those that do`;
+      `let every rank of the group call ${calledAs(wait.collective)}, or make a group of the ranks that call it`;
     return { text, idle: absent };
   }
   return undefined;
 }
 
-/** What the user called: the function on whose behalf ranks communicate says its name as the module, 'FSDP.optimStateDict()'. */
+/**
+ * The function that the user called. A library function writes its own name as the module, as 'FSDP.optimStateDict()'.
+ */
 function calledAs({ op, module }: WaitingIn): string {
   return module.endsWith('()') ? `${module}, not rank 0 alone` : op;
 }
 
 /**
- * Looks every so often and tells what it found twice in a row: between two collectives of a comm thread a rank can look
- * idle for a moment. The returned function ends it.
+ * Checks at intervals and reports a finding after two checks in a row, because between two collectives of a comm thread
+ * a rank can look idle for a moment. The returned function ends the checks.
  */
 export function watchForMissing(
   look: () => Promise<MissingCollective | undefined>,

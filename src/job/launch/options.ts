@@ -3,35 +3,40 @@ import { type Bytes, formatBytes } from '../../core/units';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
 import type { RankSetup } from '../rank/setup';
 
-/** Ranks that one job may have on one host. A rank is a process with an engine of its own; beyond this, plan instead. */
+/**
+ * The most ranks of one job on one host. A rank is a process with its own engine; for larger jobs, use a plan instead.
+ */
 export const MAX_RANKS = 64;
 
-/** What a rank needs before it holds any tensor: Node, tfjs, the engine and its heap (measured 110 MB; rounded up). */
+/** Memory of a rank before it holds any tensor: Node, tfjs, the engine and its heap (measured 110 MB; rounded up). */
 export const RANK_BASE_BYTES: Bytes = 128e6;
 
 export interface LaunchOptions {
-  /** How many rank processes, 1 to 64. */
+  /** Number of rank processes, 1 to 64. */
   readonly ranks: number;
-  /** What computes; default 'wasm'. */
+  /** The compute engine; default 'wasm'. */
   readonly engine?: 'wasm';
-  /** What multiplies matrices: found by itself, none, or the library at `path`. Default 'auto'. */
+  /**
+   * The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, or the library at `path`. Default
+   * 'auto'.
+   */
   readonly blas?: 'auto' | 'none' | { readonly path: string };
-  /** How ranks exchange tensors; 'auto' is shared memory where koffi and memfd work, else zeromq. */
+  /** How ranks exchange tensors; 'auto' means shared memory if koffi and memfd work, else zeromq. */
   readonly transport?: 'auto' | 'shared-memory' | 'zeromq';
   /**
-   * The wire between ranks, made as slow as this: a name as '10GbE', or its numbers. Default: as fast as the transport is.
-   * A link that is faster than the transport changes nothing.
+   * Slows the wire between ranks down to this link: a name as '10GbE', or its numbers. Default: as fast as the
+   * transport. A link that is faster than the transport has no effect.
    */
   readonly link?: LinkName | LinkNumbers;
-  /** Most bytes that a rank's engine may hold; over it, an allocation is an OUT_OF_MEMORY error. */
+  /** The most bytes that a rank's engine may hold; an allocation above this limit throws OUT_OF_MEMORY. */
   readonly memoryLimit?: Bytes;
-  /** Folder against which ranks resolve imports; default the current one. */
+  /** Folder against which ranks resolve imports; default: the current folder. */
   readonly baseDir?: string;
-  /** How long ranks may take to start, in seconds; default 60. */
+  /** The time that ranks may take to start, in seconds; default 60. */
   readonly startSeconds?: number;
 }
 
-/** Launch options after the check, nothing left open. */
+/** Checked launch options with all defaults filled in. */
 export interface LaunchPlan {
   readonly ranks: number;
   readonly engine: RankSetup['engine'];
@@ -46,7 +51,7 @@ export interface LaunchPlan {
 const KNOWN = ['ranks', 'engine', 'blas', 'transport', 'link', 'memoryLimit', 'baseDir', 'startSeconds'];
 
 /**
- * Checks what `launch` was given against what this host can do.
+ * Checks the options of `launch` against this host.
  * Throws: CONFIG for a wrong or unknown option, LAUNCH when the ranks do not fit into memory.
  */
 export function planLaunch(options: LaunchOptions, availableMemory: Bytes): LaunchPlan {

@@ -3,8 +3,8 @@ import { escapeHtml } from '../../figures/escape';
 import type { OutputSection } from './outputs';
 
 /**
- * Sections as one bundle of text and HTML: a title a section, its prints, its last value, its error.
- * Rich parts (figures, pictures) are named here and shown by `richParts`.
+ * Sections as one bundle of text and HTML: each section's title, prints, last value and error. Rich parts (figures,
+ * pictures) are only named here; `richParts` shows them.
  */
 export function sectionsBundle(sections: readonly OutputSection[]): MimeBundle {
   return {
@@ -13,7 +13,7 @@ export function sectionsBundle(sections: readonly OutputSection[]): MimeBundle {
   };
 }
 
-/** Bundles of the sections that text cannot show, each to be displayed on its own. */
+/** Bundles of the sections that text cannot show; display each one separately. */
 export function richParts(sections: readonly OutputSection[]): MimeBundle[] {
   return sections.flatMap((section) => bundlesOf(section).filter(isRich));
 }
@@ -52,7 +52,7 @@ function errorHtml({ error }: OutputSection): string[] {
   return error === undefined ? [] : [pre(error.traceback.join('\n'), 'color:#c44e52')];
 }
 
-/** HTML of a value as it is where it has some, else its text; a figure is shown below, on its own. */
+/** A value's own HTML if it has any, else its text; a figure is shown below, separately. */
 function bundleHtml(bundle: MimeBundle): string {
   if (isRich(bundle)) return pre('(shown below)', 'opacity:.65');
   const html = bundle['text/html'];

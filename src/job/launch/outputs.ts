@@ -3,7 +3,7 @@ import type { MimeBundle } from '../../cell/mime';
 import type { RankError, RankEvent } from '../control/messages';
 import { rankNames } from '../control/selection';
 
-/** What one rank has shown so far. */
+/** The output of one rank so far. */
 interface RankContent {
   /** Neighbouring pieces of one stream are one entry. */
   readonly shown: GatheredItem[];
@@ -11,12 +11,12 @@ interface RankContent {
   error: RankError | undefined;
 }
 
-/** One thing that a rank showed before its last value. */
+/** One output of a rank before its last value. */
 export type ShownItem =
   | { readonly kind: 'text'; readonly name: 'stdout' | 'stderr'; readonly text: string }
   | { readonly kind: 'bundle'; readonly bundle: MimeBundle; readonly displayId: string | undefined };
 
-/** A text is its first and last half, once characters between them are left out. */
+/** A text consists of a first and a last part once characters between them are left out. */
 type GatheredItem =
   | (ShownItem & { readonly kind: 'text'; readonly numOmitted: number })
   | (ShownItem & { readonly kind: 'bundle' });
@@ -31,7 +31,10 @@ export interface OutputSection {
   readonly error: RankError | undefined;
 }
 
-/** Gathers the outputs of ranks and folds equal ones. Order within a rank is kept; between ranks there is none. */
+/**
+ * Gathers the outputs of ranks and folds equal ones. It preserves the order within a rank; there is no order between
+ * ranks.
+ */
 export class GroupedOutput {
   readonly #contents = new Map<number, RankContent>();
 
@@ -65,7 +68,7 @@ export class GroupedOutput {
     }
   }
 
-  /** Sections ordered by their first rank; ranks that showed nothing have none. */
+  /** Sections ordered by their first rank; ranks without output have none. */
   get sections(): OutputSection[] {
     const byOutput = new Map<string, { ranks: number[]; content: RankContent }>();
     for (const [rank, content] of [...this.#contents].sort(([a], [b]) => a - b)) {
@@ -111,7 +114,7 @@ function shownItem(item: GatheredItem): ShownItem {
   return { kind, name, text: text.slice(0, half) + omission(numOmitted) + text.slice(half) };
 }
 
-/** As a terminal shows it: a carriage return starts its line again. */
+/** The text as a terminal shows it: a carriage return overwrites its line. */
 function terminalText(text: string): string {
   return text.includes('\r') ? text.replace(/\r\n/g, '\n').replace(/^.*\r(?!$)/gm, '') : text;
 }

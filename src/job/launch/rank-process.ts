@@ -10,14 +10,14 @@ import { limitBehind } from './system-limits';
 export interface RankExit {
   readonly code: number | null;
   readonly signal: string | null;
-  /** Where it was killed: by this job, for want of memory, or by somebody unknown. */
+  /** Who killed it: this job, the kernel because memory ran out, or somebody unknown. */
   readonly cause?: 'job' | 'memory' | 'unknown';
 }
 
-/** Bytes of standard error kept for messages about a failed start. */
+/** Characters of standard error that are stored for messages about a failed start. */
 const TAIL_CHARACTERS = 8000;
 
-/** What a process wrote last may be read after its end is told; it is waited for so long. */
+/** A process's last output may arrive after the report of its end; wait this long for it. */
 const LAST_WORDS_MS = 100;
 
 export interface RankProcess {
@@ -26,26 +26,26 @@ export interface RankProcess {
   /** Set once the process has ended. */
   readonly exit: RankExit | undefined;
   readonly exited: Promise<RankExit>;
-  /** The end of what it wrote to standard error by itself, not through console. */
+  /** The end of its standard error, without console output. */
   readonly stderrTail: string;
-  /** SIGKILL for its whole process group; nothing happens when it has ended. */
+  /** Sends SIGKILL to its whole process group; has no effect when the process has ended. */
   kill(): void;
 }
 
 export interface RankProcessOptions {
   readonly rank: number;
   readonly env: NodeJS.ProcessEnv;
-  /** Descriptor of the shared segment to inherit, where there is one. */
+  /** Descriptor of the shared segment to inherit, if there is one. */
   readonly segmentFd: number | undefined;
-  /** What native code and child processes of the rank write. */
+  /** Takes the output of the rank's native code and child processes. */
   readonly written: (name: 'stdout' | 'stderr', text: string) => void;
-  /** What it runs; default the rank's own program. */
+  /** The program to run; default: the rank's program. */
   readonly program?: string;
 }
 
 /**
- * Starts one rank in a process group of its own. The lifeline is a pipe whose other end only this process holds: when
- * this process ends, however it ends, the rank's courier sees the end of the pipe and ends the rank.
+ * Starts one rank in its own process group. The lifeline is a pipe whose other end only this process holds. When this
+ * process ends, for whatever reason, the rank's courier sees the end of the pipe and ends the rank.
  * Throws: LAUNCH when the process cannot be started.
  */
 export async function startRankProcess(options: RankProcessOptions): Promise<RankProcess> {
@@ -80,7 +80,7 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
   let tail = '';
   let killedByJob = false;
   const oomKillsBefore = countOomKills() ?? 0;
-  // The lifeline breaks with the rank; that is told by the exit.
+  // The lifeline breaks when the rank ends; the exit event reports the end.
   child.stdio[LIFELINE_FD]?.on('error', () => undefined);
   for (const name of ['stdout', 'stderr'] as const) {
     child[name]?.setEncoding('utf8').on('data', (text: string) => {
@@ -121,17 +121,17 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
   };
 }
 
-/** V8's last words where JavaScript's own heap is full. */
+/** V8's last message when JavaScript's own heap is full. */
 const HEAP_FULL = /^.*(?:FATAL ERROR|Fatal process).*out of memory.*$/im;
 
 interface Circumstances {
   readonly killedByJob: boolean;
-  /** How often the kernel ended a process for want of memory while this one lived. */
+  /** How often the kernel killed a process because memory ran out, while this process lived. */
   readonly oomKills: number;
   readonly tail: string;
 }
 
-/** Why a process ended that was killed or aborted, as far as that is known. */
+/** Adds why a process was killed or aborted, if that is known. */
 export function withCause(exit: RankExit, { killedByJob, oomKills, tail }: Circumstances): RankExit {
   if (exit.signal !== null && HEAP_FULL.test(tail)) return { ...exit, cause: 'memory' };
   if (exit.signal !== 'SIGKILL') return exit;
@@ -139,7 +139,7 @@ export function withCause(exit: RankExit, { killedByJob, oomKills, tail }: Circu
   return { ...exit, cause: oomKills > 0 ? 'memory' : 'unknown' };
 }
 
-/** Ends a process group; one that has ended is no error. */
+/** Kills a process group; it is no error if the group has ended. */
 export function killGroup(pid: number): void {
   try {
     process.kill(-pid, 'SIGKILL');
@@ -148,7 +148,7 @@ export function killGroup(pid: number): void {
   }
 }
 
-/** The end of what a process that ended wrote, for a message; '' when it wrote nothing. */
+/** The last output of an ended process, for a message; '' if there is none. */
 export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): string {
   const fatal = HEAP_FULL.exec(stderrTail)?.[0];
   if (fatal !== undefined) return `; its last words: ${fatal}`;
@@ -161,7 +161,7 @@ export function describeExit(exit: RankExit): string {
   return exit.signal ?? `exit code ${exit.code}`;
 }
 
-/** What stands behind a process's end and what to do about it, for a message; '' where its end says it all. */
+/** The cause of a process's end and what to do about it, for a message; '' if the exit code says enough. */
 export function explainExit({ signal, cause }: RankExit): string {
   if (cause === 'memory') {
     const who = signal === 'SIGKILL' ? 'the kernel ended it because memory ran out' : 'its memory was full';
@@ -177,7 +177,7 @@ export function codeOfExit({ cause }: RankExit): ErrorCode {
   return cause === 'memory' ? 'OUT_OF_MEMORY' : 'RANK_DIED';
 }
 
-/** How those processes ended that have, by rank. */
+/** How the ended processes ended, by rank. */
 export function exitsOf(processes: readonly RankProcess[]): Map<number, RankExit> {
   return new Map(processes.flatMap(({ rank, exit }) => (exit === undefined ? [] : [[rank, exit]])));
 }

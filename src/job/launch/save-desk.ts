@@ -3,11 +3,11 @@ import type { Bytes } from '../../core/units';
 import type { SaveNews } from '../control/messages';
 import { describeExit, type RankExit } from './rank-process';
 
-/** Told of the bytes that are on the disk, over all ranks. */
+/** Gets the number of bytes on the disk, over all ranks. */
 export type SaveListener = (writtenBytes: Bytes, totalBytes: Bytes) => void;
 
 interface OpenSave {
-  /** Ranks that have not told their end. */
+  /** Ranks that have not reported their end. */
   readonly missing: Set<number>;
   readonly written: Map<number, { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }>;
   readonly resolve: () => void;
@@ -15,12 +15,12 @@ interface OpenSave {
   listener: SaveListener;
 }
 
-/** Saves that ranks write beside their other work: what they tell of them belongs to no call. */
+/** Saves that ranks write beside their other work: reports about them belong to no call. */
 export class SaveDesk {
   readonly #open = new Map<number, OpenSave>();
   #nextId = 1;
 
-  /** Expects news of a save from ranks 0 to numRanks - 1. `done` rejects with what a rank met, or with its death. */
+  /** Expects news of a save from ranks 0 to numRanks - 1. `done` rejects with a rank's error, or with its death. */
   expect(numRanks: number): {
     readonly id: number;
     readonly done: Promise<void>;
@@ -63,7 +63,7 @@ export class SaveDesk {
     }
   }
 
-  /** A rank's process has ended: what it was to write will not come. */
+  /** A rank's process has ended, so its part of the save will not be written. */
   died(rank: number, exit: RankExit): void {
     for (const [id, save] of this.#open) {
       if (!save.missing.has(rank)) continue;
@@ -71,7 +71,7 @@ export class SaveDesk {
       save.reject(
         new ShardlabError(
           'RANK_DIED',
-          `rank ${rank}'s process ended (${describeExit(exit)}) while a checkpoint was written; the one before it is whole`,
+          `rank ${rank}'s process ended (${describeExit(exit)}) while a checkpoint was written; the previous checkpoint is complete`,
           { rank },
         ),
       );
@@ -107,7 +107,7 @@ function deferred(): {
     resolve = fulfil;
     reject = refuse;
   });
-  // Whoever awaits it hears of a failure; so does whoever looks at the save that nobody awaits.
+  // A caller that awaits it gets the failure; the save's line shows it also if nobody awaits it.
   promise.catch(() => undefined);
   return { promise, resolve, reject };
 }

@@ -2,16 +2,16 @@ import { ShardlabError } from '../../core/errors';
 import type { FromRank, ReadyReport } from '../control/messages';
 import { codeOfExit, describeExit, explainExit, type RankProcess } from './rank-process';
 
-/** A rank's last words may still be in the pipes when it has ended; after this time they have been read. */
+/** A rank's last output may still be in the pipes when it has ended; after this time it has been read. */
 const LAST_WORDS_MS = 50;
 
-/** What takes the messages and writings of ranks. */
+/** Takes the messages and outputs of ranks. */
 export interface FleetListener {
   receive(rank: number, message: FromRank): void;
   written(rank: number, name: 'stdout' | 'stderr', text: string): void;
 }
 
-/** Gathers what ranks report while they start. */
+/** Gathers the reports of ranks while they start. */
 export class StartReports implements FleetListener {
   readonly #reports: (ReadyReport | undefined)[];
   #progress: () => void = () => undefined;
@@ -38,10 +38,10 @@ export class StartReports implements FleetListener {
   }
 
   written(): void {
-    // The end of standard error is kept by the process itself.
+    // The process object stores the end of standard error itself.
   }
 
-  /** All reports. Throws: LAUNCH when a rank ends, or time is up. */
+  /** All reports. Throws: LAUNCH when a rank ends, or when time is up. */
   all(processes: readonly RankProcess[], seconds: number): Promise<ReadyReport[]> {
     return new Promise((resolve, reject) => {
       const settle = (error?: ShardlabError): void => {
@@ -69,7 +69,7 @@ export class StartReports implements FleetListener {
     const said = late.map(({ rank, stderrTail }) => `rank ${rank}: ${stderrTail || 'nothing'}`).join('\n');
     return new ShardlabError(
       'LAUNCH',
-      `${late.length} of ${this.numRanks} ranks were not ready after ${seconds} s; launch fewer, or allow more with startSeconds. ` +
+      `${late.length} of ${this.numRanks} ranks were not ready after ${seconds} s; launch fewer ranks, or allow more time with startSeconds. ` +
         `They wrote:\n${said}`,
       { details: { late: late.map(({ rank }) => rank) } },
     );

@@ -2,14 +2,14 @@ import type { ControlServer } from '../control/control-server';
 import type { FromRank } from '../control/messages';
 import type { Situation } from '../control/situation';
 
-/** A question that couriers have not all answered. */
+/** A question that some couriers have not answered yet. */
 interface Question {
   readonly unanswered: Set<number>;
   readonly answers: Map<number, Situation>;
   finish(): void;
 }
 
-/** Asks couriers what their main threads do. They answer also while those compute or wait. */
+/** Asks couriers what their main threads do. Couriers answer also while main threads compute or wait. */
 export class StatusDesk {
   readonly #asked = new Map<number, Question>();
   readonly #control: ControlServer;
@@ -19,7 +19,7 @@ export class StatusDesk {
     this.#control = control;
   }
 
-  /** The statuses of those `ranks` that answer in time. A limit costs time only where a process does not run at all. */
+  /** The statuses of the `ranks` that answer in time. The limit costs time only if a process does not run at all. */
   ask(ranks: readonly number[], timeoutMs: number): Promise<Map<number, Situation>> {
     const id = this.#nextId++;
     const answers = new Map<number, Situation>();
@@ -42,7 +42,7 @@ export class StatusDesk {
     if (question !== undefined) settle(rank, question);
   }
 
-  /** Nobody waits for the answers of a rank whose process has ended. */
+  /** The process of a rank has ended, so its answers are no longer awaited. */
   died(rank: number): void {
     for (const question of this.#asked.values()) settle(rank, question);
   }

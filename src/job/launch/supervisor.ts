@@ -22,24 +22,24 @@ import type { StatusDesk } from './status-desk';
 import { explain, type Why } from './why';
 
 /*
- * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first writes the abort word, at
- * which blocking collectives throw a typed error and `finally` runs; what still runs after that is terminated by the
- * courier. The same two stages cancel the other ranks when one has failed, with more time between them.
+ * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first writes the abort word:
+ * blocking collectives throw a typed error, and `finally` runs. Then the courier terminates the code that still runs.
+ * The same two stages cancel the other ranks when one rank has failed, with more time between them.
  *
- * [Note: recovery] After a failure, when no rank runs any more: the segment gets a new epoch, every rank restores its
- * engine's scopes and starts its groups anew, and only then does the failed call end. So the next cell works.
+ * [Note: recovery] After a failure, when no rank runs any more, the segment gets a new epoch, and every rank restores
+ * its engine's scopes and restarts its groups. Only then does the failed call end, so the next cell works.
  */
 
-/** When the user stops the work, main threads hear of it at once; those that do not answer are terminated 50 ms later. */
+/** When the user stops the work, main threads learn it at once; those that do not answer are terminated 50 ms later. */
 const INTERRUPT_DELAY_MS = 0;
-/** When another rank has failed, ranks get some time for what they do on the way out. */
+/** When another rank has failed, ranks get this time to clean up. */
 const CANCEL_DELAY_MS = 1000;
-/** A rank that neither ends nor can be terminated for so long (stuck in native code) is killed. */
+/** A rank that neither ends nor can be terminated within this time (stuck in native code) is killed. */
 const STUCK_MS = 15_000;
-/** How long couriers may take to answer, also on a busy machine; one that is slower is reported as not answering. */
+/** The time that couriers may take to answer, also on a busy machine; a slower one is reported as not answering. */
 const ANSWER_MS = 3000;
 
-/** What a supervisor works with. */
+/** The parts that a supervisor needs. */
 export interface SupervisorParts {
   readonly processes: readonly RankProcess[];
   readonly control: ControlServer;
@@ -47,11 +47,11 @@ export interface SupervisorParts {
   readonly abortSwitch: AbortSwitch;
 }
 
-/** Runs calls on ranks: order, failures, interrupts, recovery. Knows nothing of how ranks were started. */
+/** Runs calls on ranks: order, failures, interrupts, recovery. It does not know how ranks were started. */
 export class Supervisor {
-  /** Who waited for whom at the last failure. */
+  /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
-  /** What trapped on the heaps of ranks that can't be trusted any more. */
+  /** By rank, the kernel that trapped on its heap; the values of these ranks can't be trusted any more. */
   readonly damages = new Map<number, string>();
   readonly #parts: SupervisorParts;
   readonly #running = new Map<number, Call>();
@@ -68,14 +68,14 @@ export class Supervisor {
     for (const { rank, exited } of processes) void exited.then((exit) => this.#died(rank, exit));
   }
 
-  /** RANK_DIED once a rank's process has ended by itself. */
+  /** RANK_DIED after a rank's process has ended by itself. */
   get broken(): ShardlabError | undefined {
     return this.#broken;
   }
 
   /**
    * Runs `work` on `ranks` when they are free and gives their values in that order.
-   * Throws: RANK_FAILED or the code of what a rank threw, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED.
+   * Throws: RANK_FAILED or the code of a rank's error, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED.
    */
   async run(ranks: readonly number[], work: RankWork, sink: CallSink): Promise<unknown[]> {
     this.#assertUsable();
@@ -105,17 +105,17 @@ export class Supervisor {
     else if (message.type === 'ended' && call?.id === message.id) this.#ended(rank, call, message.outcome);
   }
 
-  /** What a rank's process wrote by itself goes to the work that it does; between works it is dropped. */
+  /** Output of a rank's process itself goes to its current work; between works it is dropped. */
   written(rank: number, output: RankOutput): void {
     this.#running.get(rank)?.emit(rank, output);
   }
 
-  /** Tells ranks how many steps of their call they may make. */
+  /** Tells ranks how many steps of their call they may run. */
   grant(grant: StepGrant): void {
     for (const { rank } of this.#parts.processes) this.#parts.control.send(rank, { type: 'grant', grant });
   }
 
-  /** What each rank that lives does now. */
+  /** What each living rank does now. */
   statuses(): Promise<Map<number, Situation>> {
     const alive = this.#parts.processes.filter(({ exit }) => exit === undefined);
     return this.#parts.desk.ask(
@@ -130,28 +130,28 @@ export class Supervisor {
     return explain(await this.statuses(), processes.length, exitsOf(processes), undefined, this.damages);
   }
 
-  /** Ranks that work now, and what their processes are in. */
+  /** Ranks that run work now, and the calls that their processes are in. */
   busyRanks(): BusyRank[] {
     return busyRanks(this.#running, this.#parts.processes);
   }
 
-  /** Stops what runs or is queued; resolves when ranks can work again. */
+  /** Stops running and queued calls; resolves when ranks can work again. */
   async interrupt(): Promise<void> {
     this.#numInterrupts++;
     if (this.#pending !== undefined) {
-      // Something is being cancelled already, with a longer grace: shorten it.
+      // A cancellation with a longer grace period is running already: shorten it.
       this.#sendInterrupt(INTERRUPT_DELAY_MS);
     } else if (this.#running.size > 0) {
       const titles = new Set([...this.#running.values()].map(({ title }) => title));
       const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
-    // Only now: what ranks throw because a process that they wait for has ended is a consequence.
+    // Only now, because errors of ranks that waited for an ended process are consequences.
     interruptChildrenOf(this.#running, this.#parts.processes);
     await this.#pending?.recovered;
   }
 
-  /** Refuses further calls and fails those that run. */
+  /** Refuses further calls and fails the running ones. */
   close(): void {
     this.#closed = true;
     this.#fail({ kind: 'closed' }, INTERRUPT_DELAY_MS);
@@ -261,7 +261,7 @@ export class Supervisor {
     this.#recoverWhenIdle();
   }
 
-  /** Where a rank waits for one that has ended its work without the collective. */
+  /** Finds a rank that waits for another one that has ended its work without calling the collective. */
   async #lookForMissing(): Promise<MissingCollective | undefined> {
     const { processes } = this.#parts;
     if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;

@@ -15,7 +15,7 @@ const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: st
 /** Files that a process may commonly open: enough for the most ranks of a job. */
 const MORE_FILES = 1024;
 
-/** Names the limit that an error of the system stands for, with its value where that is known; '' for other errors. */
+/** Names the limit behind an error of the system, with its value if that is known; '' for other errors. */
 export function limitBehind(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const limit = LIMITS[code];
@@ -25,14 +25,14 @@ export function limitBehind(error: unknown): string {
   return `; it reached the limit of ${limit.text}${now}: raise that limit, or launch fewer ranks`;
 }
 
-/** Files and sockets that a launcher opens for a job, and for each of its ranks (measured 8 to 12, and 4). */
+/** Files and sockets that a launcher opens per job, and per rank (measured 8 to 12, and 4). */
 const JOB_FILES = 12;
 const RANK_FILES = 4;
 
-/** Throws: LAUNCH where this process may not open the files that a job needs; zeromq would end the process for that. */
+/** Throws: LAUNCH if this process may not open the files that a job needs; otherwise zeromq would end the process. */
 export function checkOpenFiles(ranks: number): void {
   const limit = Number(softLimit('Max open files'));
-  // Not a number where the system does not tell.
+  // NaN if the system does not report it.
   if (!(limit < MORE_FILES)) return;
   const open = readdirSync('/proc/self/fd').length;
   const needed = JOB_FILES + RANK_FILES * ranks;
@@ -50,7 +50,7 @@ function softLimit(row: string): string | undefined {
     const lines = readFileSync('/proc/self/limits', 'utf8').split('\n');
     return /^\s+(\S+)/.exec(lines.find((line) => line.startsWith(row))?.slice(row.length) ?? '')?.[1];
   } catch {
-    // Only Linux tells it so, and not where no file can be opened any more.
+    // Only Linux has this folder, and it cannot be read if no more files can be opened.
     return undefined;
   }
 }

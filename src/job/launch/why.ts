@@ -4,7 +4,7 @@ import { rankNames } from '../control/selection';
 import type { Situation, WaitingIn } from '../control/situation';
 import { describeExit, type RankExit } from './rank-process';
 
-/** Ranks that stand in one collective, and those whose call it lacks. */
+/** Ranks that wait in one collective, and the ranks that have not called it. */
 export interface Wait {
   readonly ranks: readonly number[];
   readonly collective: WaitingIn;
@@ -13,14 +13,17 @@ export interface Wait {
   readonly waitsFor: readonly number[];
 }
 
-/** Who waits for whom, as data and as a sentence; shown in a notebook as that sentence. */
+/** A hang report: who waits for whom, as data and as a sentence. A notebook shows the sentence. */
 export interface Why extends Shown {
   readonly waits: readonly Wait[];
   readonly situations: ReadonlyMap<number, Situation>;
   readonly text: string;
 }
 
-/** Explains what ranks do now. A rank without a situation did not answer; one with an exit has ended; `damages`: what trapped there. */
+/**
+ * Explains what ranks do now. A rank without a situation did not answer; a rank with an exit has ended; `damages` names
+ * the kernels that trapped, by rank.
+ */
 export function explain(
   situations: ReadonlyMap<number, Situation>,
   numRanks: number,
@@ -39,7 +42,7 @@ export function explain(
   return createWhy(waits, situations, text);
 }
 
-/** The same explanation under another text. */
+/** The same report with another text. */
 export function createWhy(
   waits: readonly Wait[],
   situations: ReadonlyMap<number, Situation>,
@@ -51,7 +54,7 @@ export function createWhy(
 /** What to do about a rank whose heap is damaged. */
 const AFTER_DAMAGE = 'await job.shutdown(), then launch again';
 
-/** Groups ranks that stand in the same collective, and says whose call of it is missing. */
+/** Groups ranks that wait in the same collective, and says which ranks have not called it. */
 export function findWaits(situations: ReadonlyMap<number, Situation>): Wait[] {
   const waits = new Map<string, { ranks: number[]; collective: WaitingIn; since: Seconds }>();
   for (const [rank, { waiting, since }] of [...situations].sort(([a], [b]) => a - b)) {
@@ -79,7 +82,7 @@ function waitSentence(wait: Wait, doing: (rank: number) => string, at: Seconds):
   return `${head} for ${byDoing(wait.waitsFor, doing, ', which ')}${tail}`;
 }
 
-/** Ranks that do the same, together: "rank 2, which runs cell 8" or "rank 1 runs cell 8; ranks 0, 2 are idle". */
+/** Groups ranks that do the same: "rank 2, which runs cell 8" or "rank 1 runs cell 8; ranks 0, 2 are idle". */
 function byDoing(ranks: readonly number[], doing: (rank: number) => string, joint: string): string {
   const groups = new Map<string, number[]>();
   for (const rank of ranks) groups.set(doing(rank), [...(groups.get(doing(rank)) ?? []), rank]);
@@ -110,7 +113,7 @@ function describeRank(situation: Situation | undefined, exit: RankExit | undefin
   return situation.state === 'idle' ? 'is idle' : `runs ${cell}`;
 }
 
-/** "barrier #41 (cell 8, line 1)"; groups other than the whole world are named. */
+/** "barrier #41 (cell 8, line 1)"; names the group unless it is the whole world. */
 export function describeCollective({ op, number, group, cell, line, module }: WaitingIn): string {
   const places = [
     group === 'world' ? '' : `group ${group}`,

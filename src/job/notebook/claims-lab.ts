@@ -14,7 +14,7 @@ import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 import type { Run } from '../run/run';
 
-/** Real ranks for claims; a job of each place is started when first asked for, and ended by `close`. */
+/** Real ranks for claims; the job for each place starts on first use, and `close` ends it. */
 export function claimsLab(): RunLab {
   const jobs = new Map<string, Promise<Job>>();
   const jobOf = ({ ranks, link, memoryLimit }: LabPlace): Promise<Job> => {
@@ -58,7 +58,7 @@ export function claimsLab(): RunLab {
     async close() {
       const open = [...jobs.values()];
       jobs.clear();
-      // A job that did not start has nothing to end.
+      // A job that did not start needs no end.
       for (const job of await Promise.allSettled(open)) {
         if (job.status === 'fulfilled') await job.value.shutdown();
       }
@@ -91,7 +91,7 @@ async function inTurn<Name extends string>(
       const all = factsOf(run);
       facts[name] = { ...all, stepSeconds: all.stepSeconds.slice(warmUp) };
     }
-    return facts as Record<Name, RunFacts>; // one for each of the names that were given
+    return facts as Record<Name, RunFacts>; // one per given name
   } finally {
     for (const [, run] of runs) await run.dispose();
   }
@@ -134,9 +134,9 @@ function factsOf(run: Run): RunFacts {
   };
 }
 
-/** One row a kind and cause; groups add up. */
+/** One row per kind and cause, summed over groups. */
 function collectivesOf(record: StepRecord): RunFacts['collectives'] {
-  // What communication gives without rank and group is what a row of the lab has.
+  // A row of the lab has the columns of communication without rank and group.
   return communication([record]).map(
     ({ rank: _, group: __, ...row }) => row as RunFacts['collectives'][number],
   );
@@ -151,7 +151,7 @@ function peakByCause(record: StepRecord): BytesByCause {
   return peaks;
 }
 
-/** Runs in a rank, by its source. Two rounds come first that do not count. */
+/** Runs in a rank; it is sent as source code. The first two rounds do not count. */
 function timeCollective(
   { tf, dist }: RankScope,
   op: 'allReduce' | 'reduceScatter' | 'allGather' | 'allToAll',

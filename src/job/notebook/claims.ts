@@ -25,7 +25,7 @@ import { claimsLab } from './claims-lab';
 
 /** How `verify` checks. */
 export interface VerifyOptions {
-  /** Whether experiments run again on ranks of this machine, or the recorded ones count. Default true. */
+  /** Whether experiments run again on ranks of this machine; false: uses the recorded runs. Default true. */
   readonly runs?: boolean;
 }
 
@@ -33,11 +33,11 @@ export interface VerifyOptions {
 export interface Verification extends Shown {
   readonly holds: boolean;
   readonly checks: readonly ClaimCheck[];
-  /** Those that no longer find what was expected. */
+  /** The claims whose checks no longer give the stored result. */
   readonly changed: readonly ClaimCheck[];
 }
 
-/** What documents state, and what checks find. Shown in a notebook as a table. */
+/** The documents' statements, and the results of their checks. Shown in a notebook as a table. */
 export class Claims implements Iterable<ClaimResult> {
   readonly results: readonly ClaimResult[];
   readonly #entries: readonly ClaimEntry[];
@@ -55,7 +55,7 @@ export class Claims implements Iterable<ClaimResult> {
     return this.results[Symbol.iterator]();
   }
 
-  /** How many of each document have which verdict. */
+  /** The number of claims per document and verdict. */
   counts(): Table {
     const rows = Object.keys(DOCUMENTS).flatMap((document) => {
       const own = this.results.filter(({ claim }) => claim.document === document);
@@ -64,12 +64,12 @@ export class Claims implements Iterable<ClaimResult> {
     return createTable([...rows, { document: 'all', claims: this.length, ...countsOf(this.results) }]);
   }
 
-  /** The code that shows one claim. Throws: CONFIG where several were chosen. */
+  /** The code that shows one claim. Throws: CONFIG unless exactly one claim is chosen. */
   get evidence(): Evidence & Shown {
     const [only, ...others] = this.results;
     if (only === undefined || others.length > 0) {
       throw new ConfigError(
-        `evidence is of one claim, and these are ${this.length}; choose one, as sl.claims('${only?.claim.id ?? 'wan.mem.params'}').evidence`,
+        `evidence belongs to one claim, but these are ${this.length}; choose one, as sl.claims('${only?.claim.id ?? 'wan.mem.params'}').evidence`,
       );
     }
     const { evidence } = only.finding;
@@ -85,7 +85,7 @@ export class Claims implements Iterable<ClaimResult> {
     return claimsTable(this.results);
   }
 
-  /** For a report: documented, found, verdict and why, one row a claim. */
+  /** A table for a report: documented, found, verdict and reason, one row per claim. */
   toMarkdown(): string {
     const cells = this.table().rows.map(({ id, documented, found, verdict, by, why }) => [
       `\`${id}\``,
@@ -106,7 +106,7 @@ export class Claims implements Iterable<ClaimResult> {
     return this.table().frame();
   }
 
-  /** Checks all again, with new runs on ranks of this machine where claims stand on runs. */
+  /** Checks all again; claims whose evidence is a run get a new run on ranks of this machine. */
   async verify({ runs = true }: VerifyOptions = {}): Promise<Verification> {
     const needsRuns = this.#entries.some(({ experiment }) => experiment !== undefined);
     if (!runs || !needsRuns) return verification(checkClaims(this.#entries, PLAN_LAB, recordedRuns));

@@ -2,20 +2,23 @@ import type { StrategyName } from '../../config/strategies';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { LinkNumbers } from '../../transport/link';
 
-/** One run that is predicted and then made. */
+/** One run that is predicted and then done. */
 export interface OwnRunCase {
   readonly model: 'tiny' | 'bench';
   readonly strategy: StrategyName;
   readonly recompute: boolean;
   readonly world: number;
-  /** null: as fast as ranks of one host exchange. */
+  /** null: as fast as ranks of one host can exchange. */
   readonly link: LinkNumbers | null;
 }
 
 export const OWN_MODELS = ['tiny', 'bench'] as const;
 const STRATEGIES = ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const satisfies readonly StrategyName[];
 
-/** Cases of these worlds on these wires, world by world; recompute with the last strategy alone. One rank shards nothing and has no wire. */
+/**
+ * Cases of these worlds on these wires, world by world; recompute only with the last strategy. One rank shards nothing
+ * and has no wire.
+ */
 export function ownRunCases(
   worlds: readonly number[],
   links: readonly (LinkNumbers | null)[],

@@ -18,15 +18,18 @@ import { configOfCase, nameOfCase, OWN_MODELS, type OwnRunCase, ownRunCases } fr
 export interface OwnRunsOptions {
   /** Ranks of the runs that are predicted. Default 1, 2 and 4. */
   readonly worlds?: readonly number[];
-  /** Wires. Default: 2 Gbit/s with 50 µs, and as fast as ranks of one host exchange (null). */
+  /** Wires. Default: 2 Gbit/s with 50 µs, and as fast as ranks of one host can exchange (null). */
   readonly links?: readonly (LinkNumbers | null)[];
-  /** Times three steps of a run; the half around which there is the least load counts, and of it the median. Default 5. */
+  /**
+   * Rounds of three steps per run. The measured time is the median of the half with the least load around it. Default
+   * 5.
+   */
   readonly rounds?: number;
-  /** Is told what is done now. */
+  /** Takes messages about the progress. */
   readonly note?: (message: string) => void;
 }
 
-/** A run that was predicted and made. */
+/** A run that was predicted and done. */
 export interface OwnRun extends OwnRunCase {
   readonly name: string;
   readonly predictedSeconds: Seconds;
@@ -35,31 +38,31 @@ export interface OwnRun extends OwnRunCase {
   /** predicted ÷ measured − 1. */
   readonly error: number;
   readonly predictedBytes: Bytes;
-  /** Most that a rank held on the device in its last step. */
+  /** The most bytes on a rank's device in its last step. */
   readonly measuredBytes: Bytes;
-  /** Threads of other programs that wanted a core meanwhile, which the prediction was told. */
+  /** Threads of other programs that wanted a core during the steps; the prediction uses this number. */
   readonly others: number;
 }
 
 export interface OwnRuns {
-  /** What predictions were made of. */
+  /** The measurements behind the predictions. */
   readonly measured: HereMeasurements;
   readonly runs: readonly OwnRun[];
 }
 
-/** Ranks that are measured: collectives need two. */
+/** Number of measured ranks; collectives need two. */
 const CALIBRATED_WORLD = 2;
-/** Steps until the code is compiled. */
+/** Warm-up steps, until the code is compiled. */
 const WARM_UP = 4;
 const PROFILED_STEPS = 9;
-/** An operating system prefers threads that have just slept; with several steps in a row that evens out. */
+/** An operating system prefers threads that have just slept; several steps in a row average this out. */
 const STEPS_PER_ROUND = 3;
 const COLLECTIVE_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20];
 const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
 
 /**
- * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and wires from that
- * alone, makes them, and sets both side by side. See [Note: predictions of this machine's own runs]. Takes minutes.
+ * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and wires from
+ * that alone, does the runs, and compares. See [Note: predictions of this machine's own runs]. Takes minutes.
  */
 export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
   const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, note = () => {} } = options;
@@ -82,7 +85,7 @@ export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
   }
 }
 
-/** Cases that one job runs: those of a world on a wire. */
+/** Groups the cases by job: each job runs the cases of one world on one wire. */
 function jobsOf(cases: readonly OwnRunCase[]): readonly (readonly OwnRunCase[])[] {
   const jobs = new Map<string, OwnRunCase[]>();
   for (const one of cases) {
@@ -116,8 +119,8 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
 }
 
 /**
- * A job's ranks share the cores' threads for products. With a rank for each core at least, every rank has one, whatever number
- * of them trains.
+ * A job's ranks share the cores' threads for matmuls. With at least one rank per core, every rank has one thread,
+ * whatever number of ranks trains.
  */
 function jobSize(world: number, { cores }: LoadProbe): number {
   return Math.max(world, Math.min(cores, MAX_RANKS));
@@ -130,7 +133,10 @@ async function profile(job: Job, config: TrainConfig): Promise<readonly TimedSte
   return steps;
 }
 
-/** Runs in a rank, by its source: it loads what it needs by path. The first ranks train at the same time, each in a group of its own. */
+/**
+ * Runs in a rank; it is sent as source code, so it loads its modules by path. The first ranks train at the same time,
+ * each in its own group.
+ */
 function profileAlone(
   { group, engine, rank }: RankScope,
   program: string,
@@ -143,7 +149,7 @@ function profileAlone(
   return own == null ? [] : createRequire(program)(program).profileSteps({ engine, group: own, ...options });
 }
 
-/** As above; the first ranks in one group. */
+/** As above, but the first ranks are in one group. */
 function timeCollectives(
   { group, engine }: RankScope,
   program: string,
@@ -175,7 +181,7 @@ async function runJob(cases: readonly OwnRunCase[], bench: Bench): Promise<reado
   }
 }
 
-/** The load is looked at around every few steps, so that prediction and measurement are of the same minute. */
+/** Measures the load around every few steps, so that prediction and measurement are from the same minute. */
 async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: Bench): Promise<OwnRun> {
   const config = configOfCase(one);
   const run = await job.train(config, { ranks: one.world });
@@ -210,7 +216,7 @@ interface LoadedStep {
   readonly others: number;
 }
 
-/** Medians over the steps around which there was the least load. */
+/** The half of the steps with the least load around them. */
 function quietHalf(steps: readonly LoadedStep[]): LoadedStep {
   const quiet = steps.toSorted((a, b) => a.others - b.others).slice(0, Math.ceil(steps.length / 2));
   return {

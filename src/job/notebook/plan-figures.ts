@@ -14,11 +14,13 @@ import type { Place } from '../../plan/request-of-config';
 import { writeToStderr } from '../control/folded-lines';
 import { sessionGuesses } from '../run/guesses';
 
-// Plans and their figures as a notebook asks for them: each tells what was guessed about it, and warns of what it does not read.
+// Plans and their figures for a notebook: each shows the guesses about it, and warns about settings that it does not
+// read.
 
 /**
- * Predicts a layout's time and memory. `place` says where a TrainConfig runs, or replaces keys of a request: hardware's name or
- * { hardware, gpus, nicGbit, ... }. Settings that it plans otherwise than the config says are warned of, and stand in `assumed`.
+ * Predicts a layout's time and memory. `place` says where a TrainConfig runs, or replaces keys of a request: a hardware
+ * name or { hardware, gpus, nicGbit, ... }. A warning names settings that the plan replaces by an assumption; `assumed`
+ * lists them.
  * Throws: CONFIG naming what is wrong and what to change.
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
@@ -27,36 +29,42 @@ export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptio
   return result;
 }
 
-/** Runs a config's training with shapes in place of values, as `DryRunOptions` says; what has no effect is warned of. */
+/**
+ * Runs a config's training with shapes in place of values, as `DryRunOptions` says; warns about settings without
+ * effect.
+ */
 export function dryRun(config: TrainConfigInput | string, options: DryRunOptions): DryRun {
   return dryRan(config, typeof options === 'object' ? { warn: warnOnce(warn), ...options } : options);
 }
 
-/** Plans side by side, their iteration's time or their peak by cause. Throws: CONFIG without plans. */
+/** Shows plans side by side: the time of an iteration, or the peak by cause. Throws: CONFIG without plans. */
 export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanComparison = 'time'): Figure {
   return sessionGuesses().reveal(compared(plans, what));
 }
 
-/** One knob at a time turned away from a plan. Throws: CONFIG for a wrong request and for an unknown knob. */
+/** Changes one setting of a plan at a time. Throws: CONFIG for a wrong request and for an unknown knob. */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
   const figure = turned(input, knobs, place);
   warnOf([planned(input, place)]);
   return sessionGuesses().reveal(figure);
 }
 
-/** Plans at growing numbers of GPUs or nodes, one line a request. Throws: CONFIG where a request is not legal at a count. */
+/**
+ * Plans at growing numbers of GPUs or nodes, one line per request. Throws: CONFIG where a request is not legal at a
+ * count.
+ */
 export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
   const figure = scaled(requests, options);
   warnOf(Object.values(requests).map((request) => planned(request)));
   return sessionGuesses().reveal(figure);
 }
 
-/** How wrong the planner's times are on measured iterations that nothing was fitted on. */
+/** The error of the planner's times on measured iterations that no constant was fitted on. */
 export function accuracy(): Figure {
   return sessionGuesses().reveal(plannerAccuracy());
 }
 
-/** Each setting once, however many plans take it otherwise than it says. */
+/** Warns once per setting, whatever number of plans replace it. */
 function warnOf(plans: readonly Pick<Plan, 'assumed'>[]): void {
   const once = warnOnce(warn);
   for (const { says } of plans.flatMap(({ assumed }) => assumed)) once(says);

@@ -7,12 +7,12 @@ import { type Column, createTable, type Table } from '../../figures/table';
 import { sessionGuesses } from '../run/guesses';
 import { type OwnRun, type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
 
-/** This machine's own runs beside what was predicted for them. Shown in a notebook as a table. */
+/** This machine's own runs beside their predictions. Shown in a notebook as a table. */
 export interface Predictions extends OwnRuns, Shown {
   /** Mean of the absolute errors of step times. */
   readonly meanError: number;
   readonly worstError: number;
-  /** Whether every rank held at its peak what was predicted, to the byte. */
+  /** Whether every rank's peak was as predicted, to the byte. */
   readonly isExactInBytes: boolean;
   readonly table: Table;
   figure(): Figure;
@@ -29,15 +29,15 @@ const COLUMNS: readonly Column[] = [
 ];
 
 /**
- * Predicts runs of this machine from measurements at one world size, makes them, and compares: step times, and peak bytes.
- * See `ownRuns` for what is left out. Takes minutes; times are as good as the machine is quiet.
- * Throws: CONFIG for wrong options, and what `launch` and `train` throw.
+ * Predicts runs of this machine from measurements at one world size, does the runs, and compares step times and peak
+ * bytes. See `ownRuns` for what is left out. Takes minutes; times are accurate only on a quiet machine.
+ * Throws: CONFIG for wrong options, and errors of `launch` and `train`.
  */
 export async function predictions(options: OwnRunsOptions = {}): Promise<Predictions> {
   return predictionsOf(await ownRuns(options));
 }
 
-/** What runs that were predicted and made come to. */
+/** Summarises runs that were predicted and done. */
 export function predictionsOf({ measured, runs }: OwnRuns): Predictions {
   const { mean, worst } = accuracyOf(
     runs.map(({ predictedSeconds, measuredSeconds }) => ({
@@ -63,7 +63,7 @@ function predictionsFigure({ measured, runs }: OwnRuns): Figure {
     predicted: predictedSeconds,
     measured: measuredSeconds,
   }));
-  const subtitle = `${runs.length} kinds of steps of this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;
+  const subtitle = `${runs.length} kinds of steps on this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;
   return accuracyFigure(own, { subtitle });
 }
 

@@ -1,8 +1,8 @@
 import type { ProcessGroup } from '../../dist/types';
 
 /**
- * The same group, which tells of every group that is made from it. The courier cannot look into the main thread: it must
- * know beforehand which ranks belong to a name, to say who waits for whom.
+ * Wraps a group so that it reports every group made from it. The courier cannot see the main thread's objects, so it
+ * must learn beforehand which ranks belong to a name, to report who waits for whom.
  */
 export function announcedGroup(
   group: ProcessGroup,

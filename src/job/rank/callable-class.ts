@@ -1,10 +1,10 @@
-/** A class that is called with or without `new`, as the articles' Python has it. */
+/** A class that can be called with or without `new`, as in the documents' Python. */
 export interface CallableClass<Arguments extends readonly unknown[], Made> {
   (...args: Arguments): Made;
   new (...args: Arguments): Made;
 }
 
-/** A function whose result is an object can be called with and without `new`. */
+/** Makes a function that can be called with and without `new`. */
 export function callableClass<Arguments extends readonly unknown[], Made extends object>(
   make: (...args: Arguments) => Made,
 ): CallableClass<Arguments, Made> {

@@ -21,7 +21,7 @@ export const StateDictType = strictNames(
   } as const,
 );
 
-/** State dicts as FSDP's static methods have them. Each is a collective: every rank calls it. */
+/** State dicts, as in FSDP's static methods. Each is a collective: every rank calls it. */
 export type StateDictMethods = Pick<
   StateDicts,
   | 'stateDictType'
@@ -32,12 +32,13 @@ export type StateDictMethods = Pick<
   | 'loadOptimState'
 >;
 
-/** Saves and loads what cells train. */
+/** Saves and loads models and optimizers of cells. */
 export interface RankCheckpoints {
   readonly StateDictType: typeof StateDictType;
   /**
-   * Saves a model and its optimizer (null: parameters only) into a folder; resolves when it is in place. Every rank calls
-   * it. Throws: COLLECTIVE_MISSING on all ranks when rank 0 alone does; IO naming file, tensor and offset.
+   * Saves a model and its optimizer (null: parameters only) into a folder; resolves when the checkpoint is in place.
+   * Every rank calls it. Throws: COLLECTIVE_MISSING on all ranks when only rank 0 calls it; IO naming file, tensor and
+   * offset.
    */
   readonly saveCheckpoint: (
     model: Module | Layer,
@@ -45,7 +46,7 @@ export interface RankCheckpoints {
     folder: string,
     options?: SaveOptions,
   ) => Promise<void>;
-  /** Loads a folder that any world and strategy saved. Every rank calls it. Throws: IO, SHAPE. */
+  /** Loads a checkpoint's folder, whatever world and strategy saved it. Every rank calls it. Throws: IO, SHAPE. */
   readonly loadCheckpoint: (
     model: Module | Layer,
     optimizer: Optimizer | null,
@@ -53,14 +54,14 @@ export interface RankCheckpoints {
   ) => Promise<LoadedCheckpoint>;
 }
 
-/** What binds checkpoints to a rank. */
+/** The parts that checkpoints need from a rank. */
 export interface RankCheckpointParts {
   readonly engine: Engine;
   readonly group: ProcessGroup;
   readonly warn: Warn;
 }
 
-/** Checkpoints of this rank's models. What they need is loaded when it is first used. */
+/** Checkpoints of this rank's models. Their modules are loaded on first use. */
 export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts): RankCheckpoints {
   let checkpointer: Checkpointer | undefined;
   return {
@@ -81,7 +82,7 @@ export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts): R
   };
 }
 
-/** State dicts on this rank, as functions of their own. */
+/** State dicts on this rank, as separate functions. */
 export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDictMethods {
   const dicts = new StateDicts({ engine, group });
   return {

@@ -7,7 +7,7 @@ import { withParameters } from '../../nn/require-parameters';
 import type { DdpOptions } from '../../parallel/ddp/distributed-data-parallel';
 import { unitsOf } from '../../parallel/fsdp/units-of';
 
-/** The compiler asks for every one of them. */
+/** All names; the compiler requires each of them. */
 const DDP_NAMES: Readonly<Record<keyof DdpOptions, true>> = {
   bucketBytes: true,
   firstBucketBytes: true,
@@ -20,8 +20,8 @@ const DDP_NAMES: Readonly<Record<keyof DdpOptions, true>> = {
 const DDP_WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   deviceIds: 'every rank has one engine',
   outputDevice: 'every rank has one engine',
-  findUnusedParameters: 'parameters that no rank uses are found, and left as they are, in any case',
-  gradientAsBucketView: 'gradients lie in their buckets in any case',
+  findUnusedParameters: 'DDP always finds parameters that no rank uses, and leaves them unchanged',
+  gradientAsBucketView: 'gradients are always views of their buckets',
 };
 
 /** DDP's options after the check. Throws: CONFIG for an unknown one, naming the nearest. */
@@ -29,7 +29,7 @@ export function ddpArguments(options: DdpOptions, warn: Warn): DdpOptions {
   const known = [...Object.keys(DDP_NAMES), ...Object.keys(DDP_WITHOUT_EFFECT)];
   if ('bucketCapMb' in options || 'bucket_cap_mb' in options) {
     throw new ConfigError(
-      'DDP(model, { … }) takes its buckets in bytes: bucketBytes: 25 * 2 ** 20 is bucket_cap_mb=25',
+      'DDP(model, { … }) takes the bucket size in bytes: bucketBytes: 25 * 2 ** 20 is bucket_cap_mb=25',
     );
   }
   requireKnownOptions('DDP(model, { … })', options, known);
@@ -39,12 +39,15 @@ export function ddpArguments(options: DdpOptions, warn: Warn): DdpOptions {
   return options;
 }
 
-/** What DDP wraps. Throws: CONFIG for what is no module, for one without parameters, and for a model that is in shards. */
+/**
+ * The module that DDP wraps. Throws: CONFIG for a value that is not a module, a module without parameters, and a
+ * sharded model.
+ */
 export function replicable(module: Module | Layer): Module {
   const taken = withParameters(module, 'DDP');
   if (unitsOf(taken).length === 0) return taken;
   throw new ConfigError(
-    'DDP(model): the model is sharded already, by fullyShard or FSDP, and every rank would need all of it; ' +
+    'DDP(model): fullyShard or FSDP has already sharded the model, and DDP needs the whole model on every rank; ' +
       "build it again for DDP, or keep copies of shards: fullyShard(model, { mesh: initDeviceMesh([copies, shards], ['replicate', 'shard']) })",
   );
 }

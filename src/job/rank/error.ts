@@ -8,12 +8,12 @@ export function rankError(thrown: unknown, described: CellError = describe(throw
   if (thrown instanceof ShardlabError) return { ...described, code: thrown.code, details: thrown.details };
   if (!isArrayTooLarge(thrown)) return { ...described, code: 'RANK_FAILED' };
   const evalue =
-    `JavaScript gives no array of that size (${described.evalue}): values of tensors are made there before ` +
+    `JavaScript cannot make an array of that size (${described.evalue}): values of tensors are made in JavaScript before ` +
     'they go to the engine. Make the tensor smaller, or hold fewer arrays.';
   return { ...described, code: 'OUT_OF_MEMORY', evalue };
 }
 
-/** V8 refuses typed arrays that the host has no memory for, and those beyond its longest (2^33 bytes). */
+/** V8 refuses typed arrays for which the host has no memory, and arrays above its limit (2^33 bytes). */
 function isArrayTooLarge(thrown: unknown): boolean {
   if (!(thrown instanceof RangeError)) return false;
   return /^Array buffer allocation failed|^Invalid typed array length: \d{9,}/.test(thrown.message);

@@ -1,8 +1,8 @@
 const EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
 
 /**
- * Runs `load` and takes away the process-wide handlers of errors that it leaves. The wasm backend's loader (Emscripten)
- * installs some that throw again, so that one stray rejection of a cell would end the process.
+ * Runs `load` and removes the process-wide error handlers that it installs. The wasm backend's loader (Emscripten)
+ * installs handlers that throw again, so one stray rejection of a cell would end the process.
  */
 export async function withoutForeignHandlers<T>(load: () => Promise<T>): Promise<T> {
   const before = EVENTS.map((event) => new Set(process.rawListeners(event)));
@@ -11,7 +11,7 @@ export async function withoutForeignHandlers<T>(load: () => Promise<T>): Promise
   } finally {
     EVENTS.forEach((event, i) => {
       for (const listener of process.rawListeners(event)) {
-        // process's typings name the arguments of each event; removal does not look at them.
+        // The types of `process` name the arguments of each event; removal does not use them.
         if (!before[i]?.has(listener))
           process.removeListener(event, listener as (...args: unknown[]) => void);
       }

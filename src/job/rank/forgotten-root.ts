@@ -3,12 +3,12 @@ import type { TrainedParts } from '../../autograd/unit';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 
-/** Names in a message, of a list that may be long. */
+/** The most names in a message. */
 const MOST_NAMES = 4;
 
 /**
- * Names, once per model, the parameters under no wrapper of a model whose other parts are under one: their gradients are not
- * averaged, and the ranks' values drift apart. A model without any wrapper is each rank's own on purpose.
+ * Warns, once per model, about parameters without a wrapper in a model whose other parts have one: their gradients are
+ * not averaged, so the ranks' values drift apart. A model without any wrapper is meant to be separate on each rank.
  */
 export function namesForgottenRoots(group: ProcessGroup, warn: Warn): (parts: TrainedParts) => void {
   const told = new WeakSet<Leaf>();
@@ -26,11 +26,11 @@ function forgottenRoot(loose: readonly Leaf[], units: readonly string[]): string
     `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: each rank steps ` +
     'with its own gradients of them, which are not averaged, so their values drift apart between ranks. Call fullyShard on ' +
     'the model itself, after its blocks and before the first forward (or DDP on all of it), or average parameter.grad with ' +
-    'dist.allReduce. This is said once per model'
+    'dist.allReduce. This warning appears once per model'
   );
 }
 
-/** Names in a message: the first of them, and how many more. */
+/** Names in a message: the first ones, and the number of the others. */
 export function listed(names: readonly string[]): string {
   const left = names.length - MOST_NAMES;
   return names.slice(0, MOST_NAMES).join(', ') + (left > 0 ? ` and ${left} more` : '');

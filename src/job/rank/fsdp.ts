@@ -73,39 +73,39 @@ import { type CallableClass, callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
 import { ddpArguments, replicable } from './ddp-arguments';
 
-/** Where a module is replicated. */
+/** The mesh over which a module is replicated. */
 export interface MeshOption {
   /** A mesh of one axis; default all ranks. */
   readonly mesh?: DeviceMesh | undefined;
 }
 
-/** FSDP's wrapper, with what torch has on every module. */
+/** FSDP's wrapper, with the methods that torch adds to every wrapped module. */
 export type RankFsdpWrapper<M extends Module> = Fsdp<M> & {
-  /** As FSDP.stateDict(model): of the type that FSDP.stateDictType sets, else FULL. Every rank calls it. */
+  /** As FSDP.stateDict(model): the type is the one set by FSDP.stateDictType, else FULL. Every rank calls it. */
   stateDict(): ModelStateDict;
-  /** As FSDP.loadStateDict(model, dict). Throws: SHAPE naming all that does not fit. */
+  /** As FSDP.loadStateDict(model, dict). Throws: SHAPE naming every tensor that does not fit. */
   loadStateDict(dict: ModelStateDict): void;
 };
 
-/** FSDP with and without `new`, and what torch has as its static methods. */
+/** FSDP with and without `new`, and torch's static methods. */
 export interface FsdpFunction extends StateDictMethods {
-  /** A layer or model of tfjs is sharded in place and given back, to be called as before. */
+  /** Shards a layer or model of tfjs in place and returns it; call it as before. */
   <L extends Layer>(layer: L, options?: FsdpOptions): L;
   <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
   new <L extends Layer>(layer: L, options?: FsdpOptions): L;
   new <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
-  /** Modules that have a unit. */
+  /** The modules that have a unit. */
   fsdpModules(model: Module | Layer, options?: { readonly rootOnly?: boolean }): Module[];
-  /** Gradients of backwards within `work` stay whole and local and add up. */
+  /** Within `work`, gradients of each backward stay whole and local and add up. */
   noSync<T>(model: Module | Layer, work: () => T): T;
   /**
-   * Runs `work` while all parameters are whole on every rank; what it writes is kept with `writeback: true` only. Every rank
-   * calls it. Throws: COLLECTIVE_MISSING, SHAPE.
+   * Runs `work` while all parameters are whole on every rank. Its changes to parameters persist only with `writeback:
+   * true`. Every rank calls it. Throws: COLLECTIVE_MISSING, SHAPE.
    */
   summonFullParams<T>(model: Module | Layer, work: () => T, options?: SummonOptions): T;
 }
 
-/** The names of torch.distributed.fsdp and what belongs to them, which need nothing of the rank. */
+/** The names of torch.distributed.fsdp that do not depend on the rank. */
 export const FSDP_NAMES = {
   ShardingStrategy,
   ShardStrategy,
@@ -116,7 +116,7 @@ export const FSDP_NAMES = {
   OffloadPolicy,
   CheckpointImpl: strictNames('CheckpointImpl', CheckpointImpl, {
     NO_CHECKPOINT:
-      'there are NO_REENTRANT and REENTRANT; for none leave checkpointWrapper out, or give activationCheckpointing: null',
+      'it has NO_REENTRANT and REENTRANT; for no checkpointing omit checkpointWrapper, or give activationCheckpointing: null',
   } as const),
   transformerAutoWrapPolicy,
   sizeBasedAutoWrapPolicy,
@@ -132,9 +132,9 @@ export const FSDP_NAMES = {
   bf16CompressHook,
 } as const;
 
-/** What of data parallelism is bound to a rank. */
+/** The functions of data parallelism that are bound to a rank. */
 export interface RankFsdp {
-  /** A module or a layer of tfjs; given back. */
+  /** Shards a module or a tfjs layer, and returns it. */
   readonly fullyShard: <M extends Module | Layer>(module: M, options?: FullyShardArguments) => M;
   readonly DDP: CallableClass<
     [module: Module | Layer, options?: DdpOptions & MeshOption],
@@ -142,21 +142,24 @@ export interface RankFsdp {
   >;
   readonly FSDP: FsdpFunction;
   readonly FullyShardedDataParallel: FsdpFunction;
-  /** FSDP's arguments from FairScale's names; those without effect are warned of. */
+  /** FSDP's arguments from FairScale's names; warns about names without effect. */
   readonly fromFairScale: (options: FairScaleOptions) => FsdpOptions;
   readonly CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffload;
   readonly checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions) => M;
-  /** Sends each row to the rank named for it, and nothing else; `back` returns them. Every rank calls it. */
+  /** Sends each row only to the rank named for it; `back` returns the rows. Every rank calls it. */
   readonly sparseAllToAll: (
     rows: tf.Tensor,
     destinations: ArrayLike<number> | tf.Tensor,
     options?: { readonly group?: ProcessGroup },
   ) => RoutedRows;
-  /** Reduces made-up gradients with 16 bits on the wire, and says how far the means are from exact ones. Every rank calls it. */
+  /** Reduces generated gradients with 16 bits on the wire, and reports the error of the means. Every rank calls it. */
   readonly reductionError: (
     options?: ReductionErrorOptions & { readonly group?: ProcessGroup },
   ) => ReductionErrorRow[];
-  /** Layers of a model, by the forms of a config's activationCheckpointing; default all. */
+  /**
+   * Checkpoints layers of a model; `checkpointing` has the forms of a config's activationCheckpointing; default: all
+   * layers.
+   */
   readonly applyActivationCheckpointing: (
     model: Module,
     config?: ActivationCheckpointingConfig | null,
@@ -164,7 +167,7 @@ export interface RankFsdp {
   ) => ActivationCheckpointing;
 }
 
-/** What binds data parallelism to a rank. */
+/** The parts that data parallelism needs from a rank. */
 export interface RankFsdpParts {
   readonly engine: Engine;
   readonly observer: Observer;
@@ -236,11 +239,11 @@ function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => Fsdp
 function twice(module: Module): ConfigError {
   const name = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
   return new ConfigError(
-    `fullyShard was called on ${name} before, and a second call changes nothing; build the model again to shard it otherwise`,
+    `fullyShard was already called on ${name}, and a second call has no effect; build the model again to shard it differently`,
   );
 }
 
-/** Throws: CONFIG for what is no form of a config's activationCheckpointing. */
+/** Throws: CONFIG unless the value has a form of a config's activationCheckpointing. */
 function checkedCheckpointing(
   config: ActivationCheckpointingConfig | null,
 ): ActivationCheckpointingConfig | null {

@@ -4,16 +4,19 @@ import { createControlBuffer } from '../../transport/control-block';
 import { startCourier } from '../control/courier-handle';
 import { LIFELINE_FD, takeRankSetup } from './setup';
 
-/** Share of the memory, in thousandths, that is added to a rank's own when the kernel looks for a process to end. Source: proc(5). */
+/**
+ * Thousandths of the memory that the kernel adds to a rank's own memory when it looks for a process to kill. Source:
+ * proc(5).
+ */
 const VICTIM_SCORE = 500;
 
 /*
- * The program of a rank process. The courier starts first, so that the rank is reachable, and ends with its launcher,
+ * The program of a rank process. The courier starts first. So the rank is reachable, and ends with its launcher, even
  * while the main thread still loads the engine.
  */
 const setup = takeRankSetup(process.env);
 if (setup === undefined) {
-  process.stderr.write('This program is a rank of a shardlab job; it is started by launch({ ranks }).\n');
+  process.stderr.write('This program is a rank of a shardlab job; launch({ ranks }) starts it.\n');
   process.exit(2);
 }
 goBeforeLauncher();
@@ -22,14 +25,17 @@ const statusBoard = createStatusBoard();
 const controlBlock = setup.segmentBytes === null ? createControlBuffer() : undefined;
 const courier = startCourier({ rank, control, folder, lifelineFd: LIFELINE_FD, statusBoard, controlBlock });
 
-// Loaded after the courier was started: tfjs takes a while.
+// Loaded after the start of the courier, because tfjs takes a while.
 void import('./start.js').then(({ startRank }) => startRank({ setup, courier, statusBoard, controlBlock }));
 
-/** Lets the kernel end this process before its launcher when memory runs out: the notebook lives, and says what happened. */
+/**
+ * When memory runs out, makes the kernel kill this process before its launcher, so that the notebook survives and
+ * reports the cause.
+ */
 function goBeforeLauncher(): void {
   try {
     writeFileSync('/proc/self/oom_score_adj', String(VICTIM_SCORE));
   } catch {
-    // Only Linux has it, and some containers refuse it: the kernel then chooses by itself.
+    // Only Linux has this file, and some containers refuse to write it; then the kernel chooses by itself.
   }
 }

@@ -1,6 +1,6 @@
 /*
- * Layers and models under the one name `nn` of ranks' cells. A module of its own, because cells use the names as types too
- * (`let head: nn.Linear`), which only a namespace offers.
+ * Layers and models under the one name `nn` of ranks' cells. They need a separate module, because cells also use the
+ * names as types (`let head: nn.Linear`), and only a namespace offers that.
  */
 
 export { attention } from '../../nn/attention';

@@ -16,31 +16,31 @@ import { SGD, type SgdOptions } from '../../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../../optim/warmup-cosine-lr';
 import { type CallableClass, callableClass } from './callable-class';
 
-/** Where its states lie. */
+/** Where an optimizer's states are stored. */
 type OnHost = Pick<OptimizerPlacement, 'onHost'>;
 
-/** What an optimizer takes: a model, also one of tfjs. */
+/** What an optimizer takes: a model, also a tfjs model. */
 export type Optimized = HasStates | Layer;
 
-/** Optimizers and what belongs to them, on this rank's engine. */
+/** Optimizers and gradient clipping on this rank's engine. */
 export interface RankOptim {
   readonly AdamW: CallableClass<[model: Optimized, options?: AdamWOptions & OnHost], AdamW>;
   adamW(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
-  /** torch's spelling of the same. */
+  /** Torch's spelling of adamW. */
   adamw(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
-  /** Moments in one byte an element. */
+  /** AdamW with moments in one byte per element. */
   adamW8bit(model: Optimized, options?: AdamW8bitOptions & OnHost): AdamW8bit;
   sgd(model: Optimized, options?: SgdOptions & OnHost): SGD;
   /**
-   * Scales the gradients of all ranks so that their norm together is at most `maxNorm` (null: only measures); gives the norm
-   * before. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
+   * Scales the gradients of all ranks so that their total norm is at most `maxNorm` (null: only measures); returns the
+   * norm before scaling. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
    */
   clipGradNorm(model: Optimized, maxNorm: number | null): number;
 }
 
-/** Schedules and loss scaling by the articles' names. */
+/** Schedules and loss scaling by the documents' names. */
 export interface RankSchedules {
-  /** Source: DeepSpeed's WarmupCosineLR, with the arguments of the article. */
+  /** Source: DeepSpeed's WarmupCosineLR, with the document's arguments. */
   readonly WarmupCosineLR: CallableClass<
     [optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions],
     WarmupCosineLR
@@ -50,8 +50,8 @@ export interface RankSchedules {
 }
 
 /**
- * Optimizers on this rank's engine. `onHost` keeps their states on the host, where the step then runs. `takes` is told of what
- * each one trains.
+ * Optimizers on this rank's engine. `onHost` stores their states on the host, and the step then runs there. `takes`
+ * gets the model of each new optimizer.
  */
 export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) => void): RankOptim {
   const made =
@@ -66,7 +66,7 @@ export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) 
       }
       const { onHost = false, ...own } = options;
       takes(states);
-      return make(states, own as unknown as Options, { onHost, warn }); // what is left of the sum are the options
+      return make(states, own as unknown as Options, { onHost, warn }); // the remaining fields are the options
     };
   const adamW = made('adamW', (model, options: AdamWOptions, at) => new AdamW(engine, model, options, at));
   return {
@@ -88,23 +88,23 @@ export function rankSchedules(engine: Engine, group: ProcessGroup): RankSchedule
   return {
     WarmupCosineLR: callableClass((optimizer, options) => new WarmupCosineLR(optimizer, options)),
     GradScaler: callableClass(({ enabled, ...options } = {}) => {
-      // The settings are a config's, and so are the errors.
+      // The settings and the errors are those of a config.
       parseTrainConfig({ gradScaler: options });
       return new GradScaler(engine, group, { ...options, ...(enabled === undefined ? {} : { enabled }) });
     }),
   };
 }
 
-/** Throws: CONFIG for what is no model, and for a model of which nothing trains. */
+/** Throws: CONFIG for a value that is not a model, and for a model without trainable parameters. */
 function statesOf(model: Optimized, what: string): HasStates {
   const found = hasStates(model) ? model : withParameters(model, what);
   if (found.states().length > 0) return found;
   throw new ConfigError(
-    `${what}: all parameters of the model are frozen (requiresGrad is false), so nothing would train; leave some of them out of freeze`,
+    `${what}: all parameters of the model are frozen (requiresGrad is false), so nothing would train; freeze fewer of them`,
   );
 }
 
-/** True for what a wrapper gives, as DDP. */
+/** True for a wrapper, as DDP. */
 function hasStates(model: Optimized): model is HasStates {
   if (typeof model !== 'object' || model === null || model instanceof Module || isLayer(model)) return false;
   return typeof model.states === 'function';

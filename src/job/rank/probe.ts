@@ -4,13 +4,13 @@ import { memoryAtPeak } from '../../ledger/memory';
 import type { Recorder } from '../../ledger/recorder';
 import type { Trainer } from '../../train/trainer';
 
-/** What a rank needed for a config. */
+/** A rank's measurements of a config. */
 export interface ProbeResult {
-  /** Most bytes on the device, with what others hold there. */
+  /** The most bytes on the device, including the bytes of other runs and cells. */
   readonly peakBytes: Bytes;
-  /** Of them, shards and optimizer states. */
+  /** Shards and optimizer states among these bytes. */
   readonly shardBytes: Bytes;
-  /** Of the second step: the first one warms up. */
+  /** Time of the second step; the first step is a warm-up. */
   readonly stepSeconds: Seconds;
 }
 
@@ -21,8 +21,8 @@ interface Probe {
 }
 
 /**
- * Builds a trainer, makes two steps without the memoryLimit, and measures; nothing of it stays. Where that fails, whoever
- * recovers the rank disposes what `build` gave.
+ * Builds a trainer, runs two steps without the memoryLimit, measures, and disposes the trainer. If that fails, the
+ * rank's recovery disposes the trainer.
  */
 export function probeOnRank({ engine, recorder, build }: Probe): ProbeResult {
   return engine.withoutLimit(() => {

@@ -7,10 +7,10 @@ import type { Trainer } from '../../train/trainer';
 import type { TrainerState } from '../../train/trainer-state';
 import type { RankWork } from '../control/messages';
 
-/** A run as one rank has it. */
+/** One rank's part of a run. */
 export interface RunOnRank {
   readonly trainer: Trainer;
-  /** The ranks that train together. */
+  /** The ranks of the run. */
   readonly group: ProcessGroup;
 }
 
@@ -18,25 +18,25 @@ export type ReshardWork = Extract<RankWork, { kind: 'reshard' }>;
 
 interface ReshardOnRank {
   readonly engine: Engine;
-  /** All ranks that have the run before or after. */
+  /** All ranks that have the run before or after the change. */
   readonly group: ProcessGroup;
   readonly before: Trainer | undefined;
   readonly after: Trainer | undefined;
   readonly progress: (done: number, total: number) => void;
 }
 
-/** Parts of a hundred at which a rank tells how far it is. */
+/** A rank reports its progress after each such share of the work. */
 const TELL_EVERY = 0.05;
 
 /**
- * Moves a run from one trainer to another. Until all ranks have built theirs, nothing of the old one changes; what
- * `progress` is told first says that from now on it does.
+ * Moves a run from one trainer to another. Until all ranks have built the new trainer, the old one does not change; the
+ * first call of `progress` means that the change begins.
  */
 export function reshardOnRank(options: ReshardOnRank): Redistributed {
   const { engine, group, before, after } = options;
   group.barrier({ cause: 'control' }).wait();
   options.progress(0, 1);
-  // Pending gradients and whole copies go: the next step makes them anew.
+  // Pending gradients and whole copies are dropped; the next step makes new ones.
   before?.recover();
   const state = stateOf(exchange({ engine, group }, 'run.reshard()', before?.state() ?? null));
   const moved = redistribute({
@@ -55,7 +55,7 @@ export function reshardOnRank(options: ReshardOnRank): Redistributed {
   return moved;
 }
 
-/** It is the same on every rank that has one; the first has. */
+/** The state is the same on every rank that has one, and the first rank has one. */
 function stateOf([first]: readonly (TrainerState | null)[]): TrainerState {
   if (first) return first;
   throw new ShardlabError('INTERNAL', 'rank 0 has no run to reshard');
@@ -65,7 +65,7 @@ function placed({ model, optimizer }: Trainer): PlacedState {
   return { parameters: model.parameters(), optimizer };
 }
 
-/** Passes on every twentieth part, and the end. */
+/** Forwards every twentieth of the progress, and the end. */
 function seldom(tell: (done: number, total: number) => void): (done: number, total: number) => void {
   let told = 0;
   return (done, total) => {

@@ -10,15 +10,15 @@ import type { TrainerState } from '../../train/trainer-state';
 import type { RankWork, SaveNews } from '../control/messages';
 import { rankError } from './error';
 
-/** Time between two words about how much was written. */
+/** Time between two reports about the written bytes. */
 const TELL_MS = 100;
 
 type SaveWork = Extract<RankWork, { kind: 'save' }>;
 type LoadWork = Extract<RankWork, { kind: 'load' }>;
 
-/** What a rank read. */
+/** What a rank has read. */
 export interface RankLoad {
-  /** Steps after which the checkpoint was saved; null where only parameters were loaded. */
+  /** Steps after which the checkpoint was saved; null if only parameters were loaded. */
   readonly steps: number | null;
   readonly bytesRead: Bytes;
 }
@@ -34,29 +34,29 @@ export class RankSaves {
     this.#warn = warn;
   }
 
-  /** Copies the state and gives its bytes; how the writing goes on is told. */
+  /** Copies the state and returns its bytes; messages report the writing. */
   async start(
     { folder, options }: SaveWork,
     trainer: Trainer,
     group: ProcessGroup,
     tell: (news: SaveNews) => void,
   ): Promise<Bytes> {
-    // Loaded when first needed.
+    // Loaded on first use.
     const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
     const { model, optimizer, config } = trainer;
     const state = { engine: this.#engine, group, model, optimizer };
-    // Both are plain JSON.
+    // Both values are plain JSON.
     const kept = { state: trainer.state(), config } as unknown as Json;
     const save = await this.#checkpointer.start(state, folder, { ...options, trainer: kept });
     void follow(save, tell);
     return save.totalBytes;
   }
 
-  /** Loads parameters and, unless only they are wanted, all that training goes on with. */
+  /** Loads parameters and, unless `parametersOnly` is set, all other states of the training. */
   async load({ folder, parametersOnly }: LoadWork, trainer: Trainer, group: ProcessGroup): Promise<RankLoad> {
     const { loadCheckpoint } = await import('../../checkpoint/load/load-checkpoint.js');
-    // Pending gradients and whole copies go: they are those of other parameters.
+    // Pending gradients and whole copies are dropped, because they belong to the old parameters.
     trainer.recover();
     const optimizer = parametersOnly ? null : trainer.optimizer;
     let goesOn: TrainerState | undefined;
@@ -74,11 +74,11 @@ function requireTrainerState(folder: string, trainer: Json | undefined): Trainer
   const state = trainerStateOf(trainer);
   if (state !== undefined) return state;
   throw new ConfigError(
-    `${folder} does not say after how many steps it was saved; load its parameters only: run.load(path, { parametersOnly: true })`,
+    `${folder} does not say after how many steps it was saved; load only its parameters: run.load(path, { parametersOnly: true })`,
   );
 }
 
-/** Tells how much is on the disk until all is. */
+/** Reports how many bytes are on the disk, until all of them are. */
 async function follow(save: CheckpointSave, tell: (news: SaveNews) => void): Promise<void> {
   const timer = setInterval(() => {
     tell({ writtenBytes: save.writtenBytes, totalBytes: save.totalBytes });
@@ -93,11 +93,11 @@ async function follow(save: CheckpointSave, tell: (news: SaveNews) => void): Pro
   }
 }
 
-/** What `start` gave to be kept, where it did. */
+/** The state that `start` stored, if it did. */
 function trainerStateOf(kept: Json | undefined): TrainerState | undefined {
   if (typeof kept !== 'object' || kept === null || Array.isArray(kept)) return undefined;
   const { state } = kept;
   if (typeof state !== 'object' || state === null || Array.isArray(state)) return undefined;
-  // The checksums say that it is what a trainer gave.
+  // The checksums prove that a trainer wrote it.
   return typeof state.steps === 'number' ? (state as unknown as TrainerState) : undefined;
 }

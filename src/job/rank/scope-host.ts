@@ -7,12 +7,12 @@ interface ScopeHost {
   [SCOPE]?: RankScope | undefined;
 }
 
-/** Makes the scope that of this process. */
+/** Sets the scope of this process. */
 export function setRankScope(scope: RankScope): void {
   host()[SCOPE] = scope;
 }
 
-/** The scope of this process. Throws: CONFIG where it is no rank. */
+/** The scope of this process. Throws: CONFIG if this process is not a rank. */
 export function currentRankScope(): RankScope {
   const scope = host()[SCOPE];
   if (scope !== undefined) return scope;
@@ -22,6 +22,6 @@ export function currentRankScope(): RankScope {
 }
 
 function host(): ScopeHost {
-  // globalThis has no index type for symbols; the key is ours alone.
+  // globalThis has no index type for symbols; only we use this key.
   return globalThis as ScopeHost;
 }

@@ -19,48 +19,50 @@ import { Untrained } from './untrained';
 
 type Names = typeof FSDP_NAMES;
 
-/** What code in a rank finds in its scope. */
+/** The names in the scope of a rank's code. */
 export interface RankScope extends RankFsdp, RankSchedules, RankCheckpoints, Names {
-  /** This process's place among all ranks, from 0. */
+  /** This process's rank index, from 0. */
   readonly rank: number;
   readonly worldSize: number;
   /** All ranks. */
   readonly group: ProcessGroup;
   /** All ranks as a mesh of one axis, 'dp'. */
   readonly mesh: DeviceMesh;
-  /** Collectives as torch.distributed has them. */
+  /** Collectives, as in torch.distributed. */
   readonly dist: Dist;
   readonly initDeviceMesh: (shape: readonly number[], axisNames: readonly string[]) => DeviceMesh;
   readonly tf: typeof tf;
   readonly nn: typeof nn;
   readonly optim: RankOptim;
   readonly engine: Engine;
-  /** The units of a sharded model as a table; on the job's link, or on another one, also what their gathers take. */
+  /**
+   * The units of a sharded model as a table; on the job's link, or on another link, also the times of their gathers.
+   */
   readonly describe: typeof describeModel;
-  /** Chooses one of several experts for each row. */
+  /** Chooses one of several experts per row. */
   readonly TemperatureGating: CallableClass<
     ConstructorParameters<typeof nn.TemperatureGating>,
     nn.TemperatureGating
   >;
   /**
-   * Runs a model to its loss with a recording; `.backward()` then leaves the gradients in the parameters or their shards,
-   * for `optim` to use; those of a parameter under no wrapper in its `grad`, this rank's own. Throws: SHAPE when the loss is
-   * not a float32 scalar; CONFIG in backward, when it depends on nothing that trains.
+   * Runs a model to its loss and records the operations; `.backward()` then writes the gradients into the parameters or
+   * their shards, for `optim` to use. A parameter without a wrapper gets this rank's gradient in its `grad`. Throws:
+   * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
    */
   readonly gradients: (loss: () => tf.Tensor) => Pass;
 }
 
-/** What a rank's scope is made of. */
+/** The parts that a rank's scope needs. */
 export interface RankParts {
   readonly rank: number;
   readonly world: World;
   readonly engine: Engine;
   readonly observer: Observer;
-  /** Takes what is accepted and has no effect. */
+  /** Takes warnings about settings without effect. */
   readonly warn: Warn;
-  /** Called where a recording is about to begin. */
+  /** Called before a recording begins. */
   readonly stepBegins?: (() => void) | undefined;
-  /** The wire between ranks, where it is shaped. */
+  /** The wire between ranks, if it is shaped. */
   readonly link?: Link | undefined;
 }
 

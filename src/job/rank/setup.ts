@@ -1,28 +1,28 @@
 import type { Link } from '../../transport/link';
 import type { ControlAddress } from '../control/messages';
 
-/** Name of the variable in which a rank finds what it is to do. */
+/** Name of the environment variable that holds a rank's setup. */
 const VARIABLE = 'SHARDLAB_RANK';
 
 /** Descriptors that a rank inherits beside its standard streams. */
 export const SEGMENT_FD = 3;
 export const LIFELINE_FD = 4;
 
-/** What a rank process needs to know beside its descriptors. */
+/** What a rank process needs, besides its descriptors. */
 export interface RankSetup {
   readonly rank: number;
   readonly world: number;
   readonly engine: 'wasm';
-  /** What multiplies matrices: found by itself, none, or the library at `path`. */
+  /** The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, or the library at `path`. */
   readonly blas: 'auto' | 'none' | { readonly path: string };
   readonly memoryLimit: number | null;
-  /** null where the wire is as fast as it can. */
+  /** null if the wire is not slowed down. */
   readonly link: Link | null;
   readonly baseDir: string;
   readonly searchPaths: readonly string[];
-  /** Size of the shared segment; null where ranks exchange tensors by messages. */
+  /** Size of the shared segment; null if ranks exchange tensors by messages. */
   readonly segmentBytes: number | null;
-  /** One address a rank, where ranks exchange tensors by messages. */
+  /** One address per rank, if ranks exchange tensors by messages. */
   readonly planeAddresses: readonly string[];
   readonly control: ControlAddress;
   readonly folder: string;
@@ -51,7 +51,7 @@ export function rankEnvironment(
   };
 }
 
-/** Takes the setup out of the environment, so that processes that the rank starts do not get it. */
+/** Takes the setup out of the environment, so that child processes of the rank do not get it. */
 export function takeRankSetup(env: NodeJS.ProcessEnv): RankSetup | undefined {
   const text = env[VARIABLE];
   delete env[VARIABLE];

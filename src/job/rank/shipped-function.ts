@@ -4,10 +4,13 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import { Tensor } from '../../core/tf';
 import type { RankScope } from './scope';
 
-/** What stack traces call a function that was shipped by its source. */
+/** The name in stack traces of a function that was sent as source code. */
 export const FUNCTION_NAME = 'job.on().run';
 
-/** Runs a function, given as its source, in this rank. Throws: CONFIG when the source is no function, and what it throws. */
+/**
+ * Runs a function, given as its source, in this rank. Throws: CONFIG when the source is not a function, and the
+ * function's errors.
+ */
 export async function runShipped(
   source: string,
   scope: RankScope,
@@ -24,11 +27,11 @@ export async function runShipped(
 }
 
 function compile(source: string): (...args: unknown[]) => unknown {
-  // A method's source, as { f() {} }.f gives it, is a function only within an object.
+  // The source of a method, as { f() {} }.f, is a function only within an object.
   for (const text of [`(${source})`, `(Object.values({ ${source} })[0])`]) {
     try {
       const work: unknown = new Script(text, { filename: FUNCTION_NAME }).runInThisContext();
-      // Any function may be called with any arguments.
+      // JavaScript accepts any arguments for any function.
       if (typeof work === 'function') return work as (...args: unknown[]) => unknown;
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
@@ -42,13 +45,16 @@ function compile(source: string): (...args: unknown[]) => unknown {
 function explained(error: ReferenceError): ShardlabError {
   return new ShardlabError(
     'RANK_FAILED',
-    `${error.message} in this rank. A function is sent to ranks by its source: it sees its arguments and the rank's scope, ` +
+    `${error.message} in this rank. A function is sent to ranks as source code: it sees its arguments and the rank's scope, ` +
       'not the variables and imports of the notebook; pass them as arguments of run(fn, ...args)',
     { cause: error },
   );
 }
 
-/** The value as structured clone carries it. Throws: CONFIG for what cannot be sent, with what to send instead. */
+/**
+ * The value in a form that structured clone can send. Throws: CONFIG for a value that cannot be sent, with what to send
+ * instead.
+ */
 export function sendable(value: unknown): unknown {
   if (value instanceof Tensor) {
     throw new ConfigError(

@@ -27,10 +27,10 @@ import { RankWorker } from './worker';
 
 const STDERR_FD = 2;
 
-/** Frames that an error's stack keeps in a rank. */
+/** The number of stack frames that an error stores in a rank. */
 const STACK_FRAMES = 60;
 
-/** What the rank's program has made before its engine was loaded. */
+/** The parts that the rank's program makes before it loads the engine. */
 export interface RankStart {
   readonly setup: RankSetup;
   readonly courier: CourierHandle;
@@ -38,7 +38,9 @@ export interface RankStart {
   readonly controlBlock: SharedArrayBuffer | undefined;
 }
 
-/** Builds the rank's engine and world, reports it ready, and works until it is told to end. Never rejects. */
+/**
+ * Builds the rank's engine and world, reports that it is ready, and works until the launcher ends it. Never rejects.
+ */
 export async function startRank(start: RankStart): Promise<void> {
   try {
     await buildRank(start);
@@ -50,10 +52,11 @@ export async function startRank(start: RankStart): Promise<void> {
 
 async function buildRank(start: RankStart): Promise<void> {
   const { setup, courier, statusBoard } = start;
-  // Errors arise deep below a cell (tapes within units within layers): deeper stacks still name its line.
+  // Errors occur deep below a cell (tapes within units within layers); with deeper stacks they still name the cell's
+  // line.
   Error.stackTraceLimit = STACK_FRAMES;
   const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
-  // The host's cores, shared evenly; only products use more than one.
+  // The host's cores, divided evenly; only matmuls use more than one.
   const threads = Math.max(1, Math.floor(availableParallelism() / numRanks));
   let evaluator: Evaluator | undefined;
   const place = (): string => {

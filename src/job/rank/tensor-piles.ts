@@ -2,7 +2,7 @@ import { type BufferId, type Observer, SILENT, type Tag } from '../../core/event
 import { type Bytes, formatBytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 
-/** So many tensors that nothing disposed are named. */
+/** Above this number of undisposed tensors, there is a warning. */
 const MOST_TENSORS = 500;
 
 interface Loose {
@@ -11,8 +11,9 @@ interface Loose {
 }
 
 /**
- * Counts tensors that cells made and that neither a tidy scope nor dispose has freed, and names them once when they pile up:
- * a variable that goes out of scope frees no tensor. What the library holds (parameters, states, activations) is not among them.
+ * Counts tensors of cells that neither a tidy scope nor dispose has freed, and warns once when there are many: a
+ * variable that goes out of scope frees no tensor. Tensors of the library (parameters, states, activations) do not
+ * count.
  */
 export class TensorPiles {
   readonly #warn: Warn;
@@ -24,7 +25,7 @@ export class TensorPiles {
     this.#warn = warn;
   }
 
-  /** What the engine is to tell. */
+  /** The observer to which the engine reports. */
   get observer(): Observer {
     return {
       ...SILENT,
@@ -38,12 +39,12 @@ export class TensorPiles {
     };
   }
 
-  /** What is made from now on is this cell's. */
+  /** Later tensors belong to this cell. */
   enter(cell: number): void {
     this.#cell = cell;
   }
 
-  /** Looks between steps, and after a cell: what is needed for the moment only is gone then. */
+  /** Checks between steps and after a cell, when temporary tensors have been freed. */
   look(): void {
     if (this.#isTold || this.#loose.size < MOST_TENSORS) return;
     this.#isTold = true;
@@ -57,7 +58,7 @@ export class TensorPiles {
   }
 }
 
-/** Made outside of all the library's own scopes. */
+/** Whether a tensor was made outside of the library's own scopes. */
 function isUnclaimed({ cause, module }: Tag): boolean {
   return cause === 'temp' && module === '';
 }
@@ -66,6 +67,6 @@ function piledUp(cell: number, count: number, bytes: Bytes): string {
   return (
     `cell ${cell} has made ${count} tensors (${formatBytes(bytes)}) that nothing disposed: a variable that goes out of scope ` +
     'frees no tensor. Write the body of a loop as tf.tidy(() => { … }), which frees all but what it returns, or end it with ' +
-    'tf.dispose([x, pass.loss]). Tensors that are stored on purpose do no harm. This is said once'
+    'tf.dispose([x, pass.loss]). Tensors that are stored on purpose do no harm. This warning appears once'
   );
 }

@@ -15,7 +15,7 @@ import { type ProbeResult, probeOnRank } from './probe';
 import { type ReshardWork, type RunOnRank, reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
 
-/** Steps of a call, from the newest back, of which every allocation and free is sent. */
+/** Number of newest steps of a call whose allocations and frees are all sent. */
 const NUM_CURVES = 2;
 
 /** Buffers of cells and functions belong to no run. */
@@ -24,7 +24,7 @@ const NO_RUN = 0;
 /** Work of runs. */
 export type TrainingWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' }>;
 
-/** What a rank tells of its runs' work while it goes on. */
+/** Takes a rank's reports about the running work of its runs. */
 export interface TrainingCourier {
   mayStep(index: number): boolean;
   done(step: RankStep): void;
@@ -32,7 +32,7 @@ export interface TrainingCourier {
   saving(save: number, news: SaveNews): void;
 }
 
-/** What a rank trains with. */
+/** The parts that training on a rank needs. */
 export interface RankTrainingParts {
   readonly rank: number;
   readonly engine: Engine;
@@ -47,9 +47,9 @@ export class RankTraining {
   readonly #parts: RankTrainingParts;
   readonly #saves: RankSaves;
   readonly #runs = new Map<number, RunOnRank>();
-  /** Groups of the job's first ranks by the number that the launcher gave them; null where this rank is outside. */
+  /** Groups of the job's first ranks, by the launcher's number; null if this rank is not a member. */
   readonly #groups = new Map<number, ProcessGroup | null>();
-  /** Built and not in use yet: it goes when the work is broken off. */
+  /** A trainer that is built and not in use yet; it is disposed if the work breaks off. */
   #unfinished: Trainer | undefined;
   #isStepping = false;
 
@@ -59,12 +59,12 @@ export class RankTraining {
     this.#saves = new RankSaves(parts);
   }
 
-  /** Whether a run's step is on the stack: no cell called what happens in it. */
+  /** Whether a run's step is on the stack; then no cell called the current operation. */
   get isStepping(): boolean {
     return this.#isStepping;
   }
 
-  /** Does a run's work. The launcher has checked it. */
+  /** Performs a run's work. The launcher has checked it. */
   async perform(work: TrainingWork, courier: TrainingCourier): Promise<unknown> {
     switch (work.kind) {
       case 'group':
@@ -112,7 +112,7 @@ export class RankTraining {
   async #create({ run, config, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
     const first = init === undefined ? undefined : openFirstState(init);
     try {
-      // Checked by the launcher, which is of the same version.
+      // The launcher has checked it, and has the same version.
       const trainer = await this.#build(run, config as TrainConfig, this.#group(group), first?.state);
       this.#use(run, { trainer, group: this.#group(group) });
       return trainer.model.numParams();
@@ -121,13 +121,13 @@ export class RankTraining {
     }
   }
 
-  /** Steps as far as it is granted; each is told when it is done. */
+  /** Runs the granted steps and reports each one when it is done. */
   async #steps(run: number, numSteps: number, courier: TrainingCourier): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
-      // Every allocation of the first step, in case of an early end, and of the newest ones.
+      // Sends every allocation of the first step, in case of an early end, and of the newest steps.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
       courier.done(this.#within(run, () => this.#step(run, curve)));
-      // Messages to this thread get their turn.
+      // Lets messages to this thread arrive.
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -161,7 +161,7 @@ export class RankTraining {
     return measured;
   }
 
-  /** The trainer goes with the work, unless the work comes to its use. */
+  /** Disposes the trainer if the work fails before the trainer is in use. */
   async #build(
     run: number,
     config: TrainConfig,
@@ -173,7 +173,7 @@ export class RankTraining {
   }
 
   async #builder(config: TrainConfig, group: ProcessGroup, initialState?: StateDict): Promise<() => Trainer> {
-    // Loaded when first needed: ranks that never train start sooner.
+    // Loaded on first use, so that ranks that never train start sooner.
     const { createTrainer } = await import('../../train/trainer.js');
     const { engine, recorder, warn } = this.#parts;
     const options = { config, engine, group, observer: recorder, initialState, warn };
@@ -220,7 +220,7 @@ export class RankTraining {
     }
   }
 
-  /** Counts the buffers that `work` makes as the run's. */
+  /** Assigns the buffers that `work` makes to the run. */
   #within<T>(run: number, work: () => T): T {
     const { recorder } = this.#parts;
     recorder.enter(run);

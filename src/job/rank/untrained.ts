@@ -5,8 +5,9 @@ import type { HasStates } from '../../optim/optimizer';
 import { listed } from './forgotten-root';
 
 /**
- * Names, once, parameters of which no optimizer has any of their model, while the loss depends on others that one trains: those
- * of a module in a private #field or in a variable. Who trains a part of a model on purpose has that model's root.
+ * Warns once about parameters that the loss depends on but that belong to no optimizer's model, while an optimizer
+ * trains other parameters. They usually belong to a module in a private #field or in a variable. A user who trains only
+ * a part of a model on purpose gives the optimizer that part of the same root.
  */
 export class Untrained {
   readonly #known = new WeakSet<object>();
@@ -17,7 +18,7 @@ export class Untrained {
     this.#warn = warn;
   }
 
-  /** Is called where an optimizer is made. */
+  /** Called when an optimizer is made. */
   takes(model: HasStates): void {
     for (const { slices } of model.states()) {
       for (const { parameter } of slices)
@@ -25,7 +26,7 @@ export class Untrained {
     }
   }
 
-  /** Is called with the parameters under no wrapper of a backward. */
+  /** Called with the parameters of a backward that have no wrapper. */
   names(loose: readonly Leaf[]): void {
     if (this.#hasSpoken) return;
     const unknown = loose.filter((leaf) => ![leaf, ...rootsOf(leaf)].some((part) => this.#known.has(part)));
@@ -33,8 +34,8 @@ export class Untrained {
     this.#hasSpoken = true;
     this.#warn(
       `${listed(unknown.map(({ name }) => name || 'a parameter'))}: the loss depends on ${unknown.length === 1 ? 'it' : 'them'}, but no ` +
-        'optimizer was given the module that holds it, so it does not train. A private #field and a variable hide a module from its ' +
-        'model: put it in a field, give it to an optimizer too, or freeze it. This is said once',
+        'optimizer got the module that holds it, so it does not train. A private #field and a variable hide a module from its ' +
+        'model: put it in a field, give it to an optimizer too, or freeze it. This warning appears once',
     );
   }
 }

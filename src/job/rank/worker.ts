@@ -16,20 +16,20 @@ import { FUNCTION_NAME, runShipped, sendable } from './shipped-function';
 import type { TensorPiles } from './tensor-piles';
 import type { RankTraining } from './training';
 
-/** A free main thread that was interrupted settles its work after this time, so that `finally` blocks can run. */
+/** A free main thread that was interrupted ends its work after this time, so that `finally` blocks can run. */
 const INTERRUPT_GRACE_SECONDS = 0.05;
 
 /**
- * [Note: lost ends] V8 may be told to end JavaScript at the very moment at which a work ends by itself; then it is this
- * thread's own code, on its way to report the end, that is cut off. A work that was interrupted and has not reported its end
- * after this time is reported here.
+ * [Note: lost ends] V8 may get the order to end JavaScript at the very moment when a work ends by itself. Then V8 cuts
+ * off this thread's own code, which is about to report the end. So the end of an interrupted work that is not reported
+ * within this time is reported here.
  */
 const LOST_SECONDS = 0.25;
 
 /** Key on globalThis under which the evaluator finds work that is not a cell. */
 const TASK: unique symbol = Symbol.for('shardlab.task');
 
-/** What a rank's main thread works with. */
+/** The parts that a rank's main thread needs. */
 export interface RankWorkerParts {
   readonly courier: CourierHandle;
   readonly evaluator: Evaluator;
@@ -41,16 +41,16 @@ export interface RankWorkerParts {
 }
 
 /**
- * The main thread's side of a rank: one work after the other. Everything runs in the evaluator, which settles also
- * where V8 was told to end what runs.
+ * The main thread's side of a rank: one work after the other. Everything runs in the evaluator, which also settles when
+ * V8 ends the running code.
  */
 export class RankWorker {
   readonly #parts: RankWorkerParts;
-  /** The newest work; what is printed after its end still belongs to it. */
+  /** The newest work; output after its end still belongs to it. */
   #id = 0;
   /** The newest work whose end was reported. */
   #reported = 0;
-  /** Ends the wait for a value that shows itself, at an interrupt. */
+  /** At an interrupt, ends the wait for a value that displays itself. */
   #interrupted: () => void = () => undefined;
 
   constructor(parts: RankWorkerParts) {
@@ -62,7 +62,7 @@ export class RankWorker {
     });
   }
 
-  /** Works on what the courier passes on; `end` is called when the rank is to end. */
+  /** Performs the work that the courier forwards; calls `end` when the rank must end. */
   listen(end: () => Promise<void>): void {
     this.#parts.courier.receive((message: ToMain) => {
       if (message.type === 'work') void this.#work(message.id, message.work);
@@ -81,12 +81,12 @@ export class RankWorker {
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const outcome = await this.#outcome(work);
     this.#parts.piles.look();
-    // Node tells of promises that nobody awaits when a turn has ended: what they threw still belongs to this work.
+    // Node reports rejected promises that nobody awaits at the end of a turn; their errors still belong to this work.
     if (work.kind === 'cell' || work.kind === 'function') await setImmediate();
     this.#report(id, outcome);
   }
 
-  /** Tells the end of a work, unless it was told. */
+  /** Reports the end of a work once. */
   #report(id: number, outcome: Outcome): void {
     if (id !== this.#id || id === this.#reported) return;
     const { courier, board, engine } = this.#parts;
@@ -112,7 +112,7 @@ export class RankWorker {
   #evaluate(work: RankWork): Promise<EvaluateResult> {
     const { evaluator } = this.#parts;
     if (work.kind === 'cell') return evaluator.evaluate(work.js, { name: `In[${work.cell}]` });
-    // globalThis has no index type for symbols; the key is ours alone.
+    // globalThis has no index type for symbols; only we use this key.
     (globalThis as { [TASK]?: () => unknown })[TASK] = () => this.#task(work);
     const name = work.kind === 'function' ? FUNCTION_NAME : work.kind;
     return evaluator.evaluate("await globalThis[Symbol.for('shardlab.task')]()", { name });
@@ -136,7 +136,7 @@ export class RankWorker {
     }
   }
 
-  /** Shows a cell's last value. A value that takes for ever to show itself can be interrupted. */
+  /** Shows a cell's last value. An interrupt ends a value's own display code that runs for ever. */
   async #showResult(value: unknown): Promise<void> {
     const interrupted = new Promise<undefined>((resolve) => {
       this.#interrupted = () => resolve(undefined);
@@ -147,7 +147,7 @@ export class RankWorker {
 
   #interrupt(id: number, at: Seconds): void {
     if (id !== this.#id || id === this.#reported) return;
-    // A main thread that hears of it late was blocked, and was given its time then.
+    // A main thread that notices the interrupt late was blocked, and has already had its grace period.
     this.#parts.evaluator.interrupt(Math.max(0, INTERRUPT_GRACE_SECONDS - (now() - at)));
     this.#interrupted();
     // [Note: lost ends]
@@ -160,7 +160,7 @@ export class RankWorker {
   }
 }
 
-/** What a run does stands in no cell: the place would be one of our own program. */
+/** Work of a run has no line in a cell: the place would be in shardlab's own code. */
 function placed(work: RankWork, { line, column, ...error }: CellError): CellError {
   return work.kind === 'cell' || work.kind === 'function' ? { ...error, line, column } : error;
 }

@@ -15,7 +15,7 @@ export class RunCalls {
   readonly #supervisor: Supervisor;
   readonly #write: WriteLine;
   #ended: ShardlabError | undefined;
-  /** The newest checkpoint that is in its place. */
+  /** The newest complete checkpoint. */
   #saved: string | undefined;
 
   constructor(supervisor: Supervisor, write: WriteLine = writeToStderr) {
@@ -33,14 +33,14 @@ export class RunCalls {
     return this.#run(numRanks, work, sink);
   }
 
-  /** Measures a config on the run's ranks, also when the run has ended. Throws: as calls on ranks do. */
+  /** Measures a config on the run's ranks, even after the run has ended. Throws: as calls on ranks do. */
   async probe(config: TrainConfig, run: number, group: GroupRef): Promise<ProbeResult[]> {
-    // Negative numbers are no run's.
+    // No run has a negative number.
     const work = { kind: 'probe', run: -run, config, group } as const;
-    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // what a probe answers
+    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
   }
 
-  /** Refuses further work: `what` left ranks that may hold different parameters. */
+  /** Refuses further work, because after `what` ranks may hold different parameters. */
   breakOff(what: string, cause: unknown): void {
     const why = cause instanceof Error ? cause.message : String(cause);
     this.#ended ??= new ShardlabError(
@@ -50,12 +50,12 @@ export class RunCalls {
     );
   }
 
-  /** Frees what ranks hold of a run that has ended, as far as they can still be asked. */
+  /** Frees the tensors of an ended run on the ranks that still answer. */
   async free(numRanks: number, run: number): Promise<void> {
     await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {}).catch(() => undefined);
   }
 
-  /** From now on the message of a broken run says how to go on from a checkpoint. */
+  /** From now on the message of a broken run says how to continue from this checkpoint. */
   saved(path: string): void {
     this.#saved = path;
   }
@@ -68,10 +68,10 @@ export class RunCalls {
 
   get #again(): string {
     if (this.#saved === undefined) return 'make another with job.train(config)';
-    return `go on from the last checkpoint with job.train(config).load('${this.#saved}')`;
+    return `continue from the last checkpoint with job.train(config).load('${this.#saved}')`;
   }
 
-  /** What ranks write meanwhile is told when all have made a step, and at the call's end. */
+  /** Lines that ranks write meanwhile are shown when all ranks have done a step, and at the call's end. */
   async #run<T>(numRanks: number, work: RunWork, sink: CallSink): Promise<T[]> {
     const lines = new FoldedLines(this.#write);
     const numSteps = firstRanks(numRanks).map(() => 0);
@@ -86,7 +86,7 @@ export class RunCalls {
       },
     };
     try {
-      // Ranks answer each kind of work with the type that the caller names.
+      // Ranks answer each kind of work with the caller's type.
       return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
     } finally {
       lines.end(numRanks);

@@ -30,7 +30,10 @@ interface RunCheckpointsParts {
   readonly saves: SaveDesk;
 }
 
-/** Whether ranks hold what they held before a load that failed. CLOSED: it did not begin, or the job is gone. */
+/**
+ * Whether ranks still hold the values of before a failed load. CLOSED means that the load did not begin, or the job is
+ * gone.
+ */
 function isUnchanged(error: unknown): boolean {
   return (
     error instanceof ShardlabError && (error.code === 'CLOSED' || error.details[NOTHING_WRITTEN] === true)
@@ -44,7 +47,7 @@ const SAVE_OPTIONS: readonly string[] = [
   'async',
 ] satisfies (keyof RunSaveOptions)[];
 
-/** What a run does with checkpoints. */
+/** Saves and loads checkpoints of a run. */
 export class RunCheckpoints {
   readonly #parts: RunCheckpointsParts;
 
@@ -85,7 +88,7 @@ export class RunCheckpoints {
         throw error;
       },
     );
-    // The line tells it also to those who do not await it.
+    // The line also shows it to a user who does not await the save.
     done.catch(() => undefined);
     if (!isAsync) await done;
     return createRunSave({ path, step, bytes, copySeconds, done });
@@ -121,13 +124,13 @@ function pathOf(what: 'save' | 'load', path: unknown): string {
   throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }
 
-/** What can be seen before ranks begin. Throws: IO. */
+/** Checks the folder before ranks begin. Throws: IO. */
 function checkFolder(path: string, parametersOnly: boolean): void {
   const folder = folderToRead(fs, path);
   if (fs.existsSync(join(folder, STATE_FILE))) return;
   if (!fs.statSync(folder).isDirectory()) throw notAFolder(folder);
   const names = fs.readdirSync(folder).filter((name) => MODEL_FILE.test(name));
-  // Pickles beside safetensors are not read.
+  // Pickles beside safetensors are ignored.
   const readable = names.filter((name) => name.endsWith('.safetensors'));
   for (const name of readable.length > 0 ? readable : names) {
     refuseOtherFormats(join(folder, name), firstBytes(join(folder, name)));
@@ -135,7 +138,7 @@ function checkFolder(path: string, parametersOnly: boolean): void {
   if (parametersOnly) return;
   throw new ShardlabError(
     'IO',
-    `${folder} has no ${STATE_FILE}, so it does not say where training was; a model's files alone are loaded with ` +
+    `${folder} has no ${STATE_FILE}, so the state of the training is unknown; to load only a model's files, use ` +
       'run.load(path, { parametersOnly: true })',
     { details: { file: folder } },
   );
@@ -144,12 +147,12 @@ function checkFolder(path: string, parametersOnly: boolean): void {
 /** Names of files with a model's values, in any format. */
 const MODEL_FILE = /\.(safetensors|pth|pt|bin|ckpt)$/i;
 
-/** A torch pickle, a Git-LFS pointer, a FIFO and a device are named as such. */
+/** The error names a torch pickle, a Git-LFS pointer, a FIFO or a device as such. */
 function notAFolder(file: string): ShardlabError {
   refuseOtherFormats(file, firstBytes(file));
   return new ShardlabError(
     'IO',
-    `${file} is a file, and run.load takes the folder of a checkpoint; the values of one safetensors file are taken by ` +
+    `${file} is a file, but run.load takes the folder of a checkpoint; to take the values of one safetensors file, use ` +
       'job.train(config, { init: file })',
     { details: { file } },
   );

@@ -17,7 +17,7 @@ import type { RunHistory } from './history';
 import type { StepRecords } from './steps';
 import { placeText } from './text';
 
-/** What a run shows of its steps. */
+/** The figures and tables of a run. */
 export abstract class RunFigures {
   /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes per step and rank. */
   readonly records: StepRecords;
@@ -30,7 +30,7 @@ export abstract class RunFigures {
     this.#link = link;
   }
 
-  /** As it is now; resharding changes it. */
+  /** The current config; resharding changes it. */
   get config(): TrainConfig {
     return this.history.phase.config;
   }
@@ -45,12 +45,12 @@ export abstract class RunFigures {
     return this.#noteOf(this.world);
   }
 
-  /** Number of the last step, from 1; those before a loaded checkpoint count. 0 before the first. */
+  /** Number of the last step, from 1; steps before a loaded checkpoint count too. 0 before the first. */
   get lastStep(): number {
     return this.history.lastStep;
   }
 
-  /** What each step came to. */
+  /** The result of each step. */
   get results(): readonly StepResult[] {
     return this.history.steps.results();
   }
@@ -65,22 +65,24 @@ export abstract class RunFigures {
     return this.#figure((view) => memoryFigure(view, options), options.step);
   }
 
-  /** What was sent in one step and why, by cause. */
+  /** The bytes sent in one step, by cause. */
   comm(): Figure {
     return this.#figure(commCauses);
   }
 
-  /** One step of all ranks: computing, waiting, and what the wire did meanwhile. */
+  /** One step of all ranks: computing, waiting, and the wire's use. */
   timeline(options: CommTimelineOptions = {}): Figure {
     return this.#figure((view) => commTimeline(view, options), options.step);
   }
 
-  /** What each rank's process held at the end of a step (default: the last): every resident byte has a name. */
+  /**
+   * The memory of each rank's process at the end of a step (default: the last), with a name for every resident byte.
+   */
   processes(step?: number): Table {
     return processTable(this.#viewOf(step).records, step);
   }
 
-  /** The loss over all steps; a mark where the run was resharded. */
+  /** The loss over all steps, with a mark at each reshard. */
   loss(): Figure {
     const [first, ...later] = this.history.phases;
     const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
@@ -101,7 +103,7 @@ export abstract class RunFigures {
     };
   }
 
-  /** As figures see it: the steps that were made with the newest config. */
+  /** The run as figures see it: the steps with the newest config. */
   get view(): RunView {
     return this.#viewOf(undefined);
   }
@@ -115,7 +117,7 @@ export abstract class RunFigures {
     return sessionGuesses().reveal(draw(this.#viewOf(step)));
   }
 
-  /** The phase of a step; between resharding and the first step after it, the one before. */
+  /** The phase of a step; between a reshard and the first step after it, the earlier phase. */
   #viewOf(step: number | undefined): RunView {
     const { history } = this;
     const phase = history.stepsOf(step ?? history.lastStep);

@@ -2,20 +2,20 @@ import type { Figure } from '../../figures/figure';
 import { safe } from '../../figures/ink';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 
-/** What someone expected, before the figure shows it. NaN is no guess. */
+/** A user's guess of a quantity before a figure shows it. NaN means no guess. */
 export interface Guess {
   readonly id: string;
   readonly value: number;
-  /** The figure's quantity that is guessed, as 'paramShare'; '' for none. */
+  /** The guessed quantity of a figure, as 'paramShare'; '' for none. */
   readonly of: string;
   [DISPLAY](): DisplayBundle;
 }
 
 /** Guesses of one notebook's session. */
 export interface Guesses {
-  /** Stores a guess; the next figure that shows the quantity tells both. Never blocks, never throws. */
+  /** Stores a guess; the next figure with the quantity shows the guess and the answer. Never blocks, never throws. */
   guess(id: string, value?: number, of?: string): Guess;
-  /** The figure with a line for each guess about it that was not told yet. */
+  /** The figure, with a line for each guess about it that no figure has shown yet. */
   reveal(figure: Figure): Figure;
   /** All guesses so far. */
   all(): Table;
@@ -27,9 +27,9 @@ interface GuessesHost {
   [GUESSES]?: Guesses | undefined;
 }
 
-/** The guesses of this process: one notebook's session. Figures of runs tell what was guessed. */
+/** The guesses of this process: one notebook's session. Figures of runs show the guesses. */
 export function sessionGuesses(): Guesses {
-  // globalThis has no index type for symbols; the key is ours alone.
+  // globalThis has no index type for symbols; only we use this key.
   const host = globalThis as GuessesHost;
   host[GUESSES] ??= createGuesses();
   return host[GUESSES];
@@ -63,7 +63,7 @@ export function createGuesses(): Guesses {
 
 function guessOf(id: string, value: number, of: string): Guess {
   const text = Number.isNaN(value)
-    ? 'no guess: put a number in place of NaN, or go on'
+    ? 'no guess: replace NaN by a number, or continue'
     : `your guess: ${spoken(value)}`;
   return { id, value, of, [DISPLAY]: () => ({ 'text/plain': text }) };
 }
@@ -82,7 +82,7 @@ function tellOne(figure: Figure, guess: Guess | undefined): { id: string; note: 
   return [{ id: guess.id, note: safe(note) }];
 }
 
-/** Three digits, none made up. */
+/** At most three significant digits. */
 function spoken(value: number): string {
   return String(Number(value.toPrecision(3)));
 }

@@ -8,7 +8,7 @@ import type { RankStep } from '../control/messages';
 import type { StepFile } from './step-file';
 import { NUM_NEWEST, RunSteps } from './steps';
 
-/** Steps of which every allocation and free is stored, from the newest back; older records have their totals. */
+/** Number of newest steps whose allocations and frees are all stored; older records have only totals. */
 const NUM_CURVES = 2;
 
 /** Steps that were made with one config on one number of ranks. */
@@ -19,13 +19,13 @@ export interface RunPhase {
   readonly world: number;
 }
 
-/** A phase with its newest records, and with what all of its steps come to. */
+/** A phase with its newest records, and with the sums over all of its steps. */
 export interface PhaseRecords extends RunPhase {
   readonly records: readonly StepRecord[];
   readonly totals: RunTotals;
 }
 
-/** What a run has done so far. */
+/** The steps of a run so far. */
 export class RunHistory {
   readonly steps: RunSteps;
   readonly #phases: RunPhase[];
@@ -38,17 +38,17 @@ export class RunHistory {
     this.#phases = [{ firstStep: 1, config, world }];
   }
 
-  /** The newest one. */
+  /** The newest phase. */
   get phase(): RunPhase {
     return placed(this.#phases.at(-1));
   }
 
-  /** All of them; a run that was never resharded has one. */
+  /** All phases; a run that was never resharded has one. */
   get phases(): readonly RunPhase[] {
     return this.#phases;
   }
 
-  /** The phase of a step with the records of that step and of the phase's newest ones. Throws: IO where they are lost. */
+  /** The phase of a step with the records of that step and of the phase's newest ones. Throws: IO if they are lost. */
   stepsOf(step: number): PhaseRecords {
     const at = Math.max(
       0,
@@ -63,22 +63,22 @@ export class RunHistory {
     return { ...phase, records, totals: { losses } };
   }
 
-  /** Number of the last step, from 1, whether made here or before a checkpoint that was loaded; 0 before the first. */
+  /** Number of the last step, from 1, including the steps before a loaded checkpoint; 0 before the first. */
   get lastStep(): number {
     return this.#lastStep;
   }
 
-  /** Of the steps that were made, one after the other. */
+  /** Losses of the steps, in order. */
   get losses(): number[] {
     return this.#losses.toArray().filter((_, i) => i % 2 === 1);
   }
 
-  /** Number of the first step that was made here; 1 before it. */
+  /** Number of the first step of this run; 1 before that step. */
   get firstStep(): number {
     return this.#losses.length === 0 ? 1 : this.#losses.at(0);
   }
 
-  /** Losses of the steps from `first` to before `end`; NaN for those that a loaded checkpoint skipped. */
+  /** Losses of the steps from `first` to before `end`; NaN for steps that a loaded checkpoint skipped. */
   lossesByStep(first = 1, end = Number.POSITIVE_INFINITY): LossesByStep {
     const losses: number[] = [];
     let firstStep = 1;
@@ -92,15 +92,15 @@ export class RunHistory {
     return { firstStep, losses };
   }
 
-  /** From the next step on, another config or another number of ranks. */
+  /** From the next step on, the run has this config and number of ranks. */
   begin(config: TrainConfig, world: number): void {
     const firstStep = this.#lastStep + 1;
-    // A phase in which no step was made leaves no trace.
+    // A phase without steps leaves no trace.
     if (this.phase.firstStep === firstStep) this.#phases.pop();
     this.#phases.push({ firstStep, config, world });
   }
 
-  /** The next step is number `step` + 1: what was recorded of later ones is no longer part of the run. */
+  /** The next step is number `step` + 1; records of later steps are no longer part of the run. */
   resume(step: number): void {
     const { config, world } = this.phase;
     this.steps.cut(step);

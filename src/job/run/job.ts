@@ -21,7 +21,7 @@ import { registerJob } from './registry';
 import { Run } from './run';
 import { checkWorld } from './world';
 
-/** A rank as it was when it became ready. */
+/** A rank's report when it became ready. */
 export interface RankInfo extends ReadyReport {
   readonly rank: number;
 }
@@ -48,7 +48,9 @@ const STATUS_COLUMNS: readonly Column[] = [
 ];
 
 export interface TrainOptions {
-  /** Trains on the job's first ranks, so many; default all. The others stay free for cells and other runs. */
+  /**
+   * Trains on this number of the job's first ranks; default: all. The other ranks stay free for cells and other runs.
+   */
   readonly ranks?: number | undefined;
   /** A safetensors file with the initial parameters; default: from the config's seed. */
   readonly init?: string | undefined;
@@ -58,11 +60,11 @@ export interface TrainOptions {
 export interface JobFleet {
   readonly processes: readonly RankProcess[];
   readonly reports: readonly ReadyReport[];
-  /** The shaped wire, where there is one. */
+  /** The shaped wire, if there is one. */
   readonly link?: Link | undefined;
-  /** Goes when the job ends. */
+  /** Removed when the job ends. */
   readonly folder: string;
-  /** Ends all processes and removes what they had. */
+  /** Ends all processes and removes their resources. */
   end(): Promise<void>;
 }
 
@@ -87,7 +89,7 @@ export class Job {
     this.#unregister = registerJob(this);
   }
 
-  /** The shaped wire between ranks; undefined where it is as fast as the transport is. */
+  /** The shaped wire between ranks; undefined if the wire is as fast as the transport. */
   get link(): Link | undefined {
     return this.#fleet.link;
   }
@@ -102,7 +104,8 @@ export class Job {
   }
 
   /**
-   * Runs a compiled cell in ranks; what it declares lives on there. Resolves when all have ended it.
+   * Runs a compiled cell in ranks; its variables stay available in later cells of these ranks. Resolves when all ranks
+   * have ended it.
    * Throws: as `on().run` does.
    */
   async runCell({ js, cell, selection }: CellRequest, sink: OutputSink): Promise<void> {
@@ -119,7 +122,7 @@ export class Job {
     return pendingRun(this.#train(config, options));
   }
 
-  /** What each rank does now, also while it computes or waits. */
+  /** What each rank does now, even while it computes or waits. */
   async status(): Promise<Table> {
     const situations = await this.#supervisor.statuses();
     const rows = this.#fleet.processes.map(({ rank, pid, exit }) => {
@@ -140,7 +143,10 @@ export class Job {
     return createTable(rows, { columns: STATUS_COLUMNS });
   }
 
-  /** Who waits in which collective since when for whom; when nobody does, who did when the last call failed. */
+  /**
+   * A hang report: which rank waits for which other rank, in which collective, since when. If no rank waits, the report
+   * is about the last failed call.
+   */
   async why(): Promise<Why> {
     const present = await this.#supervisor.why();
     const last = this.#supervisor.lastIncident;
@@ -152,19 +158,19 @@ export class Job {
     );
   }
 
-  /** Ranks that work now, and what their processes are in as the system sees it. */
+  /** Ranks that run work now, and the system call that their processes are in. */
   busyRanks(): readonly BusyRank[] {
     return this.#supervisor.busyRanks();
   }
 
-  /** Stops what runs; variables stay, and the next call works. A training step is brought to its end first. */
+  /** Stops running calls; variables stay, and the next call works. A running training step is completed first. */
   async interrupt(): Promise<void> {
     const gentle = [...this.#runs].map((run) => run.stop());
     if ((await Promise.all(gentle)).includes('stopped')) return;
     await this.#supervisor.interrupt();
   }
 
-  /** Ends one rank by SIGKILL, to see what the others do. */
+  /** Kills one rank by SIGKILL, to see what the other ranks do. */
   async kill(rank: number): Promise<void> {
     for (const chosen of parseSelection(rank, this.numRanks)) {
       const process = this.#fleet.processes[chosen];
@@ -173,7 +179,7 @@ export class Job {
     }
   }
 
-  /** Ends all ranks, by SIGKILL those that do not end by themselves; resolves when they are gone. */
+  /** Ends all ranks; kills those that do not end by themselves. Resolves when all processes are gone. */
   shutdown(): Promise<void> {
     this.#ended ??= (async () => {
       this.#supervisor.close();

@@ -10,8 +10,10 @@ import { Supervisor } from '../launch/supervisor';
 import { Job } from './job';
 
 /**
- * Starts `ranks` processes that train together, and resolves when all are ready. They end with this process, however it ends.
- * Throws: CONFIG for options that cannot be, LAUNCH when ranks do not fit or do not start; nothing is left behind then.
+ * Starts `ranks` processes that train together, and resolves when all are ready. They end when this process ends, for
+ * whatever reason.
+ * Throws: CONFIG for impossible options, LAUNCH when ranks do not fit into memory or do not start; then nothing is left
+ * behind.
  */
 export async function launch(options: LaunchOptions): Promise<Job> {
   const plan = planLaunch(options, availableMemory());

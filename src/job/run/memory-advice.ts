@@ -7,11 +7,11 @@ import { buildModel } from '../../nn/models/build-model';
 import type { ProbeResult } from '../rank/probe';
 import { type MemorySetting, pairedSettings, singleSettings } from './memory-settings';
 
-/** What a failed run can be tried with. */
+/** How settings can be tried on a failed run's ranks. */
 export interface AdviceOptions {
   readonly config: TrainConfig;
   readonly world: number;
-  /** Trains two steps of a config without the limit, on all ranks of the run, and gives what each measured. */
+  /** Trains two steps of a config without the limit, on all ranks of the run, and gives each rank's measurements. */
   readonly probe: (config: TrainConfig) => Promise<readonly ProbeResult[]>;
   readonly progress: (text: string, done: number, total: number) => void;
 }
@@ -19,30 +19,31 @@ export interface AdviceOptions {
 /** A setting that was tried. */
 export interface TriedSetting {
   readonly setting: string;
-  /** Most bytes that a rank's device held, with all that lay there besides. */
+  /** The most bytes on a rank's device, including those of other runs and cells. */
   readonly peakBytes: Bytes;
   readonly stepSeconds: Seconds;
   readonly fits: boolean;
-  /** Ranks with which it would fit, where all that is cut into shards is; by formula, not tried. */
+  /** Number of ranks with which the run would fit, if the states are sharded; by formula, not tried. */
   readonly ranks: number | null;
 }
 
-/** How many settings are named. */
+/** The most settings in the message. */
 const NUM_NAMED = 3;
-/** No further setting is tried after this time; and no further single one after half of it where too few fit. */
+/** No further setting is tried after this time; no further single setting after half of it, if too few fit. */
 const BUDGET_SECONDS: Seconds = 8;
-/** Floating point operations of a rank's step beyond which trying takes too long: some seconds at 10 GFLOP/s. */
+/** Floating point operations of a rank's step above which a trial takes too long: some seconds at 10 GFLOP/s. */
 const MOST_FLOPS = 2e10;
 /** Parameters, gradients and two moments, in float32. Source: Rajbhandari et al. 2020, section 3.1, less the 16-bit copies. */
 const STATE_BYTES = 16;
-/** A heap that has grown stays so: models of more state than this are not tried. */
+/** A heap never shrinks, so models with more state than this are not tried. */
 const MOST_STATE_BYTES: Bytes = 256e6;
-/** Errors after which ranks cannot be asked any more, or the user wants no more. */
+/** Errors after which ranks no longer answer, or the user has stopped the work. */
 const ENDINGS = ['INTERRUPTED', 'CLOSED', 'RANK_DIED', 'ABORTED'];
 
 /**
- * The same error, and for a memoryLimit the settings that would have made the run fit: tried on the ranks, one change at a
- * time, then in pairs, and measured. Models that take too long to try get the sizes of their states by formula.
+ * The same error; for a memoryLimit it also names settings with which the run fits. They are tried on the ranks, one
+ * change at a time, then in pairs, and measured. For models that take too long to try, it names the sizes of their
+ * states by formula.
  */
 export async function withMemoryAdvice(error: ShardlabError, options: AdviceOptions): Promise<ShardlabError> {
   const limit = Number(error.details.limit);
@@ -54,7 +55,7 @@ export async function withMemoryAdvice(error: ShardlabError, options: AdviceOpti
   return advised(error, sayingTried(tried, limit), { tried });
 }
 
-/** Whether ranks held more than a job's memoryLimit: then other settings can be tried without it. */
+/** Whether ranks held more than a job's memoryLimit: then other settings can be tried without the limit. */
 export function isOverMemoryLimit(error: unknown): error is ShardlabError {
   return (
     error instanceof ShardlabError &&
@@ -92,7 +93,7 @@ class Trials {
     return this.#tried.filter(({ fits }) => fits).length;
   }
 
-  /** Stops when so many fit, the time is over, or ranks cannot be asked any more. */
+  /** Stops when `enough` settings fit, the time is over, or ranks no longer answer. */
   async #tryAll(settings: readonly MemorySetting[], enough: number, within: Seconds): Promise<void> {
     const before = this.#numFitting;
     for (const [i, setting] of settings.entries()) {
@@ -115,12 +116,12 @@ class Trials {
         ranks: this.#ranksFor(config, highest),
       });
     } catch (error) {
-      // A setting that cannot be used with the others of this config is no advice.
+      // A setting that conflicts with this config is not advice.
       this.#isEnded = !(error instanceof ShardlabError) || ENDINGS.includes(error.code);
     }
   }
 
-  /** Shards shrink with the number of ranks, the rest stays. */
+  /** Shards shrink with the number of ranks; other memory does not. */
   #ranksFor({ parallel }: TrainConfig, { peakBytes, shardBytes }: ProbeResult): number | null {
     const { shardedAtRest, isHybrid } = STRATEGIES[parallel.strategy];
     const room = this.#limit - (peakBytes - shardBytes);
@@ -140,8 +141,8 @@ function byFormula(numParams: number, world: number, limit: Bytes): string {
   return (
     `The model is too large to try settings here. Its parameters, gradients and optimizer states are ${formatBytes(states)}; ` +
     `under FULL_SHARD a rank of ${world} holds ${formatBytes(states / world)} of them, and with offload.optimizer ` +
-    `${formatBytes(states / world / 2)}. Below the limit of ${formatBytes(limit)} they come with more than ${fits} ranks, ` +
-    'and activations come on top: halve batch and double accumulation, or set activationCheckpointing.'
+    `${formatBytes(states / world / 2)}. They are below the limit of ${formatBytes(limit)} with more than ${fits} ranks; ` +
+    'activations are extra: halve batch and double accumulation, or set activationCheckpointing.'
   );
 }
 
@@ -149,7 +150,7 @@ function sayingTried(tried: readonly TriedSetting[], limit: Bytes): string {
   const fitting = tried.filter(({ fits }) => fits).sort((a, b) => a.stepSeconds - b.stepSeconds);
   if (fitting.length > 0) {
     const lines = fitting.slice(0, NUM_NAMED).map(({ setting, peakBytes, stepSeconds }) => {
-      return `  ${setting}: peak ${formatBytes(peakBytes)}, ${formatSeconds(stepSeconds)} a step`;
+      return `  ${setting}: peak ${formatBytes(peakBytes)}, ${formatSeconds(stepSeconds)} per step`;
     });
     return `Tried here, with two steps each; these fit:\n${lines.join('\n')}`;
   }

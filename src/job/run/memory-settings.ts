@@ -3,24 +3,24 @@ import type { TrainConfig } from '../../config/train-config';
 
 /** A setting that may make a run fit into less memory. */
 export interface MemorySetting {
-  /** As one writes it: "parallel: { strategy: 'FULL_SHARD' }". */
+  /** As the user writes it: "parallel: { strategy: 'FULL_SHARD' }". */
   readonly text: string;
   readonly config: TrainConfig;
-  /** What it makes less of. */
+  /** Which memory this setting reduces. */
   readonly less: Lessened;
 }
 
-/** Two changes that lessen the same are not worth a trial together. */
+/** Two changes that reduce the same memory are not tried together. */
 type Lessened = 'states' | 'activations' | 'both';
 
-/** A change of a config; null where the config has it already or it has no meaning there. */
+/** A change of a config; null if the config has it already or it has no meaning there. */
 interface Change {
   readonly less: Lessened;
   readonly text: (config: TrainConfig) => string;
   readonly apply: (config: TrainConfig, world: number) => TrainConfig | null;
 }
 
-/** One change at a time, roughly by what they cost. */
+/** The changes, roughly in order of their cost. */
 const CHANGES: readonly Change[] = [
   {
     less: 'states',
@@ -84,7 +84,7 @@ const CHANGES: readonly Change[] = [
   },
 ];
 
-/** The config with one change, each that has a meaning for it. */
+/** The config with one change, for each change that has a meaning for it. */
 export function singleSettings(config: TrainConfig, world: number): MemorySetting[] {
   return CHANGES.flatMap(({ text, apply, less }) => {
     const changed = apply(config, world);
@@ -92,7 +92,10 @@ export function singleSettings(config: TrainConfig, world: number): MemorySettin
   });
 }
 
-/** The config with two changes, one that lessens states and one that lessens activations; those of `texts`, in that order. */
+/**
+ * The config with two changes, one that reduces states and one that reduces activations; only changes of `texts`, in
+ * that order.
+ */
 export function pairedSettings(
   config: TrainConfig,
   world: number,

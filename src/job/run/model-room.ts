@@ -9,7 +9,7 @@ import { buildModel } from '../../nn/models/build-model';
 import { optimizerBytesOf } from '../../plan/optimizer-bytes';
 import { availableMemory } from '../launch/host-memory';
 
-/** A model of each kind that every machine trains. */
+/** For each kind, a model that every machine can train. */
 const SMALL: Readonly<Record<ModelConfig['kind'], string>> = {
   gpt: "'tiny'",
   moe: "{ kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 64, experts: 4 }",
@@ -19,8 +19,9 @@ const SMALL: Readonly<Record<ModelConfig['kind'], string>> = {
 };
 
 /**
- * Refuses a model whose parameters and optimizer states alone have no room on real ranks, before any of them begins to make
- * values for minutes. Throws: OUT_OF_MEMORY with what a rank would hold, what there is, and what can be done with the model.
+ * Refuses a model whose parameters and optimizer states alone do not fit on real ranks, before any rank spends minutes
+ * on making values. Throws: OUT_OF_MEMORY with the memory that a rank would need, the free memory, and what the user
+ * can do with the model.
  */
 export function requireModelRoom(
   config: TrainConfig,
@@ -31,7 +32,7 @@ export function requireModelRoom(
   const { device, host } = bytesOfRank(config, world, numParams);
   const total = world * (device + host);
   const isOverHeap = Math.max(device, host) > HEAP_END;
-  // Models that a small machine holds are not worth the question.
+  // Models that fit on a small machine need no check.
   if (!isOverHeap && total <= HEAP_END) return;
   const free = available();
   if (!isOverHeap && total <= free) return;
@@ -42,8 +43,7 @@ export function requireModelRoom(
   const { kind } = modelShape(config);
   throw new ShardlabError(
     'OUT_OF_MEMORY',
-    `model ${nameOf(config)} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states each of ${world} ` +
-      `ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see what it would do: ` +
+    `model ${nameOf(config)} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
       'sl.dryRun(config, { world: 64 }) runs the same code on shapes, sl.plan({ model, hardware, gpus }) predicts GPUs. ' +
       `To train here: a small one of its kind, as model: ${SMALL[kind]}${moreRanks(config, world)}.`,
     {
@@ -60,7 +60,7 @@ export function requireModelRoom(
   );
 }
 
-/** What a rank holds at the least between steps: parameters and the optimizer's states. */
+/** The least memory of a rank between steps: parameters and the optimizer's states. */
 function bytesOfRank(
   { parallel, optimizer, offload }: TrainConfig,
   world: number,

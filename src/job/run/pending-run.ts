@@ -2,7 +2,9 @@ import type { Run } from './run';
 
 /** A run that is being built. */
 export interface PendingRun extends Promise<Run> {
-  /** The run, which goes on from a checkpoint. Throws: as building and run.load do; then nothing of it stays. */
+  /**
+   * The run, which continues from a checkpoint. Throws: as building and run.load do; then nothing of the run remains.
+   */
   load(path: string): Promise<Run>;
 }
 
@@ -15,7 +17,7 @@ export function pendingRun(building: Promise<Run>): PendingRun {
         await run.load(path);
         return run;
       } catch (error) {
-        // What is to be told is why it was not loaded.
+        // The caller must get the reason why it was not loaded.
         await run.dispose().catch(() => undefined);
         throw error;
       }

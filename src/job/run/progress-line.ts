@@ -5,14 +5,14 @@ import { escapeHtml } from '../../figures/escape';
 /** Time between two drawings. */
 const REDRAW_MS = 100;
 
-/** One line that says how far work has come. */
+/** One line that shows the progress of work. */
 export interface ProgressLine {
   show(text: string, done: number, total: number): void;
-  /** What stays. */
+  /** Replaces the line by a final text. */
   finish(text: string): void;
 }
 
-/** Draws into one display that is updated; nothing where there is no display. */
+/** Draws into one display and updates it; does nothing without a display. */
 export function createProgressLine(display: DisplaySink | undefined): ProgressLine {
   const displayId = `shardlab-line-${randomUUID()}`;
   let isDisplayed = false;

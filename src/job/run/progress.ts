@@ -8,22 +8,22 @@ import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
 import { createRunSummary } from './summary';
 
-/** Fewer points make no curve: a line of text says it all. */
+/** Fewer points make no curve, so a line of text is enough. */
 const LEAST_POINTS = 5;
-/** Time between two drawings: at least so much, and this many times what the last one took. */
+/** Time between two redraws: at least this time, and at least this multiple of the last redraw's time. */
 const REDRAW_MS = 200;
 const REDRAW_SHARE = 20;
-/** Steps that say how fast it goes. */
+/** Number of newest steps that give the speed. */
 const NUM_SPEED = 10;
 
 /** Shows steps while they run. */
 export interface Progress {
   show(last: StepResult): void;
-  /** Shows the last state for good: the whole figure, as documents without plotly need it. */
+  /** Shows the final state: the whole figure, in the form that documents without plotly need. */
   finish(): void;
 }
 
-/** Draws into one display that is updated at most five times a second; nothing where there is no display. */
+/** Draws into one display that is updated at most five times a second; does nothing without a display. */
 export function createProgress(display: DisplaySink | undefined, numSteps: number): Progress {
   const displayId = `shardlab-run-${randomUUID()}`;
   const state: State = { numSteps, losses: [], newest: [] };
@@ -53,11 +53,11 @@ export function createProgress(display: DisplaySink | undefined, numSteps: numbe
   };
 }
 
-/** How far the steps have come. */
+/** The progress of the steps. */
 interface State {
   readonly numSteps: number;
   readonly losses: number[];
-  /** What the newest steps came to. */
+  /** Results of the newest steps. */
   readonly newest: StepResult[];
 }
 
@@ -65,7 +65,7 @@ function runningBundle(state: State): MimeBundle {
   const { losses, numSteps } = state;
   const text = progressText(state);
   const bar = `<progress value="${losses.length}" max="${numSteps}" style="width:12em;vertical-align:middle"></progress>`;
-  // No plotly while it runs: JupyterLab's extension draws a display once and ignores its updates.
+  // No plotly while steps run, because JupyterLab's extension draws a display once and ignores its updates.
   const picture = losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(EITHER);
   return { 'text/html': `<div>${bar} <code>${text}</code></div>${picture}`, 'text/plain': text };
 }
@@ -93,7 +93,7 @@ function curveOf(state: State): Figure {
   return lossCurve(series, { tokensPerSecond: speedOf(state), steps: firstStep + numSteps - 1 });
 }
 
-/** The first step warms up; the speed is that of the newest ones. */
+/** The first step is a warm-up; the speed is that of the newest steps. */
 function speedOf({ newest }: State): number {
   return Math.round(createRunSummary(newest).tokensPerSecond);
 }

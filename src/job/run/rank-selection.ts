@@ -5,7 +5,7 @@ import type { Supervisor } from '../launch/supervisor';
 import type { RankScope } from '../rank/scope';
 
 /**
- * A function that runs in ranks. It is shipped by its source: it sees what a rank's cell sees (also given to it as its
+ * A function that runs in ranks. It is sent as source code. It sees the scope of a rank's cell (also passed as its
  * first argument) and its other arguments, but no variables of the notebook.
  */
 export type RankFunction<Args extends readonly unknown[], Value> = (scope: RankScope, ...args: Args) => Value;
@@ -22,9 +22,10 @@ export class RankSelection {
   }
 
   /**
-   * Runs a function in each of these ranks and gives their values in rank order. Arguments and values are what structured
-   * clone carries. What ranks print is shown live, grouped by rank; in a script it goes to the script's own streams.
-   * Throws: RANK_FAILED or the code of what a rank threw, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED; CONFIG for
+   * Runs a function in each of these ranks and gives their values in rank order. Structured clone must be able to carry
+   * arguments and values. Prints of ranks are shown live, grouped by rank; in a script they go to the script's own
+   * streams.
+   * Throws: RANK_FAILED or the code of a rank's error, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED; CONFIG for
    * arguments that cannot be sent.
    */
   async run<Args extends readonly unknown[], Value>(
@@ -43,7 +44,7 @@ export class RankSelection {
         { kind: 'function', source: String(work), args },
         { output: (event) => live.add(event) },
       );
-      // Each rank sends what the function gave, as structured clone carries it.
+      // Each rank sends the function's value, in the form that structured clone carries.
       return values as Awaited<Value>[];
     } finally {
       live.finish();

@@ -12,7 +12,7 @@ export function registeredJobs(): readonly Job[] {
   return host()[JOBS] ?? [];
 }
 
-/** Adds a job; the returned function takes it out. */
+/** Adds a job; the returned function removes it. */
 export function registerJob(job: Job): () => void {
   host()[JOBS] = [...registeredJobs(), job];
   return () => {
@@ -20,12 +20,12 @@ export function registerJob(job: Job): () => void {
   };
 }
 
-/** Stops what runs in the ranks of all jobs of this process; a host calls it when the person presses Stop. */
+/** Stops running work in the ranks of all jobs of this process; a host calls it when the user presses Stop. */
 export async function interruptJobs(): Promise<void> {
   await Promise.all(registeredJobs().map((job) => job.interrupt()));
 }
 
 function host(): JobsHost {
-  // globalThis has no index type for symbols; the key is ours alone.
+  // globalThis has no index type for symbols; only we use this key.
   return globalThis as JobsHost;
 }

@@ -11,25 +11,32 @@ import { checkWorld } from './world';
 
 type ParallelInput = NonNullable<TrainConfigInput['parallel']>;
 
-/** What `run.reshard` changes: any setting of `parallel`, the precision, and the number of ranks. */
+/** The settings that `run.reshard` can change: any setting of `parallel`, the precision, and the number of ranks. */
 export interface ReshardChange extends ParallelInput, Pick<TrainConfigInput, 'mixedPrecision'> {
-  /** The run goes on on the job's first `world` ranks. `batch` is a rank's: more ranks see more sequences a step. */
+  /**
+   * The run continues on the job's first `world` ranks. `batch` is per rank, so more ranks process more sequences per
+   * step.
+   */
   readonly world?: number;
 }
 
-/** Where a run goes. */
+/** The config and world of a run. */
 export interface ReshardPlan {
   readonly config: TrainConfig;
   readonly world: number;
 }
 
 const OTHER_KEYS = ['mixedPrecision', 'world'] as const;
-/** Settings that fit one strategy or world: with another they return to their defaults unless they are named. */
+/**
+ * Settings that belong to one strategy or world: a change of strategy or world resets them to their defaults unless the
+ * change names them.
+ */
 const BOUND = ['reshardAfterForward', 'noSync'] as const;
 
 /**
- * The config and world after a change. With another strategy, what was set for the old one (mesh, reshardAfterForward,
- * noSync) returns to its default unless the change names it. Throws: CONFIG for what is unknown, wrong or nothing.
+ * The config and world after a change. With another strategy, settings of the old one (mesh, reshardAfterForward,
+ * noSync) return to their defaults unless the change names them. Throws: CONFIG for an unknown or wrong setting, and
+ * for an empty change.
  */
 export function planReshard(from: ReshardPlan, change: ReshardChange, numRanks: number): ReshardPlan {
   checkKeys(change);
@@ -39,7 +46,7 @@ export function planReshard(from: ReshardPlan, change: ReshardChange, numRanks: 
   const isOther = strategy !== from.config.parallel.strategy;
   const kept: Record<string, unknown> = { ...from.config.parallel };
   if (isOther) for (const key of BOUND) delete kept[key];
-  // An unknown strategy has no properties: the parser names it.
+  // An unknown strategy has no properties; the parser reports it.
   const isHybrid = STRATEGIES[strategy]?.isHybrid === true;
   if (!isHybrid || world !== from.world) delete kept.mesh;
   const config = parseTrainConfig({

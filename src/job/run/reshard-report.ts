@@ -6,22 +6,22 @@ import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';
 import type { ReshardPlan } from './reshard-change';
 import { placeText } from './text';
 
-/** Proof that a resharded run holds what it held. Shown in a notebook as one line over a table of the ranks. */
+/** Proof that a resharded run holds the same values. Shown in a notebook as one line over a table of the ranks. */
 export interface ReshardReport extends Shown {
-  /** Parameters and states of the optimizer: each is what it was, bit by bit. */
+  /** Number of parameters and optimizer states; each is equal to its old value, bit by bit. */
   readonly numTensors: number;
-  /** States that an optimizer keeps in 8 bits a number: their blocks lie elsewhere now, so they were coded anew. */
+  /** Number of optimizer states in 8 bits per number: their blocks have new borders, so they were encoded again. */
   readonly numCoded: number;
-  /** Of all of them, each element once; every copy and shard of it was compared, bit by bit. */
+  /** Bytes of all values, each element once; every copy and shard was compared, bit by bit. */
   readonly bytes: Bytes;
-  /** Compared on all ranks together: copies count each. */
+  /** Compared bytes on all ranks; every copy counts. */
   readonly comparedBytes: Bytes;
-  /** What went from rank to rank. */
+  /** Bytes that moved between ranks. */
   readonly movedBytes: Bytes;
   readonly seconds: Seconds;
 }
 
-/** What ranks did, together. */
+/** Combines the ranks' results into one report. */
 export function createReshardReport(
   from: ReshardPlan,
   to: ReshardPlan,
@@ -40,7 +40,7 @@ export function createReshardReport(
   };
   const text =
     `${placeText(from)} → ${placeText(to)}: ${facts.numTensors} tensors, ${formatBytes(facts.bytes)}, all bit-equal; ` +
-    `${facts.numCoded === 0 ? '' : `${facts.numCoded} 8-bit states coded anew; `}` +
+    `${facts.numCoded === 0 ? '' : `${facts.numCoded} 8-bit states encoded again; `}` +
     `${formatBytes(facts.movedBytes)} moved between ranks in ${formatSeconds(seconds)}`;
   const rows = ranks.map((rank, i) => ({
     rank: i,

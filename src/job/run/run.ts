@@ -40,16 +40,16 @@ export interface RunOptions {
   readonly numRanks: number;
   /** Ranks that train: the job's first. */
   readonly world: number;
-  /** The job's shaped wire, where there is one. */
+  /** The job's shaped wire, if there is one. */
   readonly link?: Link | undefined;
   /** Number of the run in its job. */
   readonly number: number;
-  /** The job's folder, for steps that do not lie in memory. */
+  /** The job's folder, for steps that are not in memory. */
   readonly folder: string;
   readonly supervisor: Supervisor;
   readonly groups: RankGroups;
   readonly saves: SaveDesk;
-  /** Told when the run is disposed. */
+  /** Called when the run is disposed. */
   readonly disposed: (run: Run) => void;
 }
 
@@ -75,7 +75,7 @@ export class Run extends RunFigures {
     this.#checkpoints = new RunCheckpoints({ run, saves, calls: this.#calls, history: this.history });
   }
 
-  /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and what ranks throw. */
+  /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
   static async create(options: RunOptions): Promise<Run> {
     const run = new Run(options, parseTrainConfig(options.config));
     const { number, init, world, groups } = options;
@@ -88,33 +88,34 @@ export class Run extends RunFigures {
       run.#numParams = numParams ?? 0;
       return run;
     } catch (error) {
-      // Ranks that had built theirs when another failed hold it still.
+      // Ranks that had built the model when another rank failed still hold it.
       await run.#calls.free(world, number);
       throw await run.#advised(error);
     }
   }
 
-  /** Parameters of the whole model; tied ones count once. */
+  /** Number of parameters of the whole model; tied parameters count once. */
   get numParams(): number {
     return this.#numParams;
   }
 
   /**
-   * Trains `numSteps` steps and shows loss and speed while they run. An interrupt ends it after the running step.
-   * Throws: INTERRUPTED, OUT_OF_MEMORY and what ranks throw; CLOSED when the run has ended.
+   * Trains `numSteps` steps and shows loss and speed while they run. An interrupt ends the training after the running
+   * step.
+   * Throws: INTERRUPTED, OUT_OF_MEMORY and errors of ranks; CLOSED when the run has ended.
    */
   async step(numSteps = 1): Promise<RunSummary> {
     if (!Number.isInteger(numSteps) || numSteps < 1) {
-      throw new ConfigError(`step(${numSteps}) is no number of steps; give a whole number from 1`);
+      throw new ConfigError(`step(${numSteps}) is not a number of steps; give a whole number from 1`);
     }
     return this.#turns.take('stepping', () => this.#stepMany(numSteps));
   }
 
   /**
-   * Changes strategy, wrapping, precision or number of ranks in the running job: parameters and optimizer states move to
-   * their new places, and each element is compared with the old one, bit by bit. The next step goes on from them.
-   * Throws: CONFIG, and the run stays as it is; CHECK where an element differs, and what ranks throw: once states were
-   * moving, that ends the run.
+   * Changes strategy, wrapping, precision or number of ranks in the running job: parameters and optimizer states move
+   * to their new ranks, and each element is compared with the old one, bit by bit. The next step continues from them.
+   * Throws: CONFIG, and the run does not change; CHECK if an element differs, and errors of ranks: these end the run
+   * once states are moving.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return this.#turns.take('resharding', () => {
@@ -127,25 +128,26 @@ export class Run extends RunFigures {
   }
 
   /**
-   * Saves the run into a folder, whose checkpoint it replaces when all is on the disk: each rank writes what it holds. With
-   * `async: true` it resolves when the state was copied, and `done` when the checkpoint is in its place.
-   * Throws: IO naming file and tensor; the run goes on, and the checkpoint before it is whole.
+   * Saves the run into a folder and replaces the checkpoint there when everything is on the disk; each rank writes its
+   * own shards. With `async: true` it resolves when the state is copied, and `done` resolves when the checkpoint is in
+   * place.
+   * Throws: IO naming file and tensor; then the run can continue, and the previous checkpoint is complete.
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
     return this.#turns.take('saving', () => this.#checkpoints.save(path, options));
   }
 
   /**
-   * Goes on from a checkpoint of the same model, whatever world and strategy it was saved under. What this run recorded of
-   * later steps goes. Throws: SHAPE naming what does not fit, IO; a file that is damaged ends the run.
+   * Continues from a checkpoint of the same model, whatever world and strategy saved it. This run's records of later
+   * steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
     return this.#turns.take('loading', () => this.#checkpoints.load(path, options));
   }
 
   /**
-   * The units of the model: elements, padding, bytes, and on a shaped link how long a gather takes, with hints.
-   * Throws: CONFIG where the model is not in units (NO_SHARD).
+   * The units of the model: elements, padding, bytes, on a shaped link also the time of a gather, and hints.
+   * Throws: CONFIG if the model has no units (NO_SHARD).
    */
   async units(): Promise<Table> {
     const { number: run, link } = this.#options;
@@ -174,12 +176,12 @@ export class Run extends RunFigures {
     });
   }
 
-  /** Ends step() after the running step: whether it ended in time, or nothing ran that is to be waited for. */
+  /** Ends step() after the running step. Says whether it ended in time, or whether nothing had to be awaited. */
   async stop(): Promise<'stopped' | 'late' | 'idle'> {
     return this.#turns.stop(() => this.#steps?.stop());
   }
 
-  /** Frees the model on all ranks; what was recorded stays. */
+  /** Frees the model on all ranks; the records stay. */
   async dispose(): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
@@ -204,7 +206,7 @@ export class Run extends RunFigures {
       const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps) } as const;
       await this.#calls.on(this.world, work, { step: (rank, step) => steps.receive(rank, step) });
     } catch (error) {
-      // A failure within a step leaves ranks with different parameters.
+      // After a failure within a step, ranks may have different parameters.
       this.#calls.breakOff(`within step ${history.lastStep + 1}`, error);
       throw await this.#advised(error);
     } finally {
@@ -242,7 +244,7 @@ export class Run extends RunFigures {
     }
   }
 
-  /** For a memoryLimit, with the settings that would have fit. The model that did not fit goes first. */
+  /** For a memoryLimit, adds settings that would have fit. The model that did not fit is freed first. */
   async #advised(error: unknown): Promise<unknown> {
     if (!isOverMemoryLimit(error)) return error;
     const { config, world } = this;
@@ -263,12 +265,12 @@ export class Run extends RunFigures {
   #stopped(done: number, numSteps: number): ShardlabError {
     return new ShardlabError(
       'INTERRUPTED',
-      `run.step was interrupted after ${done} of ${numSteps} steps; the run is whole: step() goes on from step ${this.history.lastStep}`,
+      `run.step was interrupted after ${done} of ${numSteps} steps; the run is intact: step() continues from step ${this.history.lastStep}`,
     );
   }
 }
 
-/** Each as a line of stderr: a notebook shows it under the cell. */
+/** Writes each warning as a line of stderr; a notebook shows it under the cell. */
 function warn(messages: readonly string[]): void {
   for (const message of messages) warnOnStderr(message);
 }

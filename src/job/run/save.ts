@@ -5,45 +5,45 @@ import { type Shown, shownAsText, withShown } from '../../figures/shown';
 
 /** How run.save writes. */
 export interface RunSaveOptions extends Omit<SaveOptions, 'trainer'> {
-  /** Resolves when the state was copied: steps may go on while it is written. Default false. */
+  /** Resolves when the state is copied, so steps may continue while it is written. Default false. */
   readonly async?: boolean;
 }
 
-/** A checkpoint that was saved, or is being written. Shown in a notebook as one line. */
+/** A checkpoint that is saved, or is being written. Shown in a notebook as one line. */
 export interface RunSave extends Shown {
-  /** Absolute. */
+  /** Absolute path of the folder. */
   readonly path: string;
-  /** Steps of the run that it holds. */
+  /** Number of the run's last step in it. */
   readonly step: number;
   readonly bytes: Bytes;
-  /** Until the state was copied: the time that training stood still. */
+  /** The time until the state was copied; training waited for it. */
   readonly copySeconds: Seconds;
-  /** Resolves when the checkpoint is in its place. Throws: IO, RANK_DIED; the one before it is whole then. */
+  /** Resolves when the checkpoint is in place. Throws: IO, RANK_DIED; then the previous checkpoint is complete. */
   readonly done: Promise<void>;
 }
 
 /** How run.load reads. */
 export interface RunLoadOptions {
-  /** Leaves optimizer states and the count of steps as they are. Default false. */
+  /** Does not change optimizer states and the count of steps. Default false. */
   readonly parametersOnly?: boolean;
 }
 
 /** A checkpoint that was loaded. Shown in a notebook as one line. */
 export interface RunLoad extends Shown {
   readonly path: string;
-  /** The next step is the one after it; null where only parameters were loaded. */
+  /** The run continues with the step after this one; null if only parameters were loaded. */
   readonly step: number | null;
-  /** What all ranks read together. */
+  /** Bytes that all ranks read together. */
   readonly bytesRead: Bytes;
   readonly seconds: Seconds;
 }
 
-/** What messages say of a save. */
+/** A save, as messages describe it. */
 export function savedText({ path, step, bytes }: Pick<RunSave, 'path' | 'step' | 'bytes'>): string {
   return `step ${step} saved: ${shortened(path)}, ${formatBytes(bytes)}`;
 }
 
-/** A save that was begun. */
+/** Makes the object of a started save. */
 export function createRunSave(
   facts: Pick<RunSave, 'path' | 'step' | 'bytes' | 'copySeconds' | 'done'>,
 ): RunSave {
@@ -51,7 +51,7 @@ export function createRunSave(
   return withShown({ ...facts }, shownAsText(text));
 }
 
-/** What ranks read. */
+/** Makes the object of a load. */
 export function createRunLoad(facts: Pick<RunLoad, 'path' | 'step' | 'bytesRead' | 'seconds'>): RunLoad {
   const { path, step, bytesRead, seconds } = facts;
   const what = step === null ? 'parameters' : `step ${step}`;
@@ -59,7 +59,7 @@ export function createRunLoad(facts: Pick<RunLoad, 'path' | 'step' | 'bytesRead'
   return withShown({ ...facts }, shownAsText(text));
 }
 
-/** As it is seen from the current folder, unless it lies outside of that. */
+/** The path relative to the current folder, unless it is outside of that folder. */
 function shortened(path: string): string {
   const seen = relative(process.cwd(), path);
   return seen === '' || seen.startsWith('..') ? path : seen;

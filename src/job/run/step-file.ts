@@ -12,33 +12,33 @@ export interface WholeStep {
   readonly records: readonly StepRecord[];
 }
 
-/** Neighbouring steps that went to the file together. */
+/** Neighbouring steps that were written to the file together. */
 export interface Chunk {
   readonly firstStep: number;
   readonly lastStep: number;
   readonly numSteps: number;
-  /** In memory where the file could not take them. */
+  /** In memory if the file could not take them. */
   readonly results: BlockRange | readonly StepResult[];
-  /** By step; or why they are lost. */
+  /** Records by step, or the error if they are lost. */
   readonly records: BlockRange | ShardlabError;
 }
 
-/** Neighbouring steps differ in their times alone: more effort saves little. */
+/** Neighbouring steps differ only in their times, so a higher level saves little. */
 const DEFLATE = { level: 1 } as const;
 
-/** Puts a run's steps into a file and takes them out again: results as they are, records deflated. */
+/** Writes a run's steps to a file and reads them back: plain results, deflated records. */
 export class StepFile {
   readonly #file: SpillFile;
   readonly #warn: (message: string) => void;
   #hasWarned = false;
 
-  /** Calls `warn` once when records cannot be stored. */
+  /** `warn` is called once, when records cannot be stored. */
   constructor(file: SpillFile, warn: (message: string) => void) {
     this.#file = file;
     this.#warn = warn;
   }
 
-  /** Stores steps, at least one. Where the disk is full, their records are lost, and `warn` says so. */
+  /** Stores steps, at least one. If the disk is full, their records are lost, and `warn` reports it. */
   store(steps: readonly WholeStep[]): Chunk {
     const results = steps.map(({ result }) => result);
     const [firstStep, lastStep] = [results[0]?.step ?? 0, results.at(-1)?.step ?? 0];
@@ -61,12 +61,12 @@ export class StepFile {
   /** Throws: IO. */
   resultsOf({ results, lastStep }: Chunk): readonly StepResult[] {
     if (!('offset' in results)) return results.filter(({ step }) => step <= lastStep);
-    // What store has written.
+    // `store` has written them.
     const stored = deserialize(this.#file.read(results)) as StepResult[];
     return stored.filter(({ step }) => step <= lastStep);
   }
 
-  /** By step, by rank. Throws: IO, also where they are lost. */
+  /** Records by step and rank. Throws: IO, also if they are lost. */
   recordsOf({ records, lastStep }: Chunk): readonly (readonly StepRecord[])[] {
     if (records instanceof ShardlabError) throw records;
     // As above.
@@ -74,7 +74,7 @@ export class StepFile {
     return stored.filter(([record]) => record !== undefined && record.step <= lastStep);
   }
 
-  /** What is left of a chunk when the steps after number `step` go: none, or it. */
+  /** The rest of a chunk when the steps after number `step` are dropped: nothing, or one chunk. */
   cut(chunk: Chunk, step: number): Chunk[] {
     if (chunk.lastStep <= step) return [chunk];
     if (chunk.firstStep <= step) {
@@ -90,8 +90,8 @@ export class StepFile {
     if (!this.#hasWarned) {
       this.#hasWarned = true;
       this.#warn(
-        `${what}. Training goes on, and losses stay; figures of these steps cannot be drawn. Free some space, or set TMPDIR ` +
-          'to a larger disk before the launch. This is reported once',
+        `${what}. Training continues, and losses stay; figures of these steps cannot be drawn. Free some space, or set TMPDIR ` +
+          'to a larger disk before the launch. This warning appears once',
       );
     }
     return new ShardlabError('IO', `${what}; choose another step`, { cause, details: cause.details });

@@ -1,26 +1,27 @@
 import type { RankStep, StepGrant } from '../control/messages';
 
 /*
- * [Note: grants] Ranks step without waiting for the launcher, but only as far as it has granted, and it grants the same to
- * all. To stop, it grants no more: every rank then ends after the same step, so the model is whole. One step beyond the
- * running one is granted, so that no rank waits for a message between two steps.
+ * [Note: grants] The launcher grants all ranks the same number of steps, and ranks run granted steps without waiting
+ * for the launcher. To stop, the launcher grants no more steps: every rank then ends after the same step, so the model
+ * is consistent. The launcher grants one step beyond the running one, so that no rank waits for a message between two
+ * steps.
  */
 
-/** Steps granted beyond those that all ranks have done. */
+/** Granted steps beyond those that all ranks have done. */
 const LEAD = 2;
 
-/** Steps that ranks are allowed to make at first. */
+/** The first grant of a call. */
 export function firstGrant(numSteps: number): StepGrant {
   return { granted: Math.min(LEAD, numSteps), isFinal: numSteps <= LEAD };
 }
 
-/** Gathers what ranks send of their steps, and says how far they may go on. */
+/** Gathers the ranks' reports of their steps, and grants further steps. */
 export class Stepping {
   readonly #numSteps: number;
   readonly #numRanks: number;
   readonly #grant: (grant: StepGrant) => void;
   readonly #done: (steps: readonly RankStep[]) => void;
-  /** By rank, what it has sent and the others have not. */
+  /** By rank, its steps that some other rank has not sent yet. */
   readonly #waiting: RankStep[][];
   #numDone = 0;
   #granted: StepGrant;
@@ -43,7 +44,7 @@ export class Stepping {
     return this.#numDone;
   }
 
-  /** A rank's next step. */
+  /** Takes a rank's next step. */
   receive(rank: number, step: RankStep): void {
     this.#waiting[rank]?.push(step);
     while (this.#waiting.every((steps) => steps.length > 0)) {
@@ -55,7 +56,7 @@ export class Stepping {
     }
   }
 
-  /** Ranks end after what they were granted. */
+  /** Lets ranks end after the granted steps. */
   stop(): void {
     if (this.#granted.isFinal) return;
     this.#granted = { ...this.#granted, isFinal: true };

@@ -3,22 +3,23 @@ import type { StepResult } from '../../train/step-result';
 import type { Chunk, StepFile, WholeStep } from './step-file';
 
 /*
- * [Note: steps on disk] The records of a step are tens of kilobytes per rank. The newest steps lie in memory; older ones go, some
- * at a time, to a file in the job's folder, and are read back when they are asked for. What figures need of all steps (losses,
- * sums of communication) RunHistory stores in memory as numbers, so that a run's memory does not grow with its steps.
+ * [Note: steps on disk] The records of a step are tens of kilobytes per rank. The newest steps are in memory. Older
+ * steps are written, several at a time, to a file in the job's folder, and are read back on demand. RunHistory stores
+ * the numbers that figures need from all steps (losses, sums of communication). So a run's memory hardly grows with its
+ * steps.
  */
 
-/** Steps that lie in memory at least. Figures that take several steps together take fewer. */
+/** The least number of steps in memory. Figures of several steps use fewer. */
 export const NUM_NEWEST = 16;
-/** Steps that go to the file at once. */
+/** Number of steps that are written to the file at once. */
 const NUM_PER_CHUNK = 16;
 
-/** The records of a run's steps, step by step, rank by rank. Old ones lie in a file until they are asked for. */
+/** The records of a run's steps, step by step, rank by rank. Old records are in a file until they are read. */
 export interface StepRecords extends Iterable<StepRecord> {
   readonly numSteps: number;
-  /** Of one step, by rank; none where the run did not make it. Throws: IO where they could not be stored. */
+  /** Records of one step, by rank; empty if the run did not do this step. Throws: IO if they could not be stored. */
   ofStep(step: number): readonly StepRecord[];
-  /** Of the newest steps, in their order; default: of the last one. Throws: IO as above. */
+  /** Records of the newest steps, in order; default: of the last step. Throws: IO as above. */
   newest(numSteps?: number): readonly StepRecord[];
 }
 
@@ -37,7 +38,7 @@ export class RunSteps implements StepRecords {
     return this.#numStored + this.#newest.length;
   }
 
-  /** Takes a step; its number is greater than all before. */
+  /** Adds a step; its number is greater than all earlier numbers. */
   add(step: WholeStep): void {
     this.#newest.push(step);
     if (this.#newest.length < NUM_NEWEST + NUM_PER_CHUNK) return;
@@ -45,7 +46,7 @@ export class RunSteps implements StepRecords {
     this.#numStored += NUM_PER_CHUNK;
   }
 
-  /** Changes the records of the step that lies so many steps `back` from the newest, where it lies in memory. */
+  /** Changes the records of the step that is `back` steps before the newest, if it is in memory. */
   change(back: number, change: (record: StepRecord) => StepRecord): void {
     const at = this.#newest.length - 1 - back;
     const step = this.#newest[at];
@@ -59,7 +60,7 @@ export class RunSteps implements StepRecords {
     this.#newest = this.#newest.filter(({ result }) => result.step <= step);
   }
 
-  /** What steps came to, from the one with index `first` on. Throws: IO. */
+  /** Results of the steps from index `first` on. Throws: IO. */
   results(first = 0): StepResult[] {
     let begin = this.#numStored;
     let from = this.#chunks.length;
@@ -87,7 +88,10 @@ export class RunSteps implements StepRecords {
     return steps.slice(-numSteps).flat();
   }
 
-  /** The records of steps from `first` to before `end`, step by step; one chunk is in memory at a time. Throws: IO as above. */
+  /**
+   * The records of steps from `first` to before `end`, step by step; only one chunk is in memory at a time. Throws: IO
+   * as above.
+   */
   *between(first: number, end: number): Generator<readonly StepRecord[]> {
     const isWithin = ([record]: readonly StepRecord[]): boolean =>
       record !== undefined && record.step >= first && record.step < end;
@@ -98,7 +102,7 @@ export class RunSteps implements StepRecords {
     yield* this.#newest.map(({ records }) => records).filter(isWithin);
   }
 
-  /** All, as above. */
+  /** Records of all steps, as above. */
   *[Symbol.iterator](): Generator<StepRecord> {
     for (const records of this.between(0, Number.POSITIVE_INFINITY)) yield* records;
   }

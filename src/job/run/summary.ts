@@ -2,16 +2,16 @@ import type { Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { StepResult } from '../../train/step-result';
 
-/** What some steps came to together. Shown in a notebook as one line. */
+/** The summary of some steps. Shown in a notebook as one line. */
 export interface RunSummary extends Shown {
   readonly numSteps: number;
   /** Number of the last step, from 1. */
   readonly lastStep: number;
   readonly firstLoss: number;
   readonly lastLoss: number;
-  /** Tokens of all ranks a second, over the time of the steps. */
+  /** Tokens per second of all ranks, over the time of the steps. */
   readonly tokensPerSecond: number;
-  /** Median. */
+  /** Median time of a step. */
   readonly stepSeconds: Seconds;
 }
 
@@ -40,5 +40,5 @@ function summaryText(
       ? facts.lastLoss.toFixed(4)
       : `${facts.firstLoss.toFixed(4)} → ${facts.lastLoss.toFixed(4)}`;
   const speed = Math.round(facts.tokensPerSecond).toLocaleString('en-US');
-  return `step ${facts.lastStep}: loss ${loss}, ${speed} tokens/s, ${(facts.stepSeconds * 1e3).toFixed(1)} ms a step`;
+  return `step ${facts.lastStep}: loss ${loss}, ${speed} tokens/s, ${(facts.stepSeconds * 1e3).toFixed(1)} ms per step`;
 }

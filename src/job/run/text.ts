@@ -2,7 +2,7 @@ import type { StrategyName } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { counted } from '../../figures/format';
 
-/** What a run's line tells. */
+/** The facts in a run's line. */
 export interface RunFacts {
   readonly strategy: StrategyName;
   readonly world: number;
@@ -19,7 +19,7 @@ export function runText({ strategy, world, numParams, losses }: RunFacts): strin
   return `${head}, ${counted(losses.length, 'step')}: loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
 }
 
-/** Where a run trains: 'FULL_SHARD on 4 ranks'. */
+/** Strategy and ranks of a run: 'FULL_SHARD on 4 ranks'. */
 export function placeText({
   config,
   world,

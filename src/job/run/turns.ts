@@ -1,6 +1,6 @@
 import { ConfigError } from '../../core/errors';
 
-/** An interrupt waits at most so long for the end of what runs; then it is broken off. */
+/** An interrupt waits at most this long for the end of running work; then the work is aborted. */
 const STOP_MS = 3000;
 
 /** What a run can be busy with. */
@@ -11,17 +11,20 @@ interface Turn {
   readonly ended: Promise<void>;
 }
 
-/** One piece of a run's work at a time. What was told to stop is waited for, all else is refused. */
+/**
+ * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other
+ * work.
+ */
 export class RunTurns {
   #turn: Turn | undefined;
   #isStopping = false;
 
-  /** Runs `work` alone. Throws: CONFIG while something else runs that nobody stopped; what `work` throws. */
+  /** Runs `work` alone. Throws: CONFIG while other work runs that was not stopped; errors of `work`. */
   async take<T>(business: Business, work: () => Promise<T>): Promise<T> {
     const before = this.#turn;
     if (before !== undefined && !this.#isStopping) {
       throw new ConfigError(
-        `this run is ${before.business} already; await that before it is ${business === before.business ? `${business} again` : business}`,
+        `this run is already ${before.business}; await that call before the run is ${business === before.business ? `${business} again` : business}`,
       );
     }
     const running = this.#after(before?.ended, work);
@@ -41,8 +44,9 @@ export class RunTurns {
   }
 
   /**
-   * Waits for the end of what runs: whether it came in time, or there is nothing to wait for. A save can be broken off at
-   * any moment, so it is not waited for here; what comes next waits until the checkpoint is in place, or was given up.
+   * Waits for the end of running work. Says whether it ended in time, or whether nothing had to be awaited. A save can
+   * be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in place or
+   * was given up.
    */
   async stop(tell: () => void): Promise<'stopped' | 'late' | 'idle'> {
     const turn = this.#turn;
@@ -58,7 +62,7 @@ export class RunTurns {
     return Promise.race([stopped, late]).finally(() => clearTimeout(timer));
   }
 
-  /** What was stopped may still be ending. */
+  /** Waits for stopped work that is still ending. */
   async #after<T>(ended: Promise<void> | undefined, work: () => Promise<T>): Promise<T> {
     await ended;
     this.#isStopping = false;

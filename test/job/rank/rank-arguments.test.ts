@@ -158,8 +158,8 @@ test('what is no module, and names that do not exist, are told by the call that 
     ],
     [/gradients takes a function, .* not a Tensor/, ({ gradients, tf }) => gradients(tf.scalar(1) as never)],
     [/FSDP takes a module/, ({ FSDP }) => FSDP({} as never)],
-    [/the model is sharded already/, ({ fullyShard, DDP, nn }, given) => DDP(fullyShard(nn.gpt(given)))],
-    [/was called on this GPT before/, ({ fullyShard, nn }, given) => fullyShard(fullyShard(nn.gpt(given)))],
+    [/already sharded the model/, ({ fullyShard, DDP, nn }, given) => DDP(fullyShard(nn.gpt(given)))],
+    [/was already called on this GPT/, ({ fullyShard, nn }, given) => fullyShard(fullyShard(nn.gpt(given)))],
     [/in bytes: bucketBytes/, ({ DDP, nn }, given) => DDP(nn.gpt(given), { bucket_cap_mb: 25 } as object)],
     [
       /no argument bucketByte; did you mean/,

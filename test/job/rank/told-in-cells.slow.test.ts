@@ -85,5 +85,5 @@ test('a module in a private field, which no optimizer was given, is named once; 
   assert.deepEqual(await told('body'), []);
   const names = await told('#body');
   assert.equal(names.length, 1);
-  assert.match(names[0] ?? '', /weight, bias: .*no optimizer was given the module.*#field/);
+  assert.match(names[0] ?? '', /weight, bias: .*no optimizer got the module.*#field/);
 });

@@ -136,7 +136,7 @@ test('cells and functions run in the selected ranks, and what cells declare live
     const outside = 5;
     await assert.rejects(
       job.on(0).run(() => outside),
-      { code: 'RANK_FAILED', message: /sent to ranks by its source/ },
+      { code: 'RANK_FAILED', message: /sent to ranks as source code/ },
     );
   });
 

@@ -90,7 +90,7 @@ test('a run in resharding', async (context) => {
     assert.deepEqual(run.losses, undisturbed.losses);
     await assert.rejects(Promise.all([run.reshard({ wrap: 'root' }), run.step()]), {
       code: 'CONFIG',
-      message: /resharding already/,
+      message: /already resharding/,
     });
     await Promise.all([run.dispose(), undisturbed.dispose()]);
     await assert.rejects(run.reshard({ wrap: 'root' }), { code: 'CLOSED' });

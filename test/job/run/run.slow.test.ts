@@ -76,7 +76,7 @@ test('runs of a job', async (context) => {
       const undisturbed = await job.train(config('FULL_SHARD'));
       const run = await job.train(config('FULL_SHARD'));
       const stepping = run.step(100_000);
-      const failed = assert.rejects(stepping, { code: 'INTERRUPTED', message: /the run is whole/ });
+      const failed = assert.rejects(stepping, { code: 'INTERRUPTED', message: /the run is intact/ });
       while (run.losses.length < 3) await new Promise((resolve) => setImmediate(resolve));
       await job.interrupt();
       await failed;
@@ -96,7 +96,7 @@ test('runs of a job', async (context) => {
     assert.throws(() => run.memory(), { code: 'CONFIG', message: /no step yet/ });
     for (const numSteps of [0, 1.5, -1]) await assert.rejects(run.step(numSteps), { code: 'CONFIG' });
     const first = run.step(2);
-    await assert.rejects(run.step(), { code: 'CONFIG', message: /stepping already/ });
+    await assert.rejects(run.step(), { code: 'CONFIG', message: /already stepping/ });
     await first;
     await run.dispose();
   });
