@@ -57,17 +57,17 @@ export type { StepResult } from './train/step-result';
 /** This installation's version. */
 export const version: string = readVersion();
 
-/** Stores a guess; the next figure that shows the quantity tells both. NaN is no guess. */
+/** Stores a guess; the next figure with the quantity shows the guess and the answer. NaN means no guess. */
 export function guess(id: string, value?: number, of?: string): Guess {
   return sessionGuesses().guess(id, value, of);
 }
 
-/** Compares a value (or a promise's) with an exercise's answer. A wrong or missing one is no error. */
+/** Compares a value (or a promise's value) with an exercise's answer. A wrong or missing answer is not an error. */
 export async function check(id: string, value?: unknown): Promise<Verdict> {
   return checkExercise(id, await value);
 }
 
-/** Runs side by side in one figure, under the names that they are given. Throws: CONFIG for an unknown comparison. */
+/** Draws runs side by side in one figure, under the given names. Throws: CONFIG for an unknown comparison. */
 export function compare(runs: Readonly<Record<string, Run>>, what: Comparison = 'memory'): Figure {
   const views = Object.entries(runs).map(([name, run]) => [name, run.view]);
   return sessionGuesses().reveal(compareRuns(Object.fromEntries(views), what));

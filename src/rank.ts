@@ -1,6 +1,6 @@
 /**
- * What code in a rank finds in its scope: a `%%ranks` cell without importing it, a function given to `job.on().run` as its
- * first argument. Importing it anywhere but in a rank throws CONFIG.
+ * The names in the scope of a rank's code. A `%%ranks` cell uses them without an import; a function given to
+ * `job.on().run` gets them as its first argument. An import outside of a rank throws CONFIG.
  */
 import { currentRankScope } from './job/rank/scope-host';
 

@@ -26,8 +26,8 @@ const MAIN = 0;
 const WIRE = 1;
 
 /**
- * Steps as a trace for Perfetto or chrome://tracing: a process a rank, main thread and wire as its threads,
- * memory by cause as counters. Source: Trace Event Format (Google, 2016).
+ * Steps as a trace for Perfetto or chrome://tracing: one process per rank, main thread and wire as its threads, memory
+ * by cause as counters. Source: Trace Event Format (Google, 2016).
  */
 export function toChromeTrace(records: readonly StepRecord[]): ChromeTrace {
   const origin = records.reduce((least, { start }) => Math.min(least, start), Number.POSITIVE_INFINITY);

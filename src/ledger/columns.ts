@@ -1,4 +1,4 @@
-/** Numbers that grow at the end; kept in a typed array so that appending does not allocate in the usual case. */
+/** A growing list of numbers, stored in a typed array so that appending usually does not allocate. */
 export interface Column {
   readonly length: number;
   push(value: number): void;

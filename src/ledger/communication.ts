@@ -12,14 +12,14 @@ export interface CommunicationRow {
   readonly count: number;
   /** Payload at the tensors' dtype. */
   readonly bytes: Bytes;
-  /** What the rank received from others. */
+  /** Bytes that the rank received from others. */
   readonly wireBytes: Bytes;
-  /** The main thread stood still; `waits` say for what. */
+  /** Time in which the main thread waited; `waits` say for what. */
   readonly exposedSeconds: Seconds;
   readonly waits: WaitSeconds;
-  /** The bytes travelled; the rest of the collective was waiting for ranks. */
+  /** Time in which the bytes travelled; the rest of the collective was waiting for ranks. */
   readonly wireSeconds: Seconds;
-  /** The bytes travelled while the main thread worked on. */
+  /** Time in which the bytes travelled while the main thread worked. */
   readonly overlappedSeconds: Seconds;
 }
 
@@ -28,7 +28,7 @@ export function wireSeconds({ started, ended, progress }: CollectiveRecord): Sec
   return progress?.carried ?? Math.max(0, ended - started);
 }
 
-/** Sums by rank, cause, operation and group, ordered so. Several steps add up. */
+/** Sums by rank, cause, operation and group, in this order. Several steps add up. */
 export function communication(records: readonly StepRecord[]): CommunicationRow[] {
   const sums = new Map<string, CommunicationRow>();
   for (const step of bySteps(records)) {

@@ -22,12 +22,12 @@ export interface EventFile {
 
 export interface EventFileWriter {
   readonly path: string;
-  /** Appends one line. Throws: IO (a full disk, say); what was written before stays readable. */
+  /** Appends one line. Throws: IO (for example, a full disk); earlier lines stay readable. */
   append(record: StepRecord): void;
   close(): void;
 }
 
-/** Begins an event file: a header line, then one step of one rank a line. Throws: IO. */
+/** Begins an event file: a header line, then one line per step and rank. Throws: IO. */
 export function createEventFile(path: string, header: EventFileHeader): EventFileWriter {
   const file = attempt(path, 'create', () => createOutputFile(path));
   const line = (value: unknown): void => {
@@ -50,7 +50,7 @@ export function createEventFile(path: string, header: EventFileHeader): EventFil
   return { path, append: line, close };
 }
 
-/** JSON has no NaN; a loss that is not finite is what one looks for. */
+/** JSON has no NaN, but readers look for losses that are not finite. */
 function nonFiniteToText(_key: string, value: unknown): unknown {
   return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }
@@ -77,8 +77,8 @@ const headerSchema = z.object({
 });
 
 /**
- * Reads an event file. Throws: IO naming file and line when it is missing, is none, or a line is damaged;
- * details.line is the line's number from 1, details.numRecords how many records before it are good.
+ * Reads an event file. Throws: IO naming file and line when the file is missing, is not an event file, or has a damaged
+ * line; details.line is the line's number from 1, details.numRecords the number of good records before it.
  */
 export function readEventFile(path: string): EventFile {
   const lines = attempt(path, 'read', () => readRegularFile(path)).split('\n');

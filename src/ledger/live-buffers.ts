@@ -2,7 +2,7 @@ import type { BufferId, Space, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 import type { Owner } from './record';
 
-/** Numbers the owners that a process has seen, in order of appearance. */
+/** Gives each owner in a process a number, in order of appearance. */
 export class OwnerTable {
   readonly owners: Owner[] = [];
   /** The run of each owner, in the order of `owners`. */
@@ -22,7 +22,7 @@ export class OwnerTable {
     return this.lastIndex;
   }
 
-  /** From now on owners are those of this run; 0 is no run. */
+  /** From now on, new owners belong to this run; 0 means no run. */
   enter(run: number): void {
     this.run = run;
     this.lastTag = undefined;
@@ -52,7 +52,7 @@ export class OwnerTable {
   }
 }
 
-/** Which buffers live, how large they are and who owns them. Slots are reused; ids may be any integers. */
+/** The live buffers, with sizes and owners. Slots are reused; ids may be any integers. */
 export class LiveBuffers {
   private readonly slots = new Map<BufferId, number>();
   private readonly freeSlots: number[] = [];

@@ -16,10 +16,7 @@ export function byCause(
   return sums;
 }
 
-/**
- * Bytes on the device by cause as they would be at the declared types: half of what is held here where values were
- * rounded to 16 bits.
- */
+/** Bytes on the device by cause, at the declared types: half of the held bytes if values were rounded to 16 bits. */
 export function logicalByCause(owners: readonly Owner[], bytes: readonly Bytes[]): BytesByCause {
   return byCause(
     owners,
@@ -27,7 +24,7 @@ export function logicalByCause(owners: readonly Owner[], bytes: readonly Bytes[]
   );
 }
 
-/** What an owner's bytes would be at its declared type. */
+/** An owner's bytes at its declared type. */
 export function logicalBytes({ declared }: Pick<Owner, 'declared'>, bytes: Bytes): Bytes {
   return declared === undefined ? bytes : (bytes * itemBytes(declared)) / itemBytes('float32');
 }
@@ -37,22 +34,24 @@ export function totalBytes(bytes: BytesByCause): Bytes {
   return MEMORY_CAUSES.reduce((sum, cause) => sum + bytes[cause], 0);
 }
 
-/** Who held what at the moment at which the device held most, by cause. */
+/** Bytes by cause at the moment when the device held most. */
 export function memoryAtPeak(record: StepRecord, space: Space = 'device'): BytesByCause {
   return byCause(record.memory.owners, record.memory.atPeak, space);
 }
 
-/** Who held what at the step's end, by cause. */
+/** Bytes by cause at the step's end. */
 export function memoryAtRest(record: StepRecord, space: Space = 'device'): BytesByCause {
   return byCause(record.memory.owners, record.memory.atRest, space);
 }
 
-/** Who held what on the device at the step's peak, at the declared types. The moment is that of most held bytes. */
+/**
+ * Bytes by cause on the device at the step's peak, at the declared types. The peak is the moment of most held bytes.
+ */
 export function logicalAtPeak(record: StepRecord): BytesByCause {
   return logicalByCause(record.memory.owners, record.memory.atPeak);
 }
 
-/** Who held what on the device at the step's end, at the declared types. */
+/** Bytes by cause on the device at the step's end, at the declared types. */
 export function logicalAtRest(record: StepRecord): BytesByCause {
   return logicalByCause(record.memory.owners, record.memory.atRest);
 }
@@ -60,13 +59,13 @@ export function logicalAtRest(record: StepRecord): BytesByCause {
 export interface ModuleBytes {
   readonly cause: MemoryCause;
   readonly module: string;
-  /** Held here. */
+  /** Held bytes. */
   readonly bytes: Bytes;
-  /** The same at the declared types. */
+  /** Bytes at the declared types. */
   readonly logicalBytes: Bytes;
 }
 
-/** Who held what on the device at the step's peak, by cause and module, largest first. */
+/** Bytes on the device at the step's peak, by cause and module, largest first. */
 export function modulesAtPeak(record: StepRecord): ModuleBytes[] {
   const { owners, atPeak } = record.memory;
   const sums = new Map<string, ModuleBytes>();
@@ -74,7 +73,7 @@ export function modulesAtPeak(record: StepRecord): ModuleBytes[] {
     const { cause, module, space } = owner;
     const bytes = atPeak[i] ?? 0;
     if (space !== 'device' || bytes <= 0) return;
-    // Owners that differ in their declared type only are one row.
+    // Owners that differ only in their declared type are one row.
     const key = `${cause} ${module}`;
     const sum = sums.get(key);
     const logical = logicalBytes(owner, bytes) + (sum?.logicalBytes ?? 0);
@@ -89,7 +88,7 @@ export interface MemoryOverTime {
   readonly seconds: readonly Seconds[];
   readonly byCause: Readonly<Record<MemoryCause, readonly Bytes[]>>;
   readonly total: readonly Bytes[];
-  /** Of the cause 'temp', what is handed from unit to unit ([Note: pool and ring]). */
+  /** Of the cause 'temp', the bytes that are passed from unit to unit ([Note: pool and ring]). */
   readonly ring: readonly Bytes[];
 }
 
@@ -122,7 +121,7 @@ function isRing({ cause, part }: Owner): boolean {
   return cause === 'temp' && part === 'ring';
 }
 
-/** A buffer that changes its owner is two events of one moment; the moment between them did not exist. */
+/** A buffer's change of owner is two events at one moment; the state between them never existed. */
 function isFirstHalfOfRetag({ seconds, deltaBytes }: MemoryCurve, i: number): boolean {
   const delta = deltaBytes[i] ?? 0;
   return delta < 0 && seconds[i + 1] === seconds[i] && deltaBytes[i + 1] === -delta;

@@ -1,22 +1,22 @@
 import type { Bytes } from '../core/units';
 import type { ProcessMemory } from './record';
 
-/** What Node says about its process (the fields of process.memoryUsage() that are used). */
+/** Node's numbers about its process (the used fields of process.memoryUsage()). */
 export interface NodeMemory {
   readonly rss: Bytes;
   readonly heapTotal: Bytes;
   readonly external: Bytes;
 }
 
-/** What the engine says: live buffers, and its heap where it has one of its own. */
+/** The engine's numbers: live buffers, and its own heap if it has one. */
 export interface HeldByEngine {
   readonly bytes: Bytes;
   readonly heapBytes: Bytes;
 }
 
 /**
- * Names every resident byte of the process. Pages of the engine's heap, of V8's heap and outside it that were never
- * touched are not resident: what exceeds the process's size is taken from them, slack first. The parts add up to rss.
+ * Names every resident byte of the process. Untouched pages of the engine's heap, of V8's heap and outside of it are
+ * not resident, so any excess over the process's size is subtracted from them, slack first. The parts add up to rss.
  */
 export function explainProcess(node: NodeMemory, engine: HeldByEngine): ProcessMemory {
   let left = node.rss;

@@ -4,7 +4,7 @@ import type { StepRecord } from './record';
 
 const bytes = z.number();
 const seconds = z.number();
-/** Written as text where JSON has no number for it. */
+/** Written as text if JSON has no number for it. */
 const anyNumber = z.union([
   z.number(),
   z.enum(['NaN', 'Infinity', '-Infinity']).transform((text) => Number(text)),

@@ -8,14 +8,14 @@ import {
 } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 
-/** What holds bytes: a cause within a module ('' when no module applies), on the device or the host. */
+/** An owner of bytes: a cause within a module ('' when no module applies), on the device or the host. */
 export interface Owner {
   readonly cause: MemoryCause;
   readonly module: string;
   readonly space: Space;
-  /** The 16-bit type that the values were rounded to, held as float32; left out where there is none. */
+  /** The 16-bit type that the values were rounded to, held as float32; omitted if there is none. */
   readonly declared?: HalfDType | undefined;
-  /** Of a temporary that is handed from unit to unit; left out elsewhere. */
+  /** For a temporary that is passed from unit to unit; otherwise omitted. */
   readonly part?: 'ring' | undefined;
 }
 
@@ -25,11 +25,11 @@ export interface MemoryCurve {
   readonly seconds: readonly Seconds[];
   /** Index into the record's owners. */
   readonly owner: readonly number[];
-  /** Positive where bytes were taken, negative where they were given back. */
+  /** Positive for allocated bytes, negative for freed bytes. */
   readonly deltaBytes: readonly Bytes[];
 }
 
-/** What the process holds beside the engine's buffers. The parts add up to `rssBytes`. */
+/** The memory of the process. The parts add up to `rssBytes`. */
 export interface ProcessMemory {
   readonly rssBytes: Bytes;
   /** Live buffers of the engine. */
@@ -46,7 +46,7 @@ export interface ProcessMemory {
 
 /**
  * Memory of one run on one rank over one step. `atStart`, `atPeak` and `atRest` are bytes by owner, in the order of
- * `owners`. What other runs and cells of the process hold is in `elsewhereBytes` alone.
+ * `owners`. Bytes of other runs and cells of the process are only in `elsewhereBytes`.
  */
 export interface MemoryRecord {
   readonly owners: readonly Owner[];
@@ -61,7 +61,7 @@ export interface MemoryRecord {
   /** Bytes on the device that are not this run's; with `restBytes` they add up to the engine's own count. */
   readonly elsewhereBytes: Bytes;
   readonly numBuffersAtRest: number;
-  /** The engine's own count less the ledger's at the step's end: 0, or null when it was not compared. */
+  /** The engine's own count minus the ledger's at the step's end: 0, or null when they were not compared. */
   readonly residualBytes: 0 | null;
   readonly curve: MemoryCurve | null;
   readonly process: ProcessMemory | null;
@@ -81,11 +81,11 @@ export interface StepRecord {
   /** The host's monotonic clock: comparable between ranks of one host. */
   readonly start: Seconds;
   readonly end: Seconds;
-  /** CPU time of the main thread at both; left out where it cannot be read. */
+  /** CPU time of the main thread at the start and the end; omitted if it cannot be read. */
   readonly startCpu?: Seconds | undefined;
   readonly endCpu?: Seconds | undefined;
   readonly loss: number | null;
-  /** Tokens that this rank worked through in this step. */
+  /** Tokens that this rank processed in this step. */
   readonly tokens: number | null;
   readonly memory: MemoryRecord;
   readonly collectives: readonly CollectiveRecord[];

@@ -7,22 +7,25 @@ import { type Column, createColumn } from './columns';
 import { LiveBuffers, OwnerTable } from './live-buffers';
 import { type BytesByCause, noBytes, type Owner, type ProcessMemory, type StepRecord } from './record';
 
-/** What the caller knows about a step when it ends. */
+/** The caller's facts about an ended step. */
 export interface StepFacts {
   readonly loss?: number | null;
   readonly tokens?: number | null;
   /** The engine's own count (engine.memory.bytes): the ledger's live sum must equal it. */
   readonly engineBytes?: Bytes;
   readonly process?: ProcessMemory | null;
-  /** Whether to keep every allocation and free (about 20 bytes of JSON each). Default true. */
+  /** Whether to store every allocation and free (about 20 bytes of JSON each). Default true. */
   readonly curve?: boolean;
 }
 
-/** Collects what one rank's lower layers tell, step by step. */
+/** Collects the reports of one rank's lower layers, step by step. */
 export interface Recorder extends Observer {
   readonly rank: number;
   readonly world: number;
-  /** Buffers made from now on are this run's; 0 is no run. A step's record is about the run in which it began. */
+  /**
+   * New buffers belong to this run from now on; 0 means no run. A step's record is about the run in which the step
+   * began.
+   */
   enter(run: number): void;
   /** Starts a step; an unfinished one is dropped (its buffers stay counted). */
   beginStep(step: number): void;
@@ -47,8 +50,8 @@ export function createRecorder(
 }
 
 /**
- * [Note: recorder] Hot calls append three numbers to columns and adjust two sums. The peak is remembered as the
- * number of the event that reached it; who held what then is found at the step's end by replaying the columns up to it.
+ * [Note: recorder] Hot calls append three numbers to columns and adjust two sums. The peak is stored as the number of
+ * the event that reached it; at the step's end, a replay of the columns up to that event finds the bytes by owner.
  */
 class ColumnarRecorder implements Recorder {
   readonly rank: number;
@@ -216,17 +219,20 @@ class ColumnarRecorder implements Recorder {
       'CHECK',
       `[rank ${this.rank}/${this.world}] after step ${step} the engine holds ${engineBytes} bytes and the ledger ` +
         `${this.deviceBytes}: a residual of ${residual} bytes (${formatBytes(residual)}), with ${this.numUnknownFrees} ` +
-        'frees of unknown buffers; some code changed buffers without telling the observer',
+        'frees of unknown buffers; some code changed buffers without reporting to the observer',
       { rank: this.rank, details: { engineBytes, ledgerBytes: this.deviceBytes, residualBytes: residual } },
     );
   }
 
-  /** Bytes of the run's owners; 0 for those of others. */
+  /** Bytes of the run's owners; 0 for other owners. */
   private own(bytes: readonly Bytes[]): Bytes[] {
     return this.table.runs.map((run, i) => (run === this.run ? (bytes[i] ?? 0) : 0));
   }
 
-  /** The owners that a record is about: the run's, and those in its curve. Those of runs before would make it ever longer. */
+  /**
+   * The owners in a record: those of the run and of its curve. Owners of earlier runs would make records longer and
+   * longer.
+   */
   private listed(inCurve: readonly number[]): number[] {
     const own = this.table.runs.flatMap((run, owner) => (run === this.run ? [owner] : []));
     return [...new Set([...own, ...inCurve])].sort((a, b) => a - b);

@@ -1,18 +1,18 @@
 import { closeSync, openSync, readSync, writeSync } from 'node:fs';
 import { ShardlabError } from '../core/errors';
 
-/** Where a block lies in its file. */
+/** The range of a block in its file. */
 export interface BlockRange {
   readonly offset: number;
   readonly bytes: number;
 }
 
-/** Closes the files that nobody can read any more. */
+/** Closes files that no object refers to any more. */
 const FORGOTTEN = new FinalizationRegistry<number>(closeSync);
 
 /**
- * Blocks of bytes that are not to lie in memory. The file is made with its first block, for this user alone. It stays readable
- * for as long as this object lives, also when its folder was removed.
+ * Blocks of bytes that are stored in a file instead of memory. The file is made with its first block, and only this
+ * user may read it. It stays readable as long as this object lives, even if its folder was removed.
  */
 export class SpillFile {
   readonly path: string;
@@ -28,7 +28,7 @@ export class SpillFile {
     return this.#end;
   }
 
-  /** Writes a block at the end. Throws: IO (a full disk, say); the blocks before it stay. */
+  /** Writes a block at the end. Throws: IO (for example, a full disk); earlier blocks stay. */
   append(block: Uint8Array): BlockRange {
     return this.#attempt('write', () => {
       const [file, offset] = [this.#open(), this.#end];
@@ -51,7 +51,7 @@ export class SpillFile {
     });
   }
 
-  /** Gives up what lies from `end` on: the next block takes its place. */
+  /** Drops everything from `end` on: the next block takes its place. */
   cut(end: number): void {
     this.#end = Math.min(this.#end, end);
   }

@@ -3,20 +3,20 @@ import type { Owner, StepRecord } from './record';
 
 /** Temporaries on the device, in two parts. */
 export interface Temporaries {
-  /** Live within one unit: results of operations that nobody saves, scratch. */
+  /** Temporaries within one unit: unsaved results of operations, scratch. */
   readonly pool: Bytes;
-  /** Handed from unit to unit: outputs that nobody saves, gradients with respect to inputs. */
+  /** Temporaries passed from unit to unit: unsaved outputs, gradients with respect to inputs. */
   readonly ring: Bytes;
 }
 
 /**
- * Temporaries at the moment of the step's most bytes, and the most that each part was at any moment (null without a curve).
+ * Temporaries at the step's peak, and the maximum of each part over the step (null without a curve).
  *
- * [Note: pool and ring] Buffers are made and freed one by one; there is no pool whose size would be a setting. What a pool
- * and a ring of buffers would have to hold is told by whose end frees them: within a unit (pool), or after the next one took
- * it over (ring). A unit's output and the gradients of its inputs are tagged as ring when it ends, which is one retag a unit and
- * direction; all other temporaries are pool. Staging of collectives is neither: it has the cause 'comm', and gathers and
- * reductions have none ([Note: no staging buffers]).
+ * [Note: pool and ring] Buffers are made and freed one by one; there is no pool with a configured size. The size that a
+ * pool and a ring of buffers would need follows from the moment when buffers are freed: within a unit (pool), or after
+ * the next unit took them over (ring). A unit's output and the gradients of its inputs are tagged as ring when the unit
+ * ends, which is one retag per unit and direction; all other temporaries are pool. Staging of collectives is neither:
+ * it has the cause 'comm', and gathers and reductions have none ([Note: no staging buffers]).
  */
 export function temporaries(record: StepRecord): {
   readonly atPeak: Temporaries;

@@ -3,10 +3,10 @@ import type { Bytes, Seconds } from '../core/units';
 import type { CollectiveRecord, SpanRecord, StepRecord } from './record';
 import { type WaitKind, type WaitPart, waitsOf } from './waits';
 
-/** A stretch of the main thread: what it computed, or that it waited for a collective. Times since the step's start. */
+/** A stretch of the main thread: a computation, or a wait for a collective. Times since the step's start. */
 export interface MainSegment {
   readonly kind: SpanName | 'wait';
-  /** Of a wait. */
+  /** The kind of a wait. */
   readonly waitsFor?: WaitKind;
   readonly module: string;
   readonly start: Seconds;
@@ -34,9 +34,9 @@ export interface Timeline {
 }
 
 /**
- * Lays a record out in two lanes: nested spans count for the innermost, waits cut the span that they stop.
- * Times count from `origin` on the host's clock, by default the step's start on this rank. `waits` are the rank's by
- * waitsOf; from the record alone, late peers are not seen.
+ * Arranges a record in two lanes: time in nested spans counts for the innermost span, and waits interrupt the span that
+ * they stop. Times count from `origin` on the host's clock, by default the step's start on this rank. `waits` are the
+ * rank's waits by waitsOf; without them, late peers are not recognised.
  */
 export function timeline(
   record: StepRecord,

@@ -2,14 +2,14 @@ import type { CollectiveProgress } from '../core/events';
 import type { Seconds } from '../core/units';
 import type { CollectiveRecord, StepRecord } from './record';
 
-/** What a rank that stands still waits for. 'unknown' where the host cannot say. */
+/** What a waiting rank waits for. 'unknown' if the host cannot tell. */
 export const WAIT_KINDS = ['wire', 'peer', 'core', 'unknown'] as const;
 export type WaitKind = (typeof WAIT_KINDS)[number];
 
-/** A stretch in which the main thread stood still. Times on the host's clock. */
+/** A stretch in which the main thread waited. Times on the host's clock. */
 export interface WaitPart {
   readonly kind: WaitKind;
-  /** What was waited for. */
+  /** The awaited collective. */
   readonly event: CollectiveRecord;
   readonly start: Seconds;
   readonly end: Seconds;
@@ -22,12 +22,12 @@ const NO_WAITS: WaitSeconds = { wire: 0, peer: 0, core: 0, unknown: 0 };
 
 type Told = CollectiveRecord & { readonly progress: CollectiveProgress };
 
-/** A rank's collective with what the rank had lacked of a core when it posted it, since it last went on. */
+/** A rank's collective, with the time that the rank lacked a core between its last wait and the posting. */
 interface Arrived {
   readonly rank: number;
   readonly event: Told;
   readonly mainLacked: Seconds;
-  /** The collective that the thread was in before. */
+  /** The previous collective of the thread. */
   readonly before?: () => Told | undefined;
 }
 
@@ -37,12 +37,13 @@ type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
 /**
  * What each rank of a step waited for, rank by rank, in order of time.
  *
- * [Note: kinds of waits] A wait for a collective has three stretches. Until the last rank has come it is a wait for that peer;
- * so much of it as the peer lacked a core since it last waited (its wall time less its thread's CPU time, on its main thread
- * up to posting and on its communicating thread up to arriving) is a wait for a core. Then the bytes travel: the wire, as a
- * shaped link's model says, else as long as moving the bytes took this rank's CPU. Where the last rank's thread was in another
- * collective before, what that one waited for is waited for. What follows until the main thread goes on
- * is a wait for a core again: the bytes were there, and the threads that hand them over were not running.
+ * [Note: kinds of waits] A wait for a collective has three stretches. Until the last rank arrives, it is a wait for
+ * that peer; but the time in which the peer lacked a core since its own last wait is a wait for a core. (That time is
+ * wall time minus the thread's CPU time, on the peer's main thread until it posts, and on its communicating thread
+ * until it arrives.) Then the bytes travel: a wait for the wire, as long as a shaped link's model says, else as long as
+ * this rank's CPU needed to move the bytes. If the last rank's thread was in another collective before, its wait there
+ * counts. The time until the main thread continues is a wait for a core again: the bytes had arrived, but the threads
+ * that pass them on were not running.
  */
 export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, readonly WaitPart[]> {
   const arrivals = arrivalsOf(records);
@@ -79,7 +80,7 @@ export function totalWait({ wire, peer, core, unknown }: WaitSeconds): Seconds {
   return wire + peer + core + unknown;
 }
 
-/** Ranks that a collective brings together have it under one key; the two ends of a message too. */
+/** All ranks of a collective give it the same key; so do the two ends of a message. */
 function keyOf({ group, ranks, number, op }: CollectiveRecord): string {
   return [group, ranks.join(), op === 'send' || op === 'recv' ? 'pair' : op, number].join('\u0000');
 }
@@ -103,7 +104,7 @@ function arrivalsOf(records: readonly StepRecord[]): Arrivals {
   return found;
 }
 
-/** The collective of the same queue that ended last before one could begin. */
+/** The last collective of the same queue that ended before this one could begin. */
 function previousOf(event: Told, all: readonly Told[]): Told | undefined {
   const isBefore = (other: Told): boolean =>
     other.async &&
@@ -118,7 +119,7 @@ function previousOf(event: Told, all: readonly Told[]): Told | undefined {
     );
 }
 
-/** How long the main thread lacked a core before each posting, since it last went on after a wait or began the step. */
+/** How long the main thread lacked a core before each posting, since its last wait or the step's start. */
 function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds][] {
   const told = collectives.filter((event): event is Told => event.progress !== undefined);
   const waited = told.filter(({ exposed }) => exposed > 0);
@@ -136,7 +137,7 @@ function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds]
   });
 }
 
-/** How long after a collective's end on this rank its main thread went on. */
+/** The time from a collective's end on this rank until its main thread continued. */
 function lateAfter({ ended, exposed, progress: { resumed } }: Told): Seconds {
   return Math.min(exposed, Math.max(0, resumed - ended));
 }
@@ -154,7 +155,7 @@ function partsOf(event: CollectiveRecord, rank: number, arrivals: Arrivals): Wai
 
 type Stretch = Omit<WaitPart, 'event'>;
 
-/** What a rank that is in a collective from one moment to another waits for. */
+/** What a rank in a collective waits for, from one moment to another. */
 function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
   const own = { rank, event, mainLacked: 0 };
   const last = (arrivals.get(keyOf(event)) ?? []).reduce(
@@ -167,7 +168,7 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   const landed = within(Math.max(progress.arrived, event.started) + event.progress.carried);
   const isQueued = progress.free > posted;
   const isOwn = last.rank === rank;
-  // Whoever is last itself had posted before it waited: its other thread copies its bytes, or has no core for that.
+  // The last rank had posted before it waited: its other thread copies its bytes, or has no core for that.
   const lacked = progress.lacked + (isQueued || isOwn ? 0 : last.mainLacked);
   const begun = isQueued ? Math.min(came, within(progress.free)) : from;
   const works = Math.max(begun, Math.min(came, progress.arrived - lacked));
@@ -180,7 +181,7 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   ];
 }
 
-/** Until its thread was free for a collective, a rank was in the one before: what that waited for is waited for. */
+/** Until its thread was free for a collective, a rank was in the previous one, so its wait there counts. */
 function queueOf(last: Arrived, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
   if (to <= from) return [];
   const before = last.before?.();

@@ -15,14 +15,14 @@ export interface AdamW8bitOptions extends AdamWOptions {
   readonly blockSize?: number;
 }
 
-/** Buffers below it keep float32 moments. Source: bitsandbytes' min_8bit_size. */
+/** Smaller buffers have float32 moments. Source: bitsandbytes' min_8bit_size. */
 export const MIN_8BIT_SIZE = 4096;
 
 /**
- * AdamW whose moments take one byte an element: codes of a dynamic map, signed for the first moment and unsigned for the
- * second, with a float32 scale (the largest absolute value) for each block. A step decodes, updates as AdamW and codes anew;
- * the parameter sees the moments before they are coded. Blocks run along a state buffer (a parameter, a flat shard), so
- * that shards are cut into other blocks than the whole. Buffers below 4096 elements keep float32 moments.
+ * AdamW whose moments take one byte per element: codes of a dynamic map, signed for the first moment and unsigned for
+ * the second, with a float32 scale (the largest absolute value) per block. A step decodes, updates as AdamW and encodes
+ * again; the parameter's update uses the moments before they are encoded. Blocks divide a state buffer (a parameter, a
+ * flat shard), so a shard has other blocks than the whole parameter. Buffers below 4096 elements have float32 moments.
  * Source: Dettmers et al. 2022, 8-bit Optimizers via Block-wise Quantization; bitsandbytes' AdamW8bit.
  */
 export class AdamW8bit extends RuleOptimizer {

@@ -13,12 +13,13 @@ export interface AdamWOptions {
   readonly eps?: number;
   /** Decoupled: parameters shrink by lr · weightDecay before the step. */
   readonly weightDecay?: number;
-  /** Accepted as torch has it: the update is one pass in any case. */
+  /** Accepted because torch has it; the update is always one pass. */
   readonly fused?: boolean;
 }
 
 /**
- * AdamW over whole parameters and flat shards alike: the update is elementwise, so a shard's is the whole one's part.
+ * AdamW for whole parameters and for flat shards: the update is element-wise, so a shard's update is a part of the
+ * whole update.
  * Throws: CONFIG for an unknown option. Source: Loshchilov and Hutter 2019, with torch.optim.AdamW's order of operations.
  */
 export class AdamW extends RuleOptimizer {
@@ -47,7 +48,7 @@ export function adamWRule({
     createState: (memory, size, tag) =>
       new FloatStates(memory, stateNames, { size, tag }, (range, arrays) => {
         const [expAvg, expAvgSq] = arrays;
-        if (expAvg === undefined || expAvgSq === undefined) return; // one an entry of stateNames
+        if (expAvg === undefined || expAvgSq === undefined) return; // one per entry of stateNames
         const { param, grad, offset, length, lr, step, gradScale } = range;
         const offsets = {
           param: range.paramOffset,

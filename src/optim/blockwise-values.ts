@@ -3,13 +3,13 @@ import { type DynamicMapKind, dynamicMap, SIGNED_ZERO } from '../backend/quantiz
 import type { Tag } from '../core/events';
 import type { StateMemory } from './state-memory';
 
-/** A block that was written in part: it is coded when it is complete, since all of it share a scale. */
+/** A partly written block: it is encoded when it is complete, because all its values share a scale. */
 interface OpenBlock {
   readonly values: Float32Array;
   numWritten: number;
 }
 
-/** Numbers kept as one-byte codes with a scale for each block; here they are read and written as floats. */
+/** Numbers that are stored as one-byte codes with a scale per block; callers read and write floats. */
 export class BlockwiseValues<T> {
   readonly arrays: Quantized<T>;
   readonly #memory: StateMemory<T>;
@@ -63,7 +63,7 @@ export class BlockwiseValues<T> {
     }
   }
 
-  /** Codes what was written in part. */
+  /** Encodes the partly written block. */
   close(): void {
     for (const [block, { values }] of this.#open) this.#encode(block, values);
     this.#open.clear();
@@ -105,8 +105,8 @@ export class BlockwiseValues<T> {
   }
 
   /**
-   * The largest absolute value; or, where that codes not all values exactly, what does: a block whose largest was negative
-   * was decoded to 0.993 of its scale at most.
+   * The largest absolute value; or, if that does not encode all values exactly, the scale that does: a block whose
+   * largest value was negative decodes to at most 0.993 of its scale.
    */
   #scaleFor(values: Float32Array): number {
     const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -132,7 +132,7 @@ export class BlockwiseValues<T> {
   }
 }
 
-/** The float32 nearest to a positive number and those beside it. */
+/** The float32 nearest to a positive number, and its two neighbours. */
 function neighbours(value: number): number[] {
   const bits = new Int32Array(Float32Array.of(value).buffer)[0] ?? 0;
   return [0, -1, 1, -2, 2].map((step) => new Float32Array(Int32Array.of(bits + step).buffer)[0] ?? 0);

@@ -5,7 +5,7 @@ import type { ProcessGroup } from '../dist/types';
 import { isOnHost } from '../nn/parameter';
 import type { HasStates } from './optimizer';
 
-/** What clipping found. */
+/** The result of clipping. */
 export interface GradNorm {
   /** Euclidean norm of all gradients of the whole model, before clipping. */
   readonly norm: number;
@@ -17,10 +17,10 @@ export interface GradNorm {
 const EPS = 1e-6;
 
 /**
- * The global norm of the gradients, and the factor that brings it down to `maxNorm` (null: only measures). Sums over
- * shards are added up by one all-reduce a group; whole gradients are the same on every rank and are counted once; those of
- * ignored modules, which are each rank's own, are not counted.
- * Gradients stay as they are: give `scale` to the optimizer's step. Throws: CONFIG for a limit that is not above 0.
+ * The global norm of the gradients, and the factor that brings it down to `maxNorm` (null: only measures). One
+ * all-reduce per group adds up the sums of shards. Whole gradients are equal on every rank and count once. Gradients of
+ * ignored modules differ between ranks and do not count. Gradients do not change: give `scale` to the optimizer's step.
+ * Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
   if (maxNorm !== null && !(maxNorm > 0)) {
@@ -45,7 +45,7 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
 }
 
 /**
- * As `clipGradNorm`, with the gradients scaled where they lie; gives the norm before.
+ * As `clipGradNorm`, but scales the gradients in place; returns the norm before scaling.
  * Source: torch.nn.utils.clip_grad_norm_; FullyShardedDataParallel.clip_grad_norm_.
  */
 export function clipGradNormInPlace(engine: Engine, model: HasStates, maxNorm: number | null): number {

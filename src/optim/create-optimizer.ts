@@ -9,7 +9,10 @@ import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { sgdRule } from './sgd';
 import type { UpdateRule } from './update-rule';
 
-/** The optimizer that a config asks for, its states where `offload` says. Throws: CONFIG for settings that contradict each other. */
+/**
+ * The optimizer of a config, with its states on the device or host as `offload` says. Throws: CONFIG for settings that
+ * contradict each other.
+ */
 export function createOptimizer(
   engine: Engine,
   model: HasStates,

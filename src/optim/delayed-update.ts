@@ -6,13 +6,14 @@ import { keepsStatesOnHost, type OptimizerPlacement } from './rule-optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';
 import { DeviceStates, HostStates } from './state-memory';
 
-/** The state that the delay itself keeps: the gradient of the last step, clipped. */
+/** The state of the delay itself: the clipped gradient of the last step. */
 const PENDING = 'pending_grad';
 
 /**
- * Applies at each step the gradients of the step before; the first step applies none, and those of a run's last step are
- * never applied. The gradients that wait are copies ('grad.shard' or 'grad.full' in ledgers), on the host where the states
- * are: between backward and update two steps' gradients are held. Checkpoints carry them as 'pending_grad'.
+ * Applies at each step the gradients of the previous step; the first step applies none, and the gradients of a run's
+ * last step are never applied. The waiting gradients are copies ('grad.shard' or 'grad.full' in ledgers), on the host
+ * if the states are there. So between backward and update, the gradients of two steps are held. Checkpoints carry them
+ * as 'pending_grad'.
  * Source: ZeRO-Offload (Ren et al. 2021), section 5.2, one-step delayed parameter update, here from the first step on.
  */
 export class DelayedUpdate implements Optimizer {
@@ -23,7 +24,9 @@ export class DelayedUpdate implements Optimizer {
   readonly #waiting = new Map<StateBuffer, WaitingBuffer>();
   #steps = 0;
 
-  /** `createInner` makes the optimizer of the model that it is given: this one's, with the gradients of the step before. */
+  /**
+   * `createInner` makes the optimizer of the model that it gets: this model, with the gradients of the previous step.
+   */
   constructor(
     engine: Engine,
     model: HasStates,
@@ -110,7 +113,7 @@ export class DelayedUpdate implements Optimizer {
   }
 }
 
-/** A state buffer whose gradient is the one that waits. */
+/** A state buffer whose gradient is the waiting one. */
 class WaitingBuffer implements StateBuffer {
   readonly #engine: Engine;
   readonly #buffer: StateBuffer;
@@ -167,7 +170,7 @@ class WaitingBuffer implements StateBuffer {
     this.#buffer.updated();
   }
 
-  /** Keeps the buffer's gradient of now, times a factor, in place of the one that waited. */
+  /** Stores the buffer's current gradient, times a factor, in place of the waiting one. */
   take(factor: number): void {
     const segments = this.#buffer.segments().filter(({ grad }) => grad !== null);
     const slices = segments.flatMap((segment) => slicesIn(this, segment));
@@ -200,7 +203,7 @@ class WaitingBuffer implements StateBuffer {
     this.#buffer.dispose();
   }
 
-  /** Frees the gradient that waits. */
+  /** Frees the waiting gradient. */
   release(): void {
     if (this.#held === null) return;
     if (isOnHost(this.#held)) this.#held.host.dispose();

@@ -2,7 +2,7 @@ import type { Tag } from '../core/events';
 import type { StateMemory } from './state-memory';
 import type { BufferState, UpdateRange } from './update-rule';
 
-/** States of one float32 an element, by name; `apply` is the update that uses them. */
+/** States of one float32 per element, by name; `apply` is the update that uses them. */
 export class FloatStates<T> implements BufferState<T> {
   readonly #memory: StateMemory<T>;
   readonly #arrays: ReadonlyMap<string, T>;

@@ -5,13 +5,13 @@ import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import { isOnHost, type StateBuffer } from '../nn/parameter';
 
-/** Settings of a GradScaler; what is left out is torch's. */
+/** Settings of a GradScaler; the defaults are torch's. */
 export interface GradScalerOptions extends Partial<GradScalerConfig> {
   /** false: scale 1, and nothing is checked. */
   readonly enabled?: boolean;
 }
 
-/** What changes over time; a checkpoint keeps it. Source: GradScaler.state_dict. */
+/** The state that changes over time; a checkpoint stores it. Source: GradScaler.state_dict. */
 export interface GradScalerState {
   readonly scale: number;
   /** Good steps since the scale changed. */
@@ -19,9 +19,10 @@ export interface GradScalerState {
 }
 
 /**
- * Keeps small gradients above float16's smallest number: the loss is multiplied by `scale`, gradients are divided by it before
- * they are used. Where one overflowed on any rank, no rank updates, and the scale shrinks; after a number of good steps it
- * grows. Scales that are powers of two change no gradient. Source: torch.amp.GradScaler; Micikevicius et al. 2018.
+ * Keeps small gradients above float16's smallest number: the loss is multiplied by `scale`, and gradients are divided
+ * by it before they are used. If a gradient overflowed on any rank, no rank updates, and the scale shrinks; after a
+ * number of good steps it grows. Scales that are powers of two change no gradient. Source: torch.amp.GradScaler;
+ * Micikevicius et al. 2018.
  */
 export class GradScaler {
   readonly #engine: Engine;
@@ -30,7 +31,7 @@ export class GradScaler {
   readonly #enabled: boolean;
   #scale: number;
   #growthTracker = 0;
-  /** Of this step; null until gradients were unscaled. */
+  /** The finding of this step; null until gradients are unscaled. */
   #foundInf: boolean | null = null;
   #numSkipped = 0;
 
@@ -48,7 +49,7 @@ export class GradScaler {
     return this.#scale;
   }
 
-  /** Steps that were left out. */
+  /** Number of skipped steps. */
   get numSkipped(): number {
     return this.#numSkipped;
   }
@@ -57,7 +58,7 @@ export class GradScaler {
     return { scale: this.#scale, growthTracker: this.#growthTracker };
   }
 
-  /** Goes on from a checkpoint. */
+  /** Continues from a checkpoint. */
   restore({ scale, growthTracker }: GradScalerState): void {
     this.#scale = this.#enabled ? scale : 1;
     this.#growthTracker = growthTracker;
@@ -66,19 +67,21 @@ export class GradScaler {
 
   /**
    * Divides the gradients by the scale, in place, and says whether one of them, on any rank, is infinite or NaN: then
-   * the step must be left out. All ranks must call it; one reduction of one number. Throws: CONFIG when called twice a step.
+   * the step must be skipped. All ranks must call it; it reduces one number. Throws: CONFIG when called twice per step.
    */
   unscaleAndCheck(states: Iterable<StateBuffer>): boolean {
     if (this.#foundInf !== null) {
       throw new ConfigError(
-        'gradients were unscaled already in this step; call update() after it, then unscale again',
+        'gradients are already unscaled in this step; call update() after it, then unscale again',
       );
     }
     this.#foundInf = this.#enabled && this.#onAnyRank(this.#unscale(states));
     return this.#foundInf;
   }
 
-  /** Updates unless a gradient overflowed; true: it did update. Throws: CONFIG when gradients were not unscaled before. */
+  /**
+   * Updates unless a gradient overflowed; returns whether it updated. Throws: CONFIG when gradients are not unscaled.
+   */
   step(optimizer: { step(gradScale?: number): void }, gradScale?: number): boolean {
     if (this.#foundInf === null) {
       throw new ConfigError('gradients are still scaled; call unscaleAndCheck(model.states()) before step()');
@@ -102,7 +105,7 @@ export class GradScaler {
     this.#growthTracker++;
     if (this.#growthTracker < this.#config.growthInterval) return;
     this.#growthTracker = 0;
-    // Source: torch leaves out a growth beyond float32.
+    // Source: torch skips a growth beyond float32.
     const grown = this.#scale * this.#config.growthFactor;
     if (Math.fround(grown) < Number.POSITIVE_INFINITY) this.#scale = grown;
   }

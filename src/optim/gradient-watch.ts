@@ -5,14 +5,14 @@ import { isOnHost, type StateBuffer, type StateSegment } from '../nn/parameter';
 import { floatsOf } from '../nn/state-values';
 import { cutByKind } from './segment-cuts';
 
-/** Every one of the first steps is looked at; of later ones as many as this share of the time allows. */
+/** Each of the first steps is checked; later ones only as often as this share of the time allows. */
 const FIRST_STEPS = 10;
 const MOST_TIME = 0.008;
 
 /**
- * Names the first gradient that is NaN or infinite when an optimizer steps: where and when, and what to do. Once: the
- * weights are NaN from then on, so that a look that was left out misses nothing. As in PyTorch it is no error, and the step
- * is taken.
+ * When an optimizer steps, warns about the first gradient that is NaN or infinite: where, when, and what to do. It
+ * warns once. From then on the weights are NaN, so a skipped check misses nothing. As in PyTorch it is not an error,
+ * and the step is done.
  */
 export class GradientWatch {
   readonly #engine: Engine;
@@ -37,7 +37,7 @@ export class GradientWatch {
     this.#isLooking = !this.#isDone && (step <= FIRST_STEPS || this.#spent < MOST_TIME * (now - this.#began));
   }
 
-  /** Looks at a buffer's gradients, where this step is looked at. */
+  /** Checks a buffer's gradients, if this step is checked. */
   look(buffer: StateBuffer, segments: readonly StateSegment[], step: number): void {
     if (!this.#isLooking || this.#isDone) return;
     const from = this.#engine.clock.now();
@@ -62,7 +62,7 @@ export class GradientWatch {
       `step ${step}${since}: the gradient of ${first.kind.name} has ${numNaN} NaN and ${numInfinite} infinite of the ` +
         `${first.part.length} elements on this rank${others}; the step is taken, as in PyTorch, and makes weights NaN. ` +
         `Look at the loss of step ${step} and the ones before; lower lr, call optim.clipGradNorm(model, 1) before step() against ` +
-        'growing gradients, and with float16 step by a GradScaler, which leaves such steps out. This is said once',
+        'growing gradients, and with float16 step by a GradScaler, which leaves such steps out. This warning appears once',
     );
   }
 

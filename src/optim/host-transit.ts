@@ -3,7 +3,7 @@ import type { Bytes } from '../core/units';
 import { isOnHost, type Span } from '../nn/parameter';
 import type { BufferState, UpdateRange } from './update-rule';
 
-/** What is on its way at once, of values and of gradients each. */
+/** Size of a transfer, for values and for gradients each. */
 const CHUNK_BYTES: Bytes = 2 ** 20;
 const ITEM_BYTES = 4;
 
@@ -16,8 +16,9 @@ interface Segment {
 }
 
 /**
- * Runs updates on the host. What lies on the device is copied there a chunk at a time, and updated values are copied back;
- * ledgers show the chunks on the host as 'comm' of the module. Source: ZeRO-Offload (Ren et al. 2021), section 4.1.
+ * Runs updates on the host. Values and gradients on the device are copied to the host in chunks, and updated values are
+ * copied back; ledgers show the chunks on the host as 'comm' of the module. Source: ZeRO-Offload (Ren et al. 2021),
+ * section 4.1.
  */
 export class HostTransit {
   readonly #host: HostMemory;
@@ -82,7 +83,7 @@ export class HostTransit {
     if (!isOnHost(values)) this.#host.toDevice(param, 0, length, values.tensor, values.offset + from);
   }
 
-  /** The staging array for values or gradients, with at least so many elements. */
+  /** The staging array for values or gradients, with at least `length` elements. */
   #room(what: 'values' | 'grads', length: number): HostArray {
     const there = what === 'values' ? this.#values : this.#grads;
     if (there !== undefined && there.length >= length) return there;

@@ -1,6 +1,6 @@
 import type { StateBuffer } from '../nn/parameter';
 
-/** What has parameters: a module. */
+/** An object with parameters: a module. */
 export interface HasStates {
   states(): StateBuffer[];
 }
@@ -11,15 +11,21 @@ export interface Optimizer {
   lr: number;
   /** Steps taken. */
   readonly steps: number;
-  /** By parameter's name, in how many of them it had no gradient and was left as it is; others are not named. */
+  /**
+   * By parameter's name, the number of steps in which it had no gradient and did not change; other parameters are
+   * absent.
+   */
   readonly stepsLeftOut: Readonly<Record<string, number>>;
-  /** Names of the states that it keeps, each a number an element of a buffer; torch's ('exp_avg'). */
+  /** Names of its states, torch's ('exp_avg'); each state has one number per element of a buffer. */
   readonly stateNames: readonly string[];
-  /** Whether a state is kept as it is written; one that is coded in blocks changes where blocks lie elsewhere. */
+  /**
+   * Whether a state is stored exactly as written; a state that is encoded in blocks changes when the blocks' borders
+   * change.
+   */
   isExact(name: string): boolean;
   /**
-   * One update; `gradScale` is a factor on all gradients (clipping). Parameters without a gradient are left out: their own count
-   * of steps, which AdamW's bias correction takes, stays. Source: torch.optim.
+   * One update; `gradScale` is a factor on all gradients (clipping). Parameters without a gradient are skipped: their
+   * own count of steps, which AdamW's bias correction uses, does not change. Source: torch.optim.
    */
   step(gradScale?: number): void;
   zeroGrad(): void;
@@ -27,9 +33,9 @@ export interface Optimizer {
   readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
   /** Writes elements of a buffer's state, from `offset` on. Throws: CONFIG for a name that is not in `stateNames`. */
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
-  /** Says that the states are those after so many steps, of which parameters were left out as `stepsLeftOut` says. */
+  /** Sets the number of steps that the states belong to, and the number of steps that each parameter skipped. */
   restore(steps: number, leftOut?: Readonly<Record<string, number>>): void;
-  /** Frees the states of a buffer that is updated no more. */
+  /** Frees the states of a buffer that is no longer updated. */
   release(buffer: StateBuffer): void;
   dispose(): void;
 }

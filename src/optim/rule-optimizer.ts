@@ -14,11 +14,11 @@ import { cutByKind, slicesIn } from './segment-cuts';
 import { DeviceStates, HostStates } from './state-memory';
 import type { BufferState, UpdateRule } from './update-rule';
 
-/** Where an optimizer keeps its states. */
+/** Where an optimizer stores its states. */
 export interface OptimizerPlacement {
-  /** On the host, where the step then runs. What lies on the host is updated there in any case. */
+  /** true: states are on the host, and the step runs there. Parameters on the host are always updated there. */
   readonly onHost?: boolean;
-  /** Is told of the first gradient that is NaN or infinite; left out: nobody looks. */
+  /** Gets a warning about the first gradient that is NaN or infinite; if omitted, gradients are not checked. */
   readonly warn?: Warn | undefined;
 }
 
@@ -36,14 +36,14 @@ interface SteppedSegment extends StateSegment {
   readonly step: number;
 }
 
-/** Whether a buffer's states lie on the host: where they were asked to, or where the buffer itself does. */
+/** Whether a buffer's states are on the host: by the setting, or because the buffer itself is there. */
 export function keepsStatesOnHost(buffer: StateBuffer, { onHost = false }: OptimizerPlacement): boolean {
   return onHost || buffer.segments().some(({ values }) => isOnHost(values));
 }
 
 /**
- * Updates each segment of each buffer by a rule, on the device or on the host. On the host, segments that lie on the device
- * travel there and back in chunks; those that lie there are updated in place.
+ * Updates each segment of each buffer by a rule, on the device or on the host. For an update on the host, segments on
+ * the device travel there and back in chunks; segments on the host are updated in place.
  */
 export class RuleOptimizer implements Optimizer {
   lr: number;
@@ -53,7 +53,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #placement: OptimizerPlacement;
   readonly #watch: GradientWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
-  /** Steps in which a parameter had no gradient: it took so many fewer. */
+  /** Number of steps in which a parameter had no gradient, and so took no step. */
   readonly #leftOut = new Map<Parameter, number>();
   #steps = 0;
 
@@ -130,7 +130,10 @@ export class RuleOptimizer implements Optimizer {
     this.#states.clear();
   }
 
-  /** A segment with the number of this step; where parameters were left out of others, in parts. Without a gradient, none. */
+  /**
+   * A segment with the number of this step; in parts, if some of its parameters skipped earlier steps. Empty if there
+   * is no gradient.
+   */
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
     const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;
     if (segment.grad === null) {
@@ -171,7 +174,7 @@ export class RuleOptimizer implements Optimizer {
     return made;
   }
 
-  /** Where there is room for some of the arrays only, none stays. */
+  /** If only some of the arrays fit into memory, none remains. */
   #onDevice(size: number, tag: Tag): BufferState<tf.Tensor> {
     const engine = this.#engine;
     return engine.allOrNothing(() => this.#rule.createState(new DeviceStates(engine), size, tag));
@@ -210,7 +213,7 @@ function updateOnDevice(
 function onDevice(span: Span): Extract<Span, { readonly tensor: tf.Tensor }> {
   if (!isOnHost(span)) return span;
   throw new ConfigError(
-    'The optimizer keeps its states on the device, and a parameter or its gradient came to lie on the host; ' +
+    'The optimizer keeps its states on the device, and a parameter or its gradient is on the host; ' +
       'set offload.parameters before the first step, or make a new optimizer.',
   );
 }

@@ -1,13 +1,13 @@
 import type { Parameter, Span, StateBuffer, StateSegment, StateSlice } from '../nn/parameter';
 
-/** The parameters that a segment holds elements of. */
+/** The parameters whose elements are in a segment. */
 export function slicesIn(buffer: StateBuffer, { offset, length }: StateSegment): StateSlice[] {
   return buffer.slices.filter((slice) => {
     return slice.offset === offset || (slice.offset > offset && slice.offset < offset + length);
   });
 }
 
-/** A segment in parts, cut between parameters for which `kindOf` differs; a part is of one kind. */
+/** A segment divided between parameters for which `kindOf` differs; each part has one kind. */
 export function cutByKind<K>(
   buffer: StateBuffer,
   segment: StateSegment,

@@ -14,13 +14,13 @@ export interface SgdOptions {
   readonly nesterov?: boolean;
   /** Added to the gradient: weightDecay · parameter (not decoupled). */
   readonly weightDecay?: number;
-  /** Accepted as torch has it: the update is one pass in any case. */
+  /** Accepted because torch has it; the update is always one pass. */
   readonly fused?: boolean;
 }
 
 /**
- * Stochastic gradient descent with momentum, on whole parameters and shards alike. Throws: CONFIG for an unknown option, or
- * nesterov without momentum. Source: torch.optim.SGD with dampening 0.
+ * Stochastic gradient descent with momentum, on whole parameters and on shards. Throws: CONFIG for an unknown option,
+ * or nesterov without momentum. Source: torch.optim.SGD with dampening 0.
  */
 export class SGD extends RuleOptimizer {
   constructor(

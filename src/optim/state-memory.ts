@@ -5,7 +5,7 @@ import type { DType } from '../core/dtypes';
 import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
 
-/** Where optimizer states lie, and what updates them there: the device (tensors) or the host (host arrays). */
+/** The memory of optimizer states and their updates: the device (tensors) or the host (host arrays). */
 export interface StateMemory<T> {
   readonly updates: Elementwise<T>;
   zeros(length: number, tag: Tag, dtype?: DType): T;
@@ -23,7 +23,7 @@ export class DeviceStates implements StateMemory<tf.Tensor> {
   }
 
   zeros(length: number, tag: Tag, dtype: DType = 'float32'): tf.Tensor {
-    // Kept: the step that makes them may run within a tidy scope.
+    // Kept, because the step that makes them may run within a tidy scope.
     const zeros = tf.keep(this.updates.allocate([length], dtype, tag));
     this.updates.fill(zeros, 0);
     return zeros;

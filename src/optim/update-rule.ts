@@ -1,7 +1,7 @@
 import type { Tag } from '../core/events';
 import type { StateMemory } from './state-memory';
 
-/** An update of a stretch of a buffer; values and gradients begin at elements of their own. */
+/** An update of a range of a buffer; values and gradients each have their own first element. */
 export interface UpdateRange<T> {
   readonly param: T;
   readonly paramOffset: number;
@@ -16,7 +16,7 @@ export interface UpdateRange<T> {
   readonly gradScale: number;
 }
 
-/** What a rule keeps for one buffer, in one memory. */
+/** A rule's states for one buffer, in one memory. */
 export interface BufferState<T> {
   update(range: UpdateRange<T>): void;
   read(name: string, offset: number, length: number): Float32Array;
@@ -24,11 +24,11 @@ export interface BufferState<T> {
   dispose(): void;
 }
 
-/** How a kind of optimizer updates elements: the same on whole parameters, flat shards and parts. */
+/** The update of a kind of optimizer: the same for whole parameters, flat shards and parts. */
 export interface UpdateRule {
   readonly stateNames: readonly string[];
-  /** States of a buffer that is cut for an update are best cut at multiples of it. */
+  /** If a buffer is divided for an update, its states are best divided at multiples of this number. */
   readonly granularity: number;
-  /** States for a buffer of so many elements, all zero. */
+  /** States for a buffer of `size` elements, all zero. */
   createState<T>(memory: StateMemory<T>, size: number, tag: Tag): BufferState<T>;
 }

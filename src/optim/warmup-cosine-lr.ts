@@ -6,23 +6,23 @@ import { checkedOptions } from './optimizer-options';
 export interface WarmupCosineOptions {
   /** Steps over which the rate rises; the last of them has the optimizer's rate. Default 0. */
   readonly warmupSteps?: number;
-  /** The step that has etaMin, as all after it. */
+  /** The step from which on the rate is etaMin. */
   readonly maxSteps: number;
   readonly etaMin?: number;
 }
 
-/** What a schedule needs to go on elsewhere; plain JSON. */
+/** The state that a schedule needs to continue elsewhere; plain JSON. */
 export interface ScheduleState {
-  /** Steps behind it. */
+  /** Steps done. */
   readonly steps: number;
   readonly baseLr: number;
 }
 
 /**
- * Sets an optimizer's learning rate by step n, from 1: n / warmupSteps of it while it warms up, then down to etaMin by half
- * a cosine. The first step's is set at once; call `step()` after each step of the optimizer.
- * Source: the fall is DeepSpeed's WarmupCosineLR; the rise is torchtitan's, which loses no step on a rate of 0 as
- * DeepSpeed's linear one does.
+ * Sets an optimizer's learning rate by step n, from 1: n / warmupSteps of the rate during warm-up, then down to etaMin
+ * by half a cosine. The first step's rate is set at once; call `step()` after each step of the optimizer.
+ * Source: the cosine is DeepSpeed's WarmupCosineLR; the warm-up is torchtitan's, because DeepSpeed's linear warm-up
+ * wastes the first step on a rate of 0.
  */
 export class WarmupCosineLR {
   readonly #optimizer: Pick<Optimizer, 'lr'>;
@@ -37,7 +37,7 @@ export class WarmupCosineLR {
     const { warmupSteps, maxSteps } = this.#options;
     if (maxSteps < 1 || maxSteps <= warmupSteps) {
       throw new ConfigError(
-        `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps}; give maxSteps of 1 or more, and above warmupSteps: the rest is the cosine's.`,
+        `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps}; give maxSteps of 1 or more, and above warmupSteps, because the cosine uses the remaining steps.`,
       );
     }
     this.#optimizer = optimizer;
@@ -59,7 +59,7 @@ export class WarmupCosineLR {
     return etaMin + (this.#baseLr - etaMin) * 0.5 * (1 + Math.cos(Math.PI * progress));
   }
 
-  /** Says that the optimizer took a step. */
+  /** Call it after each step of the optimizer. */
   step(): void {
     this.#steps++;
     this.#apply();

@@ -4,14 +4,15 @@ import { signatureOf } from '../transport/record';
 import { unionOfRows } from './sparse/row-masks';
 
 /*
- * [Note: missing gradients] A parameter that the loss does not depend on has no gradient, which is not the same as zeros: an
- * optimizer leaves its values and states as they are. Zeros travel in its place, because another rank may have one. Whether
- * one does is known without another collective: every reduction carries a note of which gradients this rank lacks. Where all
- * ranks' notes are equal, what is missing here is missing everywhere; where not, ranks agree in one small reduction more.
- * Source: torch's find_unused_parameters, which always has that reduction; fully_shard, which expects all ranks to be alike.
+ * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. That differs from a zero
+ * gradient: an optimizer does not change its values and states. Zeros travel in its place, because another rank may
+ * have a gradient. Ranks learn whether one does without another collective: every reduction carries a note about the
+ * gradients that this rank lacks. If all ranks' notes are equal, a gradient that is missing here is missing everywhere;
+ * if not, one more small reduction decides. Source: torch's find_unused_parameters, which always has that reduction;
+ * fully_shard, which expects all ranks to be alike.
  */
 
-/** What a reduction's note says of the gradients that are missing on this rank; 0: none is. */
+/** A reduction's note about the gradients that are missing on this rank; 0: none is missing. */
 export function noteOf(missing: readonly boolean[]): number {
   return missing.includes(true) ? signatureOf(missing.flatMap((is, place) => (is ? [place] : []))) : 0;
 }
@@ -24,8 +25,8 @@ export interface ReducedBy {
 }
 
 /**
- * Which gradients no rank of a group has, once a reduction with `noteOf(missing)` is done. `agrees`: that of its work;
- * undefined, where it had no note: none counts as missing. Blocks where ranks differ.
+ * Which gradients no rank of a group has, after a reduction with `noteOf(missing)`. `agrees`: the field of its work;
+ * undefined if it had no note, and then none counts as missing. Blocks if ranks differ.
  */
 export function missingEverywhere(
   { engine, group, module }: ReducedBy,

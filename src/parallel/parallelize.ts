@@ -16,17 +16,17 @@ import { wrapPolicyOf } from './wrap-policy';
 export interface ParallelModel {
   readonly model: Module;
   readonly properties: StrategyProperties;
-  /** Runs a micro-batch that is not a step's last; where gradients can stay local, they are not reduced. */
+  /** Runs a micro-batch that is not a step's last; gradients that can stay local are not reduced. */
   accumulate<T>(work: () => T): T;
-  /** Lets go of an interrupted pass: gradients, whole copies, what was on its way. Parameters and their shards stay. */
+  /** Releases an interrupted pass: gradients, whole copies, work in flight. Parameters and their shards stay. */
   abandon(): void;
   dispose(): void;
 }
 
-/** The settings that say how a model lies on the ranks. */
+/** The settings that say how a model is distributed over ranks. */
 export type ParallelSettings = Pick<TrainConfig, 'parallel' | 'mixedPrecision' | 'offload'>;
 
-/** Puts a strategy around a model, in place. Throws: CONFIG, MESH where settings do not fit the model or the ranks. */
+/** Applies a strategy to a model, in place. Throws: CONFIG, MESH if settings do not fit the model or the ranks. */
 export function parallelize(model: Module, settings: ParallelSettings, context: ShardContext): ParallelModel {
   return isInUnits(settings.parallel)
     ? inUnits(model, settings, context)
@@ -92,7 +92,7 @@ function prefetchOf({ forwardPrefetch, backwardPrefetch, limitAllGathers }: Para
   return { forwardPrefetch, backwardPrefetch, limitAllGathers };
 }
 
-/** Copies times shards, where some unit wants copies. */
+/** Replicas times shards, if some unit needs replicas. */
 function meshOf(parallel: ParallelConfig, { group }: ShardContext): DeviceMesh | undefined {
   const strategies = [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
   const isHybrid = strategies.some((strategy) => STRATEGIES[strategy].isHybrid);

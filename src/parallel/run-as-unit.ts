@@ -6,13 +6,13 @@ import type * as tf from '../core/tf';
 import type { Module } from '../nn/module';
 import type { Parameter } from '../nn/parameter';
 
-/** What runs a module as one unit of backward. */
+/** How to run a module as one unit of backward. */
 export interface UnitRun {
   readonly engine: Engine;
   readonly observer: Observer;
   readonly module: Module;
   readonly parameters: readonly Parameter[];
-  /** The first so many have gradients, the rest are frozen; default all. */
+  /** The first `numTrained` parameters have gradients, the rest are frozen; default: all have gradients. */
   readonly numTrained?: number | undefined;
   readonly hooks: UnitHooks;
   /** The type in which a device would compute the unit; default float32. */
@@ -22,8 +22,8 @@ export interface UnitRun {
 const TAGGED = Symbol('tagged');
 
 /**
- * From now on the module's calls are units: hooks run around forward and backward, gradients of `parameters` reach
- * `hooks.afterBackward`, and spans say how long both took.
+ * From now on the module's calls are units: hooks run around forward and backward, gradients of `parameters` go to
+ * `hooks.afterBackward`, and spans give the time of both.
  */
 export function runAsUnit(run: UnitRun): void {
   const { engine, module, parameters, numTrained, declared } = run;
@@ -43,7 +43,7 @@ export function runAsUnit(run: UnitRun): void {
   });
 }
 
-/** Buffers made in a module's forward carry its name and its unit's type. */
+/** Tags buffers of a module's forward with its name and its unit's type. */
 function tagModules(engine: Engine, root: Module, declared: HalfDType | undefined): void {
   for (const module of root.modules()) {
     module.wrapOnce(TAGGED, (inputs, next) =>

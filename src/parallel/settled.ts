@@ -1,10 +1,10 @@
 import type { Work } from '../dist/types';
 
-/** Waits for work whose outcome does not matter any more, so that it lets go of its tensors. */
+/** Waits for work whose outcome no longer matters, so that it releases its tensors. */
 export function settled(work: Work<unknown> | null): void {
   try {
     work?.wait();
   } catch {
-    // It was interrupted: that is why its outcome does not matter.
+    // It was interrupted, so its outcome does not matter.
   }
 }

@@ -7,15 +7,18 @@ import type { Parameter } from '../nn/parameter';
 import { requireSelfContained } from '../nn/self-contained';
 import { modulesToWrap, wrapPolicyOf } from './wrap-policy';
 
-/** One unit as a config wants it. */
+/** One unit of a config. */
 export interface PlannedUnit {
   readonly module: Module;
   readonly strategy: StrategyName | 'IGNORED';
-  /** The module's parameters, less those of units planned before it. */
+  /** The module's parameters, without those of earlier planned units. */
   readonly parameters: readonly Parameter[];
 }
 
-/** Whether a config's model is cut into units; otherwise every rank holds it whole and reduces its gradients in buckets. */
+/**
+ * Whether a config's model is divided into units; otherwise every rank holds the whole model and reduces gradients in
+ * buckets.
+ */
 export function isInUnits({ strategy, unitStrategies, ignoredModules }: ParallelConfig): boolean {
   return (
     STRATEGIES[strategy].shardedAtRest.length > 0 || unitStrategies.length > 0 || ignoredModules.length > 0
@@ -23,8 +26,9 @@ export function isInUnits({ strategy, unitStrategies, ignoredModules }: Parallel
 }
 
 /**
- * The units of a config, innermost first and the model last: ignored modules, what the wrap policy chooses, what unit
- * strategies name. Throws: CONFIG for a pattern that fits no module, and for a named module that cannot be a unit by itself.
+ * The units of a config, innermost first and the model last: ignored modules, the wrap policy's choice, modules named
+ * by unit strategies. Throws: CONFIG for a pattern without a matching module, and for a named module that cannot be a
+ * separate unit.
  */
 export function planUnits(model: Module, parallel: ParallelConfig): PlannedUnit[] {
   const ignoredModules = parallel.ignoredModules.flatMap((pattern) =>
@@ -61,7 +65,7 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
     .filter((module) => module !== model && units.has(module) && !ignored.has(module));
 }
 
-/** The first of the settings' unit strategies that fits the module, else the model's. */
+/** The first matching unit strategy of the settings, else the model's strategy. */
 function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig): StrategyName {
   return unitStrategies.find(({ modules }) => fitsPattern(module.path, modules))?.strategy ?? strategy;
 }

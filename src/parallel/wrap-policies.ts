@@ -7,8 +7,9 @@ import { Module } from '../nn/module';
 import { MoeBlock } from '../nn/moe-block';
 import type { WrapPolicy } from './wrap-policy';
 
-// The policies of torch.distributed.fsdp.wrap by their names. Each is a function of options that gives a policy; torch
-// wants functools.partial for that, which the articles leave out: such a bare one is told what is missing.
+// The policies of torch.distributed.fsdp.wrap by their names. Each is a function of options that returns a policy.
+// Torch needs functools.partial for that, but the documents omit it; a policy without options throws an error that
+// shows the right form.
 
 /** A class of modules. */
 export type ModuleClass = abstract new (...args: never[]) => Module;
@@ -21,7 +22,7 @@ export interface TransformerPolicyOptions {
 
 /**
  * Every module of these classes is a unit. Source: torch.distributed.fsdp.wrap.transformer_auto_wrap_policy.
- * Throws: CONFIG without options or for what is no class.
+ * Throws: CONFIG without options, or for a value that is not a class.
  */
 export function transformerAutoWrapPolicy(options: TransformerPolicyOptions): WrapPolicy {
   const form = 'transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })';
@@ -29,18 +30,21 @@ export function transformerAutoWrapPolicy(options: TransformerPolicyOptions): Wr
   return byClass(classList(options.transformerLayerCls, form));
 }
 
-/** Every module of these classes is a unit. Source: torch.distributed.fsdp.wrap.ModuleWrapPolicy. Throws: CONFIG for what is no class. */
+/**
+ * Every module of these classes is a unit. Source: torch.distributed.fsdp.wrap.ModuleWrapPolicy. Throws: CONFIG for a
+ * value that is not a class.
+ */
 export function ModuleWrapPolicy(moduleClasses: Iterable<ModuleClass>): WrapPolicy {
   return byClass(classList(moduleClasses, 'ModuleWrapPolicy([nn.Block])'));
 }
 
 /** Options of `sizeBasedAutoWrapPolicy`. */
 export interface SizePolicyOptions {
-  /** Elements from which on a module becomes a unit. Default 1e8. */
+  /** The least number of elements of a unit. Default 1e8. */
   readonly minNumParams?: number;
-  /** Classes within which no units are made. Default: attention. Source: FORCE_LEAF_MODULES. */
+  /** Classes in which no units are made. Default: attention. Source: FORCE_LEAF_MODULES. */
   readonly forceLeafModules?: Iterable<ModuleClass>;
-  /** Classes that are no units. Default: ModuleList, which has no forward. Source: EXCLUDE_WRAP_MODULES. */
+  /** Classes that never become units. Default: ModuleList, which has no forward. Source: EXCLUDE_WRAP_MODULES. */
   readonly excludeWrapModules?: Iterable<ModuleClass>;
 }
 
@@ -48,7 +52,7 @@ export interface SizePolicyOptions {
 const MIN_NUM_PARAMS = 1e8;
 
 /**
- * A module becomes a unit when at least `minNumParams` of its elements are in no unit within it.
+ * A module becomes a unit when at least `minNumParams` of its elements are not in units inside it.
  * Source: torch.distributed.fsdp.wrap.size_based_auto_wrap_policy. Throws: CONFIG without options in an object.
  */
 export function sizeBasedAutoWrapPolicy(options: SizePolicyOptions = {}): WrapPolicy {
@@ -79,17 +83,19 @@ export function lambdaAutoWrapPolicy(options: LambdaPolicyOptions): WrapPolicy {
 }
 
 /**
- * Every expert is a unit, and every block without its experts: a token's experts are gathered one at a time. The gate
- * stays in the block's unit. It is a policy itself and takes no options.
+ * Every expert is a unit, and every block without its experts: experts are gathered one at a time. The gate stays in
+ * the block's unit. It is itself a policy and takes no options.
  */
 export const moeAutoWrapPolicy: WrapPolicy = function moeAutoWrapPolicy(module, recurse, _nonwrappedNumel) {
   return recurse || isExpert(module) || isOneOf(module, [Block, MoeBlock]);
 };
 
-/** Every module but lists, which have no forward, is a unit. Source: torch.distributed.fsdp.wrap.always_wrap_policy. */
+/**
+ * Every module is a unit, except lists, which have no forward. Source: torch.distributed.fsdp.wrap.always_wrap_policy.
+ */
 export const alwaysWrapPolicy: WrapPolicy = (module, recurse) => recurse || !(module instanceof ModuleList);
 
-/** No module but the root is a unit. */
+/** Only the root is a unit. */
 export const neverWrapPolicy: WrapPolicy = () => false;
 
 /** Whether a module is an item of a list named 'experts'. */
@@ -105,7 +111,7 @@ function isOneOf(module: Module, classes: readonly ModuleClass[]): boolean {
   return classes.some((moduleClass) => module instanceof moduleClass);
 }
 
-/** A bare policy is called with a module in place of its options. */
+/** Detects a bare policy: it is called with a module in place of its options. */
 function requireOptions(options: unknown, known: readonly string[], form: string): void {
   const name = form.slice(0, form.indexOf('('));
   if (options instanceof Module) {
@@ -125,7 +131,7 @@ function classList(classes: unknown, form: string): readonly ModuleClass[] {
   if (list.length === 0 || wrong !== undefined) {
     const given = wrong === undefined ? String(classes) : `${String(wrong).slice(0, 40)} in its list`;
     throw new ConfigError(
-      `${form.slice(0, form.indexOf('('))} takes classes of modules, and was given ${given}; write ${form}`,
+      `${form.slice(0, form.indexOf('('))} takes classes of modules, not ${given}; write ${form}`,
     );
   }
   return list.filter(isModuleClass);

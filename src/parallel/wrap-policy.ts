@@ -14,18 +14,18 @@ import {
 } from './wrap-policies';
 
 /**
- * Says which modules become units of their own, in torch's form. With `recurse`: whether to look for units within the
- * module; without: whether the module becomes one, with the `nonwrappedNumel` elements of it that are in no unit yet.
- * A policy of one argument is only asked the second. Source: torch.distributed.fsdp's auto_wrap_policy.
+ * Chooses the modules that become units, in torch's form. With `recurse`, it says whether to look for units inside the
+ * module; without, whether the module becomes a unit; `nonwrappedNumel` is its number of elements that are in no unit
+ * yet. A policy with one argument is only called without `recurse`. Source: torch.distributed.fsdp's auto_wrap_policy.
  */
 export type WrapPolicy = (module: Module, recurse: boolean, nonwrappedNumel: number) => boolean;
 
-/** Every item of a ModuleList that is not within another one's item: the blocks of a model. */
+/** Every item of a ModuleList, except lists inside such items: the blocks of a model. */
 export function blockWrapPolicy(model: Module): WrapPolicy {
   return moduleListWrapPolicy(blocksOf(model));
 }
 
-/** No module but the root is a unit. */
+/** Only the root is a unit. */
 export const rootOnly: WrapPolicy = () => false;
 
 /** Exactly these modules are units. */
@@ -34,15 +34,15 @@ export function moduleListWrapPolicy(modules: Iterable<Module>): WrapPolicy {
   return (module, recurse) => recurse || chosen.has(module);
 }
 
-/** A module is a unit when one of the policies says so. Source: torch.distributed.fsdp.wrap._or_policy. */
+/** A module is a unit when one of the policies chooses it. Source: torch.distributed.fsdp.wrap._or_policy. */
 export function anyWrapPolicy(...policies: readonly WrapPolicy[]): WrapPolicy {
   return (module, recurse, numel) => policies.some((policy) => asked(policy, module, recurse, numel));
 }
 
 /**
  * The policy that a config's `parallel.wrap` names.
- * Throws: CONFIG for a class or module that the model does not have, naming the nearest one, and for a module by name that
- * cannot be a unit by itself.
+ * Throws: CONFIG for a class or module that the model does not have, naming the nearest one, and for a named module
+ * that cannot be a separate unit.
  */
 export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if (wrap === 'blocks') return blockWrapPolicy(model);
@@ -56,16 +56,16 @@ export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   return moduleListWrapPolicy(named);
 }
 
-/** What `modulesToWrap` leaves out. */
+/** Modules that `modulesToWrap` leaves out. */
 export interface WrapOptions {
-  /** These and all below them are in no unit. */
+  /** These modules, and all modules inside them, are in no unit. */
   readonly ignoredModules?: Iterable<Module>;
 }
 
 /**
- * The modules that a policy chooses, innermost and last first, and those that are optional, without the model itself. Those
- * of which a module outside reads a parameter too (a tied head the token table) are left to the unit around them, whatever the policy says.
- * Throws: CONFIG when the policy gives no answer that is true or false.
+ * The modules that a policy chooses, innermost and last first, and those that are optional, without the model itself. A
+ * module whose parameter is also read by a module outside (a tied head reads the token table) is left to the enclosing
+ * unit, whatever the policy says. Throws: CONFIG when the policy does not return true or false.
  * Source: torch.distributed.fsdp.wrap._recursive_wrap.
  */
 export function modulesToWrap(model: Module, policy: WrapPolicy, options: WrapOptions = {}): Module[] {
@@ -81,12 +81,12 @@ export function modulesToWrap(model: Module, policy: WrapPolicy, options: WrapOp
 interface Walk {
   readonly policy: WrapPolicy;
   readonly ignored: ReadonlySet<Module>;
-  /** What was chosen so far. */
+  /** The modules chosen so far. */
   readonly chosen: Set<Module>;
   readonly root: Module;
 }
 
-/** Chooses units within a module, and the module itself; gives how many elements are in units now. */
+/** Chooses units inside a module, and the module itself; returns the number of elements in units. */
 function wrapWithin(module: Module, walk: Walk): number {
   const { policy, ignored, chosen, root } = walk;
   const numel = numelWithout(module, ignored);

@@ -12,8 +12,8 @@ export interface BucketSizes {
 export const DEFAULT_BUCKET_SIZES: BucketSizes = { bucketBytes: 25 * 2 ** 20, firstBucketBytes: 2 ** 20 };
 
 /**
- * Parameters in the order in which backward is expected to finish them (the reverse of their definition), cut into
- * buckets that are closed once they reach their size. Source: torch's compute_bucket_assignment_by_size.
+ * Parameters in the order in which backward is expected to finish them (the reverse of their definition), divided into
+ * buckets; a bucket is closed once it reaches its size. Source: torch's compute_bucket_assignment_by_size.
  */
 export function assignBuckets(parameters: readonly Parameter[], sizes: BucketSizes): Parameter[][] {
   const buckets: Parameter[][] = [];

@@ -2,13 +2,13 @@ import type { WireDType } from '../../core/dtypes';
 import type { PieceList, ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
 
-/** Gradients that are reduced together, where they lie. Source: torch.distributed.GradBucket. */
+/** Gradients that are reduced together, in place. Source: torch.distributed.GradBucket. */
 export interface GradBucket {
-  /** Place in the order of reduction. */
+  /** Index in the order of reduction. */
   readonly index: number;
   readonly isLast: boolean;
   readonly parameters: readonly Parameter[];
-  /** The gradients' own storage; a hook's work leaves their mean there. */
+  /** The gradients' own storage; a hook's work writes their mean there. */
   readonly pieces: PieceList;
   /** DDP's ranks. */
   readonly group: ProcessGroup;
@@ -17,8 +17,9 @@ export interface GradBucket {
 }
 
 /**
- * Starts a bucket's reduction: the work's end leaves the mean over ranks in the pieces. It runs in the middle of backward, so
- * the work should be asynchronous; all ranks must start the same collectives. Source: torch's DDP communication hooks.
+ * Starts a bucket's reduction: when the work ends, the pieces contain the mean over ranks. The hook runs in the middle
+ * of backward, so the work should be asynchronous; all ranks must start the same collectives. Source: torch's DDP
+ * communication hooks.
  */
 export type CommHook<S = ProcessGroup | null> = (state: S, bucket: GradBucket) => Work<void>;
 
@@ -26,8 +27,8 @@ export type CommHook<S = ProcessGroup | null> = (state: S, bucket: GradBucket) =
 export const allreduceHook: CommHook = (state, bucket) => averaged(state, bucket, 'float32');
 
 /**
- * Gradients travel as float16. torch divides by the number of ranks before the sum, which is made in float16; here the sum
- * is made in float32 and divided then, so that it neither overflows nor loses small values twice.
+ * Gradients travel as float16. torch divides by the number of ranks and then sums in float16; here the sum is computed
+ * in float32 and then divided, so it neither overflows nor loses small values twice.
  * Source: torch's default_hooks.fp16_compress_hook.
  */
 export const fp16CompressHook: CommHook = (state, bucket) => averaged(state, bucket, 'float16');

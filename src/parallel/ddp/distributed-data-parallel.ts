@@ -17,7 +17,7 @@ import { type BucketSizes, DEFAULT_BUCKET_SIZES } from './buckets';
 import type { CommHook } from './comm-hooks';
 import { Reducer } from './reducer';
 
-/** What data-parallel ranks work with. */
+/** The parts that data-parallel ranks need. */
 export interface DdpContext {
   readonly engine: Engine;
   readonly observer: Observer;
@@ -26,11 +26,11 @@ export interface DdpContext {
 
 /** Options of `DDP`. */
 export interface DdpOptions extends Partial<BucketSizes> {
-  /** Where gradients become ready: after the backward of these modules, and of the model. Default: items of ModuleLists. */
+  /** Modules after whose backward gradients become ready, besides the model's. Default: items of ModuleLists. */
   readonly policy?: WrapPolicy;
-  /** Types of values in forward, backward and on the wire; parameters and what the optimizer sees stay float32. */
+  /** Types of values in forward, backward and on the wire; parameters and optimizer states stay float32. */
   readonly precision?: MixedPrecision | undefined;
-  /** Only rows of tables, and only experts, that some rank touched travel. Source: DeepSpeed's sparse_gradients. */
+  /** Sends gradients only for table rows and experts that some rank touched. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
 }
 
@@ -43,7 +43,7 @@ export class DDP {
   readonly #engine: Engine;
   readonly #precision: MixedPrecision;
   readonly #reducer: Reducer;
-  /** The copies that each unit computes with, where parameters are rounded. */
+  /** The rounded copies with which each unit computes. */
   readonly #copies: RoundedParameters[] = [];
   /** Optional modules that ran in this pass. */
   readonly #ran = new Set<Module>();
@@ -76,14 +76,14 @@ export class DDP {
     return this.#reducer.buckets;
   }
 
-  /** Gradients of backwards within `work` stay local and add up; the next backward outside reduces the sum. */
+  /** Within `work`, gradients of each backward stay local and add up; the next backward outside reduces the sum. */
   noSync<T>(work: () => T): T {
     return this.#reducer.noSync(work);
   }
 
   /**
    * From now on `hook` starts the reduction of every bucket; rows of sparse gradients are reduced without it.
-   * Throws: CONFIG when there is a hook already, or a setting gives gradients a type on the wire.
+   * Throws: CONFIG when there is already a hook, or when a setting gives gradients a type on the wire.
    * Source: torch's DistributedDataParallel.register_comm_hook.
    */
   registerCommHook<S>(state: S, hook: CommHook<S>): void {
@@ -102,7 +102,7 @@ export class DDP {
       const free = module.parameters().filter((parameter) => !taken.has(parameter));
       for (const parameter of free) taken.add(parameter);
       const trained = free.filter(({ requiresGrad }) => requiresGrad);
-      // Frozen ones have no gradient; they come and go with the others where copies stand in.
+      // Frozen parameters have no gradient; with rounded copies, their copies are made and freed with the others.
       const parameters = [...trained, ...free.filter(({ requiresGrad }) => !requiresGrad)];
       const declared = halfOf(this.#precision.paramDtype) ?? undefined;
       const outputDtype = module === this.module ? this.#precision.outputDtype : null;
@@ -138,7 +138,7 @@ export class DDP {
     };
   }
 
-  /** What a pass that was broken off left in place goes. */
+  /** Frees what an aborted pass left in place. */
   #begin(): void {
     this.#ran.clear();
     for (const copies of this.#copies) copies.leave();

@@ -3,7 +3,7 @@ import type { HalfDType } from '../../core/dtypes';
 import * as tf from '../../core/tf';
 import type { Parameter } from '../../nn/parameter';
 
-/** The parameter's gradient; zeros are put in place where there is none. */
+/** The parameter's gradient; if there is none, zeros are put in its place. */
 export function gradOrZeros(
   engine: Engine,
   parameter: Parameter,

@@ -14,7 +14,7 @@ import type { GradBucket } from './comm-hooks';
 import { gradOrZeros } from './gradients';
 import { SparseReducer } from './sparse-reducer';
 
-/** A bucket on its way. */
+/** A bucket in flight. */
 interface Reducing {
   readonly work: Work<void>;
   readonly parameters: readonly Parameter[];
@@ -28,7 +28,7 @@ interface Bucket {
   missing: Set<Parameter>;
 }
 
-/** What a reducer is made of. */
+/** The parts that a reducer needs. */
 export interface ReducerOptions {
   readonly engine: Engine;
   readonly group: ProcessGroup;
@@ -36,16 +36,16 @@ export interface ReducerOptions {
   readonly sizes: BucketSizes;
   /** Type of gradients on the wire. */
   readonly wireDType: WireDType;
-  /** The type that ledgers count gradients at; undefined: float32. */
+  /** The type at which ledgers count gradients; undefined: float32. */
   readonly declared: HalfDType | undefined;
-  /** Parameters of which only touched rows travel; they are in no bucket. */
+  /** Parameters whose gradients travel only in touched rows; they are in no bucket. */
   readonly tables: readonly RowTable[];
 }
 
 /**
- * Averages gradients over ranks, bucket by bucket, beside the rest of backward. A bucket is started when all its
- * gradients are there and all buckets before it were started, so that every rank starts them in the same order.
- * Gradients are reduced where they lie: a bucket is a list of tensors. Source: torch's c10d Reducer.
+ * Averages gradients over ranks, bucket by bucket, while backward continues. A bucket's reduction starts when all its
+ * gradients are ready and all earlier buckets have started, so every rank starts them in the same order. Gradients are
+ * reduced in place: a bucket is a list of tensors. Source: torch's c10d Reducer.
  */
 export class Reducer {
   readonly #options: ReducerOptions;
@@ -54,7 +54,7 @@ export class Reducer {
   readonly #sparse: SparseReducer | null;
   #hook: ((bucket: GradBucket) => Work<void>) | null = null;
   #started = 0;
-  /** Parameters of which this pass has no gradients, on any rank. */
+  /** Parameters without a gradient in this pass on any rank. */
   #leftOut = new Set<Parameter>();
   #reducing: Reducing[] = [];
   #sync = true;
@@ -79,10 +79,15 @@ export class Reducer {
     return this.#buckets.map((bucket) => bucket.parameters);
   }
 
-  /** From now on starts the buckets' reductions. Throws: CONFIG when there is one already, or a type for the wire. */
+  /**
+   * From now on, `hook` starts the buckets' reductions. Throws: CONFIG when there is already a hook, or a type for the
+   * wire.
+   */
   useHook(hook: (bucket: GradBucket) => Work<void>): void {
     if (this.#hook !== null) {
-      throw new ConfigError('this DDP has a communication hook already; register one, once, before training');
+      throw new ConfigError(
+        'this DDP already has a communication hook; register one hook, once, before training',
+      );
     }
     if (this.#options.wireDType !== 'float32') {
       throw new ConfigError(
@@ -93,7 +98,7 @@ export class Reducer {
     this.#hook = hook;
   }
 
-  /** Gradients of backwards within `work` stay local and add up. */
+  /** Within `work`, gradients of each backward stay local and add up. */
   noSync<T>(work: () => T): T {
     const before = this.#sync;
     const restore = (): void => {
@@ -103,15 +108,15 @@ export class Reducer {
     return undone(this.#options.engine, restore, work);
   }
 
-  /** A forward begins: forgets the reductions of a backward that was broken off; gradients stay. */
+  /** Called when a forward begins: forgets the reductions of an aborted backward; gradients stay. */
   begin(): void {
     for (const { work } of this.#reducing) settled(work);
     this.#restart();
   }
 
   /**
-   * Takes a gradient over; the last one of a bucket starts its reduction.
-   * Throws: CONFIG for a gradient that comes when its bucket is on its way.
+   * Takes over a gradient; the last gradient of a bucket starts the bucket's reduction. Throws: CONFIG for a gradient
+   * that arrives when its bucket is already being reduced.
    */
   add(parameter: Parameter, grad: tf.Tensor | null): void {
     const bucket = this.#bucketOf.get(parameter);
@@ -126,8 +131,8 @@ export class Reducer {
   }
 
   /**
-   * A backward begins in which these have no part, on all ranks alike: they are not reduced, and what has no gradient from
-   * passes before it gets none.
+   * Called when a backward begins that does not use these parameters, on all ranks: they are not reduced, and those
+   * without a gradient from earlier passes get none.
    */
   leaveOut(parameters: Iterable<Parameter>): void {
     for (const parameter of parameters) {
@@ -137,7 +142,9 @@ export class Reducer {
     }
   }
 
-  /** The end of backward: starts what is left and waits for all. See [Note: missing gradients]. */
+  /**
+   * Called at the end of backward: starts the remaining reductions and waits for all. See [Note: missing gradients].
+   */
   finish(): void {
     if (!this.#sync) return;
     while (this.#started < this.#buckets.length) this.#start();
@@ -154,7 +161,7 @@ export class Reducer {
     }
   }
 
-  /** Forgets an interrupted backward: its reductions will not end. */
+  /** Forgets an interrupted backward, because its reductions will not end. */
   abandon(): void {
     this.begin();
     for (const parameter of this.#options.parameters) parameter.state.zeroGrad();
@@ -194,6 +201,6 @@ function tooLate(parameter: Parameter, grad: tf.Tensor): ConfigError {
   grad.dispose();
   return new ConfigError(
     `module "${parameter.module}" ran more than once in this forward: a gradient of ${parameter.name} came when its bucket was ` +
-      'already being reduced. Give DDP { policy: rootOnly }, so that gradients are reduced once all are there',
+      'already being reduced. Give DDP { policy: rootOnly }, so that gradients are reduced when all of them are ready',
   );
 }

@@ -7,7 +7,7 @@ import { piecesOfRows } from '../sparse/row-pieces';
 import type { RowTable } from '../sparse/row-tables';
 import { gradOrZeros } from './gradients';
 
-/** What a sparse reduction is made of. */
+/** The parts that a sparse reduction needs. */
 export interface SparseReducerOptions {
   readonly engine: Engine;
   readonly group: ProcessGroup;
@@ -17,9 +17,9 @@ export interface SparseReducerOptions {
 }
 
 /**
- * Averages gradients of which backward touched some rows only. Ranks first agree on the rows that any of them touched, in
- * one small reduction for all tables; then those rows travel, right from and into the dense gradients. Rows that nobody
- * touched are zero on every rank, and so is their mean: the result is the dense reduction's to the bit.
+ * Averages gradients in which backward touched only some rows. First, one small reduction for all tables finds the rows
+ * that any rank touched. Then these rows travel, directly from and into the dense gradients. Other rows are zero on
+ * every rank, and so is their mean, so the result equals the dense reduction's to the bit.
  * Source: DeepSpeed's sparse_gradients, which gathers indices and values instead.
  */
 export class SparseReducer {
@@ -52,7 +52,7 @@ export class SparseReducer {
   }
 }
 
-/** The tables' own module where they share one. */
+/** The tables' module if they share one. */
 function moduleOf(tables: readonly RowTable[]): string {
   const modules = new Set(tables.map(({ parameter }) => parameter.module));
   const [only = ''] = modules;

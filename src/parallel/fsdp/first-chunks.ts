@@ -7,19 +7,19 @@ import { isOnHost, type Parameter, type Span } from '../../nn/parameter';
 import { chunkOf, type ShardedParameter, type ShardLayout } from './shard-layout';
 import { allocateFlat, copyElements, disposeSpan, fillAll } from './spans';
 
-/** Where a unit's values come from when it is made. */
+/** The source of a unit's first values. */
 export interface FirstValues {
   readonly engine: Engine;
   /** The unit's full name. */
   readonly module: string;
-  /** Rank 0 of it has the values of all; null: every rank takes its own. */
+  /** Rank 0 of this group has the values for all; null: every rank takes its own. */
   readonly syncGroup: ProcessGroup | null;
 }
 
-/** Elements that rank 0 sends at once: of a parameter that is cut no rank needs all. */
+/** Elements that rank 0 sends at once, because no rank needs a whole sharded parameter. */
 const SYNC_ELEMENTS = 2 ** 18;
 
-/** Whole tensors of parameters that stay whole. */
+/** Makes whole tensors of parameters that stay whole. */
 export function firstWholes(
   { engine, syncGroup }: FirstValues,
   parameters: readonly Parameter[],
@@ -32,7 +32,7 @@ export function firstWholes(
   });
 }
 
-/** This rank's flat shard of parameters, padding 0. Those whose values are not there yet stay so: only the chunks are written. */
+/** This rank's flat shard of parameters, padding 0. Deferred parameters stay deferred: only the chunks are written. */
 export function firstShard(first: FirstValues, layout: ShardLayout, rank: number, onHost: boolean): Span {
   const { engine, module, syncGroup } = first;
   for (const { parameter } of layout.entries) if (parameter.isWhole) wholeTensor(engine, parameter);
@@ -52,7 +52,7 @@ export function firstShard(first: FirstValues, layout: ShardLayout, rank: number
   return shard;
 }
 
-/** Takes this rank's chunk from what rank 0 sends, a bounded piece at a time. */
+/** Takes this rank's chunk from rank 0's broadcast, in pieces of bounded size. */
 function syncChunk(
   engine: Engine,
   group: ProcessGroup,

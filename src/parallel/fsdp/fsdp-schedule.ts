@@ -8,13 +8,16 @@ import { unitsOf } from './units-of';
 /** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
 export interface PrefetchOptions {
   /**
-   * Gathers the next unit, as the last forward ran, while this one's forward runs. On a GPU that comes by itself, for
-   * the host is ahead of the device (FSDP2's implicit prefetch); here the host computes, so it is asked for.
+   * Gathers the next unit (in the order of the last forward) while this unit's forward runs. On a GPU that happens by
+   * itself, because the host is ahead of the device (FSDP2's implicit prefetch); here the host computes, so it is a
+   * setting.
    */
   readonly forward: boolean;
   /** BACKWARD_PRE gathers the next unit before this one's gradients are computed, BACKWARD_POST after. */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
-  /** At most two gathers on their way; further ones begin when one was waited for. Source: FSDP's limit_all_gathers. */
+  /**
+   * At most two gathers in flight; further ones begin after a wait for one of them. Source: FSDP's limit_all_gathers.
+   */
   readonly limit: boolean;
 }
 
@@ -27,25 +30,29 @@ interface Reducing {
 }
 
 /**
- * What the units of one root share: the order in which they ran, and the reductions on their way.
+ * Shared by the units of one root: the order in which they ran, and the reductions in flight.
  *
- * [Note: reductions in flight] A unit's gradients are reduced beside the next unit's backward. That reduction is waited
- * for when the next one starts, so at most one unit's whole gradients await their reduction while those of one other
- * unit are computed; where shards exist in copies, the copies' all-reduce then runs beside one more unit's backward.
- * All are waited for at the end of the root's backward. Source: FSDPCommContext.reduce_scatter_state.
+ * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. When the next reduction
+ * starts, the schedule waits for this one, so at most one unit's whole gradients await their reduction while another
+ * unit's gradients are computed. If shards are replicated, the replicas' all-reduce then runs during one more unit's
+ * backward. At the end of the root's backward, the schedule waits for all reductions. Source:
+ * FSDPCommContext.reduce_scatter_state.
  */
 export class FsdpSchedule {
-  /** The module whose forward and backward are a pass; it need not have a unit of its own. */
+  /** The module whose forward and backward are a pass; it need not have its own unit. */
   readonly root: Module;
   readonly #engine: Engine;
   readonly #prefetch: PrefetchOptions;
   readonly units: readonly FsdpUnit[];
-  /** Units as they entered the last forward, and this one. */
+  /** Units in the order in which they entered the last forward, and this one. */
   #lastEntered: readonly FsdpUnit[] = [];
   #entered: FsdpUnit[] = [];
-  /** Units as they left this forward, less those whose backward began: the last one's comes next. */
+  /**
+   * Units in the order in which they left this forward, without those whose backward has begun; the last unit's
+   * backward is next.
+   */
   #awaitingBackward: FsdpUnit[] = [];
-  /** Units to be gathered ahead as soon as few enough are on their way. */
+  /** Units to gather ahead as soon as fewer gathers are in flight. */
   #wanted: FsdpUnit[] = [];
   #reducing: Reducing[] = [];
 
@@ -56,7 +63,10 @@ export class FsdpSchedule {
     this.units = unitsOf(root);
   }
 
-  /** The root's forward begins. What the last pass left on its way was broken off: its outcome does not matter. */
+  /**
+   * Called when the root's forward begins. Work in flight from the last pass was aborted, so its outcome does not
+   * matter.
+   */
   begin(): void {
     const entered = this.#entered;
     this.abandon();
@@ -75,12 +85,12 @@ export class FsdpSchedule {
     if (unit.reshardAfterForward) unit.reshardPostForward();
   }
 
-  /** A checkpointed region runs forward again; the units in it stay whole for their backward. */
+  /** Called when a checkpointed region runs forward again; its units stay whole for their backward. */
   beforeRecompute(unit: FsdpUnit): void {
     this.#gather(unit, []);
   }
 
-  /** Also for a root without a unit: null. */
+  /** Called also for a root without a unit, with null. */
   beforeBackward(unit: FsdpUnit | null): void {
     this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
     const next = this.#prefetch.backward === 'BACKWARD_PRE' ? this.#awaitingBackward.slice(-1) : [];
@@ -113,20 +123,22 @@ export class FsdpSchedule {
     else unit.gradients.addLocal(grads);
   }
 
-  /** The root's backward ends: nothing is on its way any more, and what does not stay whole is freed. */
+  /**
+   * Called when the root's backward ends: waits for everything in flight, and frees parameters that do not stay whole.
+   */
   finish(): void {
     this.#wanted = [];
     for (const unit of this.units) {
       unit.reshard();
       if (!unit.requiresGradientSync || !unit.gradients.hasLocal) continue;
-      // Its gradients stayed local before, and it had no part in this pass.
+      // Its gradients stayed local before, and the unit was not used in this pass.
       this.#advance();
       this.#reduce(unit, []);
     }
     while (this.#reducing.length > 0) this.#advance();
   }
 
-  /** Lets go of an interrupted pass's gradients: their reduction will not end. */
+  /** Releases an interrupted pass's gradients, because their reduction will not end. */
   abandon(): void {
     const reducing = this.#reducing;
     this.#reducing = [];
@@ -141,7 +153,7 @@ export class FsdpSchedule {
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
   }
 
-  /** Takes every reduction on its way to its next group; those that are done are added up. */
+  /** Advances every reduction to its next group, and adds up finished ones. */
   #advance(): void {
     const reducing = this.#reducing;
     this.#reducing = [];
@@ -157,7 +169,7 @@ export class FsdpSchedule {
     }
   }
 
-  /** Makes a unit whole; gathers others beside its computation. */
+  /** Makes a unit whole, and gathers others during its computation. */
   #gather(unit: FsdpUnit | null, ahead: readonly FsdpUnit[]): void {
     this.#wanted = this.#wanted.filter((other) => other !== unit);
     unit?.unshard();

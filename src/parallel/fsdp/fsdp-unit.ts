@@ -12,7 +12,7 @@ import { type ShardedState, UnitParameters } from './unit-parameters';
 import type { UnitPlacement } from './unit-placement';
 import { UnitState } from './unit-state';
 
-/** What makes a unit. */
+/** The parts that a unit needs. */
 export interface FsdpUnitOptions {
   readonly engine: Engine;
   readonly module: Module;
@@ -20,21 +20,21 @@ export interface FsdpUnitOptions {
   readonly placement: UnitPlacement;
   /** Types of parameters and gradients on the wire and in values; default float32. */
   readonly precision?: MixedPrecision | undefined;
-  /** Parameters of which only touched rows' gradients travel; those of other units may be among them. */
+  /** Parameters whose gradients travel only in touched rows; the list may contain parameters of other units. */
   readonly tables?: readonly RowTable[] | undefined;
-  /** Whether shards of parameters and gradients lie on the host. */
+  /** Whether shards of parameters and gradients are on the host. */
   readonly offloadsParameters?: boolean | undefined;
   /** Whether a gradient that no rank has counts as zeros. Default false. */
   readonly missingAreZeros?: boolean | undefined;
-  /** Rank 0 of it has the first values of all; default: every rank takes its own. */
+  /** Rank 0 of this group has the first values for all; default: every rank takes its own. */
   readonly syncGroup?: ProcessGroup | undefined;
 }
 
 /**
- * Parameters that are gathered and freed together. Where and for how long they, their gradients and what the optimizer
- * updates are whole or in shards is their placement's matter. Frozen parameters have no gradient, and their chunks are a
- * state buffer of their own that no optimizer is given. Where whole tensors are freed they are gathered with the others;
- * where those stay, they are gathered apart, and only when they were written to: a step changes the others alone.
+ * Parameters that are gathered and freed together. The placement decides what is sharded, over which group, and when it
+ * is gathered. Frozen parameters have no gradient, and their chunks are a separate state buffer that no optimizer gets.
+ * If whole tensors are freed after use, frozen parameters are gathered with the others. If whole tensors stay, frozen
+ * parameters are gathered separately, and only after a write, because a step does not change them.
  */
 export class FsdpUnit {
   readonly engine: Engine;
@@ -42,20 +42,23 @@ export class FsdpUnit {
   readonly module: string;
   readonly owner: Module;
   readonly placement: UnitPlacement;
-  /** Those that train, then the frozen ones. */
+  /** The trainable parameters, then the frozen ones. */
   readonly members: readonly Parameter[];
   readonly numTrained: number;
-  /** Values of whole parameters and of gradients as they leave backward; null: float32. */
+  /** Type of whole parameters' values, and of gradients' when they leave backward; null: float32. */
   readonly half: HalfDType | null;
-  /** What is gathered together: all, or those that train and the frozen ones apart. */
+  /** Parameters that are gathered together: all, or trainable and frozen ones separately. */
   readonly #gathered: readonly UnitParameters[];
   readonly gradients: UnitGradients;
-  /** What an optimizer updates. */
+  /** The state that an optimizer updates. */
   readonly trained: UnitState;
   readonly frozen: UnitState;
   /** Whether the end of backward reduces gradients; otherwise they add up, local and whole. */
   requiresGradientSync = true;
-  /** Units to gather during this one's forward and backward; null: those that ran next. Source: set_modules_to_forward_prefetch. */
+  /**
+   * Units to gather during this unit's forward and backward; null: those that ran next. Source:
+   * set_modules_to_forward_prefetch.
+   */
   forwardPrefetch: readonly FsdpUnit[] | null = null;
   backwardPrefetch: readonly FsdpUnit[] | null = null;
   readonly #released = new Set<UnitState>();
@@ -108,17 +111,17 @@ export class FsdpUnit {
     for (const parameter of frozen) parameter.adopt(this.frozen);
   }
 
-  /** 'unsharded' when all are whole. */
+  /** 'unsharded' when all parameters are whole. */
   get state(): ShardedState {
     return this.#gathered.map(({ state }) => state).find((state) => state !== 'unsharded') ?? 'unsharded';
   }
 
-  /** Whether whole parameters are made from chunks at all. */
+  /** Whether whole parameters are gathered from chunks. */
   get isGathered(): boolean {
     return this.#gathered.some(({ isGathered }) => isGathered);
   }
 
-  /** Whether gradients, and so values, are this rank's own. */
+  /** Whether gradients, and so values, differ between ranks. */
   get isLocal(): boolean {
     const { shardGroup, replicateGroup } = this.placement;
     return shardGroup === null && replicateGroup === null;
@@ -155,31 +158,31 @@ export class FsdpUnit {
     for (const parameters of this.#gathered) parameters.wait();
   }
 
-  /** Whether a gather is on its way that nobody waited for. */
+  /** Whether a gather is in flight that no caller has awaited. */
   get isGathering(): boolean {
     return this.#gathered.some(({ isGathering }) => isGathering);
   }
 
-  /** Frees the whole parameters where they do not stay. */
+  /** Frees the whole parameters unless the placement keeps them. */
   reshard(): void {
     for (const parameters of this.#gathered) parameters.free();
   }
 
-  /** As `reshard`, but shards over fewer ranks stay where the placement says so. */
+  /** As `reshard`, but shards over fewer ranks stay if the placement says so. */
   reshardPostForward(): void {
     for (const parameters of this.#gathered) parameters.freeAfterForward();
   }
 
   /**
-   * Lets go of all but the parameters' chunks after an interrupted pass: what was on its way will not arrive. Whole parameters
-   * that stay count as stale, on every rank alike.
+   * Releases everything except the parameters' chunks after an interrupted pass, because data in flight will not
+   * arrive. Whole parameters that stay count as stale, on every rank.
    */
   abandon(): void {
     this.gradients.zero();
     for (const parameters of this.#gathered) parameters.changed();
   }
 
-  /** One of its state buffers is used no more; the unit goes with the last of them. */
+  /** Called when one of its state buffers is no longer used; the unit is disposed with the last of them. */
   released(state: UnitState): void {
     this.#released.add(state);
     const states = [this.trained, this.frozen].filter(({ slices }) => slices.length > 0);

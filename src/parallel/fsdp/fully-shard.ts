@@ -19,13 +19,13 @@ import { ShardedModule } from './sharded-module';
 import { IGNORED, placementOf, type ReshardAfterForward, type UnitPlacement } from './unit-placement';
 import { UnitState } from './unit-state';
 
-/** What `fullyShard` works with; a rank has one of each. */
+/** The parts that `fullyShard` needs; a rank has one of each. */
 export interface ShardContext {
   readonly engine: Engine;
   readonly observer: Observer;
   /** The ranks to shard over. */
   readonly group: ProcessGroup;
-  /** The same ranks as copies (first axis) times shards, for hybrid strategies. */
+  /** The same ranks as replicas (first axis) times shards, for hybrid strategies. */
   readonly mesh?: DeviceMesh | undefined;
   /** Groups that units share; default: made for each call. */
   readonly rows?: RowsOfRanks | undefined;
@@ -35,34 +35,43 @@ export interface ShardContext {
 export interface FullyShardOptions {
   /** Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
   readonly strategy?: StrategyName | undefined;
-  /** true: FULL_SHARD; false: SHARD_GRAD_OP; n: kept over n consecutive ranks; left out: true for every unit but the root. */
+  /**
+   * true: FULL_SHARD; false: SHARD_GRAD_OP; n: resharded over n consecutive ranks; default: true for every unit except
+   * the root.
+   */
   readonly reshardAfterForward?: ReshardAfterForward;
-  /** The root's counts. Default true: the next unit is gathered during this one's forward; false: when it is called. */
+  /**
+   * Only the root's setting counts. Default true: the next unit is gathered during this unit's forward; false: when it
+   * is called.
+   */
   readonly forwardPrefetch?: boolean | undefined;
-  /** The root's counts. Default BACKWARD_PRE. */
+  /** Only the root's setting counts. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
-  /** The root's counts. Default true: at most two gathers on their way. */
+  /** Only the root's setting counts. Default true: at most two gathers in flight. */
   readonly limitAllGathers?: boolean | undefined;
-  /** Modules below whose parameters stay whole and whose gradients are not reduced. */
+  /** Modules inside whose parameters stay whole and whose gradients are not reduced. */
   readonly ignoredModules?: readonly Module[] | undefined;
-  /** Sends rank 0's values to all before they are cut. */
+  /** Sends rank 0's values to all ranks before sharding. */
   readonly syncModuleStates?: boolean | undefined;
   /** Default float32. */
   readonly precision?: MixedPrecision | undefined;
-  /** Only rows of tables, and only experts, that some rank touched send their gradients. Source: DeepSpeed's sparse_gradients. */
+  /** Sends gradients only for table rows and experts that some rank touched. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
-  /** Parameters that no rank has a gradient of are updated as by zeros. Default false: they stay as they are. Source: FSDP's flat parameter. */
+  /**
+   * Updates parameters without a gradient on any rank as if the gradient were zero. Default false: they do not change.
+   * Source: FSDP's flat parameter.
+   */
   readonly missingAreZeros?: boolean | undefined;
-  /** Shards of parameters and gradients lie on the host, and the optimizer steps there. Source: CPUOffloadPolicy. */
+  /** Stores shards of parameters and gradients on the host, and runs the optimizer there. Source: CPUOffloadPolicy. */
   readonly offloadParameters?: boolean | undefined;
 }
 
 /**
- * Makes the module's parameters, less those of units below it, one unit: sharded at rest, gathered around forward and
- * backward, gradients reduced to shards. Call it from the inside out, the root last. Returns the module.
- * Parameters whose values are not there yet never are whole where the placement cuts them. See [Note: deferred values].
- * Throws: CONFIG for a scalar parameter, and where a module outside reads a parameter too; later, at the first forward, when
- * the root came too late.
+ * Makes one unit of the module's parameters, without those of units inside it: sharded at rest, gathered around forward
+ * and backward, gradients reduced to shards. Call it from the inside out, the root last. Returns the module. Deferred
+ * parameters are initialised shard by shard; the full tensor is never made. See [Note: deferred values].
+ * Throws: CONFIG for a scalar parameter, and if a module outside also reads a parameter; later, at the first forward,
+ * when the root was sharded too late.
  */
 export function fullyShard<M extends Module>(
   module: M,
@@ -81,14 +90,14 @@ export function fullyShard<M extends Module>(
 }
 
 /**
- * Leaves the module's parameters, less those of units below it, whole and each rank's own: no gradient is reduced. A second
- * call changes nothing. Source: ignored_modules of FullyShardedDataParallel.
+ * Leaves the module's parameters, without those of units inside it, whole and local to each rank: no gradient is
+ * reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
  */
 export function ignoreModule(module: Module, context: ShardContext, options: FullyShardOptions = {}): void {
   if (freeParameters(module).length > 0) makeUnit(module, IGNORED, context, options);
 }
 
-/** Makes the modules that a policy chooses units, innermost first, and the model the root. Returns the model. */
+/** Makes units of the modules that a policy chooses, innermost first, and the model the root. Returns the model. */
 export function fullyShardByPolicy<M extends Module>(
   model: M,
   policy: WrapPolicy,
@@ -141,7 +150,7 @@ function freeParameters(module: Module): Parameter[] {
 
 function requireShardable({ name, shape }: Parameter): void {
   if (shape.length > 0) return;
-  throw new ConfigError(`${name} is a scalar; fullyShard cuts along dim 0: give it shape [1]`);
+  throw new ConfigError(`${name} is a scalar, but fullyShard shards along dim 0: give it shape [1]`);
 }
 
 function prefetchOf(options: FullyShardOptions): PrefetchOptions {

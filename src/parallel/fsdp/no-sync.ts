@@ -4,14 +4,14 @@ import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';
 
 /**
- * Gradients of a model's backwards within `work` stay whole and local and add up; the next backward outside reduces
- * their sums. Costs the memory of whole gradients. Source: FSDP.no_sync; FSDP2's set_requires_gradient_sync.
+ * Within `work`, gradients of a model's backwards stay whole and local and add up; the next backward outside reduces
+ * their sums. Needs the memory of whole gradients. Source: FSDP.no_sync; FSDP2's set_requires_gradient_sync.
  */
 export function noSync<T>(model: Module, work: () => T): T {
   return withoutSync(unitsOf(model), work);
 }
 
-/** As `noSync`, of some units. */
+/** As `noSync`, for some units. */
 export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
   const before = units.map((unit) => unit.requiresGradientSync);
   const [first] = units;

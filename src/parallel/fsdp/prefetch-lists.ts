@@ -20,6 +20,6 @@ function unitOf(module: Module): FsdpUnit {
   const unit = unitsOf(module).find(({ owner }) => owner === module);
   if (unit !== undefined) return unit;
   throw new ConfigError(
-    `module "${module.path}" has no unit to gather; call fullyShard on it first, and leave it parameters of its own`,
+    `module "${module.path}" has no unit to gather; call fullyShard on it first, and leave it its own parameters`,
   );
 }

@@ -10,22 +10,22 @@ import { ownPieces, type ShardLayout, shareOf, sharesOf } from './shard-layout';
 import { touchedShares } from './sparse-shares';
 import type { UnitPlacement } from './unit-placement';
 
-/** What gradients are reduced into: a flat shard, or the whole tensors, right in the own chunks. */
+/** The target of a reduction: a flat shard, or this rank's chunks within the whole tensors. */
 export type Reduced = { readonly shard: tf.Tensor } | { readonly wholes: readonly tf.Tensor[] };
 
-/** What a reduction is made of. */
+/** The parts that a reduction needs. */
 export interface ReductionOptions {
   readonly engine: Engine;
   /** The module's full name. */
   readonly module: string;
   readonly placement: UnitPlacement;
-  /** Of the parameters that train. */
+  /** Layout of the trainable parameters. */
   readonly layout: ShardLayout;
-  /** Values of gradients on the wire; null: float32. */
+  /** Type of gradients on the wire; null: float32. */
   readonly half: HalfDType | null;
-  /** Whether sums of reduced gradients are rounded to that type too. */
+  /** Whether sums of reduced gradients are also rounded to this type. */
   readonly keepsHalf: boolean;
-  /** Parameters of which only touched rows travel. */
+  /** Parameters whose gradients travel only in touched rows. */
   readonly tables: readonly RowTable[];
   /** Whether a gradient that no rank has counts as zeros. Source: FSDP's flat parameter, which is updated as one. */
   readonly missingAreZeros: boolean;
@@ -37,23 +37,23 @@ interface Stage {
 }
 
 /**
- * One unit's gradients on their way to their mean over all ranks: over the ranks that share the unit's elements, then
- * over those that hold the same ones. It owns the gradients from its start on.
+ * Reduces one unit's gradients to their mean over all ranks: first over the ranks that share the unit's elements, then
+ * over the replicas. It owns the gradients from its start on.
  */
 export class Reduction {
   readonly #options: ReductionOptions;
   readonly #result: Reduced;
-  /** Whole gradients that go when the first group is done; none where they are the result. */
+  /** Whole gradients to free when the first group is done; empty if they are the result. */
   #grads: readonly (tf.Tensor | null)[];
-  /** What follows the work on its way. */
+  /** The stages after the work in flight. */
   readonly #next: Stage[];
   #on: { readonly group: ProcessGroup; readonly work: Work<void> } | null = null;
-  /** By parameter: whether no rank of the groups that are done has a gradient. */
+  /** By parameter: whether no rank of the finished groups has a gradient. */
   #missing: readonly boolean[];
-  /** The elements of every rank's share that travel, by rank; null: all. */
+  /** The travelling elements of every rank's share, by rank; null: all. */
   #travelling: readonly (readonly Range[])[] | null = null;
 
-  /** Starts it; zeros travel in place of missing gradients. See [Note: missing gradients]. */
+  /** Starts the reduction; zeros travel in place of missing gradients. See [Note: missing gradients]. */
   constructor(options: ReductionOptions, grads: readonly (tf.Tensor | null)[]) {
     const { placement } = options;
     this.#options = options;
@@ -81,7 +81,7 @@ export class Reduction {
     }
   }
 
-  /** Waits for the group that is on, and goes on to the next; false: there was none, and the result is here. */
+  /** Waits for the current group and starts the next one; false: there is no next group, and the result is ready. */
   advance(): boolean {
     const on = this.#on;
     this.#on = null;
@@ -105,15 +105,15 @@ export class Reduction {
     return this.#missing;
   }
 
-  /** Waits for all. The caller owns the result. */
+  /** Waits for all groups. The caller owns the result. */
   finish(): Reduced {
     while (this.advance()) {
-      // The next group is on.
+      // The next group is in flight.
     }
     return this.#result;
   }
 
-  /** Lets go of all: it will not end. */
+  /** Releases everything, because the reduction will not end. */
   abandon(): void {
     settled(this.#on?.work ?? null);
     this.#on = null;
@@ -130,7 +130,7 @@ export class Reduction {
   #scatter(group: ProcessGroup): Work<void> {
     const result = this.#result;
     const inputs = sharesOf(this.#options.layout, 'wholes' in result ? result.wholes : this.#grads);
-    // In place where gradients stay whole: the own share is read before it is written.
+    // In place if gradients stay whole: this rank's share is read before it is written.
     const output = 'wholes' in result ? (inputs[group.rank] ?? []) : this.#own();
     const travelling = this.#travelling;
     if (travelling === null) return group.reduceScatterPieces(inputs, output, 'avg', this.#wire);
@@ -148,13 +148,13 @@ export class Reduction {
     const rank = placement.shardGroup?.rank ?? 0;
     const ranges = this.#travelling?.[rank];
     if (ranges === undefined) return group.allReducePieces(this.#own(), 'avg', this.#wire);
-    // Ranges count padding, which is not among the own elements of whole tensors.
+    // Ranges count padding, which whole tensors do not have.
     const share = 'wholes' in this.#result ? shareOf(layout, this.#result.wholes, rank) : this.#own();
     const travelling = slicePieces(share, ranges).filter((piece) => 'tensor' in piece);
     return group.allReducePieces(travelling, 'avg', this.#wire);
   }
 
-  /** Rows that no rank touched are zero on all of them, and so is their mean: they need not travel. */
+  /** Rows that no rank touched are zero on all ranks, and so is their mean, so they need not travel. */
   #agreeOnRows(): void {
     const { engine, tables, placement } = this.#options;
     const { shardGroup, replicateGroup } = placement;
@@ -165,7 +165,7 @@ export class Reduction {
     if ('shard' in this.#result) engine.fill(this.#result.shard, 0);
   }
 
-  /** The elements of the result that this rank answers for. */
+  /** The elements of the result that this rank updates. */
   #own(): Piece[] {
     const { layout, placement } = this.#options;
     if ('shard' in this.#result) return [{ tensor: this.#result.shard, offset: 0, length: layout.size }];
@@ -204,7 +204,7 @@ export class Reduction {
   }
 }
 
-/** The type that ledgers count reduced gradients at. */
+/** The type at which ledgers count reduced gradients. */
 export function declaredGrad({
   half,
   keepsHalf,

@@ -1,7 +1,7 @@
 import { ShardlabError } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
 
-/** Groups of so many consecutive ranks of a group; each is made once. All ranks must ask for them alike. */
+/** Groups of consecutive ranks of a group; each is made once. All ranks must request them in the same order. */
 export class RowsOfRanks {
   readonly #rows = new Map<ProcessGroup, Map<number, ProcessGroup>>();
 

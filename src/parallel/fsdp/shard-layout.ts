@@ -3,8 +3,8 @@ import type { Piece } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
 
 /**
- * How one parameter is cut along dim 0: equal chunks of ceil(rows / ranks) rows, the last ones short or empty.
- * Short ones are padded, so that all ranks hold and send the same number of elements.
+ * How one parameter is sharded along dim 0: equal chunks of ceil(rows / ranks) rows; the last chunks may be short or
+ * empty. Short chunks are padded, so all ranks hold and send the same number of elements.
  * Source: torch.chunk; FSDPParam._init_sharded_param.
  */
 export interface ShardedParameter {
@@ -36,7 +36,7 @@ export function shardLayout(parameters: readonly Parameter[], numRanks: number):
   return { numRanks, entries, size };
 }
 
-/** Where a rank's chunk begins in the whole parameter, and how many elements of it are not padding. */
+/** The first element of a rank's chunk in the whole parameter, and its number of elements without padding. */
 export function chunkOf(
   entry: ShardedParameter,
   rank: number,
@@ -51,8 +51,8 @@ export function paddingOf(layout: ShardLayout, rank: number): number {
 }
 
 /**
- * A rank's share of whole tensors in wire order: its chunk of each, straight from or into the tensor's own storage.
- * A missing tensor (an unused parameter's gradient) counts as zeros.
+ * A rank's share of whole tensors in wire order: its chunk of each, directly from or into the tensor's storage. A
+ * missing tensor (an unused parameter's gradient) counts as zeros.
  */
 export function shareOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)[], rank: number): Piece[] {
   const pieces: Piece[] = [];

@@ -8,8 +8,8 @@ import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';
 
 /**
- * A module that `fullyShard` was called on: its unit, if any parameters were left for one, and its part in the schedule.
- * The one that is called first becomes the root of all units below it. Source: FSDPState and its _lazy_init.
+ * A module on which `fullyShard` was called: its unit, if it has parameters for one, and its part in the schedule. The
+ * module that is called first becomes the root of all units inside it. Source: FSDPState and its _lazy_init.
  */
 export class ShardedModule implements UnitHooks {
   readonly #engine: Engine;
@@ -25,7 +25,7 @@ export class ShardedModule implements UnitHooks {
     this.#prefetch = prefetch;
   }
 
-  /** Finds or makes the schedule; runs before every forward. Throws: CONFIG when the root came too late. */
+  /** Finds or makes the schedule; runs before every forward. Throws: CONFIG when the root was sharded too late. */
   prepare(): void {
     this.#schedule ??= this.#joined() ?? this.#asRoot();
   }

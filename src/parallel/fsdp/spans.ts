@@ -4,25 +4,25 @@ import { isOnHost, type Span } from '../../nn/parameter';
 
 const ITEM_BYTES = 4;
 
-/** A flat float32 array that lies on the device or on the host; whoever makes it disposes it. */
+/** A flat float32 array on the device or on the host; the code that makes it disposes it. */
 export function allocateFlat(engine: Engine, length: number, tag: Tag, onHost: boolean): Span {
   return onHost
     ? { host: engine.host.allocate(length, tag), offset: 0 }
     : { tensor: engine.allocate([length], 'float32', tag), offset: 0 };
 }
 
-/** Sets every element of the array that a span lies in. */
+/** Sets every element of a span's array. */
 export function fillAll(engine: Engine, span: Span, value: number): void {
   if (isOnHost(span)) engine.host.fill(span.host, value);
   else engine.fill(span.tensor, value);
 }
 
-/** Copies elements from one place to another, on whichever side both lie. */
+/** Copies elements between two spans, each on the device or on the host. */
 export function copyElements(engine: Engine, from: Span, to: Span, length: number): void {
   if (length > 0 && engine.hasValues) bytesAt(engine, to, length).set(bytesAt(engine, from, length));
 }
 
-/** Frees the array that a span lies in. */
+/** Frees a span's array. */
 export function disposeSpan(span: Span): void {
   if (isOnHost(span)) span.host.dispose();
   else span.tensor.dispose();

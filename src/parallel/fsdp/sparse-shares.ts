@@ -6,18 +6,18 @@ import { type Range, touchedRanges } from '../sparse/row-pieces';
 import type { RowTable } from '../sparse/row-tables';
 import type { ShardedParameter, ShardLayout } from './shard-layout';
 
-/** What ranks agree on before a unit's gradients travel. */
+/** The tables whose touched rows ranks agree on before a unit's gradients travel. */
 export interface SparseUnit {
   readonly engine: Engine;
   readonly module: string;
   readonly layout: ShardLayout;
-  /** The unit's parameters of which only touched rows travel. */
+  /** The unit's parameters whose gradients travel only in touched rows. */
   readonly tables: readonly RowTable[];
 }
 
 /**
- * The elements of every rank's share that some rank of the groups touched, as ranges of the share, by rank. Blocks for one
- * small reduction a group.
+ * The elements of every rank's share that some rank of the groups touched, as ranges of the share, by rank. Blocks for
+ * one small reduction per group.
  */
 export function touchedShares(
   { engine, module, layout, tables }: SparseUnit,

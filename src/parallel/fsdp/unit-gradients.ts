@@ -5,20 +5,20 @@ import { declaredGrad, Reduction, type ReductionOptions } from './reduction';
 import { chunkOf } from './shard-layout';
 import { allocateFlat, copyElements, disposeSpan } from './spans';
 
-/** What a unit's gradients are made of. */
+/** The parts that a unit's gradients need. */
 export interface UnitGradientsOptions extends ReductionOptions {
-  /** Whether reduced shards lie on the host. */
+  /** Whether reduced shards are on the host. */
   readonly onHost: boolean;
 }
 
-/** A unit's gradients between backward and the optimizer's step: those that were reduced, and those that stayed local. */
+/** A unit's gradients between backward and the optimizer's step: reduced ones and local ones. */
 export class UnitGradients {
   readonly #options: UnitGradientsOptions;
-  /** Sums of gradients that were not reduced yet, whole. */
+  /** Whole sums of gradients that are not reduced yet. */
   #local: (tf.Tensor | null)[] = [];
   #shard: Span | null = null;
   #wholes: readonly tf.Tensor[] | null = null;
-  /** Parameters of which some rank had a gradient. */
+  /** Parameters for which some rank had a gradient. */
   readonly #present = new Set<number>();
 
   constructor(options: UnitGradientsOptions) {
@@ -30,7 +30,7 @@ export class UnitGradients {
     return this.#shard;
   }
 
-  /** Mean gradients in whole tensors, right in this rank's chunks. */
+  /** Mean gradients in this rank's chunks of the whole tensors. */
   get wholes(): readonly tf.Tensor[] | null {
     return this.#wholes;
   }
@@ -44,7 +44,7 @@ export class UnitGradients {
     return this.#local.some((grad) => grad !== null);
   }
 
-  /** Where the mean gradient of this rank's chunk of a parameter begins; null while there is none. */
+  /** The start of the mean gradient of this rank's chunk of a parameter; null if there is none. */
   spanOf(index: number): Span | null {
     const { layout, placement } = this.#options;
     const entry = layout.entries[index];
@@ -60,14 +60,14 @@ export class UnitGradients {
     this.#local = this.#withLocal(grads);
   }
 
-  /** Starts to reduce gradients and all that stayed local; takes them over. */
+  /** Starts to reduce these gradients and all local ones; takes them over. */
   reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
     const all = this.#withLocal(grads);
     this.#local = [];
     return new Reduction(this.#options, all);
   }
 
-  /** Waits for a reduction and adds what it gave. */
+  /** Waits for a reduction and adds its result. */
   add(reduction: Reduction): void {
     const reduced = reduction.finish();
     reduction.missing.forEach((is, place) => {

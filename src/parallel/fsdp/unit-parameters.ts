@@ -9,44 +9,45 @@ import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout
 import { copyElements, disposeSpan, fillAll } from './spans';
 import type { UnitPlacement } from './unit-placement';
 
-/** What a unit holds now. Source: torch.distributed.fsdp, ShardedState. */
+/** The state of a unit. Source: torch.distributed.fsdp, ShardedState. */
 export type ShardedState = 'sharded' | 'shardedPostForward' | 'unsharded';
 
-/** What a unit's parameters are made of. */
+/** The parts that a unit's parameters need. */
 export interface UnitParametersOptions {
   readonly engine: Engine;
   /** The module's full name. */
   readonly module: string;
   readonly parameters: readonly Parameter[];
   readonly placement: UnitPlacement;
-  /** Values of whole parameters, and the wire's; null: float32. */
+  /** Type of whole parameters' values, and of the wire; null: float32. */
   readonly half: HalfDType | null;
-  /** Whether the shard lies on the host and comes to the device for gathers only. */
+  /** Whether the shard is on the host and is copied to the device only for gathers. */
   readonly onHost: boolean;
-  /** Rank 0 of it has the first values of all; null: every rank takes its own. */
+  /** Rank 0 of this group has the first values for all; null: every rank takes its own. */
   readonly syncGroup: ProcessGroup | null;
 }
 
-/** Elements of a gather on its way. */
+/** A gather in flight. */
 interface Gather {
   readonly work: Work<void>;
-  /** What a shard of the host was copied to; null where there is none. */
+  /** The copy of a host shard on the device; null if there is none. */
   readonly staged: Span | null;
 }
 
 /**
- * A unit's parameters: this rank's chunks, and whole tensors while they are here.
+ * A unit's parameters: this rank's chunks, and whole tensors while they exist.
  *
- * [Note: master] Chunks lie in a flat shard of their own, the master, where whole tensors are freed between uses or are
- * rounded. Otherwise they are a part of the whole tensors, which are gathered in place: all but the own chunks are stale
- * after an update.
+ * [Note: master] If whole tensors are freed between uses or are rounded, chunks are in a separate flat shard, the
+ * master. Otherwise they are parts of the whole tensors, which are gathered in place: after an update, all chunks
+ * except this rank's are stale.
  *
- * [Note: no staging buffers] A gather writes every rank's chunk straight into the whole tensors, and a reduction reads
- * straight from the gradients: collectives take lists of pieces. Source: FSDPParamGroup, less its flat copies.
+ * [Note: no staging buffers] A gather writes every rank's chunk directly into the whole tensors, and a reduction reads
+ * directly from the gradients, because collectives take lists of pieces. Source: FSDPParamGroup, without its flat
+ * copies.
  */
 export class UnitParameters {
   readonly layout: ShardLayout;
-  /** The flat shard of this rank; null where the chunks lie in the whole tensors. */
+  /** The flat shard of this rank; null if the chunks are in the whole tensors. */
   readonly master: Span | null;
   readonly #options: UnitParametersOptions;
   readonly #rank: number;
@@ -62,7 +63,7 @@ export class UnitParameters {
     this.#rank = shardGroup?.rank ?? 0;
     this.layout = shardLayout(parameters, shardGroup?.size ?? 1);
     this.#wholes = shardsParameters ? [] : firstWholes(options, parameters, half);
-    // Whole tensors have rank 0's values by now.
+    // Whole tensors already have rank 0's values.
     const first = shardsParameters ? options : { ...options, syncGroup: null };
     const hasMaster = shardsParameters || half !== null;
     this.master = hasMaster ? firstShard(first, this.layout, this.#rank, onHost) : null;
@@ -74,17 +75,17 @@ export class UnitParameters {
     return this.#state;
   }
 
-  /** Whether a gather is on its way that nobody waited for. */
+  /** Whether a gather is in flight that no caller has awaited. */
   get isGathering(): boolean {
     return this.#gather !== null;
   }
 
-  /** Whether whole tensors are made from chunks at all. */
+  /** Whether whole tensors are gathered from chunks. */
   get isGathered(): boolean {
     return this.#options.placement.shardGroup !== null || this.master !== null;
   }
 
-  /** Where this rank's chunk of a parameter begins. */
+  /** The start of this rank's chunk of a parameter. */
   spanOf(index: number): Span {
     const entry = this.layout.entries[index];
     const whole = this.#wholes[index];
@@ -103,7 +104,7 @@ export class UnitParameters {
       this.#postForward === null ? this.#gatherShards() : this.#gatherPostForward(this.#postForward);
   }
 
-  /** Gathers the whole tensors and waits until they are here. */
+  /** Gathers the whole tensors and waits for them. */
   wait(): void {
     this.gather();
     const gather = this.#gather;
@@ -121,7 +122,7 @@ export class UnitParameters {
     });
   }
 
-  /** Frees the whole tensors where they do not stay. A gather on its way is waited for, whatever its outcome. */
+  /** Frees the whole tensors unless they stay. Waits for a gather in flight, whatever its outcome. */
   free(): void {
     settled(this.#gather?.work ?? null);
     if (this.#gather?.staged) disposeSpan(this.#gather.staged);
@@ -133,7 +134,7 @@ export class UnitParameters {
     this.#wholes = [];
   }
 
-  /** As `free`, but shards over fewer ranks stay where the placement says so. */
+  /** As `free`, but shards over fewer ranks stay if the placement says so. */
   freeAfterForward(): void {
     const { engine, module, placement, half } = this.#options;
     const { postForwardGroup: group } = placement;
@@ -150,7 +151,10 @@ export class UnitParameters {
     this.#state = 'shardedPostForward';
   }
 
-  /** The chunks were changed: whole tensors are stale. Those that stay are gathered again when they are next needed. */
+  /**
+   * Called when the chunks were changed: whole tensors are stale. Tensors that stay are gathered again on their next
+   * use.
+   */
   changed(): void {
     if (!this.isGathered) return;
     this.free();

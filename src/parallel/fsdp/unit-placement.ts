@@ -6,41 +6,46 @@ import type { ProcessGroup } from '../../dist/types';
 import type { RowsOfRanks } from './rows-of-ranks';
 
 /**
- * How one unit lies on the ranks: what is cut, over which ranks, and for how long. A unit asks for these properties and
- * never for its strategy.
+ * The sharding spec of one unit: what is sharded, over which ranks, and for how long. A unit reads these properties and
+ * never its strategy.
  */
 export interface UnitPlacement {
   /** For tables and messages. IGNORED: whole, and no gradient is reduced. */
   readonly strategy: StrategyName | 'IGNORED';
-  /** The ranks over which the unit's elements are spread; null: this rank holds all of them. */
+  /** The ranks over which the unit is sharded; null: this rank holds all elements. */
   readonly shardGroup: ProcessGroup | null;
-  /** The ranks that hold the same elements as this one; null: there are none to agree with. */
+  /** The ranks that hold the same elements as this rank; null: there are none. */
   readonly replicateGroup: ProcessGroup | null;
-  /** Whether parameters are in shards at rest; otherwise they stay whole, and the own chunks are updated in place. */
+  /** Whether parameters are sharded at rest; otherwise they stay whole, and this rank's chunks are updated in place. */
   readonly shardsParameters: boolean;
-  /** Whether gradients are reduced into a flat shard; otherwise they stay whole, reduced in the own chunks. */
+  /**
+   * Whether gradients are reduced into a flat shard; otherwise they stay whole, with the mean in this rank's chunks.
+   */
   readonly shardsGradients: boolean;
   /** Whether whole parameters are freed after forward. Source: fully_shard's default, all units but the root. */
   readonly reshardAfterForward: boolean | 'allButRoot';
-  /** Whether gradients of micro-batches but the last stay local unless a setting says otherwise. */
+  /** Whether gradients of all micro-batches except the last stay local, unless a setting says otherwise. */
   readonly accumulatesLocally: boolean;
-  /** Consecutive ranks over which parameters stay spread between forward and backward; null: as at rest. */
+  /** Consecutive ranks over which parameters are sharded between forward and backward; null: as at rest. */
   readonly postForwardGroup: ProcessGroup | null;
 }
 
-/** When whole parameters are freed after forward; a number of ranks: kept in shards over so many. Left out: by strategy. */
+/**
+ * Whether whole parameters are freed after forward; a number: resharded over this number of ranks. Default: by
+ * strategy.
+ */
 export type ReshardAfterForward = boolean | number | null | undefined;
 
-/** Where units are placed. */
+/** The ranks of units. */
 export interface PlacementRanks {
   /** All data-parallel ranks. */
   readonly group: ProcessGroup;
-  /** Copies times shards, for hybrid strategies; its axes in this order. Left out: one copy. */
+  /** Replicas times shards, for hybrid strategies; its axes are in this order. Default: one replica. */
   readonly mesh?: DeviceMesh | undefined;
   readonly rows: RowsOfRanks;
 }
 
-/** A strategy's placement on these ranks. Throws: CONFIG where `reshardAfterForward` does not divide the shard group. */
+/** A strategy's placement on these ranks. Throws: CONFIG if `reshardAfterForward` does not divide the shard group. */
 export function placementOf(
   strategy: StrategyName,
   reshardAfterForward: ReshardAfterForward,
@@ -67,7 +72,7 @@ export function placementOf(
   };
 }
 
-/** Whole on every rank, each with gradients of its own. */
+/** Whole on every rank; each rank has its own gradients. */
 export const IGNORED: UnitPlacement = {
   strategy: 'IGNORED',
   shardGroup: null,
@@ -79,7 +84,7 @@ export const IGNORED: UnitPlacement = {
   postForwardGroup: null,
 };
 
-/** 1 is false and all ranks are true, as fully_shard takes them. */
+/** 1 means false and all ranks mean true, as in fully_shard. */
 function postForwardGroup(
   numRanks: number,
   group: ProcessGroup | null,

@@ -4,17 +4,20 @@ import type { FsdpUnit } from './fsdp-unit';
 import { chunkOf, type ShardLayout } from './shard-layout';
 import type { UnitParameters } from './unit-parameters';
 
-/** Which of a unit's parameters a state buffer is made of. */
+/** The parameters of a unit that form a state buffer. */
 export interface UnitPart {
   readonly name: string;
   readonly layout: ShardLayout;
-  /** Where they are held: from the place `first` on. */
+  /** Their holder: from the index `first` on. */
   readonly parameters: UnitParameters;
   readonly first: number;
   readonly trains: boolean;
 }
 
-/** What the optimizer, clipping and checkpoints see of a unit: this rank's chunks of the parameters that train, or of the frozen ones. */
+/**
+ * A unit as the optimizer, clipping and checkpoints see it: this rank's chunks of the trainable parameters, or of the
+ * frozen ones.
+ */
 export class UnitState implements StateBuffer {
   readonly unit: FsdpUnit;
   readonly name: string;
@@ -50,8 +53,8 @@ export class UnitState implements StateBuffer {
   }
 
   /**
-   * One where values and gradients lie in flat shards and no gradient is missing; else one a parameter, empty ones too: a rank without rows must hear
-   * of the update as the others do, since what follows is a collective.
+   * One segment if values and gradients are in flat shards and no gradient is missing; else one per parameter,
+   * including empty ones: a rank without rows must do the update too, because a collective follows.
    */
   segments(): readonly StateSegment[] {
     const parameters = this.#parameters;

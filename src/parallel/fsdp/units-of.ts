@@ -9,7 +9,7 @@ export function unitsOf(model: Module): FsdpUnit[] {
   return [...units];
 }
 
-/** Brings a model's units back after an interrupted pass: each holds its shard and nothing else. */
+/** Resets a model's units after an interrupted pass: each holds only its shard. */
 export function abandonUnits(model: Module): void {
   const units = unitsOf(model);
   for (const schedule of new Set(units.map((unit) => unit.schedule))) schedule?.abandon();

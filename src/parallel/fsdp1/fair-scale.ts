@@ -28,7 +28,7 @@ export interface FairScaleOptions {
 
 const NOTHING = 'has no effect here';
 
-/** What is meant here by FairScale's arguments, by their own names and in camelCase. */
+/** Our forms of FairScale's arguments, by their own names and in camelCase. */
 export const FAIR_SCALE_NAMES: Readonly<Record<string, string>> = inBothSpellings({
   reshard_after_forward: "it is shardingStrategy: 'FULL_SHARD' (false: 'SHARD_GRAD_OP')",
   fp32_reduce_scatter: "it is mixedPrecision: MixedPrecision({ reduceDtype: 'float32' })",
@@ -36,11 +36,11 @@ export const FAIR_SCALE_NAMES: Readonly<Record<string, string>> = inBothSpelling
   buffer_dtype: 'it is mixedPrecision: MixedPrecision({ bufferDtype })',
   move_params_to_cpu: 'it is cpuOffload: CPUOffload({ offloadParams: true })',
   move_grads_to_cpu: 'it is part of cpuOffload: CPUOffload({ offloadParams: true })',
-  flatten_parameters: `it ${NOTHING}: units are cut along dim 0 of each parameter and need no flat copy`,
-  bucket_cap_mb: `it ${NOTHING}: a unit's gradients are reduced at once, and autoWrapPolicy says what a unit is`,
+  flatten_parameters: `it ${NOTHING}: each parameter is sharded along dim 0 and needs no flat copy`,
+  bucket_cap_mb: `it ${NOTHING}: a unit's gradients are reduced together, and autoWrapPolicy chooses the units`,
   compute_device: `it ${NOTHING}: every rank has one engine`,
   no_broadcast_optim_state: `it ${NOTHING}: optimizer states are sharded`,
-  state_dict_device: `it ${NOTHING}: state dicts are written from where the shards lie`,
+  state_dict_device: `it ${NOTHING}: state dicts are written directly from the shards`,
   clear_autocast_cache: `it ${NOTHING}: there is no autocast`,
   force_input_to_fp32: `it ${NOTHING}: inputs are float32 unless castForwardInputs rounds them`,
   verbose: `it ${NOTHING}: print the model`,
@@ -52,8 +52,8 @@ const SHARED = ['mixed_precision', 'cpu_offload'];
 const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => ours.includes(NOTHING));
 
 /**
- * FSDP's arguments from FairScale's. Those without effect are warned of.
- * Throws: CONFIG for an argument that FairScale has not.
+ * FSDP's arguments from FairScale's. Warns about arguments without effect. Throws: CONFIG for an argument that
+ * FairScale does not have.
  */
 export function fromFairScale(given: FairScaleOptions, warn: Warn): FsdpOptions {
   const known = [...Object.keys(FAIR_SCALE_NAMES), ...SHARED].filter((name) => name === snakeCase(name));
@@ -62,7 +62,9 @@ export function fromFairScale(given: FairScaleOptions, warn: Warn): FsdpOptions 
     if (Object.hasOwn(given, name)) warn(`fromFairScale: ${name}: ${ours}`);
   }
   if (given.move_grads_to_cpu !== undefined && given.move_grads_to_cpu !== offloads(given)) {
-    warn('fromFairScale: move_grads_to_cpu: gradients lie where parameters do; give move_params_to_cpu');
+    warn(
+      'fromFairScale: move_grads_to_cpu: gradients are stored beside their parameters; give move_params_to_cpu',
+    );
   }
   const { reshard_after_forward: reshard = true } = given;
   return {

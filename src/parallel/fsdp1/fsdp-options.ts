@@ -13,12 +13,12 @@ import { FAIR_SCALE_NAMES } from './fair-scale';
 import type { CPUOffload } from './precision-and-offload';
 import { BackwardPrefetch } from './sharding-strategy';
 
-/** A policy without its options, as articles write it: refused with the right form. */
+/** A policy without its options, as the documents write it; the error shows the right form. */
 export type BarePolicy = (options: never) => WrapPolicy;
 
 /** Arguments of FSDP. Source: torch.distributed.fsdp.FullyShardedDataParallel, in camelCase. */
 export interface FsdpOptions {
-  /** Which modules become units of their own. Default: none, the model is one unit. */
+  /** The modules that become units. Default: none, the model is one unit. */
   readonly autoWrapPolicy?: WrapPolicy | BarePolicy | null | undefined;
   /** Default FULL_SHARD. */
   readonly shardingStrategy?: StrategyName | undefined;
@@ -32,22 +32,22 @@ export interface FsdpOptions {
   readonly ignoredModules?: Iterable<Module> | null | undefined;
   /** `CPUOffload({ offloadParams: true })`. */
   readonly cpuOffload?: CPUOffload | boolean | null | undefined;
-  /** Ranks to shard over, or copies times shards for the hybrid strategies. */
+  /** Ranks to shard over, or replicas times shards for the hybrid strategies. */
   readonly deviceMesh?: DeviceMesh | undefined;
   readonly processGroup?: ProcessGroup | undefined;
-  /** Has no effect, and is warned of. */
+  /** Has no effect; a warning says so. */
   readonly deviceId?: unknown;
-  /** Has no effect, and is warned of. */
+  /** Has no effect; a warning says so. */
   readonly useOrigParams?: boolean | undefined;
-  /** Has no effect, and is warned of. */
+  /** Has no effect; a warning says so. */
   readonly paramInitFn?: unknown;
-  /** No argument of FSDP: refused with what to write. */
+  /** Not an argument of FSDP; the error shows the right form. */
   readonly checkpointWrapper?: unknown;
-  /** No argument of FSDP: refused with what to write. */
+  /** Not an argument of FSDP; the error shows the right form. */
   readonly ignoreUnusedParameters?: unknown;
 }
 
-/** The compiler asks for every one of them that is not refused. */
+/** All accepted names; the compiler requires each of them. */
 const NAMES: Readonly<
   Record<Exclude<keyof FsdpOptions, 'checkpointWrapper' | 'ignoreUnusedParameters'>, true>
 > = {
@@ -67,23 +67,23 @@ const NAMES: Readonly<
   paramInitFn: true,
 };
 
-/** Arguments that articles give and FSDP has not, with what they mean. */
+/** Arguments in the documents that FSDP does not have, with the right form. */
 const NO_ARGUMENTS: Readonly<Record<string, string>> = {
   checkpointWrapper:
-    'checkpointing is put around layers before FSDP: for (const block of model.blocks) checkpointWrapper(block); FSDP(model, …)',
+    'checkpoint the layers before FSDP: for (const block of model.blocks) checkpointWrapper(block); FSDP(model, …)',
   ignoreUnusedParameters:
     "FSDP needs none: an unused parameter's gradient counts as zeros (find_unused_parameters is DistributedDataParallel's)",
 };
 
-/** Arguments that are accepted and change nothing. */
+/** Accepted arguments without effect. */
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   deviceId: 'every rank has one engine, and the model is on it from the start',
-  useOrigParams: 'parameters keep their own names and shapes in any case',
+  useOrigParams: 'parameters always keep their own names and shapes',
   paramInitFn:
     'modules know their initial values from their seed, and each rank makes those of its own chunk only, when it is sharded',
 };
 
-/** FSDP's arguments in the terms of `fullyShard`. */
+/** FSDP's arguments, converted for `fullyShard`. */
 export interface FsdpSettings {
   readonly policy: WrapPolicy;
   readonly ignoredModules: readonly Module[];
@@ -94,7 +94,7 @@ export interface FsdpSettings {
 
 /**
  * Checks FSDP's arguments.
- * Throws: CONFIG naming the nearest argument, camelCase for snake_case, or what an argument of another library is here.
+ * Throws: CONFIG naming the nearest argument, camelCase for snake_case, or our form of another library's argument.
  */
 export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
   requireNames(given);
@@ -162,7 +162,7 @@ function policyOf(policy: WrapPolicy | BarePolicy | null): WrapPolicy {
       `FSDP: autoWrapPolicy is ${JSON.stringify(policy)}; give a policy, as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })`,
     );
   }
-  // A bare one is told so by itself, when it is asked.
+  // A bare policy throws its own error when it is called.
   return policy as WrapPolicy;
 }
 

@@ -5,9 +5,9 @@ import type { FullyShardOptions } from '../fsdp/fully-shard';
 import type { MixedPrecision } from '../precision/mixed-precision';
 import type { CPUOffload } from './precision-and-offload';
 
-/** Arguments of fully_shard. Source: torch.distributed.fsdp.fully_shard, in camelCase, with FSDP's settings besides. */
+/** Arguments of fully_shard. Source: torch.distributed.fsdp.fully_shard, in camelCase, plus FSDP's settings. */
 export interface FullyShardArguments extends Omit<FullyShardOptions, 'missingAreZeros'> {
-  /** One axis to shard over, or two: copies, then shards. Default: all ranks. */
+  /** One axis to shard over, or two axes: replicas, then shards. Default: all ranks. */
   readonly mesh?: DeviceMesh | undefined;
   /** `MixedPrecisionPolicy({ … })`. */
   readonly mpPolicy?: MixedPrecision | undefined;
@@ -15,7 +15,7 @@ export interface FullyShardArguments extends Omit<FullyShardOptions, 'missingAre
   readonly offloadPolicy?: CPUOffload | undefined;
 }
 
-/** The compiler asks for every one of them. */
+/** All names; the compiler requires each of them. */
 const NAMES: Readonly<Record<keyof FullyShardArguments, true>> = {
   mesh: true,
   reshardAfterForward: true,
@@ -32,7 +32,10 @@ const NAMES: Readonly<Record<keyof FullyShardArguments, true>> = {
   sparseGradients: true,
 };
 
-/** fully_shard's arguments as `fullyShard` takes them. Throws: CONFIG for an unknown one, naming the nearest, and for one that is no policy. */
+/**
+ * fully_shard's arguments, converted for `fullyShard`. Throws: CONFIG for an unknown argument, naming the nearest, and
+ * for a value that is not a policy.
+ */
 export function fullyShardOptions(given: FullyShardArguments): FullyShardOptions {
   requireKnownOptions('fullyShard(module, { … })', given, Object.keys(NAMES));
   const { mesh: _mesh, mpPolicy, offloadPolicy, ...options } = given;

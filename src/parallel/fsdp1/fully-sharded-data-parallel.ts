@@ -8,27 +8,28 @@ import { unitsOf } from '../fsdp/units-of';
 import { modulesToWrap } from '../wrap-policy';
 import { type FsdpOptions, fsdpSettings } from './fsdp-options';
 
-/** What FSDP works with; a rank has one. */
+/** The parts that FSDP needs; a rank has one of each. */
 export interface FsdpContext extends ShardContext {
   readonly warn: Warn;
 }
 
-/** FSDP's result: called as the module, with its fields. */
+/** FSDP's result: call it as the module; it has the module's fields. */
 export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof Module>;
 
 /**
- * Shards a module in place and gives a wrapper around it, to be put where the module was, or to be called as the model.
- * Rows of each parameter are sharded, as FSDP2 does, not a flat parameter with padding: bytes per rank differ from torch's FSDP1.
- * Throws: CONFIG for arguments that FSDP has not, MESH where mesh and ranks do not fit.
+ * Shards a module in place and returns a wrapper around it. Put the wrapper into the model in place of the module, or
+ * call it as the model. It shards the rows of each parameter, as FSDP2 does, not a flat parameter with padding, so
+ * bytes per rank differ from torch's FSDP1. Throws: CONFIG for arguments that FSDP does not have, MESH if mesh and
+ * ranks do not match.
  * Source: torch.distributed.fsdp.FullyShardedDataParallel.
  */
 export function fsdp<M extends Module>(module: M, context: FsdpContext, given: FsdpOptions = {}): Fsdp<M> {
   shardInPlace(module, context, given);
-  // The constructor gives the wrapper the module's fields.
+  // The constructor adds the module's fields to the wrapper.
   return new FullyShardedDataParallel(module, context) as Fsdp<M>;
 }
 
-/** As `fsdp`, without a wrapper: for what is called by itself. Throws: as `fsdp`. */
+/** As `fsdp`, without a wrapper, for modules that are called directly. Throws: as `fsdp`. */
 export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOptions = {}): void {
   const { policy, ignoredModules, group = context.group, mesh, options } = fsdpSettings(given, context.warn);
   const shardContext: ShardContext = { ...context, group, mesh };
@@ -38,7 +39,7 @@ export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOp
   fullyShard(module, shardContext, options);
 }
 
-/** A module around a sharded one. The units are the inner modules'; the wrapper only knows that it was called. */
+/** A module around a sharded one. The inner modules have the units; the wrapper only notes that it was called. */
 export class FullyShardedDataParallel<M extends Module = Module> extends Module {
   /** The sharded module. */
   readonly module: M;
@@ -63,20 +64,23 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
     }
   }
 
-  /** Gradients of backwards within `work` stay whole and local and add up. Source: FullyShardedDataParallel.no_sync. */
+  /**
+   * Within `work`, gradients of each backward stay whole and local and add up. Source:
+   * FullyShardedDataParallel.no_sync.
+   */
   noSync<T>(work: () => T): T {
     return noSync(this.module, work);
   }
 
   /**
-   * Scales the gradients of all ranks so that their norm together is at most `maxNorm`; gives the norm before.
+   * Scales the gradients of all ranks so that their total norm is at most `maxNorm`; returns the norm before scaling.
    * Source: FullyShardedDataParallel.clip_grad_norm_.
    */
   clipGradNorm(maxNorm: number): number {
     return clipGradNormInPlace(this.#context.engine, this.module, maxNorm);
   }
 
-  /** The module's own fields are read through the wrapper, as torch passes attributes on. */
+  /** The wrapper forwards reads of the module's own fields, as in torch. */
   #passOnFields(): void {
     for (const name of Object.keys(this.module)) {
       if (name in this) continue;
@@ -84,7 +88,10 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
     }
   }
 
-  /** A model that calls the bare module never got the wrapper: in torch it would train unwrapped. */
+  /**
+   * If a model calls the unwrapped module, the wrapper was never put into the model; in torch the module would train
+   * unwrapped.
+   */
   #watchBareCalls(warn: Warn): void {
     this.module.wrap((inputs, next) => {
       if (!this.#isCalling) warn(bareCall(this.module.path));
@@ -109,7 +116,7 @@ function shardUnlessDone(module: Module, context: ShardContext, options: FullySh
 
 function bareCall(path: string): string {
   if (path === '') {
-    return 'FSDP: the bare model is called, and not what FSDP returned; in PyTorch it would run without its root. Call the wrapper';
+    return 'FSDP: the code calls the unwrapped model instead of the one that FSDP returned; in PyTorch it would run without its root. Call the wrapper';
   }
   const parts = path.split('.');
   const place = parts.at(-1) ?? '';
@@ -118,7 +125,7 @@ function bareCall(path: string): string {
     ? `write model${list.join('')}.set(${place}, FSDP(…))`
     : 'put the wrapper into the model where the module was';
   return (
-    `FSDP: the wrapper around "${path}" was made and not put into the model, which calls the bare module. ` +
+    `FSDP: the wrapper around "${path}" was not put into the model, so the model calls the unwrapped module. ` +
     `In PyTorch the model would train it unwrapped; here its unit works in place; ${form}`
   );
 }

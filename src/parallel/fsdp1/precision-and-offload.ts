@@ -5,7 +5,7 @@ import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import { mixedPrecision, type MixedPrecision as Policy } from '../precision/mixed-precision';
 
-/** Types as a config names them: 'bf16', 'bfloat16', 'fp16', 'float16', 'fp32', 'float32'. */
+/** Types, by a config's names: 'bf16', 'bfloat16', 'fp16', 'float16', 'fp32', 'float32'. */
 export type MixedPrecisionOptions = Exclude<z.input<typeof mixedPrecisionSchema>, string | null>;
 
 const PRECISION_NAMES = [
@@ -36,11 +36,11 @@ function policyFrom(what: string, options: MixedPrecisionOptions): Policy {
   if (parsed.success) return mixedPrecision(parsed.data ?? {});
   const wrong = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
   throw new ConfigError(
-    `${what}({ ${wrong.join(', ')} }) names a type that is none of 'bf16', 'fp16', 'fp32', 'bfloat16', 'float16', 'float32'`,
+    `${what}({ ${wrong.join(', ')} }) names an unknown type; known are 'bf16', 'fp16', 'fp32', 'bfloat16', 'float16', 'float32'`,
   );
 }
 
-/** Where FSDP keeps shards between uses. Source: torch.distributed.fsdp.CPUOffload. */
+/** Where FSDP stores shards between uses. Source: torch.distributed.fsdp.CPUOffload. */
 export interface CPUOffload {
   readonly offloadParams: boolean;
 }
@@ -62,7 +62,7 @@ export interface CPUOffloadPolicyOptions {
   readonly pinMemory?: boolean;
 }
 
-/** fully_shard's offload policy: shards lie on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
+/** fully_shard's offload policy: shards are on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
 export function CPUOffloadPolicy(warn: Warn, options: CPUOffloadPolicyOptions = {}): CPUOffload {
   requireKnownOptions('CPUOffloadPolicy({ … })', options, ['pinMemory']);
   if (options.pinMemory !== undefined) {

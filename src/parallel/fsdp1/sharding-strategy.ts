@@ -1,7 +1,7 @@
 import type { StrategyName } from '../../config/strategies';
 import { strictNames } from '../../config/strict-names';
 
-/** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's, which FSDP has not. */
+/** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's; FSDP does not have them. */
 export const ShardingStrategy = strictNames('ShardingStrategy', {
   FULL_SHARD: 'FULL_SHARD',
   SHARD_GRAD_OP: 'SHARD_GRAD_OP',
@@ -22,7 +22,7 @@ export type BackwardPrefetch = (typeof BackwardPrefetch)[keyof typeof BackwardPr
 
 const RENAMED = 'PyTorch calls it ShardingStrategy';
 
-/** What an article writes for ShardingStrategy; every name in it throws CONFIG. */
+/** A document's misspelling of ShardingStrategy; every name in it throws CONFIG. */
 export const ShardStrategy = strictNames('ShardStrategy', {}, {
   FULL_SHARD: `${RENAMED}: ShardingStrategy.FULL_SHARD`,
   SHARD_GRAD_OP: `${RENAMED}: ShardingStrategy.SHARD_GRAD_OP`,

@@ -7,28 +7,29 @@ import { readState, writePart } from '../../nn/state-values';
 import { shardLayout, sharesOf } from '../fsdp/shard-layout';
 import { copyElements } from '../fsdp/spans';
 
-/** How parameters are summoned. */
+/** Options of `summonFullParams`. */
 export interface SummonOptions {
-  /** Whether what `work` writes into the whole parameters is kept. Default false. */
+  /** Whether the values that `work` writes into whole parameters persist. Default false. */
   readonly writeback?: boolean;
 }
 
-/** A parameter as `work` sees it. */
+/** A summoned parameter, as `work` sees it. */
 interface Summoned {
   readonly parameter: Parameter;
   readonly whole: tf.Tensor;
-  /** What was there before. */
+  /** The earlier tensor. */
   readonly before: tf.Tensor | null;
 }
 
 const NAME = 'FSDP.summonFullParams()';
 
 /**
- * Runs `work`, also an asynchronous one, while every parameter of a model is whole on every rank, in full precision, and frees
- * them after it. What `work` writes into their tensors, or puts in their place, is kept with `writeback: true` only, where all
- * ranks must write the same. It is for looking and changing: run the model outside. A collective: every rank calls it.
- * Costs the memory of the whole model. Source: FullyShardedDataParallel.summon_full_params.
- * Throws: COLLECTIVE_MISSING when some rank did not call it; SHAPE for a tensor of another shape; what `work` throws, and
+ * Runs `work`, also an asynchronous one, while every parameter of a model is whole on every rank, in full precision,
+ * and frees them after it. Values that `work` writes into their tensors, or new tensors in their place, persist only
+ * with `writeback: true`; then all ranks must write the same. Use it to read and change parameters; run the model
+ * outside. It is a collective: every rank calls it. It needs the memory of the whole model. Source:
+ * FullyShardedDataParallel.summon_full_params.
+ * Throws: COLLECTIVE_MISSING when some rank did not call it; SHAPE for a tensor of another shape; errors of `work`, and
  * then nothing is written.
  */
 export function summonFullParams<T>(
@@ -73,7 +74,7 @@ export function summonFullParams<T>(
   }
 }
 
-/** Puts whole tensors in the parameters' places. */
+/** Puts whole tensors in place of the parameters. */
 function summon(engine: Engine, state: StateBuffer): Summoned[] {
   const parameters = state.slices.map(({ parameter }) => parameter);
   if (parameters.length === 0) return [];
@@ -103,7 +104,7 @@ function summon(engine: Engine, state: StateBuffer): Summoned[] {
   });
 }
 
-/** The elements of a buffer that nobody shares, parameter after parameter. */
+/** Copies the elements of an unsharded buffer, parameter after parameter. */
 function copyInto(engine: Engine, flat: tf.Tensor, wholes: readonly tf.Tensor[]): void {
   let offset = 0;
   for (const whole of wholes) {
@@ -117,7 +118,7 @@ function dismiss({ parameter, whole, before }: Summoned): void {
   whole.dispose();
 }
 
-/** What stands in a parameter's place now. Throws: SHAPE. */
+/** The current values in a parameter's place. Throws: SHAPE. */
 function valuesOf({ parameter, whole }: Summoned): Float32Array {
   const { shape, name } = parameter;
   const tensor = parameter.isWhole ? parameter.tensor : whole;

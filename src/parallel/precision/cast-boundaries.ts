@@ -4,8 +4,8 @@ import { halfOf, type MixedPrecision } from './mixed-precision';
 import { rounded } from './rounded';
 
 /**
- * Rounds what goes into a unit's module and what comes out of it, and with them the gradients that flow back. Call it
- * before the module is made a unit: the casts belong to the unit's recording. [Note: mixed precision]
+ * Rounds the inputs and outputs of a unit's module, and the gradients that flow back through them. Call it before the
+ * module is made a unit: the casts belong to the unit's recording. [Note: mixed precision]
  */
 export function castBoundaries(engine: Engine, module: Module, policy: MixedPrecision): void {
   const input = policy.castForwardInputs ? halfOf(policy.paramDtype) : null;

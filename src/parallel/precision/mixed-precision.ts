@@ -9,29 +9,30 @@ import type { HalfDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 
 /**
- * The types in which a model is computed and its gradients travel.
+ * The types of a model's computation and of its gradients on the wire.
  *
  * [Note: mixed precision] Values are rounded where torch casts, and stay float32 in memory; the wire carries 2 bytes.
- * Parameters are rounded when they are gathered (masters and optimizer states stay float32), a unit's inputs when its forward
- * begins, the gradients of those inputs when they leave it, the gradients of parameters when its backward ends.
- * Between those places one computes in float32, where torch rounds every operation's result.
+ * Parameters are rounded when they are gathered (masters and optimizer states stay float32), a unit's inputs when its
+ * forward begins, the gradients of these inputs when they leave the unit, and the gradients of parameters when its
+ * backward ends. Between these points, operations compute in float32, while torch rounds every operation's result.
  * Source: torch.distributed.fsdp.MixedPrecisionPolicy; FSDP1's MixedPrecision for bufferDtype and keepLowPrecisionGrads.
  */
 export interface MixedPrecision {
-  /** Values of whole parameters, of units' inputs, and of both's gradients. */
+  /** Type of whole parameters, of units' inputs, and of the gradients of both. */
   readonly paramDtype: FloatDType;
-  /** Values of gradients on the wire, and so of their mean over ranks. */
+  /** Type of gradients on the wire, and so of their mean over ranks. */
   readonly reduceDtype: FloatDType;
-  /** Values of the root's output; null: as they come. */
+  /** Type of the root's output; null: not rounded. */
   readonly outputDtype: FloatDType | null;
   /** Has no effect: modules here have no buffers. */
   readonly bufferDtype: FloatDType | null;
   /** Whether floating point inputs of units are rounded to paramDtype. */
   readonly castForwardInputs: boolean;
   /**
-   * Whether gradients between backward and the optimizer have values of reduceDtype. Every reduction's result has them. Over
-   * several reductions (micro-batches that are each reduced) they are added up in float32 by default; here the sum is
-   * rounded to reduceDtype after each, and ledgers count the gradient at that type. The optimizer computes in float32.
+   * Whether gradients between backward and the optimizer are rounded to reduceDtype. The result of every reduction is
+   * rounded. By default, several results (micro-batches that are each reduced) are added up in float32. With this
+   * setting, the sum is rounded to reduceDtype after each addition, and ledgers count the gradient at that type. The
+   * optimizer computes in float32.
    */
   readonly keepLowPrecisionGrads: boolean;
 }
@@ -46,7 +47,7 @@ export const FULL_PRECISION: MixedPrecision = {
   keepLowPrecisionGrads: false,
 };
 
-/** The policy of a config. Throws: CONFIG where it names two types for gradients on the wire. */
+/** The policy of a config. Throws: CONFIG if it names two types for gradients on the wire. */
 export function policyOf(settings: PrecisionSettings): MixedPrecision {
   const conflict = precisionConflict(settings);
   if (conflict !== null) throw new ConfigError(conflict);
@@ -59,14 +60,14 @@ export function policyOf(settings: PrecisionSettings): MixedPrecision {
   };
 }
 
-/** A policy as a cell gives it: what is left out is float32, or for reduceDtype paramDtype. */
+/** A cell's policy; defaults are float32, and for reduceDtype paramDtype. */
 export function mixedPrecision(options: Partial<MixedPrecisionConfig>): MixedPrecision {
   const given = { ...FULL_PRECISION, ...options, paramDtype: options.paramDtype ?? null };
   const config = { ...given, reduceDtype: options.reduceDtype ?? null };
   return policyOf({ mixedPrecision: config, parallel: { communicationDataType: null } });
 }
 
-/** The type where it has 16 bits; null for float32, which needs no rounding. */
+/** The type if it has 16 bits; null for float32, which needs no rounding. */
 export function halfOf(dtype: FloatDType | null): HalfDType | null {
   return dtype === 'float32' ? null : dtype;
 }

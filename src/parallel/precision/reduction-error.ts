@@ -12,7 +12,7 @@ import {
   sampleGradient,
 } from './simulated-reduction';
 
-/** Which reductions are compared with exact sums; every combination is one row. */
+/** The reductions to compare with exact sums; every combination is one row. */
 export interface ReductionErrorOptions {
   /** Default both. */
   readonly dtypes?: readonly HalfDType[];
@@ -43,14 +43,17 @@ export interface ReductionErrorRow extends ReductionErrorMeasure {
 
 type Case = Omit<ReductionErrorRow, keyof ReductionErrorMeasure>;
 
-/** Sizes of gradients as they occur: those of a norm of 1, of single weights, and what float16 cannot hold without a scale. */
+/**
+ * Sizes of gradients that occur in practice: of a norm of 1, of single weights, and sizes that float16 cannot represent
+ * without a scale.
+ */
 const SCALES = [1, 1e-3, 1e-6, 1e-8] as const;
 const SIZES = [4096, 65_536] as const;
 
 /**
- * Reduces made-up gradients over real ranks, with 16 bits on the wire, and compares each mean with the exact one. All ranks
- * of the group must call it; a rank gets the rows of the worlds that it is in, rank 0 all. Throws: CONFIG for a world that the
- * group does not have.
+ * Reduces generated gradients over real ranks, with 16 bits on the wire, and compares each mean with the exact one. All
+ * ranks of the group must call it; a rank gets the rows of the worlds that include it, rank 0 gets all. Throws: CONFIG
+ * for a world that is larger than the group.
  */
 export function reductionError(
   engine: Engine,
@@ -69,7 +72,7 @@ export function reductionError(
 
 /**
  * The same in one process, for any number of ranks, and also with sums that are rounded at every hop. Rows of 'float32'
- * are what `reductionError` measures, to the bit.
+ * equal the rows of `reductionError`, to the bit.
  */
 export function simulateReductionError(options: ReductionErrorOptions = {}): ReductionErrorRow[] {
   const { worlds = [2, 4, 8, 64], sizes = [4096] } = options;
@@ -95,7 +98,7 @@ function compared(
       );
       return wiresOf(options, accumulations).map((wire) => {
         const reduced: Case = { ...wire, world, size, distribution };
-        // Errors are relative, so the loss scale is not taken out again.
+        // Errors are relative, so the loss scale stays in.
         const factor = wire.scale * wire.lossScale;
         const contributions = units.map((unit) => unit.map((value) => factor * value));
         const mean = reduce(contributions, reduced);

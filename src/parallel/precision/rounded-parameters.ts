@@ -4,14 +4,14 @@ import * as tf from '../../core/tf';
 import type { Parameter } from '../../nn/parameter';
 
 /**
- * Rounded copies that stand in for whole parameters while a module computes; what the optimizer updates stays float32.
- * They exist between `enter` and `leave`, as a unit's gathered parameters do.
+ * Rounded copies that replace whole parameters while a module computes; the optimizer's parameters stay float32. They
+ * exist between `enter` and `leave`, as a unit's gathered parameters do.
  */
 export class RoundedParameters {
   readonly #engine: Engine;
   readonly #parameters: readonly Parameter[];
   readonly #half: HalfDType;
-  /** Each parameter's own tensor while its copy stands in. */
+  /** Each parameter's own tensor while its copy replaces it. */
   #masters: readonly tf.Tensor[] = [];
 
   constructor(engine: Engine, parameters: readonly Parameter[], half: HalfDType) {

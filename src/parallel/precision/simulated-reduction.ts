@@ -15,7 +15,7 @@ export interface GradientSample {
   readonly seed: number;
 }
 
-/** One rank's made-up gradient, at scale 1: the same on every machine. */
+/** One rank's generated gradient, at scale 1: the same on every machine. */
 export function sampleGradient({ size, distribution, seed }: GradientSample, rank: number): Float32Array {
   const random = seeded(seed, 'gradient', rank, size, distribution);
   const draw = distribution === 'normal' ? () => random.normal() : () => logNormal(random);
@@ -32,8 +32,8 @@ function logNormal(random: Random): number {
 }
 
 /**
- * The mean of contributions as a wire of 16 bits gives it. 'float32': rounds every contribution, adds in rank order in
- * float32, divides, rounds: what collectives here do, bit for bit. 'wire': rounds after every addition too.
+ * The mean of contributions over a 16-bit wire. 'float32' rounds every contribution, adds in rank order in float32,
+ * divides, and rounds, as our collectives do, bit for bit. 'wire' also rounds after every addition.
  */
 export function reduceOnWire(
   contributions: readonly Float32Array[],
@@ -58,13 +58,13 @@ function roundedTo(values: Float32Array, dtype: HalfDType): Float32Array {
   return copy;
 }
 
-/** How far a reduction's result is from the exact mean. */
+/** The error of a reduction's result. */
 export interface ReductionErrorMeasure {
-  /** ‖approximate − exact‖ / ‖exact‖; infinite where a value overflowed. */
+  /** ‖approximate − exact‖ / ‖exact‖; infinite if a value overflowed. */
   readonly relativeError: number;
-  /** Largest |approximate − exact| / |exact| of one element; large where contributions cancel. */
+  /** Largest |approximate − exact| / |exact| of one element; large if contributions cancel. */
   readonly maxRelativeError: number;
-  /** What relativeError cannot exceed, from the format alone. [Note: bound of a reduction] */
+  /** Upper bound of relativeError, from the format alone. [Note: bound of a reduction] */
   readonly bound: number;
   /** Elements of the result that are not finite. */
   readonly overflowed: number;
@@ -73,7 +73,7 @@ export interface ReductionErrorMeasure {
 }
 
 /**
- * Compares a reduced mean with the exact one, which float64 gives: sums of 24-bit numbers are right to 2^-52.
+ * Compares a reduced mean with the exact one, computed in float64: sums of 24-bit numbers are exact to 2^-52.
  *
  * [Note: bound of a reduction] With u the unit roundoff (2^-8 for bfloat16, 2^-11 for float16) and η half of the smallest
  * subnormal, rounding x is off by at most u|x| + η. With a = (1/N) Σ|x_i| for one element of N ranks:

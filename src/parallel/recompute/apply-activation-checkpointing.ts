@@ -7,18 +7,21 @@ import type { LayerChoice } from './choose-layers';
 import { layersOf } from './layers-of';
 import { EXPENSIVE_OPS, kernelsOf } from './save-ops';
 
-/** What was done to a model's layers. */
+/** The result of activation checkpointing on a model's layers. */
 export interface ActivationCheckpointing {
-  /** Full names of the layers that run forward again; null as long as they are not chosen (a budget, before the first forward). */
+  /**
+   * Full names of the layers that run forward again; null until they are chosen (a budget, before the first forward).
+   */
   readonly layers: readonly string[] | null;
-  /** Of a budget, once it is solved. */
+  /** The solution of a budget, once it is known. */
   readonly choice: LayerChoice | null;
 }
 
 /**
- * Makes a model's layers (the items of its ModuleLists) save less for backward, as a config says. Call it before a strategy
- * is put around the model. Throws: CONFIG for a model without layers and for operations that do not exist; after the first
- * forward, for a budget that cannot be met. Source: torchtitan's apply_ac; torch's apply_activation_checkpointing.
+ * Makes a model's layers (the items of its ModuleLists) save less for backward, as a config says. Call it before a
+ * strategy is applied to the model. Throws: CONFIG for a model without layers and for operations that do not exist;
+ * after the first forward, for a budget that cannot be met. Source: torchtitan's apply_ac; torch's
+ * apply_activation_checkpointing.
  */
 export function applyActivationCheckpointing(
   context: CheckpointContext,
@@ -30,7 +33,7 @@ export function applyActivationCheckpointing(
   const layers = layersOf(model);
   if (layers.length === 0) {
     throw new ConfigError(
-      `${model.constructor.name} has no list of layers to ${config === null ? 'take activations from' : 'checkpoint'}; ` +
+      `${model.constructor.name} has no list of layers to ${config === null ? 'offload' : 'checkpoint'}; ` +
         'put its blocks into a ModuleList, or wrap the modules yourself with checkpointWrapper',
     );
   }
@@ -75,7 +78,7 @@ function keptBy(config: ActivationCheckpointingConfig | null): ReadonlySet<strin
     : undefined;
 }
 
-/** Which places in the list of layers are checkpointed. */
+/** Which indices in the list of layers are checkpointed. */
 function choiceOf(config: ActivationCheckpointingConfig | null): (place: number) => boolean {
   if (config === null) return () => false;
   const everyNth = typeof config === 'object' && 'everyNth' in config ? config.everyNth : 1;

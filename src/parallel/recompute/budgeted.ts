@@ -7,12 +7,12 @@ import { chooseLayers, type LayerChoice } from './choose-layers';
 import { LayerMeter } from './layer-meter';
 
 /**
- * Layers of which as few are checkpointed as a budget of bytes allows.
+ * Layers of which the fewest are checkpointed that a budget of bytes allows.
  *
- * [Note: measured choice] The first forward checkpoints every layer, which needs least memory, and counts meanwhile what
- * each would have saved and its operations; at its end the choice is solved. Bytes and operations follow from shapes
- * alone: ranks with batches of one shape choose the same without talking. Measured times would differ from rank to rank
- * and from run to run.
+ * [Note: measured choice] The first forward checkpoints every layer, which needs least memory, and counts the bytes
+ * that each layer would have saved, and its operations. At its end, the choice is computed. Bytes and operations depend
+ * only on shapes, so ranks with batches of the same shape choose the same layers without communication. Measured times
+ * would differ between ranks and between runs.
  */
 export class BudgetedLayers {
   readonly #layers: readonly Module[];

@@ -4,14 +4,16 @@ import type { Warn } from '../../core/warn';
 import type { Module } from '../../nn/module';
 import { type CheckpointContext, checkpointed } from './checkpointed';
 
-/** How PyTorch's checkpoint_wrapper may run backward. Source: CheckpointImpl of torch.distributed.algorithms._checkpoint. */
+/**
+ * How PyTorch's checkpoint_wrapper runs backward. Source: CheckpointImpl of torch.distributed.algorithms._checkpoint.
+ */
 export const CheckpointImpl = { NO_REENTRANT: 'NO_REENTRANT', REENTRANT: 'REENTRANT' } as const;
 
 /** Options of `checkpointWrapper`. Source: torch's checkpoint_impl; FairScale's offload_to_cpu. */
 export interface CheckpointWrapperOptions {
   /** Default NO_REENTRANT. */
   readonly impl?: 'NO_REENTRANT' | 'REENTRANT' | undefined;
-  /** Whether the layer's inputs lie on the host between forward and backward. Default false. */
+  /** Whether the layer's inputs are on the host between forward and backward. Default false. */
   readonly offloadToHost?: boolean | undefined;
 }
 

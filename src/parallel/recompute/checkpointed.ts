@@ -5,25 +5,25 @@ import type { Engine } from '../../backend/engine';
 import type { Observer } from '../../core/events';
 import type { Module, Wrapper } from '../../nn/module';
 
-/** What a checkpointed module works with. */
+/** The parts that a checkpointed module needs. */
 export interface CheckpointContext {
   readonly engine: Engine;
   /** Gets a span 'recompute' for every second forward. */
   readonly observer: Observer;
 }
 
-/** How a module's activations come back in backward. */
+/** How a module recovers its activations in backward. */
 export interface CheckpointOptions {
   /** Kernels whose results are saved, and which do not run again. Default: none. */
   readonly keepResultsOf?: ReadonlySet<string> | undefined;
-  /** Whether what is saved lies on the host between forward and backward. Default false. */
+  /** Whether the saved tensors are on the host between forward and backward. Default false. */
   readonly offload?: boolean | undefined;
 }
 
 /**
- * From now on the module keeps its inputs for backward instead of what its operations save, and its forward runs again
- * in backward; gradients are the same to the bit. Call it before the module becomes a unit (checkpoint inside of the unit:
- * parameters are gathered once for both) rather than after (each second forward gathers anew). Returns the module.
+ * From now on the module stores its inputs for backward instead of its operations' saved tensors, and its forward runs
+ * again in backward; gradients are the same to the bit. Call it before the module becomes a unit: then one gather
+ * serves both forward and backward. If you call it after, each second forward gathers again. Returns the module.
  * Source: torch's checkpoint_wrapper.
  */
 export function checkpointed<M extends Module>(
@@ -35,7 +35,7 @@ export function checkpointed<M extends Module>(
   return module;
 }
 
-/** What `checkpointed` puts around a module. */
+/** The wrapper that `checkpointed` puts around a module. */
 export function checkpointWrapperOf(
   { engine, observer }: CheckpointContext,
   module: Module,
@@ -51,8 +51,8 @@ export function checkpointWrapperOf(
 }
 
 /**
- * From now on what the module saves for backward lies on the host from the end of its forward to the beginning of its
- * backward. Returns the module. Source: torch's offload_wrapper.
+ * From now on the module's saved tensors are on the host from the end of its forward to the beginning of its backward.
+ * Returns the module. Source: torch's offload_wrapper.
  */
 export function offloaded<M extends Module>({ engine }: CheckpointContext, module: M): M {
   module.wrap((inputs, next) => runOffloaded(engine, module.path, next, inputs));

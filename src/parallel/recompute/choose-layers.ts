@@ -4,9 +4,9 @@ import type { LayerCost } from './layer-meter';
 
 /** Which layers run forward again. */
 export interface LayerChoice {
-  /** Their places in the list of layers. */
+  /** Their indices in the list of layers. */
   readonly checkpointed: readonly number[];
-  /** Saved by all layers together between forward and backward. */
+  /** Bytes that all layers together save between forward and backward. */
   readonly savedBytes: Bytes;
   readonly recomputedFlops: number;
 }
@@ -14,19 +14,20 @@ export interface LayerChoice {
 interface Partial {
   readonly savedBytes: Bytes;
   readonly recomputedFlops: number;
-  /** The choice for the layer last taken in, and for those before it. */
+  /** The choice for the last added layer; `before` has the choices for earlier layers. */
   readonly isCheckpointed: boolean;
   readonly before: Partial | null;
 }
 
 /**
- * The layers to checkpoint so that at most `budgetBytes` are saved and as little as possible is computed again: exactly, by
- * the list of all choices that no other one beats in both (Nemhauser and Ullmann 1969 for the 0/1 knapsack). It is a function
- * of its arguments alone; among equals the first layers are checkpointed, whose activations would be held longest.
+ * The layers to checkpoint so that at most `budgetBytes` are saved and recomputation is minimal. The solution is exact:
+ * it lists all choices that no other choice beats in both bytes and operations (Nemhauser and Ullmann 1969 for the 0/1
+ * knapsack). It depends only on its arguments; among equal choices, the first layers are checkpointed, because their
+ * activations would be held longest.
  * Throws: CONFIG with the least bytes possible when the budget is less.
  */
 export function chooseLayers(costs: readonly LayerCost[], budgetBytes: Bytes): LayerChoice {
-  // What the layers not yet taken in save at least.
+  // The least bytes that the remaining layers save.
   let rest = costs.reduce((sum, cost) => sum + leastBytes(cost), 0);
   if (rest > budgetBytes) {
     throw new ConfigError(
@@ -53,7 +54,10 @@ function leastBytes({ savedBytes, inputBytes }: LayerCost): Bytes {
   return Math.min(savedBytes, inputBytes);
 }
 
-/** Every choice with the next layer taken in either way, less those that save more and compute more than another. */
+/**
+ * Every choice with the next layer checkpointed or not, without those that save more bytes and compute more than
+ * another choice.
+ */
 function unbeaten(choices: readonly Partial[], cost: LayerCost, limit: Bytes): Partial[] {
   const kept = choices.map((before) => ({
     savedBytes: before.savedBytes + cost.savedBytes,
@@ -67,7 +71,7 @@ function unbeaten(choices: readonly Partial[], cost: LayerCost, limit: Bytes): P
     isCheckpointed: true,
     before,
   }));
-  // The sort is stable: among equals the choice that keeps the later layer stays.
+  // The sort is stable: among equal choices, the one that keeps the later layer stays.
   const all = [...kept, ...checkpointed]
     .filter(({ savedBytes }) => savedBytes <= limit)
     .sort((a, b) => a.savedBytes - b.savedBytes || a.recomputedFlops - b.recomputedFlops);

@@ -20,17 +20,17 @@ const NO_FLOPS: ReadonlySet<string> = new Set([
   'Unpack',
 ]);
 
-/** What a layer saves for backward, and what its forward costs. */
+/** The bytes that a layer saves for backward, and the cost of its forward. */
 export interface LayerCost {
-  /** Saved when it is not checkpointed. */
+  /** Bytes saved without checkpointing. */
   readonly savedBytes: Bytes;
-  /** Saved when it is: its inputs. */
+  /** Bytes saved with checkpointing: its inputs. */
   readonly inputBytes: Bytes;
-  /** Floating-point operations of its forward: what running it again costs. */
+  /** Floating-point operations of its forward: the cost of running it again. */
   readonly flops: number;
 }
 
-/** Counts what a layer's forward would save, each buffer once, and its operations. */
+/** Counts the bytes that a layer's forward would save, each buffer once, and its operations. */
 export class LayerMeter {
   readonly #engine: Engine;
   readonly #saved = new Map<object, Bytes>();
@@ -45,7 +45,7 @@ export class LayerMeter {
     return { savedBytes: sum(this.#saved), inputBytes: sum(this.#inputs), flops: this.#flops };
   }
 
-  /** A forward begins; what one that was broken off counted is forgotten. */
+  /** Called when a forward begins; forgets the counts of an aborted forward. */
   restart(): void {
     this.#saved.clear();
     this.#inputs.clear();
@@ -61,12 +61,12 @@ export class LayerMeter {
     this.#flops += flopsOf(node);
   };
 
-  /** Parameters and batches are held in any case. */
+  /** Parameters and batches are held anyway, so they do not count. */
   #note(tensors: readonly tf.Tensor[], to: Map<object, Bytes>): void {
     for (const tensor of tensors) {
       const { cause } = this.#engine.tagOf(tensor);
       if (cause !== 'temp' && cause !== 'activation') continue;
-      // The engine holds no other types.
+      // The engine has no other types.
       to.set(tensor.dataId, tensor.size * itemBytes(tensor.dtype as 'float32' | 'int32' | 'bool'));
     }
   }
@@ -76,7 +76,7 @@ function sum(bytes: ReadonlyMap<object, Bytes>): Bytes {
   return [...bytes.values()].reduce((total, part) => total + part, 0);
 }
 
-/** Multiplications and additions of an operation; one an element where it is no product. */
+/** Multiplications and additions of an operation; one per element unless it is a matmul. */
 export function flopsOf({
   kernelName,
   inputs,
@@ -87,7 +87,7 @@ export function flopsOf({
     case FUSED.linear:
       return 2 * size * (inputs.x?.shape.at(-1) ?? 0);
     case FUSED.causalAttention:
-      // Scores and their product with the values, for all pairs of positions.
+      // Scores and their matmul with the values, for all pairs of positions.
       return 4 * size * (inputs.qkv?.shape[1] ?? 0);
     case FUSED.flashAttention:
       return 4 * size * (inputs.k?.shape[1] ?? 0);
@@ -102,7 +102,7 @@ export function flopsOf({
   }
 }
 
-/** The length over which a product sums, whichever of its operands are transposed: (m·k)(k·n) = (m·n)·k². */
+/** The length over which a matmul sums, whether or not its operands are transposed: (m·k)(k·n) = (m·n)·k². */
 function innerLength(...[a, b, product]: readonly (tf.Tensor | undefined)[]): number {
   return Math.sqrt((matrixSize(a) * matrixSize(b)) / Math.max(1, matrixSize(product)));
 }

@@ -3,7 +3,7 @@ import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 
-/** Operations of model code: the kernel that each is, and those that it is made of on an engine without that kernel. */
+/** Operations of model code: the kernel of each, and the kernels that replace it on an engine without that kernel. */
 const OPERATIONS: ReadonlyMap<
   string,
   { readonly fused: (typeof FUSED)[keyof typeof FUSED]; readonly parts: readonly string[] }
@@ -17,14 +17,14 @@ const OPERATIONS: ReadonlyMap<
   ['embedding', { fused: FUSED.embedding, parts: ['GatherV2'] }],
 ]);
 
-/** tfjs's products under one name. */
+/** tfjs's matmul kernels, under one name. */
 const PRODUCTS = ['BatchMatMul', '_FusedMatMul'];
 
-/** Kernels whose results are views or come as lists: nothing to save. */
+/** Kernels whose results are views or lists, so there is nothing to save. */
 const NOT_SAVED: ReadonlySet<string> = new Set(['Identity', 'Reshape', 'ExpandDims', 'Unpack', 'SplitV']);
 
 /**
- * What 'selective' saves: the operations that cost most to run again, products and attention.
+ * The operations that 'selective' saves because they cost most to run again: matmuls and attention.
  * Source: torchtitan's _save_list (mm, scaled dot-product attention).
  */
 export const EXPENSIVE_OPS: readonly string[] = [
@@ -51,8 +51,8 @@ function kernelsOfOne(name: string): readonly string[] {
   const operations = [...OPERATIONS.keys(), 'matMul'];
   const near = nearest(name, [...operations, ...known]);
   throw new ConfigError(
-    `activationCheckpointing.saveOps: '${name}' is no operation whose result can be saved` +
-      `${near === undefined ? '' : `; do you mean '${near}'?`}; there are ${operations.join(', ')}, and the kernels of the ` +
+    `activationCheckpointing.saveOps: '${name}' is not an operation whose result can be saved` +
+      `${near === undefined ? '' : `; did you mean '${near}'?`}; there are ${operations.join(', ')}, and the kernels of the ` +
       `engine (${known.slice(0, 3).join(', ')}, … ${known.length} in all)`,
   );
 }

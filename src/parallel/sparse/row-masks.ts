@@ -3,17 +3,17 @@ import { readValues } from '../../backend/host-reads';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 
-/** One flag a row: 1 where some rank has values there. */
+/** One flag per row: 1 if some rank has values there. */
 export type RowMask = Uint8Array;
 
-/** The rows of a gradient [rows, …] that are not all zero; no gradient has none. */
+/** The rows of a gradient [rows, …] that are not all zero; a missing gradient has no such rows. */
 export function touchedRows(engine: Engine, grad: tf.Tensor | null, rows: number): RowMask {
   const mask = new Uint8Array(rows);
   if (grad === null) return mask;
   // [Note: values in a dry run]
   if (!engine.hasValues) return mask.fill(1);
   const bytes = engine.storage(grad).view();
-  // Zeros of float32 are zero bits; a negative zero counts as a value, which costs a row and changes nothing.
+  // Float32 zeros are zero bits; a negative zero counts as a value, so its row travels, and the result is the same.
   const values = new Int32Array(bytes.buffer, bytes.byteOffset, grad.size);
   const width = grad.size / rows;
   for (let row = 0; row < rows; row++) {
@@ -25,14 +25,14 @@ export function touchedRows(engine: Engine, grad: tf.Tensor | null, rows: number
   return mask;
 }
 
-/** Words of 32 bits in which `rows` flags travel between `world` ranks: each has room to count all ranks. */
+/** Number of 32-bit words in which `rows` flags travel between `world` ranks: each flag has room to count all ranks. */
 export function maskWords(rows: number, world: number): number {
   return Math.ceil(rows / rowsPerWord(world));
 }
 
 /**
- * The rows that some rank of the group touched. Flags travel as counters side by side in words that are summed: a sum
- * of flags is their union, and no counter overflows into the next. Blocks.
+ * The rows that some rank of the group touched. Flags travel as counters, side by side in words that are summed: a
+ * counter above 0 means that some rank has the flag, and no counter overflows into the next. Blocks.
  */
 export function unionOfRows(
   engine: Engine,
@@ -58,7 +58,7 @@ export function unionOfRows(
   return union;
 }
 
-/** Several masks as one, to be agreed on at once. */
+/** Several masks as one, for a single reduction. */
 export function joinedMasks(masks: readonly RowMask[]): RowMask {
   const all = new Uint8Array(masks.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
@@ -88,14 +88,14 @@ function sumOverRanks(
   const tensor = engine.tagged({ cause: 'comm', module }, () => tf.tensor1d(words, 'int32'));
   try {
     group.allReduce(tensor, 'sum', { cause: 'grad', module }).wait();
-    // A dry run's other ranks touched the rows that this one touched.
+    // In a dry run, the other ranks touched the same rows as this one.
     return Int32Array.from(readValues(tensor, () => words));
   } finally {
     tensor.dispose();
   }
 }
 
-/** The sign's bit is left alone. */
+/** The sign bit is not used. */
 const WORD_BITS = 31;
 
 function bitsPerRow(world: number): number {

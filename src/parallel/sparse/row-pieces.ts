@@ -23,13 +23,13 @@ export function touchedRanges(mask: RowMask, width: number, from = 0, to = mask.
   return ranges;
 }
 
-/** The touched rows of a tensor [rows, …] where they lie. */
+/** The touched rows of a tensor [rows, …], in place. */
 export function piecesOfRows(tensor: tf.Tensor, mask: RowMask): Piece[] {
   const width = tensor.size / mask.length;
   return touchedRanges(mask, width).map(({ start, length }) => ({ tensor, offset: start, length }));
 }
 
-/** The parts of a list of pieces that lie in ranges of its elements; ranges ascend and do not overlap. */
+/** The parts of a list of pieces that are in ranges of its elements; ranges ascend and do not overlap. */
 export function slicePieces(pieces: PieceList, ranges: readonly Range[]): Piece[] {
   const sliced: Piece[] = [];
   let at = 0;
@@ -42,7 +42,7 @@ export function slicePieces(pieces: PieceList, ranges: readonly Range[]): Piece[
       const from = Math.max(at, range.start);
       const to = Math.min(at + length, range.start + range.length);
       if (to > from) sliced.push(part(piece, from - at, to - from));
-      // What reaches into the next piece is taken up there.
+      // The rest of the range continues in the next piece.
       if (range.start + range.length > at + length) break;
     }
     at += length;

@@ -3,16 +3,16 @@ import { MixtureOfExperts } from '../../nn/mixture-of-experts';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 
-/** A parameter of which backward touches some rows only. */
+/** A parameter in which backward touches only some rows. */
 export interface RowTable {
   readonly parameter: Parameter;
-  /** Its rows; 1 for a parameter of an expert, which is touched or not as a whole. */
+  /** Number of its rows; 1 for a parameter of an expert, which is touched as a whole or not at all. */
   readonly rows: number;
 }
 
 /**
- * The parameters of which only touched rows travel: tables of Embeddings, and all that experts hold. A table that is the
- * output head too gets a gradient in every row: it may be in the list, and then all its rows travel.
+ * The parameters whose gradients travel only in touched rows: tables of Embeddings, and all parameters of experts. A
+ * table that is also the output head has a gradient in every row; if it is in the list, all its rows travel.
  */
 export function rowTables(model: Module): RowTable[] {
   const tables = new Map<Parameter, RowTable>();

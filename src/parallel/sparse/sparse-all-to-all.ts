@@ -3,26 +3,26 @@ import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { PieceList, ProcessGroup } from '../../dist/types';
 
-/** Rows that came to this rank, and the way back. */
+/** Rows that this rank received, and the way back. */
 export interface RoutedRows {
-  /** In order of the ranks that they came from, each rank's in its own order. Shapes: [received, …]. */
+  /** In order of their source ranks, and within a rank in its order. Shapes: [received, …]. */
   readonly rows: tf.Tensor;
-  /** How many rows came from each rank. */
+  /** Number of rows received from each rank. */
   readonly received: readonly number[];
-  /** How many of this rank's rows went to each rank. */
+  /** Number of rows sent to each rank. */
   readonly sent: readonly number[];
   /**
-   * Sends one row for each that came back to where it came from; all ranks must call it. Result in the order of the rows
-   * that were sent. Shapes: [received, …] → [rows, …]. Throws: SHAPE for another number of rows.
+   * Sends one row per received row back to its source; all ranks must call it. The result is in the order of the sent
+   * rows. Shapes: [received, …] → [rows, …]. Throws: SHAPE for another number of rows.
    */
   back(rows: tf.Tensor): tf.Tensor;
 }
 
 /**
- * Sends each row to the rank that is named for it, and nothing else: what travels is the rows that change their rank, and
- * one number for each pair of ranks. All ranks of the group must call it, with any number of rows. Rows are read where they
- * lie, without packing. Shapes: rows [n, …] float32 or int32, destinations n places in the group.
- * Throws: SHAPE when there is not one destination for each row, or one is no rank.
+ * Sends each row to its destination rank. Only rows that change their rank travel, plus one number per pair of ranks.
+ * All ranks of the group must call it, with any number of rows. Rows are read in place, without packing. Shapes: rows
+ * [n, …] float32 or int32, destinations n rank indices in the group. Throws: SHAPE when the number of destinations
+ * differs from the number of rows, or a destination is not a rank.
  */
 export function sparseAllToAll(
   engine: Engine,
@@ -47,7 +47,7 @@ export function sparseAllToAll(
     if ((processed.shape[0] ?? 0) !== total(received)) {
       throw new ShardlabError(
         'SHAPE',
-        `${speakerOf(group)} back() got ${processed.shape[0]} rows, but ${total(received)} came; give one for each`,
+        `${speakerOf(group)} back() got ${processed.shape[0]} rows, but received ${total(received)}; give one row per received row`,
       );
     }
     const returned = allocate(engine, [to.length, ...processed.shape.slice(1)], processed);
@@ -66,14 +66,14 @@ function exchange(group: ProcessGroup, inputs: readonly PieceList[], outputs: re
   group.allToAllPieces(inputs, outputs, { cause: 'user' }).wait();
 }
 
-/** Rows by destination, ascending. */
+/** Row indices by destination, ascending. */
 function placesOf(to: ArrayLike<number>, size: number): number[][] {
   const places: number[][] = Array.from({ length: size }, () => []);
   for (let row = 0; row < to.length; row++) places[to[row] ?? 0]?.push(row);
   return places;
 }
 
-/** Pieces at these rows of a tensor, for each rank; neighbours are one piece. */
+/** Pieces of these rows of a tensor, per rank; neighbouring rows are one piece. */
 function gathered(tensor: tf.Tensor, places: readonly (readonly number[])[]): PieceList[] {
   const width = widthOf(tensor);
   return places.map((rows) => {
@@ -87,7 +87,7 @@ function gathered(tensor: tf.Tensor, places: readonly (readonly number[])[]): Pi
   });
 }
 
-/** Pieces of so many rows each, one after another. */
+/** Consecutive pieces with `counts` rows. */
 function consecutive(tensor: tf.Tensor, counts: readonly number[]): PieceList[] {
   const width = widthOf(tensor);
   let row = 0;
@@ -130,7 +130,7 @@ function requireDestinations(group: ProcessGroup, rows: tf.Tensor, to: ArrayLike
   throw new ShardlabError(
     'SHAPE',
     `${speakerOf(group)} sparseAllToAll got ${numRows} rows of shape [${rows.shape}] and ${to.length} destinations` +
-      `${wrong === undefined ? '' : `, one of them ${wrong}`}; give each row a place from 0 to ${group.size - 1}`,
+      `${wrong === undefined ? '' : `, one of them ${wrong}`}; give each row a rank from 0 to ${group.size - 1}`,
   );
 }
 

@@ -205,7 +205,7 @@ test("a wrapper that takes its module's place is called and says nothing", () =>
   const [first] = unitsOf(model).filter(({ module }) => module.includes('experts'));
   assert.equal(first?.placement.strategy, 'SHARD_GRAD_OP');
   tf.tidy(() => void model.apply(ids, targets));
-  assert.match(warnings[0] ?? '', /the bare model is called/);
+  assert.match(warnings[0] ?? '', /calls the unwrapped model/);
   tf.dispose([ids, targets]);
 });
 

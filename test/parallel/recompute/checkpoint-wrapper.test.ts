@@ -45,7 +45,7 @@ describe('activation checkpointing by name', () => {
     assert.deepEqual([...kernelsOf(['Tanh'])], ['Tanh']);
     assert.throws(() => kernelsOf(['causalAtention']), {
       code: 'CONFIG',
-      message: /do you mean 'causalAttention'\?/,
+      message: /did you mean 'causalAttention'\?/,
     });
     assert.throws(() => kernelsOf(['Reshape']), { code: 'CONFIG' });
   });
