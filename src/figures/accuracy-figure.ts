@@ -1,24 +1,16 @@
 import { ConfigError } from '../core/errors';
 import type { Seconds } from '../core/units';
-import { type Accuracy, accuracyOf } from './accuracy';
+import { type Accuracy, accuracyOf, type MeasuredRun } from '../plan/accuracy';
 import { createFigure, type Figure, titleOf } from './figure';
 import { counted } from './format';
-import { safe, soft, strong } from './ink';
-import { log10, logRange, logTicks } from './log-axis';
-import { NEUTRAL } from './palette';
-import type { Annotation, Axis, Layout, ScatterTrace } from './plotly';
+import { titled } from './grammar/axes';
+import { safe, soft, strong } from './grammar/ink';
+import { log10, logRange, logTicks } from './grammar/log-axis';
+import { band, dots, line, note, PAPER, SILENT } from './grammar/marks';
+import { NEUTRAL } from './grammar/palette';
+import { type Panel, plot } from './grammar/plot';
+import type { ScatterTrace } from './grammar/plotly';
 import { createTable } from './table';
-
-/** One run that was measured, and what was predicted for it. */
-export interface MeasuredRun {
-  readonly id: string;
-  readonly measured: Seconds;
-  readonly predicted: Seconds;
-  /** By the model to compare with. */
-  readonly baseline?: Seconds | undefined;
-  /** Whether the constants were fitted on it; such runs are drawn and do not count. */
-  readonly fitted?: boolean | undefined;
-}
 
 export interface AccuracyOptions {
   /** As 'one fixed MFU'. */
@@ -26,8 +18,7 @@ export interface AccuracyOptions {
   readonly subtitle: string;
 }
 
-const HEIGHT = 410;
-const MARGIN = { t: 104, r: 16, l: 58, b: 80 };
+const FRAME = { top: 104, left: 58, right: 16, pixels: 226, foot: 52, legend: 'plot' } as const;
 /** Half the width of the band around equality. */
 const BAND = 0.08;
 /** The axis reaches at least to this ratio, and a little beyond the planner's worst; what lies beyond stands at its edge. */
@@ -39,7 +30,8 @@ const PANELS = [
 const HELD_OUT = { name: 'held out', color: '#2362AC' } as const;
 const FITTED = { name: 'fitted on', color: '#9AA3AB' } as const;
 
-interface Panel {
+/** One model's predictions. */
+interface Model {
   readonly name: string;
   readonly accuracy: Accuracy;
   predicted(run: MeasuredRun): Seconds | undefined;
@@ -53,23 +45,20 @@ export function accuracyFigure(runs: readonly MeasuredRun[], options: AccuracyOp
   const judged = runs.filter(({ fitted }) => fitted !== true);
   if (judged.length === 0)
     throw new ConfigError('accuracy needs a run that nothing was fitted on; all are fitted');
-  const panels = panelsOf(runs, judged, options);
+  const models = modelsOf(runs, judged, options);
   const across = logRange(runs.map(({ measured }) => measured));
-  const [own] = panels;
+  const [own] = models;
   const reach = log10(Math.max(LEAST_REACH, (1 + (own?.accuracy.worst ?? 0)) * 1.15));
   const up = [-reach, reach] as const;
   return createFigure({
-    title: findingOf(panels),
+    title: findingOf(models),
     subtitle: options.subtitle,
-    data: panels.flatMap((panel, i) => panelTraces(panel, i, runs, { across, up })),
-    layout: {
-      height: HEIGHT,
-      margin: MARGIN,
-      showlegend: true,
-      legend: { x: 0, y: -52 / (HEIGHT - MARGIN.t - MARGIN.b) },
-      ...panelAxes(panels.length, across, [up[0] * 1.06, up[1] * 1.06]),
-      annotations: panels.map((panel, i) => panelText(panel, i, beyondOf(panel, judged, up))),
-    },
+    ...plot(
+      FRAME,
+      models.map((model, i) =>
+        modelPanel(model, { isFirst: i === 0, isAlone: models.length === 1 }, runs, { across, up }),
+      ),
+    ),
     table: createTable(
       runs.map((run) => ({
         id: run.id,
@@ -102,11 +91,11 @@ function quantity(share: number | undefined, says: (share: string) => string) {
   return { value: (share ?? 0) * 100, unit: '%', says };
 }
 
-function panelsOf(
+function modelsOf(
   runs: readonly MeasuredRun[],
   judged: readonly MeasuredRun[],
   { baselineName = 'baseline' }: AccuracyOptions,
-): Panel[] {
+): Model[] {
   const own = (run: MeasuredRun): Seconds => run.predicted;
   const baseline = (run: MeasuredRun): Seconds | undefined => run.baseline;
   const pairs = (of: (run: MeasuredRun) => Seconds | undefined) =>
@@ -125,121 +114,73 @@ interface Ranges {
 }
 
 /** How many runs do not lie on the axis. */
-function beyondOf({ predicted }: Panel, runs: readonly MeasuredRun[], up: Ranges['up']): number {
+function beyondOf({ predicted }: Model, runs: readonly MeasuredRun[], up: Ranges['up']): number {
   return runs.filter((run) => {
     const at = log10((predicted(run) ?? run.measured) / run.measured);
     return at < up[0] || at > up[1];
   }).length;
 }
 
-function suffixOf(i: number): string {
-  return i === 0 ? '' : String(i + 1);
-}
-
-function panelTraces(
-  { predicted }: Panel,
-  i: number,
+function modelPanel(
+  model: Model,
+  { isFirst, isAlone }: { readonly isFirst: boolean; readonly isAlone: boolean },
   runs: readonly MeasuredRun[],
   { across, up }: Ranges,
-): ScatterTrace[] {
-  const axes = { xaxis: `x${suffixOf(i)}`, yaxis: `y${suffixOf(i)}` };
+): Panel {
   const [low, high] = across;
-  const band: ScatterTrace = {
-    ...axes,
-    type: 'scatter',
-    mode: 'lines',
-    fill: 'toself',
-    fillcolor: 'rgba(62,156,107,.2)',
-    line: { width: 0 },
-    x: [low, high, high, low],
-    y: [log10(1 - BAND), log10(1 - BAND), log10(1 + BAND), log10(1 + BAND)],
-    hoverinfo: 'skip',
-    showlegend: false,
-  };
-  const equal: ScatterTrace = {
-    ...axes,
-    type: 'scatter',
-    mode: 'lines',
-    line: { width: 1.2, color: NEUTRAL },
-    x: [low, high],
-    y: [0, 0],
-    hoverinfo: 'skip',
-    showlegend: false,
-  };
-  const sets = [
-    { ...FITTED, runs: runs.filter(({ fitted }) => fitted === true) },
-    { ...HELD_OUT, runs: runs.filter(({ fitted }) => fitted !== true) },
-  ].filter(({ runs: some }) => some.length > 0);
-  return [
-    band,
-    equal,
-    ...sets.map(({ name, color, runs: some }): ScatterTrace => {
-      const shown = some.filter((run) => predicted(run) !== undefined);
-      const ratio = (run: MeasuredRun): number => (predicted(run) ?? run.measured) / run.measured;
-      return {
-        ...axes,
-        type: 'scatter',
-        mode: 'markers',
-        name: soft(name),
-        legendgroup: name,
-        showlegend: i === 0,
-        marker: { size: some.length > 200 ? 4 : 6, color, opacity: some.length > 200 ? 0.55 : 0.85 },
-        x: shown.map(({ measured }) => log10(measured)),
-        y: shown.map((run) => Math.min(up[1], Math.max(up[0], log10(ratio(run))))),
-        text: shown.map(
-          (run) =>
-            `${safe(run.id)}: measured ${run.measured.toPrecision(3)} s, ${percentOff(ratio(run) - 1)}`,
-        ),
-        hovertemplate: '%{text}<extra></extra>',
-      };
-    }),
-  ];
-}
-
-function panelAxes(count: number, across: Ranges['across'], up: Ranges['up']): Partial<Layout> {
-  const x = logTicks(10 ** across[0], 10 ** across[1], (value) => `${value} s`, 5);
-  const y = logTicks(10 ** up[0], 10 ** up[1], (value) => `${value}×`, 7);
-  const axes: Record<string, Axis> = {};
-  const title = (text: string): NonNullable<Axis['title']> => ({
-    text: soft(text),
-    standoff: 8,
-    font: { size: 11 },
-  });
-  for (let i = 0; i < count; i++) {
-    const suffix = suffixOf(i);
-    axes[`xaxis${suffix}`] = {
-      ...x,
+  const around = [log10(1 - BAND), log10(1 + BAND)] as const;
+  const domain = isAlone ? ([0, 1] as const) : PANELS[isFirst ? 0 : 1];
+  const judged = runs.filter(({ fitted }) => fitted !== true);
+  const place = { ...PAPER, yanchor: 'bottom', align: 'left' } as const;
+  return {
+    x: {
+      ...logTicks(10 ** low, 10 ** high, (value) => `${value} s`, 5),
       range: across,
-      domain: count === 1 ? [0, 1] : (PANELS[i] ?? [0, 1]),
-      anchor: `y${suffix}`,
-      title: title('measured iteration'),
-    };
-    axes[`yaxis${suffix}`] = {
-      ...y,
-      range: up,
-      anchor: `x${suffix}`,
-      ...(i === 0 ? { title: title('predicted ÷ measured') } : { showticklabels: false, ticks: '' }),
-    };
-  }
-  return axes as Partial<Layout>; // its keys are AxisKeys
+      domain,
+      ...titled('measured iteration'),
+    },
+    y: {
+      ...logTicks(10 ** (up[0] * EDGE), 10 ** (up[1] * EDGE), (value) => `${value}×`, 7),
+      range: [up[0] * EDGE, up[1] * EDGE],
+      ...(isFirst ? titled('predicted ÷ measured') : { showticklabels: false, ticks: '' }),
+    },
+    data: [
+      { ...band(across, [around[0], around[0]], [around[1], around[1]], 'rgba(62,156,107,.2)'), ...SILENT },
+      line({ x: [low, high], y: [0, 0] }, { width: 1.2, color: NEUTRAL }, SILENT),
+      ...[FITTED, HELD_OUT].flatMap((set) => ratioDots(model, set, runs, up, isFirst)),
+    ],
+    annotations: [note(domain[0], 1, modelText(model, beyondOf(model, judged, up)), place)],
+  };
 }
 
-function panelText({ name, accuracy }: Panel, i: number, beyond: number): Annotation {
+/** Room for dots at the axis's ends. */
+const EDGE = 1.06;
+
+function ratioDots(
+  { predicted }: Model,
+  { name, color }: typeof FITTED | typeof HELD_OUT,
+  runs: readonly MeasuredRun[],
+  [least, most]: Ranges['up'],
+  showlegend: boolean,
+): ScatterTrace[] {
+  const some = runs.filter(({ fitted }) => (fitted === true) === (name === FITTED.name));
+  const items = some.flatMap((run) => {
+    const seconds = predicted(run);
+    if (seconds === undefined) return [];
+    const ratio = seconds / run.measured;
+    const text = `${safe(run.id)}: measured ${run.measured.toPrecision(3)} s, ${percentOff(ratio - 1)}`;
+    return [{ x: log10(run.measured), y: Math.min(most, Math.max(least, log10(ratio))), text }];
+  });
+  const isMany = some.length > 200;
+  const marker = { size: isMany ? 4 : 6, color, opacity: isMany ? 0.55 : 0.85 };
+  return dots(items, marker, { name: soft(name), legendgroup: name, showlegend });
+}
+
+function modelText({ name, accuracy }: Model, beyond: number): string {
   const { mean, median, worst, bias, pairsRanked, count } = accuracy;
   const first = `mean error ${percentOf(mean)}, median ${percentOf(median)}, worst ${percentOf(worst)}`;
   const second = `bias ${percentOff(bias)}, ${percentOf(pairsRanked)} of pairs ranked right, ${beyond > 0 ? `${beyond} beyond the edges` : counted(count, 'run')}`;
-  return {
-    x: PANELS[i]?.[0] ?? 0,
-    y: 1,
-    xref: 'paper',
-    yref: 'paper',
-    text: `${strong(`<b>${safe(name)}</b>`)}<br>${soft(first)}<br>${soft(second)}`,
-    showarrow: false,
-    xanchor: 'left',
-    yanchor: 'bottom',
-    align: 'left',
-    font: { size: 11 },
-  };
+  return `${strong(`<b>${safe(name)}</b>`)}<br>${soft(first)}<br>${soft(second)}`;
 }
 
 function percentOf(share: number): string {
@@ -250,7 +191,7 @@ function percentOff(share: number): string {
   return `${share < 0 ? '−' : '+'}${(Math.abs(share) * 100).toFixed(1)}%`;
 }
 
-function findingOf([own, baseline]: readonly Panel[]): string {
+function findingOf([own, baseline]: readonly Model[]): string {
   const mean = percentOf(own?.accuracy.mean ?? 0);
   const count = own?.accuracy.count ?? 0;
   const runs = count === 1 ? 'one unseen run' : `${count.toLocaleString('en-US')} unseen runs`;

@@ -1,8 +1,9 @@
 import type { MemoryCause } from '../core/events';
+import { type BreakdownCase, type CauseBytes, totalOf } from './breakdown-case';
 import { titleOf } from './figure';
 import { byteScale, inUnit } from './format';
-import type { BreakdownCase } from './memory-breakdown';
-import { STACK_ORDER } from './palette';
+
+import { STACK_ORDER } from './grammar/palette';
 
 /** Causes as a title says them. */
 const CAUSE_NOUNS: Readonly<Record<MemoryCause, string>> = {
@@ -26,19 +27,17 @@ export function breakdownFinding(cases: readonly BreakdownCase[]): string {
   if (measured !== undefined && predicted !== undefined) return measurementFinding(one);
   const bytes = documented ?? predicted ?? measured ?? {};
   const largest = largestOf(bytes);
-  const share = Math.round(((bytes[largest] ?? 0) / (sum(bytes) || 1)) * 100);
+  const share = Math.round(((bytes[largest] ?? 0) / (totalOf(bytes) || 1)) * 100);
   return titleOf(
-    `${capital(CAUSE_NOUNS[largest])} are ${share}% of the ${say(sum(bytes))} of ${one.name}`,
-    `${capital(CAUSE_NOUNS[largest])} are ${share}% of ${say(sum(bytes))}`,
+    `${capital(CAUSE_NOUNS[largest])} are ${share}% of the ${say(totalOf(bytes))} of ${one.name}`,
+    `${capital(CAUSE_NOUNS[largest])} are ${share}% of ${say(totalOf(bytes))}`,
   );
 }
 
-type Bytes = NonNullable<BreakdownCase['predicted']>;
-
 function documentFinding({ documented = {}, predicted = {}, predictedPeak }: BreakdownCase): string {
-  const total = say(sum(documented));
+  const total = say(totalOf(documented));
   const absent = STACK_ORDER.filter(
-    (cause) => documented[cause] === undefined && (predicted[cause] ?? 0) > sum(predicted) / 50,
+    (cause) => documented[cause] === undefined && (predicted[cause] ?? 0) > totalOf(predicted) / 50,
   );
   const [first] = [...absent].sort((a, b) => (predicted[b] ?? 0) - (predicted[a] ?? 0));
   if (first !== undefined) {
@@ -48,9 +47,9 @@ function documentFinding({ documented = {}, predicted = {}, predictedPeak }: Bre
       `The document leaves out ${CAUSE_NOUNS[first]}: ${missing}`,
     );
   }
-  const value = sum(predicted);
+  const value = totalOf(predicted);
   const { low, high } = predictedPeak ?? { low: value, high: value };
-  const where = sum(documented) < low || sum(documented) > high ? 'outside' : 'inside';
+  const where = totalOf(documented) < low || totalOf(documented) > high ? 'outside' : 'inside';
   const range = low === high ? say(value) : `${say(low)} to ${say(high)}`;
   return titleOf(`The documented ${total} are ${where} the prediction: ${range}`);
 }
@@ -66,18 +65,14 @@ function measurementFinding({ name, predicted = {}, measured = {} }: BreakdownCa
       'The prediction equals the measurement to the byte',
     );
   }
-  const percent = (sum(predicted) / (sum(measured) || 1) - 1) * 100;
+  const percent = (totalOf(predicted) / (totalOf(measured) || 1) - 1) * 100;
   const sign = percent < 0 ? 'below' : 'above';
   return titleOf(
-    `The prediction lies ${Math.abs(percent).toFixed(1)}% ${sign} the measured ${say(sum(measured))}`,
+    `The prediction lies ${Math.abs(percent).toFixed(1)}% ${sign} the measured ${say(totalOf(measured))}`,
   );
 }
 
-function sum(bytes: Bytes): number {
-  return STACK_ORDER.reduce((all, cause) => all + (bytes[cause] ?? 0), 0);
-}
-
-function largestOf(bytes: Bytes): MemoryCause {
+function largestOf(bytes: CauseBytes): MemoryCause {
   return STACK_ORDER.reduce((a, b) => ((bytes[b] ?? 0) > (bytes[a] ?? 0) ? b : a));
 }
 

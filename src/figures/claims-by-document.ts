@@ -2,15 +2,17 @@ import { VERDICTS, type Verdict } from '../plan/claims/finding';
 import type { ClaimResult } from '../plan/claims/survey';
 import { claimRatio, countVerdicts, documentedText, foundText, VERDICT_MARKS } from './claim-words';
 import type { FigureParts } from './figure';
-import { safe, soft, strong } from './ink';
-import { log10, logRange, logTicks } from './log-axis';
-import { type Fill, inkOn, NEUTRAL } from './palette';
-import { panelHeading } from './panel-heading';
-import type { BarTrace, Layout, ScatterTrace } from './plotly';
-import { fits, textWidth } from './text-width';
+import { bareRowAxis, rowAxis, rowRange } from './grammar/axes';
+import { safe, strong } from './grammar/ink';
+import { log10, logRange, logTicks } from './grammar/log-axis';
+import { bars, dots, ruleX } from './grammar/marks';
+import { type Fill, hatch, NEUTRAL } from './grammar/palette';
+import { type Panel, plot } from './grammar/plot';
+import type { BarTrace, ScatterTrace } from './grammar/plotly';
+import { fits, textWidth } from './grammar/text-width';
 
 const ROW = 62;
-const MARGIN = { t: 92, r: 12, b: 62 };
+const FRAME = { top: 92, right: 12, foot: 30, legend: 'plot' } as const;
 const COUNTS = [0, 0.44] as const;
 const DOTS = [0.5, 1] as const;
 /** Pixels between dots of one row that would lie over each other. */
@@ -25,11 +27,11 @@ const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
   off: { color: '#B3401A' },
   'contradicts itself': {
     color: '#F5A985',
-    pattern: { shape: '\\', fgcolor: 'rgba(40,40,40,.55)', size: 6, solidity: 0.18, fillmode: 'overlay' },
+    pattern: hatch('\\'),
   },
   'not checkable here': {
     color: '#C9CED3',
-    pattern: { shape: 'x', fgcolor: 'rgba(40,40,40,.55)', size: 6, solidity: 0.18, fillmode: 'overlay' },
+    pattern: hatch('x'),
   },
 };
 
@@ -40,44 +42,25 @@ export function claimsByDocument(
   const names = [...new Set(results.map(({ claim }) => claim.document))];
   const groups = names.map((name) => results.filter(({ claim }) => claim.document === name));
   const left = 14 + 1.1 * Math.max(...names.map((name) => textWidth(name, 11)));
-  const height = names.length * ROW;
-  const y = { range: [names.length - 0.5, -0.5], showgrid: false, ticks: '', ticklabelstandoff: 5 } as const;
   const limited = results.flatMap((one) => limitedRatio(one) ?? []);
   const range = logRange([...limited, 0.8, 1.25], 0.06);
+  const counts: Panel = {
+    heading: 'How many',
+    x: { domain: COUNTS, range: [0, Math.max(...groups.map(({ length }) => length)) * 1.02] },
+    y: rowAxis(names.map((name) => strong(safe(name)))),
+    data: countBars(groups),
+  };
+  const rows = rowRange(names.length);
+  const ratios: Panel = {
+    heading: 'How far off',
+    x: { domain: DOTS, range, ...logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5) },
+    y: bareRowAxis(rows),
+    data: ratioDots(groups, range),
+    shapes: [ruleX(0, rows, { width: 1, color: NEUTRAL })],
+  };
   return {
     subtitle: 'Claims by document and verdict; right: documented ÷ found, where both are numbers.',
-    data: [...countBars(groups), ...ratioDots(groups, range)],
-    layout: {
-      height: MARGIN.t + MARGIN.b + height,
-      margin: { ...MARGIN, l: left },
-      barmode: 'overlay',
-      showlegend: true,
-      legend: { x: 0, y: -30 / height },
-      xaxis: { domain: COUNTS, range: [0, Math.max(...groups.map(({ length }) => length)) * 1.02] },
-      yaxis: { ...y, tickvals: names.map((_, i) => i), ticktext: names.map((name) => strong(safe(name))) },
-      ...dotAxes(range, y.range),
-      annotations: [panelHeading(COUNTS[0], '<b>How many</b>'), panelHeading(DOTS[0], '<b>How far off</b>')],
-      shapes: [
-        {
-          type: 'line',
-          xref: 'x2',
-          yref: 'y2',
-          x0: 0,
-          x1: 0,
-          y0: names.length - 0.5,
-          y1: -0.5,
-          line: { width: 1, color: NEUTRAL },
-        },
-      ],
-    },
-  };
-}
-
-function dotAxes(range: readonly [number, number], rows: readonly [number, number]): Partial<Layout> {
-  const ticks = logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5);
-  return {
-    xaxis2: { domain: DOTS, range, ...ticks, anchor: 'y2' },
-    yaxis2: { range: rows, showgrid: false, ticks: '', showticklabels: false, tickvals: [], anchor: 'x2' },
+    ...plot({ ...FRAME, left, pixels: names.length * ROW }, [counts, ratios]),
   };
 }
 
@@ -96,29 +79,11 @@ function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
     const before = counts.map((count) =>
       VERDICTS.slice(0, order).reduce((sum, earlier) => sum + count[earlier], 0),
     );
-    return [
-      {
-        type: 'bar',
-        orientation: 'h',
-        name: soft(verdict),
-        x: values,
-        y: values.map((_, i) => i),
-        base: before,
-        width: 0.5,
-        text: values.map((value) => (fits(String(value), 10, value * perClaim) ? String(value) : '')),
-        textposition: 'inside',
-        insidetextanchor: 'middle',
-        textangle: 0,
-        constraintext: 'none',
-        textfont: { size: 10, color: inkOn(fill) },
-        marker: {
-          color: fill.color,
-          pattern: fill.pattern ?? { shape: '' },
-          line: { width: 0.5, color: NEUTRAL },
-        },
-        hovertemplate: `${verdict}: %{x}<extra></extra>`,
-      },
-    ];
+    const items = values.map((length, row) => {
+      const text = fits(String(length), 10, length * perClaim) ? String(length) : '';
+      return { row, length, from: before[row] ?? 0, text };
+    });
+    return [bars(items, { name: verdict, fill, width: 0.5, hover: `${verdict}: %{x}<extra></extra>` })];
   });
 }
 
@@ -131,37 +96,20 @@ function ratioDots(
   const placed = groups.flatMap((group, row) => swarm(group, row, perPixel));
   return VERDICTS.flatMap((verdict): ScatterTrace[] => {
     const shown = placed.filter(({ one }) => one.finding.verdict === verdict);
-    if (shown.length === 0) return [];
     const { symbol, color } = VERDICT_MARKS[verdict];
-    return [
-      {
-        type: 'scatter',
-        mode: 'markers',
-        xaxis: 'x2',
-        yaxis: 'y2',
-        x: shown.map(({ x }) => x),
-        y: shown.map(({ y }) => y),
-        marker: {
-          size: DOT,
-          color,
-          symbol,
-          ...(symbol.endsWith('open') ? { line: { width: 1.6, color } } : {}),
-        },
-        text: shown.map(({ one }) => hoverOf(one)),
-        hovertemplate: '%{text}<extra></extra>',
-        showlegend: false,
-      },
-    ];
+    const outline = symbol.endsWith('open') ? { line: { width: 1.6, color } } : {};
+    const items = shown.map(({ one, x, y }) => ({ x, y, text: hoverOf(one) }));
+    return dots(items, { size: DOT, color, symbol, ...outline }, { showlegend: false });
   });
 }
 
-interface Dot {
+interface PlacedClaim {
   readonly one: ClaimResult;
   readonly x: number;
   readonly y: number;
 }
 
-function swarm(group: readonly ClaimResult[], row: number, perPixel: number): Dot[] {
+function swarm(group: readonly ClaimResult[], row: number, perPixel: number): PlacedClaim[] {
   const columns = new Map<number, ClaimResult[]>();
   for (const one of group) {
     const ratio = limitedRatio(one);

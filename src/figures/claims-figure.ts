@@ -12,16 +12,19 @@ import { claimsByDocument } from './claims-by-document';
 import { claimsTable } from './claims-table';
 import { createFigure, type Figure, type Quantities, titleOf } from './figure';
 import { counted, listed } from './format';
-import { safe, soft, strong } from './ink';
-import { log10, logRange, logTicks } from './log-axis';
-import { NEUTRAL } from './palette';
-import type { Annotation, ScatterTrace, Shape } from './plotly';
-import { shortened, textWidth } from './text-width';
+import { rowAxis, rowRange } from './grammar/axes';
+import { safe, soft, strong } from './grammar/ink';
+import { log10, logRange, logTicks } from './grammar/log-axis';
+import { dots, line, note, ruleX, SILENT } from './grammar/marks';
+import { NEUTRAL } from './grammar/palette';
+import { plot } from './grammar/plot';
+import type { Annotation, ScatterTrace, Shape } from './grammar/plotly';
+import { shortened, textWidth } from './grammar/text-width';
 
 /** More rows than this are drawn by document. */
 const MOST_ROWS = 20;
 const ROW = 20;
-const MARGIN = { t: 92, r: 10, b: 58 };
+const FRAME = { top: 92, right: 10, foot: 30, legend: 'plot' } as const;
 /** Shares of the plot's width: the dots, then the text columns. */
 const DOTS = [0, 0.34] as const;
 const COLUMNS = { documented: 0.37, found: 0.55, verdict: 0.77 } as const;
@@ -45,24 +48,18 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   return createFigure({
     ...parts,
     subtitle: 'Documented ÷ found here (run, dry run, formula or prediction); grey bar: its interval.',
-    data: results.length === 0 ? [] : marksOf(results, axis),
-    layout: {
-      height: MARGIN.t + MARGIN.b + rows * ROW,
-      margin: { ...MARGIN, l: left },
-      showlegend: true,
-      legend: { x: 0, y: -30 / (rows * ROW) },
-      xaxis: { domain: DOTS, range: axis.range, tickvals: axis.tickvals, ticktext: axis.ticktext },
-      yaxis: {
-        range: [rows - 0.5, -0.5],
-        tickvals: results.map((_, i) => i),
-        ticktext: results.map(({ claim }) => strong(shortened(safe(claim.id), 11, left - 14))),
-        showgrid: false,
-        ticks: '',
-        ticklabelstandoff: 5,
+    ...plot({ ...FRAME, left, pixels: rows * ROW }, [
+      {
+        x: { domain: DOTS, range: axis.range, tickvals: axis.tickvals, ticktext: axis.ticktext },
+        y: rowAxis(
+          results.map(({ claim }) => strong(shortened(safe(claim.id), 11, left - 14))),
+          rowRange(rows),
+        ),
+        data: results.length === 0 ? [] : marksOf(results, axis),
+        annotations: [...headings(rows), ...results.flatMap(rowTexts)],
+        shapes: [...bands(rows), ruleX(0, rowRange(rows), { width: 1, color: NEUTRAL })],
       },
-      annotations: [...headings(rows), ...results.flatMap(rowTexts)],
-      shapes: [...bands(rows), unity(rows)],
-    },
+    ]),
   });
 }
 
@@ -84,7 +81,7 @@ function ratioAxis(results: readonly ClaimResult[]): RatioAxis {
 }
 
 function marksOf(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
-  return [...results.flatMap((one, i) => errorLines(one, i, axis)), ...dots(results, axis)];
+  return [...results.flatMap((one, i) => errorLines(one, i, axis)), ...verdictDots(results, axis)];
 }
 
 /** The error as a line from 1, and the prediction's interval as a broad one behind it. */
@@ -92,53 +89,24 @@ function errorLines(one: ClaimResult, row: number, axis: RatioAxis): ScatterTrac
   const ratio = claimRatio(one);
   if (ratio === null) return [];
   const range = claimRatioRange(one);
-  const line = (x: readonly number[], color: string, width: number): ScatterTrace => ({
-    type: 'scatter',
-    mode: 'lines',
-    x,
-    y: x.map(() => row),
-    line: { width, color },
-    hoverinfo: 'skip',
-    showlegend: false,
-  });
+  const along = (x: readonly number[], color: string, width: number): ScatterTrace =>
+    line({ x, y: x.map(() => row) }, { width, color }, SILENT);
   return [
-    ...(range === null ? [] : [line(range.map(axis.at), 'rgba(128,128,128,.35)', 7)]),
-    line([0, axis.at(ratio)], VERDICT_MARKS[one.finding.verdict].color, 2),
+    ...(range === null ? [] : [along(range.map(axis.at), 'rgba(128,128,128,.35)', 7)]),
+    along([0, axis.at(ratio)], VERDICT_MARKS[one.finding.verdict].color, 2),
   ];
 }
 
-function dots(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
+function verdictDots(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
   return VERDICTS.flatMap((verdict): ScatterTrace[] => {
-    const shown = results
-      .map((one, row) => ({ one, row, ratio: claimRatio(one) }))
-      .filter(({ one }) => one.finding.verdict === verdict);
-    const placed = shown.flatMap(({ one, row, ratio }) => (ratio === null ? [] : [{ one, row, ratio }]));
-    if (placed.length === 0) return [];
-    return [
-      {
-        ...verdictDots(verdict),
-        x: placed.map(({ ratio }) => axis.at(ratio)),
-        y: placed.map(({ row }) => row),
-        text: placed.map(({ one, ratio }) => hover(one, ratio)),
-      },
-    ];
+    const { symbol, color } = VERDICT_MARKS[verdict];
+    const items = results.flatMap((one, y) => {
+      const ratio = one.finding.verdict === verdict ? claimRatio(one) : null;
+      return ratio === null ? [] : [{ x: axis.at(ratio), y, text: hover(one, ratio) }];
+    });
+    const outline = symbol.endsWith('open') ? { line: { width: 2, color } } : {};
+    return dots(items, { size: 10, color, symbol, ...outline }, { name: soft(verdict) });
   });
-}
-
-function verdictDots(verdict: Verdict) {
-  const { symbol, color } = VERDICT_MARKS[verdict];
-  return {
-    type: 'scatter' as const,
-    mode: 'markers' as const,
-    name: soft(verdict),
-    marker: {
-      size: 10,
-      color,
-      symbol,
-      ...(symbol.endsWith('open') ? { line: { width: 2, color } } : {}),
-    },
-    hovertemplate: '%{text}<extra></extra>',
-  };
 }
 
 function hover({ claim, finding }: ClaimResult, ratio: number): string {
@@ -170,7 +138,7 @@ const GLYPHS: Readonly<Record<string, string>> = {
 };
 
 function cell(x: number, y: number, text: string): Annotation {
-  return { x, y, xref: 'paper', text, showarrow: false, xanchor: 'left', font: { size: 11 } };
+  return note(x, y, text, { xref: 'paper' });
 }
 
 function headings(rows: number): Annotation[] {
@@ -197,10 +165,6 @@ function bands(rows: number): Shape[] {
     line: { width: 0 },
     layer: 'below',
   }));
-}
-
-function unity(rows: number): Shape {
-  return { type: 'line', x0: 0, x1: 0, y0: rows - 0.5, y1: -0.5, line: { width: 1, color: NEUTRAL } };
 }
 
 function claimsTitle(results: readonly ClaimResult[]): string {

@@ -1,7 +1,7 @@
 import { numberOf } from '../plan/claims/finding';
 import type { ClaimResult } from '../plan/claims/survey';
 import { claimRatio, documentedText, foundText } from './claim-words';
-import { plain } from './ink';
+import { plain } from './grammar/ink';
 import { createTable, type Table } from './table';
 
 const text = (markup: string): string => plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');

@@ -47,7 +47,7 @@ export function commCaseOf(name: string, run: RunView): CommCase {
     user: bytesOf(WIRE_GROUPS.user),
     other: bytesOf(WIRE_GROUPS.other),
   };
-  const predicted = run.prediction?.wireBytes ?? null;
+  const predicted = run.forecast?.()?.wireBytes ?? null;
   const tokens = records.map((record) => record.tokens).filter((count) => count !== null);
   return {
     name,
@@ -88,8 +88,8 @@ export function commFinding(cases: readonly CommCase[]): string {
     const most = Math.max(...off.map(({ residual }) => residual ?? 0));
     const missed = inUnit(most, byteScale(most));
     return titleOf(
-      `The formula misses ${missed} of ${listed(off.map(({ name }) => name))}`,
-      `The formula misses up to ${missed}`,
+      `The dry run misses ${missed} of ${listed(off.map(({ name }) => name))}`,
+      `The dry run misses up to ${missed}`,
     );
   }
   const perToken = countsTokens(cases);

@@ -3,18 +3,21 @@ import { type CommunicationRow, communication } from '../ledger/communication';
 import { WAIT_KINDS, type WaitSeconds } from '../ledger/waits';
 import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
 import { createFigure, type Figure, type Quantities, titleOf } from './figure';
-import { byteScale, counted, inUnit, percent, type Scaled, timeScale } from './format';
-import { soft, strong } from './ink';
-import { COMM_FILL, type Fill, NEUTRAL, WAIT_FILLS, WAIT_LINE } from './palette';
-import { panelHeading } from './panel-heading';
-import type { Annotation, BarTrace, Layout } from './plotly';
+import { byteScale, counted, inUnit, percent, timeScale } from './format';
+import { bareRowAxis, rowAxis, rowRange } from './grammar/axes';
+import { soft, strong } from './grammar/ink';
+import { bars, note, PAPER } from './grammar/marks';
+import { COMM_FILL, type Fill, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
+import { type Panel, plot } from './grammar/plot';
+import type { Annotation, BarTrace } from './grammar/plotly';
+import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
-import { textWidth } from './text-width';
 
 const ROW = 46;
-const MARGIN = { t: 92, r: 84, b: 84 };
+/** Shares of the width that bytes and times have. */
+const SPLIT = { bytes: [0, 0.5], time: [0.64, 1] } as const;
 
 /** One kind of collective, as the mean over ranks of one step. */
 interface Kind {
@@ -33,29 +36,14 @@ interface Kind {
 /** What was sent and why: payload and received bytes by cause and operation, and how much of the time was hidden. */
 export function commCauses(run: RunView): Figure {
   const kinds = kindsOf(run);
-  const bytes = byteScale(Math.max(0, ...kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes))));
-  const time = timeScale(Math.max(0, ...kinds.map((kind) => kind.exposed + kind.overlapped)));
-  const rows = Math.max(1, kinds.length);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
+  const frame = { top: 92, left, right: 84, pixels: Math.max(1, kinds.length) * ROW, foot: 40 } as const;
   return createFigure({
     title: findingOf(kinds),
     subtitle: subtitleOf(run, kinds),
-    data: [...byteBars(kinds, bytes), ...timeBars(kinds, time)],
-    layout: {
-      height: MARGIN.t + MARGIN.b + rows * ROW,
-      margin: { ...MARGIN, l: left },
-      barmode: 'overlay',
-      showlegend: kinds.length > 0,
-      legend: { x: -(left - 10) / (800 - left - MARGIN.r), y: -40 / (rows * ROW) },
-      ...axesOf(kinds, bytes, time),
-      annotations: [
-        ...(kinds.length > 0
-          ? [panelHeading(0, `<b>Bytes</b>, ${bytes.unit}`), panelHeading(0.64, `<b>Time</b>, ${time.unit}`)]
-          : []),
-        ...kinds.flatMap((kind, i) => endLabels(kind, i, bytes, time)),
-        ...(kinds.length === 0 ? [nothing(run)] : []),
-      ],
-    },
+    ...(kinds.length === 0
+      ? plot(frame, [emptyPanel(run)])
+      : plot({ ...frame, legend: 'edge' }, [bytesPanel(kinds), timePanel(kinds)])),
     quantities: quantitiesOf(kinds),
     table: createTable(kinds.map(tableRow)),
   });
@@ -68,30 +56,6 @@ function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
   const hidden = kinds.reduce((sum, kind) => sum + kind.overlapped, 0);
   if (wire === 0) return where;
   return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, ${percent(hidden / wire)} of it while ranks compute.`;
-}
-
-function axesOf(kinds: readonly Kind[], bytes: Scaled, time: Scaled): Partial<Layout> {
-  if (kinds.length === 0) return { xaxis: { visible: false }, yaxis: { visible: false } };
-  const y = {
-    range: [kinds.length - 0.45, -0.55],
-    showgrid: false,
-    ticks: '',
-    ticklabelstandoff: 5,
-  } as const;
-  const most = (field: (kind: Kind) => number): number => Math.max(...kinds.map(field)) * 1.04 || 1;
-  return {
-    xaxis: {
-      domain: [0, 0.5],
-      range: [0, most((kind) => Math.max(kind.bytes, kind.wireBytes) / bytes.divisor)],
-    },
-    yaxis: { ...y, tickvals: kinds.map((_, i) => i), ticktext: kinds.map(({ name }) => strong(name)) },
-    xaxis2: {
-      domain: [0.64, 1],
-      range: [0, most((kind) => (kind.exposed + kind.overlapped) / time.divisor)],
-      anchor: 'y2',
-    },
-    yaxis2: { range: y.range, showgrid: false, ticks: '', anchor: 'x2', showticklabels: false, tickvals: [] },
-  };
 }
 
 function kindsOf(run: RunView): Kind[] {
@@ -164,115 +128,114 @@ function findingOf(kinds: readonly Kind[]): string {
   return titleOf(`Each rank receives ${inUnit(wire, byteScale(wire))} per step, ${share}% of it ${top?.[0]}`);
 }
 
-const PAYLOAD: Fill = { color: '#59636E' };
 const UPPER = -0.17;
 const LOWER = 0.17;
 const THICK = 0.3;
 
-function byteBars(kinds: readonly Kind[], scale: Scaled): BarTrace[] {
-  if (kinds.length === 0) return [];
-  const payload = flat(
-    'payload held',
-    PAYLOAD,
-    kinds.map((kind) => kind.bytes / scale.divisor),
-    UPPER,
-  );
+function mostOf(values: readonly number[]): readonly [number, number] {
+  return [0, Math.max(...values) * 1.04 || 1];
+}
+
+function bytesPanel(kinds: readonly Kind[]): Panel {
+  const scale = byteScale(Math.max(0, ...kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes))));
   const causes = [...new Set(kinds.map(({ row }) => row.cause))];
-  const received = causes.map((cause) => {
-    const rows = kinds.map((kind, i) => ({ kind, i })).filter(({ kind }) => kind.row.cause === cause);
-    const name = `received: ${CAUSE_WORDS[cause]}`;
-    const trace = flat(
-      name,
-      COMM_FILL[cause],
-      rows.map(({ kind }) => kind.wireBytes / scale.divisor),
-      LOWER,
-    );
-    return { ...trace, y: rows.map(({ i }) => i + LOWER) };
-  });
-  return [
-    { ...payload, hovertemplate: `payload %{x:.3f} ${scale.unit}<extra></extra>` },
-    ...received.map((trace) => ({
-      ...trace,
-      hovertemplate: `received %{x:.3f} ${scale.unit}<extra></extra>`,
-    })),
-  ];
-}
-
-function timeBars(kinds: readonly Kind[], scale: Scaled): BarTrace[] {
-  if (kinds.length === 0) return [];
-  const place = { xaxis: 'x2', yaxis: 'y2', width: 0.42 } as const;
-  const base = kinds.map(() => 0);
-  const waits = WAIT_KINDS.filter((waited) => kinds.some((kind) => kind.waits[waited] > 0)).map((waited) => {
-    const values = kinds.map((kind) => kind.waits[waited] / scale.divisor);
-    const bar = flat(`waits ${WAIT_WORDS[waited]}`, WAIT_FILLS[waited], values, 0);
-    const from = base.map((value) => Number(value.toPrecision(6)));
-    values.forEach((value, i) => {
-      base[i] = (base[i] ?? 0) + value;
-    });
-    return {
-      ...bar,
-      ...place,
-      base: from,
-      marker: { ...bar.marker, line: { width: 1.2, color: WAIT_LINE } },
-      hovertemplate: `waits ${WAIT_WORDS[waited]} %{x:.3f} ${scale.unit}<extra></extra>`,
-    };
-  });
-  const overlapped = kinds.map((kind) => kind.overlapped / scale.divisor);
-  const hidden = flat('travels while ranks compute', { color: '#7FB8B0' }, overlapped, 0);
-  const hovertemplate = `travels while ranks compute %{x:.3f} ${scale.unit}<extra></extra>`;
-  return [
-    ...waits,
-    { ...hidden, ...place, base: base.map((value) => Number(value.toPrecision(6))), hovertemplate },
-  ];
-}
-
-function flat(name: string, fill: Fill, values: readonly number[], shift: number): BarTrace {
-  return {
-    type: 'bar',
-    orientation: 'h',
-    name: soft(name),
-    x: values.map((value) => Number(value.toPrecision(6))),
-    y: values.map((_, i) => i + shift),
-    width: THICK,
-    marker: {
-      color: fill.color,
-      pattern: fill.pattern ?? { shape: '' },
-      line: { width: 0.5, color: NEUTRAL },
+  const lane = (shift: number, of: (kind: Kind) => Bytes, isOf: (kind: Kind) => boolean) =>
+    kinds.flatMap((kind, i) => (isOf(kind) ? [{ row: i + shift, length: of(kind) / scale.divisor }] : []));
+  const payload = bars(
+    lane(
+      UPPER,
+      ({ bytes }) => bytes,
+      () => true,
+    ),
+    {
+      name: 'payload held',
+      fill: NEUTRAL_FILL,
+      width: THICK,
+      hover: `payload %{x:.3f} ${scale.unit}<extra></extra>`,
     },
-  };
-}
-
-function endLabels(kind: Kind, i: number, bytes: Scaled, time: Scaled): Annotation[] {
-  const at = (x: number, y: number, text: string, axes: object): Annotation => ({
-    x,
-    y: i + y,
-    text: soft(text),
-    showarrow: false,
-    xanchor: 'left',
-    xshift: 2,
-    font: { size: 10 },
-    ...axes,
-  });
-  const total = kind.exposed + kind.overlapped;
-  const share = total > 0 ? `${Math.round((kind.exposed / total) * 100)}% waits` : '0 s';
-  return [
-    at(kind.bytes / bytes.divisor, UPPER, inUnit(kind.bytes, byteScale(kind.bytes)), {}),
-    at(kind.wireBytes / bytes.divisor, LOWER, inUnit(kind.wireBytes, byteScale(kind.wireBytes)), {}),
-    at(total / time.divisor, 0, share, { xref: 'x2', yref: 'y2' }),
-  ];
-}
-
-function nothing(run: RunView): Annotation {
-  const text = run.world === 1 ? 'one rank has nobody to talk to' : 'no collective was recorded';
+  );
+  const received = causes.map((cause) =>
+    bars(
+      lane(
+        LOWER,
+        ({ wireBytes }) => wireBytes,
+        ({ row }) => row.cause === cause,
+      ),
+      {
+        name: `received: ${CAUSE_WORDS[cause]}`,
+        fill: COMM_FILL[cause],
+        width: THICK,
+        hover: `received %{x:.3f} ${scale.unit}<extra></extra>`,
+      },
+    ),
+  );
   return {
-    x: 0.45,
-    y: 0.5,
-    xref: 'paper',
-    yref: 'paper',
-    text: soft(text),
-    showarrow: false,
-    font: { size: 12 },
+    heading: 'Bytes',
+    aside: `, ${scale.unit}`,
+    x: {
+      domain: SPLIT.bytes,
+      range: mostOf(kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes) / scale.divisor)),
+    },
+    y: rowAxis(
+      kinds.map(({ name }) => strong(name)),
+      rowRange(kinds.length, 0.55, 0.55),
+    ),
+    data: [payload, ...received],
+    annotations: kinds.flatMap(({ bytes, wireBytes }, i) => [
+      end(bytes / scale.divisor, i + UPPER, inUnit(bytes, byteScale(bytes))),
+      end(wireBytes / scale.divisor, i + LOWER, inUnit(wireBytes, byteScale(wireBytes))),
+    ]),
   };
+}
+
+function timePanel(kinds: readonly Kind[]): Panel {
+  const totals = kinds.map(({ exposed, overlapped }) => exposed + overlapped);
+  const scale = timeScale(Math.max(0, ...totals));
+  const base = kinds.map(() => 0);
+  const stacked = (name: string, fill: Fill, of: (kind: Kind) => Seconds): BarTrace => {
+    const items = kinds.map((kind, row) => ({ row, length: of(kind) / scale.divisor, from: base[row] ?? 0 }));
+    for (const { row, length, from } of items) base[row] = from + length;
+    const line = Object.values(WAIT_FILLS).includes(fill) ? { line: WAIT_OUTLINE } : {};
+    return bars(items, {
+      name,
+      fill,
+      width: 0.42,
+      hover: `${name} %{x:.3f} ${scale.unit}<extra></extra>`,
+      ...line,
+    });
+  };
+  const waited = WAIT_KINDS.filter((what) => kinds.some(({ waits }) => waits[what] > 0));
+  return {
+    heading: 'Time',
+    aside: `, ${scale.unit}`,
+    x: { domain: SPLIT.time, range: mostOf(totals.map((total) => total / scale.divisor)) },
+    y: bareRowAxis(rowRange(kinds.length, 0.55, 0.55)),
+    data: [
+      ...waited.map((what) =>
+        stacked(`waits ${WAIT_WORDS[what]}`, WAIT_FILLS[what], ({ waits }) => waits[what]),
+      ),
+      stacked(
+        'travels while ranks compute',
+        { color: PHASE_FILL.forward.color },
+        ({ overlapped }) => overlapped,
+      ),
+    ],
+    annotations: kinds.map(({ exposed }, i) => {
+      const total = totals[i] ?? 0;
+      const share = total > 0 ? `${Math.round((exposed / total) * 100)}% waits` : '0 s';
+      return end(total / scale.divisor, i, share);
+    }),
+  };
+}
+
+function end(x: number, y: number, text: string): Annotation {
+  return note(x, y, soft(text), { xshift: 2, font: { size: 10 } });
+}
+
+function emptyPanel(run: RunView): Panel {
+  const text = run.world === 1 ? 'one rank has nobody to talk to' : 'no collective was recorded';
+  const place = { ...PAPER, xanchor: 'center', font: { size: 12 } } as const;
+  return { x: { visible: false }, y: { visible: false }, annotations: [note(0.45, 0.5, soft(text), place)] };
 }
 
 function tableRow(kind: Kind) {

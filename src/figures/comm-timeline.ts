@@ -4,26 +4,19 @@ import { totalWait, type WaitSeconds, waitSecondsOf, waitsOf } from '../ledger/w
 import { mostlyFor, WAIT_WORDS, waitsText } from './comm-words';
 import { createFigure, type Figure, titleOf } from './figure';
 import { counted, percent, short, timeScale } from './format';
-import { bold, plain, safe, soft, strong } from './ink';
-import { legendRoom } from './legend-room';
-import type { Annotation } from './plotly';
+import { bold, safe, soft, strong } from './grammar/ink';
 import { type RunView, recordsOfStep } from './run-view';
 import { mean } from './spread';
-import { STATIC_WIDTH } from './static-svg';
 import { stepTimes, typicalStep } from './step-times';
 import { createTable } from './table';
-import { mainBars, waitBars, wireBars } from './timeline-bars';
+import { plotLanes } from './timeline-bars';
 
 export interface CommTimelineOptions {
   /** Default: the one nearest the medians of the last steps, without the first. */
   readonly step?: number;
 }
 
-const MARGIN = { t: 68, l: 58, r: 82 };
-/** Ticks and title of the time axis. */
-const AXIS_ROOM = 48;
-const ROW_PIXELS = 54;
-const PLOT_PIXELS = STATIC_WIDTH - MARGIN.l - MARGIN.r;
+const SIZES = { left: 58, right: 82, row: 54 } as const;
 /** With more ranks only the slowest, the fastest and some between are drawn. */
 const MAX_ROWS = 8;
 
@@ -37,36 +30,10 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
   const all = records.map((record) => timeline(record, origin, waits.get(record.rank)));
   const rows = rowsOf(all);
   const longest = Math.max(...records.map(({ end }) => end)) - origin || 1e-3;
-  const scale = timeScale(longest);
-  const view = { scale, perSecond: PLOT_PIXELS / (longest * 1.01) };
-  const data = [...mainBars(rows, view), ...waitBars(rows, view), ...wireBars(rows, view)];
-  const names = data.map(({ name = '' }) => plain(name));
-  const bottom = AXIS_ROOM + 6 + Math.max(38, legendRoom(names, MARGIN.l, STATIC_WIDTH));
   return createFigure({
     title: findingOf(records, all),
     subtitle: subtitleOf(run, records, rows.length, options.step === undefined ? times.numSteps : 0),
-    data,
-    layout: {
-      height: MARGIN.t + bottom + rows.length * ROW_PIXELS,
-      margin: { ...MARGIN, b: bottom },
-      barmode: 'overlay',
-      showlegend: true,
-      legend: { y: -AXIS_ROOM / (rows.length * ROW_PIXELS) },
-      xaxis: {
-        range: [0, (longest * 1.01) / scale.divisor],
-        title: { text: soft(`${scale.unit} in the step`), standoff: 2, font: { size: 11 } },
-      },
-      yaxis: {
-        tickvals: rows.map((_, i) => i),
-        ticktext: rows.map(({ rank }) => strong(`rank ${rank}`)),
-        autorange: false,
-        range: [rows.length - 0.45, -0.5],
-        showgrid: false,
-        ticks: '',
-        ticklabelstandoff: 5,
-      },
-      annotations: rows.map(shareNote),
-    },
+    ...plotLanes(rows.map(laneRow), { ...SIZES, longest }),
     quantities: {
       waitShare: {
         value: mean(all.map(waitShare)) * 100,
@@ -129,16 +96,9 @@ function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: numbe
   );
 }
 
-function shareNote(lanes: Timeline, row: number): Annotation {
-  return {
-    x: 1.005,
-    xref: 'paper',
-    y: row,
-    text: `${bold(percent(waitShare(lanes)))} ${soft('waits')}`,
-    showarrow: false,
-    xanchor: 'left',
-    font: { size: 11 },
-  };
+function laneRow(lanes: Timeline) {
+  const note = `${bold(percent(waitShare(lanes)))} ${soft('waits')}`;
+  return { lanes, name: strong(`rank ${lanes.rank}`), note };
 }
 
 function tableRows({ rank, main, wire }: Timeline) {

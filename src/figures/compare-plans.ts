@@ -1,61 +1,50 @@
 import { ConfigError } from '../core/errors';
-import type { MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
-import { tokensPerStep } from '../plan/cost-of';
+import { type Planned, tokensPerStep } from '../plan/cost-of';
 import type { Layout } from '../plan/layout';
 import { reservableBytes } from '../plan/memory/allocator';
+import { peakInBytes } from '../plan/peak-bytes';
+import type { Estimate } from '../plan/prediction';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, inUnit, short } from './format';
-import { soft, strong } from './ink';
-import { legendRoom } from './legend-room';
-import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
+import { CAUSE_STYLE } from './grammar/cause-style';
+import { capacity, plotStacks } from './grammar/stacks';
+import { memoryCauses, mfuNote, timeCauses } from './plan-breakdown';
 import { fitText } from './plan-table';
-import type { Plan } from './plan-view';
-import type { Shape } from './plotly';
-import { drawStacks, type StackStyle, stackLegend, stackLegendPlace } from './stacked-rows';
-import { STATIC_WIDTH } from './static-svg';
 import { createTable } from './table';
 import { timeBreakdown } from './time-breakdown';
 
 export type PlanComparison = 'time' | 'memory';
 
-const STYLE: StackStyle<MemoryCause> = {
-  order: STACK_ORDER,
-  fillOf: (cause) => CAUSE_FILL[cause],
-  hover: (cause) => `<b>${cause}</b> %{customdata:,} B<extra></extra>`,
-};
-const MARGIN_TOP = 58;
-const MARGIN_BOTTOM = 30;
 const NOTE_ROOM = 90;
 
+type Plans = Readonly<Record<string, Planned>>;
+
 /** Plans side by side under the names that they are given. Throws: CONFIG without plans. */
-export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanComparison = 'time'): Figure {
+export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
   return what === 'time' ? timesOf(plans, first) : memoryOf(plans, first);
 }
 
-function timesOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
+function timesOf(plans: Plans, first: Planned): Figure {
   const work = workOf(Object.values(plans).map(({ layout }) => layout));
-  const rows = Object.entries(plans).map(([name, { prediction, mfu, layout }]) => {
+  const rows = Object.entries(plans).map(([name, { prediction, layout }]) => {
     const per = work.per(layout);
     const { value, low, high } = prediction.seconds;
-    const causes = {
-      ...prediction.time.computeByCause,
-      communication: prediction.time.exposedComm,
-      bubble: prediction.time.bubble,
-    };
     return {
       name,
-      seconds: Object.fromEntries(Object.entries(causes).map(([cause, seconds]) => [cause, seconds * per])),
+      seconds: Object.fromEntries(
+        Object.entries(timeCauses(prediction)).map(([cause, seconds]) => [cause, seconds * per]),
+      ),
       total: { value: value * per, low: low * per, high: high * per },
-      note: `${Math.round(100 * mfu)}% MFU`,
+      note: mfuNote(prediction),
     };
   });
   const figure = timeBreakdown(rows, subtitleOf(plans, first), work.unit);
   const [name] = Object.keys(plans);
   const says = (share: string) => `${name} reaches ${share} of the GPUs’ published peak`;
-  const mfu = { value: first.mfu * 100, unit: '%', says };
+  const mfu = { value: first.prediction.mfu * 100, unit: '%', says };
   return createFigure({ ...figure, quantities: { ...figure.quantities, mfu } });
 }
 
@@ -70,50 +59,41 @@ function workOf(layouts: readonly Layout[]): { readonly unit: string; per(layout
   return { unit: '1,000 tokens', per: (layout) => 1000 / tokensPerStep(layout) };
 }
 
-function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
-  const rows = Object.entries(plans).map(([name, { prediction, peakBytes, fits }]) => ({
+function memoryOf(plans: Plans, first: Planned): Figure {
+  const rows = Object.entries(plans).map(([name, { prediction }]) => ({
     name,
-    fits,
-    peak: peakBytes,
-    values: causesOf(prediction.memory),
+    fits: prediction.fits,
+    peak: peakInBytes(prediction.memory),
+    values: memoryCauses(prediction),
   }));
   const capacities = [...new Set(Object.values(plans).map(({ layout }) => reservableBytes(layout)))];
-  const capacity = Math.max(...capacities);
+  const capacityBytes = Math.max(...capacities);
   // GPUs of different sizes have no line in common.
   const isCommon = capacities.length === 1;
-  const scale = byteScale(Math.max(capacity, ...rows.map(({ peak }) => peak.high)));
+  const scale = byteScale(Math.max(capacityBytes, ...rows.map(({ peak }) => peak.high)));
+  const range = ({ low, high }: Estimate): string =>
+    `(${short(low / scale.divisor)}–${short(high / scale.divisor)})`;
+  const dashed = isCommon ? `; dashed: ${inUnit(capacityBytes, scale)} usable` : '';
   const panel = {
-    heading: `${strong('<b>At the peak</b>')}${soft(`, ${scale.unit} on the fullest GPU${isCommon ? `; dashed: ${inUnit(capacity, scale)} usable` : ''}`)}`,
+    heading: 'At the peak',
+    aside: `, ${scale.unit} on the fullest GPU${dashed}`,
     rows: rows.map(({ name, values, peak, fits }) => ({
       name,
       values,
-      note: fits
-        ? `(${short(peak.low / scale.divisor)}–${short(peak.high / scale.divisor)})`
-        : 'does not fit',
+      note: fits ? range(peak) : 'does not fit',
     })),
     scale,
-    reach: capacity * 1.01,
+    reach: capacityBytes * 1.01,
+    ...(isCommon ? { over: capacity(capacityBytes / scale.divisor, rows.length) } : {}),
   };
-  const drawn = drawStacks([panel], STYLE, NOTE_ROOM);
-  const causes = STACK_ORDER.filter((cause) => rows.some(({ values }) => (values[cause] ?? 0) > 0));
-  const bottom = MARGIN_BOTTOM + legendRoom(causes, 10, STATIC_WIDTH);
+  const card = isCommon ? inUnit(capacityBytes, byteScale(capacityBytes)) : 'their GPUs';
   return createFigure({
-    title: memoryFinding(rows, isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs', capacity),
+    title: memoryFinding(rows, card, capacityBytes),
     subtitle: subtitleOf(plans, first),
-    data: [...drawn.data, ...stackLegend(STYLE, causes)],
-    layout: {
-      height: drawn.plotHeight + MARGIN_TOP + bottom,
-      margin: { t: MARGIN_TOP, r: drawn.right, l: drawn.left, b: bottom },
-      barmode: 'overlay',
-      showlegend: true,
-      legend: stackLegendPlace(drawn),
-      ...drawn.axes,
-      annotations: drawn.annotations,
-      shapes: isCommon ? [capacityLine(capacity / scale.divisor, rows.length)] : [],
-    },
+    ...plotStacks([panel], CAUSE_STYLE, { noteRoom: NOTE_ROOM }),
     quantities: {
       peakGB: {
-        value: first.peakBytes.value / 1e9,
+        value: peakInBytes(first.prediction.memory).value / 1e9,
         unit: 'GB',
         says: (gb) => `the fullest GPU of ${rows[0]?.name} needs ${gb}`,
       },
@@ -136,29 +116,10 @@ function memoryOf(plans: Readonly<Record<string, Plan>>, first: Plan): Figure {
   });
 }
 
-/** The planner's words for causes, in the ledger's. */
-export function causesOf(
-  memory: Plan['prediction']['memory'],
-): Readonly<Partial<Record<MemoryCause, Bytes>>> {
-  const { params, grads, optimizer, activations, temporary } = memory;
-  return {
-    'param.shard': params,
-    optimizer,
-    'grad.shard': grads,
-    activation: activations,
-    temp: temporary,
-  };
-}
-
 interface PeakRow {
   readonly name: string;
   readonly fits: boolean;
-  readonly peak: Plan['peakBytes'];
-}
-
-function capacityLine(x: number, numRows: number): Shape {
-  const line = { width: 1.5, color: NEUTRAL, dash: 'dash' } as const;
-  return { type: 'line', x0: x, x1: x, y0: numRows - 0.5, y1: -0.5, line };
+  readonly peak: Estimate;
 }
 
 /** `card`: what all have to fit, in words. */
@@ -175,7 +136,7 @@ function memoryFinding(rows: readonly PeakRow[], card: string, capacity: Bytes):
   return titleOf(`${fit}; ${least.name} needs least: ${peak}`, `${fit}; the smallest needs ${peak}`, fit);
 }
 
-function subtitleOf(plans: Readonly<Record<string, Plan>>, { layout }: Plan): string {
+function subtitleOf(plans: Plans, { layout }: Planned): string {
   const where = new Set(
     Object.values(plans).map((one) => `${one.layout.gpus} x ${one.layout.hardware.name}`),
   );

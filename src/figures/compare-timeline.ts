@@ -1,25 +1,19 @@
 import { ConfigError } from '../core/errors';
 import { waitSeconds } from '../ledger/timeline';
 import { createFigure, type Figure } from './figure';
-import { byteScale, counted, inUnit, short, timeScale } from './format';
-import { bold, plain, safe, soft, strong } from './ink';
-import { legendRoom } from './legend-room';
-import type { Annotation } from './plotly';
+import { byteScale, counted, inUnit, type Scaled, short, timeScale } from './format';
+import { bold, safe, soft, strong } from './grammar/ink';
+import { fits, shortened, textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
 import { quartilesText } from './spread';
-import { STATIC_WIDTH } from './static-svg';
 import { timeRatio } from './step-times';
 import { createTable } from './table';
-import { fits, shortened, textWidth } from './text-width';
-import { mainBars, type TimelineView, waitBars, wireBars } from './timeline-bars';
+import { plotLanes } from './timeline-bars';
 import { type TimelineCase, timelineCases, WORK_TOKENS } from './timeline-case';
 import { timelineFinding, timelineQuantities } from './timeline-finding';
 
 const ROW = 66;
-const TOP = 68;
 const RIGHT = 158;
-const AXIS_ROOM = 48;
-const FOOT = 6;
 const MAX_LEFT = 170;
 
 /**
@@ -34,36 +28,15 @@ export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure
   const scale = timeScale(longest);
   const labels = cases.flatMap(({ name, lanes }) => [name, `rank ${lanes.rank}`]);
   const left = Math.min(MAX_LEFT, Math.max(...labels.map((text) => textWidth(text, 11))) * 1.1 + 16);
-  const view = { scale, perSecond: (STATIC_WIDTH - left - RIGHT) / (longest * 1.01) };
-  const rows = cases.map(({ lanes }) => lanes);
-  const data = [...mainBars(rows, view), ...waitBars(rows, view), ...wireBars(rows, view)];
-  const names = data.map(({ name = '' }) => plain(name));
-  const legend = legendRoom(names, left, STATIC_WIDTH) + FOOT;
+  const rows = cases.map((one) => ({
+    lanes: one.lanes,
+    name: rowName(one, left),
+    note: waitNote(one, first, scale),
+  }));
   return createFigure({
     title: timelineFinding(cases),
     subtitle: subtitleOf(runs, cases, perTokens),
-    data,
-    layout: {
-      height: TOP + cases.length * ROW + AXIS_ROOM + legend,
-      margin: { t: TOP, r: RIGHT, b: AXIS_ROOM + legend, l: left },
-      barmode: 'overlay',
-      showlegend: true,
-      legend: { y: -AXIS_ROOM / (cases.length * ROW) },
-      xaxis: {
-        range: [0, (longest * 1.01) / scale.divisor],
-        title: { text: soft(`${scale.unit} in the step`), standoff: 2, font: { size: 11 } },
-      },
-      yaxis: {
-        tickvals: rows.map((_, i) => i),
-        ticktext: cases.map((one) => rowName(one, left)),
-        autorange: false,
-        range: [rows.length - 0.5, -0.5],
-        showgrid: false,
-        ticks: '',
-        ticklabelstandoff: 5,
-      },
-      annotations: cases.flatMap((one, row) => waitNote(one, first, row, view)),
-    },
+    ...plotLanes(rows, { left, right: RIGHT, row: ROW, longest }),
     quantities: timelineQuantities(cases),
     table: createTable(cases.map(tableRow)),
   });
@@ -104,12 +77,7 @@ function rowName({ name, lanes }: TimelineCase, left: number): string {
 }
 
 /** What the run waits, for what, and what its steps take beside the first run's. */
-function waitNote(
-  one: TimelineCase,
-  first: TimelineCase,
-  row: number,
-  { scale }: TimelineView,
-): Annotation[] {
+function waitNote(one: TimelineCase, first: TimelineCase, scale: Scaled): string {
   const { wait } = one.times;
   const cost = `${short(wait.median / scale.divisor)} ${scale.unit}`;
   const range = quartilesText(wait, scale.divisor);
@@ -119,23 +87,11 @@ function waitNote(
     ...kindLines(one, scale).map(soft),
     ...(one === first ? [] : [soft(stepText(one, first))]),
   ];
-  const text = lines.join('<br>');
-  return [
-    {
-      x: 1.006,
-      xref: 'paper',
-      y: row,
-      text,
-      showarrow: false,
-      xanchor: 'left',
-      align: 'left',
-      font: { size: 11 },
-    },
-  ];
+  return lines.join('<br>');
 }
 
 /** "wire 4.1, peer 2.0, core 30.2", in one line where there is room; none where kinds are not told apart. */
-function kindLines({ times: { waits } }: TimelineCase, { divisor }: TimelineView['scale']): string[] {
+function kindLines({ times: { waits } }: TimelineCase, { divisor }: Scaled): string[] {
   if (waits.unknown.median > 0) return [];
   const [wire, peer, core] = (['wire', 'peer', 'core'] as const).map(
     (kind) => `${kind} ${short(waits[kind].median / divisor)}`,

@@ -1,8 +1,9 @@
 import { ConfigError } from '../core/errors';
 import { MEMORY_CAUSES } from '../core/events';
 import type { Bytes } from '../core/units';
-import { logicalAtPeak, memoryAtPeak, memoryAtRest, memoryOverTime, totalBytes } from '../ledger/memory';
-import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
+import { logicalAtPeak, memoryAtPeak, totalBytes } from '../ledger/memory';
+import { modelStatesOf } from '../ledger/model-states';
+import type { BytesByCause, StepRecord } from '../ledger/record';
 import { type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, listed, type Scaled } from './format';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
@@ -23,35 +24,12 @@ export interface ComparedCase {
 export function caseOf(name: string, run: RunView): ComparedCase {
   if (run.records.length === 0) throw new ConfigError(`run ${name} has no recorded step; run a step first`);
   const record = recordsOfStep(run.records).reduce(higherPeak);
-  const predicted = run.prediction ? { ...noBytes() } : null;
-  for (const { cause, bytes } of run.prediction?.states ?? []) if (predicted) predicted[cause] += bytes;
-  const states = measuredStates(record);
+  const predicted = run.forecast?.()?.states ?? null;
+  const states = modelStatesOf(record);
   const residual = predicted === null ? null : distance(states, predicted);
   const peak = memoryAtPeak(record);
   const logicalPeak = logicalAtPeak(record);
   return { name, rank: record.rank, predicted, states, peak, logicalPeak, residual };
-}
-
-/** Parameters and optimizer at rest; gradients as the optimizer finds them, when all of them are there. */
-function measuredStates(record: StepRecord): BytesByCause {
-  const rest = memoryAtRest(record);
-  const gradients = gradientsOf(record);
-  const states = { ...noBytes() };
-  for (const cause of ['param.shard', 'param.full', 'optimizer'] as const) states[cause] = rest[cause];
-  for (const cause of ['grad.shard', 'grad.full'] as const) states[cause] = gradients[cause];
-  return states;
-}
-
-/** Without a span of the optimizer or a curve up to it: the kind that is left of, at its fullest. */
-function gradientsOf(record: StepRecord): Readonly<Record<'grad.shard' | 'grad.full', Bytes>> {
-  const { byCause, seconds } = memoryOverTime(record);
-  const optimizer = record.spans.find(({ name }) => name === 'optimizer');
-  if (optimizer !== undefined && record.memory.curve !== null) {
-    const at = seconds.findLastIndex((time) => time <= optimizer.start - record.start);
-    return { 'grad.shard': byCause['grad.shard'][at] ?? 0, 'grad.full': byCause['grad.full'][at] ?? 0 };
-  }
-  const shards = Math.max(...byCause['grad.shard']);
-  return { 'grad.shard': shards, 'grad.full': shards > 0 ? 0 : Math.max(...byCause['grad.full']) };
 }
 
 /** Sum of absolute differences: residuals of two causes must not cancel. */
@@ -101,8 +79,8 @@ export function comparisonFinding(cases: readonly ComparedCase[], scale: Scaled)
   if (off.length > 0) {
     const largest = Math.max(...off.map(({ residual }) => residual ?? 0));
     return titleOf(
-      `The formula misses ${inUnit(largest, byteScale(largest))} of ${listed(off.map(({ name }) => name))}`,
-      `The formula misses up to ${inUnit(largest, byteScale(largest))}`,
+      `The dry run misses ${inUnit(largest, byteScale(largest))} of ${listed(off.map(({ name }) => name))}`,
+      `The dry run misses up to ${inUnit(largest, byteScale(largest))}`,
     );
   }
   const exact = cases.some(({ residual }) => residual === 0) ? ', exactly as predicted' : '';
@@ -157,8 +135,8 @@ export function comparisonSubtitle(
 ): string {
   const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
   const where = worlds.length === 1 ? counted(worlds[0] ?? 0, 'rank') : `${worlds.join(', ')} ranks`;
-  const isPredicted = Object.values(runs).some(({ prediction }) => prediction !== undefined);
-  const said = isPredicted ? ' Predicted: ZeRO, section 5.' : '';
+  const isPredicted = cases.some(({ predicted }) => predicted !== null);
+  const said = isPredicted ? ' Predicted: by a dry run.' : '';
   const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
   const logical = cases.some(isRounded) ? ' Logical: as 16-bit values.' : '';
   const device = onHost ? ' on the device' : '';

@@ -1,10 +1,10 @@
 import type { DataFrame } from './frame';
-import { EITHER, LIGHT, plain, soft, strong, type Theme } from './ink';
-import type { Layout, Trace } from './plotly';
-import { toPng } from './png';
-import { toSvg } from './static-svg';
+import { EITHER, LIGHT, plain, soft, strong, type Theme } from './grammar/ink';
+import type { Layout, Trace } from './grammar/plotly';
+import { MARGIN, TEMPLATE } from './grammar/template';
+import { toPng } from './static/png';
+import { toSvg } from './static/static-svg';
 import { DISPLAY, type DisplayBundle, type Table } from './table';
-import { MARGIN, TEMPLATE } from './template';
 
 /** A finding with its picture and its numbers. In a notebook it shows itself. */
 export interface Figure {

@@ -1,12 +1,15 @@
 import { createFigure, type Figure, titleOf } from './figure';
 import { counted } from './format';
-import { bold, safe, soft, strong } from './ink';
-import { LINE_COLORS, NEUTRAL } from './palette';
-import type { Annotation, ScatterTrace, Shape } from './plotly';
-import { spread } from './stack-labels';
-import { niceTicks } from './svg-scale';
+import { titled } from './grammar/axes';
+import { bold, safe, soft, strong } from './grammar/ink';
+import { endLabels, keyDot, lineColor } from './grammar/labels';
+import { line, note, ruleX } from './grammar/marks';
+import { LINE_COLORS, NEUTRAL } from './grammar/palette';
+import { plot } from './grammar/plot';
+import type { Annotation, ScatterTrace } from './grammar/plotly';
+import { shortened, textWidth } from './grammar/text-width';
+import { niceTicks } from './static/svg-scale';
 import { createTable } from './table';
-import { shortened, textWidth } from './text-width';
 
 /** Losses of one run from step 1 on; NaN where a step had none. */
 export interface LossSeries {
@@ -25,8 +28,7 @@ export interface LossCurveOptions {
   readonly marks?: readonly { readonly step: number; readonly text: string }[];
 }
 
-const HEIGHT = 330;
-const MARGIN = { t: 68, l: 52, b: 46 };
+const FRAME = { top: 68, left: 52, pixels: 216, foot: 46 } as const;
 const LABEL_SIZE = 11;
 
 /** Loss over steps, one line a run, named at its end. */
@@ -52,19 +54,19 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   return createFigure({
     title: findingOf(shown),
     subtitle: subtitleOf(shown, options),
-    data: shown.map(line),
-    layout: {
-      height: HEIGHT,
-      margin: { ...MARGIN, r: right },
-      xaxis: {
-        range: [firstStep - margin, lastStep + margin],
-        tickvals: stepTicks(firstStep, lastStep),
-        title: { text: soft('step'), standoff: 8, font: { size: 11 } },
+    ...plot({ ...FRAME, right }, [
+      {
+        x: {
+          range: [firstStep - margin, lastStep + margin],
+          tickvals: stepTicks(firstStep, lastStep),
+          ...titled('step'),
+        },
+        y: { range, ...titled('loss, mean over ranks') },
+        data: shown.map(lossLine),
+        annotations: [...ends(shown, range, right), ...marks.map(markText)],
+        shapes: marks.map(({ step }) => ({ ...ruleX(step, [0, 1], MARK), yref: 'paper' })),
       },
-      yaxis: { range, title: { text: soft('loss, mean over ranks'), standoff: 8, font: { size: 11 } } },
-      annotations: [...endLabels(shown, range, right), ...marks.map(markText)],
-      shapes: marks.map(markLine),
-    },
+    ]),
     table: createTable(shown.flatMap(rowsOf)),
   });
 }
@@ -125,77 +127,41 @@ function subtitleOf(shown: readonly LossSeries[], options: LossCurveOptions): st
   return `${what}${names}.${speed === undefined ? '' : ` ${Math.round(speed).toLocaleString('en-US')} tokens/s.`}`;
 }
 
-function line({ name, losses, firstStep = 1 }: LossSeries, i: number): ScatterTrace {
-  const color = colorOf(i);
-  const dash = (['none', 'dash', 'dot'] as const)[Math.floor(i / LINE_COLORS.length) % 3];
-  return {
-    type: 'scatter',
-    mode: losses.length < 40 ? 'lines+markers' : 'lines',
+function lossLine({ name, losses, firstStep = 1 }: LossSeries, i: number): ScatterTrace {
+  const color = lineColor(i);
+  const dash = ([undefined, 'dash', 'dot'] as const)[Math.floor(i / LINE_COLORS.length) % 3];
+  return line(
+    { x: losses.map((_, k) => k + firstStep), y: losses },
     // Later runs are thinner, so that equal ones show under each other.
-    line: { width: i === 0 ? 3 : 1.6, color, ...(dash === 'none' || dash === undefined ? {} : { dash }) },
-    marker: { size: i === 0 ? 6 : 4, color },
-    x: losses.map((_, k) => k + firstStep),
-    y: losses,
-    name: safe(name),
-    hovertemplate: 'step %{x}: <b>%{y:.4f}</b><extra>%{fullData.name}</extra>',
-  };
+    { width: i === 0 ? 3 : 1.6, color, ...(dash === undefined ? {} : { dash }) },
+    {
+      mode: losses.length < 40 ? 'lines+markers' : 'lines',
+      marker: { size: i === 0 ? 6 : 4, color },
+      name: safe(name),
+      hovertemplate: 'step %{x}: <b>%{y:.4f}</b><extra>%{fullData.name}</extra>',
+    },
+  );
 }
 
-function colorOf(i: number): string {
-  return LINE_COLORS[i % LINE_COLORS.length] ?? LINE_COLORS[0];
-}
-
-/** Names at the lines' ends, moved apart where lines meet. */
-function endLabels(
-  shown: readonly LossSeries[],
-  range: readonly [number, number],
-  room: number,
-): Annotation[] {
-  const pixels = HEIGHT - MARGIN.t - MARGIN.b;
-  const ends = shown.map((one, i) => ({ one, i, last: one.losses.findLast(Number.isFinite) ?? 0 }));
-  ends.sort((a, b) => a.last - b.last);
-  const wanted = ends.map(({ last }) => ((last - range[0]) / (range[1] - range[0])) * pixels);
-  const places = spread(wanted, 15, 0, pixels);
-  return ends.map(({ one, i, last }, k): Annotation => {
-    const isAlone = shown.length === 1;
-    const dot = `<span style="color:${colorOf(i)}">●</span> `;
-    const name = isAlone ? '' : `${dot}${strong(safe(shortened(one.name, LABEL_SIZE, room - 84)))} `;
-    const lastStep = (one.firstStep ?? 1) + one.losses.findLastIndex(Number.isFinite);
-    return {
-      ...(isAlone ? { x: lastStep } : { x: 1, xref: 'paper' }),
-      y: range[0] + ((places[k] ?? 0) / pixels) * (range[1] - range[0]),
-      text: `${name}${bold(last.toFixed(4))}`,
-      showarrow: false,
-      xanchor: 'left',
-      xshift: 6,
-      font: { size: LABEL_SIZE },
-    };
+/** Names and losses at the lines' ends. */
+function ends(shown: readonly LossSeries[], range: readonly [number, number], room: number): Annotation[] {
+  const [only] = shown;
+  const last = ({ losses }: LossSeries): number => losses.findLast(Number.isFinite) ?? 0;
+  if (shown.length === 1 && only !== undefined) {
+    const step = (only.firstStep ?? 1) + only.losses.findLastIndex(Number.isFinite);
+    return [note(step, last(only), bold(last(only).toFixed(4)), { xshift: 6 })];
+  }
+  const labels = shown.map((one, i) => {
+    const name = strong(safe(shortened(one.name, LABEL_SIZE, room - 84)));
+    return { at: last(one), text: `${keyDot(lineColor(i))}${name} ${bold(last(one).toFixed(4))}` };
   });
+  return endLabels(labels, range, FRAME.pixels, { xshift: 6 });
 }
 
-function markLine({ step }: { readonly step: number }): Shape {
-  return {
-    type: 'line',
-    x0: step,
-    x1: step,
-    y0: 0,
-    y1: 1,
-    yref: 'paper',
-    line: { width: 1, color: NEUTRAL, dash: 'dash' },
-  };
-}
+const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
 function markText({ step, text }: { readonly step: number; readonly text: string }): Annotation {
-  return {
-    x: step,
-    y: 1,
-    yref: 'paper',
-    text: soft(safe(text)),
-    showarrow: false,
-    xanchor: 'left',
-    yanchor: 'top',
-    font: { size: 11 },
-  };
+  return note(step, 1, soft(safe(text)), { yref: 'paper', yanchor: 'top' });
 }
 
 function rowsOf({ name, losses, firstStep = 1 }: LossSeries) {

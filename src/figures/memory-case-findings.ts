@@ -1,7 +1,7 @@
 import { titleOf } from './figure';
 import { byteScale, inUnit, listed, percent, type Scaled } from './format';
+import { causesIn, peakOf } from './memory-areas';
 import type { MemoryCase } from './memory-case';
-import { causesIn, peakOf } from './memory-panels';
 import { isEqualWork, LEAST_STEPS, timeRatio } from './step-times';
 
 /** What the runs' peaks say beside each other; of one run, what the host takes from its device. */

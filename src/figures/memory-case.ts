@@ -2,7 +2,7 @@ import { ConfigError } from '../core/errors';
 import type { Bytes, Seconds } from '../core/units';
 import { type MemoryOverTime, memoryOverTime } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
-import { peakOf } from './memory-panels';
+import { peakOf } from './memory-areas';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
 import { type StepTimes, stepTimes, typicalStep } from './step-times';
 

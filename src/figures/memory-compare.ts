@@ -12,31 +12,16 @@ import {
 } from './compared-case';
 import { createFigure, type Figure } from './figure';
 import { byteScale, type Scaled, short } from './format';
-import { soft, strong } from './ink';
-import { CAUSE_FILL, STACK_ORDER } from './palette';
+import { CAUSE_STYLE } from './grammar/cause-style';
+import { STACK_ORDER } from './grammar/palette';
+import { plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
 import type { RunView } from './run-view';
-import {
-  drawStacks,
-  type StackPanel,
-  type StackRow,
-  type StackStyle,
-  stackLegend,
-  stackLegendPlace,
-} from './stacked-rows';
 import { createTable } from './table';
 
-const MARGIN_TOP = 68;
-const MARGIN_BOTTOM = 46;
 const NOTE_ROOM = 54;
 
-const STYLE: StackStyle<MemoryCause> = {
-  order: STACK_ORDER,
-  fillOf: (cause) => CAUSE_FILL[cause],
-  hover: (cause) => `<b>${cause}</b> %{customdata:,} B<extra></extra>`,
-};
-
 /**
- * Runs side by side: model states predicted by the ZeRO formulas beside measured ones, then the whole peak.
+ * Runs side by side: model states that a dry run predicts beside measured ones, then the whole peak.
  * States are parameters and optimizer at rest and gradients at their fullest; of each run the rank with the highest peak.
  */
 export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
@@ -48,21 +33,10 @@ export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
   ]);
   const scale = byteScale(Math.max(...largest));
   const panels = [statesPanel(cases, scale), peakPanel(cases, scale), ...residualPanel(cases)];
-  const drawn = drawStacks(panels, STYLE, NOTE_ROOM);
-  const { plotHeight, left, right } = drawn;
   return createFigure({
     title: comparisonFinding(cases, scale),
     subtitle: comparisonSubtitle(runs, cases),
-    data: [...drawn.data, ...stackLegend(STYLE, seenCauses(cases))],
-    layout: {
-      height: plotHeight + MARGIN_TOP + MARGIN_BOTTOM,
-      margin: { t: MARGIN_TOP, r: right, l: left, b: MARGIN_BOTTOM },
-      barmode: 'overlay',
-      showlegend: true,
-      legend: stackLegendPlace(drawn),
-      ...drawn.axes,
-      annotations: drawn.annotations,
-    },
+    ...plotStacks(panels, CAUSE_STYLE, { noteRoom: NOTE_ROOM }),
     table: tableOf(cases),
     quantities: comparisonQuantities(cases),
   });
@@ -78,8 +52,8 @@ function statesPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
     ...(predicted ? [{ name: `${name} predicted`, values: predicted }] : []),
     { name: predicted ? 'measured' : name, values: states },
   ]);
-  const verdict = exact ? soft('   exact: residual 0 B') : '';
-  return { heading: `${strong(`<b>Model states</b>, ${scale.unit} a rank`)}${verdict}`, rows, scale };
+  const aside = `, ${scale.unit} per rank${exact ? '; exact: residual 0 B' : ''}`;
+  return { heading: 'Model states', aside, rows, scale };
 }
 
 function peakPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
@@ -87,7 +61,7 @@ function peakPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
     const note = `logical ${short(totalBytes(one.logicalPeak) / scale.divisor)}`;
     return { name: one.name, values: one.peak, ...(isRounded(one) ? { note } : {}) };
   });
-  return { heading: strong(`<b>At the peak</b>, ${scale.unit}, measured`), rows, scale };
+  return { heading: 'At the peak', aside: `, ${scale.unit}, measured`, rows, scale };
 }
 
 /** Only where prediction and measurement differ: by how much, by cause. */
@@ -104,23 +78,13 @@ function residualPanel(cases: readonly ComparedCase[]): Panel[] {
   );
   return [
     {
-      heading: strong(`<b>Residual</b>: measured minus predicted, ${scale.unit}`),
+      heading: 'Residual',
+      aside: `: measured minus predicted, ${scale.unit}`,
       rows,
       scale,
       isSigned: true,
     },
   ];
-}
-
-/** Causes that appear anywhere. */
-function seenCauses(cases: readonly ComparedCase[]): MemoryCause[] {
-  const visible = Math.max(...cases.map(({ peak }) => totalBytes(peak))) / 500;
-  return STACK_ORDER.filter((cause) =>
-    cases.some(
-      ({ peak, states, predicted }) =>
-        Math.max(peak[cause], states[cause], predicted?.[cause] ?? 0) > visible,
-    ),
-  );
 }
 
 function tableOf(cases: readonly ComparedCase[]) {

@@ -1,32 +1,36 @@
 import { ConfigError } from '../core/errors';
+import type { MemoryOverTime } from '../ledger/memory';
 import { timeline } from '../ledger/timeline';
 import { createFigure, type Figure, type Quantities } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
-import { bold, safe, soft } from './ink';
-import { legendRoom } from './legend-room';
+import { titled } from './grammar/axes';
+import { type Facet, facets } from './grammar/facets';
+import { bold, safe, soft } from './grammar/ink';
+import { note, PAPER, ruleY, swatches } from './grammar/marks';
+import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
+import { type Panel, plot } from './grammar/plot';
+import type { Annotation } from './grammar/plotly';
+import { STATIC_WIDTH } from './grammar/template';
+import { fits, shortened } from './grammar/text-width';
+import { causeAreas, causesIn, DOTTED } from './memory-areas';
 import { type MemoryCase, memoryCaseOf } from './memory-case';
 import { caseFinding } from './memory-case-findings';
-import { drawPanels, type MemoryPanel } from './memory-panels';
 import { phaseStrip, phases } from './phase-strip';
-import type { Annotation } from './plotly';
 import type { RunView } from './run-view';
-import { STATIC_WIDTH } from './static-svg';
 import { isEqualWork, timeRatio } from './step-times';
 import { createTable, type Table } from './table';
-import { fits, shortened } from './text-width';
 
-const MARGIN = { t: 66, r: 12, l: 54 };
+const TOP = 66;
+const LEFT = 54;
+const RIGHT = 12;
 /** Above a single run: its phases. */
 const STRIP_ROOM = 26;
-const AXIS_ROOM = 46;
-const FOOT = 6;
 /** Heading, device, a gap, host: of one line of panels, in pixels. */
 const HEADING = 38;
 const DEVICE = 176;
 const GAP = 12;
 const HOST = 84;
-const COLUMN_GAP = 0.025;
-const MAX_COLUMNS = 4;
+const MAX_POINTS = 240;
 
 /**
  * Small multiples: each run's memory over one step on the same scales, the device over the host where anything lies there.
@@ -55,52 +59,118 @@ export function memorySpaces(
 }
 
 function multiples(cases: readonly MemoryCase[], subtitle: string, withHost: boolean): Figure {
-  const grid = gridOf(cases.length, withHost);
-  const highest = Math.max(
-    ...cases.map(({ devicePeak, hostPeak }) => Math.max(devicePeak, hostPeak * (DEVICE / HOST))),
-  );
-  const bytes = byteScale(highest);
+  const width = STATIC_WIDTH - LEFT - RIGHT;
+  const isAlone = cases.length === 1;
+  const body = DEVICE + (withHost ? GAP + HOST : 0);
+  const grid = facets(cases.length, { width, heading: isAlone ? 0 : HEADING, body, between: 22, gap: 0.025 });
+  const peaks = cases.map(({ devicePeak, hostPeak }) => Math.max(devicePeak, hostPeak * (DEVICE / HOST)));
   const longest = Math.max(...cases.map(({ seconds }) => seconds)) || 1e-3;
-  const time = timeScale(longest);
+  const scales: Scales = {
+    bytes: byteScale(Math.max(...peaks)),
+    time: timeScale(longest),
+    longest,
+    // All panels have the same bytes per pixel.
+    perPixel: (Math.max(...peaks) * 1.06 || 1) / DEVICE,
+  };
   const [base] = cases;
-  const panels = cases.flatMap((one, i): MemoryPanel[] => {
-    const { across, device, host, isLeft, isLow } = grid.place(i);
-    const title = (space: string): string | undefined =>
-      isLeft ? `${bytes.unit} on the ${space}` : undefined;
-    const xTitle = isLow ? `${time.unit} in the step` : undefined;
-    const mark = i === 0 ? undefined : base?.devicePeak;
-    const upper = { curve: one.device, across, up: device, yTitle: title('device'), mark };
-    if (!withHost) return [{ ...upper, xTitle }];
-    const lower = { curve: one.host, across, up: host, yTitle: title('host'), xTitle };
-    return [{ ...upper, xTitle: undefined }, lower];
-  });
-  const drawn = drawPanels(panels, { bytes, time, longest, most: highest * 1.06, tallest: grid.tallest });
-  const top = MARGIN.t + (cases.length === 1 ? STRIP_ROOM : 0);
-  const legend = legendRoom(drawn.causes, MARGIN.l, STATIC_WIDTH);
-  const strip =
-    cases.length === 1 && base !== undefined
-      ? stripOf(base, time.divisor, longest)
-      : { shapes: [], annotations: [] };
+  const panels = grid.all.flatMap((facet, i) =>
+    casePanels(cases[i] ?? base, base, facet, { scales, withHost }),
+  );
+  const causes = STACK_ORDER.filter((cause) =>
+    cases.some(
+      ({ device, host }) => causesIn(device).includes(cause) || (withHost && causesIn(host).includes(cause)),
+    ),
+  );
+  const top = TOP + (isAlone ? STRIP_ROOM : 0);
   return createFigure({
-    title: caseFinding(cases, bytes),
+    title: caseFinding(cases, scales.bytes),
     subtitle,
-    data: drawn.data,
-    layout: {
-      height: top + grid.pixels + AXIS_ROOM + legend + FOOT,
-      margin: { ...MARGIN, t: top, b: AXIS_ROOM + legend + FOOT },
-      barmode: 'overlay',
-      showlegend: true,
-      legend: { y: -AXIS_ROOM / grid.pixels },
-      ...drawn.axes,
-      annotations: [
-        ...strip.annotations,
-        ...(cases.length === 1 ? [] : cases.map((one, i) => heading(one, base, bytes, grid.place(i)))),
-      ],
-      shapes: [...drawn.shapes, ...strip.shapes],
-    },
+    ...plot(
+      { top, left: LEFT, right: RIGHT, pixels: grid.pixels, foot: 46, legend: 'plot' },
+      isAlone ? panels.map((panel, i) => (i === 0 ? withStrip(panel, base, scales, width) : panel)) : panels,
+      { data: swatches(causes, (cause) => CAUSE_FILL[cause]) },
+    ),
     quantities: quantitiesOf(cases),
     table: tableOf(cases),
   });
+}
+
+interface Scales {
+  readonly bytes: Scaled;
+  readonly time: Scaled;
+  readonly longest: number;
+  readonly perPixel: number;
+}
+
+/** A run's device, and its host below. */
+function casePanels(
+  one: MemoryCase | undefined,
+  base: MemoryCase | undefined,
+  facet: Facet,
+  { scales, withHost }: { readonly scales: Scales; readonly withHost: boolean },
+): Panel[] {
+  if (one === undefined || base === undefined) return [];
+  const { bytes, time, longest, perPixel } = scales;
+  const end = longest / time.divisor || 1;
+  const panel = (
+    curve: MemoryOverTime,
+    space: string,
+    from: number,
+    pixels: number,
+    isLow: boolean,
+  ): Panel => ({
+    x: {
+      domain: facet.across,
+      range: [0, end],
+      showticklabels: isLow,
+      ...(isLow ? titled(`${time.unit} in the step`, 6) : {}),
+    },
+    y: {
+      domain: facet.down(from, from + pixels),
+      range: [0, (perPixel * pixels) / bytes.divisor || 1],
+      showticklabels: facet.isLeft,
+      ...(facet.isLeft ? titled(`${bytes.unit} on the ${space}`, 6) : {}),
+    },
+    data: causeAreas(curve, { bytes, time }, { maxPoints: MAX_POINTS }),
+  });
+  const device: Panel = {
+    ...panel(one.device, 'device', 0, DEVICE, facet.isLow && !withHost),
+    shapes: one === base ? [] : [ruleY(base.devicePeak / bytes.divisor, [0, end], DOTTED)],
+    annotations: facet.at(0) === 1 ? [] : [caption(one, base, bytes, facet)],
+  };
+  return withHost ? [device, panel(one.host, 'host', DEVICE + GAP, HOST, facet.isLow)] : [device];
+}
+
+/** The step's phases above a single run's panels. */
+function withStrip(
+  panel: Panel,
+  one: MemoryCase | undefined,
+  { time, longest }: Scales,
+  pixels: number,
+): Panel {
+  if (one === undefined) return panel;
+  const place = { pixels, seconds: longest };
+  return { ...panel, ...phaseStrip(phases(timeline(one.record)), (at) => at / time.divisor, place) };
+}
+
+/** A run's name, its peak, and how long its steps take beside the first run's. */
+function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet): Annotation {
+  const name = bold(safe(shortened(one.name, 11, facet.pixels - 8)));
+  const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
+  const wordings = one === base ? [] : timeWordings(one, base, peak);
+  const text = wordings.find((wording) => fits(wording, 11, facet.pixels - 4)) ?? peak;
+  const place = { ...PAPER, yanchor: 'bottom', align: 'left' } as const;
+  return note(facet.across[0], facet.at(0), `${name}<br>${soft(text)}`, place);
+}
+
+/** What the run's steps take beside the first run's, or that this cannot be said. */
+function timeWordings(one: MemoryCase, base: MemoryCase, peak: string): string[] {
+  const { ratio, isClear } = timeRatio(one.times, base.times);
+  const { median, low, high } = ratio;
+  const what = isEqualWork([one.times, base.times]) ? 'step' : 'token';
+  if (!isClear) return [`${peak}, ${what} time: no clear difference`, `${peak}, time unclear`];
+  const text = `${peak}, ${what} ${median.toFixed(2)}×`;
+  return [`${text} (${low.toFixed(2)}–${high.toFixed(2)})`, text];
 }
 
 function quantitiesOf(cases: readonly MemoryCase[]): Quantities {
@@ -125,90 +195,6 @@ function quantitiesOf(cases: readonly MemoryCase[]): Quantities {
       says: (mb) => `up to ${mb} lie on the host`,
     },
   };
-}
-
-interface Place {
-  readonly across: readonly [number, number];
-  readonly device: readonly [number, number];
-  readonly host: readonly [number, number];
-  /** Where a heading's last line ends. */
-  readonly top: number;
-  readonly pixels: number;
-  readonly isLeft: boolean;
-  /** Whether no panel of its column lies below. */
-  readonly isLow: boolean;
-}
-
-interface Grid {
-  readonly pixels: number;
-  readonly tallest: number;
-  place(index: number): Place;
-}
-
-/** Panels in lines of up to four. */
-function gridOf(count: number, withHost: boolean): Grid {
-  const columns = Math.min(count, MAX_COLUMNS);
-  const lines = Math.ceil(count / columns);
-  const headingPixels = count === 1 ? 0 : HEADING;
-  const body = DEVICE + (withHost ? GAP + HOST : 0);
-  const between = lines > 1 ? 22 : 0;
-  const pixels = lines * (headingPixels + body) + (lines - 1) * between;
-  const width = (1 - (columns - 1) * COLUMN_GAP) / columns;
-  return {
-    pixels,
-    tallest: DEVICE / pixels,
-    place(index) {
-      const column = index % columns;
-      const top = Math.floor(index / columns) * (headingPixels + body + between) + headingPixels;
-      const at = (fromTop: number): number => 1 - fromTop / pixels;
-      const left = column * (width + COLUMN_GAP);
-      return {
-        across: [left, Math.min(1, left + width)],
-        device: [at(top + DEVICE), at(top)],
-        host: [Math.max(0, at(top + body)), at(top + DEVICE + GAP)],
-        top: at(top),
-        pixels: width * (STATIC_WIDTH - MARGIN.l - MARGIN.r),
-        isLeft: column === 0,
-        isLow: index + columns >= count,
-      };
-    },
-  };
-}
-
-/** A run's name, its peak, and how long its steps take beside the first run's. */
-function heading(one: MemoryCase, base: MemoryCase | undefined, bytes: Scaled, place: Place): Annotation {
-  const name = bold(safe(shortened(one.name, 11, place.pixels - 8)));
-  const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
-  const wordings = one === base || base === undefined ? [] : timeWordings(one, base, peak);
-  const text = wordings.find((wording) => fits(wording, 11, place.pixels - 4)) ?? peak;
-  return {
-    x: place.across[0],
-    y: place.top,
-    xref: 'paper',
-    yref: 'paper',
-    text: `${name}<br>${soft(text)}`,
-    showarrow: false,
-    xanchor: 'left',
-    yanchor: 'bottom',
-    align: 'left',
-    font: { size: 11 },
-  };
-}
-
-/** What the run's steps take beside the first run's, or that this cannot be said. */
-function timeWordings(one: MemoryCase, base: MemoryCase, peak: string): string[] {
-  const { ratio, isClear } = timeRatio(one.times, base.times);
-  const { median, low, high } = ratio;
-  const what = isEqualWork([one.times, base.times]) ? 'step' : 'token';
-  if (!isClear) return [`${peak}, ${what} time: no clear difference`, `${peak}, time unclear`];
-  const text = `${peak}, ${what} ${median.toFixed(2)}×`;
-  return [`${text} (${low.toFixed(2)}–${high.toFixed(2)})`, text];
-}
-
-/** The step's phases above a single run's panels. */
-function stripOf(one: MemoryCase, divisor: number, seconds: number) {
-  const pixels = STATIC_WIDTH - MARGIN.l - MARGIN.r;
-  return phaseStrip(phases(timeline(one.record)), (at) => at / divisor, { pixels, seconds });
 }
 
 function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly MemoryCase[]): string {

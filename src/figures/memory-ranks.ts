@@ -4,23 +4,25 @@ import { memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
-import { bold, soft, strong } from './ink';
+import { titled } from './grammar/axes';
+import { bold, soft, strong } from './grammar/ink';
+import { columns, note, pointed } from './grammar/marks';
+import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
+import { plot } from './grammar/plot';
+import type { Annotation, BarTrace } from './grammar/plotly';
+import { STATIC_WIDTH } from './grammar/template';
+import { fits } from './grammar/text-width';
 import { peakFinding, peakQuantities } from './memory-findings';
-import { CAUSE_FILL, inkOn, NEUTRAL, STACK_ORDER } from './palette';
-import type { Annotation, BarTrace } from './plotly';
 import { type RunView, recordsOfStep } from './run-view';
 import { createTable } from './table';
-import { fits } from './text-width';
 
 export interface MemoryRanksOptions {
   /** Default: the last step that all ranks finished. */
   readonly step?: number;
 }
 
-const HEIGHT = 370;
-const MARGIN = { t: 76, r: 12, l: 52, b: 76 };
-const PLOT_PIXELS = 800 - MARGIN.l - MARGIN.r;
-const PLOT_HEIGHT = HEIGHT - MARGIN.t - MARGIN.b;
+const FRAME = { top: 76, left: 52, right: 12, pixels: 218 } as const;
+const WIDTH = STATIC_WIDTH - FRAME.left - FRAME.right;
 /** With more ranks bars touch and carry no numbers. */
 const MAX_WIDE_BARS = 12;
 const WIDEST_BAR = 150;
@@ -38,27 +40,20 @@ export function memoryRanks(run: RunView, options: MemoryRanksOptions = {}): Fig
   return createFigure({
     title: findingOf(peaks, totals, run, scale),
     subtitle: subtitleOf(peaks, run, records[0]?.step),
-    data: causes.map((cause) => bars(cause, peaks, { scale, isWide, top })),
-    layout: {
-      height: HEIGHT,
-      margin: MARGIN,
-      barmode: 'stack',
-      bargap: isWide ? Math.max(0.3, 1 - WIDEST_BAR / (PLOT_PIXELS / peaks.length)) : 0,
-      showlegend: true,
-      legend: { y: isWide ? -0.14 : -0.2 },
-      xaxis: {
-        ...rankTicks(peaks.map(({ rank }) => rank)),
-        range: [-0.6, peaks.length - 0.4],
-        showgrid: false,
-        ticks: '',
-        title: { text: isWide ? '' : soft('rank'), standoff: 4, font: { size: 11 } },
+    ...plot({ ...FRAME, foot: isWide ? 30 : 44, legend: 'plot', barmode: 'stack' }, [
+      {
+        x: {
+          ...rankTicks(peaks.map(({ rank }) => rank)),
+          range: [-0.6, peaks.length - 0.4],
+          showgrid: false,
+          ticks: '',
+          ...(isWide ? {} : titled('rank', 4)),
+        },
+        y: { range: [0, top], ...titled(`${scale.unit} at the peak`) },
+        data: causes.map((cause) => causeColumns(cause, peaks, { scale, isWide, top })),
+        annotations: isWide ? totalsAbove(totals, scale) : ends(peaks, totals, scale),
       },
-      yaxis: {
-        range: [0, top],
-        title: { text: soft(`${scale.unit} at the peak`), standoff: 8, font: { size: 11 } },
-      },
-      annotations: isWide ? totalsAbove(totals, scale) : ends(peaks, totals, scale),
-    },
+    ]),
     quantities: peakQuantities((peaks[totals.indexOf(most)] ?? peaks[0])?.bytes ?? noBytes()),
     table: createTable(peaks.map((peak, i) => row(peak, records[i], totals[i] ?? 0))),
   });
@@ -104,40 +99,36 @@ function growth(cause: MemoryCause, top: RankPeak, low: RankPeak): Bytes {
   return top.bytes[cause] - low.bytes[cause];
 }
 
-interface BarStyle {
+interface ColumnStyle {
   readonly scale: Scaled;
   readonly isWide: boolean;
   /** The axis's end. */
   readonly top: number;
 }
 
-function bars(cause: MemoryCause, peaks: readonly RankPeak[], { scale, isWide, top }: BarStyle): BarTrace {
-  const fill = CAUSE_FILL[cause];
-  const values = peaks.map(({ bytes }) => bytes[cause] / scale.divisor);
-  const barPixels = (PLOT_PIXELS / peaks.length) * 0.7;
+function causeColumns(
+  cause: MemoryCause,
+  peaks: readonly RankPeak[],
+  { scale, isWide, top }: ColumnStyle,
+): BarTrace {
+  const { color, pattern } = CAUSE_FILL[cause];
+  const slot = WIDTH / peaks.length;
   const label = (value: number): string => {
-    const tall = (value / top) * PLOT_HEIGHT >= 13;
-    return isWide && tall && fits(short(value), 10, barPixels) ? short(value) : '';
+    const isTall = (value / top) * FRAME.pixels >= 13;
+    return isWide && isTall && fits(short(value), 10, slot * 0.7) ? short(value) : '';
   };
-  return {
-    type: 'bar',
-    x: peaks.map((_, i) => i),
-    y: values.map((value) => Number(value.toPrecision(6))),
-    name: soft(cause),
-    text: values.map(label),
-    textposition: 'inside',
-    insidetextanchor: 'middle',
-    textangle: 0,
-    textfont: { size: 10, color: inkOn(fill) },
-    marker: {
-      color: fill.color,
-      // Hatches are finer than the bars of many ranks.
-      pattern: isWide ? (fill.pattern ?? { shape: '' }) : { shape: '' },
-      line: isWide ? { width: 0.5, color: NEUTRAL } : { width: 0 },
-    },
-    customdata: peaks.map(({ rank }) => rank),
-    hovertemplate: `rank %{customdata}: <b>${cause}</b> %{y:.2f} ${scale.unit}<extra></extra>`,
+  const items = peaks.map(({ bytes, rank }, at) => {
+    const height = bytes[cause] / scale.divisor;
+    return { at, height, text: label(height), said: rank };
+  });
+  const style = {
+    name: cause,
+    hover: `rank %{customdata}: <b>${cause}</b> %{y:.2f} ${scale.unit}<extra></extra>`,
   };
+  // Hatches are finer than the bars of many ranks.
+  if (!isWide) return columns(items, { ...style, fill: { color }, width: 1, line: { width: 0 } });
+  const fill = pattern === undefined ? { color } : { color, pattern };
+  return columns(items, { ...style, fill, width: Math.min(0.7, WIDEST_BAR / slot) });
 }
 
 function rankTicks(ranks: readonly number[]): { tickvals: number[]; ticktext: string[] } {
@@ -149,43 +140,25 @@ function rankTicks(ranks: readonly number[]): { tickvals: number[]; ticktext: st
 }
 
 function totalsAbove(totals: readonly Bytes[], scale: Scaled): Annotation[] {
-  return totals.map((total, i) => ({
-    x: i,
-    y: total / scale.divisor,
-    text: bold(short(total / scale.divisor)),
-    showarrow: false,
-    yanchor: 'bottom',
-    font: { size: 11 },
-  }));
+  const place = { xanchor: 'center', yanchor: 'bottom' } as const;
+  return totals.map((total, i) => {
+    const value = total / scale.divisor;
+    return note(i, value, bold(short(value)), place);
+  });
 }
 
 /** Names the highest and the lowest of many ranks. */
 function ends(peaks: readonly RankPeak[], totals: readonly Bytes[], scale: Scaled): Annotation[] {
   const most = totals.indexOf(Math.max(...totals));
   const least = totals.lastIndexOf(Math.min(...totals));
-  const note = (i: number, text: string, rise: number): Annotation => {
-    const isRight = i > peaks.length * 0.6;
-    return {
-      x: i,
-      y: (totals[i] ?? 0) / scale.divisor,
-      text,
-      ax: isRight ? -34 : 34,
-      ay: rise,
-      showarrow: true,
-      arrowhead: 0,
-      arrowwidth: 1,
-      arrowcolor: NEUTRAL,
-      xanchor: isRight ? 'right' : 'left',
-      font: { size: 11 },
-    };
-  };
+  const at = (i: number, text: string, rise: number): Annotation =>
+    pointed(i, (totals[i] ?? 0) / scale.divisor, text, { aside: i > peaks.length * 0.6 ? -34 : 34, rise });
   const named = (i: number): string => `rank ${peaks[i]?.rank}: ${inUnit(totals[i] ?? 0, scale)}`;
-  const highest = note(most, bold(named(most)), -12);
   if (totals[most] === totals[least])
-    return [{ ...highest, text: `${bold(inUnit(totals[most] ?? 0, scale))} ${strong('on every rank')}` }];
+    return [at(most, `${bold(inUnit(totals[most] ?? 0, scale))} ${strong('on every rank')}`, -12)];
   const gap = ((totals[most] ?? 0) - (totals[least] ?? 0)) / Math.max(...totals);
-  const rise = -12 - gap * PLOT_HEIGHT * 0.85 - (Math.abs(most - least) < peaks.length / 4 ? 16 : 0);
-  return [highest, note(least, soft(`least: ${named(least)}`), Math.max(rise, -70))];
+  const rise = -12 - gap * FRAME.pixels * 0.85 - (Math.abs(most - least) < peaks.length / 4 ? 16 : 0);
+  return [at(most, bold(named(most)), -12), at(least, soft(`least: ${named(least)}`), Math.max(rise, -70))];
 }
 
 function row(peak: RankPeak, record: StepRecord | undefined, total: Bytes) {

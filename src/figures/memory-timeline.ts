@@ -1,21 +1,24 @@
-import type { MemoryCause } from '../core/events';
-import type { Bytes, Seconds } from '../core/units';
+import type { Bytes } from '../core/units';
 import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
 import { temporaries } from '../ledger/temporaries';
 import { timeline } from '../ledger/timeline';
 import { thinned } from './envelope';
 import { createFigure, type Figure, titleOf } from './figure';
-import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
-import { bold, safe, soft, strong } from './ink';
+import { byteScale, counted, inUnit, timeScale } from './format';
+import { titled } from './grammar/axes';
+import { bold, safe, strong } from './grammar/ink';
+import { line, pointed, rounded } from './grammar/marks';
+import { STACK_ORDER } from './grammar/palette';
+import { type Panel, plot } from './grammar/plot';
+import type { Annotation, ScatterTrace } from './grammar/plotly';
+import { STATIC_WIDTH } from './grammar/template';
+import { causeAreas, causesIn, DOTTED, type MemoryScales } from './memory-areas';
 import { recordOf, stepWithCurve } from './memory-case';
 import { peakFinding, peakQuantities } from './memory-findings';
-import { CAUSE_FILL, NEUTRAL, STACK_ORDER } from './palette';
-import { peakPanel } from './peak-panel';
+import { peakPanels } from './peak-panel';
 import { phaseStrip, phases } from './phase-strip';
-import type { Annotation, ScatterTrace } from './plotly';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
-import { STATIC_WIDTH } from './static-svg';
 import { createTable, type Table } from './table';
 
 export interface MemoryTimelineOptions {
@@ -26,8 +29,9 @@ export interface MemoryTimelineOptions {
 }
 
 const HEIGHT = 420;
-const MARGIN = { t: 92, r: 10, l: 52, b: 46 };
+const FRAME = { top: 92, left: 52, right: 10, foot: 46 } as const;
 const PLOT_SHARE = 0.675;
+const PLOT_PIXELS = (STATIC_WIDTH - FRAME.left - FRAME.right) * PLOT_SHARE;
 const MAX_POINTS = 500;
 /** More ranks than this are shown by the highest and the lowest only. */
 const MAX_DOTTED = 8;
@@ -37,52 +41,43 @@ export function memoryTimeline(run: RunView, options: MemoryTimelineOptions = {}
   const records = recordsOfStep(run.records, options.step ?? stepWithCurve(run));
   const record = options.rank === undefined ? records.reduce(higherPeak) : recordOf(records, options.rank);
   const curve = memoryOverTime(record);
-  const scale = byteScale(record.memory.peakBytes);
+  const bytes = byteScale(record.memory.peakBytes);
   const time = timeScale(record.end - record.start);
+  const scales = { bytes, time };
   const atPeak = memoryAtPeak(record);
-  const seen = STACK_ORDER.filter((cause) => curve.byCause[cause].some((bytes) => bytes > 0));
   const [finding, shorter] = peakFinding(atPeak, run.world);
   const others = otherRanks(records, record);
-  const axes = { scale, time, plotPixels: (STATIC_WIDTH - MARGIN.l - MARGIN.r) * PLOT_SHARE };
-  const thin = thinned(curve, MAX_POINTS);
   const { ring } = temporaries(record).atPeak;
-  const panel = peakPanel({ atPeak, ring }, seen, scale, HEIGHT - MARGIN.t - MARGIN.b);
-  const strip = phaseStrip(phases(timeline(record)), (seconds) => seconds / time.divisor, {
-    pixels: axes.plotPixels,
-    seconds: longest([record, ...others.records]),
+  const pixels = HEIGHT - FRAME.top - FRAME.foot;
+  const seconds = Math.max(...[record, ...others.records].map(({ start, end }) => end - start));
+  const strip = phaseStrip(phases(timeline(record)), (at) => at / time.divisor, {
+    pixels: PLOT_PIXELS,
+    seconds,
   });
+  const main: Panel = {
+    x: {
+      domain: [0, PLOT_SHARE],
+      range: [0, seconds / time.divisor || 1],
+      ...titled(`${time.unit} in the step`),
+    },
+    y: {
+      range: [0, (highest(records) / bytes.divisor) * 1.1 || 1],
+      ...titled(`${bytes.unit} on the device`),
+    },
+    data: [
+      ...causeAreas(curve, scales, { maxPoints: MAX_POINTS, extra: `rank ${record.rank}` }),
+      ...others.records.map((other) => dotted(other, scales)),
+    ],
+    annotations: [...peakNote(record, scales), ...strip.annotations],
+    shapes: strip.shapes,
+  };
   return createFigure({
     title: titleOf(finding, shorter),
     subtitle: subtitleOf(run, record, others.said),
-    data: [
-      ...seen.map((cause) => area(cause, thin, axes, record.rank)),
-      ...others.records.map((other) => dotted(other, axes)),
-      ...panel.data,
-    ],
-    layout: {
-      height: HEIGHT,
-      margin: MARGIN,
-      barmode: 'overlay',
-      xaxis: {
-        domain: [0, PLOT_SHARE],
-        range: [0, longest([record, ...others.records]) / time.divisor || 1],
-        title: { text: soft(`${time.unit} in the step`), standoff: 8, font: { size: 11 } },
-      },
-      yaxis: {
-        range: [0, (highest(records) / scale.divisor) * 1.1 || 1],
-        title: { text: soft(`${scale.unit} on the device`), standoff: 8, font: { size: 11 } },
-      },
-      ...panel.axes,
-      annotations: [...panel.annotations, ...peakNote(record, axes), ...strip.annotations],
-      shapes: strip.shapes,
-    },
+    ...plot({ ...FRAME, pixels }, [main, ...peakPanels({ atPeak, ring }, causesIn(curve), bytes, pixels)]),
     table: tableOf(record, curve),
     quantities: peakQuantities(atPeak),
   });
-}
-
-function longest(records: readonly StepRecord[]): Seconds {
-  return Math.max(...records.map((record) => record.end - record.start));
 }
 
 function highest(records: readonly StepRecord[]): Bytes {
@@ -120,68 +115,25 @@ function subtitleOf(run: RunView, record: StepRecord, dottedSaid: string): strin
   return [what, missing, dottedSaid, 'Hatched: transient.'].filter((part) => part !== '').join(' ');
 }
 
-interface Axes {
-  readonly scale: Scaled;
-  readonly time: Scaled;
-  readonly plotPixels: number;
-}
-
-function area(cause: MemoryCause, curve: MemoryOverTime, { scale, time }: Axes, rank: number): ScatterTrace {
-  const fill = CAUSE_FILL[cause];
-  return {
-    type: 'scatter',
-    x: curve.seconds.map((seconds) => rounded(seconds / time.divisor)),
-    y: curve.byCause[cause].map((bytes) => rounded(bytes / scale.divisor)),
-    name: cause,
-    stackgroup: 'causes',
-    mode: 'lines',
-    line: { width: 0.5, color: 'rgba(255,255,255,.6)', shape: 'hv' },
-    fillcolor: fill.color,
-    fillpattern: fill.pattern ?? { shape: '' },
-    hoveron: 'points+fills',
-    hovertemplate: `<b>${cause}</b> %{y:.2f} ${scale.unit} at %{x:.2f} ${time.unit}<extra>rank ${rank}</extra>`,
-  };
-}
-
-function dotted(record: StepRecord, { scale, time }: Axes): ScatterTrace {
+function dotted(record: StepRecord, { bytes, time }: MemoryScales): ScatterTrace {
   const curve = thinned(memoryOverTime(record), MAX_POINTS / 2);
-  return {
-    type: 'scatter',
+  const points = {
     x: curve.seconds.map((seconds) => rounded(seconds / time.divisor)),
-    y: curve.total.map((bytes) => rounded(bytes / scale.divisor)),
-    name: `rank ${record.rank}`,
-    mode: 'lines',
-    line: { width: 1.1, color: 'rgba(128,128,128,.95)', shape: 'hv', dash: 'dot' },
-    hovertemplate: `<b>rank ${record.rank}</b> %{y:.2f} ${scale.unit} at %{x:.2f} ${time.unit}<extra></extra>`,
+    y: curve.total.map((held) => rounded(held / bytes.divisor)),
   };
-}
-
-function rounded(value: number): number {
-  return Number(value.toPrecision(6));
+  const said = `<b>rank ${record.rank}</b> %{y:.2f} ${bytes.unit} at %{x:.2f} ${time.unit}<extra></extra>`;
+  const spec = { ...DOTTED, width: 1.1, shape: 'hv' } as const;
+  return line(points, spec, { name: `rank ${record.rank}`, hovertemplate: said });
 }
 
 /** Names the peak and where it is; to its right where there is room. */
-function peakNote(record: StepRecord, { scale, time }: Axes): Annotation[] {
+function peakNote(record: StepRecord, { bytes, time }: MemoryScales): Annotation[] {
   const { peakBytes, peakSeconds } = record.memory;
   const seconds = record.end - record.start;
   if (peakBytes === 0 || seconds <= 0) return [];
-  const isLate = peakSeconds > seconds * 0.55;
-  const text = `${bold(`peak ${inUnit(peakBytes, scale)}`)} ${strong(safe(momentOf(record)))}`;
-  return [
-    {
-      x: peakSeconds / time.divisor,
-      y: peakBytes / scale.divisor,
-      text,
-      ax: isLate ? -26 : 26,
-      ay: -11,
-      showarrow: true,
-      arrowhead: 0,
-      arrowwidth: 1,
-      arrowcolor: NEUTRAL,
-      xanchor: isLate ? 'right' : 'left',
-      font: { size: 11 },
-    },
-  ];
+  const text = `${bold(`peak ${inUnit(peakBytes, bytes)}`)} ${strong(safe(momentOf(record)))}`;
+  const aside = peakSeconds > seconds * 0.55 ? -26 : 26;
+  return [pointed(peakSeconds / time.divisor, peakBytes / bytes.divisor, text, { aside, rise: -11 })];
 }
 
 function momentOf(record: StepRecord): string {

@@ -3,20 +3,19 @@ import type { Bytes } from '../core/units';
 import { totalBytes } from '../ledger/memory';
 import type { BytesByCause } from '../ledger/record';
 import { percent, type Scaled, short } from './format';
-import { bold, soft, strong } from './ink';
-import { CAUSE_FILL, NEUTRAL } from './palette';
-import type { Annotation, BarTrace, Layout } from './plotly';
-import { spread } from './stack-labels';
+import { bold, soft, strong } from './grammar/ink';
+import { spread } from './grammar/labels';
+import { filled, note } from './grammar/marks';
+import { CAUSE_FILL } from './grammar/palette';
+import type { Panel } from './grammar/plot';
+import type { Annotation, Axis, BarTrace } from './grammar/plotly';
 
 const ABSENT_ROW = 18;
 const LABEL_GAP = 14;
-const X = { xref: 'x2', xanchor: 'left', showarrow: false } as const;
-
-interface Panel {
-  readonly data: BarTrace[];
-  readonly axes: Pick<Layout, 'xaxis2' | 'yaxis2' | 'yaxis3'>;
-  readonly annotations: Annotation[];
-}
+/** Where labels begin, right of the bar. */
+const LABEL = 0.58;
+const ACROSS: Axis = { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, fixedrange: true };
+const UP: Axis = { visible: false, fixedrange: true };
 
 /** What was held at the peak. */
 export interface Peak {
@@ -26,40 +25,32 @@ export interface Peak {
 }
 
 /** The peak as one bar with direct labels, which serve as the figure's legend; below it what is held at other times only. */
-export function peakPanel(peak: Peak, seen: readonly MemoryCause[], scale: Scaled, pixels: number): Panel {
+export function peakPanels(peak: Peak, seen: readonly MemoryCause[], scale: Scaled, pixels: number): Panel[] {
   const { atPeak } = peak;
   const total = totalBytes(atPeak);
   const present = seen.filter((cause) => atPeak[cause] > 0);
   const absent = seen.filter((cause) => atPeak[cause] === 0);
-  const rows = Math.max(1, absent.length);
-  const foot = absent.length === 0 ? 0 : (absent.length * ABSENT_ROW) / pixels;
-  const stackFrom = foot === 0 ? 0 : foot + 0.06;
-  const stackTo = 0.96;
-  return {
-    data: [...stack(present, atPeak, scale), ...absent.map((cause, row) => swatch(cause, row))],
-    axes: {
-      xaxis2: { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, anchor: 'y2', fixedrange: true },
-      yaxis2: {
-        domain: [stackFrom, stackTo],
-        range: [0, total / scale.divisor || 1],
-        visible: false,
-        anchor: 'x2',
-        fixedrange: true,
-      },
-      yaxis3: {
-        domain: [0, foot || 0.01],
-        range: [-rows, 0],
-        visible: false,
-        anchor: 'x2',
-        fixedrange: true,
-      },
+  const foot = (absent.length * ABSENT_ROW) / pixels;
+  const [from, to] = [foot === 0 ? 0 : foot + 0.06, 0.96];
+  return [
+    {
+      x: ACROSS,
+      y: { ...UP, domain: [from, to], range: [0, total / scale.divisor || 1] },
+      data: stack(present, atPeak, scale),
+      annotations: [
+        ...(total > 0 ? [caption(scale)] : []),
+        ...labels(present, peak, scale, (to - from) * pixels),
+      ],
     },
-    annotations: [
-      ...(total > 0 ? [heading(scale)] : []),
-      ...labels(present, peak, scale, (stackTo - stackFrom) * pixels),
-      ...absent.map((cause, row) => absentLabel(cause, row)),
-    ],
-  };
+    {
+      x: ACROSS,
+      y: { ...UP, domain: [0, foot || 0.01], range: [-Math.max(1, absent.length), 0] },
+      data: absent.map((cause, row) => ({ ...bar(cause, [-row - 0.75, 0.5]), hoverinfo: 'skip' })),
+      annotations: absent.map((cause, row) =>
+        note(LABEL, -row - 0.5, `${strong(cause)}${soft(' not at peak')}`),
+      ),
+    },
+  ];
 }
 
 function stack(present: readonly MemoryCause[], atPeak: BytesByCause, scale: Scaled): BarTrace[] {
@@ -69,30 +60,18 @@ function stack(present: readonly MemoryCause[], atPeak: BytesByCause, scale: Sca
     const from = base;
     base += atPeak[cause];
     const held = `${short(atPeak[cause] / scale.divisor)} ${scale.unit}, ${percent(atPeak[cause] / total)}`;
-    return {
-      ...bar(cause, 'y2'),
-      x: [0],
-      y: [atPeak[cause] / scale.divisor],
-      base: [from / scale.divisor],
-      name: cause,
-      hovertemplate: `<b>${cause}</b> ${held} of the peak<extra></extra>`,
-    };
+    const trace = bar(cause, [from / scale.divisor, atPeak[cause] / scale.divisor]);
+    return { ...trace, name: cause, hovertemplate: `<b>${cause}</b> ${held} of the peak<extra></extra>` };
   });
 }
 
-function swatch(cause: MemoryCause, row: number): BarTrace {
-  return { ...bar(cause, 'y3'), x: [0], y: [0.5], base: [-row - 0.75], hoverinfo: 'skip' };
+function bar(cause: MemoryCause, [base, height]: readonly [number, number]): BarTrace {
+  return { ...filled(CAUSE_FILL[cause]), width: 0.9, x: [0], y: [height], base: [base] };
 }
 
-function bar(cause: MemoryCause, yaxis: string) {
-  const { color, pattern } = CAUSE_FILL[cause];
-  const marker = { color, pattern: pattern ?? { shape: '' as const }, line: { width: 0.5, color: NEUTRAL } };
-  return { type: 'bar' as const, xaxis: 'x2', yaxis, width: 0.9, marker };
-}
-
-function heading(scale: Scaled): Annotation {
-  const text = soft(`at the peak, ${scale.unit}`);
-  return { ...X, x: -0.45, y: 0.965, yref: 'paper', text, xshift: -3, yanchor: 'bottom', font: { size: 11 } };
+function caption(scale: Scaled): Annotation {
+  const place = { yref: 'paper', xshift: -3, yanchor: 'bottom' } as const;
+  return note(-0.45, 0.965, soft(`at the peak, ${scale.unit}`), place);
 }
 
 /** One label a segment, at its middle, moved where thin segments lie close. */
@@ -110,14 +89,11 @@ function labels(
     return middle;
   });
   const places = spread(middles, LABEL_GAP, 5, pixels - 4);
-  return present.map((cause, i) => ({
-    ...X,
-    x: 0.58,
-    y: (((places[i] ?? 0) / pixels) * total) / scale.divisor,
-    yref: 'y2',
-    text: `${strong(cause)} ${bold(short(atPeak[cause] / scale.divisor))} ${soft(percent(atPeak[cause] / total))}${cause === 'temp' ? ringText(ring, scale) : ''}`,
-    font: { size: 11 },
-  }));
+  return present.map((cause, i) => {
+    const held = `${bold(short(atPeak[cause] / scale.divisor))} ${soft(percent(atPeak[cause] / total))}`;
+    const text = `${strong(cause)} ${held}${cause === 'temp' ? ringText(ring, scale) : ''}`;
+    return note(LABEL, (((places[i] ?? 0) / pixels) * total) / scale.divisor, text);
+  });
 }
 
 /** Fewer bytes of a ring are not worth a word. */
@@ -126,9 +102,4 @@ const LEAST_RING: Bytes = 1e3;
 /** STACK_ORDER ends with the temporaries: there is room beside their label. */
 function ringText(ring: Bytes, scale: Scaled): string {
   return ring < LEAST_RING ? '' : soft(`, ring ${short(ring / scale.divisor)}`);
-}
-
-function absentLabel(cause: MemoryCause, row: number): Annotation {
-  const text = `${strong(cause)}${soft(' not at peak')}`;
-  return { ...X, x: 0.58, y: -row - 0.5, yref: 'y3', text, font: { size: 11 } };
 }

@@ -1,10 +1,10 @@
 import type { SpanName } from '../core/events';
 import type { Seconds } from '../core/units';
 import type { Timeline } from '../ledger/timeline';
-import { soft } from './ink';
-import { PHASE_FILL } from './palette';
-import type { Annotation, Shape } from './plotly';
-import { textWidth } from './text-width';
+import { soft } from './grammar/ink';
+import { PHASE_FILL } from './grammar/palette';
+import type { Annotation, Shape } from './grammar/plotly';
+import { textWidth } from './grammar/text-width';
 
 type Phase = Exclude<SpanName, 'step'>;
 

@@ -2,9 +2,13 @@ import { ConfigError } from '../core/errors';
 import type { Bytes } from '../core/units';
 import { createFigure, type Figure } from './figure';
 import { byteScale, inUnit, timeScale } from './format';
-import { bold, safe, soft } from './ink';
-import { log10, logRange, logTicks } from './log-axis';
-import type { Annotation, ScatterTrace, Shape } from './plotly';
+import { titled } from './grammar/axes';
+import { bold, safe, soft } from './grammar/ink';
+import { log10, logRange, logTicks } from './grammar/log-axis';
+import { dots, line, note, ruleX } from './grammar/marks';
+import { OVER } from './grammar/palette';
+import { plot } from './grammar/plot';
+import type { Annotation, Marker, ScatterTrace } from './grammar/plotly';
 import {
   familyLosers,
   numbersOf,
@@ -26,12 +30,11 @@ export interface RankedOptions {
   readonly losers?: number;
 }
 
-const MARGIN = { t: 86, r: 10, l: 58, b: 48 };
+const FRAME = { top: 86, left: 58, right: 10, foot: 48 } as const;
 const DOTS = [0, 0.4] as const;
 const LEAST_PIXELS = 250;
 const WINNER = '#2362AC';
 const LOSER = 'rgba(128,128,128,.55)';
-const OVER = '#B3401A';
 
 /** Layouts by time and memory: the frontier, the winners by number, the losers grey, and in words why each family lost. */
 export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedOptions): Figure {
@@ -60,31 +63,38 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
   return createFigure({
     title: rankedFinding(layouts, winners, { time, tried: options.tried }),
     subtitle: options.subtitle,
-    data: [...frontier(layouts, scales), ...dots(layouts, winners, scales)],
-    layout: {
-      height: MARGIN.t + pixels + MARGIN.b,
-      margin: MARGIN,
-      xaxis: {
-        domain: DOTS,
-        range: [least, most + (most - least) * 0.06],
-        title: { text: soft(`peak memory, ${bytes.unit}`), standoff: 8, font: { size: 11 } },
+    ...plot({ ...FRAME, pixels }, [
+      {
+        x: {
+          domain: DOTS,
+          range: [least, most + (most - least) * 0.06],
+          ...titled(`peak memory, ${bytes.unit}`),
+        },
+        y: {
+          range: up,
+          ...logTicks(10 ** up[0], 10 ** up[1], (value) => String(value), 5),
+          ...titled(`iteration, ${time.unit}`),
+        },
+        data: [...frontier(layouts, scales), ...layoutDots(layouts, winners, scales)],
+        annotations: [
+          note(
+            capacity,
+            1,
+            soft(`${inUnit(options.capacityBytes, byteScale(options.capacityBytes))} usable`),
+            ABOVE,
+          ),
+          ...numbers(winners, scales),
+          ...rankedWords(winners, losers, pixels, scales),
+        ],
+        shapes: [{ ...ruleX(capacity, [0, 1], { width: 1.5, color: OVER, dash: 'dash' }), yref: 'paper' }],
       },
-      yaxis: {
-        range: up,
-        ...logTicks(10 ** up[0], 10 ** up[1], (value) => String(value), 5),
-        title: { text: soft(`iteration, ${time.unit}`), standoff: 8, font: { size: 11 } },
-      },
-      annotations: [
-        capacityText(options.capacityBytes, capacity),
-        ...numbers(winners, scales),
-        ...rankedWords(winners, losers, pixels, scales),
-      ],
-      shapes: [capacityLine(capacity)],
-    },
+    ]),
     table: tableOf(layouts),
     quantities: quantitiesOf(layouts, winners),
   });
 }
+
+const ABOVE = { yref: 'paper', xanchor: 'right', yanchor: 'bottom' } as const;
 
 function xOf({ memoryBytes }: RankedLayout, { bytes, most }: Scales): number {
   return Math.min(most, memoryBytes.value / bytes.divisor);
@@ -106,38 +116,22 @@ function frontier(layouts: readonly RankedLayout[], scales: Scales): ScatterTrac
     return isFaster;
   });
   if (kept.length < 2) return [];
-  return [
-    {
-      type: 'scatter',
-      mode: 'lines',
-      line: { width: 1.4, color: '#3E9C6B', shape: 'hv' },
-      x: kept.map((one) => xOf(one, scales)),
-      y: kept.map((one) => yOf(one, scales)),
-      hoverinfo: 'skip',
-    },
-  ];
+  const points = { x: kept.map((one) => xOf(one, scales)), y: kept.map((one) => yOf(one, scales)) };
+  return [line(points, { width: 1.4, color: '#3E9C6B', shape: 'hv' }, { hoverinfo: 'skip' })];
 }
 
-function dots(
+function layoutDots(
   layouts: readonly RankedLayout[],
   winners: readonly RankedLayout[],
   scales: Scales,
 ): ScatterTrace[] {
-  const of = (shown: readonly RankedLayout[], marker: NonNullable<ScatterTrace['marker']>): ScatterTrace[] =>
-    shown.length === 0
-      ? []
-      : [
-          {
-            type: 'scatter',
-            mode: 'markers',
-            marker,
-            x: shown.map((one) => xOf(one, scales)),
-            y: shown.map((one) => yOf(one, scales)),
-            text: shown.map((one) => hover(one, scales)),
-            hovertemplate: '%{text}<extra></extra>',
-          },
-        ];
+  const of = (shown: readonly RankedLayout[], marker: Marker): ScatterTrace[] =>
+    dots(
+      shown.map((one) => ({ x: xOf(one, scales), y: yOf(one, scales), text: hover(one, scales) })),
+      marker,
+    );
   const others = layouts.filter((one) => !winners.includes(one));
+  const open = { symbol: 'circle-open', line: { width: 1, color: LOSER } } as const;
   return [
     ...of(
       others.filter(({ fits }) => fits),
@@ -145,7 +139,7 @@ function dots(
     ),
     ...of(
       others.filter(({ fits }) => !fits),
-      { size: 6, color: LOSER, symbol: 'circle-open', line: { width: 1, color: LOSER } },
+      { size: 6, color: LOSER, ...open },
     ),
     ...of(winners, { size: 9, color: WINNER }),
   ];
@@ -166,43 +160,8 @@ function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[]
     );
     if (isTaken) return [];
     placed.push(at);
-    return [
-      {
-        ...at,
-        text: bold(String(one.rank)),
-        showarrow: false,
-        xanchor: 'right',
-        xshift: -5,
-        yanchor: 'top',
-        font: { size: 11 },
-      },
-    ];
+    return [note(at.x, at.y, bold(String(one.rank)), { xanchor: 'right', xshift: -5, yanchor: 'top' })];
   });
-}
-
-function capacityLine(x: number): Shape {
-  return {
-    type: 'line',
-    yref: 'paper',
-    x0: x,
-    x1: x,
-    y0: 0,
-    y1: 1,
-    line: { width: 1.5, color: OVER, dash: 'dash' },
-  };
-}
-
-function capacityText(capacityBytes: Bytes, x: number): Annotation {
-  return {
-    x,
-    y: 1,
-    yref: 'paper',
-    text: soft(`${inUnit(capacityBytes, byteScale(capacityBytes))} usable`),
-    showarrow: false,
-    xanchor: 'right',
-    yanchor: 'bottom',
-    font: { size: 11 },
-  };
 }
 
 function tableOf(layouts: readonly RankedLayout[]): Table {

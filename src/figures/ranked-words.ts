@@ -2,9 +2,10 @@ import type { Seconds } from '../core/units';
 import type { Estimate } from '../plan/prediction';
 import { titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled } from './format';
-import { bold, safe, soft, strong } from './ink';
-import type { Annotation } from './plotly';
-import { shortened } from './text-width';
+import { bold, safe, soft, strong } from './grammar/ink';
+import { note, PAPER } from './grammar/marks';
+import type { Annotation } from './grammar/plotly';
+import { shortened } from './grammar/text-width';
 
 /** One way to run a model, as a search ranked it. */
 export interface RankedLayout {
@@ -51,18 +52,7 @@ export function rankedWords(
   const line = (text: string, height: number): Annotation => {
     const y = 1 - top / pixels;
     top += height;
-    return {
-      x: TEXT,
-      y,
-      xref: 'paper',
-      yref: 'paper',
-      text,
-      showarrow: false,
-      xanchor: 'left',
-      yanchor: 'top',
-      align: 'left',
-      font: { size: 11 },
-    };
+    return note(TEXT, y, text, { ...PAPER, yanchor: 'top', align: 'left' });
   };
   const cut = (text: string, room = TEXT_PIXELS): string => safe(shortened(text, 11, room));
   return [

@@ -1,8 +1,6 @@
-import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import type { StepRecord } from '../ledger/record';
-import type { ZeroPrediction } from '../plan/zero-formulas';
-import { predictRun } from '../plan/zero-units';
+import type { RunForecast } from '../plan/dry-run/forecast';
 
 /** What a figure must know of a run beside its records. */
 export interface RunView {
@@ -13,8 +11,8 @@ export interface RunView {
   readonly records: readonly StepRecord[];
   /** What all steps come to, where `records` has some of them only. */
   readonly totals?: RunTotals;
-  /** For "predicted beside measured". */
-  readonly prediction?: ZeroPrediction;
+  /** For "predicted beside measured", made when a figure asks; null where nothing can be predicted. */
+  readonly forecast?: () => RunForecast | null;
   /** Words about the machine for subtitles: "4 ranks share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
 }
@@ -28,25 +26,6 @@ export interface RunTotals {
 export interface LossesByStep {
   readonly firstStep: number;
   readonly losses: readonly number[];
-}
-
-/** A run as figures see it, with what ZeRO's formulas predict for it. */
-export function viewOf(run: {
-  readonly config: TrainConfig;
-  readonly world: number;
-  readonly records: readonly StepRecord[];
-  readonly totals?: RunTotals;
-  readonly note?: string;
-}): RunView {
-  const { config, world, records, totals, note } = run;
-  return {
-    strategy: config.parallel.strategy,
-    world,
-    records,
-    prediction: predictRun(config, world),
-    ...(totals === undefined ? {} : { totals }),
-    ...(note === undefined ? {} : { note }),
-  };
 }
 
 /** A run's losses. */

@@ -1,9 +1,14 @@
 import { ConfigError } from '../core/errors';
 import { createFigure, type Figure } from './figure';
-import { bold, safe, soft, strong } from './ink';
-import { log10, logRange, logTicks } from './log-axis';
-import { LINE_COLORS, NEUTRAL } from './palette';
-import type { Annotation, Axis, ScatterTrace } from './plotly';
+import { ticks, titled } from './grammar/axes';
+import { bold, safe, soft, strong } from './grammar/ink';
+import { endLabels, keyDot, lineColor } from './grammar/labels';
+import { log10, logRange, logTicks } from './grammar/log-axis';
+import { band, dots, line, note, PAPER } from './grammar/marks';
+import { NEUTRAL } from './grammar/palette';
+import { plot } from './grammar/plot';
+import type { Annotation, Axis, Marker, ScatterTrace } from './grammar/plotly';
+import { textWidth } from './grammar/text-width';
 import { scalingFinding } from './scaling-finding';
 import {
   type DocumentedPoint,
@@ -13,12 +18,9 @@ import {
   scalingQuantities,
   scalingTable,
 } from './scaling-view';
-import { spread } from './stack-labels';
-import { niceTicks } from './svg-scale';
-import { textWidth } from './text-width';
+import { niceTicks } from './static/svg-scale';
 
-const HEIGHT = 360;
-const MARGIN = { t: 70, l: 58, b: 48 };
+const FRAME = { top: 70, left: 58, pixels: 242, foot: 48 } as const;
 const MEASURED_COLOR = '#3E9C6B';
 const DOCUMENTED_COLOR = '#B3401A';
 const LABEL = 11;
@@ -33,28 +35,27 @@ export function scalingCurve(view: ScalingView): Figure {
   return createFigure({
     title: scalingFinding(view),
     subtitle: view.subtitle,
-    data: [
-      ...view.series.flatMap((one, i) => band(one, i, view.series.length, place)),
-      ...idealLine(view, place),
-      ...view.series.map((one, i) => line(one, i, view, place)),
-      ...dots(view, place),
-    ],
-    layout: {
-      height: HEIGHT,
-      margin: { ...MARGIN, r: right },
-      xaxis: {
-        range: place.across,
-        tickvals: place.counts.map(log10),
-        ticktext: place.counts.map((count) => soft(String(count))),
-        title: { text: soft(view.countedIn), standoff: 8, font: { size: 11 } },
+    ...plot({ ...FRAME, right }, [
+      {
+        x: {
+          range: place.across,
+          ...ticks(place.counts.map(log10), (_, i) => soft(String(place.counts[i]))),
+          ...titled(view.countedIn),
+        },
+        y: yAxis(view, place),
+        data: [
+          ...view.series.flatMap((one, i) => interval(one, i, view.series.length, place)),
+          ...idealLine(view, place),
+          ...view.series.map((one, i) => predictedLine(one, i, view, place)),
+          ...statedDots(view, place),
+        ],
+        annotations: [
+          ...(view.series.length > 1 ? names(view, place) : []),
+          ...(view.documented ?? []).map((one) => documentedLabel(one, view, place)),
+          keyOf(view),
+        ],
       },
-      yaxis: yAxis(view, place),
-      annotations: [
-        ...(view.series.length > 1 ? endLabels(view, place) : []),
-        ...(view.documented ?? []).map((one) => documentedLabel(one, view, place)),
-        keyOf(view),
-      ],
-    },
+    ]),
     table: scalingTable(view),
     quantities: scalingQuantities(view),
   });
@@ -102,27 +103,16 @@ function thinned(counts: readonly number[]): readonly number[] {
 }
 
 function yAxis({ quantity }: ScalingView, { up }: Place): Axis {
-  const title = (text: string): NonNullable<Axis['title']> => ({
-    text: soft(text),
-    standoff: 8,
-    font: { size: 11 },
-  });
   if (quantity === 'efficiency') {
-    const tickvals = niceTicks(up, 5);
     return {
       range: up,
-      tickvals,
-      ticktext: tickvals.map((value) => soft(`${value}%`)),
-      title: title('of linear speed-up'),
+      ...ticks(niceTicks(up, 5), (value) => soft(`${value}%`)),
+      ...titled('of linear speed-up'),
     };
   }
   const say = (value: number): string =>
     value >= 1e6 ? `${value / 1e6}M` : value >= 1e3 ? `${value / 1e3}k` : `${value}`;
-  return { range: up, ...logTicks(10 ** up[0], 10 ** up[1], say), title: title('tokens/s') };
-}
-
-function colorOf(i: number): string {
-  return LINE_COLORS[i % LINE_COLORS.length] ?? LINE_COLORS[0];
+  return { range: up, ...logTicks(10 ** up[0], 10 ** up[1], say), ...titled('tokens/s') };
 }
 
 /** '#2362AC' with an opacity. */
@@ -131,21 +121,11 @@ function faded(hex: string, opacity: number): string {
   return `rgba(${channels.join(',')},${opacity})`;
 }
 
-function band({ points }: ScalingSeries, i: number, numSeries: number, { x, y }: Place): ScatterTrace[] {
+function interval({ points }: ScalingSeries, i: number, numSeries: number, { x, y }: Place): ScatterTrace[] {
   if (points.every(({ value }) => value.low === value.high)) return [];
-  const back = [...points].reverse();
-  return [
-    {
-      type: 'scatter',
-      mode: 'lines',
-      fill: 'toself',
-      fillcolor: faded(colorOf(i), numSeries > 1 ? 0.09 : 0.16),
-      line: { width: 0 },
-      x: [...points, ...back].map(({ count }) => x(count)),
-      y: [...points.map(({ value }) => y(value.low)), ...back.map(({ value }) => y(value.high))],
-      hoverinfo: 'skip',
-    },
-  ];
+  const at = points.map(({ count }) => x(count));
+  const [low, high] = [points.map(({ value }) => y(value.low)), points.map(({ value }) => y(value.high))];
+  return [band(at, low, high, faded(lineColor(i), numSeries > 1 ? 0.09 : 0.16))];
 }
 
 /** What the first point would become if nothing were lost. */
@@ -155,66 +135,53 @@ function idealLine({ quantity, series }: ScalingView, { x, y }: Place): ScatterT
   const end = first?.points.at(-1);
   if (quantity === 'efficiency' || start === undefined || end === undefined) return [];
   const ideal = (start.value.value * end.count) / start.count;
-  return [
+  const points = { x: [x(start.count), x(end.count)], y: [y(start.value.value), y(ideal)] };
+  return [line(points, { width: 1, color: NEUTRAL, dash: 'dot' }, { hoverinfo: 'skip' })];
+}
+
+function predictedLine(
+  { name, points }: ScalingSeries,
+  i: number,
+  view: ScalingView,
+  { x, y }: Place,
+): ScatterTrace {
+  const color = lineColor(i);
+  return line(
+    { x: points.map(({ count }) => x(count)), y: points.map(({ value }) => y(value.value)) },
+    { width: 2, color },
     {
-      type: 'scatter',
-      mode: 'lines',
-      line: { width: 1, color: NEUTRAL, dash: 'dot' },
-      x: [x(start.count), x(end.count)],
-      y: [y(start.value.value), y(ideal)],
-      hoverinfo: 'skip',
+      mode: 'lines+markers',
+      marker: { size: 5, color },
+      name: safe(name),
+      text: points.map(({ count, value }) => {
+        const range = `${said(value.low, view)} to ${said(value.high, view)}`;
+        return `${count} ${view.countedIn}: <b>${said(value.value, view)}</b> (${range})`;
+      }),
+      hovertemplate: '%{text}<extra>predicted</extra>',
     },
-  ];
+  );
 }
 
-function line({ name, points }: ScalingSeries, i: number, view: ScalingView, { x, y }: Place): ScatterTrace {
-  const color = colorOf(i);
-  return {
-    type: 'scatter',
-    mode: 'lines+markers',
-    line: { width: 2, color },
-    marker: { size: 5, color },
-    name: safe(name),
-    x: points.map(({ count }) => x(count)),
-    y: points.map(({ value }) => y(value.value)),
-    text: points.map(({ count, value }) => {
-      const range = `${said(value.low, view)} to ${said(value.high, view)}`;
-      return `${count} ${view.countedIn}: <b>${said(value.value, view)}</b> (${range})`;
-    }),
-    hovertemplate: '%{text}<extra>predicted</extra>',
-  };
-}
-
-function dots(view: ScalingView, { x, y }: Place): ScatterTrace[] {
-  const documented = view.documented ?? [];
-  const measured = view.measured ?? [];
-  const of = (
-    points: readonly { readonly count: number; readonly value: number }[],
-    name: string,
-    marker: NonNullable<ScatterTrace['marker']>,
-  ): ScatterTrace[] =>
-    points.length === 0
-      ? []
-      : [
-          {
-            type: 'scatter',
-            mode: 'markers',
-            name,
-            marker,
-            x: points.map(({ count }) => x(count)),
-            y: points.map(({ value }) => y(value)),
-            text: points.map(({ count, value }) => `${count} ${view.countedIn}: ${said(value, view)}`),
-            hovertemplate: `%{text}<extra>${name}</extra>`,
-          },
-        ];
-  const line2 = { width: 2, color: DOCUMENTED_COLOR };
+/** What was measured, and what documents state. */
+function statedDots(view: ScalingView, { x, y }: Place): ScatterTrace[] {
+  const of = (points: ScalingView['measured'], name: string, marker: Marker): ScatterTrace[] =>
+    dots(
+      (points ?? []).map(({ count, value }) => ({
+        x: x(count),
+        y: y(value),
+        text: `${count} ${view.countedIn}: ${said(value, view)}`,
+      })),
+      marker,
+      { name, hovertemplate: `%{text}<extra>${name}</extra>` },
+    );
+  const outline = { width: 2, color: DOCUMENTED_COLOR };
   return [
-    ...of(measured, 'measured', { size: 9, color: MEASURED_COLOR }),
-    ...of(documented, 'documented', {
+    ...of(view.measured, 'measured', { size: 9, color: MEASURED_COLOR }),
+    ...of(view.documented, 'documented', {
       size: 11,
       color: DOCUMENTED_COLOR,
       symbol: 'diamond-open',
-      line: line2,
+      line: outline,
     }),
   ];
 }
@@ -223,22 +190,12 @@ function endWidth({ name }: ScalingSeries): number {
   return textWidth(`● ${name}`, LABEL) * 1.1;
 }
 
-function endLabels({ series }: ScalingView, { y, up }: Place): Annotation[] {
-  const pixels = HEIGHT - MARGIN.t - MARGIN.b;
-  const ends = series.map((one, i) => ({ one, i, at: y(one.points.at(-1)?.value.value ?? 1) }));
-  ends.sort((a, b) => a.at - b.at);
-  const wanted = ends.map(({ at }) => ((at - up[0]) / (up[1] - up[0])) * pixels);
-  const places = spread(wanted, 15, 0, pixels);
-  return ends.map(({ one, i }, k) => ({
-    x: 1,
-    xref: 'paper',
-    y: up[0] + ((places[k] ?? 0) / pixels) * (up[1] - up[0]),
-    text: `<span style="color:${colorOf(i)}">●</span> ${strong(safe(one.name))}`,
-    showarrow: false,
-    xanchor: 'left',
-    xshift: 2,
-    font: { size: LABEL },
+function names({ series }: ScalingView, { y, up }: Place): Annotation[] {
+  const ends = series.map(({ name, points }, i) => ({
+    at: y(points.at(-1)?.value.value ?? 1),
+    text: `${keyDot(lineColor(i))}${strong(safe(name))}`,
   }));
+  return endLabels(ends, up, FRAME.pixels, { xshift: 2 });
 }
 
 const RELATIONS = { '>': '≥ ', '>=': '≥ ', '<': '≤ ', 'up to': 'up to ' } as const;
@@ -247,44 +204,27 @@ const RELATIONS = { '>': '≥ ', '>=': '≥ ', '<': '≤ ', 'up to': 'up to ' } 
 function documentedLabel(one: DocumentedPoint, view: ScalingView, { x, y, across }: Place): Annotation {
   const isLeft = x(one.count) < (across[0] + across[1]) / 2;
   const bound = one.relation === undefined ? '' : RELATIONS[one.relation];
-  return {
-    x: x(one.count),
-    y: y(one.value),
-    text: `${bold(`documented ${bound}${said(one.value, view)}`)} ${soft(safe(one.id))}`,
-    showarrow: false,
-    xanchor: isLeft ? 'left' : 'right',
-    xshift: isLeft ? 12 : -12,
-    yanchor: 'top',
-    yshift: -3,
-    font: { size: LABEL },
-  };
+  const text = `${bold(`documented ${bound}${said(one.value, view)}`)} ${soft(safe(one.id))}`;
+  const side = isLeft
+    ? ({ xanchor: 'left', xshift: 12 } as const)
+    : ({ xanchor: 'right', xshift: -12 } as const);
+  return note(x(one.count), y(one.value), text, { ...side, yanchor: 'top', yshift: -3 });
 }
 
 /** What the marks are, in the corner that curves leave empty: falling ones the lower left, rising ones the upper left. */
 function keyOf(view: ScalingView): Annotation {
-  const mark = (color: string, glyph: string): string => `<span style="color:${color}">${glyph}</span> `;
   const isBanded = view.series.some(({ points }) => points.some(({ value }) => value.low < value.high));
   const predicted = `${strong('predicted')}${isBanded ? soft('; band: its interval') : ''}`;
   const isFalling = view.quantity === 'efficiency';
   const lines = [
-    ...(view.series.length === 1 ? [`${mark(colorOf(0), '●')}${predicted}`] : [predicted]),
+    ...(view.series.length === 1 ? [`${keyDot(lineColor(0))}${predicted}`] : [predicted]),
     ...(view.measured?.length
-      ? [`${mark(MEASURED_COLOR, '●')}${strong(safe(view.measuredWhat ?? 'measured'))}`]
+      ? [`${keyDot(MEASURED_COLOR)}${strong(safe(view.measuredWhat ?? 'measured'))}`]
       : []),
     ...(isFalling ? [] : [soft('dotted: linear')]),
   ];
-  return {
-    x: 0,
-    y: isFalling ? 0 : 1,
-    xref: 'paper',
-    yref: 'paper',
-    text: lines.join('<br>'),
-    showarrow: false,
-    xanchor: 'left',
-    yanchor: isFalling ? 'bottom' : 'top',
-    xshift: 8,
-    yshift: isFalling ? 4 : -2,
-    align: 'left',
-    font: { size: LABEL },
-  };
+  const corner = isFalling
+    ? ({ yanchor: 'bottom', yshift: 4 } as const)
+    : ({ yanchor: 'top', yshift: -2 } as const);
+  return note(0, isFalling ? 0 : 1, lines.join('<br>'), { ...PAPER, ...corner, xshift: 8, align: 'left' });
 }

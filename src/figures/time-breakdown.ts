@@ -3,12 +3,10 @@ import type { Seconds } from '../core/units';
 import type { CommAxis, ComputeCause, Estimate } from '../plan/prediction';
 import { createFigure, type Figure, type Quantities, titleOf } from './figure';
 import { inUnit, percent, type Scaled, short, timeScale } from './format';
-import { safe, soft, strong } from './ink';
-import { legendRoom } from './legend-room';
-import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from './palette';
-import { drawStacks, type StackRow, type StackStyle, stackLegend, stackLegendPlace } from './stacked-rows';
-import { STATIC_WIDTH } from './static-svg';
-import { createTable } from './table';
+import { safe } from './grammar/ink';
+import { CAUSE_FILL, type Fill, hatch, PHASE_FILL, WAIT_FILL } from './grammar/palette';
+import { plotStacks, type StackRow, type StackStyle } from './grammar/stacks';
+import { createTable, type Table } from './table';
 
 /** What an iteration's time goes into; 'communication' where it is not told by axis. */
 export type TimeCause = ComputeCause | `${CommAxis} communication` | 'communication' | 'bubble';
@@ -25,7 +23,7 @@ export interface TimeRow {
 
 const carries = (fill: Fill, shape: '/' | '\\' | '+' | '.'): Fill => ({
   color: fill.color,
-  pattern: { shape, fgcolor: 'rgba(40,40,40,.55)', size: 6, solidity: 0.18, fillmode: 'overlay' },
+  pattern: hatch(shape),
 });
 
 /** Compute in the forward pass's hues, communication in the colour of what it carries, waiting unfilled. */
@@ -69,46 +67,34 @@ const STYLE: StackStyle<TimeCause> = {
   hover: (cause) => `<b>${cause}</b> %{customdata:.4s}s<extra></extra>`,
 };
 
-const MARGIN_TOP = 58;
-const MARGIN_BOTTOM = 30;
 const NOTE_ROOM = 96;
 
 /** Where the time of a `unit` of work goes, the same for all layouts: a stacked bar each, in the order that they are given. */
 export function timeBreakdown(rows: readonly TimeRow[], subtitle: string, unit = 'iteration'): Figure {
   if (rows.length === 0) throw new ConfigError('no layout to break down; pass at least one');
   const scale = timeScale(Math.max(...rows.map(totalOf)));
-  const causes = TIME_CAUSES.filter((cause) => rows.some(({ seconds }) => (seconds[cause] ?? 0) > 0));
-  const panel = {
-    heading: `${strong(`<b>One ${unit}</b>`)}${soft(`, ${scale.unit}`)}`,
-    rows: rows.map((row) => stackRow(row, scale)),
-    scale,
-  };
-  const drawn = drawStacks([panel], STYLE, NOTE_ROOM);
-  const bottom = MARGIN_BOTTOM + legendRoom(causes, 10, STATIC_WIDTH);
+  const stackRows = rows.map((row) => stackRow(row, scale));
+  const panel = { heading: `One ${unit}`, aside: `, ${scale.unit}`, rows: stackRows, scale };
   return createFigure({
     title: findingOf(rows, unit),
     subtitle,
-    data: [...drawn.data, ...stackLegend(STYLE, causes)],
-    layout: {
-      height: drawn.plotHeight + MARGIN_TOP + bottom,
-      margin: { t: MARGIN_TOP, r: drawn.right, l: drawn.left, b: bottom },
-      barmode: 'overlay',
-      showlegend: true,
-      legend: stackLegendPlace(drawn),
-      ...drawn.axes,
-      annotations: drawn.annotations,
-    },
-    table: createTable(
-      rows.map(({ name, seconds, total }) => ({
-        layout: name,
-        seconds: total?.value ?? totalOf({ name, seconds }),
-        lowSeconds: total?.low ?? null,
-        highSeconds: total?.high ?? null,
-        ...Object.fromEntries(causes.map((cause) => [cause, seconds[cause] ?? 0])),
-      })),
-    ),
+    ...plotStacks([panel], STYLE, { noteRoom: NOTE_ROOM }),
+    table: tableOf(rows),
     quantities: quantitiesOf(rows, unit),
   });
+}
+
+function tableOf(rows: readonly TimeRow[]): Table {
+  const causes = TIME_CAUSES.filter((cause) => rows.some(({ seconds }) => (seconds[cause] ?? 0) > 0));
+  return createTable(
+    rows.map(({ name, seconds, total }) => ({
+      layout: name,
+      seconds: total?.value ?? totalOf({ name, seconds }),
+      lowSeconds: total?.low ?? null,
+      highSeconds: total?.high ?? null,
+      ...Object.fromEntries(causes.map((cause) => [cause, seconds[cause] ?? 0])),
+    })),
+  );
 }
 
 function totalOf({ seconds }: TimeRow): Seconds {

@@ -3,14 +3,55 @@ import type { Seconds } from '../core/units';
 import type { MainSegment, Timeline, WireSegment } from '../ledger/timeline';
 import { WAIT_KINDS } from '../ledger/waits';
 import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
-import { type Scaled, short } from './format';
-import { safe, soft } from './ink';
-import { COMM_FILL, type Fill, inkOn, PHASE_FILL, WAIT_FILLS, WAIT_LINE } from './palette';
-import type { BarTrace } from './plotly';
-import { fits } from './text-width';
+import { type Scaled, short, timeScale } from './format';
+import { rowAxis, titled } from './grammar/axes';
+import { safe } from './grammar/ink';
+import { bars, note } from './grammar/marks';
+import { COMM_FILL, type Fill, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
+import { plot } from './grammar/plot';
+import type { BarTrace } from './grammar/plotly';
+import { STATIC_WIDTH } from './grammar/template';
+import { fits } from './grammar/text-width';
+
+/** One row: a rank's step. */
+export interface LaneRow {
+  readonly lanes: Timeline;
+  /** Markup, left of the row and right of it. */
+  readonly name: string;
+  readonly note: string;
+}
+
+export interface LaneSizes {
+  readonly left: number;
+  readonly right: number;
+  /** Pixels of a row. */
+  readonly row: number;
+  /** The time that the axis reaches to. */
+  readonly longest: Seconds;
+}
+
+const TOP = 68;
+/** Ticks and title of the time axis. */
+const AXIS_ROOM = 48;
+
+/** Rows of two lanes each, the main thread over the wire, on one clock. */
+export function plotLanes(rows: readonly LaneRow[], { left, right, row, longest }: LaneSizes) {
+  const scale = timeScale(longest);
+  const width = STATIC_WIDTH - left - right;
+  const view = { scale, perSecond: width / (longest * 1.01) };
+  const lanes = rows.map((one) => one.lanes);
+  const panel = {
+    x: { range: [0, (longest * 1.01) / scale.divisor], ...titled(`${scale.unit} in the step`, 2) },
+    y: rowAxis(rows.map(({ name }) => name)),
+    data: [...mainBars(lanes, view), ...waitBars(lanes, view), ...wireBars(lanes, view)],
+    annotations: rows.map((one, i) => note(1.006, i, one.note, { xref: 'paper', align: 'left' })),
+  } as const;
+  const pixels = rows.length * row;
+  return plot({ top: TOP, left, right, pixels, foot: AXIS_ROOM, legend: 'plot' }, [panel]);
+}
 
 /** How a timeline's seconds become the figure's units and the picture's pixels. */
-export interface TimelineView {
+interface TimelineView {
   readonly scale: Scaled;
   readonly perSecond: number;
 }
@@ -25,6 +66,7 @@ interface Block {
 
 const MAIN = { at: -0.2, width: 0.44 };
 const WIRE = { at: 0.2, width: 0.3 };
+const OUTLINE = { width: 0.6, color: 'rgba(90,90,90,.8)' } as const;
 
 function blocks(
   name: string,
@@ -35,37 +77,16 @@ function blocks(
 ): BarTrace[] {
   if (items.length === 0) return [];
   const { divisor, unit } = view.scale;
-  return [
-    {
-      type: 'bar',
-      orientation: 'h',
-      x: items.map(({ start, end }) => Number(((end - start) / divisor).toPrecision(6))),
-      base: items.map(({ start }) => Number((start / divisor).toPrecision(7))),
-      y: items.map(({ row }) => row + lane.at),
-      width: items.map(() => lane.width),
-      text: items.map(({ text, start, end }) =>
-        fits(text, 10, (end - start) * view.perSecond) ? safe(text) : '',
-      ),
-      textposition: 'inside',
-      insidetextanchor: 'middle',
-      textangle: 0,
-      constraintext: 'none',
-      textfont: { size: 10, color: inkOn(fill) },
-      marker: {
-        color: fill.color,
-        pattern: fill.pattern ?? { shape: '' },
-        line: Object.values(WAIT_FILLS).includes(fill)
-          ? { width: 1.2, color: WAIT_LINE }
-          : { width: 0.6, color: 'rgba(90,90,90,.8)' },
-      },
-      name: soft(name),
-      customdata: items.map(
-        ({ hover, start, end }) =>
-          `${safe(hover)}<br>${short(start / divisor)} to ${short(end / divisor)} ${unit}`,
-      ),
-      hovertemplate: '%{customdata}<extra></extra>',
-    },
-  ];
+  const placed = items.map(({ row, start, end, text, hover }) => ({
+    row: row + lane.at,
+    length: (end - start) / divisor,
+    from: start / divisor,
+    text: fits(text, 10, (end - start) * view.perSecond) ? safe(text) : '',
+    said: `${safe(hover)}<br>${short(start / divisor)} to ${short(end / divisor)} ${unit}`,
+  }));
+  const line = Object.values(WAIT_FILLS).includes(fill) ? WAIT_OUTLINE : OUTLINE;
+  const width = items.map(() => lane.width);
+  return [bars(placed, { name, fill, width, line, hover: '%{customdata}<extra></extra>' })];
 }
 
 const PHASES: readonly Exclude<SpanName, 'step'>[] = [
@@ -78,7 +99,7 @@ const PHASES: readonly Exclude<SpanName, 'step'>[] = [
 ];
 
 /** What the main thread computed, a trace a phase. */
-export function mainBars(rows: readonly Timeline[], view: TimelineView): BarTrace[] {
+function mainBars(rows: readonly Timeline[], view: TimelineView): BarTrace[] {
   return PHASES.flatMap((phase) => {
     const items = rows.flatMap(({ main, rank }, row) =>
       main
@@ -101,7 +122,7 @@ function label({ kind, module }: MainSegment): string {
 }
 
 /** Where the main thread stood still, a trace for each thing that it waited for. */
-export function waitBars(rows: readonly Timeline[], view: TimelineView): BarTrace[] {
+function waitBars(rows: readonly Timeline[], view: TimelineView): BarTrace[] {
   return WAIT_KINDS.flatMap((waited) => {
     const items = rows.flatMap(({ main, rank }, row) =>
       main
@@ -126,7 +147,7 @@ const SHORT_OPS: Readonly<Record<string, string>> = {
 };
 
 /** Collectives on the wire, a trace a cause. */
-export function wireBars(rows: readonly Timeline[], view: TimelineView): BarTrace[] {
+function wireBars(rows: readonly Timeline[], view: TimelineView): BarTrace[] {
   return COMM_CAUSES.flatMap((cause) => {
     const items = rows.flatMap(({ wire, rank }, row) =>
       wire

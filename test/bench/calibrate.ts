@@ -1,4 +1,4 @@
-import { accuracyOf } from '../../src/figures/accuracy';
+import { accuracyOf } from '../../src/plan/accuracy';
 import { CALIBRATION, type Calibration } from '../../src/plan/calibration';
 import {
   type MeasuredLayout,

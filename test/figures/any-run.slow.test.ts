@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareRuns } from '../../src/figures/compare';
-import { LIGHT } from '../../src/figures/ink';
+import { LIGHT } from '../../src/figures/grammar/ink';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
-import { DARK, LIGHT } from '../../src/figures/ink';
-import { ownFonts } from '../../src/figures/png';
+import { DARK, LIGHT } from '../../src/figures/grammar/ink';
+import { ownFonts } from '../../src/figures/static/png';
 import { DISPLAY } from '../../src/figures/table';
+import { digestOf } from './digest';
 import { gallery } from './gallery';
 import { assertGolden } from './golden';
 import { loadPlotly, problemsOf } from './plotly-validate';
@@ -85,15 +86,14 @@ const GOLDEN = [
   'comm-timeline-4',
   'comm-causes-4',
   'compare-timeline',
+  'compare-comm-tokens',
   'compare-comm',
   'compare-memory-timeline',
   'memory-spaces',
   'loss-live',
 ];
 for (const name of GOLDEN) {
-  test(`${name}: the figure is the golden one`, () => {
-    const figure = gallery()[name] ?? assert.fail(`no figure ${name}`);
-    const { title, subtitle, data, layout } = figure;
-    assertGolden(name, { title, subtitle, data, layout });
+  test(`${name}: what the figure says and shows is golden`, () => {
+    assertGolden(name, digestOf(gallery()[name] ?? assert.fail(`no figure ${name}`)));
   });
 }

@@ -6,10 +6,10 @@ import { compareTimeline } from '../../src/figures/compare-timeline';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
 import { fitText } from '../../src/figures/plan-table';
-import { plan } from '../../src/figures/plan-view';
-import { whatIf } from '../../src/figures/plan-what-if';
 import type { RunView } from '../../src/figures/run-view';
 import { createTable } from '../../src/figures/table';
+import { plan } from '../../src/job/notebook/plan';
+import { whatIf } from '../../src/job/notebook/what-if';
 import type { StepRecord } from '../../src/ledger/record';
 import { simulateRanks } from '../ledger/simulated-step';
 

@@ -7,17 +7,20 @@ import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
 import type { RunView } from '../../src/figures/run-view';
-import type { Owner, StepRecord } from '../../src/ledger/record';
-import { predictStates } from '../../src/plan/zero-formulas';
+import { noBytes, type Owner, type StepRecord } from '../../src/ledger/record';
 import { type Scenario, simulateRanks } from '../ledger/simulated-step';
+import { predictStates } from '../support/formulas/zero-formulas';
 
 /** A run of one simulated step, with ZeRO's prediction. */
 export function simulatedRun(scenario: Omit<Scenario, 'rank'>): RunView {
   const { strategy, world, blockParams = 198_272, rootParams = 270_592, layers = 4 } = scenario;
   const blocks = Array.from({ length: layers }, (_, i) => ({ name: `blocks.${i}`, numParams: blockParams }));
   const units = [{ name: '', numParams: rootParams, staysWhole: true }, ...blocks];
-  const prediction = predictStates({ units, world, strategy });
-  return { strategy, world, records: simulateRanks(scenario), prediction };
+  const { states: predicted, wireBytes } = predictStates({ units, world, strategy });
+  const states = noBytes();
+  for (const { cause, bytes } of predicted) states[cause] = bytes;
+  const forecast = () => ({ states, peaks: states, wireBytes });
+  return { strategy, world, records: simulateRanks(scenario), forecast };
 }
 
 /** Some steps whose times differ a little. */
@@ -88,8 +91,8 @@ export function gallery(): Record<string, Figure> {
   const long = simulatedRun({ strategy: 'FULL_SHARD', world: 2, blockName: LONG });
   const nothing = { ...one, records: one.records.map(emptied) };
   const summary = simulatedRun({ strategy: 'FULL_SHARD', world: 4, curve: false });
-  const { prediction: _, ...unpredicted } = four;
-  const wrong = { ...four, prediction: simulatedRun({ strategy: 'FULL_SHARD', world: 5 }).prediction };
+  const { forecast: _, ...unpredicted } = four;
+  const wrong = { ...four, forecast: simulatedRun({ strategy: 'FULL_SHARD', world: 5 }).forecast };
   const prefetched = steps({ strategy: 'FULL_SHARD', world: 4 });
   const unprefetched = steps({ strategy: 'FULL_SHARD', world: 4, prefetch: false });
   const recomputed = Object.fromEntries(

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { comparePlans } from '../../src/figures/compare-plans';
-import { LIGHT } from '../../src/figures/ink';
-import { scaling } from '../../src/figures/plan-scaling';
-import { plan } from '../../src/figures/plan-view';
-import { whatIf } from '../../src/figures/plan-what-if';
+import { LIGHT } from '../../src/figures/grammar/ink';
+import { plan } from '../../src/job/notebook/plan';
+import { scaling } from '../../src/job/notebook/scaling';
+import { whatIf } from '../../src/job/notebook/what-if';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults } from './svg-texts';
 

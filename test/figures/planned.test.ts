@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accuracyOf } from '../../src/figures/accuracy';
 import { accuracyFigure } from '../../src/figures/accuracy-figure';
 import { claimRatio, claimRatioRange, documentedText, foundText } from '../../src/figures/claim-words';
-import { DARK, EITHER, LIGHT } from '../../src/figures/ink';
-import { logTicks } from '../../src/figures/log-axis';
+import { DARK, EITHER, LIGHT } from '../../src/figures/grammar/ink';
+import { logTicks } from '../../src/figures/grammar/log-axis';
 import { memoryBreakdown } from '../../src/figures/memory-breakdown';
 import { rankedLayouts } from '../../src/figures/ranked-layouts';
 import { scalingCurve } from '../../src/figures/scaling-curve';
 import { timeBreakdown } from '../../src/figures/time-breakdown';
 import { whatIfFigure } from '../../src/figures/what-if';
+import { accuracyOf } from '../../src/plan/accuracy';
+import { digestOf } from './digest';
 import { assertGolden } from './golden';
 import { about, measuredRuns, plannedFigures, result } from './planned';
 import { loadPlotly, problemsOf } from './plotly-validate';
@@ -42,10 +43,11 @@ for (const name of [
   'what-if',
   'time-breakdown',
   'ranked-layouts',
+  'accuracy-few',
+  'scaling-throughput',
 ]) {
-  test(`${name}: the figure is the golden one`, () => {
-    const { title, subtitle, data, layout } = figures[name] ?? assert.fail(`no figure ${name}`);
-    assertGolden(name, { title, subtitle, data, layout });
+  test(`${name}: what the figure says and shows is golden`, () => {
+    assertGolden(name, digestOf(figures[name] ?? assert.fail(`no figure ${name}`)));
   });
 }
 

@@ -1,13 +1,15 @@
-import { accuracyFigure, type MeasuredRun } from '../../src/figures/accuracy-figure';
+import { accuracyFigure } from '../../src/figures/accuracy-figure';
+import type { BreakdownCase } from '../../src/figures/breakdown-case';
 import { claimsFigure } from '../../src/figures/claims-figure';
 import type { Figure } from '../../src/figures/figure';
-import { type BreakdownCase, memoryBreakdown } from '../../src/figures/memory-breakdown';
+import { memoryBreakdown } from '../../src/figures/memory-breakdown';
 import { rankedLayouts } from '../../src/figures/ranked-layouts';
 import type { RankedLayout } from '../../src/figures/ranked-words';
 import { scalingCurve } from '../../src/figures/scaling-curve';
 import { type TimeRow, timeBreakdown } from '../../src/figures/time-breakdown';
 import { whatIfFigure } from '../../src/figures/what-if';
 import type { WhatIfKnob } from '../../src/figures/what-if-settings';
+import type { MeasuredRun } from '../../src/plan/accuracy';
 import type { Claim, DocumentName } from '../../src/plan/claims/claim';
 import type { Finding, Verdict } from '../../src/plan/claims/finding';
 import type { ClaimResult } from '../../src/plan/claims/survey';

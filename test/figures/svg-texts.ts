@@ -1,4 +1,4 @@
-import { textWidth } from '../../src/figures/text-width';
+import { textWidth } from '../../src/figures/grammar/text-width';
 
 /** A line of text in a picture and the box that it fills. */
 export interface PlacedText {

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { memoryAtRest, totalBytes } from '../../src/ledger/memory';
 import { createRecorder } from '../../src/ledger/recorder';
-import { predictRun } from '../../src/plan/zero-units';
 import { createTrainer } from '../../src/train/trainer';
+import { predictRun } from '../support/formulas/zero-units';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { CollectiveOp, CommCause } from '../../src/core/events';
-import { predictRun, type RunPrediction } from '../../src/plan/zero-units';
+import { predictRun, type RunPrediction } from '../support/formulas/zero-units';
 import { launchRanks } from '../support/launch-ranks';
 import type { ContractResult, CountedCause } from './contract-rank';
 

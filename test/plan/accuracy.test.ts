@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Accuracy, accuracyOf } from '../../src/figures/accuracy';
+import { type Accuracy, accuracyOf } from '../../src/plan/accuracy';
 import type { Layout } from '../../src/plan/layout';
 import { constantEfficiency } from '../../src/plan/measured/constant-efficiency';
 import {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { knownKeys, type TrainConfigInput } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
-import { scaling } from '../../src/figures/plan-scaling';
-import { type Plan, plan } from '../../src/figures/plan-view';
-import { whatIf } from '../../src/figures/plan-what-if';
+import { type Plan, plan } from '../../src/job/notebook/plan';
+import { scaling } from '../../src/job/notebook/scaling';
+import { whatIf } from '../../src/job/notebook/what-if';
 import { textFaults } from '../figures/svg-texts';
 
 // What a plan makes of every setting of a TrainConfig: it is read, or it is named, or it is refused.

@@ -7,10 +7,10 @@ import { parseTrainConfig } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
 import { memoryFigure } from '../../src/figures/memory-figure';
-import { viewOf } from '../../src/figures/run-view';
+import { viewOf } from '../../src/job/run/view';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
-import { predictRun } from '../../src/plan/zero-units';
 import type { CollectiveCall } from '../../src/transport/meta-plane';
+import { predictRun } from '../support/formulas/zero-units';
 
 const GPT = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
 const CONFIG: TrainConfigInput = { model: GPT, data: 'synthetic', batch: 2 };

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
-import { predictStates, type ZeroStrategy } from '../../src/plan/zero-formulas';
-import { predictRun } from '../../src/plan/zero-units';
+import { predictStates, type ZeroStrategy } from '../support/formulas/zero-formulas';
+import { predictRun } from '../support/formulas/zero-units';
 import { testData } from '../support/paths';
 
 const PARAMS = 7_500_000_000;

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { StrategyName } from '../../src/config/strategies';
 import { parseTrainConfig } from '../../src/config/train-config';
-import { predictPeaks } from '../../src/plan/zero-peaks';
-import { predictRun } from '../../src/plan/zero-units';
+import { predictPeaks } from '../support/formulas/zero-peaks';
+import { predictRun } from '../support/formulas/zero-units';
 
 /** A root of 100 around blocks of 60, 40 and 50 elements; item 1 byte, so that bytes are elements. */
 const UNITS = [

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { ConfigError } from '../../core/errors';
-import { type Plan, plan } from '../../figures/plan-view';
+import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf, type Planned } from '../../plan/cost-of';
 import { type HardwareCalibration, withCalibration } from '../../plan/hardware-calibration';
 import { type PlanInput, planInputNamed } from '../../plan/plan-input';

@@ -1,9 +1,9 @@
 import { formatBytes, formatSeconds } from '../../core/units';
-import { accuracyOf } from '../../figures/accuracy';
 import { accuracyFigure } from '../../figures/accuracy-figure';
 import type { Figure } from '../../figures/figure';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { type Column, createTable, type Table } from '../../figures/table';
+import { accuracyOf } from '../../plan/accuracy';
 import { sessionGuesses } from '../run/guesses';
 import { type OwnRun, type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
 

@@ -8,7 +8,7 @@ import type { DataFrame } from '../../figures/frame';
 import { lossCurve } from '../../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
 import { processTable } from '../../figures/process-table';
-import { notRecorded, type RunView, viewOf } from '../../figures/run-view';
+import { notRecorded, type RunView } from '../../figures/run-view';
 import { createTable, type Table } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
 import { type Link, linkText } from '../../transport/link';
@@ -16,6 +16,7 @@ import { sessionGuesses } from './guesses';
 import type { RunHistory } from './history';
 import type { StepRecords } from './steps';
 import { placeText } from './text';
+import { viewOf } from './view';
 
 /** The figures and tables of a run. */
 export abstract class RunFigures {

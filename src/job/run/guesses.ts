@@ -1,5 +1,5 @@
 import type { Figure } from '../../figures/figure';
-import { safe } from '../../figures/ink';
+import { safe } from '../../figures/grammar/ink';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 
 /** A user's guess of a quantity before a figure shows it. NaN means no guess. */

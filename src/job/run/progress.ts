@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { DisplaySink } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
 import type { Figure } from '../../figures/figure';
-import { EITHER } from '../../figures/ink';
+import { EITHER } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
 import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';

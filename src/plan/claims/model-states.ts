@@ -1,25 +1,56 @@
+import { STRATEGIES, type StrategyName } from '../../config/strategies';
 import type { MemoryCause } from '../../core/events';
 import type { Bytes } from '../../core/units';
-import { predictStates, type ZeroPrediction, type ZeroStrategy } from '../zero-formulas';
 
 /** fp32 parameters, gradients and Adam's two moments, or fp16 ones with a master copy: 4 + 4 + 8 or 2 + 2 + 12. */
 export const STATE_BYTES_PER_PARAMETER = 16;
 
-/** What one of `world` ranks holds and receives of a model that is one unit. */
-export function modelStates(numParams: number, strategy: ZeroStrategy, world: number): ZeroPrediction {
-  return predictStates({ units: [{ name: 'model', numParams }], strategy, world });
+/** Model states of one rank in float32 under Adam, and what it receives in a step. */
+export interface ModelStates {
+  readonly states: readonly { readonly cause: MemoryCause; readonly bytes: Bytes }[];
+  readonly stateBytes: Bytes;
+  readonly wireBytes: { readonly param: Bytes; readonly grad: Bytes };
+}
+
+/**
+ * What one of `world` ranks holds and receives of a model that is one unit. Source: Rajbhandari et al. 2020, "ZeRO: Memory
+ * Optimizations Toward Training Trillion Parameter Models", sections 5 and 7.
+ */
+export function modelStates(numParams: number, strategy: StrategyName, world: number): ModelStates {
+  const { shardedAtRest, reshardAfterForward } = STRATEGIES[strategy];
+  const [whole, shard] = [4 * numParams, (4 * numParams) / world];
+  const cuts = (state: (typeof shardedAtRest)[number]): boolean => shardedAtRest.includes(state);
+  const states = [
+    cuts('parameter')
+      ? ({ cause: 'param.shard', bytes: shard } as const)
+      : ({ cause: 'param.full', bytes: whole } as const),
+    cuts('gradient')
+      ? ({ cause: 'grad.shard', bytes: shard } as const)
+      : ({ cause: 'grad.full', bytes: whole } as const),
+    { cause: 'optimizer', bytes: 2 * (cuts('optimizer') ? shard : whole) } as const,
+  ];
+  const passed = shard * (world - 1); // by a gather or a reduction of everything
+  const isSharded = shardedAtRest.length > 0;
+  return {
+    states,
+    stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
+    wireBytes: {
+      param: isSharded ? passed * (cuts('parameter') && reshardAfterForward ? 2 : 1) : 0,
+      grad: isSharded ? passed : 2 * passed,
+    },
+  };
 }
 
 /** Bytes of states under any of these causes. */
-export function bytesOf({ states }: ZeroPrediction, causes: readonly MemoryCause[]): Bytes {
+export function bytesOf({ states }: ModelStates, causes: readonly MemoryCause[]): Bytes {
   return states.reduce((sum, { cause, bytes }) => (causes.includes(cause) ? sum + bytes : sum), 0);
 }
 
 /** Wire bytes of a step against DDP's, as a factor. */
-export function volumeAgainstDdp(strategy: ZeroStrategy, world: number): number {
+export function volumeAgainstDdp(strategy: StrategyName, world: number): number {
   return received(modelStates(1e9, strategy, world)) / received(modelStates(1e9, 'NO_SHARD', world));
 }
 
-function received({ wireBytes }: ZeroPrediction): Bytes {
+function received({ wireBytes }: ModelStates): Bytes {
   return wireBytes.param + wireBytes.grad;
 }

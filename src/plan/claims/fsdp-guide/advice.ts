@@ -1,6 +1,6 @@
 import { findFragment } from '../../../config/lookup';
 import { parseTrainConfig } from '../../../config/train-config';
-import { predictRun } from '../../zero-units';
+import { forecastRun } from '../../dry-run/forecast';
 import { claimOf } from '../claim';
 import { type ClaimEntry, type Experiment, fact } from '../entry';
 import { volumeAgainstDdp } from '../model-states';
@@ -85,9 +85,7 @@ sl.compare(runs, 'comm')`,
     expected: { verdict: 'contradicts itself', value: 1.5 },
     check() {
       const held = (strategy: 'FULL_SHARD' | 'SHARD_GRAD_OP'): number =>
-        predictRun(parseTrainConfig({ model: 'tiny', parallel: { strategy } }), 8).peaks.find(
-          ({ cause }) => cause === 'param.full',
-        )?.bytes ?? 0;
+        forecastRun(parseTrainConfig({ model: 'tiny', parallel: { strategy } }), 8)?.peaks['param.full'] ?? 0;
       return {
         verdict: 'contradicts itself',
         predicted: volumeAgainstDdp('FULL_SHARD', 8) / volumeAgainstDdp('SHARD_GRAD_OP', 8),

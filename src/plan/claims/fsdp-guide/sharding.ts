@@ -2,7 +2,9 @@ import type { StrategyName } from '../../../config/strategies';
 import { parseTrainConfig } from '../../../config/train-config';
 import type { MemoryCause } from '../../../core/events';
 import type { Bytes } from '../../../core/units';
-import { predictRun } from '../../zero-units';
+import { totalBytes } from '../../../ledger/memory';
+import { noBytes } from '../../../ledger/record';
+import { forecastRun } from '../../dry-run/forecast';
 import { type Claim, claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { pointsOff, type SettledFinding } from '../finding';
@@ -74,11 +76,15 @@ const STRATEGIES: readonly StrategyName[] = [
   '_HYBRID_SHARD_ZERO2',
 ];
 
+const LARGEST = ['param.full', 'param.shard', 'grad.full', 'grad.shard'] as const;
+
 /** What a rank of 8 holds of the states, and the sum of the largest that parameters and gradients become. */
 function heldUnder(strategy: StrategyName): { readonly rest: Bytes; readonly peaks: Bytes } {
   const mesh = strategy.includes('HYBRID') ? { dpReplicate: 2, dpShard: GPUS / 2 } : null;
-  const run = predictRun(parseTrainConfig({ model: 'tiny', parallel: { strategy, mesh } }), GPUS);
-  return { rest: run.stateBytes, peaks: run.peaks.reduce((sum, { bytes }) => sum + bytes, 0) };
+  const run = forecastRun(parseTrainConfig({ model: 'tiny', parallel: { strategy, mesh } }), GPUS);
+  const { states = noBytes(), peaks = noBytes() } = run ?? {};
+  const largest = LARGEST.reduce((sum, cause) => sum + peaks[cause], 0);
+  return { rest: totalBytes(states), peaks: largest };
 }
 
 /** The change of what a card holds under these causes, DDP to FULL_SHARD. */

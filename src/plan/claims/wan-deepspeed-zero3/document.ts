@@ -1,8 +1,9 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../../config/train-config';
 import type { Bytes } from '../../../core/units';
+import { totalBytes } from '../../../ledger/memory';
 import { fromFairScale } from '../../../parallel/fsdp1/fair-scale';
+import { forecastRun } from '../../dry-run/forecast';
 import type { PlanRequestInput } from '../../request';
-import { predictRun } from '../../zero-units';
 import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { bytesOf, modelStates, volumeAgainstDdp } from '../model-states';
@@ -116,5 +117,6 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
 
 /** States of a small model at rest on one of 8 GPUs. */
 function onDevice(offload: TrainConfigInput['offload']): Bytes {
-  return predictRun(parseTrainConfig({ model: 'tiny', offload }), GPUS).stateBytes;
+  const run = forecastRun(parseTrainConfig({ model: 'tiny', offload }), GPUS);
+  return run === null ? 0 : totalBytes(run.states);
 }

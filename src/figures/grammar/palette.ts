@@ -1,0 +1,112 @@
+import type { CommCause, MemoryCause, SpanName } from '../../core/events';
+import type { WaitKind } from '../../ledger/waits';
+
+/** How an area or bar is filled: a colour, and a hatch where it is transient. */
+export interface Fill {
+  readonly color: string;
+  readonly pattern?: Pattern;
+}
+
+/** A hatch in plotly's terms. */
+export interface Pattern {
+  readonly shape: '' | '/' | '\\' | 'x' | '-' | '+' | '.';
+  readonly fgcolor: string;
+  readonly size: number;
+  readonly solidity: number;
+  readonly fillmode: 'overlay';
+}
+
+/** A hatch over a fill. */
+export const hatch = (shape: Pattern['shape'], fgcolor = 'rgba(40,40,40,.55)', size = 6): Pattern => ({
+  shape,
+  fgcolor,
+  size,
+  solidity: 0.18,
+  fillmode: 'overlay',
+});
+const WHITE = 'rgba(255,255,255,.75)';
+
+/**
+ * One palette for light and dark hosts; neighbours differ for colour-blind eyes and in grey. The same hue is the same
+ * thing: dark and plain is a resident shard, light and hatched a transient whole.
+ */
+export const CAUSE_FILL: Readonly<Record<MemoryCause, Fill>> = {
+  'param.shard': { color: '#2362AC' },
+  optimizer: { color: '#3E9C6B' },
+  'grad.shard': { color: '#B3401A' },
+  batch: { color: '#59636E', pattern: hatch('-', WHITE) },
+  activation: { color: '#C774AE', pattern: { ...hatch('.', WHITE, 7), solidity: 0.12 } },
+  'grad.full': { color: '#F5A985', pattern: hatch('\\') },
+  'param.full': { color: '#8CC0EE', pattern: hatch('/') },
+  comm: { color: '#D6A800', pattern: hatch('+') },
+  temp: { color: '#C9CED3', pattern: hatch('x') },
+};
+
+/** Bottom to top: what stays lies below what comes and goes. */
+export const STACK_ORDER: readonly MemoryCause[] = [
+  'param.shard',
+  'optimizer',
+  'grad.shard',
+  'batch',
+  'activation',
+  'grad.full',
+  'param.full',
+  'comm',
+  'temp',
+];
+
+/** Fills on which text is white; on the others it is nearly black. */
+const DARK_FILLS = new Set(['#2362AC', '#B3401A', '#59636E', '#2F7F79']);
+
+/** A colour for text on a fill. */
+export function inkOn(fill: Fill): string {
+  return DARK_FILLS.has(fill.color) ? '#fff' : '#111';
+}
+
+/** A collective has the colour of what it carries. */
+export const COMM_FILL: Readonly<Record<CommCause, Fill>> = {
+  param: CAUSE_FILL['param.full'],
+  grad: CAUSE_FILL['grad.full'],
+  norm: CAUSE_FILL.temp,
+  loss: CAUSE_FILL.temp,
+  buffer: CAUSE_FILL.comm,
+  user: CAUSE_FILL.comm,
+  control: CAUSE_FILL.temp,
+};
+
+/** Phases of a step. */
+export const PHASE_FILL: Readonly<Record<Exclude<SpanName, 'step'>, Fill>> = {
+  data: { color: '#59636E' },
+  forward: { color: '#7FB8B0' },
+  loss: { color: '#B7DAD5' },
+  recompute: { color: '#7FB8B0', pattern: hatch('/') },
+  backward: { color: '#2F7F79' },
+  optimizer: { color: '#3E9C6B' },
+};
+
+const waiting = (shape: Pattern['shape']): Fill => ({
+  color: 'rgba(128,128,128,0.08)',
+  pattern: { ...hatch(shape, '#D9602F', 5), solidity: 0.3 },
+});
+
+/** Waits and bubbles: nearly unfilled, hatched orange-red. */
+export const WAIT_FILL: Fill = waiting('/');
+/** What is waited for has its own hatch. */
+export const WAIT_FILLS: Readonly<Record<WaitKind, Fill>> = {
+  wire: WAIT_FILL,
+  peer: waiting('\\'),
+  core: waiting('x'),
+  unknown: waiting('-'),
+};
+export const WAIT_OUTLINE = { width: 1.2, color: '#D9602F' } as const;
+
+/** Of what does not fit, and of what a device can hold. */
+export const OVER = '#B3401A';
+/** Bars of what has no colour of its own. */
+export const NEUTRAL_FILL: Fill = { color: '#59636E' };
+
+/** Lines and thin outlines that are seen on light and dark. */
+export const NEUTRAL = 'rgba(128,128,128,0.55)';
+
+/** Ranks as lines: distinct hues first, then again dotted by the caller. */
+export const LINE_COLORS = ['#2362AC', '#B3401A', '#3E9C6B', '#C774AE', '#D6A800', '#59636E'] as const;

@@ -1,0 +1,82 @@
+import { TICK_INK } from './ink';
+import { LINE_COLORS, NEUTRAL } from './palette';
+import type { Axis, Legend, Margin } from './plotly';
+
+/** Families in the order in which they are looked for; the first is the one that static pictures bring along. */
+export const FONT_FAMILY =
+  "Inter, system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'Noto Sans SC', 'PingFang SC', sans-serif";
+
+/** Width of static pictures; in a notebook figures are as wide as the page lets them. */
+export const STATIC_WIDTH = 800;
+
+export const TITLE_SIZE = 15;
+export const SUBTITLE_SIZE = 12;
+
+export const AXIS: Axis = {
+  showgrid: true,
+  gridcolor: 'rgba(128,128,128,0.22)',
+  zeroline: false,
+  linecolor: NEUTRAL,
+  ticks: 'outside',
+  ticklen: 4,
+  tickcolor: NEUTRAL,
+  tickfont: { size: 11 },
+  automargin: true,
+  ...TICK_INK,
+};
+
+export const MARGIN: Margin = { l: 56, r: 16, t: 64, b: 44 };
+export const BARGAP = 0.25;
+
+export const LEGEND: Required<Pick<Legend, 'orientation' | 'x' | 'y'>> = { orientation: 'h', x: 0, y: -0.16 };
+
+const axis = { ...AXIS, title: { font: { size: 11 }, standoff: 8 } };
+
+/** What all figures share, as plotly's layout.template. */
+export const TEMPLATE = {
+  layout: {
+    font: { family: FONT_FAMILY, size: 12, color: '#7a7a7a' },
+    paper_bgcolor: 'rgba(0,0,0,0)',
+    plot_bgcolor: 'rgba(0,0,0,0)',
+    title: {
+      x: 0,
+      xanchor: 'left',
+      xref: 'container',
+      y: 0.985,
+      yanchor: 'top',
+      yref: 'container',
+      pad: { l: 8, t: 6 },
+      font: { size: TITLE_SIZE, weight: 600 },
+      subtitle: { font: { size: SUBTITLE_SIZE } },
+    },
+    margin: { ...MARGIN, pad: 0 },
+    xaxis: axis,
+    yaxis: axis,
+    bargap: BARGAP,
+    hovermode: 'closest',
+    hoverlabel: {
+      font: { family: FONT_FAMILY, size: 12, color: '#1b1b1b' },
+      bgcolor: '#FFFFFF',
+      bordercolor: '#8a8a8a',
+      align: 'left',
+      namelength: -1,
+    },
+    colorway: LINE_COLORS,
+    showlegend: false,
+    legend: {
+      ...LEGEND,
+      xanchor: 'left',
+      yanchor: 'top',
+      font: { size: 11 },
+      itemsizing: 'constant',
+      traceorder: 'normal',
+    },
+    modebar: {
+      orientation: 'v',
+      bgcolor: 'rgba(0,0,0,0)',
+      color: 'rgba(128,128,128,.6)',
+      activecolor: '#2362AC',
+    },
+    uniformtext: { minsize: 9, mode: 'hide' },
+  },
+} as const;

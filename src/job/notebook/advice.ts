@@ -1,0 +1,73 @@
+import { ConfigError } from '../../core/errors';
+import type { DataFrame } from '../../figures/frame';
+import { layoutWords } from '../../figures/plan-table';
+import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import {
+  ADVICE_GRID,
+  type AdviceFinding,
+  type AdviceGrid,
+  type AdviceName,
+  testAdvice,
+} from '../../plan/advice';
+import { predict } from '../../plan/predict';
+
+/** The documents' advice against the best of all layouts, over a grid. In a notebook it shows itself. */
+export interface AdviceView {
+  readonly findings: readonly AdviceFinding[];
+  readonly table: Table;
+  /** Every place of the grid for one advice. */
+  cases(name: AdviceName): Table;
+  frame(): Promise<DataFrame>;
+  toText(): string;
+  [DISPLAY](): DisplayBundle;
+}
+
+/** Tries the documents' advice; the grid's default takes some seconds. */
+export function advice(grid: AdviceGrid = ADVICE_GRID): AdviceView {
+  const findings = testAdvice(predict, grid);
+  const table = adviceTable(findings);
+  return {
+    findings,
+    table,
+    cases: (name) => adviceCases(named(findings, name)),
+    frame: () => table.frame(),
+    toText: () => table.toText(),
+    [DISPLAY]: () => table[DISPLAY](),
+  };
+}
+
+function named(findings: readonly AdviceFinding[], name: AdviceName): AdviceFinding {
+  const found = findings.find((finding) => finding.name === name);
+  if (found !== undefined) return found;
+  const names = findings.map((finding) => finding.name).join(', ');
+  throw new ConfigError(`no advice is called '${name}'; there are ${names}`);
+}
+
+/** The documents' advice, and in how much of the grid it holds. */
+function adviceTable(findings: readonly AdviceFinding[]): Table {
+  return createTable(
+    findings.map(({ statement, cases, numHolds, summary }) => ({
+      advice: statement,
+      cases: cases.length,
+      holds: numHolds,
+      summary,
+    })),
+  );
+}
+
+/** Every place of the grid for one advice: what is advised, the best, and the ratio of their times. */
+function adviceCases({ statement, cases }: AdviceFinding): Table {
+  return createTable(
+    cases.map((one) => ({
+      model: one.model,
+      gpus: one.gpus,
+      hardware: one.hardware,
+      nicGbit: one.nicGbit,
+      holds: one.holds,
+      ratio: one.ratio,
+      advised: one.advised === null ? 'does not fit' : layoutWords(one.advised),
+      best: layoutWords(one.best),
+    })),
+    { title: statement },
+  );
+}

@@ -1,0 +1,118 @@
+import { escapeHtml } from '../../figures/escape';
+import type { Figure } from '../../figures/figure';
+import type { DataFrame } from '../../figures/frame';
+import { layoutWords } from '../../figures/plan-table';
+import { rankedLayouts } from '../../figures/ranked-layouts';
+import type { RankedLayout } from '../../figures/ranked-words';
+import {
+  recommendationNotes,
+  recommendationTable,
+  recommendationTitle,
+} from '../../figures/recommendation-table';
+import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import type { Planned } from '../../plan/cost-of';
+import { familyOf, type Loss } from '../../plan/families';
+import { reservableBytes } from '../../plan/memory/allocator';
+import { peakInBytes } from '../../plan/peak-bytes';
+import { predict } from '../../plan/predict';
+import { type PriceTable, priceTable } from '../../plan/prices';
+import { type Recommendation, recommend as search } from '../../plan/recommend';
+import type { RecommendInput } from '../../plan/recommend-request';
+import type { PlanRequestInput } from '../../plan/request';
+import { requestOfLayout } from '../../plan/request-of-layout';
+import { createPlan, type Plan } from './plan';
+
+/** The best layouts of a model, and why the others lost. In a notebook it shows itself. */
+export interface Recommended {
+  /** Those that fit, best first. */
+  readonly ranked: readonly Plan[];
+  /** The best that fits; undefined where nothing does. */
+  readonly best: Plan | undefined;
+  /** The best as a plan request, to change and plan again. */
+  readonly request: PlanRequestInput | undefined;
+  /** Of every other family its best, and why that is behind. */
+  readonly losses: readonly Loss[];
+  readonly numCandidates: number;
+  readonly numFitting: number;
+  readonly notTried: readonly string[];
+  readonly table: Table;
+  /** Time over memory of all that are named, with the reasons in words. */
+  figure(): Figure;
+  frame(): Promise<DataFrame>;
+  toText(): string;
+  [DISPLAY](): DisplayBundle;
+}
+
+export interface RecommendViewOptions {
+  /** USD per GPU hour by the GPU's name. Default: list prices. */
+  readonly prices?: Readonly<Record<string, number>> | PriceTable;
+  /** How many are ranked. Default 5. */
+  readonly top?: number;
+}
+
+/**
+ * Tries every legal layout of a model on so many GPUs and ranks those that fit. Throws: CONFIG for a wrong request, for no legal
+ * layout, and by cost where no price is known.
+ */
+export function recommend(input: RecommendInput, options: RecommendViewOptions = {}): Recommended {
+  const { prices, top = 5 } = options;
+  const found = search(input, {
+    predict,
+    top,
+    ...(prices === undefined ? {} : { prices: priceTable(prices) }),
+  });
+  return createRecommended(found);
+}
+
+function createRecommended(found: Recommendation): Recommended {
+  const table = recommendationTable(found);
+  const ranked = found.ranked.map(createPlan);
+  const [best] = ranked;
+  const notes = recommendationNotes(found);
+  const toText = (): string => [table.toText(100), ...notes].join('\n');
+  return {
+    ranked,
+    best,
+    request: best && requestOfLayout(best.layout, found.request),
+    losses: found.losses,
+    numCandidates: found.numCandidates,
+    numFitting: found.numFitting,
+    notTried: found.notTried,
+    table,
+    figure: () => figureOf(found),
+    frame: () => table.frame(),
+    toText,
+    [DISPLAY]: () => ({
+      'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,
+      'text/plain': toText(),
+    }),
+  };
+}
+
+function figureOf(found: Recommendation): Figure {
+  const { ranked, losses } = found;
+  const layouts = [
+    ...ranked.map((planned, i) => rankedLayout(planned, { rank: i + 1, reason: null })),
+    ...losses.map(({ best, why }) => rankedLayout(best, { rank: null, reason: why })),
+  ];
+  const capacityBytes = Math.max(
+    ...[...ranked, ...losses.map(({ best }) => best)].map(({ layout }) => reservableBytes(layout)),
+  );
+  const tried = { count: found.numCandidates, fitting: found.numFitting };
+  return rankedLayouts(layouts, { capacityBytes, tried, subtitle: recommendationTitle(found) });
+}
+
+function rankedLayout(
+  { layout, prediction }: Planned,
+  place: Pick<RankedLayout, 'rank' | 'reason'>,
+): RankedLayout {
+  const { seconds, memory, fits } = prediction;
+  return {
+    name: layoutWords(layout),
+    seconds,
+    memoryBytes: peakInBytes(memory),
+    fits,
+    family: familyOf(layout),
+    ...place,
+  };
+}

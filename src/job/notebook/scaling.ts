@@ -1,0 +1,96 @@
+import type { Figure } from '../../figures/figure';
+import { counted } from '../../figures/format';
+import { safe } from '../../figures/grammar/ink';
+import { withAssumed } from '../../figures/plan-table';
+import { scalingCurve } from '../../figures/scaling-curve';
+import type { ScalingPoint, ScalingView } from '../../figures/scaling-view';
+import { type PlanInput, planInputNamed } from '../../plan/plan-input';
+import type { Estimate } from '../../plan/prediction';
+import { isTrainConfig } from '../../plan/request-of-config';
+import { scalingEfficiency } from '../../plan/scaling-efficiency';
+import { type Plan, plan } from './plan';
+
+/** How far a plan is scaled, and what it is compared with. */
+export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measured' | 'measuredWhat'> {
+  /** Numbers of GPUs, or of nodes. */
+  readonly counts: readonly number[];
+  /** Default: GPUs. */
+  readonly countedIn?: ScalingView['countedIn'];
+  /** Default: efficiency. */
+  readonly quantity?: ScalingView['quantity'];
+  /** Sequences of an iteration: so many for each GPU (the batch grows), or so many in all. Default: one per GPU; a TrainConfig's own. */
+  readonly batch?: { readonly perGpu: number } | { readonly global: number };
+}
+
+/**
+ * Plans at growing numbers of GPUs, one line a request. Efficiency is tokens per second and GPU against the first count, its band
+ * what a slower or faster network makes of it; the band of tokens per second is the time's. Throws: CONFIG where a request is not
+ * legal at a count.
+ */
+export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
+  const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
+  const plans = Object.entries(requests).map(([name, request]) => ({
+    name,
+    plans: options.counts.map((count) => ({ count, planned: planAt(request, count, options) })),
+  }));
+  const first = plans[0]?.plans[0]?.planned;
+  const figure = scalingCurve({
+    series: plans.map(({ name, plans: line }) => ({
+      name,
+      points: line.map(({ count, planned }) =>
+        pointOf(count, planned, line[0]?.planned ?? planned, quantity),
+      ),
+    })),
+    quantity,
+    countedIn,
+    subtitle: first === undefined ? '' : subtitleOf(first, options),
+    ...(options.documented === undefined ? {} : { documented: options.documented }),
+    ...(options.measured === undefined ? {} : { measured: options.measured }),
+    ...(options.measuredWhat === undefined ? {} : { measuredWhat: options.measuredWhat }),
+  });
+  return withAssumed(
+    figure,
+    plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed)),
+  );
+}
+
+function planAt(input: PlanInput, count: number, { countedIn, batch }: ScalingOptions): Plan {
+  const request = typeof input === 'string' ? (planInputNamed(input) as PlanInput) : input; // plan checks it
+  const perNode = countedIn === 'nodes' ? plan(request).layout.hardware.gpusPerNode : 1;
+  const gpus = count * perNode;
+  if (batch === undefined && isTrainConfig(request)) return plan(request, { gpus });
+  const global = batch !== undefined && 'global' in batch ? batch.global : gpus * (batch?.perGpu ?? 1);
+  return plan(request, { gpus, batch: { global } });
+}
+
+function pointOf(
+  count: number,
+  { seconds, tokensPerSecondPerGpu, layout }: Plan,
+  first: Plan,
+  quantity: ScalingView['quantity'],
+): ScalingPoint {
+  if (quantity === 'efficiency') {
+    const { value, low, high } = scalingEfficiency(layout, first.layout);
+    return { count, value: { value: value * 100, low: low * 100, high: high * 100 } };
+  }
+  return { count, value: inverse(tokensPerSecondPerGpu * layout.gpus, seconds) };
+}
+
+/** The interval of what goes with one over the time. */
+function inverse(value: number, seconds: Estimate): Estimate {
+  return {
+    value,
+    low: (value * seconds.value) / seconds.high,
+    high: (value * seconds.value) / seconds.low,
+  };
+}
+
+function subtitleOf({ layout }: Plan, { batch }: ScalingOptions): string {
+  const { model, hardware, strategy, globalBatch, gpus } = layout;
+  const sequences =
+    batch !== undefined && 'global' in batch
+      ? `${batch.global} sequences in all`
+      : `${counted(globalBatch / gpus, 'sequence')} a GPU`;
+  const where = `${model.name} on ${hardware.name}, NIC ${hardware.nicGbit} Gbit/s a GPU`;
+  return safe(`${where}, ${strategy}, ${sequences}.`);
+}

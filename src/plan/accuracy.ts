@@ -1,0 +1,63 @@
+import type { Seconds } from '../core/units';
+
+/** How predictions compare with measurements; errors are (predicted ÷ measured) − 1. */
+export interface Accuracy {
+  readonly count: number;
+  /** Of absolute errors. */
+  readonly mean: number;
+  readonly median: number;
+  readonly worst: number;
+  /** Mean of signed errors. */
+  readonly bias: number;
+  /** Of all pairs whose measurements differ, those whose predictions are ordered alike. */
+  readonly pairsRanked: number;
+}
+
+/** One run that was measured, and what was predicted for it. */
+export interface MeasuredRun {
+  readonly id: string;
+  readonly measured: Seconds;
+  readonly predicted: Seconds;
+  /** By the model to compare with. */
+  readonly baseline?: Seconds | undefined;
+  /** Whether the constants were fitted on it; such runs are drawn and do not count. */
+  readonly fitted?: boolean | undefined;
+}
+
+export interface Pair {
+  readonly predicted: Seconds;
+  readonly measured: Seconds;
+}
+
+/** Zeros for no pairs; one half of a pair that is predicted equal counts as ranked. */
+export function accuracyOf(pairs: readonly Pair[]): Accuracy {
+  const errors = pairs.map(({ predicted, measured }) => predicted / measured - 1);
+  const sizes = errors.map(Math.abs).sort((a, b) => a - b);
+  const mean = (values: readonly number[]): number =>
+    values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+  const middle = sizes.length >> 1;
+  const median =
+    sizes.length % 2 === 1 ? (sizes[middle] ?? 0) : mean(sizes.slice(Math.max(0, middle - 1), middle + 1));
+  return {
+    count: pairs.length,
+    mean: mean(sizes),
+    median,
+    worst: sizes.at(-1) ?? 0,
+    bias: mean(errors),
+    pairsRanked: rankedShare(pairs),
+  };
+}
+
+function rankedShare(pairs: readonly Pair[]): number {
+  let ranked = 0;
+  let all = 0;
+  pairs.forEach((a, i) => {
+    for (const b of pairs.slice(i + 1)) {
+      if (a.measured === b.measured) continue;
+      all++;
+      const agreement = Math.sign(a.predicted - b.predicted) * Math.sign(a.measured - b.measured);
+      ranked += agreement > 0 ? 1 : agreement === 0 ? 0.5 : 0;
+    }
+  });
+  return all === 0 ? 0 : ranked / all;
+}

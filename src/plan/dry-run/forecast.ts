@@ -1,0 +1,75 @@
+import type { TrainConfig } from '../../config/train-config';
+import { ShardlabError } from '../../core/errors';
+import type { CommCause } from '../../core/events';
+import type { Bytes } from '../../core/units';
+import { memoryOverTime } from '../../ledger/memory';
+import { modelStatesOf } from '../../ledger/model-states';
+import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
+import { runRank } from './rank-run';
+
+/** What a dry run says of each step after the first. */
+export interface RunForecast {
+  /** Model states of rank 0 on the device, by cause. */
+  readonly states: BytesByCause;
+  /** The most of each cause that rank 0's device holds at any moment. */
+  readonly peaks: BytesByCause;
+  /** What a rank receives for parameters and for gradients; the mean over ranks where their parts differ. */
+  readonly wireBytes: { readonly param: Bytes; readonly grad: Bytes };
+}
+
+/** Predicts a config's run; null where its memory depends on values, which a dry run does not have. */
+export function forecastRun(config: TrainConfig, world: number): RunForecast | null {
+  try {
+    return forecastOf(config, world);
+  } catch (error) {
+    if (error instanceof ShardlabError && error.code === 'ENGINE') return null;
+    throw error;
+  }
+}
+
+function forecastOf(config: TrainConfig, world: number): RunForecast {
+  const stepOf = (rank: number): StepRecord => secondStep(config, world, rank);
+  const first = stepOf(0);
+  const { byCause } = memoryOverTime(first);
+  const peaks = noBytes();
+  for (const cause of Object.keys(peaks) as (keyof BytesByCause)[])
+    peaks[cause] = Math.max(...byCause[cause]); // its own keys
+  return { states: modelStatesOf(first), peaks, wireBytes: meanReceived(first, world, stepOf) };
+}
+
+/** Rings cut into parts of which the last differs most: where the last rank receives what the first does, all do. */
+function meanReceived(
+  first: StepRecord,
+  world: number,
+  stepOf: (rank: number) => StepRecord,
+): RunForecast['wireBytes'] {
+  const own = { param: received(first, 'param'), grad: received(first, 'grad') };
+  if (world === 1) return own;
+  const last = stepOf(world - 1);
+  if (received(last, 'param') === own.param && received(last, 'grad') === own.grad) return own;
+  const between = Array.from({ length: world - 2 }, (_, i) => stepOf(i + 1));
+  const mean = (cause: CommCause): Bytes =>
+    [first, ...between, last].reduce((sum, record) => sum + received(record, cause), 0) / world;
+  return { param: mean('param'), grad: mean('grad') };
+}
+
+function received({ collectives }: StepRecord, cause: CommCause): Bytes {
+  return collectives.reduce((sum, event) => sum + (event.cause === cause ? event.wireBytes : 0), 0);
+}
+
+/** The first step makes optimizer states; the second is like all that follow. */
+function secondStep(config: TrainConfig, world: number, rank: number): StepRecord {
+  const { records } = runRank({
+    config,
+    world,
+    rank,
+    numSteps: 2,
+    costs: {},
+    blas: true,
+    memoryLimit: undefined,
+    curve: true,
+    keepsEvents: false,
+    warn: undefined,
+  });
+  return records[1] as StepRecord; // of two steps
+}
