@@ -23,7 +23,7 @@ test('options of train, save and load that do not exist, and files that are no c
   const parametersOnly = true;
   const cases: readonly [string, RegExp, () => Promise<unknown>][] = [
     ['CONFIG', /no argument world; known are ranks, init/, () => job.train(CONFIG, { world: 1 } as object)],
-    ['CONFIG', /a folder, and takes one safetensors file/, () => job.train(CONFIG, { init: folder })],
+    ['CONFIG', /a folder, but must be one safetensors file/, () => job.train(CONFIG, { init: folder })],
     [
       'CONFIG',
       /stateDictType; known are type/,
