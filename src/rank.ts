@@ -42,7 +42,7 @@ export {
   sizeBasedAutoWrapPolicy,
   transformerAutoWrapPolicy,
 } from './parallel/wrap-policies';
-export type { WrapPolicy } from './parallel/wrap-policy';
+export type { WrapPolicy } from './parallel/wrap-policies';
 
 const scope = currentRankScope();
 

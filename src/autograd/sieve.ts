@@ -1,10 +1,10 @@
+import type { TapeNode } from '../backend/tfjs-state';
 import type * as tf from '../core/tf';
 import type { KeptResults } from './kept-results';
-import type { RecordedNode } from './recording';
 import { Surroundings } from './surroundings';
 
 /** Called for every operation whose backward would follow, with the tensors that it would have saved. */
-export type Meter = (node: RecordedNode, saved: readonly tf.Tensor[]) => void;
+export type Meter = (node: TapeNode, saved: readonly tf.Tensor[]) => void;
 
 /** The notes on a forward that will run again. */
 export class Sieve {

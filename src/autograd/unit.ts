@@ -18,13 +18,13 @@ export type ForwardPhase = 'forward' | 'recompute';
  */
 export interface UnitHooks {
   /** Makes the parameters whole. */
-  beforeForward(phase: ForwardPhase): void;
+  preForward(phase: ForwardPhase): void;
   /** May free the parameters. */
-  afterForward(phase: ForwardPhase): void;
+  postForward(phase: ForwardPhase): void;
   /** Makes the parameters whole again, in the same or in new tensors. */
-  beforeBackward(): void;
+  preBackward(): void;
   /** Takes over the gradients, one per parameter; null if the unit's output does not depend on that parameter. */
-  afterBackward(gradients: readonly (tf.Tensor | null)[]): void;
+  postBackward(gradients: readonly (tf.Tensor | null)[]): void;
 }
 
 /** A part of a model whose parameters are gathered and freed together. */
@@ -115,13 +115,13 @@ export function runUnit(
   const { hooks, module, declared } = unit;
   const outer = currentRecording(`Unit '${module}'`);
   const phase = outer?.isReplayed === true ? 'recompute' : 'forward';
-  untracked(() => hooks.beforeForward(phase));
+  untracked(() => hooks.preForward(phase));
   const run = (): tf.Tensor =>
     oneTensor(forward(...inputs), `The forward of ${module === '' ? 'the model' : `'${module}'`}`);
   const value = engine.tagged({ cause: 'temp', module, declared }, () => {
     return outer === null ? tf.tidy(run) : recordUnit(engine, unit, outer, run, inputs);
   });
-  untracked(() => hooks.afterForward(phase));
+  untracked(() => hooks.postForward(phase));
   return value;
 }
 
@@ -188,7 +188,7 @@ function backwardUnit(
   dy: tf.Tensor | undefined,
 ): Gradients {
   const { hooks, module, declared } = unit;
-  untracked(() => hooks.beforeBackward());
+  untracked(() => hooks.preBackward());
   parameters.fill();
   // A region inside that runs forward again uses the current tensors.
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
@@ -201,7 +201,7 @@ function backwardUnit(
     // A hook waits for other ranks and may be cut off.
     for (const gradient of own) if (gradient !== null) tape.unfinished.add(gradient);
     try {
-      untracked(() => hooks.afterBackward(own));
+      untracked(() => hooks.postBackward(own));
     } finally {
       tape.unfinished.clear();
     }

@@ -1,7 +1,19 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { BlasAbsent, BlasInfo } from './engine';
 import { type Koffi, loadKoffi } from './native';
+
+/** What computes the engine's matrix products. */
+export interface BlasInfo {
+  readonly library: string;
+  readonly path: string;
+  readonly threads: number;
+}
+
+/** A product's own word about why there is no BLAS, and what to do. */
+export interface BlasAbsent {
+  readonly library: null;
+  readonly reason: string;
+}
 
 /** Where a BLAS may come from: looked for, switched off, or one library that the user names. */
 export type BlasChoice = 'auto' | 'none' | { readonly path: string };

@@ -3,6 +3,7 @@ import type { DType } from '../core/dtypes';
 import type { Observer, Tag } from '../core/events';
 import type * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
+import type { BlasAbsent, BlasInfo } from './blas';
 import type { Elementwise } from './elementwise';
 import type { HeapDamage } from './heap-health';
 import type { HostMemory } from './host-arrays';
@@ -14,19 +15,6 @@ export interface Storage {
   readonly bytes: Bytes;
   /** The same bytes as an array over the engine's memory (no copy). Invalid after the next allocation: take it anew. */
   view(): Uint8Array;
-}
-
-/** What computes the engine's matrix products. */
-export interface BlasInfo {
-  readonly library: string;
-  readonly path: string;
-  readonly threads: number;
-}
-
-/** A product's own word about why there is no BLAS, and what to do. */
-export interface BlasAbsent {
-  readonly library: null;
-  readonly reason: string;
 }
 
 /** What the engine holds at this moment, by the backend's own buffers (an alias is not counted twice). */

@@ -1,4 +1,5 @@
-import { currentDisplay, type DisplaySink } from './display';
+import { currentDisplay } from './display';
+import type { DisplaySink } from './display-sink';
 import { encodeBinary, type MimeBundle, toMimeBundle } from './mime';
 
 export interface ShowOptions {

@@ -1,4 +1,4 @@
-import type { DisplaySink } from './display';
+import type { DisplaySink } from './display-sink';
 import type { MimeBundle } from './mime';
 
 interface TslabMessage {

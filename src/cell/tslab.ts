@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { currentDisplay, type DisplaySink } from './display';
+import { currentDisplay } from './display';
+import type { DisplaySink } from './display-sink';
 import { encodeBinary } from './mime';
 
 /** tslab's display interface: one media type per call. Source: tslab/dist/public.d.ts */

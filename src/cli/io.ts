@@ -1,3 +1,6 @@
+import type { Command } from 'commander';
+import type { ExitStatus } from './exit-status';
+
 /** The parts of its process that a command may use; tests pass their own. */
 export interface Io {
   readonly env: NodeJS.ProcessEnv;
@@ -45,3 +48,9 @@ export function processIo(): Io {
     stderr: (text) => void process.stderr.write(text),
   };
 }
+
+/** Adds a subcommand's action: chooses the output by --json, reports errors, and stores the exit status. */
+export type Perform = <Options>(
+  command: Command,
+  action: (positionals: readonly string[], options: Options, output: Output) => Promise<ExitStatus>,
+) => void;

@@ -8,17 +8,11 @@ import { addDoctor } from './doctor/command';
 import { type ExitStatus, exitStatusOf } from './exit-status';
 import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
-import { createOutput, type Io, type Output } from './io';
+import { createOutput, type Io, type Output, type Perform } from './io';
 import { addPlan } from './plan/command';
 import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
 import { addTrace } from './trace/command';
-
-/** Adds a subcommand's action: chooses the output by --json, reports errors, and stores the exit status. */
-export type Perform = <Options>(
-  command: Command,
-  action: (positionals: readonly string[], options: Options, output: Output) => Promise<ExitStatus>,
-) => void;
 
 /** Runs the `shardlab` command with these arguments; gives its exit status and never throws. */
 export async function runCommand(argv: readonly string[], io: Io): Promise<ExitStatus> {

@@ -1,7 +1,11 @@
-import type { Module } from './module';
+/** What is printed of a module. */
+interface Printed {
+  readonly ownParameters: ReadonlyMap<string, { readonly shape: readonly number[] }>;
+  readonly children: ReadonlyMap<string, Printed>;
+}
 
 /** A module and all below it, one a line; equal neighbours are told once. Source: torch.nn.Module's representation. */
-export function moduleText(module: Module): string {
+export function moduleText(module: Printed): string {
   const parameters = [...module.ownParameters].map(([name, { shape }]) => `${name} [${shape.join(', ')}]`);
   const head = `${module.constructor.name}(${parameters.join(', ')}`;
   const children = [...module.children].map(([name, child]) => ({ name, text: moduleText(child) }));

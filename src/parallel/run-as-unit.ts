@@ -23,7 +23,7 @@ const TAGGED = Symbol('tagged');
 
 /**
  * From now on the module's calls are units: hooks run around forward and backward, gradients of `parameters` go to
- * `hooks.afterBackward`, and spans give the time of both.
+ * `hooks.postBackward`, and spans give the time of both.
  */
 export function runAsUnit(run: UnitRun): void {
   const { engine, module, parameters, numTrained, declared } = run;
@@ -58,19 +58,19 @@ function timed(
 ): UnitHooks {
   let start = 0;
   return {
-    beforeForward(phase) {
+    preForward(phase) {
       entered(phase);
       observer.entered?.(phase, module.path);
-      hooks.beforeForward(phase);
+      hooks.preForward(phase);
     },
-    afterForward: (phase) => hooks.afterForward(phase),
-    beforeBackward() {
+    postForward: (phase) => hooks.postForward(phase),
+    preBackward() {
       start = engine.clock.now();
       observer.entered?.('backward', module.path);
-      hooks.beforeBackward();
+      hooks.preBackward();
     },
-    afterBackward(grads) {
-      hooks.afterBackward(grads);
+    postBackward(grads) {
+      hooks.postBackward(grads);
       observer.span({ kind: 'span', name: 'backward', module: module.path, start, end: engine.clock.now() });
     },
   };

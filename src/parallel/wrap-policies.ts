@@ -5,7 +5,13 @@ import { CausalSelfAttention } from '../nn/causal-self-attention';
 import { ModuleList } from '../nn/containers';
 import { Module } from '../nn/module';
 import { MoeBlock } from '../nn/moe-block';
-import type { WrapPolicy } from './wrap-policy';
+
+/**
+ * Chooses the modules that become units, in torch's form. With `recurse`, it says whether to look for units inside the
+ * module; without, whether the module becomes a unit; `nonwrappedNumel` is its number of elements that are in no unit
+ * yet. A policy with one argument is only called without `recurse`. Source: torch.distributed.fsdp's auto_wrap_policy.
+ */
+export type WrapPolicy = (module: Module, recurse: boolean, nonwrappedNumel: number) => boolean;
 
 // The policies of torch.distributed.fsdp.wrap by their names. Each is a function of options that returns a policy.
 // Torch needs functools.partial for that, but the documents omit it; a policy without options throws an error that

@@ -11,14 +11,8 @@ import {
   ModuleWrapPolicy,
   moeAutoWrapPolicy,
   sizeBasedAutoWrapPolicy,
+  type WrapPolicy,
 } from './wrap-policies';
-
-/**
- * Chooses the modules that become units, in torch's form. With `recurse`, it says whether to look for units inside the
- * module; without, whether the module becomes a unit; `nonwrappedNumel` is its number of elements that are in no unit
- * yet. A policy with one argument is only called without `recurse`. Source: torch.distributed.fsdp's auto_wrap_policy.
- */
-export type WrapPolicy = (module: Module, recurse: boolean, nonwrappedNumel: number) => boolean;
 
 /** Every item of a ModuleList, except lists inside such items: the blocks of a model. */
 export function blockWrapPolicy(model: Module): WrapPolicy {

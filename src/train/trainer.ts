@@ -17,10 +17,11 @@ import type { Optimizer } from '../optim/optimizer';
 import { WarmupCosineLR } from '../optim/warmup-cosine-lr';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
+import { taskOf } from './config-task';
 import { runMicroBatch } from './micro-batch';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
-import { type Task, taskOf } from './task';
+import type { Task } from './task';
 import type { TrainerState } from './trainer-state';
 
 /** The parts that a trainer needs. */

@@ -88,6 +88,12 @@ export interface Call {
   readonly outputs: readonly BlockList[];
 }
 
+/** When a rank had come to a collective, on the host's clock and on its thread's CPU clock. */
+export interface Arrival {
+  readonly at: Seconds;
+  readonly cpu: Seconds;
+}
+
 /** What the thread that ran a collective knows of its progress. */
 export type ThreadProgress = Pick<CollectiveProgress, 'free' | 'arrived' | 'lacked' | 'carried'>;
 

@@ -1,16 +1,10 @@
 import type { ThreadCpuClock } from '../core/thread-cpu';
 import type { Seconds } from '../core/units';
-import type { ThreadProgress } from './call';
-import type { SpanCall } from './collectives';
+import type { Arrival, ThreadProgress } from './call';
 import type { LinkClock } from './link-clock';
 import { ringCost } from './ring-cost';
+import type { SpanCall } from './spans';
 import type { Steps } from './wait';
-
-/** When a rank had come to a collective, on the host's clock and on its thread's CPU clock. */
-export interface Arrival {
-  readonly at: Seconds;
-  readonly cpu: Seconds;
-}
 
 /** Runs a collective's steps. */
 export interface Lane {

@@ -1,7 +1,6 @@
 import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
-import type { CallHeader } from './call';
-import type { Arrival } from './carried';
+import type { Arrival, CallHeader } from './call';
 import { arrivalsIn, barrierWord, countIn, isLater, isStale, phaseOf } from './epoch-word';
 import type { GroupMemory } from './group-memory';
 import { STREAM, type Stream } from './layout';

@@ -1,20 +1,13 @@
 import type { Seconds } from '../core/units';
-import type { CallHeader } from './call';
-import type { Arrival, Lane } from './carried';
+import type { Arrival } from './call';
+import type { Lane } from './carried';
 import { Channel } from './channel';
 import type { GroupMemory } from './group-memory';
 import { roundUp, SLOT_BYTES, type Stream } from './layout';
 import { type CallLengths, type CallRecord, signatureOf } from './record';
 import { SlotCodec } from './slot-codec';
-import { Cursor, type Spans } from './spans';
+import { Cursor, type SpanCall, type Spans } from './spans';
 import type { Steps } from './wait';
-
-/** A collective whose data lies at native addresses; plain data, goes to the comm thread as it is. */
-export interface SpanCall {
-  readonly header: CallHeader;
-  readonly inputs: readonly Spans[];
-  readonly outputs: readonly Spans[];
-}
 
 /** Elements at which parts within a slot begin, so that kernels may work in whole blocks. */
 const PART_UNIT = 16;

@@ -1,14 +1,15 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
-import { allAgree, type CallHeader } from './call';
-import { type Arrival, type Carried, carried, progressOf } from './carried';
-import { CollectiveLane, type SpanCall } from './collectives';
+import { type Arrival, allAgree, type CallHeader } from './call';
+import { type Carried, carried, progressOf } from './carried';
+import { CollectiveLane } from './collectives';
 import type { CommFailure, CommRequest } from './comm-messages';
 import { attach, type GroupMemory, type ThreadTools } from './group-memory';
 import { STREAM } from './layout';
 import { Landing } from './link-clock';
 import { PairLane } from './pair-lane';
+import type { SpanCall } from './spans';
 import type { TicketBoard } from './tickets';
 import { type Guard, guardOf, PATIENCE_MS, type Steps, type Wait } from './wait';
 

@@ -1,7 +1,7 @@
 import type { ErrorJson } from '../core/errors';
 import type { Seconds } from '../core/units';
-import type { SpanCall } from './collectives';
 import type { GroupAttachment } from './group-memory';
+import type { SpanCall } from './spans';
 
 /** Main thread → comm thread. */
 export type CommRequest =

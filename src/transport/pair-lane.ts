@@ -1,15 +1,15 @@
 import type { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
-import type { CallHeader } from './call';
-import type { Arrival, Lane } from './carried';
-import { lengthsOf, type SpanCall } from './collectives';
+import type { Arrival, CallHeader } from './call';
+import type { Lane } from './carried';
+import { lengthsOf } from './collectives';
 import { ahead, countIn, tagged } from './epoch-word';
 import type { GroupMemory } from './group-memory';
 import { STREAM, type Stream } from './layout';
 import { brokenError, mismatchError } from './mismatch';
 import { CallRecord } from './record';
 import { SlotCodec } from './slot-codec';
-import { Cursor } from './spans';
+import { Cursor, type SpanCall } from './spans';
 import type { Steps, Wait } from './wait';
 
 const LINE_WORDS = 16;

@@ -4,7 +4,7 @@ import { openThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, now } from '../core/units';
 import { allAgree, type Call, type CallHeader, type CallResult } from './call';
 import { carried, progressOf } from './carried';
-import { CollectiveLane, type SpanCall } from './collectives';
+import { CollectiveLane } from './collectives';
 import { CommClient } from './comm-client';
 import type { CommRequest } from './comm-messages';
 import { CONTROL_BYTES } from './control-block';
@@ -17,7 +17,7 @@ import { type GroupIdentity, speaker } from './mismatch';
 import { PairLane } from './pair-lane';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 import { type OpenSegment, openSegment, PAGE_BYTES } from './segment';
-import { toSpans } from './spans';
+import { type SpanCall, toSpans } from './spans';
 import { guardOf, runBlocking } from './wait';
 
 export interface SharedMemoryOptions {

@@ -1,5 +1,4 @@
-import type { BlockList } from './call';
-import { VALUE_BYTES } from './call';
+import { type BlockList, type CallHeader, VALUE_BYTES } from './call';
 import type { Native } from './native';
 
 /** Elements at native addresses of this process, in wire order; address 0 is padding. Plain data: it goes to other threads. */
@@ -7,6 +6,13 @@ export interface Spans {
   readonly addresses: readonly number[];
   readonly lengths: readonly number[];
   readonly total: number;
+}
+
+/** A collective whose data lies at native addresses; plain data, goes to the comm thread as it is. */
+export interface SpanCall {
+  readonly header: CallHeader;
+  readonly inputs: readonly Spans[];
+  readonly outputs: readonly Spans[];
 }
 
 export function toSpans(blocks: BlockList): Spans {

@@ -53,10 +53,10 @@ describe('a pass that is cut off at any kernel, as an interrupted cell is', () =
         module,
         parameters: () => tensors,
         hooks: {
-          beforeForward() {},
-          afterForward() {},
-          beforeBackward() {},
-          afterBackward(found) {
+          preForward() {},
+          postForward() {},
+          preBackward() {},
+          postBackward(found) {
             collected.push(...found.flatMap((gradient) => (gradient === null ? [] : valuesOf(gradient))));
             for (const gradient of found) gradient?.dispose();
           },

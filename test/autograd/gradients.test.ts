@@ -28,7 +28,7 @@ test('a loss that is no tensor is told as what it is', () => {
 
 test('a unit whose forward gives several tensors says so, in place of gradients that are lost', () => {
   const none = (): void => undefined;
-  const hooks = { beforeForward: none, afterForward: none, beforeBackward: none, afterBackward: none };
+  const hooks = { preForward: none, postForward: none, preBackward: none, postBackward: none };
   const unit = { hooks, parameters: () => [], module: 'blocks.0' };
   assert.throws(
     () => gradients(engine, () => runUnit(engine, unit, (x) => [x, x] as never, [tf.scalar(1)])),

@@ -26,10 +26,10 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     module: 'u',
     parameters: () => [weight],
     hooks: {
-      beforeForward() {},
-      afterForward() {},
-      beforeBackward() {},
-      afterBackward([gradient]) {
+      preForward() {},
+      postForward() {},
+      preBackward() {},
+      postBackward([gradient]) {
         isLearning = gradient?.dataSync().some((value) => value !== 0) ?? false;
         gradient?.dispose();
       },

@@ -10,7 +10,7 @@ export class ShardedUnit implements Unit {
   readonly hooks: UnitHooks;
   /** Gradients of the last backward, copied out. */
   collected: (Float32Array | null)[] = [];
-  /** Called in afterBackward before the gradients are freed. */
+  /** Called in postBackward before the gradients are freed. */
   onBackward: (gradients: readonly (tf.Tensor | null)[]) => void = () => {};
   /** Further work on the output of forward. */
   extra: (y: tf.Tensor) => tf.Tensor = (y) => y;
@@ -26,10 +26,10 @@ export class ShardedUnit implements Unit {
     tf.dispose([...initial]);
     this.#forward = forward;
     this.hooks = {
-      beforeForward: () => this.#gather(),
-      afterForward: () => this.#free(),
-      beforeBackward: () => this.#gather(),
-      afterBackward: (gradients) => {
+      preForward: () => this.#gather(),
+      postForward: () => this.#free(),
+      preBackward: () => this.#gather(),
+      postBackward: (gradients) => {
         this.onBackward(gradients);
         this.collected = gradients.map((gradient) => gradient && valuesOf(gradient));
         for (const gradient of gradients) gradient?.dispose();

@@ -79,7 +79,7 @@ for (const engineCase of ENGINE_CASES) {
       const kept: Unit = {
         module: 'kept',
         parameters: () => [x],
-        hooks: { beforeForward() {}, afterForward() {}, beforeBackward() {}, afterBackward() {} },
+        hooks: { preForward() {}, postForward() {}, preBackward() {}, postBackward() {} },
       };
       assert.throws(
         () =>

@@ -98,10 +98,10 @@ function memoryOf(engine: Engine, shape: Case): MemoryUse {
   made.length = 0;
   peak = 0;
   const hooks = {
-    beforeForward() {},
-    afterForward() {},
-    beforeBackward() {},
-    afterBackward: (found: readonly (tf.Tensor | null)[]) =>
+    preForward() {},
+    postForward() {},
+    preBackward() {},
+    postBackward: (found: readonly (tf.Tensor | null)[]) =>
       tf.dispose(found.filter((gradient) => gradient !== null)),
   };
   const unit = { hooks, parameters: () => parameters, module: 'unit' };

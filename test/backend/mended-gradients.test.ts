@@ -34,10 +34,10 @@ test("a fused kernel's gradient is given nothing for outputs that it does not re
   const [weight, bias] = [tf.ones([width]), tf.zeros([width])];
   let numGradients = 0;
   const hooks: UnitHooks = {
-    beforeForward() {},
-    afterForward() {},
-    beforeBackward() {},
-    afterBackward(found) {
+    preForward() {},
+    postForward() {},
+    preBackward() {},
+    postBackward(found) {
       numGradients = found.filter((gradient) => gradient !== null).length;
       for (const gradient of found) gradient?.dispose();
     },

@@ -120,10 +120,10 @@ function byUnit(engine: Engine, op: Op, shapes: OpCase['shapes']): Float32Array[
   const parameters = inputsOf(shapes);
   const collected: Float32Array[] = [];
   const hooks = {
-    beforeForward() {},
-    afterForward() {},
-    beforeBackward() {},
-    afterBackward(found: readonly (tf.Tensor | null)[]) {
+    preForward() {},
+    postForward() {},
+    preBackward() {},
+    postBackward(found: readonly (tf.Tensor | null)[]) {
       for (const gradient of found) {
         collected.push(gradient === null ? new Float32Array() : valuesOf(gradient));
         gradient?.dispose();
@@ -215,10 +215,10 @@ for (const engineCase of ENGINE_CASES) {
         span() {},
       });
       const hooks = {
-        beforeForward() {},
-        afterForward() {},
-        beforeBackward() {},
-        afterBackward: (found: readonly (tf.Tensor | null)[]) =>
+        preForward() {},
+        postForward() {},
+        preBackward() {},
+        postBackward: (found: readonly (tf.Tensor | null)[]) =>
           tf.dispose([...found].filter((g) => g !== null)),
       };
       const unit = { hooks, parameters: () => [table], module: '' };

@@ -38,10 +38,10 @@ function unit(module: string, shapes: readonly (readonly number[])[], gains: rea
   });
   const grads: (tf.Tensor | null)[] = [];
   const hooks = {
-    beforeForward() {},
-    afterForward() {},
-    beforeBackward() {},
-    afterBackward: (found: readonly (tf.Tensor | null)[]) => void grads.splice(0, grads.length, ...found),
+    preForward() {},
+    postForward() {},
+    preBackward() {},
+    postBackward: (found: readonly (tf.Tensor | null)[]) => void grads.splice(0, grads.length, ...found),
   };
   return { module, hooks, parameters: () => tensors, tensors, grads };
 }

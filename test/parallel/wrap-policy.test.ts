@@ -19,8 +19,9 @@ import {
   neverWrapPolicy,
   sizeBasedAutoWrapPolicy,
   transformerAutoWrapPolicy,
+  type WrapPolicy,
 } from '../../src/parallel/wrap-policies';
-import { modulesToWrap, type WrapPolicy, wrapPolicyOf } from '../../src/parallel/wrap-policy';
+import { modulesToWrap, wrapPolicyOf } from '../../src/parallel/wrap-policy';
 import { testEngine } from '../support/wasm-test-engine';
 
 /** A module of `size` elements of its own. */

@@ -39,6 +39,7 @@ const FRONT_MAY_USE = ['core', 'cell'];
 /** Source texts by their path from the clone's root, with forward slashes. */
 export type Sources = ReadonlyMap<string, string>;
 
+/** A relative import, of values or types, as two paths. */
 interface Import {
   readonly from: string;
   readonly to: string;
@@ -96,7 +97,8 @@ function rankOf(layer: string): number {
   return layer === FACADE ? LAYERS.length : LAYERS.indexOf(layer);
 }
 
-function importsOf(sources: Sources): readonly Import[] {
+/** All relative imports of these files, in whatever form they are written. */
+export function importsOf(sources: Sources): readonly Import[] {
   return [...sources].flatMap(([from, text]) =>
     ts
       .preProcessFile(text, true, true)

@@ -8,11 +8,16 @@ export const ROOT = repositoryRoot();
 
 /** All TypeScript files below these folders of the clone, without what AssemblyScript compiles. */
 export function readSources(...folders: readonly string[]): Sources {
+  return new Map([...readAllSources(...folders)].filter(([path]) => !path.includes('/assembly/')));
+}
+
+/** All TypeScript files below these folders of the clone. */
+export function readAllSources(...folders: readonly string[]): Sources {
   const sources = new Map<string, string>();
   for (const folder of folders) {
     for (const entry of readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })) {
       const path = join(entry.parentPath, entry.name);
-      if (!entry.isFile() || !entry.name.endsWith('.ts') || path.includes('/assembly/')) continue;
+      if (!entry.isFile() || !entry.name.endsWith('.ts')) continue;
       sources.set(relative(ROOT, path), readFileSync(path, 'utf8'));
     }
   }

@@ -22,10 +22,10 @@ export function collectGradients(
     module,
     parameters,
     hooks: {
-      beforeForward() {},
-      afterForward() {},
-      beforeBackward() {},
-      afterBackward(grads) {
+      preForward() {},
+      postForward() {},
+      preBackward() {},
+      postBackward(grads) {
         collected = new Map(parameters.map(({ name }, i) => [name, grads[i] ? valuesOf(grads[i]) : null]));
         for (const grad of grads) grad?.dispose();
       },

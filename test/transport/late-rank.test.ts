@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { CallHeader, CallOp } from '../../src/transport/call';
-import { CollectiveLane, type SpanCall } from '../../src/transport/collectives';
+import { CollectiveLane } from '../../src/transport/collectives';
 import { CONTROL_BYTES } from '../../src/transport/control-block';
 import { attach } from '../../src/transport/group-memory';
 import { compileKernels } from '../../src/transport/kernels/load';
@@ -9,6 +9,7 @@ import { RegionLayout, STREAM } from '../../src/transport/layout';
 import { probeSharedMemory } from '../../src/transport/native';
 import { PairLane } from '../../src/transport/pair-lane';
 import { createSegment, openSegment, type Segment } from '../../src/transport/segment';
+import type { SpanCall } from '../../src/transport/spans';
 import type { Wait } from '../../src/transport/wait';
 
 // Both ranks are played by one process, step by step: each stands still wherever a busy machine may leave it.

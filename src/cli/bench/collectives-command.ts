@@ -11,8 +11,7 @@ import { launch } from '../../job/run/launch';
 import { type Link, linkText } from '../../transport/link';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
-import type { Io } from '../io';
-import type { Perform } from '../program';
+import type { Io, Perform } from '../io';
 import { linkNumbers, parseLink } from './link-option';
 import { runPython } from './python-peer';
 

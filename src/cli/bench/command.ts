@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import type { Io } from '../io';
-import type { Perform } from '../program';
+import type { Io, Perform } from '../io';
 import { addCollectivesBench } from './collectives-command';
 import { addGptBench } from './gpt-command';
 import { addKernelBench } from './kernel-command';

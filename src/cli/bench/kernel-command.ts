@@ -9,8 +9,7 @@ import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
 import { writeKernelspec } from '../install/kernelspec-folder';
 import { jupyterPython } from '../install/python';
-import type { Io } from '../io';
-import type { Perform } from '../program';
+import type { Io, Perform } from '../io';
 import { runPython } from './python-peer';
 
 const milliseconds = z.number().nullable();

@@ -3,7 +3,7 @@ import { predict } from '../../plan/predict';
 import { recommend } from '../../plan/recommend';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
-import type { Perform } from '../program';
+import type { Perform } from '../io';
 
 interface PlanBenchOptions {
   readonly model: string;

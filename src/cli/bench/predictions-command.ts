@@ -4,7 +4,7 @@ import { predictions } from '../../job/notebook/predictions';
 import type { Link } from '../../transport/link';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
-import type { Perform } from '../program';
+import type { Perform } from '../io';
 import { linkNumbers, parseLink } from './link-option';
 
 interface PredictionsOptions {

@@ -7,8 +7,7 @@ import type { Run } from '../../job/run/run';
 import { type Link, linkText } from '../../transport/link';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/node-check';
-import type { Io } from '../io';
-import type { Perform } from '../program';
+import type { Io, Perform } from '../io';
 import { linkNumbers, parseLink } from './link-option';
 
 /** Two configurations that differ in one setting. */

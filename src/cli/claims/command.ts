@@ -16,8 +16,7 @@ import {
   selectClaims,
 } from '../../plan/claims/survey';
 import { processorName } from '../doctor/node-check';
-import type { Output } from '../io';
-import type { Perform } from '../program';
+import type { Output, Perform } from '../io';
 import { keepRecorded, requireOneMachine } from './recording';
 
 interface ClaimsOptions {

@@ -2,8 +2,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import type { Io } from '../io';
-import type { Perform } from '../program';
+import type { Io, Perform } from '../io';
 import { userJupyterFolder } from './jupyter-folders';
 import {
   INSTALLATION,

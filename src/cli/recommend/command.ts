@@ -6,10 +6,9 @@ import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
 import { type Recommendation, recommend } from '../../plan/recommend';
 import { positiveNumber, wholeNumber } from '../arguments';
-import type { Io } from '../io';
+import type { Io, Perform } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
 import { readModel, readPrices } from '../plan/read-files';
-import type { Perform } from '../program';
 
 interface RecommendCommandOptions {
   readonly model: string;

@@ -5,8 +5,7 @@ import { PRESETS } from '../../config/presets';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
 import { wholeNumber } from '../arguments';
-import type { Io } from '../io';
-import type { Perform } from '../program';
+import type { Io, Perform } from '../io';
 import { trainHeadless } from './headless';
 import { type RunReport, runReport } from './report';
 

@@ -5,8 +5,7 @@ import { ShardlabError } from '../../core/errors';
 import { toChromeTrace } from '../../ledger/chrome-trace';
 import { readEventFile } from '../../ledger/event-file';
 import { readInput } from '../input';
-import type { Io } from '../io';
-import type { Perform } from '../program';
+import type { Io, Perform } from '../io';
 
 /** `shardlab trace FILE`: converts a run's events for Perfetto. */
 export function addTrace(program: Command, perform: Perform, io: Io): void {

@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
-import type { BlasAbsent, BlasInfo, Engine } from '../../backend/engine';
+import type { BlasAbsent, BlasInfo } from '../../backend/blas';
+import type { Engine } from '../../backend/engine';
 import { createWasmEngine } from '../../backend/wasm-engine';
 import { captureConsole } from '../../cell/console-capture';
 import { createEvaluator, type Evaluator } from '../../cell/evaluator';

@@ -17,7 +17,6 @@ import type { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
 import { type PendingRun, pendingRun } from './pending-run';
 import { RankSelection } from './rank-selection';
-import { registerJob } from './registry';
 import { Run } from './run';
 import { checkWorld } from './world';
 
@@ -80,13 +79,14 @@ export class Job {
   #numRuns = 0;
   #ended: Promise<void> | undefined;
 
-  constructor(fleet: JobFleet, supervisor: Supervisor, saves: SaveDesk) {
+  /** `register` makes it known to its process; what it gives takes it out. */
+  constructor(fleet: JobFleet, supervisor: Supervisor, saves: SaveDesk, register: (job: Job) => () => void) {
     this.#fleet = fleet;
     this.#supervisor = supervisor;
     this.#saves = saves;
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
     this.#groups = new RankGroups(supervisor, this.ranks.length);
-    this.#unregister = registerJob(this);
+    this.#unregister = register(this);
   }
 
   /** The shaped wire between ranks; undefined if the wire is as fast as the transport. */

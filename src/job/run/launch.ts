@@ -8,6 +8,7 @@ import { SaveDesk } from '../launch/save-desk';
 import { StatusDesk } from '../launch/status-desk';
 import { Supervisor } from '../launch/supervisor';
 import { Job } from './job';
+import { registerJob } from './registry';
 
 /**
  * Starts `ranks` processes that train together, and resolves when all are ready. They end when this process ends, for
@@ -38,5 +39,5 @@ export async function launch(options: LaunchOptions): Promise<Job> {
     },
     written: (rank, name, text) => supervisor.written(rank, { kind: 'stream', name, text }),
   };
-  return new Job(fleet, supervisor, saves);
+  return new Job(fleet, supervisor, saves, registerJob);
 }

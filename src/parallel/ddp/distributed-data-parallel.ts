@@ -12,7 +12,8 @@ import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-
 import { RoundedParameters } from '../precision/rounded-parameters';
 import { runAsUnit } from '../run-as-unit';
 import { rowTables } from '../sparse/row-tables';
-import { blockWrapPolicy, modulesToWrap, type WrapPolicy } from '../wrap-policy';
+import type { WrapPolicy } from '../wrap-policies';
+import { blockWrapPolicy, modulesToWrap } from '../wrap-policy';
 import { type BucketSizes, DEFAULT_BUCKET_SIZES } from './buckets';
 import type { CommHook } from './comm-hooks';
 import { Reducer } from './reducer';
@@ -118,17 +119,17 @@ export class DDP {
     const copies = half === null ? null : new RoundedParameters(this.#engine, parameters, half);
     if (copies !== null) this.#copies.push(copies);
     return {
-      beforeForward: (phase) => {
+      preForward: (phase) => {
         if (isRoot && phase === 'forward') this.#begin();
         if (module.isOptional) this.#ran.add(module);
         copies?.enter();
       },
-      afterForward: () => copies?.leave(),
-      beforeBackward: () => {
+      postForward: () => copies?.leave(),
+      preBackward: () => {
         if (isRoot) this.#reducer.leaveOut(this.#leftOut());
         copies?.enter();
       },
-      afterBackward: (grads) => {
+      postBackward: (grads) => {
         copies?.leave();
         trained.forEach((parameter, i) => {
           this.#reducer.add(parameter, this.#rounded(grads[i] ?? null, half));

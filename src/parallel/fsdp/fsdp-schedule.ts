@@ -1,7 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
-import type { FsdpUnit } from './fsdp-unit';
+import type { FsdpUnit, UnitSchedule } from './fsdp-unit';
 import type { Reduction } from './reduction';
 import { unitsOf } from './units-of';
 
@@ -32,13 +32,32 @@ interface Reducing {
 /**
  * Shared by the units of one root: the order in which they ran, and the reductions in flight.
  *
+ * [Note: a step of FSDP] The verbs are those of torch's FSDPState and FSDPParamGroup. A pass of a root R with units A and B:
+ *
+ * | rootPreForward     | R | abandons work in flight from the last pass, if that was aborted |
+ * | preForward         | R | unshard: starts R's gather; with forward prefetch also A's; waitForUnshard |
+ * | preForward         | A | unshard (joins a gather in flight), waitForUnshard |
+ * | postForward        | A | reshard: frees whole parameters (reshardAfterForward), or shards them over fewer ranks |
+ * | pre-, postForward  | B | as A |
+ * | postForward        | R | by default R stays whole, because its backward is next |
+ * | preBackward        | R | unshard; starts B's gather (BACKWARD_PRE); waitForUnshard |
+ * | preBackward        | B | as R, with A's gather |
+ * | postBackward       | B | reshard; then starts B's reduction; without gradient sync it adds the whole gradients up |
+ * | pre-, postBackward | A | as B; waits for B's reduction before A's starts: [Note: reductions in flight] |
+ * | postBackward       | R | as B |
+ * | finalizeBackward   | R | waits for all reductions, and reshards units that are still whole |
+ *
+ * Then the optimizer updates the shards, and `changed` marks whole parameters that stay as stale. A checkpointed region runs
+ * forward again; its units get preRecompute in place of preForward. After an error or an interrupt, `abandon` releases
+ * everything in flight.
+ *
  * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. When the next reduction
  * starts, the schedule waits for this one, so at most one unit's whole gradients await their reduction while another
  * unit's gradients are computed. If shards are replicated, the replicas' all-reduce then runs during one more unit's
  * backward. At the end of the root's backward, the schedule waits for all reductions. Source:
  * FSDPCommContext.reduce_scatter_state.
  */
-export class FsdpSchedule {
+export class FsdpSchedule implements UnitSchedule {
   /** The module whose forward and backward are a pass; it need not have its own unit. */
   readonly root: Module;
   readonly #engine: Engine;
@@ -67,38 +86,38 @@ export class FsdpSchedule {
    * Called when the root's forward begins. Work in flight from the last pass was aborted, so its outcome does not
    * matter.
    */
-  begin(): void {
+  rootPreForward(): void {
     const entered = this.#entered;
     this.abandon();
-    for (const unit of this.units) if (unit.isGathering) unit.reshard();
+    for (const unit of this.units) if (unit.isUnsharding) unit.reshard();
     this.#lastEntered = entered;
   }
 
-  beforeForward(unit: FsdpUnit): void {
-    if (unit.isGathered) this.#entered.push(unit);
+  preForward(unit: FsdpUnit): void {
+    if (unit.unshards) this.#entered.push(unit);
     const next = this.#prefetch.forward ? this.#enteredAfter(unit) : [];
-    this.#gather(unit, unit.forwardPrefetch ?? next);
+    this.#unshard(unit, unit.forwardPrefetch ?? next);
   }
 
-  afterForward(unit: FsdpUnit): void {
-    if (unit.isGathered) this.#awaitingBackward.push(unit);
+  postForward(unit: FsdpUnit): void {
+    if (unit.unshards) this.#awaitingBackward.push(unit);
     if (unit.reshardAfterForward) unit.reshardPostForward();
   }
 
   /** Called when a checkpointed region runs forward again; its units stay whole for their backward. */
-  beforeRecompute(unit: FsdpUnit): void {
-    this.#gather(unit, []);
+  preRecompute(unit: FsdpUnit): void {
+    this.#unshard(unit, []);
   }
 
   /** Called also for a root without a unit, with null. */
-  beforeBackward(unit: FsdpUnit | null): void {
+  preBackward(unit: FsdpUnit | null): void {
     this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
     const next = this.#prefetch.backward === 'BACKWARD_PRE' ? this.#awaitingBackward.slice(-1) : [];
-    this.#gather(unit, unit?.backwardPrefetch ?? next);
+    this.#unshard(unit, unit?.backwardPrefetch ?? next);
   }
 
   /** Takes the gradients over. */
-  afterBackward(unit: FsdpUnit, all: readonly (tf.Tensor | null)[]): void {
+  postBackward(unit: FsdpUnit, all: readonly (tf.Tensor | null)[]): void {
     const grads = all.slice(0, unit.numTrained).map((grad, i) => {
       if (unit.members[i]?.isSpare !== true) return grad;
       grad?.dispose();
@@ -113,29 +132,29 @@ export class FsdpSchedule {
     try {
       unit.reshard();
       if (this.#prefetch.backward === 'BACKWARD_POST' && unit.backwardPrefetch === null)
-        this.#ahead(this.#awaitingBackward.slice(-1));
-      this.#advance();
+        this.#prefetchUnshard(this.#awaitingBackward.slice(-1));
+      this.#advanceReductions();
     } catch (error) {
       for (const grad of grads) grad?.dispose();
       throw error;
     }
-    if (unit.requiresGradientSync) this.#reduce(unit, grads);
+    if (unit.requiresGradientSync) this.#startReduction(unit, grads);
     else unit.gradients.addLocal(grads);
   }
 
   /**
    * Called when the root's backward ends: waits for everything in flight, and frees parameters that do not stay whole.
    */
-  finish(): void {
+  finalizeBackward(): void {
     this.#wanted = [];
     for (const unit of this.units) {
       unit.reshard();
       if (!unit.requiresGradientSync || !unit.gradients.hasLocal) continue;
       // Its gradients stayed local before, and the unit was not used in this pass.
-      this.#advance();
-      this.#reduce(unit, []);
+      this.#advanceReductions();
+      this.#startReduction(unit, []);
     }
-    while (this.#reducing.length > 0) this.#advance();
+    while (this.#reducing.length > 0) this.#advanceReductions();
   }
 
   /** Releases an interrupted pass's gradients, because their reduction will not end. */
@@ -148,13 +167,13 @@ export class FsdpSchedule {
     this.#wanted = [];
   }
 
-  #reduce(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
+  #startReduction(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
     if (unit.numTrained === 0) return;
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
   }
 
   /** Advances every reduction to its next group, and adds up finished ones. */
-  #advance(): void {
+  #advanceReductions(): void {
     const reducing = this.#reducing;
     this.#reducing = [];
     try {
@@ -170,22 +189,22 @@ export class FsdpSchedule {
   }
 
   /** Makes a unit whole, and gathers others during its computation. */
-  #gather(unit: FsdpUnit | null, ahead: readonly FsdpUnit[]): void {
+  #unshard(unit: FsdpUnit | null, ahead: readonly FsdpUnit[]): void {
     this.#wanted = this.#wanted.filter((other) => other !== unit);
     unit?.unshard();
-    this.#ahead(ahead);
+    this.#prefetchUnshard(ahead);
     unit?.waitForUnshard();
-    this.#ahead([]);
+    this.#prefetchUnshard([]);
   }
 
-  #ahead(units: readonly FsdpUnit[]): void {
+  #prefetchUnshard(units: readonly FsdpUnit[]): void {
     this.#wanted.push(...units);
     while (this.#wanted.length > 0 && !this.#isFull()) this.#wanted.shift()?.unshard();
   }
 
   #isFull(): boolean {
     const most = this.#prefetch.limit ? MOST_GATHERS : Number.POSITIVE_INFINITY;
-    return this.units.filter((unit) => unit.isGathering).length >= most;
+    return this.units.filter((unit) => unit.isUnsharding).length >= most;
   }
 
   #enteredAfter(unit: FsdpUnit): readonly FsdpUnit[] {

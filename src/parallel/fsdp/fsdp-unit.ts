@@ -5,12 +5,11 @@ import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import type { RowTable } from '../sparse/row-tables';
-import type { FsdpSchedule } from './fsdp-schedule';
 import { shardLayout } from './shard-layout';
 import { UnitGradients } from './unit-gradients';
 import { type ShardedState, UnitParameters } from './unit-parameters';
 import type { UnitPlacement } from './unit-placement';
-import { UnitState } from './unit-state';
+import { type StateOwner, UnitState } from './unit-state';
 
 /** The parts that a unit needs. */
 export interface FsdpUnitOptions {
@@ -30,13 +29,19 @@ export interface FsdpUnitOptions {
   readonly syncGroup?: ProcessGroup | undefined;
 }
 
+/** What a unit knows of the schedule that it is under. */
+export interface UnitSchedule {
+  /** Lets go of what an interrupted pass left on its way. */
+  abandon(): void;
+}
+
 /**
  * Parameters that are gathered and freed together. The placement decides what is sharded, over which group, and when it
  * is gathered. Frozen parameters have no gradient, and their chunks are a separate state buffer that no optimizer gets.
  * If whole tensors are freed after use, frozen parameters are gathered with the others. If whole tensors stay, frozen
  * parameters are gathered separately, and only after a write, because a step does not change them.
  */
-export class FsdpUnit {
+export class FsdpUnit implements StateOwner {
   readonly engine: Engine;
   /** The module's full name. */
   readonly module: string;
@@ -62,7 +67,7 @@ export class FsdpUnit {
   forwardPrefetch: readonly FsdpUnit[] | null = null;
   backwardPrefetch: readonly FsdpUnit[] | null = null;
   readonly #released = new Set<UnitState>();
-  #schedule: FsdpSchedule | null = null;
+  #schedule: UnitSchedule | null = null;
   #isRoot = false;
 
   constructor(options: FsdpUnitOptions) {
@@ -117,8 +122,8 @@ export class FsdpUnit {
   }
 
   /** Whether whole parameters are gathered from chunks. */
-  get isGathered(): boolean {
-    return this.#gathered.some(({ isGathered }) => isGathered);
+  get unshards(): boolean {
+    return this.#gathered.some(({ unshards }) => unshards);
   }
 
   /** Whether gradients, and so values, differ between ranks. */
@@ -139,38 +144,38 @@ export class FsdpUnit {
   }
 
   /** Puts this unit under a root's schedule. */
-  join(schedule: FsdpSchedule, isRoot: boolean): void {
+  join(schedule: UnitSchedule, isRoot: boolean): void {
     this.#schedule = schedule;
     this.#isRoot = isRoot;
   }
 
-  get schedule(): FsdpSchedule | null {
+  get schedule(): UnitSchedule | null {
     return this.#schedule;
   }
 
   /** Starts to gather the whole parameters; a second call joins the first. */
   unshard(): void {
-    for (const parameters of this.#gathered) parameters.gather();
+    for (const parameters of this.#gathered) parameters.unshard();
   }
 
   /** Gathers the whole parameters and waits until they are here. */
   waitForUnshard(): void {
-    for (const parameters of this.#gathered) parameters.wait();
+    for (const parameters of this.#gathered) parameters.waitForUnshard();
   }
 
   /** Whether a gather is in flight that no caller has awaited. */
-  get isGathering(): boolean {
-    return this.#gathered.some(({ isGathering }) => isGathering);
+  get isUnsharding(): boolean {
+    return this.#gathered.some(({ isUnsharding }) => isUnsharding);
   }
 
   /** Frees the whole parameters unless the placement keeps them. */
   reshard(): void {
-    for (const parameters of this.#gathered) parameters.free();
+    for (const parameters of this.#gathered) parameters.reshard();
   }
 
   /** As `reshard`, but shards over fewer ranks stay if the placement says so. */
   reshardPostForward(): void {
-    for (const parameters of this.#gathered) parameters.freeAfterForward();
+    for (const parameters of this.#gathered) parameters.reshardPostForward();
   }
 
   /**

@@ -9,7 +9,8 @@ import { unitsOf } from './units-of';
 
 /**
  * A module on which `fullyShard` was called: its unit, if it has parameters for one, and its part in the schedule. The
- * module that is called first becomes the root of all units inside it. Source: FSDPState and its _lazy_init.
+ * module that is called first becomes the root of all units inside it. See [Note: a step of FSDP].
+ * Source: FSDPState and its _lazy_init.
  */
 export class ShardedModule implements UnitHooks {
   readonly #engine: Engine;
@@ -30,35 +31,35 @@ export class ShardedModule implements UnitHooks {
     this.#schedule ??= this.#joined() ?? this.#asRoot();
   }
 
-  beforeForward(phase: ForwardPhase): void {
+  preForward(phase: ForwardPhase): void {
     const schedule = this.#scheduled();
     if (phase === 'recompute') {
-      if (this.#unit !== null) schedule.beforeRecompute(this.#unit);
+      if (this.#unit !== null) schedule.preRecompute(this.#unit);
       return;
     }
-    if (schedule.root === this.#module) schedule.begin();
-    if (this.#unit !== null) schedule.beforeForward(this.#unit);
+    if (schedule.root === this.#module) schedule.rootPreForward();
+    if (this.#unit !== null) schedule.preForward(this.#unit);
   }
 
-  afterForward(phase: ForwardPhase): void {
-    if (phase === 'forward' && this.#unit !== null) this.#scheduled().afterForward(this.#unit);
+  postForward(phase: ForwardPhase): void {
+    if (phase === 'forward' && this.#unit !== null) this.#scheduled().postForward(this.#unit);
   }
 
-  beforeBackward(): void {
-    this.#scheduled().beforeBackward(this.#unit);
+  preBackward(): void {
+    this.#scheduled().preBackward(this.#unit);
   }
 
-  afterBackward(grads: readonly (tf.Tensor | null)[]): void {
+  postBackward(grads: readonly (tf.Tensor | null)[]): void {
     const schedule = this.#scheduled();
-    if (this.#unit !== null) schedule.afterBackward(this.#unit, grads);
-    if (schedule.root === this.#module) schedule.finish();
+    if (this.#unit !== null) schedule.postBackward(this.#unit, grads);
+    if (schedule.root === this.#module) schedule.finalizeBackward();
   }
 
   /** The schedule of a root around this module, if one ran before. */
   #joined(): FsdpSchedule | null {
     const scheduled = unitsOf(this.#module).find((unit) => unit.schedule !== null);
     const schedule = scheduled?.schedule ?? null;
-    if (scheduled === undefined || schedule === null) return null;
+    if (scheduled === undefined || !(schedule instanceof FsdpSchedule)) return null;
     if (schedule.root !== this.#module && schedule.root.modules().includes(this.#module)) return schedule;
     throw new ConfigError(
       `unit "${scheduled.module}" ran on its own before its root "${this.#module.path}" did; ` +

@@ -76,12 +76,12 @@ export class UnitParameters {
   }
 
   /** Whether a gather is in flight that no caller has awaited. */
-  get isGathering(): boolean {
+  get isUnsharding(): boolean {
     return this.#gather !== null;
   }
 
   /** Whether whole tensors are gathered from chunks. */
-  get isGathered(): boolean {
+  get unshards(): boolean {
     return this.#options.placement.shardGroup !== null || this.master !== null;
   }
 
@@ -97,7 +97,7 @@ export class UnitParameters {
   }
 
   /** Starts to gather the whole tensors; a second call joins the first. */
-  gather(): void {
+  unshard(): void {
     if (this.#state === 'unsharded' || this.#gather !== null) return;
     if (this.#options.placement.shardsParameters) this.#allocateWholes();
     this.#gather =
@@ -105,8 +105,8 @@ export class UnitParameters {
   }
 
   /** Gathers the whole tensors and waits for them. */
-  wait(): void {
-    this.gather();
+  waitForUnshard(): void {
+    this.unshard();
     const gather = this.#gather;
     if (gather === null) return;
     this.#gather = null;
@@ -123,7 +123,7 @@ export class UnitParameters {
   }
 
   /** Frees the whole tensors unless they stay. Waits for a gather in flight, whatever its outcome. */
-  free(): void {
+  reshard(): void {
     settled(this.#gather?.work ?? null);
     if (this.#gather?.staged) disposeSpan(this.#gather.staged);
     this.#gather = null;
@@ -134,19 +134,19 @@ export class UnitParameters {
     this.#wholes = [];
   }
 
-  /** As `free`, but shards over fewer ranks stay if the placement says so. */
-  freeAfterForward(): void {
+  /** As `reshard`, but shards over fewer ranks stay if the placement says so. */
+  reshardPostForward(): void {
     const { engine, module, placement, half } = this.#options;
     const { postForwardGroup: group } = placement;
     if (group === null || this.#state !== 'unsharded') {
-      this.free();
+      this.reshard();
       return;
     }
     const layout = this.#postForwardLayout(group.size);
     const tag = { cause: 'param.shard', module, declared: half ?? undefined } as const;
     const shard = tf.keep(engine.allocate([layout.size], 'float32', tag));
     this.#writeChunks({ tensor: shard, offset: 0 }, layout, group.rank);
-    this.free();
+    this.reshard();
     this.#postForward = shard;
     this.#state = 'shardedPostForward';
   }
@@ -156,13 +156,13 @@ export class UnitParameters {
    * use.
    */
   changed(): void {
-    if (!this.isGathered) return;
-    this.free();
+    if (!this.unshards) return;
+    this.reshard();
     this.#hide();
   }
 
   dispose(): void {
-    this.free();
+    this.reshard();
     this.#hide();
     for (const whole of this.#wholes) whole.dispose();
     this.#wholes = [];

@@ -1,8 +1,9 @@
 import type { ProcessGroup } from '../../dist/types';
 import type { StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
-import type { FsdpUnit } from './fsdp-unit';
 import { chunkOf, type ShardLayout } from './shard-layout';
+import type { UnitGradients } from './unit-gradients';
 import type { UnitParameters } from './unit-parameters';
+import type { UnitPlacement } from './unit-placement';
 
 /** The parameters of a unit that form a state buffer. */
 export interface UnitPart {
@@ -14,12 +15,23 @@ export interface UnitPart {
   readonly trains: boolean;
 }
 
+/** The parts of a unit that its state buffers use. */
+export interface StateOwner {
+  readonly module: string;
+  readonly placement: UnitPlacement;
+  readonly gradients: UnitGradients;
+  /** Whether gradients, and so values, are this rank's own. */
+  readonly isLocal: boolean;
+  /** Called when one of its state buffers is no longer used. */
+  released(state: UnitState): void;
+}
+
 /**
  * A unit as the optimizer, clipping and checkpoints see it: this rank's chunks of the trainable parameters, or of the
  * frozen ones.
  */
 export class UnitState implements StateBuffer {
-  readonly unit: FsdpUnit;
+  readonly unit: StateOwner;
   readonly name: string;
   readonly size: number;
   readonly slices: readonly StateSlice[];
@@ -27,7 +39,7 @@ export class UnitState implements StateBuffer {
   readonly #first: number;
   readonly #trains: boolean;
 
-  constructor(unit: FsdpUnit, { name, layout, parameters, first, trains }: UnitPart) {
+  constructor(unit: StateOwner, { name, layout, parameters, first, trains }: UnitPart) {
     this.unit = unit;
     this.name = name;
     this.size = layout.size;

@@ -1,11 +1,13 @@
 import type { Module } from '../../nn/module';
-import type { FsdpUnit } from './fsdp-unit';
+import { FsdpUnit } from './fsdp-unit';
 import { UnitState } from './unit-state';
 
 /** All units of a model, in the order of their parameters. */
 export function unitsOf(model: Module): FsdpUnit[] {
   const units = new Set<FsdpUnit>();
-  for (const { state } of model.parameters()) if (state instanceof UnitState) units.add(state.unit);
+  for (const { state } of model.parameters()) {
+    if (state instanceof UnitState && state.unit instanceof FsdpUnit) units.add(state.unit);
+  }
   return [...units];
 }
 

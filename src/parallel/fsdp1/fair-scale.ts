@@ -1,6 +1,6 @@
 import { camelCase, requireKnownOptions } from '../../config/option-names';
 import type { Warn } from '../../core/warn';
-import type { FsdpOptions } from './fsdp-options';
+import type { MixedPrecision as Policy } from '../precision/mixed-precision';
 import { CPUOffload, MixedPrecision, type MixedPrecisionOptions } from './precision-and-offload';
 
 type FloatName = NonNullable<MixedPrecisionOptions['paramDtype']>;
@@ -24,6 +24,13 @@ export interface FairScaleOptions {
   readonly clear_autocast_cache?: boolean;
   readonly force_input_to_fp32?: boolean;
   readonly verbose?: boolean;
+}
+
+/** What FairScale's arguments are among FSDP's. */
+export interface FairScaleAsFsdp {
+  readonly shardingStrategy: 'FULL_SHARD' | 'SHARD_GRAD_OP';
+  readonly mixedPrecision?: Policy;
+  readonly cpuOffload?: CPUOffload;
 }
 
 const NOTHING = 'has no effect here';
@@ -55,7 +62,7 @@ const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => our
  * FSDP's arguments from FairScale's. Warns about arguments without effect. Throws: CONFIG for an argument that
  * FairScale does not have.
  */
-export function fromFairScale(given: FairScaleOptions, warn: Warn): FsdpOptions {
+export function fromFairScale(given: FairScaleOptions, warn: Warn): FairScaleAsFsdp {
   const known = [...Object.keys(FAIR_SCALE_NAMES), ...SHARED].filter((name) => name === snakeCase(name));
   requireKnownOptions('fromFairScale({ … })', given, known);
   for (const [name, ours] of WITHOUT_EFFECT) {

@@ -166,7 +166,7 @@ function inFlight(
   const one = sharded(options, (model) => {
     for (const module of [model, ...model.layers, model.last]) {
       module.wrap((inputs, next) => {
-        most = Math.max(most, unitsOf(model).filter(({ isGathering }) => isGathering).length);
+        most = Math.max(most, unitsOf(model).filter(({ isUnsharding }) => isUnsharding).length);
         return next(...inputs);
       });
     }
