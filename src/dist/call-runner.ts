@@ -30,46 +30,46 @@ interface Moment {
  * Runs a group's calls: blocking, posted, or at once in a group of one; reports to the status board and the observer.
  */
 export class CallRunner {
-  private readonly context: GroupContext;
-  private readonly identity: GroupIdentity;
-  private readonly plane: PlaneGroup | undefined;
+  readonly #context: GroupContext;
+  readonly #identity: GroupIdentity;
+  readonly #plane: PlaneGroup | undefined;
   /** Posted sends and recvs by direction; a blocking one waits for them. */
-  private readonly directions = new Map<string, PostedWork<unknown>>();
+  readonly #directions = new Map<string, PostedWork<unknown>>();
 
   constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
-    this.context = context;
-    this.identity = identity;
-    this.plane = plane;
+    this.#context = context;
+    this.#identity = identity;
+    this.#plane = plane;
   }
 
   /** Starts a call; its work gives `value`. */
   start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
-    if (this.context.pending.size > 0) sweep(this.context);
-    if (this.plane === undefined) return this.runAlone(call, value);
+    if (this.#context.pending.size > 0) sweep(this.#context);
+    if (this.#plane === undefined) return this.#runAlone(call, value);
     return call.header.async
-      ? this.post(this.plane, call, tensors, value)
-      : this.runBlocking(this.plane, call, value);
+      ? this.#post(this.#plane, call, tensors, value)
+      : this.#runBlocking(this.#plane, call, value);
   }
 
   /** Runs an internal call of the group, which is reported only to the status board. */
   runInternal(call: Call): CallResult {
-    if (this.plane === undefined) {
-      const at = this.now();
+    if (this.#plane === undefined) {
+      const at = this.#now();
       return { started: at, ended: at, values: [call.header.value], agrees: true };
     }
-    return this.runWatched(this.plane, call);
+    return this.#runWatched(this.#plane, call);
   }
 
-  private runBlocking<T>(plane: PlaneGroup, call: Call, value: T): Work<T> {
-    this.directions.get(directionOf(call.header))?.settle();
-    const posted = this.moment();
-    const result = this.runWatched(plane, call);
-    this.report(call, result, posted, this.now() - posted.at);
+  #runBlocking<T>(plane: PlaneGroup, call: Call, value: T): Work<T> {
+    this.#directions.get(directionOf(call.header))?.settle();
+    const posted = this.#moment();
+    const result = this.#runWatched(plane, call);
+    this.#report(call, result, posted, this.#now() - posted.at);
     return new FinishedWork(value, result.agrees);
   }
 
-  private runWatched(plane: PlaneGroup, call: Call): CallResult {
-    const { status } = this.context;
+  #runWatched(plane: PlaneGroup, call: Call): CallResult {
+    const { status } = this.#context;
     status.enter(call.header);
     try {
       return plane.run(call);
@@ -78,46 +78,46 @@ export class CallRunner {
     }
   }
 
-  private post<T>(plane: PlaneGroup, call: Call, { held: needed, made }: CallTensors, value: T): Work<T> {
+  #post<T>(plane: PlaneGroup, call: Call, { held: needed, made }: CallTensors, value: T): Work<T> {
     const held = new HeldTensors(needed);
-    const at = this.moment();
+    const at = this.#moment();
     const posted = postOrRelease(plane, call, held);
-    const { status, pending } = this.context;
-    const work: PostedWork<T> = new PostedWork(posted, held, value, this.context.engine.clock, {
+    const { status, pending } = this.#context;
+    const work: PostedWork<T> = new PostedWork(posted, held, value, this.#context.engine.clock, {
       waiting: () => status.enter(call.header),
       waited: () => status.leave(),
-      settled: (result, exposed) => this.report(call, result, at, exposed),
+      settled: (result, exposed) => this.#report(call, result, at, exposed),
       ended: (ended) => pending.delete(ended),
       failed: () => made?.dispose(),
     });
     pending.add(work);
-    if (isPointToPoint(call.header)) this.directions.set(directionOf(call.header), work);
+    if (isPointToPoint(call.header)) this.#directions.set(directionOf(call.header), work);
     return work;
   }
 
   /**
    * A group of one has no wire, but its results are rounded as on a wire, so they do not depend on the number of ranks.
    */
-  private runAlone<T>(call: Call, value: T): Work<T> {
-    const posted = this.moment();
-    if (this.context.engine.hasValues) moveAlone(call);
-    const result = { started: posted.at, ended: this.now(), values: [], agrees: true };
-    this.report(call, result, posted, this.now() - posted.at);
+  #runAlone<T>(call: Call, value: T): Work<T> {
+    const posted = this.#moment();
+    if (this.#context.engine.hasValues) moveAlone(call);
+    const result = { started: posted.at, ended: this.#now(), values: [], agrees: true };
+    this.#report(call, result, posted, this.#now() - posted.at);
     return new FinishedWork(value, true);
   }
 
-  private now(): Seconds {
-    return this.context.engine.clock.now();
+  #now(): Seconds {
+    return this.#context.engine.clock.now();
   }
 
-  private moment(): Moment {
-    return { at: this.now(), cpu: this.context.cpu?.() ?? 0 };
+  #moment(): Moment {
+    return { at: this.#now(), cpu: this.#context.cpu?.() ?? 0 };
   }
 
-  private report(call: Call, result: CallResult, posted: Moment, exposed: Seconds): void {
-    const resumed = this.moment();
+  #report(call: Call, result: CallResult, posted: Moment, exposed: Seconds): void {
+    const resumed = this.#moment();
     const { header } = call;
-    const { ranks, rank } = this.identity;
+    const { ranks, rank } = this.#identity;
     const event: CollectiveEvent = {
       kind: 'collective',
       // Only public collectives are reported; exchange and subgroup use runInternal.
@@ -141,7 +141,7 @@ export class CallRunner {
       exposed,
       ...(result.progress === undefined ? {} : { progress: progressOf(result.progress, posted, resumed) }),
     };
-    this.context.observer.collective(event);
+    this.#context.observer.collective(event);
   }
 }
 

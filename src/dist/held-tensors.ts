@@ -4,16 +4,16 @@ import * as tf from '../core/tf';
  * Tensors whose values an asynchronous collective still needs: disposing or tidying the originals meanwhile is safe.
  */
 export class HeldTensors {
-  private held: tf.Tensor[];
+  #held: tf.Tensor[];
 
   constructor(tensors: readonly tf.Tensor[]) {
-    this.held = tensors.map(hold);
+    this.#held = tensors.map(hold);
   }
 
   /** Releases them. A second call has no effect. */
   release(): void {
-    for (const tensor of this.held) tensor.dispose();
-    this.held = [];
+    for (const tensor of this.#held) tensor.dispose();
+    this.#held = [];
   }
 }
 

@@ -34,33 +34,33 @@ class Group implements ProcessGroup {
   readonly ranks: readonly number[];
   readonly rank: number;
   readonly size: number;
-  private readonly context: GroupContext;
-  private readonly identity: GroupIdentity;
-  private readonly plane: PlaneGroup | undefined;
-  private readonly runner: CallRunner;
-  private epoch = 0;
-  private number = 0;
-  private pairNumbers = new Map<string, number>();
+  readonly #context: GroupContext;
+  readonly #identity: GroupIdentity;
+  readonly #plane: PlaneGroup | undefined;
+  readonly #runner: CallRunner;
+  #epoch = 0;
+  #number = 0;
+  #pairNumbers = new Map<string, number>();
 
   constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
-    this.context = context;
-    this.identity = identity;
-    this.plane = plane;
+    this.#context = context;
+    this.#identity = identity;
+    this.#plane = plane;
     this.name = identity.name;
     this.ranks = identity.ranks;
     this.rank = identity.rank;
     this.size = identity.ranks.length;
-    this.runner = new CallRunner(context, identity, plane);
+    this.#runner = new CallRunner(context, identity, plane);
   }
 
   allReduce(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
     const whole = [wholeTensor(tensor)];
-    return this.start({ op: 'allReduce', inputs: whole, outputs: whole, reduction: op }, options, tensor);
+    return this.#start({ op: 'allReduce', inputs: whole, outputs: whole, reduction: op }, options, tensor);
   }
 
   allReducePieces(pieces: PieceList, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<void> {
     const lists = [pieces];
-    return this.start({ op: 'allReduce', inputs: lists, outputs: lists, reduction: op }, options, undefined);
+    return this.#start({ op: 'allReduce', inputs: lists, outputs: lists, reduction: op }, options, undefined);
   }
 
   reduceScatterPieces(
@@ -69,9 +69,9 @@ class Group implements ProcessGroup {
     op: ReduceOp = 'sum',
     options: CollectiveOptions = {},
   ): Work<void> {
-    checkOneListEach(this.identity, 'reduceScatterPieces', 'inputs', inputs);
-    checkOwnPart(this.identity, 'reduceScatterPieces', output, inputs[this.rank] ?? []);
-    return this.start({ op: 'reduceScatter', inputs, outputs: [output], reduction: op }, options, undefined);
+    checkOneListEach(this.#identity, 'reduceScatterPieces', 'inputs', inputs);
+    checkOwnPart(this.#identity, 'reduceScatterPieces', output, inputs[this.rank] ?? []);
+    return this.#start({ op: 'reduceScatter', inputs, outputs: [output], reduction: op }, options, undefined);
   }
 
   allGatherPieces(
@@ -79,9 +79,9 @@ class Group implements ProcessGroup {
     outputs: readonly PieceList[],
     options: CollectiveOptions = {},
   ): Work<void> {
-    checkOneListEach(this.identity, 'allGatherPieces', 'outputs', outputs);
-    checkOwnPart(this.identity, 'allGatherPieces', input, outputs[this.rank] ?? []);
-    return this.start({ op: 'allGather', inputs: [input], outputs }, options, undefined);
+    checkOneListEach(this.#identity, 'allGatherPieces', 'outputs', outputs);
+    checkOwnPart(this.#identity, 'allGatherPieces', input, outputs[this.rank] ?? []);
+    return this.#start({ op: 'allGather', inputs: [input], outputs }, options, undefined);
   }
 
   allToAllPieces(
@@ -89,92 +89,92 @@ class Group implements ProcessGroup {
     outputs: readonly PieceList[],
     options: CollectiveOptions = {},
   ): Work<void> {
-    checkOneListEach(this.identity, 'allToAllPieces', 'inputs', inputs);
-    checkOneListEach(this.identity, 'allToAllPieces', 'outputs', outputs);
-    return this.start({ op: 'allToAll', inputs, outputs }, options, undefined);
+    checkOneListEach(this.#identity, 'allToAllPieces', 'inputs', inputs);
+    checkOneListEach(this.#identity, 'allToAllPieces', 'outputs', outputs);
+    return this.#start({ op: 'allToAll', inputs, outputs }, options, undefined);
   }
 
   /** First exchanges all lengths (a blocking exchange of one number), so that parts may differ. */
   allGather(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
     const [rows = 1, ...rest] = tensor.shape;
     const row = rest.reduce((product, length) => product * length, 1);
-    const allRows = this.exchange(rows, tensor, rest, options);
+    const allRows = this.#exchange(rows, tensor, rest, options);
     const total = allRows.reduce((sum, length) => sum + length, 0);
     const tag = { cause: 'comm', module: options.module ?? '' } as const;
-    const gathered = this.context.engine.allocate([total, ...rest], tensor.dtype as ValueDType, tag);
+    const gathered = this.#context.engine.allocate([total, ...rest], tensor.dtype as ValueDType, tag);
     let offset = 0;
     const outputs = allRows.map((length): PieceList => {
       const piece = { tensor: gathered, offset, length: length * row };
       offset += length * row;
       return [piece];
     });
-    return this.startInto({ op: 'allGather', inputs: [wholeTensor(tensor)], outputs }, options, gathered);
+    return this.#startInto({ op: 'allGather', inputs: [wholeTensor(tensor)], outputs }, options, gathered);
   }
 
   reduceScatter(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
-    const rows = rowsPerRank(this.identity, 'reduceScatter', tensor);
+    const rows = rowsPerRank(this.#identity, 'reduceScatter', tensor);
     const dtype = commonDType([wholeTensor(tensor)]);
     const tag = { cause: 'comm', module: options.module ?? '' } as const;
     const shape = [rows, ...tensor.shape.slice(1)];
-    const part = this.context.engine.allocate(shape, dtype, tag);
-    const inputs = this.partsOf(tensor);
+    const part = this.#context.engine.allocate(shape, dtype, tag);
+    const inputs = this.#partsOf(tensor);
     const outputs = [wholeTensor(part)];
-    return this.startInto({ op: 'reduceScatter', inputs, outputs, reduction: op }, options, part);
+    return this.#startInto({ op: 'reduceScatter', inputs, outputs, reduction: op }, options, part);
   }
 
   allToAll(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
-    rowsPerRank(this.identity, 'allToAll', tensor);
+    rowsPerRank(this.#identity, 'allToAll', tensor);
     const dtype = commonDType([wholeTensor(tensor)]);
     const tag = { cause: 'comm', module: options.module ?? '' } as const;
-    const received = this.context.engine.allocate(tensor.shape, dtype, tag);
-    const parts = { inputs: this.partsOf(tensor), outputs: this.partsOf(received) };
-    return this.startInto({ op: 'allToAll', ...parts }, options, received);
+    const received = this.#context.engine.allocate(tensor.shape, dtype, tag);
+    const parts = { inputs: this.#partsOf(tensor), outputs: this.#partsOf(received) };
+    return this.#startInto({ op: 'allToAll', ...parts }, options, received);
   }
 
   broadcast(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
-    checkPlace(this.identity, 'broadcast', 'source', source);
+    checkPlace(this.#identity, 'broadcast', 'source', source);
     const whole = [wholeTensor(tensor)];
-    return this.start({ op: 'broadcast', inputs: whole, outputs: whole, peer: source }, options, tensor);
+    return this.#start({ op: 'broadcast', inputs: whole, outputs: whole, peer: source }, options, tensor);
   }
 
   send(tensor: tf.Tensor, destination: number, options: CollectiveOptions = {}): Work<void> {
-    checkPlace(this.identity, 'send', 'destination', destination, true);
+    checkPlace(this.#identity, 'send', 'destination', destination, true);
     const inputs = [wholeTensor(tensor)];
-    return this.start({ op: 'send', inputs, outputs: [], peer: destination }, options, undefined);
+    return this.#start({ op: 'send', inputs, outputs: [], peer: destination }, options, undefined);
   }
 
   recv(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
-    checkPlace(this.identity, 'recv', 'source', source, true);
+    checkPlace(this.#identity, 'recv', 'source', source, true);
     const outputs = [wholeTensor(tensor)];
-    return this.start({ op: 'recv', inputs: [], outputs, peer: source }, options, tensor);
+    return this.#start({ op: 'recv', inputs: [], outputs, peer: source }, options, tensor);
   }
 
   barrier(options: CollectiveOptions = {}): Work<void> {
-    return this.start({ op: 'barrier', inputs: [], outputs: [] }, options, undefined);
+    return this.#start({ op: 'barrier', inputs: [], outputs: [] }, options, undefined);
   }
 
   subgroup(ranks: readonly number[], name?: string): ProcessGroup | null {
-    checkSubgroup(this.identity, ranks);
+    checkSubgroup(this.#identity, ranks);
     const globalRanks = ranks.map((rank) => this.ranks[rank] ?? rank);
     const leads = this.rank === 0 && ranks.length > 1;
-    const offer = leads ? (this.plane?.offerSubgroup(ranks.length) ?? 0) : 0;
+    const offer = leads ? (this.#plane?.offerSubgroup(ranks.length) ?? 0) : 0;
     const parts = { op: 'subgroup', inputs: [], outputs: [], value: offer } as const;
-    const header = this.header({ ...parts, signature: signatureOf(ranks) }, {}, 'float32', ranks.length);
-    const { values } = this.runner.runInternal({ header, inputs: [], outputs: [] });
+    const header = this.#header({ ...parts, signature: signatureOf(ranks) }, {}, 'float32', ranks.length);
+    const { values } = this.#runner.runInternal({ header, inputs: [], outputs: [] });
     const rank = ranks.indexOf(this.rank);
     if (rank < 0) return null;
-    const title = this.distinct(name ?? `${this.name}[${ranks.join(',')}]`, globalRanks);
-    const identity = { name: title, ranks: globalRanks, rank, world: this.identity.world };
-    const plane = ranks.length > 1 ? this.plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
-    return createGroup(this.context, identity, plane);
+    const title = this.#distinct(name ?? `${this.name}[${ranks.join(',')}]`, globalRanks);
+    const identity = { name: title, ranks: globalRanks, rank, world: this.#identity.world };
+    const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
+    return createGroup(this.#context, identity, plane);
   }
 
   /**
    * A second group with the same name and ranks is a different group. All members give it the same number, because they
    * make groups in the same order.
    */
-  private distinct(title: string, ranks: readonly number[]): string {
-    const { numGroups } = this.context;
+  #distinct(title: string, ranks: readonly number[]): string {
+    const { numGroups } = this.#context;
     const key = `${title} of ${ranks.join(',')}`;
     const count = (numGroups.get(key) ?? 0) + 1;
     numGroups.set(key, count);
@@ -182,7 +182,7 @@ class Group implements ProcessGroup {
   }
 
   /** Every rank's `value`, in rank order. */
-  private exchange(
+  #exchange(
     value: number,
     tensor: tf.Tensor,
     rest: readonly number[],
@@ -190,40 +190,40 @@ class Group implements ProcessGroup {
   ): readonly number[] {
     const dtype = commonDType([wholeTensor(tensor)]);
     const parts = { op: 'exchange', inputs: [], outputs: [], value, signature: signatureOf(rest) } as const;
-    const header = this.header(parts, { ...options, async: false }, dtype, tensor.size);
-    return this.runner.runInternal({ header, inputs: [], outputs: [] }).values;
+    const header = this.#header(parts, { ...options, async: false }, dtype, tensor.size);
+    return this.#runner.runInternal({ header, inputs: [], outputs: [] }).values;
   }
 
   /** As `start`, with a result that was made for this call; disposes it if the call is refused or fails. */
-  private startInto(parts: CallParts, options: CollectiveOptions, result: tf.Tensor): Work<tf.Tensor> {
+  #startInto(parts: CallParts, options: CollectiveOptions, result: tf.Tensor): Work<tf.Tensor> {
     try {
-      return this.start(parts, options, result, result);
+      return this.#start(parts, options, result, result);
     } catch (error) {
       result.dispose();
       throw error;
     }
   }
 
-  private start<T>(parts: CallParts, options: CollectiveOptions, value: T, made?: tf.Tensor): Work<T> {
-    const { engine } = this.context;
+  #start<T>(parts: CallParts, options: CollectiveOptions, value: T, made?: tf.Tensor): Work<T> {
+    const { engine } = this.#context;
     const dtype = commonDType([...parts.inputs, ...parts.outputs]);
     const inputs = parts.inputs.map((list) => resolve(engine, list));
     const same = parts.inputs === parts.outputs;
     const outputs = same ? inputs : parts.outputs.map((list) => resolve(engine, list));
-    const header = this.header(parts, options, dtype, countOf(parts.op, inputs, outputs));
+    const header = this.#header(parts, options, dtype, countOf(parts.op, inputs, outputs));
     const call: Call = { header, inputs, outputs };
-    return this.runner.start(call, { held: header.async ? tensorsOf(parts) : [], made }, value);
+    return this.#runner.start(call, { held: header.async ? tensorsOf(parts) : [], made }, value);
   }
 
-  private header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
+  #header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
     const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
     // Checks first, because a refused call gets no number.
-    const wireDType = wireOf(this.identity, op, dtype, options.wireDType);
-    const epoch = this.enterEpoch();
+    const wireDType = wireOf(this.#identity, op, dtype, options.wireDType);
+    const epoch = this.#enterEpoch();
     return {
       op,
       group: this.name,
-      number: this.nextNumber(op, peer),
+      number: this.#nextNumber(op, peer),
       epoch,
       async: options.async ?? false,
       dtype,
@@ -235,30 +235,30 @@ class Group implements ProcessGroup {
       signature,
       cause: options.cause ?? 'user',
       module: options.module ?? '',
-      site: this.context.callSite(),
+      site: this.#context.callSite(),
     };
   }
 
   /** Numbers restart in each epoch. */
-  private enterEpoch(): number {
-    const epoch = this.context.plane?.epoch ?? 1;
-    if (epoch !== this.epoch) {
-      this.epoch = epoch;
-      this.number = 0;
-      this.pairNumbers.clear();
+  #enterEpoch(): number {
+    const epoch = this.#context.plane?.epoch ?? 1;
+    if (epoch !== this.#epoch) {
+      this.#epoch = epoch;
+      this.#number = 0;
+      this.#pairNumbers.clear();
     }
     return epoch;
   }
 
-  private nextNumber(op: CallOp, peer: number): number {
-    if (op !== 'send' && op !== 'recv') return ++this.number;
+  #nextNumber(op: CallOp, peer: number): number {
+    if (op !== 'send' && op !== 'recv') return ++this.#number;
     const key = `${op} ${peer}`;
-    const next = (this.pairNumbers.get(key) ?? 0) + 1;
-    this.pairNumbers.set(key, next);
+    const next = (this.#pairNumbers.get(key) ?? 0) + 1;
+    this.#pairNumbers.set(key, next);
     return next;
   }
 
-  private partsOf(tensor: tf.Tensor): PieceList[] {
+  #partsOf(tensor: tf.Tensor): PieceList[] {
     const length = tensor.size / this.size;
     return this.ranks.map((_, rank) => [{ tensor, offset: rank * length, length }]);
   }

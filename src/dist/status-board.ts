@@ -72,34 +72,34 @@ export function createStatusBoard(): SharedArrayBuffer {
 
 /** Writes one thread's section. */
 export class StatusWriter {
-  private readonly words: Int32Array;
-  private readonly times: Float64Array;
-  private readonly group: Buffer;
-  private readonly module: Buffer;
-  private lastGroup = '';
-  private lastModule = '';
+  readonly #words: Int32Array;
+  readonly #times: Float64Array;
+  readonly #group: Buffer;
+  readonly #module: Buffer;
+  #lastGroup = '';
+  #lastModule = '';
 
   constructor(board: SharedArrayBuffer, thread: keyof typeof SECTION) {
     const at = SECTION[thread] * SECTION_BYTES;
-    this.words = new Int32Array(board, at, 16);
-    this.times = new Float64Array(board, at + TIMES_AT, 2);
-    this.group = Buffer.from(board, at + GROUP_AT, GROUP_LIMIT);
-    this.module = Buffer.from(board, at + MODULE_AT, MODULE_LIMIT);
+    this.#words = new Int32Array(board, at, 16);
+    this.#times = new Float64Array(board, at + TIMES_AT, 2);
+    this.#group = Buffer.from(board, at + GROUP_AT, GROUP_LIMIT);
+    this.#module = Buffer.from(board, at + MODULE_AT, MODULE_LIMIT);
   }
 
   /** The rank waits for work. */
   idle(): void {
-    this.setRunning(NOT_RUNNING);
+    this.#setRunning(NOT_RUNNING);
   }
 
   /** The rank runs a cell. */
   running(cell: number): void {
-    this.setRunning(cell);
+    this.#setRunning(cell);
   }
 
   enter(header: CallHeader): void {
-    const { words } = this;
-    this.begin();
+    const words = this.#words;
+    this.#begin();
     words[WORD.inCollective] = 1;
     words[WORD.number] = header.number;
     words[WORD.op] = CALL_OPS.indexOf(header.op);
@@ -110,39 +110,39 @@ export class StatusWriter {
     words[WORD.cell] = header.site.cell ?? -1;
     words[WORD.line] = header.site.line ?? -1;
     words[WORD.async] = header.async ? 1 : 0;
-    this.times[1] = now();
-    this.writeTexts(header);
-    this.end();
+    this.#times[1] = now();
+    this.#writeTexts(header);
+    this.#end();
   }
 
   leave(): void {
-    this.begin();
-    this.words[WORD.inCollective] = 0;
-    this.end();
+    this.#begin();
+    this.#words[WORD.inCollective] = 0;
+    this.#end();
   }
 
-  private setRunning(cell: number): void {
-    this.begin();
-    this.words[WORD.runningCell] = cell;
-    this.words[WORD.inCollective] = 0;
-    this.times[0] = now();
-    this.end();
+  #setRunning(cell: number): void {
+    this.#begin();
+    this.#words[WORD.runningCell] = cell;
+    this.#words[WORD.inCollective] = 0;
+    this.#times[0] = now();
+    this.#end();
   }
 
-  private writeTexts({ group, module }: CallHeader): void {
-    if (group !== this.lastGroup) this.words[WORD.groupBytes] = this.group.write(group);
-    if (module !== this.lastModule) this.words[WORD.moduleBytes] = this.module.write(module);
-    this.lastGroup = group;
-    this.lastModule = module;
+  #writeTexts({ group, module }: CallHeader): void {
+    if (group !== this.#lastGroup) this.#words[WORD.groupBytes] = this.#group.write(group);
+    if (module !== this.#lastModule) this.#words[WORD.moduleBytes] = this.#module.write(module);
+    this.#lastGroup = group;
+    this.#lastModule = module;
   }
 
   /** The number is also odd if a writer was ended between begin and end. */
-  private begin(): void {
-    const sequence = Atomics.load(this.words, WORD.sequence);
-    Atomics.store(this.words, WORD.sequence, (sequence + 1) | 1);
+  #begin(): void {
+    const sequence = Atomics.load(this.#words, WORD.sequence);
+    Atomics.store(this.#words, WORD.sequence, (sequence + 1) | 1);
   }
-  private end(): void {
-    Atomics.add(this.words, WORD.sequence, 1);
+  #end(): void {
+    Atomics.add(this.#words, WORD.sequence, 1);
   }
 }
 

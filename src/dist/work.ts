@@ -10,15 +10,15 @@ import type { Work } from './types';
 export class FinishedWork<T> implements Work<T> {
   readonly done = true;
   readonly agrees: boolean;
-  private readonly value: T;
+  readonly #value: T;
 
   constructor(value: T, agrees: boolean) {
-    this.value = value;
+    this.#value = value;
     this.agrees = agrees;
   }
 
   wait(): T {
-    return this.value;
+    return this.#value;
   }
 }
 
@@ -34,28 +34,28 @@ export interface WorkHooks {
 
 /** A collective that runs on the comm thread. */
 export class PostedWork<T> implements Work<T> {
-  private readonly posted: PostedCall;
-  private readonly held: HeldTensors;
-  private readonly hooks: WorkHooks;
-  private readonly value: T;
-  private readonly clock: Clock;
-  private settled = false;
-  private doesAgree = true;
+  readonly #posted: PostedCall;
+  readonly #held: HeldTensors;
+  readonly #hooks: WorkHooks;
+  readonly #value: T;
+  readonly #clock: Clock;
+  #settled = false;
+  #doesAgree = true;
 
   constructor(posted: PostedCall, held: HeldTensors, value: T, clock: Clock, hooks: WorkHooks) {
-    this.posted = posted;
-    this.held = held;
-    this.value = value;
-    this.clock = clock;
-    this.hooks = hooks;
+    this.#posted = posted;
+    this.#held = held;
+    this.#value = value;
+    this.#clock = clock;
+    this.#hooks = hooks;
   }
 
   get done(): boolean {
-    return this.settled || this.posted.done;
+    return this.#settled || this.#posted.done;
   }
 
   get agrees(): boolean {
-    return this.doesAgree;
+    return this.#doesAgree;
   }
 
   /** Its text in prints. */
@@ -64,29 +64,29 @@ export class PostedWork<T> implements Work<T> {
   }
 
   wait(): T {
-    if (!this.settled) this.settle();
+    if (!this.#settled) this.settle();
     // Throws the collective's error again.
-    this.doesAgree = this.posted.wait().agrees;
-    return this.value;
+    this.#doesAgree = this.#posted.wait().agrees;
+    return this.#value;
   }
 
   /** Releases the tensors and reports; blocks if the collective still runs. Never throws; `wait` does. */
   settle(): void {
-    if (this.settled) return;
-    this.settled = true;
-    const from = this.clock.now();
-    const finished = this.posted.done;
-    if (!finished) this.hooks.waiting();
+    if (this.#settled) return;
+    this.#settled = true;
+    const from = this.#clock.now();
+    const finished = this.#posted.done;
+    if (!finished) this.#hooks.waiting();
     try {
-      const result = this.posted.wait();
-      this.hooks.settled(result, finished ? 0 : this.clock.now() - from);
+      const result = this.#posted.wait();
+      this.#hooks.settled(result, finished ? 0 : this.#clock.now() - from);
     } catch {
       // The error stays in the posted call; a caller of `wait` gets it.
-      this.hooks.failed();
+      this.#hooks.failed();
     } finally {
-      if (!finished) this.hooks.waited();
-      this.held.release();
-      this.hooks.ended(this);
+      if (!finished) this.#hooks.waited();
+      this.#held.release();
+      this.#hooks.ended(this);
     }
   }
 }

@@ -14,20 +14,20 @@ export function createColumn(kind: 'float64' | 'int32'): Column {
 }
 
 class GrowingColumn implements Column {
-  private values: Float64Array | Int32Array;
+  #values: Float64Array | Int32Array;
   length = 0;
 
   constructor(values: Float64Array | Int32Array) {
-    this.values = values;
+    this.#values = values;
   }
 
   push(value: number): void {
-    if (this.length === this.values.length) this.grow();
-    this.values[this.length++] = value;
+    if (this.length === this.#values.length) this.#grow();
+    this.#values[this.length++] = value;
   }
 
   at(index: number): number {
-    return this.values[index] as number; // callers stay below length
+    return this.#values[index] as number; // callers stay below length
   }
 
   clear(): void {
@@ -40,10 +40,10 @@ class GrowingColumn implements Column {
     return out;
   }
 
-  private grow(): void {
-    const size = this.values.length * 2;
-    const larger = this.values instanceof Float64Array ? new Float64Array(size) : new Int32Array(size);
-    larger.set(this.values);
-    this.values = larger;
+  #grow(): void {
+    const size = this.#values.length * 2;
+    const larger = this.#values instanceof Float64Array ? new Float64Array(size) : new Int32Array(size);
+    larger.set(this.#values);
+    this.#values = larger;
   }
 }

@@ -7,34 +7,34 @@ export class OwnerTable {
   readonly owners: Owner[] = [];
   /** The run of each owner, in the order of `owners`. */
   readonly runs: number[] = [];
-  private run = 0;
-  private readonly byModule = new Map<string, Map<string, number>>();
-  private lastTag: Tag | undefined;
-  private lastSpace: Space | undefined;
-  private lastIndex = 0;
+  #run = 0;
+  readonly #byModule = new Map<string, Map<string, number>>();
+  #lastTag: Tag | undefined;
+  #lastSpace: Space | undefined;
+  #lastIndex = 0;
 
   /** The index of the tag's owner. Consecutive calls with one tag object cost a comparison. */
   indexOf(tag: Tag, space: Space): number {
-    if (tag === this.lastTag && space === this.lastSpace) return this.lastIndex;
-    this.lastTag = tag;
-    this.lastSpace = space;
-    this.lastIndex = this.find(tag, space);
-    return this.lastIndex;
+    if (tag === this.#lastTag && space === this.#lastSpace) return this.#lastIndex;
+    this.#lastTag = tag;
+    this.#lastSpace = space;
+    this.#lastIndex = this.#find(tag, space);
+    return this.#lastIndex;
   }
 
   /** From now on, new owners belong to this run; 0 means no run. */
   enter(run: number): void {
-    this.run = run;
-    this.lastTag = undefined;
+    this.#run = run;
+    this.#lastTag = undefined;
   }
 
-  private find({ cause, module, declared, part }: Tag, space: Space): number {
-    let owners = this.byModule.get(module);
+  #find({ cause, module, declared, part }: Tag, space: Space): number {
+    let owners = this.#byModule.get(module);
     if (owners === undefined) {
       owners = new Map();
-      this.byModule.set(module, owners);
+      this.#byModule.set(module, owners);
     }
-    const key = `${cause} ${space} ${this.run} ${declared ?? ''} ${part ?? ''}`;
+    const key = `${cause} ${space} ${this.#run} ${declared ?? ''} ${part ?? ''}`;
     let index = owners.get(key);
     if (index === undefined) {
       index = this.owners.length;
@@ -45,7 +45,7 @@ export class OwnerTable {
         ...(declared === undefined ? {} : { declared }),
         ...(part === undefined ? {} : { part }),
       });
-      this.runs.push(this.run);
+      this.runs.push(this.#run);
       owners.set(key, index);
     }
     return index;
@@ -54,41 +54,41 @@ export class OwnerTable {
 
 /** The live buffers, with sizes and owners. Slots are reused; ids may be any integers. */
 export class LiveBuffers {
-  private readonly slots = new Map<BufferId, number>();
-  private readonly freeSlots: number[] = [];
-  private readonly bytes: number[] = [];
-  private readonly owner: number[] = [];
+  readonly #slots = new Map<BufferId, number>();
+  readonly #freeSlots: number[] = [];
+  readonly #bytes: number[] = [];
+  readonly #owner: number[] = [];
 
   get size(): number {
-    return this.slots.size;
+    return this.#slots.size;
   }
 
   /** The buffer's slot, or -1 when it does not live. */
   find(buffer: BufferId): number {
-    return this.slots.get(buffer) ?? -1;
+    return this.#slots.get(buffer) ?? -1;
   }
 
   add(buffer: BufferId, bytes: Bytes, owner: number): void {
-    const slot = this.freeSlots.pop() ?? this.bytes.length;
-    this.slots.set(buffer, slot);
-    this.bytes[slot] = bytes;
-    this.owner[slot] = owner;
+    const slot = this.#freeSlots.pop() ?? this.#bytes.length;
+    this.#slots.set(buffer, slot);
+    this.#bytes[slot] = bytes;
+    this.#owner[slot] = owner;
   }
 
   remove(buffer: BufferId, slot: number): void {
-    this.slots.delete(buffer);
-    this.freeSlots.push(slot);
+    this.#slots.delete(buffer);
+    this.#freeSlots.push(slot);
   }
 
   bytesAt(slot: number): Bytes {
-    return this.bytes[slot] as number; // slots come from find
+    return this.#bytes[slot] as number; // slots come from find
   }
 
   ownerAt(slot: number): number {
-    return this.owner[slot] as number; // slots come from find
+    return this.#owner[slot] as number; // slots come from find
   }
 
   setOwner(slot: number, owner: number): void {
-    this.owner[slot] = owner;
+    this.#owner[slot] = owner;
   }
 }

@@ -56,136 +56,136 @@ export function createRecorder(
 class ColumnarRecorder implements Recorder {
   readonly rank: number;
   readonly world: number;
-  private readonly clock: () => Seconds;
-  private readonly cpu: ThreadCpuClock | undefined;
-  private readonly table = new OwnerTable();
-  private readonly buffers = new LiveBuffers();
+  readonly #clock: () => Seconds;
+  readonly #cpu: ThreadCpuClock | undefined;
+  readonly #table = new OwnerTable();
+  readonly #buffers = new LiveBuffers();
   /** Live bytes by owner. */
-  private readonly live: Bytes[] = [];
-  private deviceBytes: Bytes = 0;
-  private readonly seconds: Column = createColumn('float64');
-  private readonly owner: Column = createColumn('int32');
-  private readonly delta: Column = createColumn('float64');
-  private collectives: CollectiveEvent[] = [];
-  private spans: SpanEvent[] = [];
-  private atStart: Bytes[] = [];
-  private peakBytes: Bytes = 0;
+  readonly #live: Bytes[] = [];
+  #deviceBytes: Bytes = 0;
+  readonly #seconds: Column = createColumn('float64');
+  readonly #owner: Column = createColumn('int32');
+  readonly #delta: Column = createColumn('float64');
+  #collectives: CollectiveEvent[] = [];
+  #spans: SpanEvent[] = [];
+  #atStart: Bytes[] = [];
+  #peakBytes: Bytes = 0;
   /** Events up to and including the one that reached the peak. */
-  private peakEvents = 0;
-  private step: number | undefined;
-  private run = 0;
-  private start: Seconds = 0;
-  private startCpu: Seconds | undefined;
-  private numUnknownFrees = 0;
+  #peakEvents = 0;
+  #step: number | undefined;
+  #run = 0;
+  #start: Seconds = 0;
+  #startCpu: Seconds | undefined;
+  #numUnknownFrees = 0;
 
   constructor(rank: number, world: number, clock: () => Seconds, cpu: ThreadCpuClock | undefined) {
     this.rank = rank;
     this.world = world;
-    this.clock = clock;
-    this.cpu = cpu;
+    this.#clock = clock;
+    this.#cpu = cpu;
   }
 
   allocated(buffer: BufferId, bytes: Bytes, _dtype: DType, tag: Tag, space: Space): void {
-    if (this.buffers.find(buffer) >= 0) this.freed(buffer);
-    const owner = this.table.indexOf(tag, space);
-    this.buffers.add(buffer, bytes, owner);
-    this.note(owner, bytes);
-    if (this.deviceBytes > this.peakBytes) {
-      this.peakBytes = this.deviceBytes;
-      this.peakEvents = this.seconds.length;
+    if (this.#buffers.find(buffer) >= 0) this.freed(buffer);
+    const owner = this.#table.indexOf(tag, space);
+    this.#buffers.add(buffer, bytes, owner);
+    this.#note(owner, bytes);
+    if (this.#deviceBytes > this.#peakBytes) {
+      this.#peakBytes = this.#deviceBytes;
+      this.#peakEvents = this.#seconds.length;
     }
   }
 
   retagged(buffer: BufferId, tag: Tag): void {
-    const slot = this.buffers.find(buffer);
+    const slot = this.#buffers.find(buffer);
     if (slot < 0) return;
-    const before = this.buffers.ownerAt(slot);
-    const space = this.table.owners[before]?.space ?? 'device';
-    const after = this.table.indexOf(tag, space);
+    const before = this.#buffers.ownerAt(slot);
+    const space = this.#table.owners[before]?.space ?? 'device';
+    const after = this.#table.indexOf(tag, space);
     if (after === before) return;
-    const bytes = this.buffers.bytesAt(slot);
-    this.buffers.setOwner(slot, after);
-    const at = this.step === undefined ? 0 : this.clock();
-    this.note(before, -bytes, at);
-    this.note(after, bytes, at);
+    const bytes = this.#buffers.bytesAt(slot);
+    this.#buffers.setOwner(slot, after);
+    const at = this.#step === undefined ? 0 : this.#clock();
+    this.#note(before, -bytes, at);
+    this.#note(after, bytes, at);
   }
 
   freed(buffer: BufferId): void {
-    const slot = this.buffers.find(buffer);
+    const slot = this.#buffers.find(buffer);
     if (slot < 0) {
-      this.numUnknownFrees++;
+      this.#numUnknownFrees++;
       return;
     }
-    this.note(this.buffers.ownerAt(slot), -this.buffers.bytesAt(slot));
-    this.buffers.remove(buffer, slot);
+    this.#note(this.#buffers.ownerAt(slot), -this.#buffers.bytesAt(slot));
+    this.#buffers.remove(buffer, slot);
   }
 
   collective(event: CollectiveEvent): void {
-    if (this.step !== undefined) this.collectives.push(event);
+    if (this.#step !== undefined) this.#collectives.push(event);
   }
 
   span(event: SpanEvent): void {
-    if (this.step !== undefined) this.spans.push(event);
+    if (this.#step !== undefined) this.#spans.push(event);
   }
 
   enter(run: number): void {
-    this.run = run;
-    this.table.enter(run);
+    this.#run = run;
+    this.#table.enter(run);
   }
 
   beginStep(step: number): void {
-    this.step = step;
-    this.seconds.clear();
-    this.owner.clear();
-    this.delta.clear();
-    this.collectives = [];
-    this.spans = [];
-    this.atStart = this.live.slice();
-    this.peakBytes = this.deviceBytes;
-    this.peakEvents = 0;
-    this.start = this.clock();
-    this.startCpu = this.cpu?.();
+    this.#step = step;
+    this.#seconds.clear();
+    this.#owner.clear();
+    this.#delta.clear();
+    this.#collectives = [];
+    this.#spans = [];
+    this.#atStart = this.#live.slice();
+    this.#peakBytes = this.#deviceBytes;
+    this.#peakEvents = 0;
+    this.#start = this.#clock();
+    this.#startCpu = this.#cpu?.();
   }
 
   endStep(facts: StepFacts = {}): StepRecord {
-    if (this.step === undefined) {
+    if (this.#step === undefined) {
       throw new ShardlabError('INTERNAL', `[rank ${this.rank}/${this.world}] endStep without beginStep`);
     }
-    const end = this.clock();
-    const endCpu = this.cpu?.();
-    const step = this.step;
-    this.step = undefined;
-    this.compare(facts.engineBytes, step);
-    const atPeak = this.replay(this.peakEvents);
-    const restBytes = this.onDevice(this.own(this.live));
-    const curve = facts.curve === false ? null : this.curve();
-    const listed = this.listed(curve?.owner ?? []);
+    const end = this.#clock();
+    const endCpu = this.#cpu?.();
+    const step = this.#step;
+    this.#step = undefined;
+    this.#compare(facts.engineBytes, step);
+    const atPeak = this.#replay(this.#peakEvents);
+    const restBytes = this.#onDevice(this.#own(this.#live));
+    const curve = facts.curve === false ? null : this.#curve();
+    const listed = this.#listed(curve?.owner ?? []);
     const of = (bytes: readonly Bytes[]): Bytes[] => listed.map((owner) => bytes[owner] ?? 0);
     return {
       step,
       rank: this.rank,
       world: this.world,
-      start: this.start,
+      start: this.#start,
       end,
-      ...(endCpu === undefined ? {} : { startCpu: this.startCpu, endCpu }),
+      ...(endCpu === undefined ? {} : { startCpu: this.#startCpu, endCpu }),
       loss: facts.loss ?? null,
       tokens: facts.tokens ?? null,
       memory: {
-        owners: listed.map((owner) => this.table.owners[owner] as Owner), // one of its indices
-        atStart: of(this.own(this.atStart)),
+        owners: listed.map((owner) => this.#table.owners[owner] as Owner), // one of its indices
+        atStart: of(this.#own(this.#atStart)),
         atPeak: of(atPeak),
-        atRest: of(this.own(this.live)),
-        peakBytes: this.onDevice(atPeak),
-        peakSeconds: this.peakEvents === 0 ? 0 : microseconds(this.seconds.at(this.peakEvents - 1)),
+        atRest: of(this.#own(this.#live)),
+        peakBytes: this.#onDevice(atPeak),
+        peakSeconds: this.#peakEvents === 0 ? 0 : microseconds(this.#seconds.at(this.#peakEvents - 1)),
         restBytes,
-        elsewhereBytes: this.deviceBytes - restBytes,
-        numBuffersAtRest: this.buffers.size,
+        elsewhereBytes: this.#deviceBytes - restBytes,
+        numBuffersAtRest: this.#buffers.size,
         residualBytes: facts.engineBytes === undefined ? null : 0,
         curve: curve && { ...curve, owner: indicesIn(listed, curve.owner) },
         process: facts.process ?? null,
       },
-      collectives: this.collectives.map(({ kind: _, ...rest }) => rest),
-      spans: this.spans.map(({ kind: _, ...rest }) => rest),
+      collectives: this.#collectives.map(({ kind: _, ...rest }) => rest),
+      spans: this.#spans.map(({ kind: _, ...rest }) => rest),
     };
   }
 
@@ -196,69 +196,69 @@ class ColumnarRecorder implements Recorder {
   }
 
   liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[] {
-    return this.table.owners
-      .map(({ cause, module, space }, i) => ({ cause, module, space, bytes: this.live[i] ?? 0 }))
+    return this.#table.owners
+      .map(({ cause, module, space }, i) => ({ cause, module, space, bytes: this.#live[i] ?? 0 }))
       .filter(({ space, bytes }) => space === 'device' && bytes > 0)
       .map(({ cause, module, bytes }) => ({ cause, module, bytes }))
       .sort((a, b) => b.bytes - a.bytes);
   }
 
-  private note(owner: number, deltaBytes: Bytes, at?: Seconds): void {
-    this.live[owner] = (this.live[owner] ?? 0) + deltaBytes;
-    if (this.table.owners[owner]?.space === 'device') this.deviceBytes += deltaBytes;
-    if (this.step === undefined) return;
-    this.seconds.push((at ?? this.clock()) - this.start);
-    this.owner.push(owner);
-    this.delta.push(deltaBytes);
+  #note(owner: number, deltaBytes: Bytes, at?: Seconds): void {
+    this.#live[owner] = (this.#live[owner] ?? 0) + deltaBytes;
+    if (this.#table.owners[owner]?.space === 'device') this.#deviceBytes += deltaBytes;
+    if (this.#step === undefined) return;
+    this.#seconds.push((at ?? this.#clock()) - this.#start);
+    this.#owner.push(owner);
+    this.#delta.push(deltaBytes);
   }
 
-  private compare(engineBytes: Bytes | undefined, step: number): void {
-    if (engineBytes === undefined || engineBytes === this.deviceBytes) return;
-    const residual = engineBytes - this.deviceBytes;
+  #compare(engineBytes: Bytes | undefined, step: number): void {
+    if (engineBytes === undefined || engineBytes === this.#deviceBytes) return;
+    const residual = engineBytes - this.#deviceBytes;
     throw new ShardlabError(
       'CHECK',
       `[rank ${this.rank}/${this.world}] after step ${step} the engine holds ${engineBytes} bytes and the ledger ` +
-        `${this.deviceBytes}: a residual of ${residual} bytes (${formatBytes(residual)}), with ${this.numUnknownFrees} ` +
+        `${this.#deviceBytes}: a residual of ${residual} bytes (${formatBytes(residual)}), with ${this.#numUnknownFrees} ` +
         'frees of unknown buffers; some code changed buffers without reporting to the observer',
-      { rank: this.rank, details: { engineBytes, ledgerBytes: this.deviceBytes, residualBytes: residual } },
+      { rank: this.rank, details: { engineBytes, ledgerBytes: this.#deviceBytes, residualBytes: residual } },
     );
   }
 
   /** Bytes of the run's owners; 0 for other owners. */
-  private own(bytes: readonly Bytes[]): Bytes[] {
-    return this.table.runs.map((run, i) => (run === this.run ? (bytes[i] ?? 0) : 0));
+  #own(bytes: readonly Bytes[]): Bytes[] {
+    return this.#table.runs.map((run, i) => (run === this.#run ? (bytes[i] ?? 0) : 0));
   }
 
   /**
    * The owners in a record: those of the run and of its curve. Owners of earlier runs would make records longer and
    * longer.
    */
-  private listed(inCurve: readonly number[]): number[] {
-    const own = this.table.runs.flatMap((run, owner) => (run === this.run ? [owner] : []));
+  #listed(inCurve: readonly number[]): number[] {
+    const own = this.#table.runs.flatMap((run, owner) => (run === this.#run ? [owner] : []));
     return [...new Set([...own, ...inCurve])].sort((a, b) => a - b);
   }
 
-  private onDevice(bytes: readonly Bytes[]): Bytes {
-    return this.table.owners.reduce(
+  #onDevice(bytes: readonly Bytes[]): Bytes {
+    return this.#table.owners.reduce(
       (sum, { space }, i) => sum + (space === 'device' ? (bytes[i] ?? 0) : 0),
       0,
     );
   }
 
-  private replay(numEvents: number): Bytes[] {
-    const held = this.atStart.slice();
+  #replay(numEvents: number): Bytes[] {
+    const held = this.#atStart.slice();
     for (let i = 0; i < numEvents; i++) {
-      const owner = this.owner.at(i);
-      held[owner] = (held[owner] ?? 0) + this.delta.at(i);
+      const owner = this.#owner.at(i);
+      held[owner] = (held[owner] ?? 0) + this.#delta.at(i);
     }
-    return this.own(held);
+    return this.#own(held);
   }
 
-  private curve() {
+  #curve() {
     return {
-      seconds: this.seconds.toArray(microseconds),
-      owner: this.owner.toArray(),
-      deltaBytes: this.delta.toArray(),
+      seconds: this.#seconds.toArray(microseconds),
+      owner: this.#owner.toArray(),
+      deltaBytes: this.#delta.toArray(),
     };
   }
 }

@@ -16,174 +16,174 @@ import type { Steps, Wait } from './wait';
  * have left p + 1. So one barrier a chunk is enough, within a collective and from one collective to the next.
  */
 export class Channel implements Wait {
-  private readonly group: GroupMemory;
-  private readonly stream: Stream;
-  private readonly word: number;
-  private readonly sleepers: number;
-  private readonly poison: number;
+  readonly #group: GroupMemory;
+  readonly #stream: Stream;
+  readonly #word: number;
+  readonly #sleepers: number;
+  readonly #poison: number;
   /** By parity of the phase, then rank. */
-  private readonly records: readonly (readonly CallRecord[])[];
-  private readonly otherRecords: readonly (readonly CallRecord[])[];
-  private epoch = 0;
-  private phase = 0;
-  private awaited = 0;
+  readonly #records: readonly (readonly CallRecord[])[];
+  readonly #otherRecords: readonly (readonly CallRecord[])[];
+  #epoch = 0;
+  #phase = 0;
+  #awaited = 0;
   /** What all ranks' headers of the newest collective had as their value, in rank order. */
   values: readonly number[] = [];
-  private header: CallHeader | undefined;
+  #header: CallHeader | undefined;
   /** When this rank came with its link free, and when all had. */
-  private cameAt: Seconds = 0;
-  private readyAt: Seconds = 0;
-  private arrived: Arrival = { at: 0, cpu: 0 };
-  private readonly serves: (rank: number) => boolean;
+  #cameAt: Seconds = 0;
+  #readyAt: Seconds = 0;
+  #arrived: Arrival = { at: 0, cpu: 0 };
+  readonly #serves: (rank: number) => boolean;
 
   /** `serves` says whether this rank's other thread still exchanges with a rank point to point, or is about to. */
   constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean) {
-    this.group = group;
-    this.stream = stream;
-    this.serves = serves;
-    this.word = group.layout.barrier(stream) >> 2;
-    this.sleepers = group.layout.sleepers(stream) >> 2;
-    this.poison = group.layout.poison() >> 2;
-    this.records = recordsOf(group, stream);
-    this.otherRecords = recordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
+    this.#group = group;
+    this.#stream = stream;
+    this.#serves = serves;
+    this.#word = group.layout.barrier(stream) >> 2;
+    this.#sleepers = group.layout.sleepers(stream) >> 2;
+    this.#poison = group.layout.poison() >> 2;
+    this.#records = recordsOf(group, stream);
+    this.#otherRecords = recordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
   }
 
   /** Buffer for what is written in this phase. */
   get writeBuffer(): number {
-    return this.phase & 1;
+    return this.#phase & 1;
   }
   /** Buffer that was written in the phase before. */
   get readBuffer(): number {
-    return (this.phase & 1) ^ 1;
+    return (this.#phase & 1) ^ 1;
   }
 
   /** When all ranks of the newest collective had arrived with their links free; 0 where links are not shaped. */
   get allReady(): Seconds {
-    return this.readyAt;
+    return this.#readyAt;
   }
 
   get arrival(): Arrival {
-    return this.arrived;
+    return this.#arrived;
   }
 
   /** Begins a collective. Throws: COLLECTIVE_MISMATCH where the group broke before. */
   enter(header: CallHeader): void {
-    if (this.epoch !== header.epoch) {
-      this.epoch = header.epoch;
-      this.phase = 0;
+    if (this.#epoch !== header.epoch) {
+      this.#epoch = header.epoch;
+      this.#phase = 0;
     }
-    this.header = header;
-    this.cameAt = this.group.link?.freeAt(header.epoch) ?? 0;
-    this.checkPoison();
+    this.#header = header;
+    this.#cameAt = this.#group.link?.freeAt(header.epoch) ?? 0;
+    this.#checkPoison();
   }
 
   /** The first barrier of a collective: all compare what all called. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
   *meet(header: CallHeader, lengths: CallLengths): Steps<readonly CallRecord[]> {
-    const { rank, link } = this.group;
-    const records = this.records[this.phase & 1] ?? [];
+    const { rank, link } = this.#group;
+    const records = this.#records[this.#phase & 1] ?? [];
     const own = records[rank];
     own?.write(header, lengths);
-    if (own !== undefined) own.freeAt = this.cameAt;
-    this.arrived = { at: now(), cpu: this.group.cpu?.() ?? 0 };
+    if (own !== undefined) own.freeAt = this.#cameAt;
+    this.#arrived = { at: now(), cpu: this.#group.cpu?.() ?? 0 };
     if (!this.arrive()) yield this;
-    if (link !== undefined) this.readyAt = Math.max(...records.map(({ freeAt }) => freeAt));
+    if (link !== undefined) this.#readyAt = Math.max(...records.map(({ freeAt }) => freeAt));
     const first = records[0];
     if (first === undefined) return records;
     for (let other = 1; other < records.length; other++) {
-      if (records[other]?.agreesWith(first) !== true) throw this.mismatch(records);
+      if (records[other]?.agreesWith(first) !== true) throw this.#mismatch(records);
     }
-    if (header.op === 'allToAll' && !lengthsMatch(records)) throw this.mismatch(records);
+    if (header.op === 'allToAll' && !lengthsMatch(records)) throw this.#mismatch(records);
     this.values = records.map(({ value }) => value);
     return records;
   }
 
   /** Comes to the barrier; false where others are still to come and `this` is to be waited for. */
   arrive(): boolean {
-    const { words, size } = this.group;
-    const mine = barrierWord(this.epoch, this.phase, 0);
+    const { words, size } = this.#group;
+    const mine = barrierWord(this.#epoch, this.#phase, 0);
     for (;;) {
-      const word = Atomics.load(words, this.word);
-      if (isLater(word, this.epoch)) throw this.overtaken();
-      const stale = isStale(word, this.epoch);
-      if (!stale && phaseOf(word) !== mine) throw this.lostPhase(word);
+      const word = Atomics.load(words, this.#word);
+      if (isLater(word, this.#epoch)) throw this.#overtaken();
+      const stale = isStale(word, this.#epoch);
+      if (!stale && phaseOf(word) !== mine) throw this.#lostPhase(word);
       const arrivals = (stale ? 0 : arrivalsIn(word)) + 1;
       const last = arrivals === size;
-      const next = last ? barrierWord(this.epoch, this.phase + 1, 0) : mine | arrivals;
-      if (Atomics.compareExchange(words, this.word, word, next) !== word) continue;
-      this.awaited = mine;
-      this.phase = (this.phase + 1) & 0xfff;
-      if (last && Atomics.load(words, this.sleepers) > 0) this.wake();
+      const next = last ? barrierWord(this.#epoch, this.#phase + 1, 0) : mine | arrivals;
+      if (Atomics.compareExchange(words, this.#word, word, next) !== word) continue;
+      this.#awaited = mine;
+      this.#phase = (this.#phase + 1) & 0xfff;
+      if (last && Atomics.load(words, this.#sleepers) > 0) this.#wake();
       return last;
     }
   }
 
   /** A word of another epoch is no barrier that was passed: the guard ends that wait. */
   ready(): boolean {
-    const word = Atomics.load(this.group.words, this.word);
-    return phaseOf(word) !== this.awaited && !isStale(word, this.epoch);
+    const word = Atomics.load(this.#group.words, this.#word);
+    return phaseOf(word) !== this.#awaited && !isStale(word, this.#epoch);
   }
 
   /** Sleepers count themselves, before they look: whoever comes last sees them, or they see the new phase. */
   sleep(milliseconds: number): void {
-    const { words, native, base } = this.group;
-    Atomics.add(words, this.sleepers, 1);
+    const { words, native, base } = this.#group;
+    Atomics.add(words, this.#sleepers, 1);
     try {
-      const word = Atomics.load(words, this.word);
-      if (phaseOf(word) === this.awaited) native.waitWord(base + this.word * 4, word, milliseconds);
+      const word = Atomics.load(words, this.#word);
+      if (phaseOf(word) === this.#awaited) native.waitWord(base + this.#word * 4, word, milliseconds);
     } finally {
-      Atomics.sub(words, this.sleepers, 1);
+      Atomics.sub(words, this.#sleepers, 1);
     }
   }
 
   /** Looks whether an absent rank runs this collective on its other stream, or waits for us point to point. */
   diagnose(): void {
-    this.checkPoison();
-    const { header } = this;
+    this.#checkPoison();
+    const header = this.#header;
     if (header === undefined) return;
-    const crossed = this.otherRecords
+    const crossed = this.#otherRecords
       .flat()
       .some((record) => record.epoch === header.epoch && record.number === header.number);
-    if (crossed) throw this.breakUp(this.sidesOf(header.number));
-    const partner = this.rankThatAwaitsUs();
-    if (partner !== undefined) throw this.breakUp(this.sidesWithPartner(header, partner));
+    if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
+    const partner = this.#rankThatAwaitsUs();
+    if (partner !== undefined) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 
-  private checkPoison(): void {
-    if (Atomics.load(this.group.words, this.poison) !== this.epoch) return;
-    const { header } = this;
-    const sides = header === undefined ? [] : this.sidesOf(header.number);
-    throw sides.length > 1 ? mismatchError(this.group.identity, sides) : brokenError(this.group.identity);
+  #checkPoison(): void {
+    if (Atomics.load(this.#group.words, this.#poison) !== this.#epoch) return;
+    const header = this.#header;
+    const sides = header === undefined ? [] : this.#sidesOf(header.number);
+    throw sides.length > 1 ? mismatchError(this.#group.identity, sides) : brokenError(this.#group.identity);
   }
 
-  private mismatch(records: readonly CallRecord[]): ShardlabError {
-    return this.breakUp(records.map((record, rank) => record.side(this.globalRank(rank))));
+  #mismatch(records: readonly CallRecord[]): ShardlabError {
+    return this.#breakUp(records.map((record, rank) => record.side(this.#globalRank(rank))));
   }
 
-  private breakUp(sides: readonly CallSide[]): ShardlabError {
-    Atomics.store(this.group.words, this.poison, this.epoch);
-    return mismatchError(this.group.identity, sides);
+  #breakUp(sides: readonly CallSide[]): ShardlabError {
+    Atomics.store(this.#group.words, this.#poison, this.#epoch);
+    return mismatchError(this.#group.identity, sides);
   }
 
   /** What each rank wrote for collective `number`, on either stream. */
-  private sidesOf(number: number): CallSide[] {
+  #sidesOf(number: number): CallSide[] {
     const sides: CallSide[] = [];
-    for (const records of [...this.records, ...this.otherRecords]) {
+    for (const records of [...this.#records, ...this.#otherRecords]) {
       records.forEach((record, rank) => {
-        if (record.epoch !== this.epoch || record.number !== number) return;
-        sides.push(record.side(this.globalRank(rank)));
+        if (record.epoch !== this.#epoch || record.number !== number) return;
+        sides.push(record.side(this.#globalRank(rank)));
       });
     }
     return sides.sort((a, b) => a.rank - b.rank);
   }
 
   /** A rank whose main thread waits for ours point to point, while ours waits here. */
-  private rankThatAwaitsUs(): number | undefined {
-    if (this.stream !== STREAM.main) return undefined;
-    const { words, layout, rank, size } = this.group;
+  #rankThatAwaitsUs(): number | undefined {
+    if (this.#stream !== STREAM.main) return undefined;
+    const { words, layout, rank, size } = this.#group;
     for (let other = 0; other < size; other++) {
-      const partner = countIn(Atomics.load(words, layout.partner(other) >> 2), this.epoch);
-      if (other === rank || partner !== rank + 1 || this.serves(other)) continue;
-      if (this.lacksOurs(other, rank, other) || this.lacksOurs(rank, other, other)) return other;
+      const partner = countIn(Atomics.load(words, layout.partner(other) >> 2), this.#epoch);
+      if (other === rank || partner !== rank + 1 || this.#serves(other)) continue;
+      if (this.#lacksOurs(other, rank, other) || this.#lacksOurs(rank, other, other)) return other;
     }
     return undefined;
   }
@@ -192,47 +192,47 @@ export class Channel implements Wait {
    * Whether `other` began an exchange from `sender` to `receiver` in which we have taken no part. Where we have, it was
    * served, and has not been given the time to go on.
    */
-  private lacksOurs(sender: number, receiver: number, other: number): boolean {
-    const { buffer, layout, size } = this.group;
+  #lacksOurs(sender: number, receiver: number, other: number): boolean {
+    const { buffer, layout, size } = this.#group;
     const numberOf = (side: 0 | 1): number => {
       const record = new CallRecord(buffer, layout.pairRecord(sender, receiver, side), size);
-      return record.epoch === this.epoch ? record.number : 0;
+      return record.epoch === this.#epoch ? record.number : 0;
     };
     return other === sender ? numberOf(0) > numberOf(1) : numberOf(1) > numberOf(0);
   }
 
-  private sidesWithPartner(header: CallHeader, partner: number): CallSide[] {
-    const { group } = this;
+  #sidesWithPartner(header: CallHeader, partner: number): CallSide[] {
+    const group = this.#group;
     const { buffer, layout, rank, size } = group;
     const sent = new CallRecord(buffer, layout.pairRecord(partner, rank, 0), size);
     const awaited = new CallRecord(buffer, layout.pairRecord(rank, partner, 1), size);
     const theirs = [sent, awaited].filter((record) => record.epoch === header.epoch);
-    const ours = this.sidesOf(header.number).filter((side) => side.rank === this.globalRank(rank));
-    return [...ours, ...theirs.map((record) => record.side(this.globalRank(partner)))];
+    const ours = this.#sidesOf(header.number).filter((side) => side.rank === this.#globalRank(rank));
+    return [...ours, ...theirs.map((record) => record.side(this.#globalRank(partner)))];
   }
 
-  private globalRank(rank: number): number {
-    return this.group.identity.ranks[rank] ?? rank;
+  #globalRank(rank: number): number {
+    return this.#group.identity.ranks[rank] ?? rank;
   }
 
-  private wake(): void {
-    this.group.native.wakeWord(this.group.base + this.word * 4);
+  #wake(): void {
+    this.#group.native.wakeWord(this.#group.base + this.#word * 4);
   }
 
-  private overtaken(): ShardlabError {
-    const { identity } = this.group;
+  #overtaken(): ShardlabError {
+    const { identity } = this.#group;
     return new ShardlabError(
       'ABORTED',
       `${speaker(identity)} gave up in group ${identity.name}: the job was reset while its collective still ran`,
-      { rank: this.globalRank(identity.rank) },
+      { rank: this.#globalRank(identity.rank) },
     );
   }
 
-  private lostPhase(word: number): ShardlabError {
-    const { name } = this.group.identity;
+  #lostPhase(word: number): ShardlabError {
+    const { name } = this.#group.identity;
     return new ShardlabError(
       'INTERNAL',
-      `group ${name} lost step with its barrier (word ${word}, epoch ${this.epoch}, phase ${this.phase}); ` +
+      `group ${name} lost step with its barrier (word ${word}, epoch ${this.#epoch}, phase ${this.#phase}); ` +
         'a collective was cut off without a reset of the job',
     );
   }

@@ -22,120 +22,125 @@ const CLOSE_MS = 2000;
 
 /** The main thread's end of a comm thread: sends it messages and waits for their tickets. */
 export class CommClient {
-  private readonly worker: Worker;
-  private readonly port: MessagePort;
-  private readonly tickets = new TicketBoard();
-  private readonly owners: (Posted | undefined)[] = new Array(NUM_TICKETS).fill(undefined);
-  private readonly failures = new Map<number, ErrorJson>();
-  private readonly exited: Promise<void>;
-  private next = 0;
-  private closing = false;
+  readonly #worker: Worker;
+  readonly #port: MessagePort;
+  readonly #tickets = new TicketBoard();
+  readonly #owners: (Posted | undefined)[] = new Array(NUM_TICKETS).fill(undefined);
+  readonly #failures = new Map<number, ErrorJson>();
+  readonly #exited: Promise<void>;
+  #next = 0;
+  #closing = false;
 
   /** Starts `script` in a worker that does not keep the process alive. */
   constructor(script: string, setup: unknown) {
     const { port1, port2 } = new MessageChannel();
-    this.port = port1;
-    const workerData: CommThreadInput<unknown> = { script, port: port2, tickets: this.tickets.buffer, setup };
-    this.worker = new Worker(join(__dirname, 'comm-thread-start.js'), {
+    this.#port = port1;
+    const workerData: CommThreadInput<unknown> = {
+      script,
+      port: port2,
+      tickets: this.#tickets.buffer,
+      setup,
+    };
+    this.#worker = new Worker(join(__dirname, 'comm-thread-start.js'), {
       workerData,
       transferList: [port2],
       resourceLimits: MESSAGE_THREAD_LIMITS,
     });
-    this.exited = new Promise((resolve) => {
-      this.worker.once('exit', () => {
-        this.tickets.abandon();
+    this.#exited = new Promise((resolve) => {
+      this.#worker.once('exit', () => {
+        this.#tickets.abandon();
         resolve();
       });
     });
     // What the thread itself could not tell: its memory is full, or its first script does not load.
-    this.worker.once('error', (error) => {
-      this.failures.set(WHOLE_THREAD, { code: 'TRANSPORT', message: String(error) });
-      this.tickets.abandon();
+    this.#worker.once('error', (error) => {
+      this.#failures.set(WHOLE_THREAD, { code: 'TRANSPORT', message: String(error) });
+      this.#tickets.abandon();
     });
-    this.worker.unref();
-    this.port.unref();
+    this.#worker.unref();
+    this.#port.unref();
   }
 
   /** Sends a message that is no call. */
   send(message: unknown): void {
-    this.port.postMessage(message);
-    this.tickets.announce();
+    this.#port.postMessage(message);
+    this.#tickets.announce();
   }
 
   /** Sends the message that `compose` makes for a ticket. */
   post(compose: (ticket: number) => unknown): PostedCall {
-    if (this.closing) throw closedError();
-    const ticket = this.next;
-    this.next = (ticket + 1) % NUM_TICKETS;
-    this.owners[ticket]?.settle();
+    if (this.#closing) throw closedError();
+    const ticket = this.#next;
+    this.#next = (ticket + 1) % NUM_TICKETS;
+    this.#owners[ticket]?.settle();
     const posted = new Posted(this, ticket);
-    this.owners[ticket] = posted;
-    this.tickets.open(ticket);
+    this.#owners[ticket] = posted;
+    this.#tickets.open(ticket);
     this.send(compose(ticket));
     return posted;
   }
 
   isFinished(ticket: number): boolean {
-    return this.tickets.isFinished(ticket);
+    return this.#tickets.isFinished(ticket);
   }
 
   /** Blocks until the ticket's call ended. Returns its times, or the error. */
   outcome(ticket: number): CallResult | ShardlabError {
-    const failed = this.tickets.await(ticket, () => !this.closing);
-    if (!failed) return { ...this.tickets.timesOf(ticket), values: [] };
-    this.readFailures();
-    const error = this.failures.get(ticket);
-    this.failures.delete(ticket);
+    const failed = this.#tickets.await(ticket, () => !this.#closing);
+    if (!failed) return { ...this.#tickets.timesOf(ticket), values: [] };
+    this.#readFailures();
+    const error = this.#failures.get(ticket);
+    this.#failures.delete(ticket);
     if (error !== undefined) return ShardlabError.fromJSON(error);
-    return this.tickets.isAbandoned
-      ? threadError(this.failures.get(WHOLE_THREAD))
+    return this.#tickets.isAbandoned
+      ? threadError(this.#failures.get(WHOLE_THREAD))
       : new ShardlabError('INTERNAL', 'a call failed on the comm thread without saying why');
   }
 
   async close(): Promise<void> {
-    if (this.closing) return;
-    this.closing = true;
+    if (this.#closing) return;
+    this.#closing = true;
     this.send({ kind: 'close' });
-    this.worker.ref();
-    await Promise.race([this.exited, setTimeout(CLOSE_MS, undefined, { ref: false })]);
-    await this.worker.terminate();
-    this.port.close();
+    this.#worker.ref();
+    await Promise.race([this.#exited, setTimeout(CLOSE_MS, undefined, { ref: false })]);
+    await this.#worker.terminate();
+    this.#port.close();
   }
 
-  private readFailures(): void {
+  #readFailures(): void {
     for (;;) {
-      const received = receiveMessageOnPort(this.port);
+      const received = receiveMessageOnPort(this.#port);
       if (received === undefined) return;
       // Only the comm thread holds the other end, and this is all that it sends.
       const { ticket, error } = received.message as CommFailure;
-      this.failures.set(ticket, error);
+      this.#failures.set(ticket, error);
     }
   }
 }
 
 class Posted implements PostedCall {
-  private readonly client: CommClient;
-  private readonly ticket: number;
-  private result: CallResult | ShardlabError | undefined;
+  readonly #client: CommClient;
+  readonly #ticket: number;
+  #result: CallResult | ShardlabError | undefined;
 
   constructor(client: CommClient, ticket: number) {
-    this.client = client;
-    this.ticket = ticket;
+    this.#client = client;
+    this.#ticket = ticket;
   }
 
   get done(): boolean {
-    return this.result !== undefined || this.client.isFinished(this.ticket);
+    return this.#result !== undefined || this.#client.isFinished(this.#ticket);
   }
 
   /** Takes the outcome over, so that the ticket can be used again. */
   settle(): void {
-    this.result ??= this.client.outcome(this.ticket);
+    this.#result ??= this.#client.outcome(this.#ticket);
   }
 
   wait(): CallResult {
-    this.result ??= this.client.outcome(this.ticket);
-    if (this.result instanceof ShardlabError) throw this.result;
-    return this.result;
+    this.#result ??= this.#client.outcome(this.#ticket);
+    if (this.#result instanceof ShardlabError) throw this.#result;
+    return this.#result;
   }
 }
 

@@ -52,194 +52,194 @@ const NUM_SPINS = 100;
  * posting. Queues take turns whenever one waits for other ranks, so that no order between groups is needed.
  */
 export class CommLoop {
-  private readonly port: MessagePort;
-  private readonly tickets: TicketBoard;
-  private readonly tools: ThreadTools;
-  private readonly watcher: CommWatcher;
-  private readonly groups = new Map<number, Group>();
-  private readonly queues = new Map<string, Task[]>();
-  private readonly running = new Map<string, Running>();
+  readonly #port: MessagePort;
+  readonly #tickets: TicketBoard;
+  readonly #tools: ThreadTools;
+  readonly #watcher: CommWatcher;
+  readonly #groups = new Map<number, Group>();
+  readonly #queues = new Map<string, Task[]>();
+  readonly #running = new Map<string, Running>();
   /** Calls whose data is there, while a shaped link would still carry it: their queues have gone on. */
-  private readonly landing = new Set<Running>();
+  readonly #landing = new Set<Running>();
   /** When each queue was free for its next call. */
-  private readonly freeSince = new Map<string, Seconds>();
-  private lastLook: Seconds = now();
-  private idleRounds = 0;
-  private closed = false;
+  readonly #freeSince = new Map<string, Seconds>();
+  #lastLook: Seconds = now();
+  #idleRounds = 0;
+  #closed = false;
 
   constructor(port: MessagePort, tickets: TicketBoard, tools: ThreadTools, watcher: CommWatcher) {
-    this.port = port;
-    this.tickets = tickets;
-    this.tools = tools;
-    this.watcher = watcher;
+    this.#port = port;
+    this.#tickets = tickets;
+    this.#tools = tools;
+    this.#watcher = watcher;
   }
 
   /** Returns after the message 'close'. */
   run(): void {
-    while (!this.closed) {
-      const seen = this.tickets.posted;
-      this.receive();
-      if (this.closed) return;
-      const progressed = this.turn();
-      if (progressed) this.idleRounds = 0;
-      else if (this.running.size + this.landing.size === 0) this.tickets.awaitPost(seen);
-      else this.rest(seen);
+    while (!this.#closed) {
+      const seen = this.#tickets.posted;
+      this.#receive();
+      if (this.#closed) return;
+      const progressed = this.#turn();
+      if (progressed) this.#idleRounds = 0;
+      else if (this.#running.size + this.#landing.size === 0) this.#tickets.awaitPost(seen);
+      else this.#rest(seen);
     }
   }
 
-  private receive(): void {
+  #receive(): void {
     for (;;) {
-      const received = receiveMessageOnPort(this.port);
+      const received = receiveMessageOnPort(this.#port);
       if (received === undefined) return;
       // Only the main thread's CommClient holds the other end.
-      this.accept(received.message as CommRequest);
+      this.#accept(received.message as CommRequest);
     }
   }
 
-  private accept(request: CommRequest): void {
+  #accept(request: CommRequest): void {
     switch (request.kind) {
       case 'close':
-        this.closed = true;
+        this.#closed = true;
         return;
       case 'group': {
-        const memory = attach(request.attachment, this.tools);
+        const memory = attach(request.attachment, this.#tools);
         const collectives = new CollectiveLane(memory, STREAM.comm);
-        this.groups.set(request.id, { memory, collectives, pairs: new PairLane(memory, STREAM.comm) });
+        this.#groups.set(request.id, { memory, collectives, pairs: new PairLane(memory, STREAM.comm) });
         return;
       }
       case 'call':
-        this.enqueue(request);
+        this.#enqueue(request);
         return;
       default:
         request satisfies never;
     }
   }
 
-  private enqueue({ group: id, ticket, call, posted }: CommRequest & { kind: 'call' }): void {
-    const group = this.groups.get(id);
+  #enqueue({ group: id, ticket, call, posted }: CommRequest & { kind: 'call' }): void {
+    const group = this.#groups.get(id);
     if (group === undefined) throw new ShardlabError('INTERNAL', `the comm thread knows no group ${id}`);
     const { header } = call;
     const { op, epoch } = header;
-    const guard = guardOf(this.tools.control, group.memory.identity, epoch, () => nameOf(header));
+    const guard = guardOf(this.#tools.control, group.memory.identity, epoch, () => nameOf(header));
     const key = op === 'send' || op === 'recv' ? `${id} ${op} ${header.peer}` : `${id}`;
-    const queue = this.queues.get(key);
+    const queue = this.#queues.get(key);
     const task = { ticket, posted, call, group, guard };
-    if (queue === undefined) this.queues.set(key, [task]);
+    if (queue === undefined) this.#queues.set(key, [task]);
     else queue.push(task);
   }
 
   /** Moves every queue as far as it goes. Returns whether any moved. */
-  private turn(): boolean {
+  #turn(): boolean {
     let progressed = false;
-    for (const current of this.landing) {
+    for (const current of this.#landing) {
       if (current.wait?.ready() === false) continue;
       progressed = true;
-      this.advance(current);
+      this.#advance(current);
     }
-    for (const key of this.queues.keys()) {
-      if (!this.running.has(key) && !this.start(key)) continue;
-      const current = this.running.get(key);
+    for (const key of this.#queues.keys()) {
+      if (!this.#running.has(key) && !this.#start(key)) continue;
+      const current = this.#running.get(key);
       if (current === undefined) continue;
       if (current.wait !== undefined && !current.wait.ready()) continue;
       progressed = true;
-      this.advance(current);
+      this.#advance(current);
     }
     return progressed;
   }
 
-  private start(key: string): boolean {
-    const queue = this.queues.get(key);
+  #start(key: string): boolean {
+    const queue = this.#queues.get(key);
     const task = queue?.shift();
     if (task === undefined) {
-      this.queues.delete(key);
+      this.#queues.delete(key);
       return false;
     }
     const { op } = task.call.header;
     const lane = op === 'send' || op === 'recv' ? task.group.pairs : task.group.collectives;
-    this.watcher.began(task.call.header);
+    this.#watcher.began(task.call.header);
     const steps = carried(lane, task.call, task.group.memory);
-    const free = Math.max(task.posted, this.freeSince.get(key) ?? 0);
-    const began = { at: now(), cpu: this.tools.cpu?.() ?? 0 };
-    this.running.set(key, { key, task, steps, free, began, wait: undefined });
+    const free = Math.max(task.posted, this.#freeSince.get(key) ?? 0);
+    const began = { at: now(), cpu: this.#tools.cpu?.() ?? 0 };
+    this.#running.set(key, { key, task, steps, free, began, wait: undefined });
     return true;
   }
 
-  private advance(current: Running): void {
+  #advance(current: Running): void {
     try {
       current.task.guard.check();
       const step = current.steps.next();
-      if (step.done === true) this.succeed(current, step.value);
-      else this.await(current, step.value);
+      if (step.done === true) this.#succeed(current, step.value);
+      else this.#await(current, step.value);
     } catch (error) {
-      this.fail(current, error);
+      this.#fail(current, error);
     }
   }
 
   /** A queue goes on while the link carries what it has brought. */
-  private await(current: Running, wait: Wait): void {
+  #await(current: Running, wait: Wait): void {
     current.wait = wait;
     if (!(wait instanceof Landing)) return;
-    this.leave(current);
-    this.landing.add(current);
+    this.#leave(current);
+    this.#landing.add(current);
   }
 
-  private leave({ key }: Running): void {
-    this.running.delete(key);
-    this.freeSince.set(key, now());
+  #leave({ key }: Running): void {
+    this.#running.delete(key);
+    this.#freeSince.set(key, now());
   }
 
-  private succeed(current: Running, carried: Carried): void {
-    this.remove(current);
+  #succeed(current: Running, carried: Carried): void {
+    this.#remove(current);
     const { free, began, task } = current;
     const started = carried.started ?? began.at;
-    const progress = this.tools.cpu === undefined ? undefined : progressOf(free, began, carried);
-    this.tickets.finish(task.ticket, false, {
+    const progress = this.#tools.cpu === undefined ? undefined : progressOf(free, began, carried);
+    this.#tickets.finish(task.ticket, false, {
       ...{ started, ended: now(), progress },
       agrees: allAgree(carried.values),
     });
   }
 
-  private fail(current: Running, error: unknown): void {
+  #fail(current: Running, error: unknown): void {
     // Ends the generator so that what it holds in `finally` is let go.
     current.steps.return({ values: [], started: undefined, arrival: current.began, seconds: 0 });
-    this.remove(current);
-    this.port.postMessage(failureOf(current.task.ticket, error));
-    this.tickets.finish(current.task.ticket, true, { started: current.began.at, ended: now() });
+    this.#remove(current);
+    this.#port.postMessage(failureOf(current.task.ticket, error));
+    this.#tickets.finish(current.task.ticket, true, { started: current.began.at, ended: now() });
   }
 
-  private remove(current: Running): void {
+  #remove(current: Running): void {
     // A call that has landed left its queue before.
-    if (!this.landing.delete(current)) this.leave(current);
-    if (this.running.size + this.landing.size === 0) this.watcher.ended();
+    if (!this.#landing.delete(current)) this.#leave(current);
+    if (this.#running.size + this.#landing.size === 0) this.#watcher.ended();
   }
 
   /** Nothing could move: spin a little, then sleep shortly; at times look whether waiting still makes sense. */
-  private rest(seen: number): void {
-    if (this.idleRounds++ < NUM_SPINS) return;
-    this.nap(seen);
-    if ((now() - this.lastLook) * 1e3 < PATIENCE_MS / 2) return;
-    this.lastLook = now();
-    for (const current of [...this.running.values(), ...this.landing]) this.lookAt(current);
+  #rest(seen: number): void {
+    if (this.#idleRounds++ < NUM_SPINS) return;
+    this.#nap(seen);
+    if ((now() - this.#lastLook) * 1e3 < PATIENCE_MS / 2) return;
+    this.#lastLook = now();
+    for (const current of [...this.#running.values(), ...this.#landing]) this.#lookAt(current);
   }
 
   /** Sleeps for what the first call waits for, but not beyond the next landing. */
-  private nap(seen: number): void {
+  #nap(seen: number): void {
     let spare = PATIENCE_MS / 2;
-    for (const { wait } of this.landing) {
+    for (const { wait } of this.#landing) {
       if (wait instanceof Landing) spare = Math.min(spare, wait.spareMilliseconds);
     }
     if (spare <= 0) return;
-    const [first] = this.running.values();
-    if (first === undefined) this.tickets.awaitPost(seen, spare);
+    const [first] = this.#running.values();
+    if (first === undefined) this.#tickets.awaitPost(seen, spare);
     else first.wait?.sleep(Math.min(NAP_MS, spare));
   }
 
-  private lookAt(current: Running): void {
+  #lookAt(current: Running): void {
     try {
       current.task.guard.check();
       current.wait?.diagnose();
     } catch (error) {
-      this.fail(current, error);
+      this.#fail(current, error);
     }
   }
 }

@@ -28,50 +28,50 @@ export const CONTROL_BYTES = 65536;
  * to give up. Everything that waits looks here at least every 50 ms.
  */
 export class ControlBlock {
-  private readonly words: Int32Array;
-  private readonly text: Buffer;
+  readonly #words: Int32Array;
+  readonly #text: Buffer;
 
   constructor(buffer: SharedArrayBuffer) {
-    this.words = new Int32Array(buffer, 0, 64);
-    this.text = Buffer.from(buffer, TEXT_AT, TEXT_LIMIT);
-    Atomics.compareExchange(this.words, EPOCH, 0, 1);
+    this.#words = new Int32Array(buffer, 0, 64);
+    this.#text = Buffer.from(buffer, TEXT_AT, TEXT_LIMIT);
+    Atomics.compareExchange(this.#words, EPOCH, 0, 1);
   }
 
   /** Counts resets, from 1. Groups begin anew in each epoch. */
   get epoch(): number {
-    return Atomics.load(this.words, EPOCH);
+    return Atomics.load(this.#words, EPOCH);
   }
 
   get aborted(): boolean {
-    return Atomics.load(this.words, CODE) > 0;
+    return Atomics.load(this.#words, CODE) > 0;
   }
 
   get reason(): AbortReason | undefined {
-    const code = CODES[Atomics.load(this.words, CODE) - 1];
+    const code = CODES[Atomics.load(this.#words, CODE) - 1];
     if (code === undefined) return undefined;
-    const rank = Atomics.load(this.words, RANK);
-    const text = this.text.toString('utf8', 0, Atomics.load(this.words, TEXT_BYTES));
+    const rank = Atomics.load(this.#words, RANK);
+    const text = this.#text.toString('utf8', 0, Atomics.load(this.#words, TEXT_BYTES));
     return { code, rank: rank < 0 ? undefined : rank, text };
   }
 
   /** Makes every waiting rank throw. The first reason of an epoch stays; returns whether this was it. */
   abort(reason: AbortReason): boolean {
-    if (Atomics.compareExchange(this.words, CODE, 0, BEING_WRITTEN) !== 0) return false;
-    Atomics.store(this.words, RANK, reason.rank ?? -1);
-    Atomics.store(this.words, TEXT_BYTES, this.text.write(reason.text));
-    Atomics.store(this.words, CODE, CODES.indexOf(reason.code) + 1);
+    if (Atomics.compareExchange(this.#words, CODE, 0, BEING_WRITTEN) !== 0) return false;
+    Atomics.store(this.#words, RANK, reason.rank ?? -1);
+    Atomics.store(this.#words, TEXT_BYTES, this.#text.write(reason.text));
+    Atomics.store(this.#words, CODE, CODES.indexOf(reason.code) + 1);
     return true;
   }
 
   /** Begins a new epoch: clears the reason; groups that broke can be used again. To be called while no rank waits. */
   reset(): void {
-    Atomics.add(this.words, EPOCH, 1);
-    Atomics.store(this.words, CODE, 0);
+    Atomics.add(this.#words, EPOCH, 1);
+    Atomics.store(this.#words, CODE, 0);
   }
 
   /** Takes `units` of something that all ranks share and returns what was taken before. */
   take(units: number): number {
-    return Atomics.add(this.words, ALLOCATED, units);
+    return Atomics.add(this.#words, ALLOCATED, units);
   }
 }
 

@@ -35,28 +35,28 @@ export class RegionLayout {
   readonly privateBytes: Bytes;
   readonly sharedBytes: Bytes;
   readonly pairSlotBytes: Bytes;
-  private readonly recordBytes: Bytes;
-  private readonly recordsAt: number;
-  private readonly pairsAt: number;
-  private readonly slotsAt: number;
-  private readonly pairSlotsAt: number;
+  readonly #recordBytes: Bytes;
+  readonly #recordsAt: number;
+  readonly #pairsAt: number;
+  readonly #slotsAt: number;
+  readonly #pairSlotsAt: number;
 
   constructor(size: number) {
     this.size = size;
     this.privateBytes = roundUp(STREAM_PRIVATE * STREAMS.length, PAGE_BYTES);
-    this.recordBytes = roundUp(RECORD_TEXT + 8 * size, LINE);
+    this.#recordBytes = roundUp(RECORD_TEXT + 8 * size, LINE);
     this.pairSlotBytes = size <= 8 ? 256 * 1024 : 64 * 1024;
-    this.recordsAt = this.privateBytes + 4096;
-    this.pairsAt = this.recordsAt + STREAMS.length * 2 * size * this.recordBytes;
-    this.slotsAt = roundUp(this.pairsAt + size * size * this.pairBytes, 4096);
-    this.pairSlotsAt = this.slotsAt + STREAMS.length * 2 * (size + 1) * SLOT_STRIDE;
-    const end = this.pairSlotsAt + size * size * 2 * (this.pairSlotBytes + LINE);
+    this.#recordsAt = this.privateBytes + 4096;
+    this.#pairsAt = this.#recordsAt + STREAMS.length * 2 * size * this.#recordBytes;
+    this.#slotsAt = roundUp(this.#pairsAt + size * size * this.#pairBytes, 4096);
+    this.#pairSlotsAt = this.#slotsAt + STREAMS.length * 2 * (size + 1) * SLOT_STRIDE;
+    const end = this.#pairSlotsAt + size * size * 2 * (this.pairSlotBytes + LINE);
     this.sharedBytes = roundUp(end - this.privateBytes, PAGE_BYTES);
   }
 
   /** A header a pair: words, then the sender's and the receiver's record. */
-  private get pairBytes(): number {
-    return 5 * LINE + 2 * this.recordBytes;
+  get #pairBytes(): number {
+    return 5 * LINE + 2 * this.#recordBytes;
   }
 
   table(stream: Stream): number {
@@ -79,16 +79,16 @@ export class RegionLayout {
     return this.privateBytes + 1024 + rank * 4;
   }
   record(stream: Stream, parity: number, rank: number): number {
-    return this.recordsAt + ((stream * 2 + parity) * this.size + rank) * this.recordBytes;
+    return this.#recordsAt + ((stream * 2 + parity) * this.size + rank) * this.#recordBytes;
   }
   pair(sender: number, receiver: number): number {
-    return this.pairsAt + (sender * this.size + receiver) * this.pairBytes;
+    return this.#pairsAt + (sender * this.size + receiver) * this.#pairBytes;
   }
   pairRecord(sender: number, receiver: number, which: 0 | 1): number {
-    return this.pair(sender, receiver) + 5 * LINE + which * this.recordBytes;
+    return this.pair(sender, receiver) + 5 * LINE + which * this.#recordBytes;
   }
   slot(stream: Stream, rank: number, buffer: number): number {
-    return this.slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;
+    return this.#slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;
   }
   /** Where reduced chunks are put together for all to read. */
   result(stream: Stream, buffer: number): number {
@@ -96,7 +96,7 @@ export class RegionLayout {
   }
   pairSlot(sender: number, receiver: number, buffer: number): number {
     const index = (sender * this.size + receiver) * 2 + buffer;
-    return this.pairSlotsAt + index * (this.pairSlotBytes + LINE);
+    return this.#pairSlotsAt + index * (this.pairSlotBytes + LINE);
   }
 }
 

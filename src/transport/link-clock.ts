@@ -29,43 +29,43 @@ export function shareLink(link: Link): SharedLink {
 export class LinkClock {
   readonly shared: SharedLink;
   /** Nanoseconds: until when the link is taken, and by which epoch's collectives. */
-  private readonly words: BigInt64Array;
+  readonly #words: BigInt64Array;
 
   constructor(shared: SharedLink) {
     this.shared = shared;
-    this.words = new BigInt64Array(shared.buffer);
+    this.#words = new BigInt64Array(shared.buffer);
   }
 
   /** When this rank could begin a transfer, if it came now. */
   freeAt(epoch: number): Seconds {
-    return Math.max(now(), this.busyUntil(epoch));
+    return Math.max(now(), this.#busyUntil(epoch));
   }
 
   /** Takes the link for a transfer that all were ready for at `ready`. */
   carry(epoch: number, ready: Seconds, cost: WireCost): Landing {
     const seconds = transferSeconds(this.shared.link, cost);
-    this.enterEpoch(epoch);
+    this.#enterEpoch(epoch);
     for (;;) {
-      const busy = Atomics.load(this.words, BUSY_UNTIL);
+      const busy = Atomics.load(this.#words, BUSY_UNTIL);
       const started = Math.max(ready, Number(busy) / NANOS);
       const lands = started + seconds;
       const next = BigInt(Math.round(lands * NANOS));
-      if (Atomics.compareExchange(this.words, BUSY_UNTIL, busy, next) === busy)
+      if (Atomics.compareExchange(this.#words, BUSY_UNTIL, busy, next) === busy)
         return new Landing(started, lands);
     }
   }
 
-  private busyUntil(epoch: number): Seconds {
-    if (Atomics.load(this.words, EPOCH) !== BigInt(epoch)) return 0;
-    return Number(Atomics.load(this.words, BUSY_UNTIL)) / NANOS;
+  #busyUntil(epoch: number): Seconds {
+    if (Atomics.load(this.#words, EPOCH) !== BigInt(epoch)) return 0;
+    return Number(Atomics.load(this.#words, BUSY_UNTIL)) / NANOS;
   }
 
   /** Transfers that a reset of the job cut off do not keep the link busy. */
-  private enterEpoch(epoch: number): void {
-    const known = Atomics.load(this.words, EPOCH);
+  #enterEpoch(epoch: number): void {
+    const known = Atomics.load(this.#words, EPOCH);
     if (known === BigInt(epoch)) return;
-    if (Atomics.compareExchange(this.words, EPOCH, known, BigInt(epoch)) === known)
-      Atomics.store(this.words, BUSY_UNTIL, 0n);
+    if (Atomics.compareExchange(this.#words, EPOCH, known, BigInt(epoch)) === known)
+      Atomics.store(this.#words, BUSY_UNTIL, 0n);
   }
 }
 

@@ -33,19 +33,19 @@ interface Route {
 
 /** Letters between ranks over zeromq, found by key whatever order they come in. */
 export class Mailbox {
-  private readonly options: MailboxOptions;
-  private readonly token: Buffer;
-  private readonly pull: Pull;
-  private readonly routes = new Map<number, Route>();
-  private readonly letters = new Map<string, Letter>();
-  private readonly waiters = new Map<string, Waiter>();
+  readonly #options: MailboxOptions;
+  readonly #token: Buffer;
+  readonly #pull: Pull;
+  readonly #routes = new Map<number, Route>();
+  readonly #letters = new Map<string, Letter>();
+  readonly #waiters = new Map<string, Waiter>();
   /** Letters of epochs up to this one are read by nobody any more. */
-  private givenUp = 0;
+  #givenUp = 0;
 
   private constructor(options: MailboxOptions, pull: Pull) {
-    this.options = options;
-    this.token = Buffer.from(options.token);
-    this.pull = pull;
+    this.#options = options;
+    this.#token = Buffer.from(options.token);
+    this.#pull = pull;
   }
 
   /** Binds the rank's own address. Throws: TRANSPORT where that is refused. */
@@ -60,70 +60,70 @@ export class Mailbox {
     }
     const mailbox = new Mailbox(options, pull);
     // Ends when the socket is closed.
-    void receiveAll('letters', pull, (frames) => mailbox.take(frames), warn);
+    void receiveAll('letters', pull, (frames) => mailbox.#take(frames), warn);
     return mailbox;
   }
 
   /** Sends to a global rank. The letter's bytes must not change afterwards. */
   send(to: number, key: string, letter: Letter): void {
     // A failure shows as a peer that never answers, and ends by the launcher's word.
-    this.routeTo(to).sender.send([this.token, key, letter.record, letter.payload]);
+    this.#routeTo(to).sender.send([this.#token, key, letter.record, letter.payload]);
   }
 
   /** Waits for a letter. Rejects when the epoch is given up. */
   receive(key: string, epoch: number): Promise<Letter> {
-    const letter = this.letters.get(key);
+    const letter = this.#letters.get(key);
     if (letter !== undefined) {
-      this.letters.delete(key);
+      this.#letters.delete(key);
       return Promise.resolve(letter);
     }
-    return new Promise((resolve, reject) => this.waiters.set(key, { epoch, resolve, reject }));
+    return new Promise((resolve, reject) => this.#waiters.set(key, { epoch, resolve, reject }));
   }
 
   /** Makes every wait of the epoch fail, and forgets letters that came for it. */
   giveUp(epoch: number, error: () => unknown): void {
-    this.givenUp = Math.max(this.givenUp, epoch);
-    for (const [key, waiter] of this.waiters) {
+    this.#givenUp = Math.max(this.#givenUp, epoch);
+    for (const [key, waiter] of this.#waiters) {
       if (waiter.epoch !== epoch) continue;
-      this.waiters.delete(key);
+      this.#waiters.delete(key);
       waiter.reject(error());
     }
-    for (const key of this.letters.keys()) if (epochOf(key) <= epoch) this.letters.delete(key);
+    for (const key of this.#letters.keys()) if (epochOf(key) <= epoch) this.#letters.delete(key);
   }
 
   /** Closes the sockets once what was sent has gone out. */
   async close(): Promise<void> {
-    const routes = [...this.routes.values()];
+    const routes = [...this.#routes.values()];
     await Promise.all(routes.map(({ sender }) => sender.drained()));
     for (const { push } of routes) push.close();
-    this.pull.close();
+    this.#pull.close();
   }
 
-  private routeTo(rank: number): Route {
-    const known = this.routes.get(rank);
+  #routeTo(rank: number): Route {
+    const known = this.#routes.get(rank);
     if (known !== undefined) return known;
-    const { addresses, warn } = this.options;
+    const { addresses, warn } = this.#options;
     const push = new Push({ sendHighWaterMark: 0, linger: 1000, reconnectInterval: 20 });
     push.connect(addresses[rank] ?? '');
     const route = { push, sender: createSender(`to rank ${rank}`, push, warn) };
-    this.routes.set(rank, route);
+    this.#routes.set(rank, route);
     return route;
   }
 
   /** Takes a letter of the job; others are ignored. */
-  private take([token, key, record, payload]: readonly Buffer[]): void {
+  #take([token, key, record, payload]: readonly Buffer[]): void {
     if (key === undefined || record === undefined || payload === undefined) return;
-    if (token?.length !== this.token.length || !timingSafeEqual(token, this.token)) return;
-    this.deliver(key.toString(), { record, payload });
+    if (token?.length !== this.#token.length || !timingSafeEqual(token, this.#token)) return;
+    this.#deliver(key.toString(), { record, payload });
   }
 
-  private deliver(key: string, letter: Letter): void {
-    const waiter = this.waiters.get(key);
+  #deliver(key: string, letter: Letter): void {
+    const waiter = this.#waiters.get(key);
     if (waiter === undefined) {
-      if (epochOf(key) > this.givenUp) this.letters.set(key, letter);
+      if (epochOf(key) > this.#givenUp) this.#letters.set(key, letter);
       return;
     }
-    this.waiters.delete(key);
+    this.#waiters.delete(key);
     waiter.resolve(letter);
   }
 }

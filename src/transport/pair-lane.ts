@@ -29,44 +29,44 @@ const NUM_BUFFERS = 2;
 export class PairLane implements Lane {
   ready: Seconds = 0;
   arrival: Arrival = { at: 0, cpu: 0 };
-  private readonly group: GroupMemory;
-  private readonly stream: Stream;
+  readonly #group: GroupMemory;
+  readonly #stream: Stream;
 
   constructor(group: GroupMemory, stream: Stream) {
-    this.group = group;
-    this.stream = stream;
+    this.#group = group;
+    this.#stream = stream;
   }
 
   *run(call: SpanCall): Steps<readonly number[]> {
     const { header } = call;
     const sends = header.op === 'send';
-    const pair = new Pair(this.group, header, sends);
+    const pair = new Pair(this.#group, header, sends);
     pair.enter(call);
-    this.arrival = { at: now(), cpu: this.group.cpu?.() ?? 0 };
-    this.tellPartner(header.epoch, header.peer + 1);
+    this.arrival = { at: now(), cpu: this.#group.cpu?.() ?? 0 };
+    this.#tellPartner(header.epoch, header.peer + 1);
     try {
-      if (sends) yield* this.send(call, pair);
-      else yield* this.receive(call, pair);
+      if (sends) yield* this.#send(call, pair);
+      else yield* this.#receive(call, pair);
       this.ready = pair.ready;
     } finally {
-      this.tellPartner(header.epoch, 0);
+      this.#tellPartner(header.epoch, 0);
     }
     return [];
   }
 
   /** For ranks that wait for this one's main thread: place of its partner from 1, 0 for none. */
-  private tellPartner(epoch: number, partner: number): void {
-    if (this.stream !== STREAM.main) return;
-    const { words, layout, rank } = this.group;
+  #tellPartner(epoch: number, partner: number): void {
+    if (this.#stream !== STREAM.main) return;
+    const { words, layout, rank } = this.#group;
     Atomics.store(words, layout.partner(rank) >> 2, tagged(epoch, partner));
   }
 
-  private *send(call: SpanCall, pair: Pair): Steps {
-    const codec = this.codecOf(call.header);
+  *#send(call: SpanCall, pair: Pair): Steps {
+    const codec = this.#codecOf(call.header);
     const spans = call.inputs[0];
     if (spans === undefined) return;
-    const cursor = new Cursor(this.group.native, spans);
-    const piece = this.pieceLength(codec);
+    const cursor = new Cursor(this.#group.native, spans);
+    const piece = this.#pieceLength(codec);
     for (let done = 0; done < spans.total || done === 0; done += piece) {
       const wait = pair.untilRoom(NUM_BUFFERS - 1);
       if (!wait.ready()) yield wait;
@@ -79,12 +79,12 @@ export class PairLane implements Lane {
     pair.checkVerdict();
   }
 
-  private *receive(call: SpanCall, pair: Pair): Steps {
-    const codec = this.codecOf(call.header);
+  *#receive(call: SpanCall, pair: Pair): Steps {
+    const codec = this.#codecOf(call.header);
     const spans = call.outputs[0];
     if (spans === undefined) return;
-    const cursor = new Cursor(this.group.native, spans);
-    const piece = this.pieceLength(codec);
+    const cursor = new Cursor(this.#group.native, spans);
+    const piece = this.#pieceLength(codec);
     for (let done = 0; done < spans.total || done === 0; done += piece) {
       const wait = pair.untilWritten();
       if (!wait.ready()) yield wait;
@@ -94,162 +94,163 @@ export class PairLane implements Lane {
     }
   }
 
-  private codecOf(header: CallHeader): SlotCodec {
-    return new SlotCodec(this.group, this.stream, header.wireDType, undefined);
+  #codecOf(header: CallHeader): SlotCodec {
+    return new SlotCodec(this.#group, this.#stream, header.wireDType, undefined);
   }
 
-  private pieceLength(codec: SlotCodec): number {
-    return this.group.layout.pairSlotBytes / codec.itemBytes;
+  #pieceLength(codec: SlotCodec): number {
+    return this.#group.layout.pairSlotBytes / codec.itemBytes;
   }
 }
 
 /** One call's view of a direction between two ranks. */
 class Pair {
-  private readonly group: GroupMemory;
-  private readonly header: CallHeader;
-  private readonly sends: boolean;
-  private readonly sender: number;
-  private readonly receiver: number;
-  private readonly at: number;
-  private head: number;
-  private tail: number;
+  readonly #group: GroupMemory;
+  readonly #header: CallHeader;
+  readonly #sends: boolean;
+  readonly #sender: number;
+  readonly #receiver: number;
+  readonly #at: number;
+  #head: number;
+  #tail: number;
 
   constructor(group: GroupMemory, header: CallHeader, sends: boolean) {
-    this.group = group;
-    this.header = header;
-    this.sends = sends;
-    this.sender = sends ? group.rank : header.peer;
-    this.receiver = sends ? header.peer : group.rank;
-    this.at = group.layout.pair(this.sender, this.receiver) >> 2;
-    this.head = this.counter(HEAD);
-    this.tail = this.counter(TAIL);
+    this.#group = group;
+    this.#header = header;
+    this.#sends = sends;
+    this.#sender = sends ? group.rank : header.peer;
+    this.#receiver = sends ? header.peer : group.rank;
+    this.#at = group.layout.pair(this.#sender, this.#receiver) >> 2;
+    this.#head = this.#counter(HEAD);
+    this.#tail = this.#counter(TAIL);
   }
 
   /** Leaves this side's fingerprint. Throws: COLLECTIVE_MISMATCH where the group broke before. */
   enter(call: SpanCall): void {
-    this.checkPoison();
-    const own = this.record(this.sends);
-    own.write(this.header, lengthsOf(call));
-    own.freeAt = this.group.link?.freeAt(this.header.epoch) ?? 0;
+    this.#checkPoison();
+    const own = this.#record(this.#sends);
+    own.write(this.#header, lengthsOf(call));
+    own.freeAt = this.#group.link?.freeAt(this.#header.epoch) ?? 0;
   }
 
   /** Ready when at most `pieces` wait to be read, or the receiver refused. */
   untilRoom(pieces: number): Wait {
-    return this.wait(
+    return this.#wait(
       TAIL,
       TAIL_SLEEPER,
-      () => ahead(this.head, this.counter(TAIL)) <= pieces || this.refused,
+      () => ahead(this.#head, this.#counter(TAIL)) <= pieces || this.#refused,
     );
   }
   untilWritten(): Wait {
-    return this.wait(HEAD, HEAD_SLEEPER, () => this.counter(HEAD) !== this.tail);
+    return this.#wait(HEAD, HEAD_SLEEPER, () => this.#counter(HEAD) !== this.#tail);
   }
 
   /** When both sides had come with their links free; the other's next call may have begun, then it had come before. */
   get ready(): Seconds {
-    const { number } = this.header;
-    const sides = [this.record(true), this.record(false)].filter((record) => record.number === number);
+    const { number } = this.#header;
+    const sides = [this.#record(true), this.#record(false)].filter((record) => record.number === number);
     return Math.max(...sides.map(({ freeAt }) => freeAt));
   }
 
   nextSlot(): number {
-    const buffer = (this.sends ? this.head : this.tail) & 1;
-    return this.group.layout.pairSlot(this.sender, this.receiver, buffer);
+    const buffer = (this.#sends ? this.#head : this.#tail) & 1;
+    return this.#group.layout.pairSlot(this.#sender, this.#receiver, buffer);
   }
   wrote(): void {
-    this.head = this.advance(HEAD, this.head, HEAD_SLEEPER);
+    this.#head = this.#advance(HEAD, this.#head, HEAD_SLEEPER);
   }
   read(): void {
-    this.tail = this.advance(TAIL, this.tail, TAIL_SLEEPER);
+    this.#tail = this.#advance(TAIL, this.#tail, TAIL_SLEEPER);
   }
 
   /** The receiver compares both fingerprints and tells the sender where they differ. Throws: COLLECTIVE_MISMATCH. */
   compare(): void {
-    if (this.record(true).fitsPeer(this.record(false))) return;
-    const { words, layout } = this.group;
-    Atomics.store(words, this.at + VERDICT, this.header.epoch);
-    Atomics.store(words, layout.poison() >> 2, this.header.epoch);
-    this.wake(TAIL);
-    throw this.mismatch();
+    if (this.#record(true).fitsPeer(this.#record(false))) return;
+    const { words, layout } = this.#group;
+    Atomics.store(words, this.#at + VERDICT, this.#header.epoch);
+    Atomics.store(words, layout.poison() >> 2, this.#header.epoch);
+    this.#wake(TAIL);
+    throw this.#mismatch();
   }
 
   checkVerdict(): void {
-    if (this.refused) throw this.mismatch();
+    if (this.#refused) throw this.#mismatch();
   }
 
-  private get refused(): boolean {
-    return Atomics.load(this.group.words, this.at + VERDICT) === this.header.epoch;
+  get #refused(): boolean {
+    return Atomics.load(this.#group.words, this.#at + VERDICT) === this.#header.epoch;
   }
 
-  private checkPoison(): void {
-    const { words, layout, identity } = this.group;
-    if (Atomics.load(words, layout.poison() >> 2) === this.header.epoch) throw brokenError(identity);
+  #checkPoison(): void {
+    const { words, layout, identity } = this.#group;
+    if (Atomics.load(words, layout.poison() >> 2) === this.#header.epoch) throw brokenError(identity);
   }
 
-  private mismatch(): ShardlabError {
-    const { identity } = this.group;
+  #mismatch(): ShardlabError {
+    const { identity } = this.#group;
     const sides = [true, false]
-      .map((sends) => ({ record: this.record(sends), rank: sends ? this.sender : this.receiver }))
-      .filter(({ record }) => record.epoch === this.header.epoch)
+      .map((sends) => ({ record: this.#record(sends), rank: sends ? this.#sender : this.#receiver }))
+      .filter(({ record }) => record.epoch === this.#header.epoch)
       .map(({ record, rank }) => record.side(identity.ranks[rank] ?? rank));
     return mismatchError(identity, sides);
   }
 
-  private record(ofSender: boolean): CallRecord {
-    const { buffer, layout, size } = this.group;
-    return new CallRecord(buffer, layout.pairRecord(this.sender, this.receiver, ofSender ? 0 : 1), size);
+  #record(ofSender: boolean): CallRecord {
+    const { buffer, layout, size } = this.#group;
+    return new CallRecord(buffer, layout.pairRecord(this.#sender, this.#receiver, ofSender ? 0 : 1), size);
   }
 
-  private wait(word: number, sleeper: number, ready: () => boolean): Wait {
-    const { words, native, base } = this.group;
+  #wait(word: number, sleeper: number, ready: () => boolean): Wait {
+    const { words, native, base } = this.#group;
     return {
       ready,
       sleep: (milliseconds) => {
-        Atomics.add(words, this.at + sleeper, 1);
+        Atomics.add(words, this.#at + sleeper, 1);
         try {
-          const value = Atomics.load(words, this.at + word);
-          if (!ready()) native.waitWord(base + (this.at + word) * 4, value, milliseconds);
+          const value = Atomics.load(words, this.#at + word);
+          if (!ready()) native.waitWord(base + (this.#at + word) * 4, value, milliseconds);
         } finally {
-          Atomics.sub(words, this.at + sleeper, 1);
+          Atomics.sub(words, this.#at + sleeper, 1);
         }
       },
-      diagnose: () => this.diagnose(),
+      diagnose: () => this.#diagnose(),
     };
   }
 
   /** Looks whether the other side waits for us in a collective of the group. A receiver that refused is no such side: it poisons the group too. */
-  private diagnose(): void {
-    const { words, layout } = this.group;
-    if (this.refused) return;
-    if (Atomics.load(words, layout.poison() >> 2) === this.header.epoch) throw this.mismatchWithCollective();
+  #diagnose(): void {
+    const { words, layout } = this.#group;
+    if (this.#refused) return;
+    if (Atomics.load(words, layout.poison() >> 2) === this.#header.epoch)
+      throw this.#mismatchWithCollective();
   }
 
-  private mismatchWithCollective(): ShardlabError {
-    const { buffer, layout, size, identity } = this.group;
-    const { peer, epoch } = this.header;
+  #mismatchWithCollective(): ShardlabError {
+    const { buffer, layout, size, identity } = this.#group;
+    const { peer, epoch } = this.#header;
     const theirs = [0, 1]
       .map((parity) => new CallRecord(buffer, layout.record(STREAM.main, parity, peer), size))
       .filter((record) => record.epoch === epoch)
       .sort((a, b) => b.number - a.number)
       .slice(0, 1)
       .map((record) => record.side(identity.ranks[peer] ?? peer));
-    const ours = this.record(this.sends).side(identity.ranks[this.group.rank] ?? this.group.rank);
+    const ours = this.#record(this.#sends).side(identity.ranks[this.#group.rank] ?? this.#group.rank);
     return mismatchError(identity, [ours, ...theirs]);
   }
 
-  private counter(word: number): number {
-    return countIn(Atomics.load(this.group.words, this.at + word), this.header.epoch);
+  #counter(word: number): number {
+    return countIn(Atomics.load(this.#group.words, this.#at + word), this.#header.epoch);
   }
 
-  private advance(word: number, count: number, sleeper: number): number {
-    const { words } = this.group;
+  #advance(word: number, count: number, sleeper: number): number {
+    const { words } = this.#group;
     const next = (count + 1) & 0x7ffff;
-    Atomics.store(words, this.at + word, tagged(this.header.epoch, next));
-    if (Atomics.load(words, this.at + sleeper) > 0) this.wake(word);
+    Atomics.store(words, this.#at + word, tagged(this.#header.epoch, next));
+    if (Atomics.load(words, this.#at + sleeper) > 0) this.#wake(word);
     return next;
   }
 
-  private wake(word: number): void {
-    this.group.native.wakeWord(this.group.base + (this.at + word) * 4);
+  #wake(word: number): void {
+    this.#group.native.wakeWord(this.#group.base + (this.#at + word) * 4);
   }
 }

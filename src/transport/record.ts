@@ -64,23 +64,23 @@ export interface CallSide {
 
 /** A record at a place of shared memory. */
 export class CallRecord {
-  private readonly words: Int32Array;
-  private readonly free: Float64Array;
-  private readonly text: Buffer;
-  private readonly lengths: Int32Array;
-  private readonly size: number;
+  readonly #words: Int32Array;
+  readonly #free: Float64Array;
+  readonly #text: Buffer;
+  readonly #lengths: Int32Array;
+  readonly #size: number;
 
   constructor(buffer: SharedArrayBuffer | ArrayBuffer, at: number, size: number) {
-    this.words = new Int32Array(buffer, at, 16);
-    this.free = new Float64Array(buffer, at + FREE_AT, 1);
+    this.#words = new Int32Array(buffer, at, 16);
+    this.#free = new Float64Array(buffer, at + FREE_AT, 1);
     // Buffer.from takes both kinds of buffer; its declarations want to know which.
-    this.text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
-    this.lengths = new Int32Array(buffer, at + LENGTHS_AT, 2 * size);
-    this.size = size;
+    this.#text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
+    this.#lengths = new Int32Array(buffer, at + LENGTHS_AT, 2 * size);
+    this.#size = size;
   }
 
   write(header: CallHeader, lengths: CallLengths): void {
-    const { words } = this;
+    const words = this.#words;
     words[WORD.epoch] = header.epoch;
     words[WORD.number] = header.number;
     words[WORD.op] = CALL_OPS.indexOf(header.op);
@@ -95,37 +95,37 @@ export class CallRecord {
     words[WORD.cell] = header.site.cell ?? -1;
     words[WORD.line] = header.site.line ?? -1;
     const { module, site } = header;
-    words[WORD.text] = module === '' && site.text === '' ? 0 : this.text.write(`${module}\n${site.text}`);
+    words[WORD.text] = module === '' && site.text === '' ? 0 : this.#text.write(`${module}\n${site.text}`);
     if (header.op !== 'allToAll') return;
-    this.lengths.set(lengths.sends);
-    this.lengths.set(lengths.receives, this.size);
+    this.#lengths.set(lengths.sends);
+    this.#lengths.set(lengths.receives, this.#size);
   }
 
   /** When the rank came with its link free, on the host's clock; 0 where links are not shaped. */
   get freeAt(): Seconds {
-    return this.free[0] ?? 0;
+    return this.#free[0] ?? 0;
   }
   set freeAt(at: Seconds) {
-    this.free[0] = at;
+    this.#free[0] = at;
   }
 
   get epoch(): number {
-    return this.words[WORD.epoch] ?? 0;
+    return this.#words[WORD.epoch] ?? 0;
   }
   get number(): number {
-    return this.words[WORD.number] ?? 0;
+    return this.#words[WORD.number] ?? 0;
   }
   get value(): number {
-    return this.words[WORD.value] ?? 0;
+    return this.#words[WORD.value] ?? 0;
   }
   set value(value: number) {
-    this.words[WORD.value] = value;
+    this.#words[WORD.value] = value;
   }
 
   /** Whether both are the same collective on the same data sizes. */
   agreesWith(other: CallRecord): boolean {
     for (let i = COMPARED_FROM; i <= COMPARED_TO; i++) {
-      if (this.words[i] !== other.words[i]) return false;
+      if (this.#words[i] !== other.#words[i]) return false;
     }
     return true;
   }
@@ -133,21 +133,21 @@ export class CallRecord {
   /** Whether a send and a recv fit: dtype, wire dtype and count. */
   fitsPeer(other: CallRecord): boolean {
     return [WORD.number, WORD.dtype, WORD.wire, WORD.signature].every(
-      (word) => this.words[word] === other.words[word],
+      (word) => this.#words[word] === other.#words[word],
     );
   }
 
   sendsTo(rank: number): number {
-    return this.lengths[rank] ?? 0;
+    return this.#lengths[rank] ?? 0;
   }
   receivesFrom(rank: number): number {
-    return this.lengths[this.size + rank] ?? 0;
+    return this.#lengths[this.#size + rank] ?? 0;
   }
 
   side(rank: number): CallSide {
-    const word = (index: number): number => this.words[index] ?? 0;
+    const word = (index: number): number => this.#words[index] ?? 0;
     const present = (value: number): number | undefined => (value < 0 ? undefined : value);
-    const [module = '', site = ''] = this.text.toString('utf8', 0, word(WORD.text)).split('\n');
+    const [module = '', site = ''] = this.#text.toString('utf8', 0, word(WORD.text)).split('\n');
     return {
       rank,
       op: CALL_OPS[word(WORD.op)] ?? 'unknown',

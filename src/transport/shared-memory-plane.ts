@@ -66,112 +66,112 @@ class SharedMemory {
   readonly segment: OpenSegment;
   readonly tools: ThreadTools;
   readonly spins: number;
-  private readonly options: SharedMemoryOptions;
-  private readonly subgroupsFrom: number;
-  private client: CommClient | undefined;
-  private numGroups = 0;
+  readonly #options: SharedMemoryOptions;
+  readonly #subgroupsFrom: number;
+  #client: CommClient | undefined;
+  #numGroups = 0;
 
   constructor(options: SharedMemoryOptions) {
-    this.options = options;
+    this.#options = options;
     this.segment = openSegment(options.fd, options.bytes);
     const { native, control } = this.segment;
     const link = options.link === undefined ? undefined : new LinkClock(shareLink(options.link));
     this.tools = { native, control, kernelModule: compileKernels(), link, cpu: openThreadCpuClock() };
     const world = options.identity.ranks.length;
     this.spins = world <= availableParallelism() ? SPINS_ALONE : SPINS_CROWDED;
-    this.subgroupsFrom = (CONTROL_BYTES + new RegionLayout(world).sharedBytes) / PAGE_BYTES;
+    this.#subgroupsFrom = (CONTROL_BYTES + new RegionLayout(world).sharedBytes) / PAGE_BYTES;
   }
 
   group(identity: GroupIdentity, page: number): SharedMemoryGroup {
     const layout = new RegionLayout(identity.ranks.length);
     const region = this.segment.region(page * PAGE_BYTES, layout.sharedBytes, layout.privateBytes);
-    this.numGroups++;
-    return new SharedMemoryGroup(this, this.numGroups, { identity, ...region });
+    this.#numGroups++;
+    return new SharedMemoryGroup(this, this.#numGroups, { identity, ...region });
   }
 
   /** Takes room for a group; -1 where the segment has none left. */
   take(size: number): number {
     const pages = new RegionLayout(size).sharedBytes / PAGE_BYTES;
-    const page = this.subgroupsFrom + this.segment.control.take(pages);
+    const page = this.#subgroupsFrom + this.segment.control.take(pages);
     return (page + pages) * PAGE_BYTES <= this.segment.bytes ? page : -1;
   }
 
   /** The comm thread, started when first needed. */
   get comm(): CommClient {
-    if (this.client === undefined) {
+    if (this.#client === undefined) {
       const setup: SharedMemorySetup = {
         controlBuffer: this.segment.controlBuffer,
         kernelModule: this.tools.kernelModule,
         link: this.tools.link?.shared,
-        extra: this.options.commExtra,
+        extra: this.#options.commExtra,
       };
-      this.client = new CommClient(this.options.commScript, setup);
+      this.#client = new CommClient(this.#options.commScript, setup);
     }
-    return this.client;
+    return this.#client;
   }
 
   async close(): Promise<void> {
-    await this.client?.close();
+    await this.#client?.close();
   }
 }
 
 class SharedMemoryGroup implements PlaneGroup {
-  private readonly shared: SharedMemory;
-  private readonly id: number;
-  private readonly attachment: GroupAttachment;
-  private readonly memory: GroupMemory;
-  private readonly collectives: CollectiveLane;
-  private readonly pairs: PairLane;
+  readonly #shared: SharedMemory;
+  readonly #id: number;
+  readonly #attachment: GroupAttachment;
+  readonly #memory: GroupMemory;
+  readonly #collectives: CollectiveLane;
+  readonly #pairs: PairLane;
   /** The newest posted send and recv of each direction. */
-  private readonly exchanges = new Map<string, PostedCall>();
-  private known = false;
+  readonly #exchanges = new Map<string, PostedCall>();
+  #known = false;
 
   constructor(shared: SharedMemory, id: number, attachment: GroupAttachment) {
-    this.shared = shared;
-    this.id = id;
-    this.attachment = attachment;
-    this.memory = attach(attachment, shared.tools);
-    this.collectives = new CollectiveLane(this.memory, STREAM.main, (rank) => this.serves(rank));
-    this.pairs = new PairLane(this.memory, STREAM.main);
+    this.#shared = shared;
+    this.#id = id;
+    this.#attachment = attachment;
+    this.#memory = attach(attachment, shared.tools);
+    this.#collectives = new CollectiveLane(this.#memory, STREAM.main, (rank) => this.#serves(rank));
+    this.#pairs = new PairLane(this.#memory, STREAM.main);
   }
 
   run(call: Call): CallResult {
     const { header } = call;
-    const { control } = this.shared.tools;
-    const guard = guardOf(control, this.memory.identity, header.epoch, () => nameOf(header));
+    const { control } = this.#shared.tools;
+    const guard = guardOf(control, this.#memory.identity, header.epoch, () => nameOf(header));
     guard.check();
-    const lane = header.op === 'send' || header.op === 'recv' ? this.pairs : this.collectives;
-    const began = { at: now(), cpu: this.memory.cpu?.() ?? 0 };
-    const steps = carried(lane, spanCall(call), this.memory);
-    const result = runBlocking(steps, this.shared.spins, guard);
-    const progress = this.memory.cpu === undefined ? undefined : progressOf(began.at, began, result);
+    const lane = header.op === 'send' || header.op === 'recv' ? this.#pairs : this.#collectives;
+    const began = { at: now(), cpu: this.#memory.cpu?.() ?? 0 };
+    const steps = carried(lane, spanCall(call), this.#memory);
+    const result = runBlocking(steps, this.#shared.spins, guard);
+    const progress = this.#memory.cpu === undefined ? undefined : progressOf(began.at, began, result);
     const { values, started = began.at } = result;
     return { started, ended: now(), values, agrees: allAgree(values), progress };
   }
 
   post(call: Call): PostedCall {
-    const { comm } = this.shared;
-    if (!this.known) {
-      const message: CommRequest = { kind: 'group', id: this.id, attachment: this.attachment };
+    const { comm } = this.#shared;
+    if (!this.#known) {
+      const message: CommRequest = { kind: 'group', id: this.#id, attachment: this.#attachment };
       comm.send(message);
-      this.known = true;
+      this.#known = true;
     }
     const spans = spanCall(call);
     const posted = comm.post(
-      (ticket): CommRequest => ({ kind: 'call', group: this.id, ticket, call: spans, posted: now() }),
+      (ticket): CommRequest => ({ kind: 'call', group: this.#id, ticket, call: spans, posted: now() }),
     );
     const { op, peer } = call.header;
-    if (op === 'send' || op === 'recv') this.exchanges.set(`${op} ${peer}`, posted);
+    if (op === 'send' || op === 'recv') this.#exchanges.set(`${op} ${peer}`, posted);
     return posted;
   }
 
   /** Whether a posted send or recv with a rank has not ended: it may not even have begun. */
-  private serves(rank: number): boolean {
-    return (['send', 'recv'] as const).some((op) => this.exchanges.get(`${op} ${rank}`)?.done === false);
+  #serves(rank: number): boolean {
+    return (['send', 'recv'] as const).some((op) => this.#exchanges.get(`${op} ${rank}`)?.done === false);
   }
 
   offerSubgroup(size: number): number {
-    return this.shared.take(size);
+    return this.#shared.take(size);
   }
 
   openSubgroup(identity: GroupIdentity, offer: number): PlaneGroup {
@@ -179,11 +179,11 @@ class SharedMemoryGroup implements PlaneGroup {
       throw new ShardlabError(
         'TRANSPORT',
         `${speaker(identity)} no room for group ${identity.name} of ${identity.ranks.length} ranks: the job's shared ` +
-          `segment of ${this.shared.segment.bytes} bytes is full; make fewer groups or launch with a larger segment`,
+          `segment of ${this.#shared.segment.bytes} bytes is full; make fewer groups or launch with a larger segment`,
         { rank: identity.ranks[identity.rank] },
       );
     }
-    return this.shared.group(identity, offer);
+    return this.#shared.group(identity, offer);
   }
 }
 

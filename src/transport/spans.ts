@@ -29,47 +29,47 @@ export function toSpans(blocks: BlockList): Spans {
 
 /** Walks spans from front to end, copying to or from memory that all ranks share. */
 export class Cursor {
-  private index = 0;
-  private within = 0;
-  private readonly native: Native;
-  private readonly spans: Spans;
+  #index = 0;
+  #within = 0;
+  readonly #native: Native;
+  readonly #spans: Spans;
 
   constructor(native: Native, spans: Spans) {
-    this.native = native;
-    this.spans = spans;
+    this.#native = native;
+    this.#spans = spans;
   }
 
   /** Copies the next `length` elements to `target`; padding becomes zeros. */
   readTo(target: number, length: number): void {
-    this.walk(length, (address, done, bytes) => {
-      if (address === 0) this.native.clear(target + done, bytes);
-      else this.native.copy(target + done, address, bytes);
+    this.#walk(length, (address, done, bytes) => {
+      if (address === 0) this.#native.clear(target + done, bytes);
+      else this.#native.copy(target + done, address, bytes);
     });
   }
 
   /** Copies the next `length` elements from `source`; what falls on padding is dropped. */
   writeFrom(source: number, length: number): void {
-    this.walk(length, (address, done, bytes) => {
-      if (address !== 0) this.native.copy(address, source + done, bytes);
+    this.#walk(length, (address, done, bytes) => {
+      if (address !== 0) this.#native.copy(address, source + done, bytes);
     });
   }
 
-  private walk(length: number, visit: (address: number, done: number, bytes: number) => void): void {
+  #walk(length: number, visit: (address: number, done: number, bytes: number) => void): void {
     let done = 0;
     while (done < length) {
-      const available = (this.spans.lengths[this.index] ?? 0) - this.within;
+      const available = (this.#spans.lengths[this.#index] ?? 0) - this.#within;
       const take = Math.min(available, length - done);
-      const start = this.spans.addresses[this.index];
+      const start = this.#spans.addresses[this.#index];
       if (start === undefined) return;
       if (take > 0) {
-        const address = start === 0 ? 0 : start + this.within * VALUE_BYTES;
+        const address = start === 0 ? 0 : start + this.#within * VALUE_BYTES;
         visit(address, done * VALUE_BYTES, take * VALUE_BYTES);
       }
       done += take;
-      this.within += take;
+      this.#within += take;
       if (take === available) {
-        this.index++;
-        this.within = 0;
+        this.#index++;
+        this.#within = 0;
       }
     }
   }

@@ -20,59 +20,59 @@ const TIMES_AT = (NUM_CONTROL_WORDS + NUM_TICKETS) * 4;
 /** How the main thread learns what became of calls on the comm thread: states and times in memory of both. */
 export class TicketBoard {
   readonly buffer: SharedArrayBuffer;
-  private readonly words: Int32Array;
-  private readonly times: Float64Array;
+  readonly #words: Int32Array;
+  readonly #times: Float64Array;
 
   constructor(buffer = new SharedArrayBuffer(TIMES_AT + NUM_TICKETS * NUM_TIMES * 8)) {
     this.buffer = buffer;
-    this.words = new Int32Array(buffer, 0, NUM_CONTROL_WORDS + NUM_TICKETS);
-    this.times = new Float64Array(buffer, TIMES_AT, NUM_TICKETS * NUM_TIMES);
+    this.#words = new Int32Array(buffer, 0, NUM_CONTROL_WORDS + NUM_TICKETS);
+    this.#times = new Float64Array(buffer, TIMES_AT, NUM_TICKETS * NUM_TIMES);
   }
 
   /** Comm thread: messages announced so far. */
   get posted(): number {
-    return Atomics.load(this.words, POSTED);
+    return Atomics.load(this.#words, POSTED);
   }
 
   /** Comm thread: sleeps until more is announced than `seen`, at most `milliseconds`. */
   awaitPost(seen: number, milliseconds?: number): void {
-    Atomics.wait(this.words, POSTED, seen, milliseconds);
+    Atomics.wait(this.#words, POSTED, seen, milliseconds);
   }
 
   /** Main thread: announces a message on the port. */
   announce(): void {
-    Atomics.add(this.words, POSTED, 1);
-    Atomics.notify(this.words, POSTED);
+    Atomics.add(this.#words, POSTED, 1);
+    Atomics.notify(this.#words, POSTED);
   }
 
   open(ticket: number): void {
-    Atomics.store(this.words, wordOf(ticket), STATE.pending);
+    Atomics.store(this.#words, wordOf(ticket), STATE.pending);
   }
 
   /** Comm thread: the call ended. */
   finish(ticket: number, failed: boolean, { started, ended, progress, agrees = true }: CallTimes): void {
     const { free, arrived, lacked, carried } = progress ?? UNKNOWN;
-    this.times.set([started, ended, free, arrived, lacked, carried, agrees ? 1 : 0], ticket * NUM_TIMES);
-    Atomics.store(this.words, wordOf(ticket), failed ? STATE.failed : STATE.done);
-    Atomics.notify(this.words, wordOf(ticket));
+    this.#times.set([started, ended, free, arrived, lacked, carried, agrees ? 1 : 0], ticket * NUM_TIMES);
+    Atomics.store(this.#words, wordOf(ticket), failed ? STATE.failed : STATE.done);
+    Atomics.notify(this.#words, wordOf(ticket));
   }
 
   /** The comm thread has ended: no call will be finished any more, and those that were pending have failed. */
   abandon(): void {
-    Atomics.store(this.words, ABANDONED, 1);
+    Atomics.store(this.#words, ABANDONED, 1);
     for (let ticket = 0; ticket < NUM_TICKETS; ticket++) {
       const word = wordOf(ticket);
-      if (Atomics.compareExchange(this.words, word, STATE.pending, STATE.failed) === STATE.pending)
-        Atomics.notify(this.words, word);
+      if (Atomics.compareExchange(this.#words, word, STATE.pending, STATE.failed) === STATE.pending)
+        Atomics.notify(this.#words, word);
     }
   }
 
   get isAbandoned(): boolean {
-    return Atomics.load(this.words, ABANDONED) !== 0;
+    return Atomics.load(this.#words, ABANDONED) !== 0;
   }
 
   isFinished(ticket: number): boolean {
-    return Atomics.load(this.words, wordOf(ticket)) !== STATE.pending || this.isAbandoned;
+    return Atomics.load(this.#words, wordOf(ticket)) !== STATE.pending || this.isAbandoned;
   }
 
   /**
@@ -83,16 +83,16 @@ export class TicketBoard {
     const word = wordOf(ticket);
     for (let i = 0; i < 200; i++) if (this.isFinished(ticket)) break;
     while (!this.isFinished(ticket)) {
-      Atomics.wait(this.words, word, STATE.pending, 50);
+      Atomics.wait(this.#words, word, STATE.pending, 50);
       if (!isOpen()) throw new ShardlabError('CLOSED', 'the thread for asynchronous collectives has ended');
     }
-    return Atomics.load(this.words, word) !== STATE.done;
+    return Atomics.load(this.#words, word) !== STATE.done;
   }
 
   timesOf(ticket: number): Omit<CallResult, 'values'> {
     const at = ticket * NUM_TIMES;
     const [started = 0, ended = 0, free = 0, arrived = 0, lacked = 0, carried = 0, agrees = 1] =
-      this.times.subarray(at, at + NUM_TIMES);
+      this.#times.subarray(at, at + NUM_TIMES);
     const progress = Number.isNaN(arrived) ? undefined : { free, arrived, lacked, carried };
     return { started, ended, progress, agrees: agrees === 1 };
   }

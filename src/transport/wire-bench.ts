@@ -8,12 +8,12 @@ const SLACK = 128;
 
 /** Converts and reduces messages in a WebAssembly memory of its own, which grows to the largest that came. */
 export class WireBench {
-  private readonly module: WebAssembly.Module;
-  private bytes: Uint8Array = new Uint8Array(0);
-  private kernels: ReductionKernels | undefined;
+  readonly #module: WebAssembly.Module;
+  #bytes: Uint8Array = new Uint8Array(0);
+  #kernels: ReductionKernels | undefined;
 
   constructor(module: WebAssembly.Module) {
-    this.module = module;
+    this.#module = module;
   }
 
   /** float32 or int32 values → a new message. */
@@ -21,11 +21,11 @@ export class WireBench {
     if (itemBytes(wire) === 4) return Buffer.from(values);
     const length = values.byteLength / 4;
     const target = roundUp(values.byteLength + SLACK, SLACK);
-    const kernels = this.prepare(target + length * 2 + SLACK);
-    this.bytes.set(values, 0);
+    const kernels = this.#prepare(target + length * 2 + SLACK);
+    this.#bytes.set(values, 0);
     if (wire === 'bfloat16') kernels.toBf16(target, 0, length);
     else kernels.toF16(target, 0, length);
-    return Buffer.from(this.bytes.subarray(target, target + length * 2));
+    return Buffer.from(this.#bytes.subarray(target, target + length * 2));
   }
 
   /** As toWire, for what does not leave this rank: where the wire does not round, the values themselves. */
@@ -41,11 +41,11 @@ export class WireBench {
     }
     const length = message.byteLength / 2;
     const target = roundUp(message.byteLength + SLACK, SLACK);
-    const kernels = this.prepare(target + length * 4 + SLACK);
-    this.bytes.set(message, 0);
+    const kernels = this.#prepare(target + length * 4 + SLACK);
+    this.#bytes.set(message, 0);
     if (wire === 'bfloat16') kernels.fromBf16(target, 0, length);
     else kernels.fromF16(target, 0, length);
-    values.set(this.bytes.subarray(target, target + length * 4));
+    values.set(this.#bytes.subarray(target, target + length * 4));
   }
 
   /** Reduces messages of equal length in their order into a new one. */
@@ -55,11 +55,11 @@ export class WireBench {
     const table = 0;
     const first = roundUp(messages.length * 4, SLACK);
     const target = first + messages.length * stride;
-    const kernels = this.prepare(target + stride);
-    const words = new Uint32Array(this.bytes.buffer, table, messages.length);
+    const kernels = this.#prepare(target + stride);
+    const words = new Uint32Array(this.#bytes.buffer, table, messages.length);
     messages.forEach((message, index) => {
       words[index] = first + index * stride;
-      this.bytes.set(message, first + index * stride);
+      this.#bytes.set(message, first + index * stride);
     });
     const op = reduction === 'max' ? 1 : 0;
     const divisor = reduction === 'avg' ? messages.length : 1;
@@ -70,15 +70,15 @@ export class WireBench {
       float16: kernels.reduceF16,
     }[wire];
     reduce(op, target, table, messages.length, bytes / itemBytes(wire), divisor);
-    return Buffer.from(this.bytes.subarray(target, target + bytes));
+    return Buffer.from(this.#bytes.subarray(target, target + bytes));
   }
 
-  private prepare(bytes: number): ReductionKernels {
-    if (this.kernels !== undefined && bytes <= this.bytes.byteLength) return this.kernels;
+  #prepare(bytes: number): ReductionKernels {
+    if (this.#kernels !== undefined && bytes <= this.#bytes.byteLength) return this.#kernels;
     const pages = Math.ceil((bytes * 1.5) / PAGE_BYTES);
     const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
-    this.bytes = new Uint8Array(sharedBuffer(memory));
-    this.kernels = instantiateKernels(this.module, memory);
-    return this.kernels;
+    this.#bytes = new Uint8Array(sharedBuffer(memory));
+    this.#kernels = instantiateKernels(this.#module, memory);
+    return this.#kernels;
   }
 }

@@ -16,14 +16,14 @@ const EMPTY = Buffer.alloc(0);
  * in fewer steps, and sums in rank order, equal to shared memory's bit by bit.
  */
 export class ZeromqGroupCalls {
-  private readonly mailbox: Mailbox;
-  private readonly bench: WireBench;
-  private readonly identity: GroupIdentity;
-  private readonly path: string;
-  private readonly link: LinkClock | undefined;
+  readonly #mailbox: Mailbox;
+  readonly #bench: WireBench;
+  readonly #identity: GroupIdentity;
+  readonly #path: string;
+  readonly #link: LinkClock | undefined;
   /** When all ranks of a call that runs had come with their links free. */
-  private readonly ready = new WeakMap<StagedCall, Seconds>();
-  private brokenEpoch = 0;
+  readonly #ready = new WeakMap<StagedCall, Seconds>();
+  #brokenEpoch = 0;
 
   constructor(
     mailbox: Mailbox,
@@ -32,127 +32,127 @@ export class ZeromqGroupCalls {
     path: string,
     link: LinkClock | undefined,
   ) {
-    this.mailbox = mailbox;
-    this.bench = bench;
-    this.identity = identity;
-    this.path = path;
-    this.link = link;
+    this.#mailbox = mailbox;
+    this.#bench = bench;
+    this.#identity = identity;
+    this.#path = path;
+    this.#link = link;
   }
 
   /** Returns when all ranks had come with their links free, on the host's clock; 0 where links are not shaped. */
   async run(call: StagedCall): Promise<Seconds> {
-    if (call.header.epoch === this.brokenEpoch) throw brokenError(this.identity);
-    await this.move(call);
-    return this.ready.get(call) ?? 0;
+    if (call.header.epoch === this.#brokenEpoch) throw brokenError(this.#identity);
+    await this.#move(call);
+    return this.#ready.get(call) ?? 0;
   }
 
-  private async move(call: StagedCall): Promise<void> {
+  async #move(call: StagedCall): Promise<void> {
     switch (call.header.op) {
       case 'allReduce':
-        return this.allReduce(call);
+        return this.#allReduce(call);
       case 'reduceScatter':
-        return this.reduceScatter(call);
+        return this.#reduceScatter(call);
       case 'allGather': {
-        const message = this.encode(call, call.inputs[0]);
-        return this.distribute(call, () => message);
+        const message = this.#encode(call, call.inputs[0]);
+        return this.#distribute(call, () => message);
       }
       case 'allToAll':
-        return this.distribute(call, (to) =>
-          this.encodeFor(to, bytesOf(call.inputs[to]), call.header.wireDType),
+        return this.#distribute(call, (to) =>
+          this.#encodeFor(to, bytesOf(call.inputs[to]), call.header.wireDType),
         );
       case 'broadcast':
-        return this.broadcast(call);
+        return this.#broadcast(call);
       case 'send':
-        return this.send(call);
+        return this.#send(call);
       case 'recv':
-        return this.receive(call);
+        return this.#receive(call);
       default:
-        return this.exchange(call);
+        return this.#exchange(call);
     }
   }
 
-  private async allReduce(call: StagedCall): Promise<void> {
+  async #allReduce(call: StagedCall): Promise<void> {
     const { wireDType, reduction } = call.header;
     const values = bytesOf(call.inputs[0]);
-    const parts = this.others(true).map((rank) => this.partOf(values, rank));
-    const encoded = parts.map((part, rank) => this.encodeFor(rank, part, wireDType));
-    const letters = await this.meet(call, (to) => encoded[to] ?? EMPTY);
-    const mine = this.bench.reduce(this.inRankOrder(letters, encoded), wireDType, reduction);
-    const whole = await this.swap(call, 1, () => mine, EMPTY);
+    const parts = this.#others(true).map((rank) => this.#partOf(values, rank));
+    const encoded = parts.map((part, rank) => this.#encodeFor(rank, part, wireDType));
+    const letters = await this.#meet(call, (to) => encoded[to] ?? EMPTY);
+    const mine = this.#bench.reduce(this.#inRankOrder(letters, encoded), wireDType, reduction);
+    const whole = await this.#swap(call, 1, () => mine, EMPTY);
     parts.forEach((part, rank) => {
-      this.bench.fromWire(rank === this.identity.rank ? mine : payloadOf(whole, rank), wireDType, part);
+      this.#bench.fromWire(rank === this.#identity.rank ? mine : payloadOf(whole, rank), wireDType, part);
     });
   }
 
-  private async reduceScatter(call: StagedCall): Promise<void> {
+  async #reduceScatter(call: StagedCall): Promise<void> {
     const { wireDType, reduction } = call.header;
-    const encoded = call.inputs.map((input, rank) => this.encodeFor(rank, bytesOf(input), wireDType));
-    const letters = await this.meet(call, (to) => encoded[to] ?? EMPTY);
-    const mine = this.bench.reduce(this.inRankOrder(letters, encoded), wireDType, reduction);
-    this.bench.fromWire(mine, wireDType, bytesOf(call.outputs[0]));
+    const encoded = call.inputs.map((input, rank) => this.#encodeFor(rank, bytesOf(input), wireDType));
+    const letters = await this.#meet(call, (to) => encoded[to] ?? EMPTY);
+    const mine = this.#bench.reduce(this.#inRankOrder(letters, encoded), wireDType, reduction);
+    this.#bench.fromWire(mine, wireDType, bytesOf(call.outputs[0]));
   }
 
   /** Every rank's message for us goes to its output. */
-  private async distribute(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<void> {
-    const letters = await this.meet(call, messageFor);
-    const own = messageFor(this.identity.rank);
+  async #distribute(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<void> {
+    const letters = await this.#meet(call, messageFor);
+    const own = messageFor(this.#identity.rank);
     call.outputs.forEach((output, rank) => {
-      const message = rank === this.identity.rank ? own : payloadOf(letters, rank);
-      this.bench.fromWire(message, call.header.wireDType, bytesOf(output));
+      const message = rank === this.#identity.rank ? own : payloadOf(letters, rank);
+      this.#bench.fromWire(message, call.header.wireDType, bytesOf(output));
     });
   }
 
-  private async broadcast(call: StagedCall): Promise<void> {
+  async #broadcast(call: StagedCall): Promise<void> {
     const { peer, wireDType } = call.header;
-    const isSource = peer === this.identity.rank;
-    const own = isSource ? this.encode(call, call.inputs[0]) : EMPTY;
-    const letters = await this.meet(call, () => own);
-    this.bench.fromWire(isSource ? own : payloadOf(letters, peer), wireDType, bytesOf(call.inputs[0]));
+    const isSource = peer === this.#identity.rank;
+    const own = isSource ? this.#encode(call, call.inputs[0]) : EMPTY;
+    const letters = await this.#meet(call, () => own);
+    this.#bench.fromWire(isSource ? own : payloadOf(letters, peer), wireDType, bytesOf(call.inputs[0]));
   }
 
-  private async exchange(call: StagedCall): Promise<void> {
-    await this.meet(call, () => EMPTY);
+  async #exchange(call: StagedCall): Promise<void> {
+    await this.#meet(call, () => EMPTY);
   }
 
   /** The receiver answers with its own fingerprint, so that a mismatch is an error on both sides. */
-  private async send(call: StagedCall): Promise<void> {
+  async #send(call: StagedCall): Promise<void> {
     const { header } = call;
-    const key = this.keyOf(call, `${this.identity.rank}>${header.peer}`);
-    const record = this.write(call);
-    this.post(header.peer, key, { record, payload: this.encode(call, call.inputs[0]) });
-    const answer = await this.mailbox.receive(`${key}|answer`, header.epoch);
-    this.checkPair(call, record, answer);
+    const key = this.#keyOf(call, `${this.#identity.rank}>${header.peer}`);
+    const record = this.#write(call);
+    this.#post(header.peer, key, { record, payload: this.#encode(call, call.inputs[0]) });
+    const answer = await this.#mailbox.receive(`${key}|answer`, header.epoch);
+    this.#checkPair(call, record, answer);
   }
 
-  private async receive(call: StagedCall): Promise<void> {
+  async #receive(call: StagedCall): Promise<void> {
     const { header } = call;
-    const key = this.keyOf(call, `${header.peer}>${this.identity.rank}`);
-    const record = this.write(call);
-    const letter = await this.mailbox.receive(key, header.epoch);
-    this.post(header.peer, `${key}|answer`, { record, payload: EMPTY });
-    this.checkPair(call, record, letter);
-    this.bench.fromWire(letter.payload, header.wireDType, bytesOf(call.outputs[0]));
+    const key = this.#keyOf(call, `${header.peer}>${this.#identity.rank}`);
+    const record = this.#write(call);
+    const letter = await this.#mailbox.receive(key, header.epoch);
+    this.#post(header.peer, `${key}|answer`, { record, payload: EMPTY });
+    this.#checkPair(call, record, letter);
+    this.#bench.fromWire(letter.payload, header.wireDType, bytesOf(call.outputs[0]));
   }
 
-  private checkPair(call: StagedCall, own: Uint8Array, letter: Letter): void {
-    const ours = this.recordIn(own);
-    const theirs = this.recordIn(letter.record);
-    this.ready.set(call, Math.max(ours.freeAt, theirs.freeAt));
+  #checkPair(call: StagedCall, own: Uint8Array, letter: Letter): void {
+    const ours = this.#recordIn(own);
+    const theirs = this.#recordIn(letter.record);
+    this.#ready.set(call, Math.max(ours.freeAt, theirs.freeAt));
     if (ours.fitsPeer(theirs)) return;
-    this.brokenEpoch = call.header.epoch;
-    const { ranks, rank } = this.identity;
+    this.#brokenEpoch = call.header.epoch;
+    const { ranks, rank } = this.#identity;
     const { peer } = call.header;
-    throw mismatchError(this.identity, [ours.side(ranks[rank] ?? rank), theirs.side(ranks[peer] ?? peer)]);
+    throw mismatchError(this.#identity, [ours.side(ranks[rank] ?? rank), theirs.side(ranks[peer] ?? peer)]);
   }
 
   /** The first exchange of a collective, with fingerprints. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
-  private async meet(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<Map<number, Letter>> {
-    const own = this.write(call);
-    const letters = await this.swap(call, 0, messageFor, own);
-    const records = this.others(true).map((rank) =>
-      this.recordIn(rank === this.identity.rank ? own : letters.get(rank)?.record),
+  async #meet(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<Map<number, Letter>> {
+    const own = this.#write(call);
+    const letters = await this.#swap(call, 0, messageFor, own);
+    const records = this.#others(true).map((rank) =>
+      this.#recordIn(rank === this.#identity.rank ? own : letters.get(rank)?.record),
     );
-    this.ready.set(call, Math.max(...records.map(({ freeAt }) => freeAt)));
+    this.#ready.set(call, Math.max(...records.map(({ freeAt }) => freeAt)));
     new Int32Array(call.values).set(records.map(({ value }) => value));
     const [first] = records;
     const agree =
@@ -160,57 +160,57 @@ export class ZeromqGroupCalls {
       records.every((record) => record.agreesWith(first)) &&
       (call.header.op !== 'allToAll' || pairsAgree(records));
     if (agree) return letters;
-    this.brokenEpoch = call.header.epoch;
-    const { ranks } = this.identity;
+    this.#brokenEpoch = call.header.epoch;
+    const { ranks } = this.#identity;
     throw mismatchError(
-      this.identity,
+      this.#identity,
       records.map((record, rank) => record.side(ranks[rank] ?? rank)),
     );
   }
 
   /** Sends a message to each other rank and waits for one from each. */
-  private async swap(
+  async #swap(
     call: StagedCall,
     phase: number,
     messageFor: (to: number) => Uint8Array,
     record: Uint8Array,
   ): Promise<Map<number, Letter>> {
-    const { rank } = this.identity;
-    for (const to of this.others(false)) {
-      this.post(to, this.keyOf(call, `${phase}|${rank}`), { record, payload: messageFor(to) });
+    const { rank } = this.#identity;
+    for (const to of this.#others(false)) {
+      this.#post(to, this.#keyOf(call, `${phase}|${rank}`), { record, payload: messageFor(to) });
     }
     const letters = await Promise.all(
-      this.others(false).map(async (from) => {
-        const letter = await this.mailbox.receive(this.keyOf(call, `${phase}|${from}`), call.header.epoch);
+      this.#others(false).map(async (from) => {
+        const letter = await this.#mailbox.receive(this.#keyOf(call, `${phase}|${from}`), call.header.epoch);
         return [from, letter] as const;
       }),
     );
     return new Map(letters);
   }
 
-  private post(to: number, key: string, letter: Letter): void {
-    const global = this.identity.ranks[to];
+  #post(to: number, key: string, letter: Letter): void {
+    const global = this.#identity.ranks[to];
     if (global === undefined)
-      throw new ShardlabError('INTERNAL', `group ${this.identity.name} has no place ${to}`);
-    this.mailbox.send(global, key, letter);
+      throw new ShardlabError('INTERNAL', `group ${this.#identity.name} has no place ${to}`);
+    this.#mailbox.send(global, key, letter);
   }
 
-  private keyOf({ header }: StagedCall, rest: string): string {
-    return `${header.epoch}|${this.path}|${header.number}|${rest}`;
+  #keyOf({ header }: StagedCall, rest: string): string {
+    return `${header.epoch}|${this.#path}|${header.number}|${rest}`;
   }
 
-  private write(call: StagedCall): Uint8Array {
-    const bytes = new Uint8Array(recordBytes(this.identity.ranks.length));
-    const record = this.recordIn(bytes);
+  #write(call: StagedCall): Uint8Array {
+    const bytes = new Uint8Array(recordBytes(this.#identity.ranks.length));
+    const record = this.#recordIn(bytes);
     record.write(call.header, call.lengths);
-    if (this.link !== undefined) record.freeAt = this.link.freeAt(call.header.epoch);
+    if (this.#link !== undefined) record.freeAt = this.#link.freeAt(call.header.epoch);
     return bytes;
   }
 
-  private recordIn(bytes: Uint8Array | undefined): CallRecord {
-    const size = this.identity.ranks.length;
+  #recordIn(bytes: Uint8Array | undefined): CallRecord {
+    const size = this.#identity.ranks.length;
     if (bytes === undefined || bytes.byteLength !== recordBytes(size)) {
-      throw new ShardlabError('TRANSPORT', `a message for group ${this.identity.name} has no fingerprint`);
+      throw new ShardlabError('TRANSPORT', `a message for group ${this.#identity.name} has no fingerprint`);
     }
     // Messages lie anywhere in their buffers; words need a multiple of four.
     const aligned = bytes.byteOffset === 0 ? bytes : Uint8Array.from(bytes);
@@ -218,29 +218,31 @@ export class ZeromqGroupCalls {
   }
 
   /** What goes to another rank is a copy: its sender reads it later. */
-  private encodeFor(rank: number, values: Uint8Array, wire: WireDType): Uint8Array {
-    return rank === this.identity.rank ? this.bench.toOwn(values, wire) : this.bench.toWire(values, wire);
+  #encodeFor(rank: number, values: Uint8Array, wire: WireDType): Uint8Array {
+    return rank === this.#identity.rank ? this.#bench.toOwn(values, wire) : this.#bench.toWire(values, wire);
   }
 
-  private encode(call: StagedCall, values: SharedArrayBuffer | undefined): Buffer {
-    return this.bench.toWire(bytesOf(values), call.header.wireDType);
+  #encode(call: StagedCall, values: SharedArrayBuffer | undefined): Buffer {
+    return this.#bench.toWire(bytesOf(values), call.header.wireDType);
   }
 
-  private partOf(values: Uint8Array, rank: number): Uint8Array {
-    const size = this.identity.ranks.length;
+  #partOf(values: Uint8Array, rank: number): Uint8Array {
+    const size = this.#identity.ranks.length;
     const total = values.byteLength / 4;
     const from = Math.floor((rank * total) / size);
     const to = Math.floor(((rank + 1) * total) / size);
     return values.subarray(from * 4, to * 4);
   }
 
-  private inRankOrder(letters: Map<number, Letter>, own: readonly Uint8Array[]): Uint8Array[] {
-    const { rank } = this.identity;
-    return this.others(true).map((from) => (from === rank ? (own[rank] ?? EMPTY) : payloadOf(letters, from)));
+  #inRankOrder(letters: Map<number, Letter>, own: readonly Uint8Array[]): Uint8Array[] {
+    const { rank } = this.#identity;
+    return this.#others(true).map((from) =>
+      from === rank ? (own[rank] ?? EMPTY) : payloadOf(letters, from),
+    );
   }
 
-  private others(withSelf: boolean): number[] {
-    const { ranks, rank } = this.identity;
+  #others(withSelf: boolean): number[] {
+    const { ranks, rank } = this.#identity;
     return ranks.map((_, place) => place).filter((place) => withSelf || place !== rank);
   }
 }

@@ -51,62 +51,62 @@ export async function runZeromqLoop(options: ZeromqLoopOptions): Promise<void> {
 
 class ZeromqLoop {
   readonly closed: Promise<void>;
-  private readonly options: ZeromqLoopOptions;
-  private readonly opening: Promise<Mailbox>;
-  private readonly bench: WireBench;
-  private readonly link: LinkClock | undefined;
-  private readonly groups = new Map<number, Promise<Group>>();
-  private readonly tails = new Map<string, Promise<void>>();
-  private readonly running = new Set<{ readonly group: Group; readonly call: StagedCall }>();
-  private numLanding = 0;
+  readonly #options: ZeromqLoopOptions;
+  readonly #opening: Promise<Mailbox>;
+  readonly #bench: WireBench;
+  readonly #link: LinkClock | undefined;
+  readonly #groups = new Map<number, Promise<Group>>();
+  readonly #tails = new Map<string, Promise<void>>();
+  readonly #running = new Set<{ readonly group: Group; readonly call: StagedCall }>();
+  #numLanding = 0;
 
   constructor(options: ZeromqLoopOptions, opening: Promise<Mailbox>) {
-    this.options = options;
-    this.opening = opening;
-    this.bench = new WireBench(options.kernelModule);
+    this.#options = options;
+    this.#opening = opening;
+    this.#bench = new WireBench(options.kernelModule);
     const { link } = options.setup;
-    this.link = link === undefined ? undefined : new LinkClock(link);
+    this.#link = link === undefined ? undefined : new LinkClock(link);
     this.closed = new Promise((resolve) => {
-      const timer = setInterval(() => this.look(), LOOK_MS);
+      const timer = setInterval(() => this.#look(), LOOK_MS);
       const end = (): void => {
         clearInterval(timer);
         options.port.close();
         resolve();
       };
       // Only the main thread's ZeromqPlane holds the other end.
-      options.port.on('message', (request: ZeromqRequest) => this.accept(request, end));
+      options.port.on('message', (request: ZeromqRequest) => this.#accept(request, end));
     });
   }
 
-  private accept(request: ZeromqRequest, end: () => void): void {
+  #accept(request: ZeromqRequest, end: () => void): void {
     switch (request.kind) {
       case 'close':
         end();
         return;
       case 'group':
-        this.groups.set(request.id, this.openGroup(request.identity, request.path));
+        this.#groups.set(request.id, this.#openGroup(request.identity, request.path));
         return;
       case 'call':
-        this.enqueue(request.group, request.ticket, request.call);
+        this.#enqueue(request.group, request.ticket, request.call);
         return;
       default:
         request satisfies never;
     }
   }
 
-  private async openGroup(identity: GroupIdentity, path: string): Promise<Group> {
-    const mailbox = await this.opening;
-    const calls = new ZeromqGroupCalls(mailbox, this.bench, identity, path, this.link);
+  async #openGroup(identity: GroupIdentity, path: string): Promise<Group> {
+    const mailbox = await this.#opening;
+    const calls = new ZeromqGroupCalls(mailbox, this.#bench, identity, path, this.#link);
     return { identity, calls };
   }
 
-  private enqueue(id: number, ticket: number, call: StagedCall): void {
+  #enqueue(id: number, ticket: number, call: StagedCall): void {
     const { op, peer } = call.header;
     const key = op === 'send' || op === 'recv' ? `${id} ${op} ${peer}` : `${id}`;
-    const previous = this.tails.get(key) ?? Promise.resolve();
-    this.tails.set(
+    const previous = this.#tails.get(key) ?? Promise.resolve();
+    this.#tails.set(
       key,
-      previous.then(() => this.run(id, ticket, call)),
+      previous.then(() => this.#run(id, ticket, call)),
     );
   }
 
@@ -114,44 +114,44 @@ class ZeromqLoop {
    * Moves a call's data; the next of its queue may begin while a shaped link still carries it.
    * Never rejects: the outcome goes to the ticket.
    */
-  private async run(id: number, ticket: number, call: StagedCall): Promise<void> {
+  async #run(id: number, ticket: number, call: StagedCall): Promise<void> {
     const started = now();
-    this.options.watcher.began(call.header);
+    this.#options.watcher.began(call.header);
     try {
-      const group = await this.groups.get(id);
-      const ready = await this.runIn(group, call);
-      if (group === undefined || this.link === undefined) this.finish(ticket, false, started);
-      else void this.land(this.link, ready, { group, ticket, call }); // Never rejects.
+      const group = await this.#groups.get(id);
+      const ready = await this.#runIn(group, call);
+      if (group === undefined || this.#link === undefined) this.#finish(ticket, false, started);
+      else void this.#land(this.#link, ready, { group, ticket, call }); // Never rejects.
     } catch (error) {
-      this.fail(ticket, started, error);
+      this.#fail(ticket, started, error);
     }
   }
 
-  private fail(ticket: number, started: Seconds, error: unknown): void {
-    this.options.port.postMessage({ ticket, error: errorJson(error) } satisfies CommFailure);
-    this.finish(ticket, true, started);
+  #fail(ticket: number, started: Seconds, error: unknown): void {
+    this.#options.port.postMessage({ ticket, error: errorJson(error) } satisfies CommFailure);
+    this.#finish(ticket, true, started);
   }
 
-  private finish(ticket: number, failed: boolean, started: Seconds): void {
-    const { tickets, watcher } = this.options;
-    if (this.running.size + this.numLanding === 0) watcher.ended();
+  #finish(ticket: number, failed: boolean, started: Seconds): void {
+    const { tickets, watcher } = this.#options;
+    if (this.#running.size + this.#numLanding === 0) watcher.ended();
     tickets.finish(ticket, failed, { started, ended: now() });
   }
 
-  private async runIn(group: Group | undefined, call: StagedCall): Promise<Seconds> {
+  async #runIn(group: Group | undefined, call: StagedCall): Promise<Seconds> {
     if (group === undefined) throw new ShardlabError('INTERNAL', 'the zeromq thread does not know the group');
     const entry = { group, call };
-    this.running.add(entry);
+    this.#running.add(entry);
     try {
-      this.check(group, call);
+      this.#check(group, call);
       return await group.calls.run(call);
     } finally {
-      this.running.delete(entry);
+      this.#running.delete(entry);
     }
   }
 
   /** Waits until a shaped link would have carried the call. Never rejects. */
-  private async land(
+  async #land(
     link: LinkClock,
     ready: Seconds,
     { group, ticket, call }: { readonly group: Group; readonly ticket: number; readonly call: StagedCall },
@@ -162,29 +162,29 @@ class ZeromqLoop {
       lists.map(({ byteLength }) => byteLength / VALUE_BYTES);
     const sizes = { op, wireDType, inputs: lengths(call.inputs), outputs: lengths(call.outputs) };
     const landing = link.carry(epoch, ready, ringCost(sizes, rank, ranks.length));
-    this.numLanding++;
+    this.#numLanding++;
     try {
-      await untilLanded(landing, () => this.check(group, call));
-      this.numLanding--;
-      this.finish(ticket, false, landing.started);
+      await untilLanded(landing, () => this.#check(group, call));
+      this.#numLanding--;
+      this.#finish(ticket, false, landing.started);
     } catch (error) {
-      this.numLanding--;
-      this.fail(ticket, landing.started, error);
+      this.#numLanding--;
+      this.#fail(ticket, landing.started, error);
     }
   }
 
-  private check(group: Group, { header }: StagedCall): void {
+  #check(group: Group, { header }: StagedCall): void {
     const what = (): string => `${header.op} number ${header.number} of group ${header.group}`;
-    guardOf(this.options.control, group.identity, header.epoch, what).check();
+    guardOf(this.#options.control, group.identity, header.epoch, what).check();
   }
 
   /** Gives up what runs when the launcher said so. */
-  private look(): void {
-    for (const { group, call } of this.running) {
+  #look(): void {
+    for (const { group, call } of this.#running) {
       try {
-        this.check(group, call);
+        this.#check(group, call);
       } catch (error) {
-        void this.opening.then((mailbox) => mailbox.giveUp(call.header.epoch, () => error));
+        void this.#opening.then((mailbox) => mailbox.giveUp(call.header.epoch, () => error));
       }
     }
   }

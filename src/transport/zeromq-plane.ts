@@ -49,7 +49,7 @@ class ZeromqGroups {
   readonly client: CommClient;
   readonly control: ControlBlock;
   readonly pool = new StagingPool();
-  private numGroups = 0;
+  #numGroups = 0;
 
   constructor(client: CommClient, control: ControlBlock) {
     this.client = client;
@@ -57,25 +57,25 @@ class ZeromqGroups {
   }
 
   open(identity: GroupIdentity, path: string): ZeromqGroup {
-    this.numGroups++;
-    const id = this.numGroups;
+    this.#numGroups++;
+    const id = this.#numGroups;
     this.client.send({ kind: 'group', id, path, identity } satisfies ZeromqRequest);
     return new ZeromqGroup(this, identity, id, path);
   }
 }
 
 class ZeromqGroup implements PlaneGroup {
-  private readonly groups: ZeromqGroups;
-  private readonly identity: GroupIdentity;
-  private readonly id: number;
-  private readonly path: string;
-  private numSubgroups = 0;
+  readonly #groups: ZeromqGroups;
+  readonly #identity: GroupIdentity;
+  readonly #id: number;
+  readonly #path: string;
+  #numSubgroups = 0;
 
   constructor(groups: ZeromqGroups, identity: GroupIdentity, id: number, path: string) {
-    this.groups = groups;
-    this.identity = identity;
-    this.id = id;
-    this.path = path;
+    this.#groups = groups;
+    this.#identity = identity;
+    this.#id = id;
+    this.#path = path;
   }
 
   run(call: Call): CallResult {
@@ -83,59 +83,59 @@ class ZeromqGroup implements PlaneGroup {
   }
 
   post(call: Call): PostedCall {
-    const { control, client, pool } = this.groups;
+    const { control, client, pool } = this.#groups;
     const { header } = call;
     const what = (): string => `${header.op} number ${header.number} of group ${header.group}`;
-    guardOf(control, this.identity, header.epoch, what).check();
-    const staged = stage(call, this.identity.ranks.length, pool);
+    guardOf(control, this.#identity, header.epoch, what).check();
+    const staged = stage(call, this.#identity.ranks.length, pool);
     const posted = client.post(
-      (ticket): ZeromqRequest => ({ kind: 'call', group: this.id, ticket, call: staged }),
+      (ticket): ZeromqRequest => ({ kind: 'call', group: this.#id, ticket, call: staged }),
     );
     return new StagedPost(posted, call, staged, pool);
   }
 
   offerSubgroup(): number {
-    return this.numSubgroups++;
+    return this.#numSubgroups++;
   }
 
   openSubgroup(identity: GroupIdentity, offer: number): PlaneGroup {
-    return this.groups.open(identity, `${this.path}/${offer}`);
+    return this.#groups.open(identity, `${this.#path}/${offer}`);
   }
 }
 
 /** Copies the outputs back when somebody waits. */
 class StagedPost implements PostedCall {
-  private readonly posted: PostedCall;
-  private readonly call: Call;
-  private readonly pool: StagingPool;
-  private staged: StagedCall | undefined;
-  private result: CallResult | undefined;
+  readonly #posted: PostedCall;
+  readonly #call: Call;
+  readonly #pool: StagingPool;
+  #staged: StagedCall | undefined;
+  #result: CallResult | undefined;
 
   constructor(posted: PostedCall, call: Call, staged: StagedCall, pool: StagingPool) {
-    this.posted = posted;
-    this.call = call;
-    this.staged = staged;
-    this.pool = pool;
+    this.#posted = posted;
+    this.#call = call;
+    this.#staged = staged;
+    this.#pool = pool;
   }
 
   get done(): boolean {
-    return this.posted.done;
+    return this.#posted.done;
   }
 
   wait(): CallResult {
-    if (this.result !== undefined) return this.result;
-    const times = this.posted.wait();
-    const values = this.unstage();
-    this.result = { ...times, values, agrees: allAgree(values) };
-    return this.result;
+    if (this.#result !== undefined) return this.#result;
+    const times = this.#posted.wait();
+    const values = this.#unstage();
+    this.#result = { ...times, values, agrees: allAgree(values) };
+    return this.#result;
   }
 
   /** Only after a call that ended well: the comm thread may still use the memory of one that failed. */
-  private unstage(): readonly number[] {
-    const { staged, pool } = this;
+  #unstage(): readonly number[] {
+    const [staged, pool] = [this.#staged, this.#pool];
     if (staged === undefined) return [];
-    this.staged = undefined;
-    this.call.outputs.forEach((list, index) => {
+    this.#staged = undefined;
+    this.#call.outputs.forEach((list, index) => {
       const source = staged.outputs[index];
       if (source !== undefined) unstageList(source, list);
     });
