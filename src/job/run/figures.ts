@@ -1,5 +1,4 @@
 import { availableParallelism } from 'node:os';
-import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { commCauses } from '../../figures/comm-causes';
 import { type CommTimelineOptions, commTimeline } from '../../figures/comm-timeline';
@@ -10,97 +9,59 @@ import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
 import { processTable } from '../../figures/process-table';
 import { notRecorded, type RunView } from '../../figures/run-view';
 import { createTable, type Table } from '../../figures/table';
-import type { StepResult } from '../../train/step-result';
 import { type Link, linkText } from '../../transport/link';
 import { sessionGuesses } from './guesses';
 import type { RunHistory } from './history';
-import type { StepRecords } from './steps';
 import { placeText } from './text';
 import { viewOf } from './view';
 
-/** The figures and tables of a run. */
-export abstract class RunFigures {
-  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes per step and rank. */
-  readonly records: StepRecords;
-  protected readonly history: RunHistory;
+/** The numbers behind a run's figures. */
+export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;
+
+/** What is drawn and listed of a run's history; `Run` says what each shows. */
+export class RunFigures {
+  readonly #history: RunHistory;
   readonly #link: Link | undefined;
 
-  protected constructor(history: RunHistory, link: Link | undefined) {
-    this.history = history;
-    this.records = history.steps;
+  constructor(history: RunHistory, link: Link | undefined) {
+    this.#history = history;
     this.#link = link;
   }
 
-  /** The current config; resharding changes it. */
-  get config(): TrainConfig {
-    return this.history.phase.config;
-  }
-
-  /** Number of ranks that train. */
-  get world(): number {
-    return this.history.phase.world;
-  }
-
-  /** For subtitles: how ranks share this machine, and over which wire. */
-  get note(): string {
-    return this.#noteOf(this.world);
-  }
-
-  /** Number of the last step, from 1; steps before a loaded checkpoint count too. 0 before the first. */
-  get lastStep(): number {
-    return this.history.lastStep;
-  }
-
-  /** The result of each step. */
-  get results(): readonly StepResult[] {
-    return this.history.steps.results();
-  }
-
-  /** Mean loss over all ranks, step by step. */
-  get losses(): number[] {
-    return this.history.losses;
-  }
-
-  /** Memory of one step by cause, over time or at every rank's peak. */
-  memory(options: MemoryOptions = {}): Figure {
+  memory(options: MemoryOptions): Figure {
     return this.#figure((view) => memoryFigure(view, options), options.step);
   }
 
-  /** The bytes sent in one step, by cause. */
   comm(): Figure {
     return this.#figure(commCauses);
   }
 
-  /** One step of all ranks: computing, waiting, and the wire's use. */
-  timeline(options: CommTimelineOptions = {}): Figure {
+  timeline(options: CommTimelineOptions): Figure {
     return this.#figure((view) => commTimeline(view, options), options.step);
   }
 
-  /**
-   * The memory of each rank's process at the end of a step (default: the last), with a name for every resident byte.
-   */
-  processes(step?: number): Table {
+  processes(step: number | undefined): Table {
     return processTable(this.#viewOf(step).records, step);
   }
 
-  /** The loss over all steps, with a mark at each reshard. */
   loss(): Figure {
-    const [first, ...later] = this.history.phases;
+    const [first, ...later] = this.#history.phases;
     const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
     const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
-    return this.#figure(() => lossCurve([{ name, ...this.history.lossesByStep() }], { marks }));
+    return this.#figure(() => lossCurve([{ name, ...this.#history.lossesByStep() }], { marks }));
   }
 
-  /** The numbers behind the figures as danfojs DataFrames; its library loads on first use (seconds). */
-  async frames(): Promise<Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>> {
+  async frames(): Promise<RunFrames> {
     const steps = createTable(
-      this.results.map(({ spans, ...result }) => ({ ...result, ...spans, loss: result.loss })),
+      this.#history.steps
+        .results()
+        .map(({ spans, ...result }) => ({ ...result, ...spans, loss: result.loss })),
     );
     return {
       steps: await steps.frame(),
-      memory: await this.memory().frame(),
+      memory: await this.memory({}).frame(),
       comm: await this.comm().frame(),
-      timeline: await this.timeline().frame(),
+      timeline: await this.timeline({}).frame(),
     };
   }
 
@@ -110,7 +71,7 @@ export abstract class RunFigures {
   }
 
   #figure(draw: (view: RunView) => Figure, step?: number): Figure {
-    if (this.records.numSteps === 0) {
+    if (this.#history.steps.numSteps === 0) {
       throw new ConfigError(
         'this run has taken no step yet, so there is nothing to draw; await run.step() first',
       );
@@ -120,7 +81,7 @@ export abstract class RunFigures {
 
   /** The phase of a step; between a reshard and the first step after it, the earlier phase. */
   #viewOf(step: number | undefined): RunView {
-    const { history } = this;
+    const history = this.#history;
     const phase = history.stepsOf(step ?? history.lastStep);
     if (step !== undefined && history.steps.numSteps > 0 && !phase.records.some((one) => one.step === step)) {
       throw notRecorded(step, history.firstStep, history.lastStep);
@@ -128,6 +89,7 @@ export abstract class RunFigures {
     return viewOf({ ...phase, note: this.#noteOf(phase.world) });
   }
 
+  /** How so many ranks share this machine, and over which wire. */
   #noteOf(world: number): string {
     const ranks = world === 1 ? '1 rank has' : `${world} ranks share`;
     const cores = availableParallelism();

@@ -1,15 +1,17 @@
 import { join } from 'node:path';
 import { inspect } from 'node:util';
-import { currentDisplay } from '../../cell/display';
-import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { configWarnings } from '../../config/config-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { now } from '../../core/units';
+import { ConfigError } from '../../core/errors';
+import type { CommTimelineOptions } from '../../figures/comm-timeline';
+import type { Figure } from '../../figures/figure';
+import type { MemoryOptions } from '../../figures/memory-figure';
+import type { RunView } from '../../figures/run-view';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type UnitFacts, unitsTable } from '../../figures/units-table';
 import { SpillFile } from '../../ledger/spill-file';
+import type { StepResult } from '../../train/step-result';
 import type { Link } from '../../transport/link';
 import { warnOnStderr } from '../control/folded-lines';
 import type { RankGroups } from '../launch/groups';
@@ -17,19 +19,17 @@ import type { SaveDesk } from '../launch/save-desk';
 import type { Supervisor } from '../launch/supervisor';
 import { RunCalls } from './calls';
 import { RunCheckpoints } from './checkpoints';
-import { RunFigures } from './figures';
+import { RunFigures, type RunFrames } from './figures';
 import { RunHistory } from './history';
-import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
 import { requireModelRoom } from './model-room';
-import { createProgress } from './progress';
-import { createProgressLine } from './progress-line';
-import { planReshard, type ReshardChange, type ReshardPlan } from './reshard-change';
-import { createReshardReport, type ReshardReport } from './reshard-report';
+import { planReshard, type ReshardChange } from './reshard-change';
+import type { ReshardReport } from './reshard-report';
 import type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './save';
 import { StepFile } from './step-file';
-import { firstGrant, Stepping } from './stepping';
-import { createRunSummary, type RunSummary } from './summary';
+import type { StepRecords } from './steps';
+import type { RunSummary } from './summary';
 import { placeText, runText } from './text';
+import { RunTraining } from './training';
 import { RunTurns } from './turns';
 
 export interface RunOptions {
@@ -54,25 +54,28 @@ export interface RunOptions {
 }
 
 /** A model in training on ranks of a job. Shown in a notebook as one line. */
-export class Run extends RunFigures {
+export class Run {
   readonly #options: RunOptions;
   readonly #calls: RunCalls;
   readonly #checkpoints: RunCheckpoints;
   readonly #turns = new RunTurns();
-  #steps: Stepping | undefined;
+  readonly #history: RunHistory;
+  readonly #figures: RunFigures;
+  readonly #training: RunTraining;
   #numParams = 0;
   #isDisposed = false;
 
   private constructor(options: RunOptions, config: TrainConfig) {
     const file = new SpillFile(join(options.folder, `run-${options.number}-steps`));
-    super(
-      new RunHistory(config, options.world, new StepFile(file, (message) => warn([message]))),
-      options.link,
-    );
-    this.#options = options;
-    this.#calls = new RunCalls(options.supervisor);
+    const history = new RunHistory(config, options.world, new StepFile(file, (message) => warn([message])));
+    const calls = new RunCalls(options.supervisor);
     const { number: run, saves } = options;
-    this.#checkpoints = new RunCheckpoints({ run, saves, calls: this.#calls, history: this.history });
+    this.#options = options;
+    this.#calls = calls;
+    this.#history = history;
+    this.#figures = new RunFigures(history, options.link);
+    this.#training = new RunTraining({ ...options, calls, history });
+    this.#checkpoints = new RunCheckpoints({ run, saves, calls, history });
   }
 
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
@@ -90,8 +93,43 @@ export class Run extends RunFigures {
     } catch (error) {
       // Ranks that had built the model when another rank failed still hold it.
       await run.#calls.free(world, number);
-      throw await run.#advised(error);
+      throw await run.#training.advised(error);
     }
+  }
+
+  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes per step and rank. */
+  get records(): StepRecords {
+    return this.#history.steps;
+  }
+
+  /** The current config; resharding changes it. */
+  get config(): TrainConfig {
+    return this.#history.phase.config;
+  }
+
+  /** Number of ranks that train. */
+  get world(): number {
+    return this.#history.phase.world;
+  }
+
+  /** Number of the last step, from 1; steps before a loaded checkpoint count too. 0 before the first. */
+  get lastStep(): number {
+    return this.#history.lastStep;
+  }
+
+  /** The result of each step. */
+  get results(): readonly StepResult[] {
+    return this.#history.steps.results();
+  }
+
+  /** Mean loss over all ranks, step by step. */
+  get losses(): number[] {
+    return this.#history.losses;
+  }
+
+  /** As figures see it: the steps that were made with the newest config. */
+  get view(): RunView {
+    return this.#figures.view;
   }
 
   /** Number of parameters of the whole model; tied parameters count once. */
@@ -108,7 +146,7 @@ export class Run extends RunFigures {
     if (!Number.isInteger(numSteps) || numSteps < 1) {
       throw new ConfigError(`step(${numSteps}) is not a number of steps; give a whole number from 1`);
     }
-    return this.#turns.take('stepping', () => this.#stepMany(numSteps));
+    return this.#turns.take('stepping', () => this.#training.step(numSteps));
   }
 
   /**
@@ -123,7 +161,7 @@ export class Run extends RunFigures {
       const to = planReshard(from, change, this.#options.numRanks);
       const { world: _, mixedPrecision = null, ...parallel } = change;
       warn(configWarnings({ mixedPrecision, parallel }, to.config, to.world));
-      return this.#reshard(from, to);
+      return this.#training.reshard(from, to);
     });
   }
 
@@ -162,6 +200,36 @@ export class Run extends RunFigures {
     return unitsTable(facts, { link, wireItemBytes: itemBytes(paramDtype ?? 'float32') });
   }
 
+  /** Memory of one step by cause, over time or at every rank's peak. */
+  memory(options: MemoryOptions = {}): Figure {
+    return this.#figures.memory(options);
+  }
+
+  /** The bytes sent in one step, by cause. */
+  comm(): Figure {
+    return this.#figures.comm();
+  }
+
+  /** One step of all ranks: computing, waiting, and the wire's use. */
+  timeline(options: CommTimelineOptions = {}): Figure {
+    return this.#figures.timeline(options);
+  }
+
+  /** The memory of each rank's process at the end of a step (default: the last), with a name for every resident byte. */
+  processes(step?: number): Table {
+    return this.#figures.processes(step);
+  }
+
+  /** The loss over all steps, with a mark at each reshard. */
+  loss(): Figure {
+    return this.#figures.loss();
+  }
+
+  /** The numbers behind the figures as danfojs DataFrames; its library loads on first use (seconds). */
+  async frames(): Promise<RunFrames> {
+    return this.#figures.frames();
+  }
+
   [DISPLAY](): DisplayBundle {
     return { 'text/plain': this[inspect.custom]() };
   }
@@ -178,7 +246,7 @@ export class Run extends RunFigures {
 
   /** Ends step() after the running step. Says whether it ended in time, or whether nothing had to be awaited. */
   async stop(): Promise<'stopped' | 'late' | 'idle'> {
-    return this.#turns.stop(() => this.#steps?.stop());
+    return this.#turns.stop(() => this.#training.stop());
   }
 
   /** Frees the model on all ranks; the records stay. */
@@ -187,86 +255,6 @@ export class Run extends RunFigures {
     this.#isDisposed = true;
     this.#options.disposed(this);
     await this.#calls.dispose(this.world, this.#options.number);
-  }
-
-  async #stepMany(numSteps: number): Promise<RunSummary> {
-    const { history } = this;
-    const first = history.steps.numSteps;
-    const progress = createProgress(currentDisplay(), numSteps);
-    const { number: run, supervisor } = this.#options;
-    const steps = new Stepping(
-      { numSteps, numRanks: this.world },
-      (grant) => supervisor.grant(grant),
-      (done) => {
-        progress.show(history.keep(done));
-      },
-    );
-    this.#steps = steps;
-    try {
-      const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps) } as const;
-      await this.#calls.on(this.world, work, { step: (rank, step) => steps.receive(rank, step) });
-    } catch (error) {
-      // After a failure within a step, ranks may have different parameters.
-      this.#calls.breakOff(`within step ${history.lastStep + 1}`, error);
-      throw await this.#advised(error);
-    } finally {
-      this.#steps = undefined;
-      progress.finish();
-    }
-    if (steps.numDone < numSteps) throw this.#stopped(steps.numDone, numSteps);
-    return createRunSummary(history.steps.results(first));
-  }
-
-  async #reshard(from: ReshardPlan, to: ReshardPlan): Promise<ReshardReport> {
-    const { number: run, groups } = this.#options;
-    const start = now();
-    const [before, after] = [await groups.of(from.world), await groups.of(to.world)];
-    const numRanks = Math.max(from.world, to.world);
-    const line = createProgressLine(currentDisplay());
-    const head = `${placeText(from)} → ${placeText(to)}`;
-    let isMoving = false;
-    try {
-      const work = { kind: 'reshard', run, config: to.config, before, after } as const;
-      const ranks = await this.#calls.on<Redistributed>(numRanks, work, {
-        progress: (_, { done, total }) => {
-          isMoving = true;
-          line.show(`${head}: ${Math.round((100 * done) / total)}% moved`, done, total);
-        },
-      });
-      this.history.begin(to.config, to.world);
-      const report = createReshardReport(from, to, ranks, now() - start);
-      line.finish(String(report));
-      return report;
-    } catch (error) {
-      if (!isMoving) throw error;
-      this.#calls.breakOff(`while it was resharded after step ${this.history.lastStep}`, error);
-      throw error;
-    }
-  }
-
-  /** For a memoryLimit, adds settings that would have fit. The model that did not fit is freed first. */
-  async #advised(error: unknown): Promise<unknown> {
-    if (!isOverMemoryLimit(error)) return error;
-    const { config, world } = this;
-    const { number, groups } = this.#options;
-    await this.#calls.free(world, number);
-    const line = createProgressLine(currentDisplay());
-    const group = await groups.of(world);
-    const advised = await withMemoryAdvice(error, {
-      config,
-      world,
-      probe: (tried) => this.#calls.probe(tried, number, group),
-      progress: (text, done, total) => line.show(text, done, total),
-    });
-    line.finish('out of memory: see what fits below');
-    return advised;
-  }
-
-  #stopped(done: number, numSteps: number): ShardlabError {
-    return new ShardlabError(
-      'INTERRUPTED',
-      `run.step was interrupted after ${done} of ${numSteps} steps; the run is intact: step() continues from step ${this.history.lastStep}`,
-    );
   }
 }
 
