@@ -15,6 +15,8 @@ export interface GroupContext {
   /** undefined in a world of one, where nothing travels. */
   readonly plane: Plane | undefined;
   readonly callSite: () => CallSite;
+  /** Called with every group that is made: its name and its ranks. */
+  readonly groupMade?: ((name: string, ranks: readonly number[]) => void) | undefined;
   /** The number of groups made with a name and ranks. */
   readonly numGroups: Map<string, number>;
   /** Asynchronous work that no caller has awaited yet. */

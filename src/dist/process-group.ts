@@ -51,6 +51,7 @@ class Group implements ProcessGroup {
     this.rank = identity.rank;
     this.size = identity.ranks.length;
     this.#runner = new CallRunner(context, identity, plane);
+    context.groupMade?.(this.name, this.ranks);
   }
 
   allReduce(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {

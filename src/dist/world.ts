@@ -47,6 +47,11 @@ export interface JoinOptions {
   readonly statusBoard?: SharedArrayBuffer;
   /** Gives the call site of a collective; default: from the stack. */
   readonly callSite?: () => CallSite;
+  /**
+   * Called with every group that is made: its name and its ranks. A rank's courier cannot look into the main thread: it must
+   * know beforehand which ranks belong to a name, to say who waits for whom.
+   */
+  readonly groupMade?: (name: string, ranks: readonly number[]) => void;
 }
 
 /** A rank among all ranks of its job. */
@@ -75,6 +80,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     world,
     plane,
     callSite,
+    groupMade: options.groupMade,
     numGroups: new Map(),
     pending: new Set(),
     cpu: world === 1 ? undefined : openThreadCpuClock(),

@@ -5,7 +5,6 @@ import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { BENCH_SIZES, type BenchRow, busBandwidth, modelSeconds } from '../../dist/bench-collectives';
 import type { LaunchOptions } from '../../job/launch/options';
-import type { RankScope } from '../../job/rank/scope';
 import type { Job } from '../../job/run/job';
 import { launch } from '../../job/run/launch';
 import { type Link, linkText } from '../../transport/link';
@@ -97,15 +96,9 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
 }
 
 async function timeOurs(job: Job, sizes: readonly Bytes[]): Promise<readonly Timing[]> {
-  const program = join(__dirname, '..', '..', 'dist', 'bench-collectives.js');
-  const [rows] = await job.on('all').run(timeInRank, program, sizes);
+  const numRanks = job.ranks.length;
+  const [rows] = await job.on('all').measure<BenchRow[]>({ what: 'collectives', numRanks, sizes });
   return rows ?? [];
-}
-
-/** Runs in a rank. It is sent as source code, so it loads its modules by path. */
-function timeInRank({ group, engine }: RankScope, program: string, sizes: readonly Bytes[]): BenchRow[] {
-  const { createRequire } = process.getBuiltinModule('node:module');
-  return createRequire(program)(program).benchCollectives(group, engine, sizes);
 }
 
 async function timePeer(

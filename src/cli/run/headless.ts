@@ -64,7 +64,7 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
       eventsFailure = file && write(run.records, file);
     }
     if (save !== undefined) io.stderr(`${await run.save(save)}\n`);
-    const maxRss = await job.on('all').run(() => process.resourceUsage().maxRSS);
+    const maxRss = await job.on('all').measure<number>({ what: 'maxRss' });
     const [first] = job.ranks;
     return {
       config,

@@ -3,7 +3,9 @@ import type { MimeBundle } from '../../cell/mime';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import type { ErrorCode, ErrorDetails } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
+import type { BenchOp } from '../../dist/bench-collectives';
 import type { StepRecord } from '../../ledger/record';
+import type { ProfileOptions } from '../../train/kernel-profile';
 import type { StepResult } from '../../train/step-result';
 import type { AbortReason } from '../../transport/control-block';
 import type { Situation } from './situation';
@@ -32,6 +34,26 @@ export type RankOutput =
 
 /** An output with its rank and its cell. */
 export type RankEvent = RankOutput & { readonly rank: number; readonly cell: number | undefined };
+
+/** What ranks measure of themselves; all of a job do it together. */
+export type Measurement =
+  /** Collectives among the job's first `numRanks` ranks: a BenchRow per operation and size; the others answer none. */
+  | { readonly what: 'collectives'; readonly numRanks: number; readonly sizes: readonly Bytes[] }
+  /** One collective among all ranks, on a float32 tensor of so many elements: seconds per round. */
+  | {
+      readonly what: 'collective';
+      readonly op: BenchOp;
+      readonly elements: number;
+      readonly rounds: number;
+    }
+  /** Steps of the first `numRanks` ranks, each training alone at the same time: TimedSteps; the others answer none. */
+  | {
+      readonly what: 'kernels';
+      readonly numRanks: number;
+      readonly profile: Omit<ProfileOptions, 'engine' | 'group'>;
+    }
+  /** The most memory that the process ever had resident, in KiB. */
+  | { readonly what: 'maxRss' };
 
 /** Work for a rank's main thread. */
 export type RankWork =
@@ -72,6 +94,7 @@ export type RankWork =
   /** Reports the units of a run's model. */
   | { readonly kind: 'units'; readonly run: number }
   | { readonly kind: 'disposeRun'; readonly run: number }
+  | { readonly kind: 'measure'; readonly measurement: Measurement }
   | { readonly kind: 'recover' };
 
 /** The result of a rank's work. Structured clone must be able to carry its value. */

@@ -24,6 +24,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   probe: 'the trial of a setting',
   units: 'run.units',
   disposeRun: 'run.dispose',
+  measure: 'a measurement',
   recover: 'recovery',
 };
 

@@ -9,7 +9,6 @@ import { communication } from '../../ledger/communication';
 import { logicalAtPeak, memoryAtPeak, memoryAtRest, memoryOverTime } from '../../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
 import type { LabPlace, LabRun, RunFacts, RunLab } from '../../plan/claims/lab';
-import type { RankScope } from '../rank/scope';
 import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 import type { Run } from '../run/run';
@@ -48,7 +47,9 @@ export function claimsLab(): RunLab {
     },
     async collective(op, elements, place) {
       const job = await jobOf(place);
-      const [seconds = []] = await job.on('all').run(timeCollective, op, elements, place.rounds);
+      const [seconds = []] = await job
+        .on('all')
+        .measure<Seconds[]>({ what: 'collective', op, elements, rounds: place.rounds });
       return seconds;
     },
     async inRanks(place, work, ...args) {
@@ -149,29 +150,4 @@ function peakByCause(record: StepRecord): BytesByCause {
     peaks[cause] = over.byCause[cause].reduce((most, bytes) => Math.max(most, bytes), 0);
   }
   return peaks;
-}
-
-/** Runs in a rank; it is sent as source code. The first two rounds do not count. */
-function timeCollective(
-  { tf, dist }: RankScope,
-  op: 'allReduce' | 'reduceScatter' | 'allGather' | 'allToAll',
-  elements: number,
-  rounds: number,
-): Seconds[] {
-  const seconds: Seconds[] = [];
-  const x = tf.ones([elements]);
-  for (let round = -2; round < rounds; round++) {
-    dist.barrier();
-    const start = performance.now();
-    const result = {
-      allReduce: () => dist.allReduce(x),
-      reduceScatter: () => dist.reduceScatter(x),
-      allGather: () => dist.allGatherIntoTensor(x),
-      allToAll: () => dist.allToAll(x),
-    }[op]();
-    if (round >= 0) seconds.push((performance.now() - start) / 1e3);
-    if (result !== x) result.dispose();
-  }
-  x.dispose();
-  return seconds;
 }

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
@@ -10,7 +9,6 @@ import type { TimedStep } from '../../train/kernel-profile';
 import { type LinkNumbers, linkOf } from '../../transport/link';
 import { type LoadProbe, openLoadProbe } from '../launch/load-probe';
 import { MAX_RANKS } from '../launch/options';
-import type { RankScope } from '../rank/scope';
 import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 import { configOfCase, nameOfCase, OWN_MODELS, type OwnRunCase, ownRunCases } from './own-run-cases';
@@ -106,10 +104,11 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
     const kernels = [];
     for (const config of configs) kernels.push(...measuredKernels(config, await profile(job, config)));
     const loads = [await probe.others()];
-    const program = join(__dirname, '..', '..', 'dist', 'bench-collectives.js');
-    const [collectives = []] = await job
-      .on('all')
-      .run(timeCollectives, program, CALIBRATED_WORLD, COLLECTIVE_SIZES);
+    const [collectives = []] = await job.on('all').measure<BenchRow[]>({
+      what: 'collectives',
+      numRanks: CALIBRATED_WORLD,
+      sizes: COLLECTIVE_SIZES,
+    });
     loads.push(await probe.others());
     const { cores } = probe;
     return { world: CALIBRATED_WORLD, cores, others: median(loads), kernels, collectives };
@@ -127,38 +126,11 @@ function jobSize(world: number, { cores }: LoadProbe): number {
 }
 
 async function profile(job: Job, config: TrainConfig): Promise<readonly TimedStep[]> {
-  const program = join(__dirname, '..', '..', 'train', 'kernel-profile.js');
-  const options = { config, warmUp: WARM_UP, rounds: PROFILED_STEPS };
-  const [steps = []] = await job.on('all').run(profileAlone, program, CALIBRATED_WORLD, options);
+  const profile = { config, warmUp: WARM_UP, rounds: PROFILED_STEPS };
+  const [steps = []] = await job
+    .on('all')
+    .measure<TimedStep[]>({ what: 'kernels', numRanks: CALIBRATED_WORLD, profile });
   return steps;
-}
-
-/**
- * Runs in a rank; it is sent as source code, so it loads its modules by path. The first ranks train at the same time,
- * each in its own group.
- */
-function profileAlone(
-  { group, engine, rank }: RankScope,
-  program: string,
-  world: number,
-  options: { readonly config: TrainConfig; readonly warmUp: number; readonly rounds: number },
-): TimedStep[] {
-  const { createRequire } = process.getBuiltinModule('node:module');
-  const groups = group.ranks.slice(0, world).map((one) => group.subgroup([one], `rank ${one} alone`));
-  const own = groups[rank];
-  return own == null ? [] : createRequire(program)(program).profileSteps({ engine, group: own, ...options });
-}
-
-/** As above, but the first ranks are in one group. */
-function timeCollectives(
-  { group, engine }: RankScope,
-  program: string,
-  world: number,
-  sizes: readonly Bytes[],
-): BenchRow[] {
-  const { createRequire } = process.getBuiltinModule('node:module');
-  const first = group.subgroup(group.ranks.slice(0, world), 'measured');
-  return first === null ? [] : createRequire(program)(program).benchCollectives(first, engine, sizes);
 }
 
 interface Bench extends Required<Pick<OwnRunsOptions, 'rounds' | 'note'>> {

@@ -32,28 +32,6 @@ export type StateDictMethods = Pick<
   | 'loadOptimState'
 >;
 
-/** Saves and loads models and optimizers of cells. */
-export interface RankCheckpoints {
-  readonly StateDictType: typeof StateDictType;
-  /**
-   * Saves a model and its optimizer (null: parameters only) into a folder; resolves when the checkpoint is in place.
-   * Every rank calls it. Throws: COLLECTIVE_MISSING on all ranks when only rank 0 calls it; IO naming file, tensor and
-   * offset.
-   */
-  readonly saveCheckpoint: (
-    model: Module | Layer,
-    optimizer: Optimizer | null,
-    folder: string,
-    options?: SaveOptions,
-  ) => Promise<void>;
-  /** Loads a checkpoint's folder, whatever world and strategy saved it. Every rank calls it. Throws: IO, SHAPE. */
-  readonly loadCheckpoint: (
-    model: Module | Layer,
-    optimizer: Optimizer | null,
-    folder: string,
-  ) => Promise<LoadedCheckpoint>;
-}
-
 /** The parts that checkpoints need from a rank. */
 export interface RankCheckpointParts {
   readonly engine: Engine;
@@ -61,19 +39,37 @@ export interface RankCheckpointParts {
   readonly warn: Warn;
 }
 
+/** Saves and loads models and optimizers of cells. */
+export interface RankCheckpoints extends Readonly<ReturnType<typeof rankCheckpoints>> {}
+
 /** Checkpoints of this rank's models. Their modules are loaded on first use. */
-export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts): RankCheckpoints {
+export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts) {
   let checkpointer: Checkpointer | undefined;
   return {
     StateDictType,
-    async saveCheckpoint(given, optimizer, folder, options) {
+    /**
+     * Saves a model and its optimizer (null: parameters only) into a folder; resolves when the checkpoint is in place.
+     * Every rank calls it. Throws: COLLECTIVE_MISSING on all ranks when only rank 0 calls it; IO naming file, tensor and
+     * offset.
+     */
+    async saveCheckpoint(
+      given: Module | Layer,
+      optimizer: Optimizer | null,
+      folder: string,
+      options?: SaveOptions,
+    ): Promise<void> {
       const model = asModule(given, 'saveCheckpoint');
       checkFolder('saveCheckpoint', folder);
       const made = await import('../../checkpoint/save/checkpointer.js');
       checkpointer ??= new made.Checkpointer({ warn });
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
     },
-    async loadCheckpoint(given, optimizer, folder) {
+    /** Loads a checkpoint's folder, whatever world and strategy saved it. Every rank calls it. Throws: IO, SHAPE. */
+    async loadCheckpoint(
+      given: Module | Layer,
+      optimizer: Optimizer | null,
+      folder: string,
+    ): Promise<LoadedCheckpoint> {
       const model = asModule(given, 'loadCheckpoint');
       checkFolder('loadCheckpoint', folder);
       const { loadCheckpoint } = await import('../../checkpoint/load/load-checkpoint.js');

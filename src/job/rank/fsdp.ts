@@ -45,21 +45,14 @@ import {
 } from '../../parallel/fsdp1/precision-and-offload';
 import { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../../parallel/fsdp1/sharding-strategy';
 import { type SummonOptions, summonFullParams } from '../../parallel/fsdp1/summon-full-params';
-import {
-  type ReductionErrorOptions,
-  type ReductionErrorRow,
-  reductionError,
-} from '../../parallel/precision/reduction-error';
-import {
-  type ActivationCheckpointing,
-  applyActivationCheckpointing,
-} from '../../parallel/recompute/apply-activation-checkpointing';
+import { type ReductionErrorOptions, reductionError } from '../../parallel/precision/reduction-error';
+import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
 import {
   CheckpointImpl,
   type CheckpointWrapperOptions,
   checkpointWrapper,
 } from '../../parallel/recompute/checkpoint-wrapper';
-import { type RoutedRows, sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
+import { sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
 import {
   alwaysWrapPolicy,
   lambdaAutoWrapPolicy,
@@ -69,7 +62,7 @@ import {
   sizeBasedAutoWrapPolicy,
   transformerAutoWrapPolicy,
 } from '../../parallel/wrap-policies';
-import { type CallableClass, callableClass } from './callable-class';
+import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
 import { ddpArguments, replicable } from './ddp-arguments';
 
@@ -77,6 +70,11 @@ import { ddpArguments, replicable } from './ddp-arguments';
 export interface MeshOption {
   /** A mesh of one axis; default all ranks. */
   readonly mesh?: DeviceMesh | undefined;
+}
+
+/** The ranks that take part; default: all. */
+export interface GroupOption {
+  readonly group?: ProcessGroup;
 }
 
 /** FSDP's wrapper, with the methods that torch adds to every wrapped module. */
@@ -106,7 +104,7 @@ export interface FsdpFunction extends StateDictMethods {
 }
 
 /** The names of torch.distributed.fsdp that do not depend on the rank. */
-export const FSDP_NAMES = {
+const FSDP_NAMES = {
   ShardingStrategy,
   ShardStrategy,
   BackwardPrefetch,
@@ -132,41 +130,6 @@ export const FSDP_NAMES = {
   bf16CompressHook,
 } as const;
 
-/** The functions of data parallelism that are bound to a rank. */
-export interface RankFsdp {
-  /** Shards a module or a tfjs layer, and returns it. */
-  readonly fullyShard: <M extends Module | Layer>(module: M, options?: FullyShardArguments) => M;
-  readonly DDP: CallableClass<
-    [module: Module | Layer, options?: DdpOptions & MeshOption],
-    DistributedDataParallel
-  >;
-  readonly FSDP: FsdpFunction;
-  readonly FullyShardedDataParallel: FsdpFunction;
-  /** FSDP's arguments from FairScale's names; warns about names without effect. */
-  readonly fromFairScale: (options: FairScaleOptions) => FsdpOptions;
-  readonly CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffload;
-  readonly checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions) => M;
-  /** Sends each row only to the rank named for it; `back` returns the rows. Every rank calls it. */
-  readonly sparseAllToAll: (
-    rows: tf.Tensor,
-    destinations: ArrayLike<number> | tf.Tensor,
-    options?: { readonly group?: ProcessGroup },
-  ) => RoutedRows;
-  /** Reduces generated gradients with 16 bits on the wire, and reports the error of the means. Every rank calls it. */
-  readonly reductionError: (
-    options?: ReductionErrorOptions & { readonly group?: ProcessGroup },
-  ) => ReductionErrorRow[];
-  /**
-   * Checkpoints layers of a model; `checkpointing` has the forms of a config's activationCheckpointing; default: all
-   * layers.
-   */
-  readonly applyActivationCheckpointing: (
-    model: Module,
-    config?: ActivationCheckpointingConfig | null,
-    options?: { readonly offloadToHost?: boolean },
-  ) => ActivationCheckpointing;
-}
-
 /** The parts that data parallelism needs from a rank. */
 export interface RankFsdpParts {
   readonly engine: Engine;
@@ -176,8 +139,11 @@ export interface RankFsdpParts {
   readonly warn: Warn;
 }
 
+/** The functions of data parallelism that are bound to a rank. */
+export interface RankFsdp extends Readonly<ReturnType<typeof rankFsdp>> {}
+
 /** Data parallelism on this rank's engine and groups. */
-export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankFsdp {
+export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts) {
   const rows = new RowsOfRanks();
   const contextOf = (chosen: DeviceMesh = mesh) => ({
     engine,
@@ -189,25 +155,40 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts): RankF
   });
   const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }));
   return {
-    fullyShard(module, options = {}) {
+    ...FSDP_NAMES,
+    /** Shards a module or a tfjs layer, and returns it. */
+    fullyShard<M extends Module | Layer>(module: M, options: FullyShardArguments = {}): M {
       const taken = withParameters(module, 'fullyShard');
       if (unitsOf(taken).some(({ owner }) => owner === taken)) throw twice(taken);
       fullyShard(taken, contextOf(options.mesh), fullyShardOptions(options));
       return module;
     },
     DDP: callableClass(
-      (module, { mesh: chosen, ...options } = {}) =>
+      (module: Module | Layer, { mesh: chosen, ...options }: DdpOptions & MeshOption = {}) =>
         new DistributedDataParallel(replicable(module), contextOf(chosen), ddpArguments(options, warn)),
     ),
     FSDP,
     FullyShardedDataParallel: FSDP,
-    fromFairScale: (options) => fromFairScale(options, warn),
-    CPUOffloadPolicy: (options) => CPUOffloadPolicy(warn, options),
-    checkpointWrapper: (layer, options) => checkpointWrapper({ engine, observer, warn }, layer, options),
-    sparseAllToAll: (rows, destinations, { group = mesh.group } = {}) =>
-      sparseAllToAll(engine, group, rows, destinations),
-    reductionError: ({ group = mesh.group, ...options } = {}) => reductionError(engine, group, options),
-    applyActivationCheckpointing: (model, config = 'full', { offloadToHost = false } = {}) =>
+    /** FSDP's arguments from FairScale's names; warns about names without effect. */
+    fromFairScale: (options: FairScaleOptions): FsdpOptions => fromFairScale(options, warn),
+    CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffloadPolicy(warn, options),
+    checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions): M =>
+      checkpointWrapper({ engine, observer, warn }, layer, options),
+    /** Sends each row only to the rank named for it; `back` returns the rows. Every rank calls it. */
+    sparseAllToAll: (
+      rows: tf.Tensor,
+      destinations: ArrayLike<number> | tf.Tensor,
+      { group = mesh.group }: GroupOption = {},
+    ) => sparseAllToAll(engine, group, rows, destinations),
+    /** Reduces generated gradients with 16 bits on the wire, and reports the error of the means. Every rank calls it. */
+    reductionError: ({ group = mesh.group, ...options }: ReductionErrorOptions & GroupOption = {}) =>
+      reductionError(engine, group, options),
+    /** Checkpoints layers of a model; `config` has the forms of a config's activationCheckpointing; default: all layers. */
+    applyActivationCheckpointing: (
+      model: Module,
+      config: ActivationCheckpointingConfig | null = 'full',
+      { offloadToHost = false }: { readonly offloadToHost?: boolean } = {},
+    ) =>
       applyActivationCheckpointing({ engine, observer }, model, checkedCheckpointing(config), offloadToHost),
   };
 }

@@ -14,7 +14,7 @@ import type { HasStates, Optimizer } from '../../optim/optimizer';
 import type { OptimizerPlacement } from '../../optim/rule-optimizer';
 import { SGD, type SgdOptions } from '../../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../../optim/warmup-cosine-lr';
-import { type CallableClass, callableClass } from './callable-class';
+import { callableClass } from './callable-class';
 
 /** Where an optimizer's states are stored. */
 type OnHost = Pick<OptimizerPlacement, 'onHost'>;
@@ -23,37 +23,13 @@ type OnHost = Pick<OptimizerPlacement, 'onHost'>;
 export type Optimized = HasStates | Layer;
 
 /** Optimizers and gradient clipping on this rank's engine. */
-export interface RankOptim {
-  readonly AdamW: CallableClass<[model: Optimized, options?: AdamWOptions & OnHost], AdamW>;
-  adamW(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
-  /** Torch's spelling of adamW. */
-  adamw(model: Optimized, options?: AdamWOptions & OnHost): AdamW;
-  /** AdamW with moments in one byte per element. */
-  adamW8bit(model: Optimized, options?: AdamW8bitOptions & OnHost): AdamW8bit;
-  sgd(model: Optimized, options?: SgdOptions & OnHost): SGD;
-  /**
-   * Scales the gradients of all ranks so that their total norm is at most `maxNorm` (null: only measures); returns the
-   * norm before scaling. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
-   */
-  clipGradNorm(model: Optimized, maxNorm: number | null): number;
-}
-
-/** Schedules and loss scaling by the documents' names. */
-export interface RankSchedules {
-  /** Source: DeepSpeed's WarmupCosineLR, with the document's arguments. */
-  readonly WarmupCosineLR: CallableClass<
-    [optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions],
-    WarmupCosineLR
-  >;
-  /** Source: torch.amp.GradScaler. */
-  readonly GradScaler: CallableClass<[options?: GradScalerOptions], GradScaler>;
-}
+export interface RankOptim extends Readonly<ReturnType<typeof rankOptim>> {}
 
 /**
  * Optimizers on this rank's engine. `onHost` stores their states on the host, and the step then runs there. `takes`
  * gets the model of each new optimizer.
  */
-export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) => void): RankOptim {
+export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) => void) {
   const made =
     <Options extends object, Made>(
       name: string,
@@ -72,22 +48,36 @@ export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) 
   return {
     AdamW: callableClass(adamW),
     adamW,
+    /** Torch's spelling of adamW. */
     adamw: adamW,
+    /** AdamW with moments in one byte per element. */
     adamW8bit: made(
       'adamW8bit',
       (model, options: AdamW8bitOptions, at) => new AdamW8bit(engine, model, options, at),
     ),
     sgd: made('sgd', (model, options: SgdOptions, at) => new SGD(engine, model, options, at)),
-    clipGradNorm: (model, maxNorm) =>
+    /**
+     * Scales the gradients of all ranks so that their total norm is at most `maxNorm` (null: only measures); returns the
+     * norm before scaling. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
+     */
+    clipGradNorm: (model: Optimized, maxNorm: number | null): number =>
       clipGradNormInPlace(engine, statesOf(model, 'optim.clipGradNorm'), maxNorm),
   };
 }
 
-/** Schedules and loss scaling on this rank's engine and all ranks. */
-export function rankSchedules(engine: Engine, group: ProcessGroup): RankSchedules {
+/** Schedules and loss scaling by the documents' names. */
+export interface RankSchedules extends Readonly<ReturnType<typeof rankSchedules>> {}
+
+/** Schedules and loss scaling by the articles' names, on this rank's engine and all ranks. */
+export function rankSchedules(engine: Engine, group: ProcessGroup) {
   return {
-    WarmupCosineLR: callableClass((optimizer, options) => new WarmupCosineLR(optimizer, options)),
-    GradScaler: callableClass(({ enabled, ...options } = {}) => {
+    /** Source: DeepSpeed's WarmupCosineLR, with the document's arguments. */
+    WarmupCosineLR: callableClass(
+      (optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions) =>
+        new WarmupCosineLR(optimizer, options),
+    ),
+    /** Source: torch.amp.GradScaler. */
+    GradScaler: callableClass(({ enabled, ...options }: GradScalerOptions = {}) => {
       // The settings and the errors are those of a config.
       parseTrainConfig({ gradScaler: options });
       return new GradScaler(engine, group, { ...options, ...(enabled === undefined ? {} : { enabled }) });

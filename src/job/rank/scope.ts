@@ -4,53 +4,18 @@ import type { Observer } from '../../core/events';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
 import { type DeviceMesh, initDeviceMesh } from '../../dist/device-mesh';
-import { createDist, type Dist } from '../../dist/facade';
-import type { ProcessGroup } from '../../dist/types';
+import { createDist } from '../../dist/facade';
 import type { World } from '../../dist/world';
+import type { Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
-import { type CallableClass, callableClass } from './callable-class';
+import { callableClass } from './callable-class';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
 import { describeModel } from './describe-model';
 import { namesForgottenRoots } from './forgotten-root';
-import { FSDP_NAMES, type RankFsdp, rankFsdp } from './fsdp';
+import { type RankFsdp, rankFsdp } from './fsdp';
 import * as nn from './nn-names';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './optim';
 import { Untrained } from './untrained';
-
-type Names = typeof FSDP_NAMES;
-
-/** The names in the scope of a rank's code. */
-export interface RankScope extends RankFsdp, RankSchedules, RankCheckpoints, Names {
-  /** This process's rank index, from 0. */
-  readonly rank: number;
-  readonly worldSize: number;
-  /** All ranks. */
-  readonly group: ProcessGroup;
-  /** All ranks as a mesh of one axis, 'dp'. */
-  readonly mesh: DeviceMesh;
-  /** Collectives, as in torch.distributed. */
-  readonly dist: Dist;
-  readonly initDeviceMesh: (shape: readonly number[], axisNames: readonly string[]) => DeviceMesh;
-  readonly tf: typeof tf;
-  readonly nn: typeof nn;
-  readonly optim: RankOptim;
-  readonly engine: Engine;
-  /**
-   * The units of a sharded model as a table; on the job's link, or on another link, also the times of their gathers.
-   */
-  readonly describe: typeof describeModel;
-  /** Chooses one of several experts per row. */
-  readonly TemperatureGating: CallableClass<
-    ConstructorParameters<typeof nn.TemperatureGating>,
-    nn.TemperatureGating
-  >;
-  /**
-   * Runs a model to its loss and records the operations; `.backward()` then writes the gradients into the parameters or
-   * their shards, for `optim` to use. A parameter without a wrapper gets this rank's gradient in its `grad`. Throws:
-   * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
-   */
-  readonly gradients: (loss: () => tf.Tensor) => Pass;
-}
 
 /** The parts that a rank's scope needs. */
 export interface RankParts {
@@ -66,38 +31,58 @@ export interface RankParts {
   readonly link?: Link | undefined;
 }
 
+/** The names in the scope of a rank's code. src/rank.ts exports the same ones. */
+export interface RankScope extends RankBasics, RankFsdp, RankSchedules, RankCheckpoints {}
+
 /** Binds the library to this rank's engine, group and observer. */
-export function createRankScope({
-  rank,
-  world,
-  engine,
-  observer,
-  warn,
-  stepBegins,
-  link,
-}: RankParts): RankScope {
+export function createRankScope(parts: RankParts): RankScope {
+  const { world, engine, observer, warn } = parts;
   const { group } = world;
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
-  const forgottenRoots = namesForgottenRoots(group, warn);
-  const untrained = new Untrained(warn);
   return {
-    rank,
-    worldSize: group.size,
-    group,
-    mesh,
-    dist: createDist(world, engine),
-    initDeviceMesh: (shape, axisNames) => initDeviceMesh(group, shape, axisNames),
-    tf,
-    nn,
-    optim: rankOptim(engine, warn, (model) => untrained.takes(model)),
-    engine,
-    ...FSDP_NAMES,
+    ...rankBasics(parts, mesh),
     ...rankFsdp({ engine, observer, mesh, warn }),
     ...rankSchedules(engine, group),
     ...rankCheckpoints({ engine, group, warn }),
-    describe: (model, options = {}) => describeModel(model, { link, ...options }),
-    TemperatureGating: callableClass((...args) => new nn.TemperatureGating(...args)),
-    gradients(loss) {
+  };
+}
+
+type RankBasics = Readonly<ReturnType<typeof rankBasics>>;
+
+function rankBasics({ rank, world, engine, warn, stepBegins, link }: RankParts, mesh: DeviceMesh) {
+  const { group } = world;
+  const forgottenRoots = namesForgottenRoots(group, warn);
+  const untrained = new Untrained(warn);
+  const optim: RankOptim = rankOptim(engine, warn, (model) => untrained.takes(model));
+  return {
+    /** This process's rank index, from 0. */
+    rank,
+    worldSize: group.size,
+    /** All ranks. */
+    group,
+    /** All ranks as a mesh of one axis, 'dp'. */
+    mesh,
+    /** Collectives, as in torch.distributed. */
+    dist: createDist(world, engine),
+    initDeviceMesh: (shape: readonly number[], axisNames: readonly string[]): DeviceMesh =>
+      initDeviceMesh(group, shape, axisNames),
+    tf,
+    nn,
+    optim,
+    engine,
+    /** The units of a sharded model as a table; on the job's link, or on another link, also the times of their gathers. */
+    describe: (...[model, options = {}]: Parameters<typeof describeModel>): Table =>
+      describeModel(model, { link, ...options }),
+    /** Chooses one of several experts per row. */
+    TemperatureGating: callableClass(
+      (...args: ConstructorParameters<typeof nn.TemperatureGating>) => new nn.TemperatureGating(...args),
+    ),
+    /**
+     * Runs a model to its loss and records the operations; `.backward()` then writes the gradients into the parameters or
+     * their shards, for `optim` to use. A parameter without a wrapper gets this rank's gradient in its `grad`. Throws:
+     * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
+     */
+    gradients(loss: () => tf.Tensor): Pass {
       stepBegins?.();
       return gradients(engine, loss, (parts) => {
         forgottenRoots(parts);

@@ -16,7 +16,6 @@ import { createRecorder } from '../../ledger/recorder';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
 import { createWorkBoard } from '../control/work-board';
-import { announcedGroup } from './announced-group';
 import { rankError } from './error';
 import { withoutForeignHandlers } from './foreign-handlers';
 import { createRankScope } from './scope';
@@ -72,7 +71,7 @@ async function buildRank(start: RankStart): Promise<void> {
   engine.observe(recorder);
   showTensorValues(Tensor);
   let training: RankTraining | undefined;
-  const joined = await joinWorld({
+  const world = await joinWorld({
     rank,
     world: numRanks,
     plane: planeOf(start),
@@ -81,9 +80,8 @@ async function buildRank(start: RankStart): Promise<void> {
     observer: recorder,
     statusBoard,
     callSite: () => (training?.isStepping === true ? NO_SITE : findCallSite(evaluator?.toWritten)),
+    groupMade: (name, ranks) => courier.knowGroup(name, ranks),
   });
-  const group = announcedGroup(joined.group, (name, ranks) => courier.knowGroup(name, ranks));
-  const world = { ...joined, group };
   const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
   const piles = new TensorPiles(warn);
   engine.observe(piles.observer);
@@ -98,7 +96,7 @@ async function buildRank(start: RankStart): Promise<void> {
   });
   setRankScope(scope);
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
-  training = new RankTraining({ rank, engine, group, recorder, warn });
+  training = new RankTraining({ rank, engine, group: world.group, recorder, warn });
   const board = createWorkBoard(statusBoard);
   const worker: RankWorker = new RankWorker({
     courier,

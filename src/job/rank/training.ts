@@ -22,7 +22,7 @@ const NUM_CURVES = 2;
 const NO_RUN = 0;
 
 /** Work of runs. */
-export type TrainingWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' }>;
+export type TrainingWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'measure' | 'recover' }>;
 
 /** Takes a rank's reports about the running work of its runs. */
 export interface TrainingCourier {

@@ -11,6 +11,7 @@ import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import type { WorkBoard } from '../control/work-board';
 import { rankError } from './error';
+import { measure } from './measure';
 import type { RankScope } from './scope';
 import { FUNCTION_NAME, runShipped, sendable } from './shipped-function';
 import type { TensorPiles } from './tensor-piles';
@@ -123,6 +124,8 @@ export class RankWorker {
     switch (work.kind) {
       case 'function':
         return runShipped(work.source, scope, work.args);
+      case 'measure':
+        return measure(work.measurement, scope);
       case 'recover':
         engine.recover();
         return training.recover();

@@ -8,7 +8,7 @@ import type { Supervisor } from '../launch/supervisor';
 import type { ProbeResult } from '../rank/probe';
 
 /** Work of a run. */
-export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' | 'group' }>;
+export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' | 'group' | 'measure' }>;
 
 /** How a run reaches its ranks, for as long as it lives. */
 export class RunCalls {

@@ -1,5 +1,6 @@
 import { currentDisplay } from '../../cell/display';
 import { ConfigError } from '../../core/errors';
+import type { Measurement } from '../control/messages';
 import { createLiveOutput, createPlainOutput } from '../launch/live-output';
 import type { Supervisor } from '../launch/supervisor';
 import type { RankScope } from '../rank/scope';
@@ -49,6 +50,11 @@ export class RankSelection {
     } finally {
       live.finish();
     }
+  }
+
+  /** What each of these ranks measures, in rank order; the caller names the type. Throws: as `run`. */
+  async measure<Value>(measurement: Measurement): Promise<Value[]> {
+    return (await this.#supervisor.run(this.ranks, { kind: 'measure', measurement }, {})) as Value[];
   }
 }
 

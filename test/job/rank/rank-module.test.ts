@@ -12,6 +12,14 @@ test('the module of names for ranks gives a rank its own values, and nobody else
     0: "[ true, true, 'function', 2 ]",
     1: "[ true, true, 'function', 2 ]",
   });
+  const scope = await job.on([0]).run((names) => Object.keys(names).sort());
+  const exported = await job
+    .on([0])
+    .run(
+      (_, path) => Object.keys(process.getBuiltinModule('node:module').createRequire(path)(path)).sort(),
+      RANK_MODULE,
+    );
+  assert.deepEqual(exported, scope, 'src/rank.ts exports what the scope has');
   assert.throws(() => require(RANK_MODULE), { code: 'CONFIG', message: /only by code that runs in a rank/ });
 });
 

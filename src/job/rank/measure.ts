@@ -1,0 +1,58 @@
+import { now, type Seconds } from '../../core/units';
+import type { ProcessGroup } from '../../dist/types';
+import type { Measurement } from '../control/messages';
+import type { RankScope } from './scope';
+
+/** Measures this rank; every rank of the job calls it. What is needed is loaded when it is first used. */
+export async function measure(measurement: Measurement, scope: RankScope): Promise<unknown> {
+  const { group, engine, rank } = scope;
+  switch (measurement.what) {
+    case 'collectives': {
+      const { benchCollectives } = await import('../../dist/bench-collectives.js');
+      const first = firstOf(group, measurement.numRanks);
+      return first === null ? [] : benchCollectives(first, engine, measurement.sizes);
+    }
+    case 'kernels': {
+      const { profileSteps } = await import('../../train/kernel-profile.js');
+      const groups = group.ranks
+        .slice(0, measurement.numRanks)
+        .map((one) => group.subgroup([one], `rank ${one} alone`));
+      const own = groups[rank];
+      return own == null ? [] : profileSteps({ engine, group: own, ...measurement.profile });
+    }
+    case 'collective':
+      return timeCollective(scope, measurement);
+    case 'maxRss':
+      return process.resourceUsage().maxRSS;
+    default:
+      return measurement satisfies never;
+  }
+}
+
+function firstOf(group: ProcessGroup, numRanks: number): ProcessGroup | null {
+  return numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
+}
+
+/** Two rounds come first that do not count. */
+function timeCollective(
+  { tf, dist }: RankScope,
+  { op, elements, rounds }: Extract<Measurement, { what: 'collective' }>,
+): Seconds[] {
+  const seconds: Seconds[] = [];
+  const x = tf.ones([elements]);
+  const run = {
+    allReduce: () => dist.allReduce(x),
+    reduceScatter: () => dist.reduceScatter(x),
+    allGather: () => dist.allGatherIntoTensor(x),
+    allToAll: () => dist.allToAll(x),
+  }[op];
+  for (let round = -2; round < rounds; round++) {
+    dist.barrier();
+    const start = now();
+    const result = run();
+    if (round >= 0) seconds.push(now() - start);
+    if (result !== x) result.dispose();
+  }
+  x.dispose();
+  return seconds;
+}
