@@ -83,6 +83,11 @@ export const DDP = scope.DDP;
 export const FSDP = scope.FSDP;
 /** As `FSDP`, by its long name. */
 export const FullyShardedDataParallel = scope.FullyShardedDataParallel;
+/**
+ * DDP and fullyShard in their simplest form, to read and compare: `naive.DDP(model)`, `naive.fullyShard(model)`. Each returns the
+ * module. Throws: CONFIG where a strategy holds the model already.
+ */
+export const naive = scope.naive;
 /** FSDP's arguments from FairScale's names; those without effect are warned of. */
 export const fromFairScale = scope.fromFairScale;
 /** fully_shard's offload policy: shards lie on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */

@@ -37,6 +37,8 @@ export interface TrainerOptions {
   readonly batches?: BatchSource | undefined;
   /** A task to train instead of the config's model on the config's data. */
   readonly task?: Task | undefined;
+  /** Puts the model on the ranks; default: by the config's `parallel`. */
+  readonly parallelize?: typeof parallelize | undefined;
   /** Gets warnings about settings without effect, and about the first loss that is not finite. */
   readonly warn?: Warn | undefined;
 }
@@ -70,7 +72,7 @@ export function createTrainer(options: TrainerOptions): Trainer {
   freeze(model, config.frozen);
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
-  const parallel = parallelize(model, config, options);
+  const parallel = (options.parallelize ?? parallelize)(model, config, options);
   return new TaskTrainer(options, task ?? taskOf(engine, model, config, options.batches), parallel);
 }
 

@@ -1,4 +1,5 @@
 import type { TrainConfigInput } from '../../src/config/train-config';
+import type { NaiveName } from './naive';
 
 /** All first axes are multiples of 2 and 4. */
 const EVEN = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
@@ -44,6 +45,14 @@ const CASES: Readonly<Record<string, ContractCase>> = {
     config: { model: { ...EVEN, attention: 'flash' } },
     worlds: [2],
   },
+  'NO_SHARD, a bucket for each parameter': {
+    config: { parallel: { strategy: 'NO_SHARD', wrap: 'root', bucketBytes: 1 } },
+    worlds: ALL,
+  },
+  'FULL_SHARD, one unit without prefetch': full(
+    { wrap: 'root', reshardAfterForward: true, forwardPrefetch: false, backwardPrefetch: null },
+    ALL,
+  ),
   'units that differ': full(
     {
       unitStrategies: [
@@ -106,6 +115,12 @@ const CASES: Readonly<Record<string, ContractCase>> = {
     config: { offload: { optimizer: true }, parallel: { strategy: 'ZERO_1' } },
     worlds: [2],
   },
+};
+
+/** The cases whose contract a naive form keeps too. */
+export const NAIVE_TWINS: Readonly<Record<string, NaiveName>> = {
+  'NO_SHARD, a bucket for each parameter': 'DDP',
+  'FULL_SHARD, one unit without prefetch': 'FSDP',
 };
 
 /** Optimizers by what they keep; blocks of 8-bit states depend on how parameters are cut, and so do their updates. */

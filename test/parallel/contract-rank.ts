@@ -3,6 +3,7 @@ import type { CollectiveEvent, MemoryCause } from '../../src/core/events';
 import { createTrainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 import type { Peak } from '../support/tally-observer';
+import { type NaiveName, naively } from './naive';
 
 const CAUSES = [
   'param.shard',
@@ -36,18 +37,24 @@ export interface ContractResult {
   readonly left: number;
 }
 
-interface ContractArgs extends RankArgs {
-  readonly configs: readonly TrainConfigInput[];
+/** A config, trained by its strategy or by a naive form. */
+export interface PlacedCase {
+  readonly config: TrainConfigInput;
+  readonly naive?: NaiveName;
 }
 
-void runAsRank<ContractArgs>((rank) => rank.args.configs.map((config) => observe(rank, config)));
+interface ContractArgs extends RankArgs {
+  readonly cases: readonly PlacedCase[];
+}
+
+void runAsRank<ContractArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
 
 /** Trains two steps, watches the third, and trains two more. */
-function observe(rank: TestRank<ContractArgs>, input: TrainConfigInput): ContractResult {
+function observe(rank: TestRank<ContractArgs>, { config, naive }: PlacedCase): ContractResult {
   const { engine, tally } = rank;
   const held = (): number => engine.memory.bytes + engine.host.bytes;
   const before = held();
-  const trainer = createTrainer({ ...rank, config: parseTrainConfig(input) });
+  const trainer = createTrainer({ ...rank, config: parseTrainConfig(config), parallelize: naively(naive) });
   trainer.step();
   trainer.step();
   tally.restart();

@@ -5,7 +5,8 @@ import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../..
 import type { CollectiveOp, CommCause } from '../../src/core/events';
 import { predictRun, type RunPrediction } from '../support/formulas/zero-units';
 import { launchRanks } from '../support/launch-ranks';
-import type { ContractResult, CountedCause } from './contract-rank';
+import { NAIVE_TWINS } from './contract-cases';
+import type { ContractResult, CountedCause, PlacedCase } from './contract-rank';
 
 /** What all ranks saw of a case, and what the formulas say. */
 interface Observed {
@@ -17,7 +18,8 @@ interface Observed {
 const STATES = ['param.shard', 'param.full', 'grad.shard', 'grad.full', 'optimizer'] as const;
 
 /** What every strategy keeps to on so many ranks, case by case; one set of rank processes runs them all. */
-export function contractOf(world: number, cases: ReadonlyMap<string, TrainConfigInput>): void {
+export function contractOf(world: number, given: ReadonlyMap<string, TrainConfigInput>): void {
+  const cases = withNaiveTwins(given);
   describe(`${world} ranks`, () => {
     const observed = observe(world, cases);
     observed.catch(() => undefined); // each test that awaits it reports its failure
@@ -101,16 +103,30 @@ export function contractOf(world: number, cases: ReadonlyMap<string, TrainConfig
   });
 }
 
+function withNaiveTwins(cases: ReadonlyMap<string, TrainConfigInput>): Map<string, PlacedCase> {
+  return new Map(
+    [...cases].flatMap(([name, config]): [string, PlacedCase][] => {
+      const naive = NAIVE_TWINS[name];
+      const real: [string, PlacedCase] = [name, { config }];
+      return naive === undefined ? [real] : [real, [`${name}, as the naive ${naive}`, { config, naive }]];
+    }),
+  );
+}
+
 async function observe(
   world: number,
-  cases: ReadonlyMap<string, TrainConfigInput>,
+  cases: ReadonlyMap<string, PlacedCase>,
 ): Promise<Map<string, Observed>> {
   const script = join(__dirname, 'contract-rank.js');
-  const configs = [...cases.values()];
-  const byRank = await launchRanks<ContractResult[]>({ script, world, args: { blas: 'none', configs } });
+  const placed = [...cases.values()];
+  const byRank = await launchRanks<ContractResult[]>({
+    script,
+    world,
+    args: { blas: 'none', cases: placed },
+  });
   return new Map(
-    [...cases].map(([name, input], i) => {
-      const config = parseTrainConfig(input);
+    [...cases].map(([name, one], i) => {
+      const config = parseTrainConfig(one.config);
       const results = byRank.flatMap((all) => all[i] ?? []);
       return [name, { config, prediction: predictRun(config, world), byRank: results }];
     }),

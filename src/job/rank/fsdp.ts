@@ -45,6 +45,8 @@ import {
 } from '../../parallel/fsdp1/precision-and-offload';
 import { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../../parallel/fsdp1/sharding-strategy';
 import { type SummonOptions, summonFullParams } from '../../parallel/fsdp1/summon-full-params';
+import { naiveDDP } from '../../parallel/naive/ddp';
+import { naiveFullyShard } from '../../parallel/naive/fsdp';
 import { type ReductionErrorOptions, reductionError } from '../../parallel/precision/reduction-error';
 import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
 import {
@@ -169,6 +171,12 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts) {
     ),
     FSDP,
     FullyShardedDataParallel: FSDP,
+    /** DDP and FSDP in their simplest form, for reading and comparing: src/parallel/naive. Each returns the module. */
+    naive: {
+      DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP'), contextOf()),
+      fullyShard: <M extends Module>(module: M): M =>
+        naiveFullyShard(unheld(module, 'naive.fullyShard'), contextOf()),
+    },
     /** FSDP's arguments from FairScale's names; warns about names without effect. */
     fromFairScale: (options: FairScaleOptions): FsdpOptions => fromFairScale(options, warn),
     CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffloadPolicy(warn, options),
@@ -215,6 +223,15 @@ function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => Fsdp
   };
   // `new` gives what a function returns, where that is an object.
   return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
+}
+
+/** Throws: CONFIG for what is no module with parameters, and where a strategy holds some of them. */
+function unheld<M extends Module>(module: M, what: string): M {
+  withParameters(module, what);
+  if (!module.parameters().some(({ isAdopted, unit }) => isAdopted || unit !== null)) return module;
+  throw new ConfigError(
+    `${what}(model): DDP, FSDP or fullyShard holds parameters of the model already; build it again`,
+  );
 }
 
 function twice(module: Module): ConfigError {

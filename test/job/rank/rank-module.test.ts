@@ -23,6 +23,30 @@ test('the module of names for ranks gives a rank its own values, and nobody else
   assert.throws(() => require(RANK_MODULE), { code: 'CONFIG', message: /only by code that runs in a rank/ });
 });
 
+test('the naive forms train as the real ones do, and refuse a model that a strategy holds', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const train = `
+    const lossesOf = (model) => {
+      const opt = optim.adamW(model, { lr: 1e-2 });
+      const ids = tf.tensor2d([[1, 2, 3, 4, 5, 6, 7, 8 + rank]], [1, 8], 'int32');
+      const targets = tf.tensor1d([2, 3, 4, 5, 6, 7, 8, 9], 'int32');
+      const losses = Array.from({ length: 4 }, () => {
+        const pass = gradients(() => model.apply(ids, targets));
+        pass.backward();
+        opt.step();
+        opt.zeroGrad();
+        return dist.allReduce(pass.loss, { op: 'avg' }).dataSync()[0].toFixed(4);
+      });
+      return losses.join(' ');
+    };
+    const make = () => nn.gpt({ layers: 1, dim: 8, heads: 2, vocab: 32, seq: 8 });
+    const ddp = DDP(make()).module;
+    const found = [ddp, fullyShard(make()), naive.DDP(make()), naive.fullyShard(make())].map((model) => lossesOf(model));
+    new Set(found).size`;
+  assert.deepEqual(resultsOf(await runCell(job, train)), { 0: '1', 1: '1' });
+  await assert.rejects(runCell(job, 'naive.DDP(ddp)', 2), /naive\.DDP\(model\): .*build it again/);
+});
+
 test("a rank's cell builds, shards and trains a model of its own with the names in scope", async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const js = `

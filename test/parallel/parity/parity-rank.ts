@@ -11,6 +11,7 @@ import { testData } from '../../support/paths';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
 import { readSafetensors } from '../../support/safetensors';
 import { type Mutation, mutated } from './mutated-group';
+import { type NaiveName, naively } from './naive';
 import { type DumpManifest, readStep } from './state-dump';
 
 /** One training run of the parity suite. */
@@ -22,6 +23,8 @@ export interface ParityRun {
   /** Ranks and micro-batches a step whose batches this one process takes at once; default only its own. */
   readonly concatenated?: { readonly ranks: number; readonly micros: number };
   readonly mutation?: Mutation;
+  /** Trains by a naive form in place of the config's strategy. */
+  readonly naive?: NaiveName | undefined;
   /** Before each step takes the parameters that another run's ranks had then: gradients of the same parameters. */
   readonly follow?: { readonly folder: string; readonly world: number };
   /** Initial weights from the config's seed instead of torch's recorded ones. */
@@ -46,6 +49,7 @@ function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
   const trainer = createTrainer({
     ...rank,
     config,
+    parallelize: naively(run.naive),
     group: mutation === undefined ? rank.group : mutated(rank.group, rank.engine, mutation),
     initialState: run.seeded
       ? undefined

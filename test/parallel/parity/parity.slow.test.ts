@@ -34,6 +34,27 @@ const SCOPES = {
   { readonly strategies: readonly StrategyName[]; [rest: string]: unknown }
 >;
 
+/** The naive forms, and the strategies that they are forms of. */
+const NAIVE = {
+  'naive DDP': { naive: 'DDP', strategy: 'NO_SHARD' },
+  'naive FSDP': { naive: 'FSDP', strategy: 'FULL_SHARD' },
+} as const;
+const NAIVE_NAMES = ['naive DDP', 'naive FSDP'] as const;
+
+/** How a run trains by a strategy, or by a naive form. */
+function formOf(
+  form: StrategyName | keyof typeof NAIVE,
+  eps: number,
+  world: number,
+  more: TrainConfigInput = {},
+): Pick<ParityRun, 'config' | 'naive'> {
+  if (!(form in NAIVE)) {
+    return { config: referenceConfig(eps, { parallel: parallelOf(form as StrategyName, world), ...more }) };
+  }
+  const { naive, strategy } = NAIVE[form as keyof typeof NAIVE]; // one of the two, as just asked
+  return { config: referenceConfig(eps, { parallel: { strategy }, ...more }), naive };
+}
+
 for (const blas of ['auto', 'none'] as const) {
   const { what, skip, worlds, strategies } = SCOPES[blas];
   describe(what, { skip }, () => {
@@ -47,12 +68,11 @@ for (const blas of ['auto', 'none'] as const) {
     single.catch(() => undefined); // each test that awaits it reports its failure
 
     for (const world of worlds) {
-      test(`${world} ranks equal torch and one process, step by step, under every strategy`, async (t) => {
-        const runs = strategies.flatMap((strategy) =>
+      test(`${world} ranks equal torch and one process, step by step, under every strategy and naive form`, async (t) => {
+        const runs = [...strategies, ...NAIVE_NAMES].flatMap((form) =>
           EPS_NAMES.map((eps) => {
-            const name = `${strategy}-${world}-${eps}`;
-            const config = referenceConfig(EPS[eps], { parallel: parallelOf(strategy, world) });
-            return { name, config, folder: join(folder.path, name), eps };
+            const name = `${form}-${world}-${eps}`;
+            return { name, ...formOf(form, EPS[eps], world), folder: join(folder.path, name), eps };
           }),
         );
         const finished = await finishRuns(world, blas, runs);
@@ -75,6 +95,10 @@ for (const blas of ['auto', 'none'] as const) {
 
     test('micro-batches add up to the large batch, reduced each or once, under every strategy', async (t) => {
       const [large] = await finishRuns(1, blas, [singleRun(folder.path, 'smooth', 2, 3)]);
+      const naive = NAIVE_NAMES.map((form): ParityRun => {
+        const name = `${form}-accumulation`;
+        return { name, ...formOf(form, EPS.smooth, 2, { accumulation: 3 }), folder: join(folder.path, name) };
+      });
       const runs = strategies.flatMap((strategy) =>
         [true, false].map((noSync): ParityRun => {
           const name = `${strategy}-accumulation, ${noSync ? 'reduced once' : 'reduced each'}`;
@@ -83,7 +107,7 @@ for (const blas of ['auto', 'none'] as const) {
           return { name, config, folder: join(folder.path, name) };
         }),
       );
-      for (const finished of await finishRuns(2, blas, runs)) {
+      for (const finished of await finishRuns(2, blas, [...runs, ...naive])) {
         await t.test(finished.run.name, (sub) => {
           assert.ok(large);
           requireSameGradients(finished, large, sub);
@@ -104,9 +128,10 @@ for (const blas of ['auto', 'none'] as const) {
       };
       const alone = runOf('odd-single', { batch: 6, parallel: { strategy: 'NO_SHARD' } });
       const [expected] = await finishRuns(1, blas, [{ ...alone, concatenated: { ranks: 3, micros: 1 } }]);
-      const runs = strategies.map((strategy) =>
-        runOf(`odd-${strategy}`, { parallel: parallelOf(strategy, 3) }),
-      );
+      const runs = [
+        ...strategies.map((strategy) => runOf(`odd-${strategy}`, { parallel: parallelOf(strategy, 3) })),
+        ...NAIVE_NAMES.map((form) => ({ ...runOf(`odd-${form}`, {}), naive: NAIVE[form].naive })),
+      ];
       for (const finished of await finishRuns(3, blas, runs)) {
         await t.test(finished.run.name, (sub) => {
           assert.ok(expected);

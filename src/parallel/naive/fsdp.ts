@@ -1,0 +1,59 @@
+import * as tf from '@tensorflow/tfjs';
+import type { Module } from '../../nn/module';
+import { sharesOf } from '../fsdp/shard-layout';
+import { runAsUnit } from '../run-as-unit';
+import type { NaiveContext } from './ddp';
+import { FlatShard } from './flat-shard';
+
+/**
+ * Fully sharded data parallelism in its naive form, to be read from top to bottom: the module is one unit; a rank holds its own
+ * rows of each parameter (shard-layout.ts), and whole parameters are here during forward and backward only. Gives the module
+ * back, to be called as before.
+ *
+ * The real one (fsdp/, see [Note: a step of FSDP]) has many units, gathers the next one beside the computation of this one, and
+ * reduces gradients beside backward; here everything waits for every collective.
+ */
+export function naiveFullyShard<M extends Module>(module: M, context: NaiveContext): M {
+  const { engine, group } = context;
+  const { path } = module;
+  const parameters = module.parameters().filter(({ requiresGrad }) => requiresGrad);
+
+  // 1. Each rank stores its own rows and frees the rest. The optimizer sees the shard in place of the parameters.
+  const shard = new FlatShard(path, parameters, context);
+  const { layout, size, values } = shard;
+  const reshard = (): void => {
+    for (const parameter of parameters) parameter.free();
+  };
+  reshard();
+  for (const parameter of parameters) parameter.adopt(shard);
+
+  // 2. Before forward, and again before backward, the rows of all ranks are gathered into whole parameters.
+  const unshard = (): void => {
+    const wholes = parameters.map((parameter) => {
+      const tag = { cause: 'param.full', module: parameter.module } as const;
+      return tf.keep(engine.allocate(parameter.shape, 'float32', tag));
+    });
+    const own = [{ tensor: values, offset: 0, length: size }];
+    group.allGatherPieces(own, sharesOf(layout, wholes), { cause: 'param', module: path }).wait();
+    for (const [i, parameter] of parameters.entries()) parameter.replace(wholes[i] ?? null);
+  };
+
+  // 3. After backward each rank receives the mean of its own rows of the gradients. Those of micro-batches are added up.
+  const reduce = (grads: readonly (tf.Tensor | null)[]): void => {
+    const mean = tf.keep(engine.allocate([size], 'float32', { cause: 'grad.shard', module: path }));
+    const own = [{ tensor: mean, offset: 0, length: size }];
+    group.reduceScatterPieces(sharesOf(layout, grads), own, 'avg', { cause: 'grad', module: path }).wait();
+    for (const grad of grads) grad?.dispose();
+    if (shard.grad !== null) engine.addInto(mean, shard.grad);
+    shard.zeroGrad();
+    shard.grad = mean;
+  };
+
+  const postBackward = (grads: readonly (tf.Tensor | null)[]): void => {
+    reshard();
+    reduce(grads);
+  };
+  const hooks = { preForward: unshard, postForward: reshard, preBackward: unshard, postBackward };
+  runAsUnit({ ...context, module, parameters, hooks });
+  return module;
+}

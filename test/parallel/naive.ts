@@ -1,0 +1,26 @@
+import { naiveDDP } from '../../src/parallel/naive/ddp';
+import { naiveFullyShard } from '../../src/parallel/naive/fsdp';
+import type { parallelize } from '../../src/parallel/parallelize';
+import { STRATEGIES } from '../../src/parallel/strategy';
+
+/** The naive forms, as suites name them. */
+export type NaiveName = keyof typeof FORMS;
+
+const FORMS = { DDP: naiveDDP, FSDP: naiveFullyShard };
+
+/** A naive form in place of the strategy that a trainer's config names; undefined: that strategy. */
+export function naively(name: NaiveName | undefined): typeof parallelize | undefined {
+  if (name === undefined) return undefined;
+  return (model, { parallel }, context) => {
+    FORMS[name](model, context);
+    return {
+      model,
+      properties: STRATEGIES[parallel.strategy],
+      accumulate: (work) => work(),
+      abandon() {},
+      dispose() {
+        for (const state of model.states()) state.dispose();
+      },
+    };
+  };
+}
