@@ -10,8 +10,8 @@ import { createTrainer, type Trainer } from '../../../src/train/trainer';
 import { testData } from '../../support/paths';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
 import { readSafetensors } from '../../support/safetensors';
+import { type NaiveName, naively } from '../naive';
 import { type Mutation, mutated } from './mutated-group';
-import { type NaiveName, naively } from './naive';
 import { type DumpManifest, readStep } from './state-dump';
 
 /** One training run of the parity suite. */
