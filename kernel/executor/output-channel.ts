@@ -1,5 +1,5 @@
 import type { StreamWriter } from '../../src/cell/console-capture';
-import type { DisplaySink } from '../../src/cell/display-sink';
+import type { DisplaySink } from '../../src/cell/display';
 import { toWireBundle } from '../../src/cell/mime';
 import type { CommMessage, ExecutionId, FromExecutor, Outcome, Output } from './protocol';
 

@@ -1,4 +1,4 @@
-import type { DisplaySink } from '../../src/cell/display-sink';
+import type { DisplaySink } from '../../src/cell/display';
 import { ShardlabError } from '../../src/core/errors';
 import { createLiveOutput } from '../../src/job/launch/live-output';
 import type { Job } from '../../src/job/run/job';

@@ -1,5 +1,4 @@
-import { currentDisplay } from './display';
-import type { DisplaySink } from './display-sink';
+import { currentDisplay, type DisplaySink } from './display';
 import { encodeBinary, type MimeBundle, toMimeBundle } from './mime';
 
 export interface ShowOptions {

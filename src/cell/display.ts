@@ -1,5 +1,19 @@
-import type { DisplaySink } from './display-sink';
-import { findTslabDisplay } from './tslab-host';
+import type { MimeBundle } from './mime';
+
+export interface DisplayOptions {
+  /** Names the display so that `update` can replace its content later. */
+  readonly displayId?: string | undefined;
+  readonly metadata?: MimeBundle | undefined;
+}
+
+/** Where a process shows rich output: the kernel's executor, a rank's courier, or a stock tslab kernel. */
+export interface DisplaySink {
+  display(bundle: MimeBundle, options?: DisplayOptions): void;
+  /** Replaces the content of every display of that name, in whichever cell it is. */
+  update(displayId: string, bundle: MimeBundle): void;
+  /** Empties the running cell's output; with `wait`, only when the next output comes. */
+  clear(wait?: boolean): void;
+}
 
 /** Key on globalThis under which the host of the running code registers its sink. */
 export const DISPLAY_SINK: unique symbol = Symbol.for('shardlab.display');
@@ -26,4 +40,44 @@ export function currentDisplay(): DisplaySink | undefined {
 function displayHost(): DisplayHost {
   // globalThis has no index type for symbols; the key is ours alone.
   return globalThis as DisplayHost;
+}
+
+interface TslabMessage {
+  readonly data: MimeBundle;
+  readonly metadata: MimeBundle;
+  readonly transient: { readonly display_id?: string | undefined };
+}
+
+interface TslabJupyter {
+  readonly lastWriteDisplayData: ((message: TslabMessage, update: boolean) => void) | null;
+}
+
+const TSLAB_MODULE = /[\\/]tslab[\\/]dist[\\/]jupyter\.js$/;
+
+/**
+ * A sink over the kernel that runs this process, when that is tslab.
+ * tslab's `display` has one media type a call; its writer behind it takes whole bundles, so that is used.
+ */
+function findTslabDisplay(): DisplaySink | undefined {
+  const path = Object.keys(require.cache).find((file) => TSLAB_MODULE.test(file));
+  if (path === undefined) return undefined;
+  // The module is tslab's own, of the version that package.json pins; its shape is checked before use.
+  const jupyter = require.cache[path]?.exports as TslabJupyter | undefined;
+  if (typeof jupyter?.lastWriteDisplayData !== 'function') return undefined;
+  return tslabSink(jupyter);
+}
+
+function tslabSink(jupyter: TslabJupyter): DisplaySink {
+  const write = (
+    data: MimeBundle,
+    id: string | undefined,
+    update: boolean,
+    metadata: MimeBundle = {},
+  ): void => jupyter.lastWriteDisplayData?.({ data, metadata, transient: { display_id: id } }, update);
+  return {
+    display: (bundle, options = {}) => write(bundle, options.displayId, false, options.metadata),
+    update: (displayId, bundle) => write(bundle, displayId, true),
+    // tslab has no message for it: what was shown stays.
+    clear: () => {},
+  };
 }

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { currentDisplay } from './display';
-import type { DisplaySink } from './display-sink';
+import { currentDisplay, type DisplaySink } from './display';
 import { encodeBinary } from './mime';
 
 /** tslab's display interface: one media type per call. Source: tslab/dist/public.d.ts */

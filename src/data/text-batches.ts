@@ -1,4 +1,6 @@
-import { ConfigError } from '../core/errors';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { ConfigError, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
 import type { BatchShape, BatchSource } from './batch';
 import type { Tokenizer } from './byte-tokenizer';
@@ -36,4 +38,16 @@ export function textBatches(options: TextBatchesOptions): BatchSource {
       return { batch, seq, tokens };
     },
   };
+}
+
+/** The declaration files of the installed TypeScript package, one after another in order of name: about 3.7 MB of text. */
+export function typescriptText(): string {
+  const folder = dirname(require.resolve('typescript'));
+  const names = readdirSync(folder)
+    .filter((name) => /^lib\..*\.d\.ts$/.test(name))
+    .sort();
+  if (names.length === 0) {
+    throw new ShardlabError('IO', `no lib.*.d.ts in ${folder}; install the typescript package again`);
+  }
+  return names.map((name) => readFileSync(join(folder, name), 'utf8')).join('\n');
 }

@@ -1,19 +1,10 @@
-/** A growing list of numbers, stored in a typed array so that appending usually does not allocate. */
-export interface Column {
-  readonly length: number;
-  push(value: number): void;
-  at(index: number): number;
-  clear(): void;
-  /** Some of the values as a plain array, each through `map`. */
-  toArray(map?: (value: number) => number): number[];
-}
-
 /** Makes an empty column of 64-bit floats, or of 32-bit integers. */
 export function createColumn(kind: 'float64' | 'int32'): Column {
-  return new GrowingColumn(kind === 'float64' ? new Float64Array(4096) : new Int32Array(4096));
+  return new Column(kind === 'float64' ? new Float64Array(4096) : new Int32Array(4096));
 }
 
-class GrowingColumn implements Column {
+/** A growing list of numbers, stored in a typed array so that appending usually does not allocate. */
+export class Column {
   #values: Float64Array | Int32Array;
   length = 0;
 
@@ -34,6 +25,7 @@ class GrowingColumn implements Column {
     this.length = 0;
   }
 
+  /** All values as a plain array, each through `map`. */
   toArray(map: (value: number) => number = (value) => value): number[] {
     const out = new Array<number>(this.length);
     for (let i = 0; i < this.length; i++) out[i] = map(this.at(i));

@@ -16,7 +16,7 @@ import {
 
 /** Every item of a ModuleList, except lists inside such items: the blocks of a model. */
 export function blockWrapPolicy(model: Module): WrapPolicy {
-  return moduleListWrapPolicy(blocksOf(model));
+  return moduleListWrapPolicy(layersOf(model));
 }
 
 /** Only the root is a unit. */
@@ -113,9 +113,10 @@ function asked(policy: WrapPolicy, module: Module, recurse: boolean, numel: numb
   );
 }
 
-function blocksOf(module: Module): Module[] {
-  if (module instanceof ModuleList) return [...module];
-  return [...module.children.values()].flatMap(blocksOf);
+/** The layers of a model: items of its ModuleLists, but for lists within such items (a layer's experts). */
+export function layersOf(model: Module): Module[] {
+  if (model instanceof ModuleList) return [...model];
+  return [...model.children.values()].flatMap(layersOf);
 }
 
 function classNamed(name: string, model: Module): ModuleClass {

@@ -43,27 +43,6 @@ export interface TrainerOptions {
   readonly warn?: Warn | undefined;
 }
 
-/** Trains a config's model on one rank; all ranks of the group step together. */
-export interface Trainer {
-  readonly config: TrainConfig;
-  readonly model: Module;
-  readonly optimizer: Optimizer;
-  /** Steps taken. */
-  readonly steps: number;
-  /** One step. Gradients stay until the next one begins. */
-  step(): StepResult;
-  /** The state that a checkpoint stores besides parameters and optimizer states. */
-  state(): TrainerState;
-  /** Continues from another trainer's state; parameters and optimizer states are written separately. */
-  restore(state: TrainerState): void;
-  /**
-   * Makes the trainer usable after an interrupted step, once engine and group have recovered: frees gradients and whole
-   * copies. A step that was interrupted in its optimizer's update remains partly done.
-   */
-  recover(): void;
-  dispose(): void;
-}
-
 /** Builds model, strategy, data and optimizer of a config. */
 export function createTrainer(options: TrainerOptions): Trainer {
   const { config, engine, initialState, task } = options;
@@ -73,10 +52,11 @@ export function createTrainer(options: TrainerOptions): Trainer {
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
   const parallel = (options.parallelize ?? parallelize)(model, config, options);
-  return new TaskTrainer(options, task ?? taskOf(engine, model, config, options.batches), parallel);
+  return new Trainer(options, task ?? taskOf(engine, model, config, options.batches), parallel);
 }
 
-class TaskTrainer implements Trainer {
+/** Trains a config's model on one rank; all ranks of the group step together. */
+export class Trainer {
   readonly config: TrainConfig;
   readonly optimizer: Optimizer;
   readonly #options: TrainerOptions;
@@ -104,10 +84,12 @@ class TaskTrainer implements Trainer {
     return this.#task.model;
   }
 
+  /** Steps taken. */
   get steps(): number {
     return this.#steps;
   }
 
+  /** One step. Gradients stay until the next one begins. */
   step(): StepResult {
     const watch = new Stopwatch(this.#options.observer, this.#options.engine.clock);
     const { lr } = this.optimizer;
@@ -130,6 +112,7 @@ class TaskTrainer implements Trainer {
     return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
   }
 
+  /** The state that a checkpoint stores besides parameters and optimizer states. */
   state(): TrainerState {
     return {
       steps: this.#steps,
@@ -142,6 +125,7 @@ class TaskTrainer implements Trainer {
     };
   }
 
+  /** Continues from another trainer's state; parameters and optimizer states are written separately. */
   restore({ steps, microBatches, optimizerSteps, stepsLeftOut, lr, schedule, scaler }: TrainerState): void {
     this.#steps = steps;
     this.#microBatches = microBatches;
@@ -151,6 +135,10 @@ class TaskTrainer implements Trainer {
     if (scaler !== null) this.#scaler?.restore(scaler);
   }
 
+  /**
+   * Makes the trainer usable after an interrupted step, once engine and group have recovered: frees gradients and whole
+   * copies. A step that was interrupted in its optimizer's update remains partly done.
+   */
   recover(): void {
     this.#parallel.abandon();
     // Forgets the findings of the interrupted step.

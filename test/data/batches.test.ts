@@ -3,10 +3,9 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { ConfigError } from '../../src/core/errors';
 import { inputsOf, targetsOf } from '../../src/data/batch';
+import { syntheticBatches } from '../../src/data/batches';
 import { byteTokenizer } from '../../src/data/byte-tokenizer';
-import { syntheticBatches } from '../../src/data/synthetic';
-import { textBatches } from '../../src/data/text-batches';
-import { typescriptText } from '../../src/data/typescript-text';
+import { textBatches, typescriptText } from '../../src/data/text-batches';
 
 test("synthetic tokens follow the torch benchmark's formula", () => {
   const { tokens } = syntheticBatches({ batch: 2, seq: 3, vocab: 512 }).batch(1, 5);

@@ -5,13 +5,11 @@ import { INSTALLATION } from '../install/kernelspec-folder';
 import type { Io, Perform } from '../io';
 import { type CalibrateOptions, calibrate } from './calibrate';
 import type { Check } from './check';
-import { checkTensorflow, checkWasm } from './engine-checks';
+import { checkGpu, checkSharedMemory, checkTensorflow, checkWasm } from './engine-checks';
 import { checkFonts } from './font-check';
-import { checkGpu } from './gpu-check';
 import { checkJupyter } from './jupyter-checks';
 import { checkHost, checkNode } from './node-check';
 import { checkReach } from './reach-check';
-import { checkSharedMemory } from './shared-memory-check';
 
 /** `shardlab doctor`: reports what this machine has, and how to add what is missing. */
 export function addDoctor(program: Command, perform: Perform, io: Io): void {

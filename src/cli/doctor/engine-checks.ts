@@ -1,11 +1,15 @@
+import { execFile } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { findBlas } from '../../backend/blas';
 import { createWasmEngine } from '../../backend/wasm-engine';
+import { probeSharedMemory } from '../../transport/native';
+import { SEGMENT_BYTES } from '../../transport/segment';
 import type { Check } from './check';
 
 const resolveFrom = createRequire(__filename);
+const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader'];
 
 /** Whether the wasm engine starts and which BLAS computes its matmuls. */
 export async function checkWasm(searchPaths: readonly string[]): Promise<readonly Check[]> {
@@ -41,6 +45,33 @@ export function checkTensorflow(): Check {
   }
   const advice = 'ranks use wasm; npm install @tensorflow/tfjs-node-gpu@4.22.0 brings the package';
   return { name, status: 'note', found: 'not installed (optional)', advice };
+}
+
+/** Whether ranks can exchange tensors through shared memory; otherwise the plane that they use instead. */
+export function checkSharedMemory(): Check {
+  const name = 'shared memory';
+  const probe = probeSharedMemory(SEGMENT_BYTES);
+  if (probe.ok) {
+    return { name, status: 'good', found: 'koffi loads and memfd works', facts: { plane: 'shared-memory' } };
+  }
+  const advice = 'ranks exchange tensors over zeromq instead, which is slower; you need not do anything';
+  return { name, status: 'note', found: probe.reason, advice, facts: { plane: 'zeromq' } };
+}
+
+/** NVIDIA GPUs as nvidia-smi lists them. */
+export function checkGpu(env: NodeJS.ProcessEnv): Promise<Check> {
+  return new Promise((resolve) => {
+    execFile('nvidia-smi', QUERY, { env, timeout: 20_000 }, (error, stdout) => {
+      const gpus = error === null ? stdout.trim().split('\n') : [];
+      if (gpus.length > 0) resolve({ name: 'GPU', status: 'good', found: gpus.join('; '), facts: { gpus } });
+      else
+        resolve({
+          name: 'GPU',
+          status: 'note',
+          found: 'no NVIDIA GPU (nvidia-smi); ranks compute on the CPU',
+        });
+    });
+  });
 }
 
 function packageFolder(name: string): string | undefined {

@@ -1,10 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import { toChromeTrace } from '../../ledger/chrome-trace';
 import { readEventFile } from '../../ledger/event-file';
-import { readInput } from '../input';
 import type { Io, Perform } from '../io';
 
 /** `shardlab trace FILE`: converts a run's events for Perfetto. */
@@ -39,5 +38,18 @@ function write(path: string, text: string): void {
     throw new ShardlabError('IO', `${path} cannot be written (${reason}); name another file with --output`, {
       cause,
     });
+  }
+}
+
+/**
+ * Reads a file that the user named on the command line. Throws: CONFIG instead of IO, because a wrong file is bad
+ * input.
+ */
+function readInput<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof ShardlabError) || error.code !== 'IO') throw error;
+    throw new ConfigError(error.message, error.details);
   }
 }

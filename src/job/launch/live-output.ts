@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { DisplaySink } from '../../cell/display-sink';
+import type { DisplaySink } from '../../cell/display';
 import type { RankEvent } from '../control/messages';
 import { richParts, sectionsBundle } from './output-text';
 import { GroupedOutput } from './outputs';

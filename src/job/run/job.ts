@@ -10,7 +10,6 @@ import { parseSelection, type Selection } from '../control/selection';
 import type { BusyRank } from '../launch/busy-ranks';
 import type { OutputSink } from '../launch/call';
 import { RankGroups } from '../launch/groups';
-import { checkInit } from '../launch/init-file';
 import { describeExit, type RankProcess } from '../launch/rank-process';
 import type { SaveDesk } from '../launch/save-desk';
 import type { Supervisor } from '../launch/supervisor';
@@ -18,7 +17,7 @@ import { createWhy, describeCollective, type Why } from '../launch/why';
 import { type PendingRun, pendingRun } from './pending-run';
 import { RankSelection } from './rank-selection';
 import { Run } from './run';
-import { checkWorld } from './world';
+import { checkInit, checkWorld } from './train-arguments';
 
 /** A rank's report when it became ready. */
 export interface RankInfo extends ReadyReport {

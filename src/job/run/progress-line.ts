@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { DisplaySink } from '../../cell/display-sink';
+import type { DisplaySink } from '../../cell/display';
 import { escapeHtml } from '../../figures/escape';
 
 /** Time between two drawings. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { DisplaySink } from '../../cell/display-sink';
+import type { DisplaySink } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
 import type { Figure } from '../../figures/figure';
 import { EITHER } from '../../figures/grammar/ink';

@@ -7,7 +7,7 @@ import {
   type TrainConfigInput,
 } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import { checkWorld } from './world';
+import { checkWorld } from './train-arguments';
 
 type ParallelInput = NonNullable<TrainConfigInput['parallel']>;
 

@@ -1,10 +1,10 @@
 import type { ActivationCheckpointingConfig } from '../../config/memory-config';
 import { ConfigError } from '../../core/errors';
 import type { Module } from '../../nn/module';
+import { layersOf } from '../wrap-policy';
 import { BudgetedLayers } from './budgeted';
 import { type CheckpointContext, checkpointed, offloaded } from './checkpointed';
 import type { LayerChoice } from './choose-layers';
-import { layersOf } from './layers-of';
 import { EXPENSIVE_OPS, kernelsOf } from './save-ops';
 
 /** The result of activation checkpointing on a model's layers. */

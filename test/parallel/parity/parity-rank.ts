@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Engine } from '../../../src/backend/engine';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import type { BatchSource } from '../../../src/data/batch';
-import { syntheticBatches } from '../../../src/data/synthetic';
+import { syntheticBatches } from '../../../src/data/batches';
 import { loadState } from '../../../src/nn/load-state';
 import { readState } from '../../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../../src/train/trainer';

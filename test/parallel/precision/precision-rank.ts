@@ -1,7 +1,7 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import type { CollectiveEvent } from '../../../src/core/events';
 import type { BatchSource } from '../../../src/data/batch';
-import { syntheticBatches } from '../../../src/data/synthetic';
+import { syntheticBatches } from '../../../src/data/batches';
 import { readState } from '../../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';

@@ -9,7 +9,7 @@ import { readState } from '../../../src/nn/state-values';
 import { parallelize } from '../../../src/parallel/parallelize';
 import { applyActivationCheckpointing } from '../../../src/parallel/recompute/apply-activation-checkpointing';
 import { checkpointed } from '../../../src/parallel/recompute/checkpointed';
-import { layersOf } from '../../../src/parallel/recompute/layers-of';
+import { layersOf } from '../../../src/parallel/wrap-policy';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
 
 /** One model's passes. */
