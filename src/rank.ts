@@ -33,6 +33,7 @@ export {
   OffloadPolicy,
 } from './parallel/fsdp1/precision-and-offload';
 export { BackwardPrefetch, ShardingStrategy, ShardStrategy } from './parallel/fsdp1/sharding-strategy';
+export type { WrapPolicy } from './parallel/wrap-policies';
 export {
   alwaysWrapPolicy,
   lambdaAutoWrapPolicy,
@@ -42,7 +43,6 @@ export {
   sizeBasedAutoWrapPolicy,
   transformerAutoWrapPolicy,
 } from './parallel/wrap-policies';
-export type { WrapPolicy } from './parallel/wrap-policies';
 
 const scope = currentRankScope();
 

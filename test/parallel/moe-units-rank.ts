@@ -5,11 +5,12 @@ import { moe } from '../../src/nn/models/moe';
 import { readState } from '../../src/nn/state-values';
 import { AdamW } from '../../src/optim/adamw';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
-import { fullyShardByPolicy } from '../../src/parallel/fsdp/fully-shard';
+
 import { parallelize } from '../../src/parallel/parallelize';
 import { moeAutoWrapPolicy } from '../../src/parallel/wrap-policies';
 import { rootOnly } from '../../src/parallel/wrap-policy';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { fullyShardByPolicy } from './fsdp/shard-by-policy';
 
 /** How the model is spread. */
 export interface MoeUnitsArgs extends RankArgs {

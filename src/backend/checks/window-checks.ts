@@ -36,10 +36,10 @@ export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
   MaxPoolWithArgmax: (call) => void pooled(call, call.ranked('x', 4).shape),
   AvgPoolGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 4).shape)),
   MaxPoolGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 4).shape)),
-  AvgPool3D: (call) => void pooled3(call, call.ranked('x', 5).shape),
-  MaxPool3D: (call) => void pooled3(call, call.ranked('x', 5).shape),
-  AvgPool3DGrad: (call) => call.sameShape('dy', pooled3(call, call.ranked('input', 5).shape)),
-  MaxPool3DGrad: (call) => call.sameShape('dy', pooled3(call, call.ranked('input', 5).shape)),
+  AvgPool3D: (call) => void pooled(call, call.ranked('x', 5).shape),
+  MaxPool3D: (call) => void pooled(call, call.ranked('x', 5).shape),
+  AvgPool3DGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 5).shape)),
+  MaxPool3DGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 5).shape)),
   Dilation2D: (call) => void dilated(call),
   Dilation2DBackpropFilter: (call) => call.sameShape('dy', dilated(call)),
   Dilation2DBackpropInput: (call) => call.sameShape('dy', dilated(call)),
@@ -94,36 +94,19 @@ function convolved3(call: CheckedCall, x: readonly number[], filter: readonly nu
   return windowed(call, info, x, filter.slice(0, 3));
 }
 
+/** The shape of what comes out of a pool over images, or over volumes. */
 function pooled(call: CheckedCall, x: readonly number[]): number[] {
   const { filterSize, strides, pad, dimRoundingMode } = call.attrs;
   steps(call);
+  const { computePool2DInfo, computePool3DInfo } = tf.backend_util;
+  // The types of tfjs's attributes; the rank is checked.
+  const [filter, stride, rounding] = [filterSize as number, strides as number, dimRoundingMode as Rounding];
   const info = computed(call, () =>
-    tf.backend_util.computePool2DInfo(
-      x as Shape4, // the rank is checked
-      filterSize as number,
-      strides as number,
-      1,
-      pad as Pad,
-      dimRoundingMode as Rounding | undefined,
-    ),
+    x.length === 4
+      ? computePool2DInfo(x as Shape4, filter, stride, 1, pad as Pad, rounding)
+      : computePool3DInfo(x as Shape5, filter, stride, 1, pad as 'valid' | 'same' | number, rounding),
   );
-  return windowed(call, info, x, [filterSize as number].flat());
-}
-
-function pooled3(call: CheckedCall, x: readonly number[]): number[] {
-  const { filterSize, strides, pad, dimRoundingMode } = call.attrs;
-  steps(call);
-  const info = computed(call, () =>
-    tf.backend_util.computePool3DInfo(
-      x as Shape5, // the rank is checked
-      filterSize as number,
-      strides as number,
-      1,
-      pad as 'valid' | 'same' | number,
-      dimRoundingMode as Rounding | undefined,
-    ),
-  );
-  return windowed(call, info, x, [filterSize as number].flat());
+  return windowed(call, info, x, [filter].flat());
 }
 
 function dilated(call: CheckedCall): number[] {

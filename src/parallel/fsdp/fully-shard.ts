@@ -11,8 +11,6 @@ import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { runAsUnit } from '../run-as-unit';
 import { rowTables } from '../sparse/row-tables';
-import type { WrapPolicy } from '../wrap-policies';
-import { modulesToWrap } from '../wrap-policy';
 import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
 import { RowsOfRanks } from './rows-of-ranks';
@@ -96,18 +94,6 @@ export function fullyShard<M extends Module>(
  */
 export function ignoreModule(module: Module, context: ShardContext, options: FullyShardOptions = {}): void {
   if (freeParameters(module).length > 0) makeUnit(module, IGNORED, context, options);
-}
-
-/** Makes units of the modules that a policy chooses, innermost first, and the model the root. Returns the model. */
-export function fullyShardByPolicy<M extends Module>(
-  model: M,
-  policy: WrapPolicy,
-  context: ShardContext,
-  options: FullyShardOptions = {},
-): M {
-  const { ignoredModules = [] } = options;
-  for (const module of modulesToWrap(model, policy, { ignoredModules })) fullyShard(module, context, options);
-  return fullyShard(model, context, options);
 }
 
 function makeUnit(

@@ -13,7 +13,6 @@ import { readState } from '../../../src/nn/state-values';
 import {
   type FullyShardOptions,
   fullyShard,
-  fullyShardByPolicy,
   type ShardContext,
 } from '../../../src/parallel/fsdp/fully-shard';
 import { abandonUnits, unitsOf } from '../../../src/parallel/fsdp/units-of';
@@ -22,6 +21,7 @@ import { modulesToWrap } from '../../../src/parallel/wrap-policy';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 import { Chain } from '../chain-model';
+import { fullyShardByPolicy } from './shard-by-policy';
 
 let engine: Engine;
 let context: ShardContext;

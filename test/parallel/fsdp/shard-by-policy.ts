@@ -1,0 +1,20 @@
+import type { Module } from '../../../src/nn/module';
+import {
+  type FullyShardOptions,
+  fullyShard,
+  type ShardContext,
+} from '../../../src/parallel/fsdp/fully-shard';
+import type { WrapPolicy } from '../../../src/parallel/wrap-policies';
+import { modulesToWrap } from '../../../src/parallel/wrap-policy';
+
+/** Makes the modules that a policy chooses units, innermost first, and the model the root. Returns the model. */
+export function fullyShardByPolicy<M extends Module>(
+  model: M,
+  policy: WrapPolicy,
+  context: ShardContext,
+  options: FullyShardOptions = {},
+): M {
+  const { ignoredModules = [] } = options;
+  for (const module of modulesToWrap(model, policy, { ignoredModules })) fullyShard(module, context, options);
+  return fullyShard(model, context, options);
+}
