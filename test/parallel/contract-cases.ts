@@ -45,10 +45,7 @@ const CASES: Readonly<Record<string, ContractCase>> = {
     config: { model: { ...EVEN, attention: 'flash' } },
     worlds: [2],
   },
-  'NO_SHARD, a bucket for each parameter': {
-    config: { parallel: { strategy: 'NO_SHARD', wrap: 'root', bucketBytes: 1 } },
-    worlds: ALL,
-  },
+  'NO_SHARD, root only': { config: { parallel: { strategy: 'NO_SHARD', wrap: 'root' } }, worlds: ALL },
   'FULL_SHARD, one unit without prefetch': full(
     { wrap: 'root', reshardAfterForward: true, forwardPrefetch: false, backwardPrefetch: null },
     ALL,
@@ -117,9 +114,9 @@ const CASES: Readonly<Record<string, ContractCase>> = {
   },
 };
 
-/** The cases whose contract a naive form keeps too. */
+/** The cases whose contract a naive form keeps too; DDP without buckets, but for the number of its all-reduces. */
 export const NAIVE_TWINS: Readonly<Record<string, NaiveName>> = {
-  'NO_SHARD, a bucket for each parameter': 'DDP',
+  'NO_SHARD, root only': 'DDP',
   'FULL_SHARD, one unit without prefetch': 'FSDP',
 };
 

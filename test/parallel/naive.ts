@@ -1,7 +1,7 @@
+import { STRATEGIES } from '../../src/config/strategies';
 import { naiveDDP } from '../../src/parallel/naive/ddp';
 import { naiveFullyShard } from '../../src/parallel/naive/fsdp';
 import type { parallelize } from '../../src/parallel/parallelize';
-import { STRATEGIES } from '../../src/parallel/strategy';
 
 /** The naive forms, as suites name them. */
 export type NaiveName = keyof typeof FORMS;

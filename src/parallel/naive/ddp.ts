@@ -1,7 +1,7 @@
-import * as tf from '@tensorflow/tfjs';
 import { accumulateGrad } from '../../autograd/leaves';
 import type { Engine } from '../../backend/engine';
 import type { Observer } from '../../core/events';
+import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { wholeTensor } from '../../nn/first-values';
 import type { Module } from '../../nn/module';

@@ -1,4 +1,4 @@
-import type * as tf from '@tensorflow/tfjs';
+import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer, StateSegment, StateSlice, TensorSpan } from '../../nn/parameter';
 import { firstShard } from '../fsdp/first-chunks';

@@ -1,4 +1,4 @@
-import * as tf from '@tensorflow/tfjs';
+import * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import { sharesOf } from '../fsdp/shard-layout';
 import { runAsUnit } from '../run-as-unit';
