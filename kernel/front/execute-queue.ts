@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { shortenedBundle } from '../../src/cell/excerpt';
+import { metadataOf, shortenedBundle } from '../../src/cell/excerpt';
 import { type CellExecution, type CellOutcome, failedBy } from './cell-execution';
 import type { History } from './history';
 import type { Publisher } from './publisher';
@@ -66,7 +66,11 @@ export class ExecuteQueue {
     const { content, header } = request;
     if (outcome.ok) {
       if (outcome.result !== undefined && !silent) {
-        const result = { execution_count: number, data: shortenedBundle(outcome.result), metadata: {} };
+        const result = {
+          execution_count: number,
+          data: shortenedBundle(outcome.result),
+          metadata: metadataOf(outcome.result),
+        };
         publisher.publish('execute_result', result, header);
       }
       const payload = outcome.page === undefined ? [] : [outcome.page];

@@ -1,5 +1,5 @@
 import type { StreamName } from '../../src/cell/console-capture';
-import { Excerpt, shortenedBundle } from '../../src/cell/excerpt';
+import { Excerpt, metadataOf, shortenedBundle } from '../../src/cell/excerpt';
 import { createStreamBuffer } from '../../src/cell/stream-buffer';
 import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
@@ -59,7 +59,8 @@ export class Publisher {
         return;
       case 'display':
       case 'update': {
-        const { metadata, displayId } = output;
+        const { displayId } = output;
+        const metadata = { ...metadataOf(output.bundle), ...output.metadata };
         const bundle = shortenedBundle(output.bundle);
         const transient = displayId === undefined ? {} : { display_id: displayId };
         const type = output.kind === 'display' ? 'display_data' : 'update_display_data';

@@ -82,3 +82,10 @@ export class Excerpt {
     return `\n… this cell has printed ${head} characters: of what follows, the last ${tail} are shown when it ends …\n`;
   }
 }
+
+/** Metadata of a bundle: the alternative text of a figure's picture is its finding and what it is of. */
+export function metadataOf(bundle: MimeBundle): MimeBundle {
+  const text = bundle['text/plain'];
+  if (bundle['image/png'] === undefined || typeof text !== 'string') return {};
+  return { 'image/png': { alt: text.split('\n').slice(0, 2).join('. ') } };
+}

@@ -25,7 +25,7 @@ export const VERDICT_MARKS: Readonly<Record<Verdict, VerdictMark>> = {
   },
   'not checkable here': {
     symbol: 'circle-open',
-    color: '#7a7a7a',
+    color: '#6b6b6b',
     plural: 'need other hardware',
     singular: 'needs other hardware',
   },

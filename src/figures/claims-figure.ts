@@ -19,7 +19,7 @@ import { dots, line, note, ruleX, SILENT } from './grammar/marks';
 import { NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
 import type { Annotation, ScatterTrace, Shape } from './grammar/plotly';
-import { shortened, textWidth } from './grammar/text-width';
+import { textWidth, wrappedMarkup } from './grammar/text-width';
 
 /** More rows than this are drawn by document. */
 const MOST_ROWS = 20;
@@ -45,18 +45,24 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const axis = ratioAxis(results);
   const rows = Math.max(1, results.length);
   const left = Math.min(176, 14 + 1.1 * Math.max(70, ...results.map(({ claim }) => textWidth(claim.id, 11))));
+  const ids = results.map(({ claim }) =>
+    wrappedMarkup(claim.id, 11, left - 14, (line) => strong(safe(line))),
+  );
+  const texts = results.flatMap(rowTexts);
+  const numLines = Math.max(
+    1,
+    ...[...ids, ...texts.map(({ text }) => text)].map((text) => text.split('<br>').length),
+  );
+  const pixels = rows * Math.max(ROW, numLines * 13.75 + 6);
   return createFigure({
     ...parts,
     subtitle: 'Documented ÷ found here (run, dry run, formula or prediction); grey bar: its interval.',
-    ...plot({ ...FRAME, left, pixels: rows * ROW }, [
+    ...plot({ ...FRAME, left, pixels }, [
       {
         x: { domain: DOTS, range: axis.range, tickvals: axis.tickvals, ticktext: axis.ticktext },
-        y: rowAxis(
-          results.map(({ claim }) => strong(shortened(safe(claim.id), 11, left - 14))),
-          rowRange(rows),
-        ),
+        y: rowAxis(ids, rowRange(rows)),
         data: results.length === 0 ? [] : marksOf(results, axis),
-        annotations: [...headings(rows), ...results.flatMap(rowTexts)],
+        annotations: [...headings(pixels), ...texts],
         shapes: [...bands(rows), ruleX(0, rowRange(rows), { width: 1, color: NEUTRAL })],
       },
     ]),
@@ -123,9 +129,13 @@ function rowTexts(one: ClaimResult, row: number): Annotation[] {
   const sign = claimRatio(one) === null ? `<span style="color:${color}">${GLYPHS[symbol] ?? ''}</span> ` : '';
   const verdict = finding.verdict === 'off' && finding.by !== '' ? finding.by : finding.verdict;
   return [
-    cell(COLUMNS.documented, row, strong(shortened(documentedText(claim) || '—', 11, WIDTHS.documented))),
-    cell(COLUMNS.found, row, strong(shortened(foundText(finding) || '—', 11, WIDTHS.found))),
-    cell(COLUMNS.verdict, row, `${sign}${soft(safe(shortened(verdict, 11, WIDTHS.verdict)))}`),
+    cell(COLUMNS.documented, row, wrappedMarkup(documentedText(claim) || '—', 11, WIDTHS.documented, strong)),
+    cell(COLUMNS.found, row, wrappedMarkup(foundText(finding) || '—', 11, WIDTHS.found, strong)),
+    cell(
+      COLUMNS.verdict,
+      row,
+      `${sign}${wrappedMarkup(verdict, 11, WIDTHS.verdict, (line) => soft(safe(line)))}`,
+    ),
   ];
 }
 
@@ -138,11 +148,11 @@ const GLYPHS: Readonly<Record<string, string>> = {
 };
 
 function cell(x: number, y: number, text: string): Annotation {
-  return note(x, y, text, { xref: 'paper' });
+  return note(x, y, text, { xref: 'paper', align: 'left' });
 }
 
-function headings(rows: number): Annotation[] {
-  const y = { yref: 'paper', y: 1 + 4 / (rows * ROW), yanchor: 'bottom' } as const;
+function headings(pixels: number): Annotation[] {
+  const y = { yref: 'paper', y: 1 + 4 / pixels, yanchor: 'bottom' } as const;
   const head = (x: number, text: string): Annotation => ({ ...cell(x, 0, soft(text)), ...y });
   return [
     head(0, 'documented ÷ found'),

@@ -3,7 +3,7 @@ import { waitSeconds } from '../ledger/timeline';
 import { createFigure, type Figure } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
-import { fits, shortened, textWidth } from './grammar/text-width';
+import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
 import type { RunView } from './run-view';
 import { quartilesText } from './spread';
 import { timeRatio } from './step-times';
@@ -33,10 +33,11 @@ export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure
     name: rowName(one, left),
     note: waitNote(one, first, scale),
   }));
+  const numLines = Math.max(...cases.map(({ name }) => wrapped(name, 11, left - 14).length));
   return createFigure({
     title: timelineFinding(cases),
     subtitle: subtitleOf(runs, cases, perTokens),
-    ...plotLanes(rows, { left, right: RIGHT, row: ROW, longest }),
+    ...plotLanes(rows, { left, right: RIGHT, row: Math.max(ROW, (numLines + 1) * 13.75 + 8), longest }),
     quantities: timelineQuantities(cases),
     table: createTable(cases.map(tableRow)),
   });
@@ -73,7 +74,7 @@ function subtitleOf(
 }
 
 function rowName({ name, lanes }: TimelineCase, left: number): string {
-  return `${strong(safe(shortened(name, 11, left - 14)))}<br>${soft(`rank ${lanes.rank}`)}`;
+  return `${wrappedMarkup(name, 11, left - 14, (line) => strong(safe(line)))}<br>${soft(`rank ${lanes.rank}`)}`;
 }
 
 /** What the run waits, for what, and what its steps take beside the first run's. */

@@ -1,5 +1,5 @@
 import type { DataFrame } from './frame';
-import { EITHER, LIGHT, plain, soft, strong, type Theme } from './grammar/ink';
+import { LIGHT, plain, soft, strong, type Theme } from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, TEMPLATE } from './grammar/template';
 import { toPng } from './static/png';
@@ -70,8 +70,8 @@ export function createFigure(parts: FigureParts): Figure {
     frame: () => table.frame(),
     [DISPLAY]: () => ({
       'application/vnd.plotly.v1+json': plotlyOf(parts),
-      // Notebooks show this picture until plotly draws, in whatever theme they have.
-      'image/png': toPng(toSvg(parts, EITHER)).toString('base64'),
+      // Notebooks show this picture until plotly draws. [Note: figures on paper]
+      'image/png': toPng(toSvg(parts, LIGHT)).toString('base64'),
       'text/plain': `${title}\n${plain(parts.subtitle)}\n${table.toText()}`,
     }),
   };

@@ -75,7 +75,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
 function rightMargin(shown: readonly LossSeries[]): number {
   if (shown.length <= 1) return 64;
   const widths = shown.map(({ name }) => textWidth(`● ${name} 0.0000`, LABEL_SIZE) * 1.1);
-  return Math.min(190, 24 + Math.max(...widths));
+  return Math.min(330, 24 + Math.max(...widths));
 }
 
 function findingOf(shown: readonly LossSeries[]): string {

@@ -11,7 +11,7 @@ import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import type { Annotation } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
-import { fits, shortened } from './grammar/text-width';
+import { fits, wrapped, wrappedMarkup } from './grammar/text-width';
 import { causeAreas, causesIn, DOTTED } from './memory-areas';
 import { type MemoryCase, memoryCaseOf } from './memory-case';
 import { caseFinding } from './memory-case-findings';
@@ -62,7 +62,15 @@ function multiples(cases: readonly MemoryCase[], subtitle: string, withHost: boo
   const width = STATIC_WIDTH - LEFT - RIGHT;
   const isAlone = cases.length === 1;
   const body = DEVICE + (withHost ? GAP + HOST : 0);
-  const grid = facets(cases.length, { width, heading: isAlone ? 0 : HEADING, body, between: 22, gap: 0.025 });
+  const share = width / Math.min(cases.length, 4) - 20;
+  const numLines = Math.max(...cases.map(({ name }) => wrapped(name, 11, share).length));
+  const grid = facets(cases.length, {
+    width,
+    heading: isAlone ? 0 : HEADING + (numLines - 1) * 14,
+    body,
+    between: 22,
+    gap: 0.025,
+  });
   const peaks = cases.map(({ devicePeak, hostPeak }) => Math.max(devicePeak, hostPeak * (DEVICE / HOST)));
   const longest = Math.max(...cases.map(({ seconds }) => seconds)) || 1e-3;
   const scales: Scales = {
@@ -155,7 +163,7 @@ function withStrip(
 
 /** A run's name, its peak, and how long its steps take beside the first run's. */
 function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet): Annotation {
-  const name = bold(safe(shortened(one.name, 11, facet.pixels - 8)));
+  const name = wrappedMarkup(one.name, 11, facet.pixels - 8, (line) => bold(safe(line)));
   const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
   const wordings = one === base ? [] : timeWordings(one, base, peak);
   const text = wordings.find((wording) => fits(wording, 11, facet.pixels - 4)) ?? peak;

@@ -14,6 +14,7 @@ import {
   numbersOf,
   type RankedLayout,
   rankedFinding,
+  rankedParagraphs,
   rankedWords,
   type Scales,
   wordsPixels,
@@ -46,7 +47,6 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
   const losers = familyLosers(layouts).slice(0, options.losers ?? 5);
   const time = timeScale(Math.max(...layouts.map(({ seconds }) => seconds.value)));
   const bytes = byteScale(options.capacityBytes);
-  const pixels = Math.max(LEAST_PIXELS, wordsPixels(winners.length, losers.length));
   const up = logRange(
     layouts.map(({ seconds }) => seconds.value / time.divisor),
     0.08,
@@ -60,6 +60,8 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
   const lowest = Math.min(smallest, capacity);
   const least = lowest < most * 0.3 ? 0 : lowest * 0.9;
   const scales = { time, bytes, most };
+  const words = rankedParagraphs(winners, losers, scales);
+  const pixels = Math.max(LEAST_PIXELS, wordsPixels(words));
   return createFigure({
     title: rankedFinding(layouts, winners, { time, tried: options.tried }),
     subtitle: options.subtitle,
@@ -84,7 +86,7 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
             ABOVE,
           ),
           ...numbers(winners, scales),
-          ...rankedWords(winners, losers, pixels, scales),
+          ...rankedWords(words, pixels),
         ],
         shapes: [{ ...ruleX(capacity, [0, 1], { width: 1.5, color: OVER, dash: 'dash' }), yref: 'paper' }],
       },

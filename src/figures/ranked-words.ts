@@ -2,10 +2,10 @@ import type { Seconds } from '../core/units';
 import type { Estimate } from '../plan/prediction';
 import { titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled } from './format';
-import { bold, safe, soft, strong } from './grammar/ink';
+import { safe, soft, strong } from './grammar/ink';
 import { note, PAPER } from './grammar/marks';
 import type { Annotation } from './grammar/plotly';
-import { shortened } from './grammar/text-width';
+import { wrapped } from './grammar/text-width';
 
 /** One way to run a model, as a search ranked it. */
 export interface RankedLayout {
@@ -31,51 +31,51 @@ export interface Scales {
 }
 
 const TEXT = 0.45;
-const ROW = 17;
-const REASON_ROW = 31;
 /** Pixels of a text row on the narrowest page. */
 const TEXT_PIXELS = 330;
 
-/** Pixels that the words beside the picture take. */
-export function wordsPixels(winners: number, losers: number): number {
-  return 2 * ROW + (winners + losers) * REASON_ROW + (losers > 0 ? 24 : 0);
-}
+/** Text beside the picture: paragraphs of markup. */
+type Paragraph = readonly string[];
 
-/** Beside the picture: the winners, and why each other family lost. */
-export function rankedWords(
+/** The winners, and why each other family lost. */
+export function rankedParagraphs(
   winners: readonly RankedLayout[],
   losers: readonly RankedLayout[],
-  pixels: number,
   scales: Scales,
-): Annotation[] {
-  let top = 0;
-  const line = (text: string, height: number): Annotation => {
-    const y = 1 - top / pixels;
-    top += height;
-    return note(TEXT, y, text, { ...PAPER, yanchor: 'top', align: 'left' });
-  };
-  const cut = (text: string, room = TEXT_PIXELS): string => safe(shortened(text, 11, room));
+): Paragraph[] {
+  const lines = (text: string, mark: (line: string) => string): string[] =>
+    wrapped(text, 11, TEXT_PIXELS).map((line) => mark(safe(line)));
   return [
-    ...(winners.length > 0 ? [line(soft('best'), ROW)] : []),
+    ...(winners.length > 0 ? [[soft('best')]] : []),
     ...winners.map((one) => {
-      const name = `${bold(`${one.rank}`)} ${strong(cut(one.name))}`;
-      return line(`${name}<br>${soft(numbersOf(one, scales))}`, REASON_ROW);
+      const [first = '', ...more] = wrapped(`${one.rank} ${one.name}`, 11, TEXT_PIXELS).map(safe);
+      const name = [strong(first.replace(/^\d+/, (rank) => `<b>${rank}</b>`)), ...more.map(strong)];
+      return [...name, soft(numbersOf(one, scales))];
     }),
-    ...(losers.length > 0
-      ? [
-          line(
-            soft(`${winners.length > 0 ? '<br>' : ''}why the others lost`),
-            ROW + (winners.length > 0 ? 20 : 0),
-          ),
-        ]
-      : []),
-    ...losers.map((one) =>
-      line(
-        `${strong(cut(one.family, 190))} ${soft(cut(numbersOf(one, scales), 140))}<br>${soft(cut(one.reason ?? ''))}`,
-        REASON_ROW,
-      ),
-    ),
+    ...(losers.length > 0 ? [[...(winners.length > 0 ? [''] : []), soft('why the others lost')]] : []),
+    ...losers.map((one) => [
+      `${strong(safe(one.family))} ${soft(safe(numbersOf(one, scales)))}`,
+      ...lines(one.reason ?? '', soft),
+    ]),
   ];
+}
+
+const LINE = 13.75;
+const PARAGRAPH_GAP = 3.5;
+
+/** Pixels that the words beside the picture take. */
+export function wordsPixels(paragraphs: readonly Paragraph[]): number {
+  return paragraphs.reduce((sum, lines) => sum + lines.length * LINE + PARAGRAPH_GAP, 0) + LINE;
+}
+
+/** The paragraphs right of the picture. */
+export function rankedWords(paragraphs: readonly Paragraph[], pixels: number): Annotation[] {
+  let top = 0;
+  return paragraphs.map((lines) => {
+    const y = 1 - top / pixels;
+    top += lines.length * LINE + PARAGRAPH_GAP;
+    return note(TEXT, y, lines.join('<br>'), { ...PAPER, yanchor: 'top', align: 'left' });
+  });
 }
 
 /** As '1.33 s, 53.0 GB'. */

@@ -1,7 +1,7 @@
 import { ConfigError } from '../core/errors';
 import { createFigure, type Figure } from './figure';
 import { ticks, titled } from './grammar/axes';
-import { bold, safe, soft, strong } from './grammar/ink';
+import { bold, PAPER_SHADE, safe, soft, strong } from './grammar/ink';
 import { endLabels, keyDot, lineColor } from './grammar/labels';
 import { log10, logRange, logTicks } from './grammar/log-axis';
 import { band, dots, line, note, PAPER } from './grammar/marks';
@@ -208,7 +208,12 @@ function documentedLabel(one: DocumentedPoint, view: ScalingView, { x, y, across
   const side = isLeft
     ? ({ xanchor: 'left', xshift: 12 } as const)
     : ({ xanchor: 'right', xshift: -12 } as const);
-  return note(x(one.count), y(one.value), text, { ...side, yanchor: 'top', yshift: -3 });
+  return note(x(one.count), y(one.value), text, {
+    ...side,
+    yanchor: 'top',
+    yshift: -3,
+    bgcolor: PAPER_SHADE,
+  });
 }
 
 /** What the marks are, in the corner that curves leave empty: falling ones the lower left, rising ones the upper left. */
@@ -226,5 +231,11 @@ function keyOf(view: ScalingView): Annotation {
   const corner = isFalling
     ? ({ yanchor: 'bottom', yshift: 4 } as const)
     : ({ yanchor: 'top', yshift: -2 } as const);
-  return note(0, isFalling ? 0 : 1, lines.join('<br>'), { ...PAPER, ...corner, xshift: 8, align: 'left' });
+  return note(0, isFalling ? 0 : 1, lines.join('<br>'), {
+    ...PAPER,
+    ...corner,
+    xshift: 8,
+    align: 'left',
+    bgcolor: PAPER_SHADE,
+  });
 }

@@ -120,13 +120,19 @@ function moreRows(table: Table, maxRows: number): string {
   return `… ${table.rows.length - maxRows} more of ${table.rows.length} rows`;
 }
 
-const CELL = 'padding:2px 12px 2px 0;border:none;font-variant-numeric:tabular-nums;white-space:nowrap';
+const CELL = 'padding:2px 12px 2px 0;border:none;font-variant-numeric:tabular-nums';
+const NOT_WRAPPED = 'white-space:nowrap';
+/** The last column's words: they take the lines that they need. */
+const WRAPPED = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 
 function htmlOf(table: Table, maxRows: number): string {
   const aligned = table.columns.map((column) => (isRight(column, table.rows) ? 'right' : 'left'));
-  const cell = (tag: 'td' | 'th', text: string, i: number): string =>
-    `<${tag} style="${CELL};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
+  const last = table.columns.length - 1;
+  const cell = (tag: 'td' | 'th', text: string, i: number): string => {
+    const wrap = i === last && aligned[i] === 'left' ? WRAPPED : NOT_WRAPPED;
+    return `<${tag} style="${CELL};${wrap};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
+  };
   const head = table.columns.map((column, i) => cell('th', column.title ?? column.key, i));
   const body = table.rows.slice(0, maxRows).map((row) => {
     const cells = table.columns.map((column, i) => cell('td', shown(column, row), i));

@@ -10,7 +10,7 @@ import { type Fill, NEUTRAL_FILL, OVER, PHASE_FILL } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import type { Annotation, Axis, BarTrace, ScatterTrace } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
-import { fits, shortened } from './grammar/text-width';
+import { fits, wrapped, wrappedMarkup } from './grammar/text-width';
 import { whatIfFinding } from './what-if-finding';
 import {
   settingQuantities,
@@ -37,7 +37,11 @@ export function whatIfFigure(knobs: readonly WhatIfKnob[], options: WhatIfOption
   const settings = knobs.flatMap((one) => one.settings);
   if (settings.length === 0) throw new ConfigError('no knob to turn; pass at least one with a setting');
   const width = STATIC_WIDTH - FRAME.left - FRAME.right;
-  const body = TIME + GAP + MEMORY + TICKS;
+  const slots = knobs.map(({ settings: some }) => width / Math.min(knobs.length, 4) / some.length - 10);
+  const numLines = Math.max(
+    ...knobs.flatMap((one, i) => one.settings.map(({ name }) => wrapped(name, 10, slots[i] ?? 0).length)),
+  );
+  const body = TIME + GAP + MEMORY + TICKS + (numLines - 1) * 12.5;
   const grid = facets(knobs.length, { width, heading: HEADING, body, between: 14, gap: 0.03 });
   const times = settings.map(({ seconds }) => Math.max(seconds.high, seconds.value));
   const time = timeScale(Math.max(...settings.map(({ seconds }) => seconds.high)));
@@ -77,7 +81,7 @@ export function whatIfFigure(knobs: readonly WhatIfKnob[], options: WhatIfOption
     );
     const dashed = { width: 1.5, color: OVER, dash: 'dash' } as const;
     return [
-      { ...above, heading: safe(shortened(knob.knob, 12, facet.pixels - 6)) },
+      { ...above, heading: wrappedMarkup(knob.knob, 12, facet.pixels - 6, safe) },
       {
         ...below,
         x: { ...below.x, ...namesOf(knob, facet) },
@@ -152,8 +156,8 @@ function hover({ name, fits: isFitting }: WhatIfSetting, { value, low, high }: E
 
 function namesOf({ settings }: WhatIfKnob, { pixels }: Facet): Axis {
   const names = settings.map(({ name, isBase }) => {
-    const text = safe(shortened(name, 10, pixels / settings.length - 4));
-    return isBase === true ? bold(text) : soft(text);
+    const mark = isBase === true ? bold : soft;
+    return wrappedMarkup(name, 10, pixels / settings.length - 4, (line) => mark(safe(line)));
   });
   return { ...columnAxis(names, settings.length), showticklabels: true, tickfont: { size: 10 } };
 }
@@ -171,7 +175,7 @@ function values(
     const { value, high } = estimate(one);
     const text = texts[i] ?? '';
     const isInside = (value / row.most) * row.pixels > LEAST_BAR;
-    const onBar = `<span style="color:${one.fits ? '#fff' : OVER}">${text}</span>`;
+    const onBar = `<span style="color:${one.fits ? '#fff' : '#111'}">${text}</span>`;
     const place = { xanchor: 'center', yanchor: 'bottom', font: { size: 10 } } as const;
     return note(i, isInside ? 0 : Math.max(value, high), isInside ? onBar : strong(text), place);
   });

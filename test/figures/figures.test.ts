@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
+import { metadataOf } from '../../src/cell/excerpt';
 import { DARK, LIGHT } from '../../src/figures/grammar/ink';
+import { CAUSE_FILL, inkOn, PHASE_FILL } from '../../src/figures/grammar/palette';
 import { ownFonts } from '../../src/figures/static/png';
 import { DISPLAY } from '../../src/figures/table';
 import { digestOf } from './digest';
 import { gallery } from './gallery';
 import { assertGolden } from './golden';
+import { plannedFigures } from './planned';
 import { loadPlotly, problemsOf } from './plotly-validate';
-import { textFaults } from './svg-texts';
+import { textFaults, textsOf } from './svg-texts';
 
 const figures = Object.entries(gallery());
 const plotly = loadPlotly();
@@ -62,14 +65,60 @@ test('a notebook gets plotly without a width, a PNG and a text', () => {
   assert.ok(String(bundle['text/plain']).startsWith(figure.title));
 });
 
-test('colours of text follow the host: plotly gets its variables, static pictures a theme', () => {
+test('a picture and an interactive figure have the same paper and the same colours of text', () => {
   const [, figure] = figures[0] ?? assert.fail('no figure');
-  assert.ok(JSON.stringify(figure.toPlotly()).includes('--jp-ui-font-color1'));
-  for (const theme of [LIGHT, DARK]) {
-    const svg = figure.toSvg(theme);
-    assert.ok(!svg.includes('var(') && svg.includes(theme.strong) && svg.includes(theme.background));
+  const interactive = JSON.stringify(figure.toPlotly());
+  for (const color of [LIGHT.background, LIGHT.strong, LIGHT.soft]) {
+    assert.ok(interactive.includes(color) && figure.toSvg(LIGHT).includes(color), color);
+  }
+  const dark = figure.toSvg(DARK);
+  assert.ok(dark.includes(DARK.strong) && dark.includes(DARK.background) && !dark.includes(LIGHT.strong));
+});
+
+test('text has a contrast of at least 4.5 to what it stands on, on light and on dark paper', () => {
+  for (const { background, strong, soft } of [LIGHT, DARK]) {
+    for (const color of [strong, soft])
+      assert.ok(contrast(color, background) >= 4.5, `${color} on ${background}`);
+  }
+  for (const fill of [...Object.values(CAUSE_FILL), ...Object.values(PHASE_FILL)]) {
+    assert.ok(contrast(inkOn(fill), fill.color) >= 4.5, `${inkOn(fill)} on ${fill.color}`);
   }
 });
+
+test('no name in a figure is cut: it takes the lines that it needs', () => {
+  for (const [name, figure] of [...figures, ...Object.entries(plannedFigures())]) {
+    const cut = textsOf(figure.toSvg(LIGHT)).filter(
+      ({ text }) => text.includes('…') && text !== figure.title,
+    );
+    assert.deepEqual(
+      cut.map(({ text }) => text),
+      [],
+      name,
+    );
+  }
+});
+
+test('a picture says in words what it shows', () => {
+  const [, figure] = figures[0] ?? assert.fail('no figure');
+  assert.ok(figure.toSvg().includes(`role="img" aria-label="${figure.title}"`));
+  const { 'image/png': picture } = metadataOf(figure[DISPLAY]());
+  assert.ok(String((picture as { alt: string }).alt).startsWith(figure.title)); // a figure's bundle has a picture
+  assert.deepEqual(metadataOf({ 'text/plain': '1' }), {});
+});
+
+/** Source: WCAG 2.2, relative luminance and contrast ratio. */
+function contrast(one: string, other: string): number {
+  const luminance = (hex: string): number => {
+    const digits = hex.length === 4 ? [...hex.slice(1)].map((digit) => digit + digit).join('') : hex.slice(1);
+    const [red = 0, green = 0, blue = 0] = [0, 2, 4].map((at) => {
+      const value = Number.parseInt(digits.slice(at, at + 2), 16) / 255;
+      return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const [low = 0, high = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
 
 test('figures give their numbers as rows, csv and frames', async () => {
   const { 'comm-causes-4': causes } = gallery();

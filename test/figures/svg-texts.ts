@@ -41,7 +41,7 @@ function widthOf(line: string, size: number, isBold: boolean): number {
 
 /** Texts that leave the picture, and pairs that lie over each other. */
 export function textFaults(svg: string): string[] {
-  const [, width = '0', height = '0'] = /<svg [^>]*width="(\d+)" height="(\d+)"/.exec(svg) ?? [];
+  const [, width = '0', height = '0'] = /<svg [^>]*? width="(\d+)" height="(\d+)"/.exec(svg) ?? [];
   const texts = textsOf(svg).filter(({ text }) => text.trim() !== '');
   const outside = texts
     .filter(

@@ -121,6 +121,7 @@ export interface Annotation {
   readonly xshift?: number;
   readonly yshift?: number;
   readonly align?: 'left';
+  readonly bgcolor?: string;
   readonly font?: FontSpec;
 }
 

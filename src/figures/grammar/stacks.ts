@@ -6,7 +6,7 @@ import { type Fill, NEUTRAL } from './palette';
 import { type Layer, type Panel, plot } from './plot';
 import type { Annotation, BarTrace } from './plotly';
 import { STATIC_WIDTH } from './template';
-import { fits, shortened, textWidth } from './text-width';
+import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
 /** One horizontal bar of segments; negative ones go left from zero. */
 export interface StackRow<K extends string> {
@@ -52,6 +52,8 @@ export interface StackOptions {
 
 const TOP = 58;
 const ROW = 26;
+/** Of a name that takes several. */
+const LINE = 13.75;
 const HEADING = 24;
 const TICKS = 26;
 const MARGIN_RIGHT = 56;
@@ -64,15 +66,17 @@ export function plotStacks<K extends string>(
   style: StackStyle<K>,
   { noteRoom = 0, across = [0, 1], beside }: StackOptions = {},
 ) {
-  const pixels = panels.reduce((sum, { rows }) => sum + HEADING + rows.length * ROW + TICKS, 0);
   const names = panels.flatMap(({ rows }) => rows.map((row) => textWidth(row.name, 11)));
   const left = Math.min(MAX_LEFT, Math.max(...names) * 1.1 + 14);
+  const numLines = panels.flatMap(({ rows }) => rows.map(({ name }) => wrapped(name, 11, left - 14).length));
+  const row = Math.max(ROW, Math.max(...numLines) * LINE + 4);
+  const pixels = panels.reduce((sum, { rows }) => sum + HEADING + rows.length * row + TICKS, 0);
   const hasNotes = panels.some(({ rows }) => rows.some(({ note }) => note !== undefined));
   const right = hasNotes ? MARGIN_RIGHT + noteRoom : MARGIN_RIGHT;
   const width = (STATIC_WIDTH - left - right) * (across[1] - across[0]);
   let top = 0;
   const drawn = panels.map((panel) => {
-    const down = [top + HEADING, top + HEADING + panel.rows.length * ROW] as const;
+    const down = [top + HEADING, top + HEADING + panel.rows.length * row] as const;
     top = down[1] + TICKS;
     return stackPanel(panel, style, {
       left,
@@ -116,7 +120,9 @@ function stackPanel<K extends string>(panel: StackPanel<K>, style: StackStyle<K>
   const reach = (panel.reach ?? 0) / scale.divisor;
   const high = Math.max(...stacks.map((stack) => stack.high), reach, low === 0 ? 1e-9 : 0);
   const range = [low * 1.15, high + (high - low) * 0.02] as const;
-  const names = rows.map(({ name }) => strong(safe(shortened(name, 11, place.left - 14))));
+  const names = rows.map(({ name }) =>
+    wrappedMarkup(name, 11, place.left - 14, (line) => strong(safe(line))),
+  );
   const perUnit = place.width / (range[1] - range[0]);
   return {
     x: { range, domain: place.across, ...(low < 0 ? { zeroline: true, zerolinecolor: NEUTRAL } : {}) },

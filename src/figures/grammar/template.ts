@@ -1,4 +1,4 @@
-import { TICK_INK } from './ink';
+import { LIGHT } from './ink';
 import { LINE_COLORS, NEUTRAL } from './palette';
 import type { Axis, Legend, Margin } from './plotly';
 
@@ -20,9 +20,8 @@ export const AXIS: Axis = {
   ticks: 'outside',
   ticklen: 4,
   tickcolor: NEUTRAL,
-  tickfont: { size: 11 },
+  tickfont: { size: 11, color: LIGHT.soft },
   automargin: true,
-  ...TICK_INK,
 };
 
 export const MARGIN: Margin = { l: 56, r: 16, t: 64, b: 44 };
@@ -35,8 +34,8 @@ const axis = { ...AXIS, title: { font: { size: 11 }, standoff: 8 } };
 /** What all figures share, as plotly's layout.template. */
 export const TEMPLATE = {
   layout: {
-    font: { family: FONT_FAMILY, size: 12, color: '#7a7a7a' },
-    paper_bgcolor: 'rgba(0,0,0,0)',
+    font: { family: FONT_FAMILY, size: 12, color: LIGHT.soft },
+    paper_bgcolor: LIGHT.background,
     plot_bgcolor: 'rgba(0,0,0,0)',
     title: {
       x: 0,

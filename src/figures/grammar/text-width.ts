@@ -40,3 +40,37 @@ export function shortened(text: string, size: number, width: number): string {
   }
   return '…';
 }
+
+/** A text in as many lines as it needs: broken behind spaces, dots and the like, and in a word that is wider than a line. */
+export function wrapped(text: string, size: number, width: number): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const part of text.split(/(?<=[\s._/,-])/).flatMap((word) => pieces(word, size, width))) {
+    if (line !== '' && textWidth(`${line}${part}`.trimEnd(), size) > width) {
+      lines.push(line.trimEnd());
+      line = '';
+    }
+    line += part;
+  }
+  return [...lines, line.trimEnd()];
+}
+
+function pieces(word: string, size: number, width: number): string[] {
+  if (textWidth(word.trimEnd(), size) <= width) return [word];
+  const out: string[] = [''];
+  for (const character of word) {
+    if (textWidth(`${out.at(-1)}${character}`, size) > width) out.push('');
+    out[out.length - 1] += character;
+  }
+  return out;
+}
+
+/** Such lines as markup, each made safe by `mark`. */
+export function wrappedMarkup(
+  text: string,
+  size: number,
+  width: number,
+  mark: (line: string) => string,
+): string {
+  return wrapped(text, size, width).map(mark).join('<br>');
+}

@@ -1,3 +1,4 @@
+import { escapeHtml } from '../escape';
 import { soft, strong, type Theme, themed } from '../grammar/ink';
 import type { Layout, Trace } from '../grammar/plotly';
 import { FONT_FAMILY, STATIC_WIDTH, SUBTITLE_SIZE, TITLE_SIZE } from '../grammar/template';
@@ -42,7 +43,7 @@ export function toSvg(drawing: Drawing, theme: Theme): string {
   ];
   const size = `width="${frame.width}" height="${frame.height}"`;
   return (
-    `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${frame.width} ${frame.height}" font-family="${FONT_FAMILY}">` +
+    `<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="${escapeHtml(drawing.title)}" ${size} viewBox="0 0 ${frame.width} ${frame.height}" font-family="${FONT_FAMILY}">` +
     `<defs>${fills.definitions.join('')}</defs><rect ${size} fill="${theme.background}"/>\n${parts.join('\n')}\n</svg>`
   );
 }

@@ -1,6 +1,6 @@
 import type { Theme } from '../grammar/ink';
 import { type Frame, niceTicks, type Scale, scaleOf } from './svg-scale';
-import { round, svgText } from './svg-text';
+import { numLines, round, svgText } from './svg-text';
 
 /** Grid lines, tick labels and titles of all axes. */
 export function svgAxes(frame: Frame, theme: Theme): string[] {
@@ -27,7 +27,11 @@ function axisParts(frame: Frame, scale: Scale, theme: Theme): string[] {
     parts.push(
       isX
         ? svgText(at, other.from + 6 + size, text, { size, anchor: 'middle', fill: theme.soft })
-        : svgText(other.from - 7, at + size * 0.36, text, { size, anchor: 'end', fill: theme.soft }),
+        : svgText(other.from - 7, at + size * 0.36 - ((numLines(text) - 1) * size * 1.25) / 2, text, {
+            size,
+            anchor: 'end',
+            fill: theme.soft,
+          }),
     );
   });
   if (axis.zeroline === true && scale.range[0] < 0 && scale.range[1] > 0) {

@@ -43,8 +43,19 @@ export function svgAnnotation(frame: Frame, note: Annotation, theme: Theme): str
     fill: theme.soft,
     anchor: ({ left: 'start', center: 'middle', right: 'end' } as const)[anchor],
   };
-  parts.push(svgText(x + lead, y + down[note.yanchor ?? 'middle'], note.text, style));
+  const baseline = y + down[note.yanchor ?? 'middle'];
+  if (note.bgcolor !== undefined) parts.push(shade(x + lead, baseline, note, size));
+  parts.push(svgText(x + lead, baseline, note.text, style));
   return parts;
+}
+
+/** Behind a text whose first baseline is at y. */
+function shade(x: number, y: number, { text, xanchor, bgcolor = 'none' }: Annotation, size: number): string {
+  const lines = text.split('<br>');
+  const width = Math.max(...lines.map((line) => textWidth(line, size, 'bold'))) + 4;
+  const left = x - 2 - { left: 0, center: width / 2, right: width - 4 }[xanchor ?? 'center'];
+  const height = lines.length * size * 1.25 + 2;
+  return `<rect x="${round(left)}" y="${round(y - size)}" width="${round(width)}" height="${round(height)}" fill="${bgcolor}"/>`;
 }
 
 const SWATCH = 12;

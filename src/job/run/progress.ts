@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { DisplaySink } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
 import type { Figure } from '../../figures/figure';
-import { EITHER } from '../../figures/grammar/ink';
+import { LIGHT } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
 import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
@@ -66,7 +66,7 @@ function runningBundle(state: State): MimeBundle {
   const text = progressText(state);
   const bar = `<progress value="${losses.length}" max="${numSteps}" style="width:12em;vertical-align:middle"></progress>`;
   // No plotly while steps run, because JupyterLab's extension draws a display once and ignores its updates.
-  const picture = losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(EITHER);
+  const picture = losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(LIGHT);
   return { 'text/html': `<div>${bar} <code>${text}</code></div>${picture}`, 'text/plain': text };
 }
 
