@@ -9,8 +9,13 @@ import { quartilesText } from './spread';
 import { timeRatio } from './step-times';
 import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
-import { type TimelineCase, timelineCases, WORK_TOKENS } from './timeline-case';
-import { timelineFinding, timelineQuantities } from './timeline-finding';
+import {
+  type TimelineCase,
+  timelineCases,
+  timelineFinding,
+  timelineQuantities,
+  WORK_TOKENS,
+} from './timeline-case';
 
 const ROW = 66;
 const RIGHT = 158;

@@ -1,7 +1,6 @@
 import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
-import { type BreakdownCase, SOURCES, totalOf } from './breakdown-case';
-import { breakdownFinding } from './breakdown-finding';
+import { type BreakdownCase, breakdownFinding, SOURCES, totalOf } from './breakdown-case';
 import { createFigure, type Figure, type Quantities } from './figure';
 import { byteScale, inUnit, type Scaled, short } from './format';
 import { CAUSE_STYLE } from './grammar/cause-style';

@@ -3,7 +3,6 @@ import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '.
 import type { StepRecord } from '../ledger/record';
 import { temporaries } from '../ledger/temporaries';
 import { timeline } from '../ledger/timeline';
-import { thinned } from './envelope';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, timeScale } from './format';
 import { titled } from './grammar/axes';
@@ -13,7 +12,7 @@ import { STACK_ORDER } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import type { Annotation, ScatterTrace } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
-import { causeAreas, causesIn, DOTTED, type MemoryScales } from './memory-areas';
+import { causeAreas, causesIn, DOTTED, type MemoryScales, thinned } from './memory-areas';
 import { recordOf, stepWithCurve } from './memory-case';
 import { peakFinding, peakQuantities } from './memory-findings';
 import { peakPanels } from './peak-panel';

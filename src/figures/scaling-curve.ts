@@ -1,20 +1,19 @@
 import { ConfigError } from '../core/errors';
 import { createFigure, type Figure } from './figure';
-import { ticks, titled } from './grammar/axes';
+import { log10, logRange, logTicks, ticks, titled } from './grammar/axes';
 import { bold, PAPER_SHADE, safe, soft, strong } from './grammar/ink';
 import { endLabels, keyDot, lineColor } from './grammar/labels';
-import { log10, logRange, logTicks } from './grammar/log-axis';
 import { band, dots, line, note, PAPER } from './grammar/marks';
 import { NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
 import type { Annotation, Axis, Marker, ScatterTrace } from './grammar/plotly';
 import { textWidth } from './grammar/text-width';
-import { scalingFinding } from './scaling-finding';
 import {
   type DocumentedPoint,
   type ScalingSeries,
   type ScalingView,
   said,
+  scalingFinding,
   scalingQuantities,
   scalingTable,
 } from './scaling-view';

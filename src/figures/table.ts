@@ -1,6 +1,5 @@
 import { escapeHtml, toCsvText } from './escape';
-import type { DataFrame } from './frame';
-import { commonPrototype, frameOf, rowsOf } from './frame';
+import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 
 /** What a table's cell may hold; null is shown as a dash. */
 export type CellValue = string | number | boolean | null;

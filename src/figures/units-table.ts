@@ -1,5 +1,4 @@
-import type { Bytes } from '../core/units';
-import { formatBytes, formatSeconds } from '../core/units';
+import { type Bytes, formatBytes, formatSeconds } from '../core/units';
 import { type Link, linkText, transferSeconds } from '../transport/link';
 import { counted } from './format';
 import { type CellValue, type Column, createTable, type Table } from './table';

@@ -11,13 +11,13 @@ import { type Panel, plot } from './grammar/plot';
 import type { Annotation, Axis, BarTrace, ScatterTrace } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits, wrapped, wrappedMarkup } from './grammar/text-width';
-import { whatIfFinding } from './what-if-finding';
 import {
   settingQuantities,
   settingsTable,
   type WhatIfKnob,
   type WhatIfOptions,
   type WhatIfSetting,
+  whatIfFinding,
 } from './what-if-settings';
 
 const FRAME = { top: 70, left: 56, right: 14, foot: 14 } as const;

@@ -37,3 +37,52 @@ export function columnAxis(names: readonly string[] | null, count: number): Axis
 function namesAt(names: readonly string[]) {
   return { tickvals: names.map((_, i) => i), ticktext: names };
 }
+
+/** Ticks of an axis that holds logarithms: where they stand, and what they say. */
+export interface LogTicks {
+  readonly tickvals: readonly number[];
+  readonly ticktext: readonly string[];
+}
+
+/**
+ * [Note: logarithmic axes] Figures hand over log10 of a value, on a linear axis whose ticks say the value: plotly places
+ * annotations and shapes on logarithmic axes in different coordinates, the static writer needs no second kind of axis.
+ */
+export const log10 = Math.log10;
+
+/** Steps of a decade, the finest first. */
+const STEPS = [
+  [1, 1.05, 1.1, 1.2, 1.4, 1.6, 2, 2.5, 3, 4, 5, 6, 7, 8, 9, 9.5],
+  [1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8],
+  [1, 1.5, 2, 3, 5, 7],
+  [1, 2, 5],
+  [1, 3],
+  [1],
+] as const;
+
+/** Round values between `low` and `high`, at most about `most` of them; a narrow range gets finer ones. */
+export function logTicks(low: number, high: number, say: (value: number) => string, most = 6): LogTicks {
+  const candidates = STEPS.map((steps) => within(low, high, steps));
+  const values = candidates.find(({ length }) => length <= most) ?? candidates.at(-1) ?? [];
+  return { tickvals: values.map(log10), ticktext: values.map((value) => soft(say(value))) };
+}
+
+function within(low: number, high: number, steps: readonly number[]): number[] {
+  const values: number[] = [];
+  for (let power = Math.floor(log10(low)); power <= Math.ceil(log10(high)); power++) {
+    for (const step of steps) {
+      const value = Number((step * 10 ** power).toPrecision(6));
+      if (value >= low * 0.9999 && value <= high * 1.0001) values.push(value);
+    }
+  }
+  return values;
+}
+
+/** A range of logarithms around some positive values, with a margin of a share of it on both sides. */
+export function logRange(values: readonly number[], margin = 0.06): readonly [number, number] {
+  const logs = values.filter((value) => value > 0).map(log10);
+  const low = Math.min(...logs, logs.length === 0 ? 0 : Number.POSITIVE_INFINITY);
+  const high = Math.max(...logs, logs.length === 0 ? 1 : Number.NEGATIVE_INFINITY);
+  const pad = (high - low) * margin || 0.05;
+  return [low - pad, high + pad];
+}

@@ -2,9 +2,9 @@ import { plain, type Theme } from '../grammar/ink';
 import type { Annotation, Layout, Shape, Trace } from '../grammar/plotly';
 import { LEGEND } from '../grammar/template';
 import { textWidth } from '../grammar/text-width';
+import { svgSymbol } from './svg-marks';
 import type { Fills } from './svg-patterns';
 import { type Frame, place } from './svg-scale';
-import { svgSymbol } from './svg-symbols';
 import { numLines, round, svgText } from './svg-text';
 
 /** A line or rectangle of the layout. */
