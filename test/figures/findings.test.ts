@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commTimeline } from '../../src/figures/comm-timeline';
-import { comparePlans } from '../../src/figures/compare-plans';
 import { compareTimeline } from '../../src/figures/compare-timeline';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
-import { fitText } from '../../src/figures/plan-table';
+import { comparePlans } from '../../src/figures/plans/compare-plans';
+import { fitText } from '../../src/figures/plans/plan-table';
 import type { RunView } from '../../src/figures/run-view';
 import { createTable } from '../../src/figures/table';
 import { plan } from '../../src/job/notebook/plan';

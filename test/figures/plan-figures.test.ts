@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { comparePlans } from '../../src/figures/compare-plans';
 import { LIGHT } from '../../src/figures/grammar/ink';
+import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { plan } from '../../src/job/notebook/plan';
 import { scaling } from '../../src/job/notebook/scaling';
 import { whatIf } from '../../src/job/notebook/what-if';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { claimsTable } from '../../figures/claims-table';
+import { claimsTable } from '../../figures/claims/claims-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';

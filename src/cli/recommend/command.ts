@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { recommendationNotes, recommendationTable } from '../../figures/recommendation-table';
+import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import { type Planned, usdPerMillionTokens } from '../../plan/cost-of';
 import { familyOf } from '../../plan/families';
 import { predict } from '../../plan/predict';

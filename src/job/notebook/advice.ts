@@ -1,6 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import type { DataFrame } from '../../figures/frame';
-import { layoutWords } from '../../figures/plan-table';
+import { layoutWords } from '../../figures/plans/plan-table';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import {
   ADVICE_GRID,

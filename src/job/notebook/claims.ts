@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import { ConfigError } from '../../core/errors';
-import { claimsFigure } from '../../figures/claims-figure';
-import { claimsTable } from '../../figures/claims-table';
+import { claimsFigure } from '../../figures/claims/claims-figure';
+import { claimsTable } from '../../figures/claims/claims-table';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';

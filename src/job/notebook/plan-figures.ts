@@ -1,8 +1,8 @@
 import type { TrainConfigInput } from '../../config/train-config';
 import { warnOnce } from '../../core/warn';
-import { accuracyFigure } from '../../figures/accuracy-figure';
-import { comparePlans as compared, type PlanComparison } from '../../figures/compare-plans';
 import type { Figure } from '../../figures/figure';
+import { accuracyFigure } from '../../figures/plans/accuracy-figure';
+import { comparePlans as compared, type PlanComparison } from '../../figures/plans/compare-plans';
 import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
 import type { DryRun } from '../../plan/dry-run/dry-run-result';
 import type { KnobValues } from '../../plan/knobs';

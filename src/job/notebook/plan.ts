@@ -1,8 +1,8 @@
 import { escapeHtml } from '../../figures/escape';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
-import { planMemory, planTime } from '../../figures/plan-breakdown';
-import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plan-table';
+import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
+import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { ConfigReading } from '../../plan/config-readings';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';

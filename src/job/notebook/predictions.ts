@@ -1,6 +1,6 @@
 import { formatBytes, formatSeconds } from '../../core/units';
-import { accuracyFigure } from '../../figures/accuracy-figure';
 import type { Figure } from '../../figures/figure';
+import { accuracyFigure } from '../../figures/plans/accuracy-figure';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { type Column, createTable, type Table } from '../../figures/table';
 import { accuracyOf } from '../../plan/accuracy';

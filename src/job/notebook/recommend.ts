@@ -1,14 +1,14 @@
 import { escapeHtml } from '../../figures/escape';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
-import { layoutWords } from '../../figures/plan-table';
-import { rankedLayouts } from '../../figures/ranked-layouts';
-import type { RankedLayout } from '../../figures/ranked-words';
+import { layoutWords } from '../../figures/plans/plan-table';
+import { rankedLayouts } from '../../figures/plans/ranked-layouts';
+import type { RankedLayout } from '../../figures/plans/ranked-words';
 import {
   recommendationNotes,
   recommendationTable,
   recommendationTitle,
-} from '../../figures/recommendation-table';
+} from '../../figures/plans/recommendation-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Planned } from '../../plan/cost-of';
 import { familyOf, type Loss } from '../../plan/families';

@@ -1,9 +1,9 @@
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { safe } from '../../figures/grammar/ink';
-import { withAssumed } from '../../figures/plan-table';
-import { scalingCurve } from '../../figures/scaling-curve';
-import type { ScalingPoint, ScalingView } from '../../figures/scaling-view';
+import { withAssumed } from '../../figures/plans/plan-table';
+import { scalingCurve } from '../../figures/plans/scaling-curve';
+import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
 import { type PlanInput, planInputNamed } from '../../plan/plan-input';
 import type { Estimate } from '../../plan/prediction';
 import { isTrainConfig } from '../../plan/request-of-config';

@@ -1,9 +1,9 @@
 import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { listed } from '../../figures/format';
-import { layoutWords, withAssumed } from '../../figures/plan-table';
-import { whatIfFigure } from '../../figures/what-if';
-import type { WhatIfSetting } from '../../figures/what-if-settings';
+import { layoutWords, withAssumed } from '../../figures/plans/plan-table';
+import { whatIfFigure } from '../../figures/plans/what-if';
+import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
 import { tokensPerStep } from '../../plan/cost-of';
 import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
 import { reservableBytes } from '../../plan/memory/allocator';

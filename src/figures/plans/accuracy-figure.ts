@@ -1,15 +1,15 @@
-import { ConfigError } from '../core/errors';
-import type { Seconds } from '../core/units';
-import { type Accuracy, accuracyOf, type MeasuredRun } from '../plan/accuracy';
-import { createFigure, type Figure, titleOf } from './figure';
-import { counted } from './format';
-import { log10, logRange, logTicks, titled } from './grammar/axes';
-import { safe, soft, strong } from './grammar/ink';
-import { band, dots, line, note, PAPER, SILENT } from './grammar/marks';
-import { NEUTRAL } from './grammar/palette';
-import { type Panel, plot } from './grammar/plot';
-import type { ScatterTrace } from './grammar/plotly';
-import { createTable } from './table';
+import { ConfigError } from '../../core/errors';
+import type { Seconds } from '../../core/units';
+import { type Accuracy, accuracyOf, type MeasuredRun } from '../../plan/accuracy';
+import { createFigure, type Figure, titleOf } from '../figure';
+import { counted } from '../format';
+import { log10, logRange, logTicks, titled } from '../grammar/axes';
+import { safe, soft, strong } from '../grammar/ink';
+import { band, dots, line, note, PAPER, SILENT } from '../grammar/marks';
+import { NEUTRAL } from '../grammar/palette';
+import { type Panel, plot } from '../grammar/plot';
+import type { ScatterTrace } from '../grammar/plotly';
+import { createTable } from '../table';
 
 export interface AccuracyOptions {
   /** As 'one fixed MFU'. */

@@ -1,8 +1,8 @@
-import type { Claim } from '../plan/claims/claim';
-import { type Finding, numberOf, type Verdict } from '../plan/claims/finding';
-import type { ClaimResult } from '../plan/claims/survey';
-import type { Estimate } from '../plan/prediction';
-import type { MarkerSymbol } from './grammar/plotly';
+import type { Claim } from '../../plan/claims/claim';
+import { type Finding, numberOf, type Verdict } from '../../plan/claims/finding';
+import type { ClaimResult } from '../../plan/claims/survey';
+import type { Estimate } from '../../plan/prediction';
+import type { MarkerSymbol } from '../grammar/plotly';
 
 /** How a verdict is drawn; shapes differ where colours do not. */
 export interface VerdictMark {

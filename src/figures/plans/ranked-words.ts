@@ -1,11 +1,11 @@
-import type { Seconds } from '../core/units';
-import type { Estimate } from '../plan/prediction';
-import { titleOf } from './figure';
-import { byteScale, counted, inUnit, type Scaled } from './format';
-import { safe, soft, strong } from './grammar/ink';
-import { note, PAPER } from './grammar/marks';
-import type { Annotation } from './grammar/plotly';
-import { wrapped } from './grammar/text-width';
+import type { Seconds } from '../../core/units';
+import type { Estimate } from '../../plan/prediction';
+import { titleOf } from '../figure';
+import { byteScale, counted, inUnit, type Scaled } from '../format';
+import { safe, soft, strong } from '../grammar/ink';
+import { note, PAPER } from '../grammar/marks';
+import type { Annotation } from '../grammar/plotly';
+import { wrapped } from '../grammar/text-width';
 
 /** One way to run a model, as a search ranked it. */
 export interface RankedLayout {

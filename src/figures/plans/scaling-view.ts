@@ -1,7 +1,7 @@
-import type { Estimate } from '../plan/prediction';
-import { type Quantities, titleOf } from './figure';
-import { listed } from './format';
-import { createTable, type Table } from './table';
+import type { Estimate } from '../../plan/prediction';
+import { type Quantities, titleOf } from '../figure';
+import { listed } from '../format';
+import { createTable, type Table } from '../table';
 
 /** A prediction at one size. */
 export interface ScalingPoint {

@@ -1,13 +1,14 @@
-import { ConfigError } from '../core/errors';
-import { createFigure, type Figure } from './figure';
-import { log10, logRange, logTicks, ticks, titled } from './grammar/axes';
-import { bold, PAPER_SHADE, safe, soft, strong } from './grammar/ink';
-import { endLabels, keyDot, lineColor } from './grammar/labels';
-import { band, dots, line, note, PAPER } from './grammar/marks';
-import { NEUTRAL } from './grammar/palette';
-import { plot } from './grammar/plot';
-import type { Annotation, Axis, Marker, ScatterTrace } from './grammar/plotly';
-import { textWidth } from './grammar/text-width';
+import { ConfigError } from '../../core/errors';
+import { createFigure, type Figure } from '../figure';
+import { log10, logRange, logTicks, ticks, titled } from '../grammar/axes';
+import { bold, PAPER_SHADE, safe, soft, strong } from '../grammar/ink';
+import { endLabels, keyDot, lineColor } from '../grammar/labels';
+import { band, dots, line, note, PAPER } from '../grammar/marks';
+import { NEUTRAL } from '../grammar/palette';
+import { plot } from '../grammar/plot';
+import type { Annotation, Axis, Marker, ScatterTrace } from '../grammar/plotly';
+import { textWidth } from '../grammar/text-width';
+import { niceTicks } from '../static/svg-scale';
 import {
   type DocumentedPoint,
   type ScalingSeries,
@@ -17,7 +18,6 @@ import {
   scalingQuantities,
   scalingTable,
 } from './scaling-view';
-import { niceTicks } from './static/svg-scale';
 
 const FRAME = { top: 70, left: 58, pixels: 242, foot: 48 } as const;
 const MEASURED_COLOR = '#3E9C6B';

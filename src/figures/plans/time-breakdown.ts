@@ -1,12 +1,12 @@
-import { ConfigError } from '../core/errors';
-import type { Seconds } from '../core/units';
-import type { CommAxis, ComputeCause, Estimate } from '../plan/prediction';
-import { createFigure, type Figure, type Quantities, titleOf } from './figure';
-import { inUnit, percent, type Scaled, short, timeScale } from './format';
-import { safe } from './grammar/ink';
-import { CAUSE_FILL, type Fill, hatch, PHASE_FILL, WAIT_FILL } from './grammar/palette';
-import { plotStacks, type StackRow, type StackStyle } from './grammar/stacks';
-import { createTable, type Table } from './table';
+import { ConfigError } from '../../core/errors';
+import type { Seconds } from '../../core/units';
+import type { CommAxis, ComputeCause, Estimate } from '../../plan/prediction';
+import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
+import { inUnit, percent, type Scaled, short, timeScale } from '../format';
+import { safe } from '../grammar/ink';
+import { CAUSE_FILL, type Fill, hatch, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
+import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
+import { createTable, type Table } from '../table';
 
 /** What an iteration's time goes into; 'communication' where it is not told by axis. */
 export type TimeCause = ComputeCause | `${CommAxis} communication` | 'communication' | 'bubble';

@@ -1,8 +1,8 @@
-import type { Bytes } from '../core/units';
-import type { Estimate } from '../plan/prediction';
-import { type Quantities, titleOf } from './figure';
-import { byteScale, counted, short } from './format';
-import { createTable, type Table } from './table';
+import type { Bytes } from '../../core/units';
+import type { Estimate } from '../../plan/prediction';
+import { type Quantities, titleOf } from '../figure';
+import { byteScale, counted, short } from '../format';
+import { createTable, type Table } from '../table';
 
 /** One value of a knob, all else as in the layout that the figure is about. */
 export interface WhatIfSetting {

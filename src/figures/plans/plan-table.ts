@@ -1,12 +1,12 @@
-import { formatBytes, formatSeconds } from '../core/units';
-import type { ConfigReading } from '../plan/config-readings';
-import type { Layout } from '../plan/layout';
-import { reservableBytes } from '../plan/memory/allocator';
-import { peakInBytes } from '../plan/peak-bytes';
-import type { Estimate, Prediction } from '../plan/prediction';
-import type { Figure } from './figure';
-import { listed } from './format';
-import { type CellValue, type Column, createTable, type Table } from './table';
+import { formatBytes, formatSeconds } from '../../core/units';
+import type { ConfigReading } from '../../plan/config-readings';
+import type { Layout } from '../../plan/layout';
+import { reservableBytes } from '../../plan/memory/allocator';
+import { peakInBytes } from '../../plan/peak-bytes';
+import type { Estimate, Prediction } from '../../plan/prediction';
+import type { Figure } from '../figure';
+import { listed } from '../format';
+import { type CellValue, type Column, createTable, type Table } from '../table';
 
 /** Where an iteration's time and a GPU's memory go, by cause, with what crosses the wires. */
 export function planTable(layout: Layout, prediction: Prediction): Table {

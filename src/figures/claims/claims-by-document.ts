@@ -1,14 +1,14 @@
-import { VERDICTS, type Verdict } from '../plan/claims/finding';
-import type { ClaimResult } from '../plan/claims/survey';
+import { VERDICTS, type Verdict } from '../../plan/claims/finding';
+import type { ClaimResult } from '../../plan/claims/survey';
+import type { FigureParts } from '../figure';
+import { bareRowAxis, log10, logRange, logTicks, rowAxis, rowRange } from '../grammar/axes';
+import { safe, strong } from '../grammar/ink';
+import { bars, dots, ruleX } from '../grammar/marks';
+import { type Fill, hatch, NEUTRAL } from '../grammar/palette';
+import { type Panel, plot } from '../grammar/plot';
+import type { BarTrace, ScatterTrace } from '../grammar/plotly';
+import { fits, textWidth } from '../grammar/text-width';
 import { claimRatio, countVerdicts, documentedText, foundText, VERDICT_MARKS } from './claim-words';
-import type { FigureParts } from './figure';
-import { bareRowAxis, log10, logRange, logTicks, rowAxis, rowRange } from './grammar/axes';
-import { safe, strong } from './grammar/ink';
-import { bars, dots, ruleX } from './grammar/marks';
-import { type Fill, hatch, NEUTRAL } from './grammar/palette';
-import { type Panel, plot } from './grammar/plot';
-import type { BarTrace, ScatterTrace } from './grammar/plotly';
-import { fits, textWidth } from './grammar/text-width';
 
 const ROW = 62;
 const FRAME = { top: 92, right: 12, foot: 30, legend: 'plot' } as const;

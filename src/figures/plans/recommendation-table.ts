@@ -1,10 +1,10 @@
-import { formatBytes, formatSeconds } from '../core/units';
-import type { Planned } from '../plan/cost-of';
-import { familyOf } from '../plan/families';
-import type { Recommendation } from '../plan/recommend';
-import { counted, listed } from './format';
+import { formatBytes, formatSeconds } from '../../core/units';
+import type { Planned } from '../../plan/cost-of';
+import { familyOf } from '../../plan/families';
+import type { Recommendation } from '../../plan/recommend';
+import { counted, listed } from '../format';
+import { type CellValue, type Column, createTable, type Table } from '../table';
 import { layoutWords } from './plan-table';
-import { type CellValue, type Column, createTable, type Table } from './table';
 
 /** The best layouts, and below them the best of every other family with why it is behind. */
 export function recommendationTable(found: Recommendation): Table {

@@ -1,11 +1,11 @@
-import type { Bytes, Seconds } from '../core/units';
-import type { Planned } from '../plan/cost-of';
-import type { Layout } from '../plan/layout';
-import { reservableBytes } from '../plan/memory/allocator';
-import { peakInBytes } from '../plan/peak-bytes';
-import type { Prediction } from '../plan/prediction';
+import type { Bytes, Seconds } from '../../core/units';
+import type { Planned } from '../../plan/cost-of';
+import type { Layout } from '../../plan/layout';
+import { reservableBytes } from '../../plan/memory/allocator';
+import { peakInBytes } from '../../plan/peak-bytes';
+import type { Prediction } from '../../plan/prediction';
+import type { Figure } from '../figure';
 import type { CauseBytes } from './breakdown-case';
-import type { Figure } from './figure';
 import { memoryBreakdown } from './memory-breakdown';
 import { layoutWords } from './plan-table';
 import { timeBreakdown } from './time-breakdown';

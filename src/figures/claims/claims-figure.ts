@@ -1,5 +1,14 @@
-import { VERDICTS, type Verdict } from '../plan/claims/finding';
-import type { ClaimResult } from '../plan/claims/survey';
+import { VERDICTS, type Verdict } from '../../plan/claims/finding';
+import type { ClaimResult } from '../../plan/claims/survey';
+import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
+import { counted, listed } from '../format';
+import { log10, logRange, logTicks, rowAxis, rowRange } from '../grammar/axes';
+import { safe, soft, strong } from '../grammar/ink';
+import { dots, line, note, ruleX, SILENT } from '../grammar/marks';
+import { NEUTRAL } from '../grammar/palette';
+import { plot } from '../grammar/plot';
+import type { Annotation, ScatterTrace, Shape } from '../grammar/plotly';
+import { textWidth, wrappedMarkup } from '../grammar/text-width';
 import {
   claimRatio,
   claimRatioRange,
@@ -10,15 +19,6 @@ import {
 } from './claim-words';
 import { claimsByDocument } from './claims-by-document';
 import { claimsTable } from './claims-table';
-import { createFigure, type Figure, type Quantities, titleOf } from './figure';
-import { counted, listed } from './format';
-import { log10, logRange, logTicks, rowAxis, rowRange } from './grammar/axes';
-import { safe, soft, strong } from './grammar/ink';
-import { dots, line, note, ruleX, SILENT } from './grammar/marks';
-import { NEUTRAL } from './grammar/palette';
-import { plot } from './grammar/plot';
-import type { Annotation, ScatterTrace, Shape } from './grammar/plotly';
-import { textWidth, wrappedMarkup } from './grammar/text-width';
 
 /** More rows than this are drawn by document. */
 const MOST_ROWS = 20;

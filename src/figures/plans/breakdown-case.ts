@@ -1,9 +1,9 @@
-import type { MemoryCause } from '../core/events';
-import type { Bytes } from '../core/units';
-import type { Estimate } from '../plan/prediction';
-import { titleOf } from './figure';
-import { byteScale, inUnit } from './format';
-import { STACK_ORDER } from './grammar/palette';
+import type { MemoryCause } from '../../core/events';
+import type { Bytes } from '../../core/units';
+import type { Estimate } from '../../plan/prediction';
+import { titleOf } from '../figure';
+import { byteScale, inUnit } from '../format';
+import { STACK_ORDER } from '../grammar/palette';
 
 export type CauseBytes = Readonly<Partial<Record<MemoryCause, Bytes>>>;
 

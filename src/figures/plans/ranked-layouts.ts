@@ -1,13 +1,14 @@
-import { ConfigError } from '../core/errors';
-import type { Bytes } from '../core/units';
-import { createFigure, type Figure } from './figure';
-import { byteScale, inUnit, timeScale } from './format';
-import { log10, logRange, logTicks, titled } from './grammar/axes';
-import { bold, safe, soft } from './grammar/ink';
-import { dots, line, note, ruleX } from './grammar/marks';
-import { OVER } from './grammar/palette';
-import { plot } from './grammar/plot';
-import type { Annotation, Marker, ScatterTrace } from './grammar/plotly';
+import { ConfigError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
+import { createFigure, type Figure } from '../figure';
+import { byteScale, inUnit, timeScale } from '../format';
+import { log10, logRange, logTicks, titled } from '../grammar/axes';
+import { bold, safe, soft } from '../grammar/ink';
+import { dots, line, note, ruleX } from '../grammar/marks';
+import { OVER } from '../grammar/palette';
+import { plot } from '../grammar/plot';
+import type { Annotation, Marker, ScatterTrace } from '../grammar/plotly';
+import { createTable, type Table } from '../table';
 import {
   familyLosers,
   numbersOf,
@@ -18,7 +19,6 @@ import {
   type Scales,
   wordsPixels,
 } from './ranked-words';
-import { createTable, type Table } from './table';
 
 export interface RankedOptions {
   readonly capacityBytes: Bytes;

@@ -1,16 +1,16 @@
-import { ConfigError } from '../core/errors';
-import type { Estimate } from '../plan/prediction';
-import { createFigure, type Figure } from './figure';
-import { byteScale, inUnit, type Scaled, short, timeScale } from './format';
-import { columnAxis, titled } from './grammar/axes';
-import { type Facet, facets } from './grammar/facets';
-import { bold, safe, soft, strong } from './grammar/ink';
-import { columns, line, note, ruleY } from './grammar/marks';
-import { type Fill, NEUTRAL_FILL, OVER, PHASE_FILL } from './grammar/palette';
-import { type Panel, plot } from './grammar/plot';
-import type { Annotation, Axis, BarTrace, ScatterTrace } from './grammar/plotly';
-import { STATIC_WIDTH } from './grammar/template';
-import { fits, wrapped, wrappedMarkup } from './grammar/text-width';
+import { ConfigError } from '../../core/errors';
+import type { Estimate } from '../../plan/prediction';
+import { createFigure, type Figure } from '../figure';
+import { byteScale, inUnit, type Scaled, short, timeScale } from '../format';
+import { columnAxis, titled } from '../grammar/axes';
+import { type Facet, facets } from '../grammar/facets';
+import { bold, safe, soft, strong } from '../grammar/ink';
+import { columns, line, note, ruleY } from '../grammar/marks';
+import { type Fill, NEUTRAL_FILL, OVER, PHASE_FILL } from '../grammar/palette';
+import { type Panel, plot } from '../grammar/plot';
+import type { Annotation, Axis, BarTrace, ScatterTrace } from '../grammar/plotly';
+import { STATIC_WIDTH } from '../grammar/template';
+import { fits, wrapped, wrappedMarkup } from '../grammar/text-width';
 import {
   settingQuantities,
   settingsTable,

@@ -1,8 +1,8 @@
-import { numberOf } from '../plan/claims/finding';
-import type { ClaimResult } from '../plan/claims/survey';
+import { numberOf } from '../../plan/claims/finding';
+import type { ClaimResult } from '../../plan/claims/survey';
+import { plain } from '../grammar/ink';
+import { createTable, type Table } from '../table';
 import { claimRatio, documentedText, foundText } from './claim-words';
-import { plain } from './grammar/ink';
-import { createTable, type Table } from './table';
 
 const text = (markup: string): string => plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');
 
