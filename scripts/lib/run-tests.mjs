@@ -31,14 +31,15 @@ export function testFiles({ fast, long, only }) {
 
 /**
  * Runs test files (by their source paths), prints the slowest and "N passed, N failed, N skipped"; gives the exit status.
- * Files run as many at a time as there are cores; then those that measure or fill the machine run alone.
+ * One file more runs at a time than there are cores, for slow ones wait for their ranks and kernels about half of their
+ * time; then those that measure or fill the machine run alone.
  */
 export async function runTests(files, env) {
   if (files.length === 0) throw new StepError('No test file fits.', 'name part of a path below test/');
   const isAlone = (file) => ALONE.test(file);
   const together = await runGroup(
     files.filter((file) => !isAlone(file)),
-    availableParallelism(),
+    availableParallelism() + 1,
     env,
   );
   const alone = await runGroup(files.filter(isAlone), 1, env);
