@@ -145,7 +145,8 @@ export class Channel implements Wait {
       .some((record) => record.epoch === header.epoch && record.number === header.number);
     if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
     const partner = this.#rankThatAwaitsUs();
-    if (partner !== undefined) throw this.#breakUp(this.#sidesWithPartner(header, partner));
+    // A rank that awaits us in its next call has left this one: then we may go on too, and only have not seen it yet.
+    if (partner !== undefined && !this.ready()) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 
   #checkPoison(): void {

@@ -1,7 +1,10 @@
 // Ranks that do not agree, or do not come.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createContext, Script } from 'node:vm';
 import * as tf from '../../src/core/tf';
+import { now } from '../../src/core/units';
+import { PATIENCE_MS } from '../../src/transport/wait';
 import type { RankContext } from './scenario';
 import { expectValues, sumOver, vector } from './values';
 
@@ -181,3 +184,38 @@ export function postForEver({ group }: RankContext): void {
 export function rankZeroDoesNotCome({ group }: RankContext): void {
   if (group.rank !== 0) group.allReduce(tf.zeros([10])).wait();
 }
+
+/**
+ * Rank 1 is stopped while it waits in a broadcast and goes on when rank 0 waits for it in the call after it: what it
+ * finds first is that rank 0 awaits it, and only then that the broadcast is over.
+ */
+export function aRankSleepsPastTheEndOfABroadcast({ group }: RankContext): void {
+  const { rank } = group;
+  const pids = tf.tensor1d([0, 1, 2].map((other) => (other === rank ? process.pid : 0)));
+  group.allReduce(pids).wait();
+  const [source = 0, sleeper = 0] = pids.dataSync();
+  const x = vector(10, () => 1);
+  // Rank 0 hears of rank 2 when all are out of the all-reduce: from here on rank 1 waits in the broadcast alone.
+  if (rank === 2) group.send(x, 0).wait();
+  if (rank === 0) {
+    group.recv(x, 2).wait();
+    for (let since = now(); now() < since + 0.01; ) if (stateOf(sleeper) !== 'S') since = now();
+    process.kill(sleeper, 'SIGSTOP');
+    while (stateOf(sleeper) !== 'T');
+  }
+  if (rank === 2) while (stateOf(sleeper) !== 'T');
+  group.broadcast(x, 0).wait();
+  if (rank === 0) group.send(x, 1).wait();
+  if (rank === 2) {
+    // Longer than a waiting rank is patient before it looks why.
+    const until = now() + (2 * PATIENCE_MS) / 1e3;
+    while (stateOf(source) !== 'S' || now() < until);
+    process.kill(sleeper, 'SIGCONT');
+  }
+  if (rank === 1) group.recv(x, 0).wait();
+  group.barrier().wait();
+}
+
+/** The state of a process's main thread, as Linux has it: R runs, S waits, T is stopped. */
+const stateOf = (pid: number): string | undefined =>
+  /^\d+ \(.*\) (\w)/.exec(readFileSync(`/proc/${pid}/task/${pid}/stat`, 'utf8'))?.[1];

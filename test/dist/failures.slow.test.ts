@@ -169,3 +169,15 @@ test('a send that meets a collective is an error on all ranks, not a hang', { ti
     await ranks.stop();
   }
 });
+
+test('a rank that sleeps past the end of a collective is no mismatch with what another calls next', {
+  skip: process.platform === 'linux' ? false : 'what a process waits for is read from /proc',
+  timeout: 60_000,
+}, async () => {
+  const ranks = await RankProcesses.start('shared-memory', 3);
+  try {
+    expectNoErrors(await ranks.run(FILE, 'aRankSleepsPastTheEndOfABroadcast'));
+  } finally {
+    await ranks.stop();
+  }
+});
