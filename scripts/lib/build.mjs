@@ -1,18 +1,10 @@
 import { createHash } from 'node:crypto';
-import {
-  chmodSync,
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { buildKernels } from '../build-kernels.mjs';
-import { isWritable, root } from './places.mjs';
+import { filesBelow, isWritable, root } from './places.mjs';
 import { mustRun } from './run.mjs';
+import { slimBuild } from './slim.mjs';
 import { StepError } from './step.mjs';
 
 const SOURCES = ['src', 'kernel', 'test'];
@@ -21,6 +13,7 @@ const OTHER_INPUTS = [
   'package-lock.json',
   'scripts/build-kernels.mjs',
   'scripts/lib/build.mjs',
+  'scripts/lib/slim.mjs',
 ];
 const build = join(root, 'build');
 const stamp = join(build, '.inputs');
@@ -41,6 +34,7 @@ export async function ensureBuild(say) {
   await compile();
   copyAssets(files);
   removeOrphans();
+  slimBuild(build, ['src', 'kernel']);
   await buildKernels(root, build);
   const command = join(build, 'src', 'cli', 'main.js');
   if (existsSync(command)) chmodSync(command, 0o755);
@@ -70,21 +64,12 @@ function copyAssets(files) {
 
 /** Deletes compiled files whose source is gone, so that a removed test no longer runs. */
 function removeOrphans() {
-  for (const file of SOURCES.flatMap((folder) => filesBelow(join(build, folder)))) {
-    const source = join(root, relative(build, file));
+  for (const file of [...SOURCES, 'types'].flatMap((folder) => filesBelow(join(build, folder)))) {
+    const source = join(root, relative(build, file).replace(/^types\//, ''));
     const typescript = source.replace(/(\.d\.ts|\.js\.map|\.js)$/, '.ts');
     const isKernel = file.endsWith('.wasm');
     if (!isKernel && !existsSync(source) && !existsSync(typescript)) rmSync(file);
   }
-}
-
-/** All files below a folder, sorted; none when it is missing. */
-export function filesBelow(folder) {
-  if (!existsSync(folder)) return [];
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
-    .sort();
 }
 
 function hashOf(files) {

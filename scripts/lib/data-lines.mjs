@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { filesBelow } from './build.mjs';
 import { notebookFiles } from './notebook-inputs.mjs';
-import { root } from './places.mjs';
+import { filesBelow, root } from './places.mjs';
 import { StepError } from './step.mjs';
 
 /** What test data and stored notebooks may come to together. */

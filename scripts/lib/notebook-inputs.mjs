@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { filesBelow } from './build.mjs';
 import { leanNotebook, notebookText } from './lean-notebook.mjs';
-import { root } from './places.mjs';
+import { filesBelow, root } from './places.mjs';
 
 /** Where a notebook says what its outputs came from. */
 const KEY = 'shardlab';

@@ -1,0 +1,82 @@
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join, relative } from 'node:path';
+import { filesBelow, root } from './places.mjs';
+
+/**
+ * Makes the build what the package ships: beside the scripts only those declarations that the package's own exports lead to,
+ * scripts without comments and data without spaces. Lines stay where they are, so that source maps hold.
+ */
+export function slimBuild(build, folders) {
+  keepPublicTypes(build, folders);
+  for (const file of folders.flatMap((folder) => filesBelow(join(build, folder)))) {
+    const slim = file.endsWith('.js') ? withoutComments : file.endsWith('.json') ? withoutSpaces : undefined;
+    if (slim === undefined) continue;
+    const text = readFileSync(file, 'utf8');
+    const slimmed = slim(text);
+    if (slimmed !== text) writeFileSync(file, slimmed);
+  }
+}
+
+/** tsc writes all declarations to build/types, so that one which is wanted again is there. */
+function keepPublicTypes(build, folders) {
+  const all = join(build, 'types');
+  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const todo = Object.values(exports).flatMap(({ types }) =>
+    types ? [join(all, relative('build', types))] : [],
+  );
+  const wanted = new Set();
+  for (const file of todo) {
+    if (wanted.has(file)) continue;
+    wanted.add(file);
+    const imported = readFileSync(file, 'utf8').matchAll(/(?:from |import\()["'](\.[^"']*)["']/g);
+    for (const [, path] of imported) {
+      const target = `${join(dirname(file), path.replace(/\.js$/, ''))}.d.ts`;
+      if (existsSync(target)) todo.push(target);
+    }
+  }
+  for (const file of folders.flatMap((folder) => filesBelow(join(build, folder)))) {
+    if (file.endsWith('.d.ts') && !wanted.has(join(all, relative(build, file)))) rmSync(file);
+  }
+  for (const file of wanted) {
+    const target = join(build, relative(all, file));
+    if (existsSync(target) && readFileSync(target, 'utf8') === readFileSync(file, 'utf8')) continue;
+    mkdirSync(dirname(target), { recursive: true });
+    copyFileSync(file, target);
+  }
+}
+
+function withoutSpaces(json) {
+  return JSON.stringify(JSON.parse(json));
+}
+
+function withoutComments(text) {
+  if (!/^\s*(\/\*|\/\/(?!# ))|\S.*?(\/\*|\/\/(?!# ))/m.test(text)) return text;
+  const ts = createRequire(join(root, 'package.json'))('typescript');
+  const file = ts.createSourceFile('a.js', text, ts.ScriptTarget.ESNext, false, ts.ScriptKind.JS);
+  const ranges = new Map();
+  const collect = (node) => {
+    const children = node.getChildren(file);
+    if (children.length > 0) return children.forEach(collect);
+    const before = ts.getLeadingCommentRanges(text, node.getFullStart()) ?? [];
+    const after = ts.getTrailingCommentRanges(text, node.getEnd()) ?? [];
+    for (const { pos, end } of [...before, ...after]) ranges.set(pos, end);
+  };
+  collect(file);
+  let bare = '';
+  let from = 0;
+  for (const [pos, end] of [...ranges].sort(([a], [b]) => a - b)) {
+    const comment = text.slice(pos, end);
+    if (comment.startsWith('//#') || pos < from) continue;
+    const lines = comment.split('\n').length - 1;
+    bare +=
+      text.slice(from, pos).replace(/[ \t]+$/, lines > 0 || isLineEnd(text, end) ? '' : '$&') +
+      '\n'.repeat(lines);
+    from = end;
+  }
+  return bare + text.slice(from);
+}
+
+function isLineEnd(text, place) {
+  return place >= text.length || text[place] === '\n';
+}
