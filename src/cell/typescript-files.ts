@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { register } from 'node:module';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { transformSync } from 'oxc-transform';
 
 /** Names of files that are read as TypeScript modules. */
 export const TYPESCRIPT_EXTENSIONS = ['.ts', '.mts'] as const;
@@ -53,6 +52,8 @@ export async function load(
 ): Promise<Loaded> {
   const [bare = url] = url.split('?');
   if (!bare.startsWith('file:') || !isTypescript(bare)) return next(url, context);
+  // Node 22 cannot require this ES module in the thread that runs hooks.
+  const { transformSync } = await import('oxc-transform');
   const path = fileURLToPath(bare);
   const { code, errors } = transformSync(path, readFileSync(path, 'utf8'), {
     lang: 'ts',

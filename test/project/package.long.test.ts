@@ -109,7 +109,7 @@ test('a frame without danfojs-node is an error that says what to install', () =>
 });
 
 test('the installed kernel runs the quickstart', { skip }, () => {
-  npm(project, 'exec', 'shardlab', 'install', '--', '--prefix', 'jupyter');
+  npx(project, 'install', '--prefix', 'jupyter');
   runQuickstart(project);
 });
 
@@ -119,7 +119,7 @@ test('the installation runs the quickstart after it was moved, and doctor finds 
   const moved = join(folder, 'moved elsewhere');
   renameSync(project, moved);
   runQuickstart(moved);
-  const doctor = JSON.parse(npm(moved, 'exec', '--', 'shardlab', 'doctor', '--json'));
+  const doctor = JSON.parse(npx(moved, 'doctor', '--json'));
   const { status, found } = doctor.checks.find(({ name }: { name: string }) => name === 'kernelspec');
   assert.deepEqual(
     [status, found],
@@ -141,6 +141,10 @@ function runQuickstart(place: string): void {
 
 function npm(cwd: string, ...args: readonly string[]): string {
   return run(cwd, 'npm', ...args, '--no-audit', '--no-fund', '--loglevel=error');
+}
+
+function npx(cwd: string, ...args: readonly string[]): string {
+  return run(cwd, 'npx', 'shardlab', ...args);
 }
 
 function run(cwd: string, program: string, ...args: readonly string[]): string {

@@ -32,7 +32,9 @@ function kernelPath(folder: string): string {
   const modules = dirname(INSTALLATION);
   const inProject =
     basename(modules) === 'node_modules' && realpathSync(folder).startsWith(join(dirname(modules), '/'));
-  return inProject && realpathSync(folder) === folder ? join(RESOURCE_DIR, relative(folder, KERNEL)) : KERNEL;
+  return inProject && realpathSync(folder) === folder
+    ? `${RESOURCE_DIR}/${relative(folder, KERNEL)}`
+    : KERNEL;
 }
 
 /** Reads our kernelspec below a Jupyter data folder; undefined when none is installed there. */
