@@ -67,7 +67,15 @@ export async function check(id: string, value?: unknown): Promise<Verdict> {
   return checkExercise(id, await value);
 }
 
-/** Draws runs side by side in one figure, under the given names. Throws: CONFIG for an unknown comparison. */
+/**
+ * Draws runs side by side in one figure, under the given names. Throws: CONFIG for an unknown comparison.
+ * @example
+ * const a = await job.train({ model: 'tiny', parallel: { strategy: 'NO_SHARD' } });
+ * const b = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+ * await a.step(2);
+ * await b.step(2);
+ * sl.compare({ DDP: a, FSDP: b }, 'memory');
+ */
 export function compare(runs: Readonly<Record<string, Run>>, what: Comparison = 'memory'): Figure {
   const views = Object.entries(runs).map(([name, run]) => [name, run.view]);
   return sessionGuesses().reveal(compareRuns(Object.fromEntries(views), what));

@@ -43,11 +43,16 @@ export function inspectionAt(
   // What the checker says of a name that it does not know.
   if (declaration === 'any') return undefined;
   const documentation = ts.displayPartsToString(info.documentation);
-  const tags = (info.tags ?? []).map(({ name, text }) => `@${name} ${ts.displayPartsToString(text)}`);
-  const prose = [documentation, ...tags].filter((part) => part !== '');
+  const tags = (info.tags ?? []).map(({ name, text }) => ({ name, words: ts.displayPartsToString(text) }));
+  const written = (code: (text: string) => string): string => {
+    const lines = tags.map(({ name, words }) =>
+      name === 'example' ? `Example:\n\n${code(words)}` : `@${name} ${words}`,
+    );
+    return [code(declaration), documentation, ...lines].filter((part) => part !== '').join('\n\n');
+  };
   return {
-    text: [declaration, ...prose].join('\n\n'),
-    markdown: [`\`\`\`typescript\n${declaration}\n\`\`\``, ...prose].join('\n\n'),
+    text: written((code) => code),
+    markdown: written((code) => `\`\`\`typescript\n${code}\n\`\`\``),
   };
 }
 

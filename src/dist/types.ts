@@ -2,6 +2,7 @@ import type { WireDType } from '../core/dtypes';
 import type { CommCause } from '../core/events';
 import type * as tf from '../core/tf';
 
+/** How a reduction combines the ranks' values. */
 export type ReduceOp = 'sum' | 'avg' | 'max';
 
 /**
@@ -23,6 +24,7 @@ export type Piece =
 /** One participant's share of a collective: pieces in wire order. */
 export type PieceList = readonly Piece[];
 
+/** What every collective takes. */
 export interface CollectiveOptions {
   /** true: runs beside the main thread; false: the call returns when it is done. Default false. */
   readonly async?: boolean;

@@ -5,6 +5,7 @@ import { memoryRanks } from './memory-ranks';
 import { memoryTimeline } from './memory-timeline';
 import type { RunView } from './run-view';
 
+/** What `run.memory()` shows. */
 export interface MemoryOptions {
   /** 'time': one rank over one step. 'ranks' (default): every rank at its own peak. */
   readonly over?: 'time' | 'ranks';

@@ -15,6 +15,7 @@ const calibrationSchema = z.object({
   gpusPerNode: z.int().positive().optional(),
 });
 
+/** Figures of one's own GPU, as `shardlab doctor --calibrate` measures them: TFLOP/s, TB/s, GB, GB/s. */
 export type HardwareCalibration = Readonly<z.output<typeof calibrationSchema>>;
 
 /** Throws: CONFIG naming what is not a calibration. `from` is only for messages. */

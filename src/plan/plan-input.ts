@@ -22,6 +22,7 @@ export type PlanPlace = (Place & { readonly on?: Hardware }) | Hardware;
 
 type Hardware = NonNullable<PlanRequestInput['hardware']>;
 
+/** What a plan is made with beside its input. */
 export interface PlanOptions {
   /** What `shardlab doctor --calibrate` wrote, or the same as an object. */
   readonly calibration?: HardwareCalibration | undefined;

@@ -54,6 +54,7 @@ export const recommendSchema = z.strictObject({
   search: searchSchema.prefault({}),
 });
 
+/** What `recommend` takes: a model, a kind of GPU and their number, the global batch, and what narrows the search. */
 export type RecommendInput = z.input<typeof recommendSchema>;
 export type RecommendRequest = z.output<typeof recommendSchema>;
 

@@ -76,6 +76,7 @@ export const planRequestSchema = z.strictObject({
     .prefault({}),
 });
 
+/** A layout to predict: model, hardware, GPUs, parallelism, batch, precision and memory settings. */
 export type PlanRequestInput = z.input<typeof planRequestSchema>;
 export type PlanRequest = z.output<typeof planRequestSchema>;
 

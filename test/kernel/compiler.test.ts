@@ -41,6 +41,18 @@ describe('the compiler', () => {
     assert.equal(emitted('1 + 1'), '1 + 1;');
   });
 
+  it('shows the example of a docstring as code', () => {
+    const source = "import * as sl from 'shardlab';\nsl.launch";
+    const shown = compiler.inspect({ source, namespace: 'notebook', offset: source.length });
+    assert.match(
+      shown?.text ?? '',
+      /Starts `ranks` processes[\s\S]*Example:\n\nconst job = await sl\.launch\(\{ ranks: 4 \}\);/,
+    );
+    assert.match(shown?.markdown ?? '', /Example:\n\n```typescript\nconst job = [\s\S]*```$/);
+    const inRanks = compiler.inspect({ source: 'fullyShard', namespace: 'ranks', offset: 10 });
+    assert.match(inRanks?.text ?? '', /unit of FSDP in place[\s\S]*fullyShard\(model\);/);
+  });
+
   it('emits every top-level declaration as let, functions first', () => {
     assert.equal(
       emitted('const a = 1; var b = 2; function f() { return a; }'),

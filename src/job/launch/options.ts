@@ -11,6 +11,7 @@ export const MAX_RANKS = 64;
 /** Memory of a rank before it holds any tensor: Node, tfjs, the engine and its heap (measured 110 MB; rounded up). */
 export const RANK_BASE_BYTES: Bytes = 128e6;
 
+/** What `launch` starts: how many ranks, on what engine, link and memory. */
 export interface LaunchOptions {
   /** Number of rank processes, 1 to 64. */
   readonly ranks: number;

@@ -129,7 +129,12 @@ export class Claims implements Iterable<ClaimResult> {
   }
 }
 
-/** The documents' claims, or those that patterns name ('wan.mem.*'). Throws: CONFIG with the nearest id. */
+/**
+ * The documents' claims, or those that patterns name ('wan.mem.*'). Throws: CONFIG with the nearest id.
+ * @example
+ * sl.claims('wan.mem.*');
+ * sl.claims('wan.mem.params').evidence;
+ */
 export function claims(patterns: string | readonly string[] = []): Claims {
   return new Claims(selectClaims(CLAIMS, patterns));
 }

@@ -23,6 +23,8 @@ import { whatIf as turned } from './what-if';
  * name or { hardware, gpus, nicGbit, ... }. A warning names settings that the plan replaces by an assumption; `assumed`
  * lists them.
  * Throws: CONFIG naming what is wrong and what to change.
+ * @example
+ * sl.plan('llama3-8b', { on: 'A100-80G', gpus: 16 });
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
   const result = planned(input, place, options);
@@ -33,6 +35,8 @@ export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptio
 /**
  * Runs a config's training with shapes in place of values, as `DryRunOptions` says; warns about settings without
  * effect.
+ * @example
+ * sl.dryRun({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } }, { world: 64 }).peak;
  */
 export function dryRun(config: TrainConfigInput | string, options: DryRunOptions): DryRun {
   return dryRan(config, typeof options === 'object' ? { warn: warnOnce(warn), ...options } : options);

@@ -53,6 +53,8 @@ export interface RecommendViewOptions {
 /**
  * Tries every legal layout of a model on so many GPUs and ranks those that fit. Throws: CONFIG for a wrong request, for no legal
  * layout, and by cost where no price is known.
+ * @example
+ * sl.recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 });
  */
 export function recommend(input: RecommendInput, options: RecommendViewOptions = {}): Recommended {
   const { prices, top = 5 } = options;

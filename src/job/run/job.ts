@@ -116,6 +116,8 @@ export class Job {
    * Builds a model and its strategy on ranks, as a config says, or a preset, a model or a file by its name; `.load(path)` goes
    * on from a checkpoint.
    * Throws: CONFIG for a wrong config, and as `on().run` does.
+   * @example
+   * const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
    */
   train(config: TrainConfigInput | string = {}, options: TrainOptions = {}): PendingRun {
     return pendingRun(this.#train(config, options));

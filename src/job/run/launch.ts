@@ -15,6 +15,9 @@ import { registerJob } from './registry';
  * whatever reason.
  * Throws: CONFIG for impossible options, LAUNCH when ranks do not fit into memory or do not start; then nothing is left
  * behind.
+ * @example
+ * const job = await sl.launch({ ranks: 4 });
+ * await job.on('all').run(({ rank, worldSize }) => `${rank} of ${worldSize}`);
  */
 export async function launch(options: LaunchOptions): Promise<Job> {
   const plan = planLaunch(options, availableMemory());

@@ -141,6 +141,8 @@ export class Run {
    * Trains `numSteps` steps and shows loss and speed while they run. An interrupt ends the training after the running
    * step.
    * Throws: INTERRUPTED, OUT_OF_MEMORY and errors of ranks; CLOSED when the run has ended.
+   * @example
+   * await run.step(20);
    */
   async step(numSteps = 1): Promise<RunSummary> {
     if (!Number.isInteger(numSteps) || numSteps < 1) {
@@ -200,7 +202,12 @@ export class Run {
     return unitsTable(facts, { link, wireItemBytes: itemBytes(paramDtype ?? 'float32') });
   }
 
-  /** Memory of one step by cause, over time or at every rank's peak. */
+  /**
+   * Memory of one step by cause, in bytes, over time or at every rank's peak. Throws: CONFIG before the first step.
+   * @example
+   * run.memory();
+   * run.memory({ over: 'time', rank: 0 });
+   */
   memory(options: MemoryOptions = {}): Figure {
     return this.#figures.memory(options);
   }
