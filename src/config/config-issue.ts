@@ -1,19 +1,10 @@
 import type { z } from 'zod';
-import { FORMS } from './forms';
 import { nearest } from './nearest';
 import { fromOtherName, settingFromOtherName } from './other-names';
-
-/** One thing that is wrong with a config. */
-export interface ConfigIssue {
-  /** The key's place: ['optimizer', 'lr']. */
-  readonly path: readonly (string | number)[];
-  readonly message: string;
-}
+import type { ConfigIssue } from './setting';
+import { FORMS, type KnownKeys } from './setting-table';
 
 type ZodIssue = z.core.$ZodIssue;
-
-/** What settings may be called, by their place: '' is the top. */
-export type KnownKeys = Readonly<Record<string, readonly string[]>>;
 
 /** How settings are written, by their place: what a message about a wrong value ends with. */
 export type Forms = Readonly<Record<string, string>>;

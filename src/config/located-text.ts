@@ -11,7 +11,8 @@ import {
   visit,
 } from 'yaml';
 import { ConfigError } from '../core/errors';
-import { type ConfigIssue, issueMessage } from './config-issue';
+import { issueMessage } from './config-issue';
+import type { ConfigIssue } from './setting';
 
 /** A file's settings, and where each of them stands. */
 export interface LocatedText {

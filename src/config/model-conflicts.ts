@@ -1,5 +1,5 @@
-import type { ConfigIssue } from './config-issue';
-import type { DitConfig, ModelConfig } from './model-config';
+import type { ConfigIssue } from './setting';
+import type { DitConfig, ModelConfig } from './settings/model';
 
 /** Sizes of a model that contradict each other, each with both values and what to change. */
 export function modelConflicts(shape: ModelConfig): ConfigIssue[] {

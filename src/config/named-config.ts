@@ -2,9 +2,9 @@ import { resolve } from 'node:path';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
 import { type LocatedText, locatedText } from './located-text';
-import { MODEL_NAMES } from './model-config';
 import { nearest } from './nearest';
 import { PRESETS } from './presets';
+import { MODEL_NAMES } from './settings/model';
 import { checkTrainConfig, type TrainConfigInput } from './train-config';
 
 /**

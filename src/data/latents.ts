@@ -1,4 +1,4 @@
-import type { DitConfig } from '../config/model-config';
+import type { DitConfig } from '../config/settings/model';
 import { type Random, seeded } from '../core/random';
 
 /**

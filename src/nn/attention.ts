@@ -1,5 +1,5 @@
 import { causalSoftmax, flashAttention } from '../backend/ops';
-import type { AttentionKind } from '../config/model-config';
+import type { AttentionKind } from '../config/settings/model';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 

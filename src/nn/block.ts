@@ -1,5 +1,5 @@
 import { gelu } from '../backend/ops';
-import type { AttentionKind } from '../config/model-config';
+import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { CausalSelfAttention } from './causal-self-attention';
 import { LayerNorm } from './layer-norm';

@@ -1,5 +1,5 @@
 import { causalAttention } from '../backend/ops';
-import type { AttentionKind } from '../config/model-config';
+import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { attention } from './attention';
 import { Module } from './module';

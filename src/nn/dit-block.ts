@@ -1,5 +1,5 @@
 import { gelu, layerNorm } from '../backend/ops';
-import type { AttentionKind } from '../config/model-config';
+import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { attention } from './attention';
 import { inHeads } from './heads';

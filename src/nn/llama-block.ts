@@ -1,4 +1,4 @@
-import type { AttentionKind } from '../config/model-config';
+import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { silu } from './activations';
 import { attention } from './attention';

@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { ADAMW_8BIT_DEFAULTS } from '../config/optimizer-config';
+import { ADAMW_8BIT_DEFAULTS } from '../config/settings/optimizer';
 import type { Tag } from '../core/events';
 import { type AdamWOptions, adamWRule } from './adamw';
 import { BlockwiseValues } from './blockwise-values';
@@ -45,6 +45,7 @@ export function adamW8bitRule(settings: Settings): UpdateRule {
   return {
     stateNames: whole.stateNames,
     granularity: settings.blockSize,
+    maximize: settings.maximize,
     createState: (memory, size, tag) =>
       size < MIN_8BIT_SIZE
         ? whole.createState(memory, size, tag)

@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { ADAMW_DEFAULTS } from '../config/optimizer-config';
+import { ADAMW_DEFAULTS } from '../config/settings/optimizer';
 import { FloatStates } from './float-states';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
@@ -13,6 +13,8 @@ export interface AdamWOptions {
   readonly eps?: number;
   /** Decoupled: parameters shrink by lr · weightDecay before the step. */
   readonly weightDecay?: number;
+  /** Goes along the gradient: the loss grows. Default false. */
+  readonly maximize?: boolean;
   /** Accepted because torch has it; the update is always one pass. */
   readonly fused?: boolean;
 }
@@ -39,12 +41,14 @@ export function adamWRule({
   betas,
   eps,
   weightDecay,
+  maximize,
 }: Omit<Required<AdamWOptions>, 'lr' | 'fused'>): UpdateRule {
   const stateNames = ['exp_avg', 'exp_avg_sq'];
   const [beta1, beta2] = betas;
   return {
     stateNames,
     granularity: 1,
+    maximize,
     createState: (memory, size, tag) =>
       new FloatStates(memory, stateNames, { size, tag }, (range, arrays) => {
         const [expAvg, expAvgSq] = arrays;

@@ -1,6 +1,6 @@
 import type { Engine } from '../backend/engine';
-import type { OffloadConfig } from '../config/memory-config';
-import type { OptimizerConfig } from '../config/optimizer-config';
+import type { OffloadConfig } from '../config/settings/memory';
+import type { OptimizerConfig } from '../config/settings/optimizer';
 import { adamWRule } from './adamw';
 import { adamW8bitRule } from './adamw-8bit';
 import { DelayedUpdate } from './delayed-update';

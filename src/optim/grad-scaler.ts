@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { DEFAULT_GRAD_SCALER, type GradScalerConfig } from '../config/precision-config';
+import { DEFAULT_GRAD_SCALER, type GradScalerConfig } from '../config/settings/precision';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';

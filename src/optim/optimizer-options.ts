@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { nearest } from '../config/nearest';
-import { optimizerFields } from '../config/optimizer-config';
+import { optimizerFields } from '../config/settings/optimizer';
 import { ConfigError } from '../core/errors';
 
 /** Options of an optimizer with its defaults filled in. Throws: CONFIG for an unknown key, naming the nearest, and for a value of another type. */

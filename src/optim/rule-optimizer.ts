@@ -85,7 +85,7 @@ export class RuleOptimizer implements Optimizer {
   step(gradScale = 1): void {
     this.#steps++;
     this.#watch?.begin(this.#steps);
-    const hyper = { lr: this.lr, gradScale };
+    const hyper = { lr: this.lr, gradScale: this.#rule.maximize ? -gradScale : gradScale };
     for (const buffer of this.#model.states()) {
       const segments = buffer.segments().flatMap((segment) => this.#stepped(buffer, segment));
       if (segments.length === 0) continue;

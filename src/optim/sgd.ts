@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { SGD_DEFAULTS } from '../config/optimizer-config';
+import { SGD_DEFAULTS } from '../config/settings/optimizer';
 import { ConfigError } from '../core/errors';
 import { FloatStates } from './float-states';
 import type { HasStates } from './optimizer';
@@ -14,6 +14,8 @@ export interface SgdOptions {
   readonly nesterov?: boolean;
   /** Added to the gradient: weightDecay · parameter (not decoupled). */
   readonly weightDecay?: number;
+  /** Goes along the gradient: the loss grows. Default false. */
+  readonly maximize?: boolean;
   /** Accepted because torch has it; the update is always one pass. */
   readonly fused?: boolean;
 }
@@ -39,6 +41,7 @@ export function sgdRule({
   momentum,
   nesterov,
   weightDecay,
+  maximize,
 }: Omit<Required<SgdOptions>, 'lr' | 'fused'>): UpdateRule {
   if (nesterov && momentum === 0) {
     throw new ConfigError(
@@ -49,6 +52,7 @@ export function sgdRule({
   return {
     stateNames,
     granularity: 1,
+    maximize,
     createState: (memory, size, tag) =>
       new FloatStates(memory, stateNames, { size, tag }, (range, [momentumBuffer = null]) => {
         const { param, grad, offset, length, lr, gradScale } = range;

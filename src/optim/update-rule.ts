@@ -29,6 +29,8 @@ export interface UpdateRule {
   readonly stateNames: readonly string[];
   /** If a buffer is divided for an update, its states are best divided at multiples of this number. */
   readonly granularity: number;
+  /** Whether it goes along the gradient instead of against it. */
+  readonly maximize: boolean;
   /** States for a buffer of `size` elements, all zero. */
   createState<T>(memory: StateMemory<T>, size: number, tag: Tag): BufferState<T>;
 }

@@ -1,4 +1,4 @@
-import type { ParallelConfig } from '../config/parallel-config';
+import type { ParallelConfig } from '../config/settings/parallel';
 import { STRATEGIES, type StrategyProperties } from '../config/strategies';
 import type { TrainConfig } from '../config/train-config';
 import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';

@@ -1,4 +1,4 @@
-import type { ParallelConfig } from '../config/parallel-config';
+import type { ParallelConfig } from '../config/settings/parallel';
 import type { StrategyName } from '../config/strategies';
 import { STRATEGIES } from '../config/strategies';
 import type { Module } from '../nn/module';

@@ -1,5 +1,5 @@
 import { nearest } from '../config/nearest';
-import type { WrapConfig } from '../config/parallel-config';
+import type { WrapConfig } from '../config/settings/parallel';
 import { ConfigError } from '../core/errors';
 import { ModuleList } from '../nn/containers';
 import { Linear } from '../nn/linear';

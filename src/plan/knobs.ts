@@ -1,6 +1,6 @@
 import { ConfigError } from '../core/errors';
 import type { Layout } from './layout';
-import type { Place } from './request-of-config';
+import type { Place } from './layout-of-config';
 
 /** A key of a plan request that one may turn, with what it is in a layout. */
 interface Knob {

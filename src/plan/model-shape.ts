@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../config/model-config';
+import { size } from '../config/settings/model';
 
 /** What a planned model is built of. Fields that a kind lacks are 0 or false. */
 export interface ModelShape {

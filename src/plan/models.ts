@@ -1,6 +1,6 @@
-import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/model-config';
 import { PUBLISHED_MODELS } from '../config/named-models';
 import { nearest } from '../config/nearest';
+import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
 import type { ModelShapeInput } from './model-shape';
 

@@ -1,4 +1,4 @@
-import type { OptimizerConfig } from '../config/optimizer-config';
+import type { OptimizerConfig } from '../config/settings/optimizer';
 import type { Bytes } from '../core/units';
 import { MIN_8BIT_SIZE } from '../optim/adamw-8bit';
 

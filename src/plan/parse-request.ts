@@ -1,36 +1,38 @@
 import type { z } from 'zod';
-import { type ConfigIssue, issueMessage, type KnownKeys, toIssues } from '../config/config-issue';
+import { issueMessage, toIssues } from '../config/config-issue';
 import { nearest } from '../config/nearest';
+import { camelCase } from '../config/option-names';
+import { spelled } from '../config/other-names';
+import type { ConfigIssue } from '../config/setting';
+import { keysOf } from '../config/setting-table';
 import { ConfigError } from '../core/errors';
 import {
-  GPU_KEYS,
   OWN_VALUES,
   type PlanRequest,
   planRequestSchema,
   REQUEST_FORMS,
   REQUEST_VALUES,
   REQUEST_WORDS,
-  SHAPE_KEYS,
 } from './request';
 import { PUBLISHED_FACTS } from './request-readings';
 
 /** Throws: CONFIG with every key that is wrong, and the nearest known one. */
 export function parseRequest(input: unknown): PlanRequest {
-  return parseWith(planRequestSchema, input, REQUEST_KEYS);
+  return parseWith(planRequestSchema, input);
 }
 
 /**
  * Checks an input in our spelling or the field's ('virtual_stages', 'bfloat16') against a schema. Throws: CONFIG; its
  * details carry the issues, with paths in our spelling.
  */
-export function parseWith<T>(schema: z.ZodType<T>, input: unknown, known: KnownKeys): T {
+export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
   const spelled = spelledOurWay(input);
   const parsed = schema.safeParse(spelled);
   if (parsed.success) return parsed.data;
   const issues: readonly ConfigIssue[] = toIssues(
     parsed.error.issues,
     spelled,
-    { ...SHARED_KEYS, ...known },
+    keysOf(schema),
     REQUEST_FORMS,
   );
   throw new ConfigError(issues.map((issue) => issueMessage(issue)).join('\n'), { issues });
@@ -51,35 +53,13 @@ export function withoutNotes(request: object): {
   return { request: Object.fromEntries(Object.entries(request).filter(([key]) => !isNote(key))), ignored };
 }
 
-/** A key in our spelling. */
+/** Ours for a key of the field or in its spelling ('gpus_per_node'); any other key is itself. */
 export function ourKey(key: string): string {
-  return REQUEST_WORDS[key] ?? key;
+  const camel = camelCase(key);
+  return REQUEST_WORDS[key] ?? (OUR_KEYS.has(camel) ? camel : key);
 }
 
-/** What a model and a GPU may say of themselves, wherever they are asked for. */
-const SHARED_KEYS: KnownKeys = {
-  model: SHAPE_KEYS,
-  hardware: GPU_KEYS,
-};
-
-const REQUEST_KEYS: KnownKeys = {
-  '': Object.keys(planRequestSchema.shape),
-  parallel: [
-    'dp',
-    'tp',
-    'pp',
-    'cp',
-    'ep',
-    'dpShard',
-    'sequenceParallel',
-    'asyncTensorParallel',
-    'strategy',
-    'stack',
-  ],
-  batch: ['global', 'micro'],
-  offload: ['optimizer', 'parameters'],
-  optimizerStates: ['kind', 'momentum', 'blockSize'],
-};
+const OUR_KEYS = new Set(Object.values(keysOf(planRequestSchema)).flat());
 
 function spelledOurWay(value: unknown, key = ''): unknown {
   if (Array.isArray(value)) return value.map((each) => spelledOurWay(each));
@@ -98,9 +78,8 @@ function spelledOurWay(value: unknown, key = ''): unknown {
 }
 
 function valueOurWay(key: string, value: string | boolean): unknown {
-  const plain = (text: string): string => text.toLowerCase().replaceAll('-', '_');
-  const word = plain(String(value));
-  return REQUEST_VALUES[key]?.[word] ?? OWN_VALUES[key]?.find((own) => plain(own) === word) ?? value;
+  const word = spelled(String(value));
+  return REQUEST_VALUES[key]?.[word] ?? OWN_VALUES[key]?.find((own) => spelled(own) === word) ?? value;
 }
 
 /** Wan2.2's models for text and for images differ in their input's channels: { t2v: 16, i2v: 36 } means the first. */

@@ -1,15 +1,21 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { MODEL_NAMES } from '../config/model-config';
 import { checkLocated, presetNamed, readNamed } from '../config/named-config';
+import { MODEL_NAMES } from '../config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import { type ConfigReading, readingOf } from './config-readings';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
+import {
+  type ConfigReading,
+  isTrainConfig,
+  type Place,
+  readingOf,
+  requestOfConfig,
+  withPlace,
+} from './layout-of-config';
 import { modelName } from './models';
 import { ourKey, parseRequest } from './parse-request';
 import type { PlanRequestInput } from './request';
-import { isTrainConfig, type Place, requestOfConfig } from './request-of-config';
 
 /**
  * What `plan` takes: a TrainConfig, which does not say where it runs, or a plan request; also by name: a published model's
@@ -51,7 +57,7 @@ export function questionOf(
   const place = placeOf(where);
   const { request, ...reading } = isTrainConfig(asked)
     ? configQuestion(asked, place)
-    : { request: merged(asked, place), assumed: [], withoutEffect: [] };
+    : { request: withPlace(asked, place), assumed: [], withoutEffect: [] };
   const known = calibration === undefined ? request : withCalibration(request, parseCalibration(calibration));
   return { request: known, ...reading };
 }
@@ -86,21 +92,9 @@ export function planInputNamed(name: string, cwd = '.'): object {
 function configQuestion(input: object, place: Place): PlanQuestion {
   const config = parseTrainConfig(input);
   return {
-    request: merged(requestOfConfig(config, input, place), place),
+    request: withPlace(requestOfConfig(config, input, place), place),
     ...readingOf(config, input, place),
   };
-}
-
-/** { batch: { micro: 2 } } over { batch: { global: 64 } } keeps the global batch. */
-function merged(input: object, place: Place): object {
-  const written: Readonly<Record<string, unknown>> = { ...input };
-  const both = (key: 'parallel' | 'batch'): object =>
-    isObject(written[key]) && isObject(place[key]) ? { [key]: { ...written[key], ...place[key] } } : {};
-  return { ...written, ...place, ...both('parallel'), ...both('batch') };
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null;
 }
 
 /** A hardware's name or description is short for { on }. */

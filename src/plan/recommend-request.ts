@@ -1,9 +1,12 @@
 import { z } from 'zod';
-import { size } from '../config/model-config';
+import { size } from '../config/settings/model';
 import { strategySchema } from '../config/strategies';
+import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import type { Layout } from './layout';
 import { hardwareOfRequest, modelOfRequest } from './layout-of';
+import { isTrainConfig, requestOfConfig } from './layout-of-config';
 import { parseWith } from './parse-request';
+import { planInputNamed } from './plan-input';
 import { hardwareSchema, plannedModelSchema, planRequestSchema } from './request';
 
 const positive = z.number().positive();
@@ -56,16 +59,36 @@ export const recommendSchema = z.strictObject({
 
 /** What `recommend` takes: a model, a kind of GPU and their number, the global batch, and what narrows the search. */
 export type RecommendInput = z.input<typeof recommendSchema>;
+
+/** Where a search looks, and how: `on` one kind of GPU or several, and keys that replace the input's. */
+export type RecommendPlace = Partial<RecommendInput> & { readonly on?: RecommendInput['hardware'] };
+
+/**
+ * What a search is asked by a config, a request or the name of either, see `planInputNamed`. Of a config it takes model, types,
+ * optimizer and, where it is written, the batch; the rest is what it looks for. Throws: CONFIG as `plan` does.
+ */
+export function recommendAsked(
+  input: RecommendInput | TrainConfigInput | string,
+  { on, ...place }: RecommendPlace = {},
+): object {
+  const asked: object = typeof input === 'string' ? planInputNamed(input) : input;
+  const where = on === undefined ? place : { ...place, hardware: on };
+  if (!isTrainConfig(asked)) return { ...asked, ...where };
+  const given = place.gpus === undefined ? {} : { gpus: place.gpus };
+  const ofConfig = requestOfConfig(parseTrainConfig(asked), asked, given);
+  const { model, precision, attention, optimizerStates, batch, gpus } = ofConfig;
+  const hasBatch = 'batch' in asked || 'accumulation' in asked;
+  return {
+    ...{ model, precision, attention, optimizerStates, gpus },
+    ...(hasBatch ? { batch: { global: batch?.global } } : {}),
+    ...where,
+  };
+}
 export type RecommendRequest = z.output<typeof recommendSchema>;
 
 /** Throws: CONFIG with every key that is wrong, and the nearest known one. */
 export function parseRecommend(input: unknown): RecommendRequest {
-  return parseWith(recommendSchema, input, {
-    '': Object.keys(recommendSchema.shape),
-    batch: ['global'],
-    within: ['tokens', 'hours'],
-    search: Object.keys(searchSchema.shape),
-  });
+  return parseWith(recommendSchema, input);
 }
 
 /** Tokens of a usual iteration. Source: Llama 3's first batch size, 4M (Dubey et al. 2024, 3.4.1). */

@@ -1,5 +1,5 @@
-import type { Assumed } from './config-readings';
 import type { Layout } from './layout';
+import type { Assumed } from './layout-of-config';
 import type { PlanRequest } from './request';
 
 /** What published shapes of models say beside their sizes; it follows from the kind, or changes nothing that is planned. */

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { size } from '../config/model-config';
-import { optimizerFields } from '../config/optimizer-config';
+import { size } from '../config/settings/model';
+import { optimizerFields } from '../config/settings/optimizer';
+import { PARALLEL } from '../config/settings/parallel';
 import { strategySchema } from '../config/strategies';
-import { GPUS } from './hardware';
 import { shapeSchema } from './model-shape';
 
 const positive = z.number().positive();
@@ -80,30 +80,17 @@ export const planRequestSchema = z.strictObject({
 export type PlanRequestInput = z.input<typeof planRequestSchema>;
 export type PlanRequest = z.output<typeof planRequestSchema>;
 
-/** Names that a request may use beside ours: the batch format's, and what Hugging Face's configs and Megatron-LM call the same. */
+/** Keys that mean one of ours, beside ours with '_': the batch format's, Hugging Face's and Megatron-LM's. */
 export const REQUEST_WORDS: Readonly<Record<string, string>> = {
-  gpus_per_node: 'gpusPerNode',
   nic_gbit_s: 'nicGbit',
-  sequence_parallel: 'sequenceParallel',
+  nic: 'nicGbit',
   async_tp: 'asyncTensorParallel',
-  async_tensor_parallel: 'asyncTensorParallel',
-  virtual_stages: 'virtualStages',
-  compile_loss: 'compileLoss',
-  dp_shard: 'dpShard',
-  kv_heads: 'kvHeads',
-  head_dim: 'headDim',
-  gated_ffn: 'gatedFfn',
-  qkv_bias: 'qkvBias',
-  text_len: 'textLen',
-  text_dim: 'textDim',
-  freq_dim: 'freqDim',
-  in_channels: 'inChannels',
-  out_channels: 'outChannels',
-  relative_buckets: 'relativeBuckets',
   hbm_tb_s: 'hbmTBps',
   memory_gb: 'memoryGB',
   link_gb_s: 'linkGBps',
   usd_h: 'usdPerHour',
+  gemm: 'gemmTflops',
+  flops: 'tflops',
   num_layers: 'layers',
   num_hidden_layers: 'layers',
   hidden_size: 'dim',
@@ -117,10 +104,6 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   vocab_size: 'vocab',
   seq_len: 'seq',
   seq_length: 'seq',
-  gemm: 'gemmTflops',
-  flops: 'tflops',
-  nic: 'nicGbit',
-  nic_gbit: 'nicGbit',
   num_gpus: 'gpus',
   data_parallel_size: 'dp',
   tensor_parallel_size: 'tp',
@@ -134,41 +117,28 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   global_batch_size: 'global',
 };
 
-/** Values that mean one of ours, in lower case and with '_' for '-'; ours are known in any case as well. */
+/** Values that mean one of ours, in lower case without '-' and '_'; ours are known in any spelling as well. */
 export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   attention: {
     eager: 'unfused',
     math: 'unfused',
     standard: 'unfused',
-    fused_softmax: 'unfused',
+    fusedsoftmax: 'unfused',
     sdpa: 'flash',
-    flash_attention: 'flash',
+    flashattention: 'flash',
     flash2: 'flash',
-    flash_attention_2: 'flash',
-    flash_attn: 'flash',
+    flashattention2: 'flash',
+    flashattn: 'flash',
     fa2: 'flash',
     cudnn: 'flash3',
-    flash_attention_3: 'flash3',
+    flashattention3: 'flash3',
     fa3: 'flash3',
   },
   precision: { bfloat16: 'bf16', float16: 'fp16', float32: 'fp32', float8: 'fp8', half: 'fp16' },
   reduceDtype: { bfloat16: 'bf16', float16: 'fp16', float32: 'fp32' },
-  schedule: {
-    '1f1b': '1F1B',
-    gpipe: 'GPipe',
-    interleaved1f1b: 'interleaved',
-    interleaved_1f1b: 'interleaved',
-  },
+  schedule: { interleaved1f1b: 'interleaved' },
   recompute: { false: 'none', true: 'full', off: 'none', uniform: 'full', block: 'full' },
-  strategy: {
-    ddp: 'NO_SHARD',
-    zero1: 'ZERO_1',
-    zero2: 'ZERO_2',
-    zero_3: 'FULL_SHARD',
-    zero3: 'FULL_SHARD',
-    fsdp: 'FULL_SHARD',
-    hsdp: 'HYBRID_SHARD',
-  },
+  strategy: PARALLEL.strategy.words,
 };
 
 /** Our own values of settings that are chosen from a few. */
@@ -191,10 +161,3 @@ export const REQUEST_FORMS: Readonly<Record<string, string>> = {
   offload: '{ optimizer: true }',
   optimizerStates: "{ kind: 'sgd', momentum: 0.9 }",
 };
-
-/** Every GPU that a request may name. */
-export const GPU_NAMES: readonly string[] = Object.keys(GPUS);
-
-/** What a model and a GPU may say of themselves, for messages. */
-export const SHAPE_KEYS: readonly string[] = Object.keys(shapeSchema.shape);
-export const GPU_KEYS: readonly string[] = Object.keys(gpuSchema.shape);

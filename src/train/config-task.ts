@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { modelShape } from '../config/model-config';
+import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';

@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import type { DitConfig } from '../config/model-config';
+import type { DitConfig } from '../config/settings/model';
 import * as tf from '../core/tf';
 import type { LatentBatch, LatentSource } from '../data/latents';
 import { DitExperts } from '../nn/models/dit-experts';

@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { gradScalerOf } from '../config/precision-config';
+import { gradScalerOf } from '../config/settings/precision';
 import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
 import * as tf from '../core/tf';

@@ -340,3 +340,21 @@ test('a line of a batch whose layout does not have a setting says so', async () 
   assert.deepEqual(first.assumed, ['virtualStages 2 has no effect here: planned as 1']);
   assert.ok(!('assumed' in second));
 });
+
+test('--set changes a setting of a config, and of a request', async () => {
+  const answer = async (...argv: string[]) =>
+    JSON.parse((await shardlab(['plan', ...argv, '--json'], { cwd: folder })).stdout);
+  const config = file('set.yaml', 'model: gpt2\nbatch: 2\n');
+  const { layout } = await answer(
+    config,
+    '--set',
+    'parallel.strategy=ZERO_2',
+    '--set',
+    'mixedPrecision=bf16',
+  );
+  assert.deepEqual([layout.parallel.strategy, layout.precision], ['ZERO_2', 'bf16']);
+  assert.equal((await answer('gpt2', '--set', 'parallel.tp=2')).layout.parallel.tp, 2);
+  const { status, stderr } = await shardlab(['plan', config, '--set', 'batchh=3'], { cwd: folder });
+  assert.equal(status, 2);
+  assert.match(stderr, /batchh: unknown key; did you mean "batch"/);
+});

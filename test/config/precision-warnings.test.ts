@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { gradScalerOf } from '../../src/config/precision-config';
-import { precisionWarnings } from '../../src/config/precision-warnings';
+import { configWarnings } from '../../src/config/config-warnings';
+import { gradScalerOf } from '../../src/config/settings/precision';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 
-const warnings = (input: TrainConfigInput): string[] => precisionWarnings(parseTrainConfig(input));
+const warnings = (input: TrainConfigInput): string[] => configWarnings(input, parseTrainConfig(input), 2);
 
 test('settings that have their effect bring no warning', () => {
   assert.deepEqual(warnings({}), []);
@@ -17,7 +17,7 @@ test('settings without an effect are named with the reason', () => {
     mixedPrecision: { bufferDtype: 'bf16', keepLowPrecisionGrads: true, castForwardInputs: false },
     gradScaler: true,
   });
-  const [buffers, grads, casts, scaler] = found;
+  const [buffers, casts, grads, scaler] = found;
   assert.equal(found.length, 4);
   assert.match(buffers ?? '', /bufferDtype bfloat16 has no effect: modules here have no buffers/);
   assert.match(grads ?? '', /keepLowPrecisionGrads has no effect: gradients are reduced in float32/);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { modelShape } from '../../src/config/model-config';
+import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { type LatentBatch, syntheticLatents } from '../../src/data/latents';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import type { Engine } from '../../src/backend/engine';
-import { type OptimizerConfig, optimizerSchema } from '../../src/config/optimizer-config';
+import { type OptimizerConfig, optimizerSchema } from '../../src/config/settings/optimizer';
 import * as tf from '../../src/core/tf';
 import { Parameter } from '../../src/nn/parameter';
 import { createOptimizer } from '../../src/optim/create-optimizer';

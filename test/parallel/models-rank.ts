@@ -1,4 +1,4 @@
-import { modelShape } from '../../src/config/model-config';
+import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { normal } from '../../src/nn/init';
 import { buildModel } from '../../src/nn/models/build-model';

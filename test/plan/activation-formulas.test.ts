@@ -4,7 +4,7 @@ import { gradients } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import { FUSED } from '../../src/backend/fused/fused-kernel';
 import { interceptKernels } from '../../src/backend/kernel-interception';
-import type { ActivationCheckpointingConfig } from '../../src/config/memory-config';
+import type { ActivationCheckpointingConfig } from '../../src/config/settings/memory';
 import * as tf from '../../src/core/tf';
 import { gpt } from '../../src/nn/models/gpt';
 import type { GptShape } from '../../src/nn/models/language-model';

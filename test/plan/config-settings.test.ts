@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { z } from 'zod';
+import { SETTING_ROWS, type SettingRow } from '../../src/config/setting-table';
 import { knownKeys, type TrainConfigInput } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
 import { type Plan, plan } from '../../src/job/notebook/plan';
@@ -37,25 +39,15 @@ const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown, beside
   'parallel.wrap': [['root'], ['linear'], ['moe'], [{ minNumParams: 1000 }]],
   'parallel.unitStrategies': [[[{ modules: 'wte', strategy: 'NO_SHARD' }]]],
   'parallel.ignoredModules': [[['wte']]],
-  'parallel.syncModuleStates': [[true]],
-  'parallel.forwardPrefetch': [[false]],
-  'parallel.backwardPrefetch': [[null], ['BACKWARD_POST']],
-  'parallel.limitAllGathers': [[false]],
   'parallel.bucketBytes': [[1000], [1000, { parallel: { strategy: 'NO_SHARD' } }]],
   'parallel.noSync': [[true], [false, { accumulation: 2 }], [true, { accumulation: 2 }]],
   'parallel.communicationDataType': [['bf16'], ['fp16', { parallel: { strategy: 'ZERO_2' } }]],
-  'parallel.sparseGradients': [[true]],
   mixedPrecision: [['bf16'], ['fp16']],
   'mixedPrecision.paramDtype': [['bf16']],
   'mixedPrecision.reduceDtype': [['bf16'], ['fp32', { mixedPrecision: { paramDtype: 'bf16' } }]],
-  'mixedPrecision.outputDtype': [['bf16']],
-  'mixedPrecision.bufferDtype': [['bf16']],
-  'mixedPrecision.castForwardInputs': [[false]],
-  'mixedPrecision.keepLowPrecisionGrads': [[true]],
   gradScaler: [[true], [{ initScale: 2 }]],
   'offload.optimizer': [[true]],
   'offload.parameters': [[true], [true, { parallel: { strategy: 'NO_SHARD' } }]],
-  'offload.activations': [[true]],
   activationCheckpointing: [
     ['full'],
     ['selective'],
@@ -64,24 +56,13 @@ const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown, beside
     [{ saveOps: ['matMul'] }],
     [{ budgetBytes: 1 }],
   ],
-  data: [['synthetic']],
-  batch: [[2]],
-  accumulation: [[2]],
-  'optimizer.kind': [['adamW8bit'], ['sgd']],
-  'optimizer.lr': [[0.5]],
   'optimizer.betas': [[[0.5, 0.5]]],
-  'optimizer.eps': [[0.1]],
   'optimizer.weightDecay': [[0], [0, { optimizer: { kind: 'sgd' } }]],
   'optimizer.momentum': [[0.5], [0.5, { optimizer: { kind: 'sgd' } }]],
   'optimizer.nesterov': [[true], [true, { optimizer: { kind: 'sgd', momentum: 0.5 } }]],
-  'optimizer.fused': [[false]],
   'optimizer.blockSize': [[16], [16, { optimizer: { kind: 'adamW8bit' } }]],
-  'optimizer.delayedUpdate': [[true]],
   schedule: [[{ maxSteps: 100 }]],
   frozen: [[['*']]],
-  clipNorm: [[null], [2]],
-  seed: [[7]],
-  steps: [[7]],
 };
 
 /** Settings of models, beside a model that has them. */
@@ -127,16 +108,38 @@ const MODELS: Readonly<Record<string, readonly (readonly [model: Written, other:
   relativeDistance: [[T5, 64]],
 };
 
-const SECTIONS = ['parallel', 'mixedPrecision', 'offload', 'optimizer'];
+const PLANNED = SETTING_ROWS.filter(({ planned }) => planned !== null);
 
-test('every setting of a TrainConfig is tried here', () => {
-  const within = SECTIONS.flatMap((section) => knownKeys(section).map((key) => `${section}.${key}`));
-  const top = knownKeys('').filter((key) => key === 'mixedPrecision' || !SECTIONS.includes(key));
-  assert.deepEqual(Object.keys(OTHERS).sort(), [...top, ...within].sort());
+/** Values that a row's schema takes beside its default, where no other case is listed above. */
+function othersOf({ path, schema }: SettingRow): readonly (readonly [value: unknown, beside?: Written])[] {
+  const usual = schema.parse(undefined);
+  const tried = [true, false, 1, 2, 0.5, usual === 0.5 ? 0.25 : 0.5, null, 'full', ...choices(schema)];
+  const taken = tried.filter(
+    (value) => schema.safeParse(value).success && JSON.stringify(value) !== JSON.stringify(usual),
+  );
+  assert.ok(taken.length > 0, `${path} has no other value that this test can guess; list one in OTHERS`);
+  return taken.map((value) => [value]);
+}
+
+function choices(schema: z.core.$ZodType): readonly unknown[] {
+  if (schema instanceof z.ZodEnum) return schema.options;
+  if (schema instanceof z.ZodPipe) return choices(schema.in);
+  if (schema instanceof z.ZodDefault || schema instanceof z.ZodNullable) return choices(schema.unwrap());
+  return [];
+}
+
+test('every case is of a setting, and every setting of a model is tried here', () => {
+  const paths = PLANNED.map(({ path }) => path);
+  assert.deepEqual(
+    Object.keys(OTHERS).filter((path) => path !== 'mixedPrecision' && !paths.includes(path)),
+    [],
+  );
   assert.deepEqual(Object.keys(MODELS).sort(), [...knownKeys('model')].sort());
 });
 
-for (const [path, others] of Object.entries(OTHERS)) {
+for (const row of [...PLANNED, ...SETTING_ROWS.filter(({ path }) => path === 'mixedPrecision')]) {
+  const { path, planned } = row;
+  const others = OTHERS[path] ?? othersOf(row);
   for (const [value, beside = {}] of others) {
     const shown = JSON.stringify(value);
     const where = Object.keys(beside).length === 0 ? '' : ` beside ${JSON.stringify(beside)}`;
@@ -145,6 +148,25 @@ for (const [path, others] of Object.entries(OTHERS)) {
       assertNotDropped(base, changed(base, path, value), path);
     });
   }
+  if (planned === null || path === 'model') continue;
+  test(`a plan takes ${path} as its row says`, () => {
+    const plans = others.flatMap(([value, beside = {}]) => {
+      const base: Written = { model: GPT, batch: 4, ...beside };
+      return isLegal(changed(base, path, value))
+        ? [{ before: planOf(base), after: planOf(changed(base, path, value)) }]
+        : [];
+    });
+    const isChanged = plans.map(
+      ({ before, after }) => JSON.stringify(before.prediction) !== JSON.stringify(after.prediction),
+    );
+    if ('reads' in planned) return assert.ok(isChanged.includes(true), 'no value changes the prediction');
+    assert.ok(!isChanged.includes(true), 'a value changes the prediction');
+    for (const { after } of plans) {
+      const named = after.assumed.find(({ setting }) => setting === path)?.says ?? '';
+      if ('refused' in planned) assert.ok(named.endsWith(planned.refused), named);
+      else assert.ok(named !== '' || after.withoutEffect.includes(path));
+    }
+  });
 }
 
 for (const [key, others] of Object.entries(MODELS)) {
@@ -170,6 +192,15 @@ function assertNotDropped(base: Written, other: Written, path: string): void {
   const isRead = JSON.stringify(planned.prediction) !== JSON.stringify(before.prediction);
   const isNamed = planned.toText().includes(path);
   assert.ok(isRead || isNamed, `${path} changes no number, and nothing is said of it:\n${planned.toText()}`);
+}
+
+function isLegal(config: Written): boolean {
+  try {
+    return planOf(config).fits;
+  } catch (error) {
+    if (error instanceof ConfigError) return false;
+    throw error;
+  }
 }
 
 function planOf(config: Written): Plan {

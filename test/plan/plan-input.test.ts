@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { MODEL_NAMES } from '../../src/config/model-config';
 import { PRESETS } from '../../src/config/presets';
+import { MODEL_NAMES } from '../../src/config/settings/model';
 import { layoutOf } from '../../src/plan/layout-of';
+import { isTrainConfig } from '../../src/plan/layout-of-config';
 import { type PlanPlace, questionOf } from '../../src/plan/plan-input';
-import { isTrainConfig } from '../../src/plan/request-of-config';
 
 const layoutOfInput = (input: unknown, place?: PlanPlace) => layoutOf(questionOf(input, place).request);
 

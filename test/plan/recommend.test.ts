@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { familyOf } from '../../src/plan/families';
 import { recommend } from '../../src/plan/recommend';
+import { parseRecommend, recommendAsked } from '../../src/plan/recommend-request';
 import { toyPredict } from './toy-predict';
 
 const options = { predict: toyPredict };
@@ -101,4 +102,17 @@ test('wrong keys name the nearest', () => {
     () => recommend({ model: 'gpt2', search: { micr: [1] } }, options),
     /search\.micr: .*"micro"/,
   );
+});
+
+test('a config, a name and a request ask the same', () => {
+  const place = { on: 'H100-80G', gpus: 16 };
+  const request = { model: 'gpt2', hardware: 'H100-80G', gpus: 16 };
+  assert.deepEqual(parseRecommend(recommendAsked('gpt2', place)), parseRecommend(request));
+  const ofConfig = parseRecommend(
+    recommendAsked({ model: 'gpt2', mixedPrecision: 'bf16', optimizer: { kind: 'sgd' } }, place),
+  );
+  const { optimizerStates, batch, precision, gpus } = ofConfig;
+  assert.deepEqual([optimizerStates.kind, batch.global, precision, gpus], ['sgd', undefined, 'bf16', 16]);
+  const written = { model: 'gpt2', batch: 2, accumulation: 3 } as const;
+  assert.equal(parseRecommend(recommendAsked(written, place)).batch.global, 2 * 3 * 16);
 });

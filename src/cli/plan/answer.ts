@@ -1,5 +1,5 @@
-import type { ConfigReading } from '../../plan/config-readings';
 import type { Layout } from '../../plan/layout';
+import type { ConfigReading } from '../../plan/layout-of-config';
 import type { Estimate, Prediction } from '../../plan/prediction';
 
 /** One line of `plan --batch`: a prediction under the batch format's keys. */

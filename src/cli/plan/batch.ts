@@ -3,10 +3,8 @@ import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
-import { layoutOfRequest } from '../../plan/layout-of';
-import { parseRequest, withoutNotes } from '../../plan/parse-request';
-import { predict } from '../../plan/predict';
-import { requestReadings } from '../../plan/request-readings';
+import { withoutNotes } from '../../plan/parse-request';
+import { plannedRequest } from '../../plan/planned';
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 
@@ -96,10 +94,7 @@ function answerLine(
  * an error.
  */
 function answerOf(id: string | number | undefined, written: object): PlanAnswer {
-  const request = parseRequest(written);
-  const layout = layoutOfRequest(request);
-  const prediction = predict(layout);
-  const assumed = requestReadings(written, request, layout);
+  const { prediction, assumed } = plannedRequest(written);
   const { seconds, memory } = prediction;
   if (Number.isFinite(seconds.value) && Number.isFinite(memory.peakBytes)) {
     return { ...planAnswer(id, prediction), ...readingAnswer({ assumed, withoutEffect: [] }) };

@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
+import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf, type Planned } from '../../plan/cost-of';
 import { type HardwareCalibration, withCalibration } from '../../plan/hardware-calibration';
+import type { Place } from '../../plan/layout-of-config';
 import { type PlanInput, planInputNamed } from '../../plan/plan-input';
 import type { PriceTable } from '../../plan/prices';
-import type { Place } from '../../plan/request-of-config';
-import { positiveNumber, wholeNumber } from '../arguments';
+import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { layoutAnswer, planAnswer, readingAnswer } from './answer';
 import { planBatch } from './batch';
@@ -21,6 +22,7 @@ interface PlanCommandOptions {
   readonly calibration?: string;
   readonly prices?: string;
   readonly tokens?: number;
+  readonly set: readonly string[];
 }
 
 /** `shardlab plan`: predicts time and memory of layouts, for people, or line by line for programs. */
@@ -39,7 +41,8 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU')
-    .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber);
+    .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber)
+    .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
     if (options.batch !== undefined) {
@@ -88,6 +91,8 @@ async function runBatch(
     throw new ConfigError(
       '--tokens and --batch: a line gives the time of one iteration; leave one of them out',
     );
+  if (options.set.length > 0)
+    throw new ConfigError('--set and --batch: a line says its own settings; leave one of them out');
   const place = placeOf(options);
   const prepare = (request: object): object => {
     const placed = { ...request, ...place };
@@ -102,7 +107,7 @@ async function runBatch(
 }
 
 function planOf(name: string, { options, calibration }: Given, { io, output }: Streams): Plan {
-  const input = planInputNamed(name, io.cwd) as PlanInput; // checked there, and by the plan
+  const input = withSettings(planInputNamed(name, io.cwd), options.set) as PlanInput; // the plan checks it
   try {
     const planned = plan(input, placeOf(options), { calibration });
     for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);

@@ -1,18 +1,31 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { locatedText } from '../../config/located-text';
-import { readNamed } from '../../config/named-config';
+import { checkLocated, presetNamed, readNamed } from '../../config/named-config';
+import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
+import { isTrainConfig } from '../../plan/layout-of-config';
 import { type PriceTable, priceTable } from '../../plan/prices';
+import type { RecommendInput } from '../../plan/recommend-request';
 
-/** A model for `recommend`: a published one's name, a number of parameters, or a file with its shape. Throws: CONFIG. */
-export function readModel(name: string, cwd: string): unknown {
-  if (Number(name) > 0) return { params: Number(name) };
-  if (!existsSync(resolve(cwd, name))) return name;
-  const { input } = readNamed(name, cwd);
-  return typeof input === 'object' && input !== null && 'model' in input ? input.model : input;
+/**
+ * What `recommend` is asked about: a published model or a preset by name, a number of parameters, or a file with a model's shape, a
+ * plan request or a TrainConfig. Throws: CONFIG.
+ */
+export function readModel(name: string, cwd: string): TrainConfigInput | Pick<RecommendInput, 'model'> {
+  if (Number(name) > 0) return { model: { params: Number(name) } };
+  const preset = presetNamed(name);
+  if (preset !== undefined || !existsSync(resolve(cwd, name))) return preset ?? { model: name };
+  const text = readNamed(name, cwd);
+  const { input } = text;
+  // The search checks what it is given.
+  if (typeof input !== 'object' || input === null || !('model' in input))
+    return { model: input as RecommendInput['model'] };
+  if (!isTrainConfig(input)) return { model: input.model as RecommendInput['model'] };
+  checkLocated(text);
+  return input as TrainConfigInput; // it passed the check
 }
 
 /** A calibration that `shardlab doctor --calibrate` wrote. Throws: CONFIG. */

@@ -5,6 +5,7 @@ import { familyOf } from '../../plan/families';
 import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
 import { type Recommendation, recommend } from '../../plan/recommend';
+import { recommendAsked } from '../../plan/recommend-request';
 import { positiveNumber, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
@@ -19,7 +20,7 @@ interface RecommendCommandOptions {
   readonly gpusPerNode?: number;
   readonly nic?: number;
   readonly by: 'time' | 'memory' | 'cost';
-  readonly precision: string;
+  readonly precision?: 'bf16' | 'fp16' | 'fp32' | 'fp8';
   readonly compile?: boolean;
   readonly top: number;
   readonly prices?: string;
@@ -34,7 +35,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     )
     .requiredOption(
       '--model <name>',
-      'a published model, a number of parameters (7.5e9), or a file with its shape',
+      'a published model, a number of parameters (7.5e9), or a file with its shape, a plan request or a TrainConfig',
     )
     .option('--hardware <name...>', 'one kind of GPU, or several to choose from', ['A100-80G'])
     .requiredOption('--gpus <n>', 'number of GPUs; with --by cost, fewer are tried too', wholeNumber(1))
@@ -48,31 +49,31 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
         .default('time'),
     )
     .addOption(
-      new Option('--precision <type>', 'the type of computation')
-        .choices(['bf16', 'fp16', 'fp32', 'fp8'])
-        .default('bf16'),
+      new Option('--precision <type>', "the type of computation (default: the config's, else bf16)").choices([
+        'bf16',
+        'fp16',
+        'fp32',
+        'fp8',
+      ]),
     )
     .option('--compile', 'assumes a compiled model')
     .option('--top <n>', 'number of layouts to show', wholeNumber(1), 5)
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
-    const { hardware } = options;
-    const found = recommend(
-      {
-        model: readModel(options.model, io.cwd),
-        hardware: hardware.length === 1 ? hardware[0] : hardware,
-        gpus: options.gpus,
-        seq: options.seq,
-        batch: { global: options.globalBatch },
-        gpusPerNode: options.gpusPerNode,
-        nicGbit: options.nic,
-        by: options.by,
-        precision: options.precision,
-        compile: options.compile === true,
-      },
-      { predict, prices, top: options.top },
-    );
+    const { hardware, globalBatch } = options;
+    const asked = recommendAsked(readModel(options.model, io.cwd), {
+      on: hardware.length === 1 ? hardware[0] : [...hardware],
+      gpus: options.gpus,
+      seq: options.seq,
+      ...(globalBatch === undefined ? {} : { batch: { global: globalBatch } }),
+      gpusPerNode: options.gpusPerNode,
+      nicGbit: options.nic,
+      by: options.by,
+      ...(options.precision === undefined ? {} : { precision: options.precision }),
+      compile: options.compile === true,
+    });
+    const found = recommend(asked, { predict, prices, top: options.top });
     output.answer(asJson(found, prices), () => asText(found));
     if (found.ranked.length > 0) return 0;
     const [nearest] = found.losses;

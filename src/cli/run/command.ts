@@ -2,9 +2,10 @@ import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { configNamed } from '../../config/named-config';
 import { PRESETS } from '../../config/presets';
+import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
-import { wholeNumber } from '../arguments';
+import { setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { trainHeadless } from './headless';
 import { type RunReport, runReport } from './report';
@@ -12,6 +13,7 @@ import { type RunReport, runReport } from './report';
 interface RunCommandOptions {
   readonly ranks: number;
   readonly steps?: number;
+  readonly set: readonly string[];
   readonly blas?: 'auto' | 'none';
   readonly init?: string;
   readonly events?: string;
@@ -30,6 +32,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     )
     .option('--ranks <n>', 'rank processes', wholeNumber(1), 2)
     .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
+    .addOption(setOption())
     .addOption(new Option('--engine <name>', 'the compute engine').choices(['wasm']).default('wasm'))
     .addOption(
       new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto'),
@@ -39,7 +42,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .option('--resume <folder>', 'continues from a checkpoint; its steps count among --steps')
     .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
-    const named = configNamed(name, io.cwd);
+    const named = withSettings(configNamed(name, io.cwd), options.set);
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
     const { ranks, blas = 'auto' } = options;
     if (options.init !== undefined && options.resume !== undefined) {

@@ -1,6 +1,6 @@
 import { formatBytes, formatSeconds } from '../../core/units';
-import type { ConfigReading } from '../../plan/config-readings';
 import type { Layout } from '../../plan/layout';
+import type { ConfigReading } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { peakInBytes } from '../../plan/peak-bytes';
 import type { Estimate, Prediction } from '../../plan/prediction';

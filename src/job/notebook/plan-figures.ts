@@ -8,7 +8,6 @@ import type { DryRun } from '../../plan/dry-run/dry-run-result';
 import type { KnobValues } from '../../plan/knobs';
 import { judgedRuns } from '../../plan/measured/judged-runs';
 import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
-import type { Place } from '../../plan/request-of-config';
 import { writeToStderr } from '../control/folded-lines';
 import { sessionGuesses } from '../run/guesses';
 import { type Plan, plan as planned } from './plan';
@@ -19,9 +18,9 @@ import { whatIf as turned } from './what-if';
 // read.
 
 /**
- * Predicts a layout's time and memory. `place` says where a TrainConfig runs, or replaces keys of a request: a hardware
- * name or { hardware, gpus, nicGbit, ... }. A warning names settings that the plan replaces by an assumption; `assumed`
- * lists them.
+ * Predicts a training's time and memory: plan(config, { on: 'H100-80G', gpus: 64 }). In place of a TrainConfig it takes a model's
+ * name, a preset, a file, or a plan request; the place's keys replace the request's. A warning names settings that the plan
+ * replaces by an assumption; `assumed` lists them.
  * Throws: CONFIG naming what is wrong and what to change.
  * @example
  * sl.plan('llama3-8b', { on: 'A100-80G', gpus: 16 });
@@ -48,7 +47,7 @@ export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanCo
 }
 
 /** Changes one setting of a plan at a time. Throws: CONFIG for a wrong request and for an unknown knob. */
-export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
+export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
   const figure = turned(input, knobs, place);
   warnOf([planned(input, place)]);
   return sessionGuesses().reveal(figure);

@@ -4,17 +4,14 @@ import type { DataFrame } from '../../figures/frame';
 import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
-import type { ConfigReading } from '../../plan/config-readings';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';
 import type { Layout } from '../../plan/layout';
-import { layoutOfRequest } from '../../plan/layout-of';
-import { parseRequest } from '../../plan/parse-request';
+import type { ConfigReading } from '../../plan/layout-of-config';
 import { peakInBytes } from '../../plan/peak-bytes';
-import { type PlanInput, type PlanOptions, type PlanPlace, questionOf } from '../../plan/plan-input';
-import { predict } from '../../plan/predict';
+import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
+import { plannedInput } from '../../plan/planned';
 import type { Estimate, Prediction } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
-import { requestReadings } from '../../plan/request-readings';
 
 /** What a layout is expected to take and need. In a notebook it shows itself. */
 export interface Plan extends Planned, ConfigReading {
@@ -45,15 +42,11 @@ export interface Plan extends Planned, ConfigReading {
 }
 
 /**
- * Predicts a layout's time and memory. `place` says where a TrainConfig runs, or replaces keys of a request: hardware's name or
- * { hardware, gpus, nicGbit, ... }. Throws: CONFIG naming what is wrong and what to change.
+ * Predicts the time and memory of what `PlanInput` names. `place` says where it runs, and replaces keys of a request: a hardware's
+ * name or { on, gpus, nicGbit, ... }. Throws: CONFIG naming what is wrong and what to change.
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
-  const { request: asked, assumed: ofConfig, withoutEffect } = questionOf(input, place, options);
-  const request = parseRequest(asked);
-  const layout = layoutOfRequest(request);
-  const assumed = [...ofConfig, ...requestReadings(asked, request, layout)];
-  return createPlan({ layout, prediction: predict(layout), assumed, withoutEffect });
+  return createPlan(plannedInput(input, place, options));
 }
 
 /** A prediction with its pictures and its table. */

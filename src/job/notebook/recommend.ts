@@ -1,3 +1,4 @@
+import type { TrainConfigInput } from '../../config/train-config';
 import { escapeHtml } from '../../figures/escape';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
@@ -17,7 +18,7 @@ import { peakInBytes } from '../../plan/peak-bytes';
 import { predict } from '../../plan/predict';
 import { type PriceTable, priceTable } from '../../plan/prices';
 import { type Recommendation, recommend as search } from '../../plan/recommend';
-import type { RecommendInput } from '../../plan/recommend-request';
+import { type RecommendInput, type RecommendPlace, recommendAsked } from '../../plan/recommend-request';
 import type { PlanRequestInput } from '../../plan/request';
 import { requestOfLayout } from '../../plan/request-of-layout';
 import { createPlan, type Plan } from './plan';
@@ -43,7 +44,7 @@ export interface Recommended {
   [DISPLAY](): DisplayBundle;
 }
 
-export interface RecommendViewOptions {
+export interface RecommendViewOptions extends RecommendPlace {
   /** USD per GPU hour by the GPU's name. Default: list prices. */
   readonly prices?: Readonly<Record<string, number>> | PriceTable;
   /** How many are ranked. Default 5. */
@@ -51,14 +52,18 @@ export interface RecommendViewOptions {
 }
 
 /**
- * Tries every legal layout of a model on so many GPUs and ranks those that fit. Throws: CONFIG for a wrong request, for no legal
+ * Tries every legal layout of a model on so many GPUs and ranks those that fit: recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }),
+ * or a TrainConfig in place of the name. Throws: CONFIG for a wrong request, for no legal
  * layout, and by cost where no price is known.
  * @example
  * sl.recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 });
  */
-export function recommend(input: RecommendInput, options: RecommendViewOptions = {}): Recommended {
-  const { prices, top = 5 } = options;
-  const found = search(input, {
+export function recommend(
+  input: RecommendInput | TrainConfigInput | string,
+  options: RecommendViewOptions = {},
+): Recommended {
+  const { prices, top = 5, ...place } = options;
+  const found = search(recommendAsked(input, place), {
     predict,
     top,
     ...(prices === undefined ? {} : { prices: priceTable(prices) }),

@@ -4,9 +4,9 @@ import { safe } from '../../figures/grammar/ink';
 import { withAssumed } from '../../figures/plans/plan-table';
 import { scalingCurve } from '../../figures/plans/scaling-curve';
 import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
+import { isTrainConfig } from '../../plan/layout-of-config';
 import { type PlanInput, planInputNamed } from '../../plan/plan-input';
 import type { Estimate } from '../../plan/prediction';
-import { isTrainConfig } from '../../plan/request-of-config';
 import { scalingEfficiency } from '../../plan/scaling-efficiency';
 import { type Plan, plan } from './plan';
 

@@ -7,15 +7,14 @@ import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
 import { tokensPerStep } from '../../plan/cost-of';
 import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
 import { reservableBytes } from '../../plan/memory/allocator';
-import { type PlanInput, questionOf } from '../../plan/plan-input';
-import type { Place } from '../../plan/request-of-config';
+import { type PlanInput, type PlanPlace, questionOf } from '../../plan/plan-input';
 import { type Plan, plan } from './plan';
 
 /**
  * One knob at a time turned away from a plan: iteration time and peak memory of every value. What is not legal is left out and
  * named. Throws: CONFIG for a wrong request, an unknown knob, and where nothing is legal.
  */
-export function whatIf(input: PlanInput, knobs: KnobValues, place: Place = {}): Figure {
+export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
   const { request: asked, assumed: ofConfig } = questionOf(input, place);
   const request = asked as PlanInput; // what a plan takes, with the place's keys
   const base = plan(request);

@@ -1,6 +1,6 @@
 import type { Engine } from '../../backend/engine';
 import type { ModelStateDict } from '../../checkpoint/load/state-dicts';
-import type { ActivationCheckpointingConfig } from '../../config/memory-config';
+import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
 import { strictNames } from '../../config/strict-names';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';

@@ -1,4 +1,4 @@
-import { modelShape, positionsOf } from '../../config/model-config';
+import { modelShape, positionsOf } from '../../config/settings/model';
 import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../../core/errors';

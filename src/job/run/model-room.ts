@@ -1,5 +1,5 @@
 import { HEAP_END } from '../../backend/out-of-memory';
-import { type ModelConfig, modelShape } from '../../config/model-config';
+import { type ModelConfig, modelShape } from '../../config/settings/model';
 import { type ModelState, STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';

@@ -1,4 +1,4 @@
-import { modelShape } from '../../config/model-config';
+import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { Module } from '../module';
 import { newDit } from './dit';

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { issueMessage, toIssues } from '../../config/config-issue';
-import type { ModelConfig } from '../../config/model-config';
 import { modelConflicts } from '../../config/model-conflicts';
+import type { ModelConfig } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
 
 type ShapeSchema = z.ZodObject<z.ZodRawShape & { kind: z.ZodLiteral<ModelConfig['kind']> }>;

@@ -1,5 +1,5 @@
 import { gelu, linear } from '../../backend/ops';
-import { type DitConfig, ditSchema } from '../../config/model-config';
+import { type DitConfig, ditSchema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { silu } from '../activations';
 import { ModuleList } from '../containers';

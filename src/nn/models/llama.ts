@@ -1,5 +1,5 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
-import { type LlamaConfig, llamaSchema } from '../../config/model-config';
+import { type LlamaConfig, llamaSchema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';

@@ -1,4 +1,4 @@
-import { type T5Config, t5Schema } from '../../config/model-config';
+import { type T5Config, t5Schema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';

@@ -1,5 +1,5 @@
+import { type Call, checkArguments } from '../../config/call-arguments';
 import { nearest } from '../../config/nearest';
-import { camelCase, requireKnownOptions } from '../../config/option-names';
 import { STRATEGIES, type StrategyName, strategySchema } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
@@ -48,40 +48,27 @@ export interface FsdpOptions {
   readonly ignoreUnusedParameters?: unknown;
 }
 
-/** All accepted names; the compiler requires each of them. */
-const NAMES: Readonly<
-  Record<Exclude<keyof FsdpOptions, 'checkpointWrapper' | 'ignoreUnusedParameters'>, true>
-> = {
-  autoWrapPolicy: true,
-  shardingStrategy: true,
-  mixedPrecision: true,
-  backwardPrefetch: true,
-  forwardPrefetch: true,
-  limitAllGathers: true,
-  syncModuleStates: true,
-  ignoredModules: true,
-  cpuOffload: true,
-  deviceMesh: true,
-  processGroup: true,
-  deviceId: true,
-  useOrigParams: true,
-  paramInitFn: true,
-};
-
-/** Arguments in the documents that FSDP does not have, with the right form. */
-const NO_ARGUMENTS: Readonly<Record<string, string>> = {
-  checkpointWrapper:
-    'checkpoint the layers before FSDP: for (const block of model.blocks) checkpointWrapper(block); FSDP(model, …)',
-  ignoreUnusedParameters:
-    "FSDP needs none: an unused parameter's gradient counts as zeros (find_unused_parameters is DistributedDataParallel's)",
-};
-
-/** Accepted arguments without effect. */
-const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
-  deviceId: 'every rank has one engine, and the model is on it from the start',
-  useOrigParams: 'parameters always keep their own names and shapes',
-  paramInitFn:
-    'modules know their initial values from their seed, and each rank makes those of its own chunk only, when it is sharded',
+/** What FSDP takes: settings under its names, and what is no setting. */
+const FSDP: Call<'fsdp', FsdpOptions> = {
+  what: 'FSDP(model, { … })',
+  by: 'fsdp',
+  own: {
+    processGroup: true,
+    deviceId: { noEffect: 'every rank has one engine, and the model is on it from the start' },
+    useOrigParams: { noEffect: 'parameters always keep their own names and shapes' },
+    paramInitFn: {
+      noEffect:
+        'modules know their initial values from their seed, and each rank makes those of its own chunk only, when it is sharded',
+    },
+    checkpointWrapper: {
+      refused:
+        'checkpoint the layers before FSDP: for (const block of model.blocks) checkpointWrapper(block); FSDP(model, …)',
+    },
+    ignoreUnusedParameters: {
+      refused:
+        "FSDP needs none: an unused parameter's gradient counts as zeros (find_unused_parameters is DistributedDataParallel's)",
+    },
+  },
 };
 
 /** FSDP's arguments, converted for `fullyShard`. */
@@ -98,10 +85,8 @@ export interface FsdpSettings {
  * Throws: CONFIG naming the nearest argument, camelCase for snake_case, or our form of another library's argument.
  */
 export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
-  requireNames(given);
-  for (const [name, reason] of Object.entries(WITHOUT_EFFECT)) {
-    if (Object.hasOwn(given, name)) warn(`FSDP: ${name} has no effect: ${reason}`);
-  }
+  refuseFairScale(given);
+  checkArguments(FSDP, given, warn);
   const ignoredModules = [...(given.ignoredModules ?? [])];
   const strategy = strategyOf(given, warn);
   const mesh = given.deviceMesh;
@@ -125,18 +110,16 @@ export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
   };
 }
 
-function requireNames(given: FsdpOptions): void {
+/** Throws: CONFIG for FairScale's arguments, with what they are here. */
+function refuseFairScale(given: FsdpOptions): void {
   for (const name of Object.keys(given)) {
-    const meant = NO_ARGUMENTS[camelCase(name)];
-    if (meant !== undefined) throw new ConfigError(`FSDP(model, { … }) has no argument ${name}; ${meant}`);
-    const ours = Object.hasOwn(NAMES, name) ? undefined : FAIR_SCALE_NAMES[name];
+    const ours = FAIR_SCALE_NAMES[name];
     if (ours === undefined) continue;
     throw new ConfigError(
       `FSDP(model, { … }) has no argument ${name}, which is FairScale's; here ${ours}. ` +
         'FSDP(model, fromFairScale({ … })) takes its names',
     );
   }
-  requireKnownOptions('FSDP(model, { … })', given, Object.keys(NAMES));
 }
 
 function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions, warn: Warn): StrategyName {

@@ -1,4 +1,4 @@
-import { requireKnownOptions } from '../../config/option-names';
+import { type Call, checkArguments } from '../../config/call-arguments';
 import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
@@ -15,21 +15,11 @@ export interface FullyShardArguments extends Omit<FullyShardOptions, 'missingAre
   readonly offloadPolicy?: CPUOffload | undefined;
 }
 
-/** All names; the compiler requires each of them. */
-const NAMES: Readonly<Record<keyof FullyShardArguments, true>> = {
-  mesh: true,
-  reshardAfterForward: true,
-  mpPolicy: true,
-  offloadPolicy: true,
-  ignoredModules: true,
-  strategy: true,
-  forwardPrefetch: true,
-  backwardPrefetch: true,
-  limitAllGathers: true,
-  syncModuleStates: true,
-  precision: true,
-  offloadParameters: true,
-  sparseGradients: true,
+/** All that it takes are settings. */
+const FULLY_SHARD: Call<'fullyShard', FullyShardArguments> = {
+  what: 'fullyShard(module, { … })',
+  by: 'fullyShard',
+  own: {},
 };
 
 /**
@@ -37,7 +27,7 @@ const NAMES: Readonly<Record<keyof FullyShardArguments, true>> = {
  * for a value that is not a policy.
  */
 export function fullyShardOptions(given: FullyShardArguments): FullyShardOptions {
-  requireKnownOptions('fullyShard(module, { … })', given, Object.keys(NAMES));
+  checkArguments(FULLY_SHARD, given, () => {});
   const { mesh: _mesh, mpPolicy, offloadPolicy, ...options } = given;
   if (mpPolicy !== undefined && (typeof mpPolicy !== 'object' || !('castForwardInputs' in mpPolicy))) {
     throw new ConfigError(

@@ -1,21 +1,12 @@
 import type { z } from 'zod';
 import { requireKnownOptions } from '../../config/option-names';
-import { mixedPrecisionSchema } from '../../config/precision-config';
+import { MIXED_PRECISION, mixedPrecisionSchema } from '../../config/settings/precision';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import { mixedPrecision, type MixedPrecision as Policy } from '../precision/mixed-precision';
 
 /** Types, by a config's names: 'bf16', 'bfloat16', 'fp16', 'float16', 'fp32', 'float32'. */
 export type MixedPrecisionOptions = Exclude<z.input<typeof mixedPrecisionSchema>, string | null>;
-
-const PRECISION_NAMES = [
-  'paramDtype',
-  'reduceDtype',
-  'outputDtype',
-  'bufferDtype',
-  'castForwardInputs',
-  'keepLowPrecisionGrads',
-];
 
 /**
  * Types of parameters, reductions and outputs. Source: torch.distributed.fsdp.MixedPrecision.
@@ -31,7 +22,7 @@ export function MixedPrecisionPolicy(options: MixedPrecisionOptions = {}): Polic
 }
 
 function policyFrom(what: string, options: MixedPrecisionOptions): Policy {
-  requireKnownOptions(`${what}({ … })`, options, PRECISION_NAMES);
+  requireKnownOptions(`${what}({ … })`, options, Object.keys(MIXED_PRECISION));
   const parsed = mixedPrecisionSchema.safeParse(options);
   if (parsed.success) return mixedPrecision(parsed.data ?? {});
   const wrong = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);

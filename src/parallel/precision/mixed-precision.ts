@@ -4,7 +4,7 @@ import {
   type PrecisionSettings,
   precisionConflict,
   reduceDtypeOf,
-} from '../../config/precision-config';
+} from '../../config/settings/precision';
 import type { HalfDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 

@@ -1,4 +1,4 @@
-import type { ActivationCheckpointingConfig } from '../../config/memory-config';
+import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
 import { ConfigError } from '../../core/errors';
 import type { Module } from '../../nn/module';
 import { layersOf } from '../wrap-policy';

@@ -1,5 +1,5 @@
-import { modelShape } from '../../config/model-config';
-import { gradScalerOf } from '../../config/precision-config';
+import { modelShape } from '../../config/settings/model';
+import { gradScalerOf } from '../../config/settings/precision';
 import type { TrainConfig } from '../../config/train-config';
 
 /** What a dry run of a config takes for granted where a real run looks at values. [Note: values in a dry run] */

@@ -1,4 +1,4 @@
-import type { WrapConfig } from '../../../src/config/parallel-config';
+import type { WrapConfig } from '../../../src/config/settings/parallel';
 import type { StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { seeded } from '../../../src/core/random';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { usesFloat16 } from '../../../src/config/precision-config';
+import { usesFloat16 } from '../../../src/config/settings/precision';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import { mixedPrecision, policyOf } from '../../../src/parallel/precision/mixed-precision';
 

@@ -1,4 +1,4 @@
-import type { ActivationCheckpointingConfig } from '../../../src/config/memory-config';
+import type { ActivationCheckpointingConfig } from '../../../src/config/settings/memory';
 import { ConfigError } from '../../../src/core/errors';
 import type { Bytes } from '../../../src/core/units';
 import type { GptShape } from '../../../src/nn/models/language-model';

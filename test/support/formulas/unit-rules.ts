@@ -1,4 +1,4 @@
-import type { ParallelConfig } from '../../../src/config/parallel-config';
+import type { ParallelConfig } from '../../../src/config/settings/parallel';
 import { type ModelState, STRATEGIES, type StrategyName } from '../../../src/config/strategies';
 
 /** The settings, besides a strategy, that say how units lie on ranks and when they communicate. */

@@ -1,0 +1,60 @@
+import { ConfigError } from '../core/errors';
+import type { Warn } from '../core/warn';
+import { camelCase, requireKnownOptions } from './option-names';
+import type { Original } from './setting';
+import { SETTING_ROWS } from './setting-table';
+import type { SETTINGS } from './settings/training';
+
+type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
+  ? `${Head}${Capitalize<Camel<Tail>>}`
+  : Name;
+
+type NamesOf<Row, By extends Original> = Row extends { readonly names: { readonly [Key in By]: infer Names } }
+  ? Camel<Names extends readonly string[] ? Names[number] : Names extends string ? Names : never>
+  : never;
+
+type NamesIn<Rows, By extends Original> = {
+  [Key in keyof Rows]:
+    | NamesOf<Rows[Key], By>
+    | (Rows[Key] extends { readonly parts: infer Parts } ? NamesIn<Parts, By> : never);
+}[keyof Rows];
+
+/** Arguments of a call that are settings, by the names that their rows give. */
+export type SettingArgument<By extends Original> = NamesIn<typeof SETTINGS, By>;
+
+/** An argument that is no setting: taken, taken without effect and why, or refused with what to write. */
+type OwnArgument = true | { readonly noEffect: string } | { readonly refused: string };
+
+/** A call and what it takes. The compiler asks for every one of its options that no row of the settings names. */
+export interface Call<By extends Original, Options> {
+  /** How it begins, as 'FSDP(model, { … })'. */
+  readonly what: string;
+  readonly by: By;
+  readonly own: Readonly<Record<Exclude<keyof Options & string, SettingArgument<By>>, OwnArgument>> &
+    Readonly<Record<string, OwnArgument>>;
+}
+
+/**
+ * Checks the names of a call's arguments; those without effect are warned of.
+ * Throws: CONFIG for an unknown one, naming the nearest, camelCase for snake_case, or what to write instead.
+ */
+export function checkArguments<By extends Original, Options extends object>(
+  { what, by, own }: Call<By, Options>,
+  given: Options,
+  warn: Warn,
+): void {
+  const taken = SETTING_ROWS.flatMap(({ names = {} }) => names[by] ?? []).map(camelCase);
+  for (const name of Object.keys(given)) {
+    const argument: OwnArgument | undefined = own[camelCase(name)];
+    if (typeof argument === 'object' && 'refused' in argument)
+      throw new ConfigError(`${what} has no argument ${name}; ${argument.refused}`);
+  }
+  const others = Object.entries<OwnArgument>(own).filter(
+    ([, argument]) => argument === true || 'noEffect' in argument,
+  );
+  requireKnownOptions(what, given, [...taken, ...others.map(([name]) => name)]);
+  for (const [name, argument] of others) {
+    if (argument === true || !('noEffect' in argument) || !Object.hasOwn(given, name)) continue;
+    warn(`${what.replace(/\(.*/, '')}: ${name} has no effect: ${argument.noEffect}`);
+  }
+}

@@ -1,0 +1,44 @@
+import { parse } from 'yaml';
+import { ConfigError } from '../core/errors';
+import { modelShape } from './settings/model';
+import { checkTrainConfig } from './train-config';
+
+type Section = Readonly<Record<string, unknown>>;
+
+/**
+ * Settings with some replaced, each written as 'parallel.strategy=ZERO_2', its value as in YAML. A section that has a short form,
+ * as a model's name, is written out first. Throws: CONFIG for a text that is no key and value.
+ */
+export function withSettings<Input extends object>(input: Input, texts: readonly string[]): Input {
+  return texts.reduce<Section>(
+    (settings, text) => {
+      const [, path, value] = /^\s*([\w.]+)\s*=(.*)$/s.exec(text) ?? [];
+      if (path === undefined || value === undefined)
+        throw new ConfigError(`--set ${text}: give a key and a value, as --set parallel.strategy=ZERO_2`);
+      return replaced(settings, path.split('.'), yamlOf(text, value));
+    },
+    Object.fromEntries(Object.entries(input)),
+  ) as Input; // checked where it is used
+}
+
+function replaced(section: Section, [key = '', ...rest]: readonly string[], value: unknown): Section {
+  return { ...section, [key]: rest.length === 0 ? value : replaced(within(section, key), rest, value) };
+}
+
+function within(section: Section, key: string): Section {
+  const written = section[key];
+  if (typeof written === 'object' && written !== null) return { ...written };
+  const checked = checkTrainConfig({ [key]: written });
+  if ('issues' in checked || typeof written !== 'string') return {};
+  const full: Section = checked.config;
+  return Object.fromEntries(Object.entries(key === 'model' ? modelShape(checked.config) : (full[key] ?? {})));
+}
+
+function yamlOf(text: string, value: string): unknown {
+  try {
+    return parse(value);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
+    throw new ConfigError(`--set ${text}: the value is no YAML (${reason})`);
+  }
+}

@@ -1,0 +1,76 @@
+import { z } from 'zod';
+import { type Planned, type Setting, schemaOf } from './setting';
+import { MODEL_PARTS } from './settings/model';
+import { SETTINGS } from './settings/training';
+
+export const configSchema = schemaOf(SETTINGS);
+
+type Config = z.output<typeof configSchema>;
+type Table = typeof SETTINGS;
+
+/** The paths of a section's parts, or a setting's own, whose rows are `Like`. */
+type PathsOf<Key extends string, Row, Like> = Row extends { planned: 'by part'; parts: infer Parts }
+  ? { [Part in keyof Parts & string]: Parts[Part] extends Like ? `${Key}.${Part}` : never }[keyof Parts &
+      string]
+  : Row extends Like
+    ? Key
+    : never;
+
+/** Settings that a plan reads, by path: 'parallel.strategy'. */
+export type PlannedPath = {
+  [Key in keyof Table & string]: PathsOf<Key, Table[Key], { readonly planned: { readonly reads: true } }>;
+}[keyof Table & string];
+
+/** A row of the table, by the setting's path. */
+export interface SettingRow extends Omit<Setting<Config>, 'planned'> {
+  readonly path: string;
+  /** null: its section's, or by its parts. */
+  readonly planned: Planned<Config> | null;
+}
+
+/** Every setting, sections before their parts; but those within `model`. */
+export const SETTING_ROWS: readonly SettingRow[] = Object.entries<
+  Omit<Setting<Config>, 'planned'> & { readonly planned: Planned<Config> | 'by part' }
+>(SETTINGS).flatMap(([path, row]) => [
+  { ...row, path, planned: row.planned === 'by part' ? null : row.planned },
+  ...Object.entries<Omit<Setting<Config>, 'planned'> & Partial<Setting<Config>>>(row.parts ?? {}).map(
+    ([key, part]) => ({ ...part, path: `${path}.${key}`, planned: part.planned ?? null }),
+  ),
+]);
+
+/** How settings with several forms are written, by path: what a message about a wrong value ends with. */
+export const FORMS: Readonly<Record<string, string>> = Object.fromEntries([
+  ['', "{ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } }"],
+  ...[
+    ...SETTING_ROWS,
+    ...Object.entries(MODEL_PARTS).map(([key, part]) => ({ ...part, path: `model.${key}` })),
+  ].flatMap(({ path, form }) => (form === undefined ? [] : [[path, form]])),
+]);
+
+/** What settings may be called, by their place: '' is the top. */
+export type KnownKeys = Readonly<Record<string, readonly string[]>>;
+
+/** The keys of every object that a schema has somewhere, by place; of several forms all of theirs. */
+export function keysOf(schema: z.core.$ZodType, place = ''): KnownKeys {
+  if (schema instanceof z.ZodObject) {
+    const shape: Readonly<Record<string, z.core.$ZodType>> = schema.shape;
+    const within = Object.entries(shape).map(([key, inner]) =>
+      keysOf(inner, place === '' ? key : `${place}.${key}`),
+    );
+    return Object.assign({ [place]: Object.keys(shape) }, ...within);
+  }
+  if (schema instanceof z.ZodUnion) {
+    const all: Record<string, readonly string[]> = {};
+    for (const option of schema.options) {
+      for (const [at, keys] of Object.entries(keysOf(option, place)))
+        all[at] = [...new Set([...(all[at] ?? []), ...keys])];
+    }
+    return all;
+  }
+  if (schema instanceof z.ZodPipe) return keysOf(schema.in, place);
+  if (schema instanceof z.ZodArray) return keysOf(schema.element, place);
+  const wrappers = [z.ZodDefault, z.ZodPrefault, z.ZodNullable, z.ZodOptional, z.ZodReadonly] as const;
+  const wrapper = wrappers.find((each) => schema instanceof each);
+  // A wrapper's inner type; each of them has unwrap.
+  return wrapper === undefined ? {} : keysOf((schema as z.ZodNullable).unwrap(), place);
+}

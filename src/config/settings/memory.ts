@@ -1,0 +1,82 @@
+import { z } from 'zod';
+import { type Facts, type PlannedOn, type Settings, schemaOf } from '../setting';
+import { anyGathered, isGathered, type ParallelConfig } from './parallel';
+
+/** What the rules below read of a config. */
+export interface Read {
+  readonly parallel: ParallelConfig;
+  readonly offload: OffloadConfig;
+  readonly activationCheckpointing: ActivationCheckpointingConfig | null;
+}
+
+/** What lies on the host instead of the device. */
+export const OFFLOAD = {
+  optimizer: {
+    schema: z.boolean().default(false),
+    says: 'optimizer states lie on the host, and the step runs there',
+    names: { deepSpeed: 'offload_optimizer' },
+    hint: ': true',
+    warns: ({ config }: Facts<Read>): string | null =>
+      config.offload.optimizer && config.offload.parameters && anyGathered(config)
+        ? 'is part of offload.parameters: where shards lie on the host, the optimizer steps there'
+        : null,
+    planned: { reads: true },
+  },
+  parameters: {
+    schema: z.boolean().default(false),
+    says: 'shards of parameters and gradients lie on the host, and the step runs there',
+    names: {
+      fsdp: 'cpu_offload',
+      fullyShard: ['offload_policy', 'offload_parameters'],
+      fairScale: ['cpu_offload', 'move_params_to_cpu'],
+      deepSpeed: 'offload_param',
+    },
+    hint: ': true',
+    warns: ({ config }: Facts<Read>): string | null =>
+      config.offload.parameters && !anyGathered(config)
+        ? `has no effect under ${config.parallel.strategy}: parameters are whole and in use all the time (DeepSpeed: offload_param needs stage 3); ` +
+          'use FULL_SHARD, or offload.optimizer'
+        : null,
+    planned: {
+      reads: true,
+      but: (config: Read): string | null =>
+        isGathered(config.parallel.strategy)
+          ? null
+          : `has no effect under ${config.parallel.strategy}: parameters are whole and in use all the time`,
+    },
+  },
+  activations: {
+    schema: z.boolean().default(false),
+    says: 'what forward saves for backward lies on the host',
+    planned: { refused: 'is not read: activations are planned on the GPU' },
+  },
+} as const satisfies Settings<Read>;
+
+export const offloadSchema = schemaOf(OFFLOAD);
+
+export type OffloadConfig = Readonly<z.output<typeof offloadSchema>>;
+
+const activationCheckpointingSchema = z.union([
+  z.enum(['full', 'selective']),
+  z.strictObject({ everyNth: z.int().min(1) }),
+  z.strictObject({ saveOps: z.array(z.string()).min(1) }),
+  z.strictObject({ budgetBytes: z.number().min(0) }),
+]);
+
+export type ActivationCheckpointingConfig = Readonly<z.output<typeof activationCheckpointingSchema>>;
+
+/** Source: torch.utils.checkpoint and its selective contexts; torchtitan's activation_checkpoint. */
+export const ACTIVATION_CHECKPOINTING = {
+  schema: activationCheckpointingSchema.nullable().default(null),
+  says: "which blocks run forward again in backward instead of saving what they need: all; all but results of matmuls ('selective') or of named operations; each n-th, from the first; the choice that saves at most so many bytes and costs least time",
+  form: "'full', 'selective', { everyNth: 4 }, { saveOps: ['matMul'] }, { budgetBytes: 1e6 } or null",
+  names: { torch: 'checkpoint_wrapper', transformers: 'gradient_checkpointing' },
+  hint: ": 'full'",
+  planned: {
+    reads: true,
+    but: ({ activationCheckpointing: chosen }: Read, { recompute }: PlannedOn): string | null =>
+      recompute === undefined && typeof chosen === 'object' && chosen !== null && !('everyNth' in chosen)
+        ? "is planned as 'selective'"
+        : null,
+  },
+} as const;

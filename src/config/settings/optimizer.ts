@@ -1,0 +1,198 @@
+import { z } from 'zod';
+import { type Facts, type Settings, schemaOf } from '../setting';
+
+const fraction = z.number().min(0).lt(1);
+
+/** AdamW's settings where none are given, in cells and in configs. Source: torch.optim.AdamW. */
+export const ADAMW_DEFAULTS = {
+  lr: 1e-3,
+  betas: [0.9, 0.999],
+  eps: 1e-8,
+  weightDecay: 0.01,
+  maximize: false,
+  fused: true,
+} as const;
+
+/** SGD's. Source: torch.optim.SGD. */
+export const SGD_DEFAULTS = {
+  lr: 1e-3,
+  momentum: 0,
+  nesterov: false,
+  weightDecay: 0,
+  maximize: false,
+  fused: true,
+} as const;
+
+/** Those of 8-bit AdamW. Source: bitsandbytes' AdamW8bit. */
+export const ADAMW_8BIT_DEFAULTS = { ...ADAMW_DEFAULTS, blockSize: 256 } as const;
+
+/** What the rules below read of a config. */
+export interface Read {
+  readonly optimizer: OptimizerConfig;
+  readonly schedule: ScheduleConfig | null;
+  readonly steps: number;
+}
+
+const SAME_WORK = 'the same work, whatever the value';
+
+/** The settings of every optimizer. */
+export const OPTIMIZER = {
+  kind: {
+    schema: z.enum(['adamW', 'adamW8bit', 'sgd']).default('adamW'),
+    says: 'adamW8bit keeps its moments in one byte an element (Dettmers et al. 2022, block-wise quantization)',
+    names: { transformers: 'optim' },
+    words: { adamw: 'adamW', adam8bit: 'adamW8bit', adamw8bit: 'adamW8bit' },
+    planned: { reads: true },
+  },
+  lr: {
+    schema: z.number().min(0).default(ADAMW_DEFAULTS.lr),
+    says: 'learning rate',
+    names: { torch: 'lr', transformers: 'learning_rate' },
+    planned: { ignored: SAME_WORK },
+  },
+  betas: {
+    schema: z.tuple([fraction, fraction]).default([...ADAMW_DEFAULTS.betas]),
+    says: "decay of AdamW's moments",
+    form: '[0.9, 0.999]',
+    names: { torch: 'betas' },
+    warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config),
+    planned: { ignored: SAME_WORK },
+  },
+  eps: {
+    schema: z.number().positive().default(ADAMW_DEFAULTS.eps),
+    says: "added to AdamW's denominator",
+    names: { torch: 'eps' },
+    warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config),
+    planned: { ignored: SAME_WORK },
+  },
+  weightDecay: {
+    schema: z.number().min(0).optional(),
+    says: 'decoupled in AdamW; added to the gradient in SGD. Default: 0.01, of sgd 0',
+    names: { torch: 'weight_decay', transformers: 'weight_decay' },
+    planned: { ignored: SAME_WORK },
+  },
+  momentum: {
+    schema: fraction.default(SGD_DEFAULTS.momentum),
+    says: 'of sgd',
+    names: { torch: 'momentum' },
+    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', ', adamW has betas'),
+    planned: { reads: true, but: (config: Read): string | null => withoutKind('sgd', config) },
+  },
+  nesterov: {
+    schema: z.boolean().default(SGD_DEFAULTS.nesterov),
+    says: "Nesterov's momentum, of sgd",
+    names: { torch: 'nesterov' },
+    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', ', adamW has betas'),
+    // As torch.optim.SGD, which raises ValueError.
+    conflict: (config: Read): string | null =>
+      config.optimizer.kind === 'sgd' && config.optimizer.nesterov && config.optimizer.momentum === 0
+        ? 'true needs a momentum, and momentum is 0; give optimizer.momentum, as 0.9'
+        : null,
+    planned: { ignored: SAME_WORK },
+  },
+  maximize: {
+    schema: z.boolean().default(false),
+    says: 'the step goes along the gradient: the loss grows',
+    names: { torch: 'maximize' },
+    planned: { ignored: SAME_WORK },
+  },
+  fused: {
+    schema: z.boolean().default(ADAMW_DEFAULTS.fused),
+    says: 'accepted: the update is one pass over the shard in any case',
+    names: { torch: 'fused' },
+    warns: ({ config }: Facts<Read>): string | null =>
+      config.optimizer.fused
+        ? null
+        : 'false has no effect: the update is one pass over the shard in any case',
+    planned: { refused: 'is not read: the step is planned as its framework has it by default' },
+  },
+  blockSize: {
+    schema: z.int().min(16).default(ADAMW_8BIT_DEFAULTS.blockSize),
+    says: 'of adamW8bit: elements that share a scale',
+    warns: ({ config }: Facts<Read>): string | null =>
+      withoutKind('adamW8bit', config, ', whose states are float32'),
+    planned: { reads: true, but: (config: Read): string | null => withoutKind('adamW8bit', config) },
+  },
+  delayedUpdate: {
+    schema: z.boolean().default(false),
+    says: "each step applies the gradients of the step before (ZeRO-Offload's one-step delayed update)",
+    planned: { refused: 'is not read: each step is planned to wait for its own gradients' },
+  },
+} as const satisfies Settings<Read>;
+
+/** Before a default depends on the kind. */
+export const optimizerFields = schemaOf(OPTIMIZER);
+
+export const optimizerSchema = optimizerFields.transform((given) => ({
+  ...given,
+  weightDecay: given.weightDecay ?? (given.kind === 'sgd' ? SGD_DEFAULTS : ADAMW_DEFAULTS).weightDecay,
+}));
+
+export type OptimizerConfig = Readonly<z.output<typeof optimizerSchema>>;
+
+const SCHEDULE_PARTS = {
+  kind: {
+    schema: z.literal('WarmupCosineLR').default('WarmupCosineLR'),
+    says: "the rate rises to the optimizer's over warmupSteps, then falls to etaMin at maxSteps by a cosine",
+  },
+  warmupSteps: {
+    schema: z.int().min(0).default(0),
+    says: 'steps of the rise',
+    names: { transformers: 'warmup_steps' },
+    conflict: (config: Read): string | null => {
+      const { warmupSteps, maxSteps } = config.schedule ?? { warmupSteps: 0, maxSteps: 1 };
+      if (warmupSteps < maxSteps) return null;
+      return `${warmupSteps} leaves nothing of maxSteps ${maxSteps} for the cosine; give fewer than ${maxSteps}`;
+    },
+  },
+  maxSteps: {
+    schema: z.int().min(1),
+    says: 'the step at which the rate is etaMin',
+    names: { torch: 'T_max' },
+    warns: (facts: Facts<Read>): string | null => {
+      const { schedule, steps } = facts.config;
+      return schedule !== null && schedule.maxSteps > steps && facts.given('steps')
+        ? `${schedule.maxSteps} is beyond the run's ${steps} steps: the learning rate does not come down to etaMin`
+        : null;
+    },
+  },
+  etaMin: {
+    schema: z.number().min(0).default(0),
+    says: 'the last rate',
+    names: { torch: 'eta_min' },
+    conflict: (config: Read): string | null => {
+      const { etaMin } = config.schedule ?? { etaMin: 0 };
+      const { lr } = config.optimizer;
+      return etaMin > lr
+        ? `${etaMin} is above optimizer.lr ${lr}, from which the rate falls; give at most ${lr}`
+        : null;
+    },
+  },
+} as const;
+
+const scheduleSchema = schemaOf(SCHEDULE_PARTS);
+
+export const SCHEDULE = {
+  schema: scheduleSchema.nullable().default(null),
+  says: 'how the learning rate changes. `null`: it stays',
+  form: '{ warmupSteps: 10, maxSteps: 100, etaMin: 1e-5 } or null',
+  names: { transformers: 'lr_scheduler_type', deepSpeed: 'scheduler' },
+  parts: SCHEDULE_PARTS,
+  planned: { ignored: SAME_WORK },
+} as const;
+
+export type ScheduleConfig = Readonly<z.output<typeof scheduleSchema>>;
+
+function withoutSecondMoment({ optimizer }: Read): string | null {
+  return optimizer.kind === 'sgd' ? 'has no effect with sgd, which keeps no second moment; use adamW' : null;
+}
+
+function withoutKind(
+  kind: OptimizerConfig['kind'],
+  { optimizer }: Read,
+  because = '',
+  instead = '',
+): string | null {
+  if (optimizer.kind === kind) return null;
+  return `has no effect with ${optimizer.kind}${because}; it is ${kind}'s${instead}`;
+}

@@ -1,0 +1,274 @@
+import { z } from 'zod';
+import { type Facts, type Settings, schemaOf } from '../setting';
+import { STRATEGIES, type StrategyName, strategySchema } from '../strategies';
+import { type ModelSetting, modelShape, size } from './model';
+import { floatSchema, type MixedPrecisionConfig } from './precision';
+
+/** Which modules become units of their own. */
+const wrapSchema = z.union([
+  /** Every block; none but the root; every Linear; every expert, and what is not one by blocks. */
+  z.enum(['blocks', 'root', 'linear', 'moe']),
+  /** Source: size_based_auto_wrap_policy. */
+  z.strictObject({ minNumParams: size }),
+  /** Classes by name, as 'Block'. Source: transformer_auto_wrap_policy. */
+  z.strictObject({ layerCls: z.array(z.string()).min(1) }),
+  /** Modules by name, '*' for one part: 'blocks.*.fc1'. Source: ModuleWrapPolicy. */
+  z.strictObject({ modules: z.array(z.string()).min(1) }),
+]);
+
+const meshSchema = z.strictObject({ dpReplicate: size, dpShard: size });
+const unitStrategySchema = z.strictObject({ modules: z.string(), strategy: strategySchema });
+
+/** What the rules below read of a config. */
+export interface Read {
+  readonly model: ModelSetting;
+  readonly parallel: ParallelConfig;
+  readonly accumulation: number;
+  readonly mixedPrecision: MixedPrecisionConfig | null;
+}
+
+/** How ranks share a model. */
+export const PARALLEL = {
+  strategy: {
+    schema: strategySchema.default('FULL_SHARD'),
+    says: 'what each rank holds a shard of instead of the whole: nothing, optimizer states (ZERO_1), gradients too (ZERO_2), or parameters too; hybrid: copies of shards',
+    names: {
+      fsdp: 'sharding_strategy',
+      fullyShard: 'strategy',
+      deepSpeed: ['stage', 'zero_stage', 'zero_optimization'],
+    },
+    hint: ", as 'FULL_SHARD' (ZeRO-3), 'ZERO_2' or 'ZERO_1'",
+    words: {
+      ddp: 'NO_SHARD',
+      zero0: 'NO_SHARD',
+      zero1: 'ZERO_1',
+      zero2: 'ZERO_2',
+      zero3: 'FULL_SHARD',
+      fsdp: 'FULL_SHARD',
+      fsdp2: 'FULL_SHARD',
+      hsdp: 'HYBRID_SHARD',
+    },
+    warns: (facts: Facts<Read>): string | null => {
+      const { strategy } = facts.config.parallel;
+      if (facts.world > 1 || strategy === 'NO_SHARD') return withoutMesh(strategy, facts);
+      return `${strategy} cuts nothing with one rank: all states are whole, as under NO_SHARD; launch more ranks`;
+    },
+    planned: { reads: true },
+  },
+  mesh: {
+    schema: meshSchema.nullable().default(null),
+    says: 'copies of the shards times ranks that share a copy, together the world; of the hybrid strategies. `null`: one copy',
+    form: '{ dpReplicate: 2, dpShard: 2 }',
+    names: { fsdp: 'device_mesh', fullyShard: 'mesh' },
+    warns: ({ config }: Facts<Read>): string | null =>
+      config.parallel.mesh === null || strategiesOf(config).some((name) => STRATEGIES[name].isHybrid)
+        ? null
+        : `${withoutCopies(config)}; use HYBRID_SHARD or _HYBRID_SHARD_ZERO2`,
+    planned: {
+      reads: true,
+      but: (config: Read, { gpus }: { readonly gpus?: number | undefined }): string | null => {
+        const { mesh, strategy } = config.parallel;
+        if (mesh === null) return null;
+        if (!STRATEGIES[strategy].isHybrid) return withoutCopies(config);
+        if (gpus === undefined || gpus === mesh.dpReplicate * mesh.dpShard) return null;
+        return `is planned as ${gpus / mesh.dpShard} copies over ${mesh.dpShard}, on ${gpus} GPUs`;
+      },
+    },
+  },
+  reshardAfterForward: {
+    schema: z
+      .union([z.boolean(), z.int().min(2)])
+      .nullable()
+      .default(null),
+    says: 'whether whole parameters are freed after forward; a number: kept in shards over so many ranks. `null`: by strategy',
+    form: 'true, false, a number of ranks from 2, or null',
+    names: { fullyShard: 'reshard_after_forward', fairScale: 'reshard_after_forward' },
+    warns: ({ config }: Facts<Read>): string | null => unlessGathered(config),
+    conflict: (config: Read): string | null => {
+      const { mesh, reshardAfterForward: ranks } = config.parallel;
+      if (mesh === null || typeof ranks !== 'number' || mesh.dpShard % ranks === 0) return null;
+      return `${ranks} does not divide mesh.dpShard ${mesh.dpShard}; give a divisor of it, true or false`;
+    },
+    planned: {
+      reads: true,
+      but: (config: Read): string | null => {
+        const { reshardAfterForward: asked, strategy } = config.parallel;
+        if (!isGathered(strategy))
+          return `has no effect under ${strategy}: parameters are whole, and nothing is gathered`;
+        if (typeof asked === 'number')
+          return 'is planned as true: freed after forward, gathered again from all';
+        return asked === true ? 'is planned with the root whole until its backward, as by default' : null;
+      },
+    },
+  },
+  wrap: {
+    schema: wrapSchema.default('blocks'),
+    says: 'which modules become units of their own, besides the root: blocks, none, every Linear, every expert (else blocks), those of a size, a class or a name (`*` for one part)',
+    form: "'blocks', 'root', 'linear', 'moe', { minNumParams: 1e5 }, { layerCls: ['Block'] } or { modules: ['blocks.*'] }",
+    names: { fsdp: 'auto_wrap_policy' },
+    hint: ", as 'blocks'",
+    warns: ({ config }: Facts<Read>): string | null => {
+      const { kind } = modelShape(config);
+      if (config.parallel.wrap !== 'moe' || kind === 'moe') return null;
+      return `'moe' does what 'blocks' does: ${kind === 'dit' ? "a dit's experts are units in any case" : "the model has no experts; give model.kind 'moe'"}`;
+    },
+    planned: { refused: "is planned as 'blocks'" },
+  },
+  unitStrategies: {
+    schema: z.array(unitStrategySchema).default([]),
+    says: 'other strategies for some units, by name (`*` for one part); the first that fits counts',
+    form: "[{ modules: 'blocks.*', strategy: 'SHARD_GRAD_OP' }]",
+    warns: (facts: Facts<Read>): string | null => {
+      const hybrid = facts.config.parallel.unitStrategies.find((unit) => STRATEGIES[unit.strategy].isHybrid);
+      return hybrid === undefined ? null : withoutMesh(hybrid.strategy, facts);
+    },
+    planned: { refused: 'is not read: every unit is planned under parallel.strategy' },
+  },
+  ignoredModules: {
+    schema: z.array(z.string()).default([]),
+    says: 'modules, by name, that stay whole and whose gradients are not reduced',
+    form: "['wte', 'wpe']",
+    names: { fsdp: 'ignored_modules', fullyShard: 'ignored_modules' },
+    planned: { refused: 'is not read: all parameters are planned as part of units' },
+  },
+  syncModuleStates: {
+    schema: z.boolean().default(false),
+    says: "rank 0's initial values are sent to all",
+    names: { fsdp: 'sync_module_states', fullyShard: 'sync_module_states' },
+    warns: ({ config }: Facts<Read>): string | null =>
+      config.parallel.syncModuleStates
+        ? 'sends what every rank has: initial values come from the seed, or from one file, and are the same everywhere'
+        : null,
+    planned: { ignored: 'once, before the first step' },
+  },
+  forwardPrefetch: {
+    schema: z.boolean().default(true),
+    says: "gathers the next unit while a unit's forward runs",
+    names: { fsdp: 'forward_prefetch', fullyShard: 'forward_prefetch' },
+    warns: ({ config }: Facts<Read>): string | null =>
+      strategiesOf(config).every((name) => name === 'NO_SHARD') ? whole(config) : null,
+    planned: { refused: 'is not read: units are planned as gathered ahead' },
+  },
+  backwardPrefetch: {
+    schema: z.enum(['BACKWARD_PRE', 'BACKWARD_POST']).nullable().default('BACKWARD_PRE'),
+    says: "when the next unit is gathered in backward: before or after the unit's gradients are computed, or (`null`) on demand",
+    form: "'BACKWARD_PRE', 'BACKWARD_POST' or null",
+    names: { fsdp: 'backward_prefetch', fullyShard: 'backward_prefetch' },
+    warns: ({ config }: Facts<Read>): string | null =>
+      unlessGathered(config) ??
+      (keepsToBackward(config)
+        ? 'has no effect where parameters stay whole from forward to backward: backward gathers nothing'
+        : null),
+    planned: { refused: "is planned as 'BACKWARD_PRE'" },
+  },
+  limitAllGathers: {
+    schema: z.boolean().default(true),
+    says: "at most two units' gathers at once",
+    names: { fsdp: 'limit_all_gathers', fullyShard: 'limit_all_gathers' },
+    warns: ({ config }: Facts<Read>): string | null =>
+      unlessGathered(config) ??
+      (config.parallel.limitAllGathers
+        ? null
+        : 'false has no effect without lists of modules to prefetch (setModulesToForwardPrefetch): the host computes, and never runs ahead of its gathers'),
+    planned: { refused: 'is not read: at most two gathers are planned at once' },
+  },
+  bucketBytes: {
+    schema: size.default(25 * 2 ** 20),
+    says: 'size of a bucket of gradients under NO_SHARD',
+    names: { ddp: 'bucketBytes', torch: 'bucket_cap_mb' },
+    hint: ', in bytes',
+    warns: ({ config }: Facts<Read>): string | null =>
+      strategiesOf(config).every((name) => name === 'NO_SHARD')
+        ? null
+        : `has no effect under ${config.parallel.strategy}: gradients are reduced unit by unit, and parallel.wrap says what a unit is`,
+    planned: { refused: 'is not read: a tenth of the gradients is planned to be reduced after backward' },
+  },
+  noSync: {
+    schema: z.boolean().nullable().default(null),
+    says: 'gradients of all micro-batches but the last stay local and whole. `null`: by strategy (NO_SHARD and ZERO_1 do)',
+    names: { torch: 'no_sync' },
+    warns: ({ config }: Facts<Read>): string | null => {
+      const { noSync, strategy } = config.parallel;
+      if (noSync === null) return null;
+      if (config.accumulation === 1)
+        return 'has no effect with accumulation 1: the only micro-batch of a step is its last';
+      return noSync && strategy === 'ZERO_2'
+        ? 'true keeps whole gradients over the micro-batches, which ZERO_2 is to save'
+        : null;
+    },
+    planned: {
+      refused:
+        'is not read: gradients that are sharded are planned as reduced in every micro-batch, others once',
+    },
+  },
+  communicationDataType: {
+    schema: floatSchema.nullable().default(null),
+    says: 'type of gradients on the wire. `null`: as mixedPrecision has it',
+    names: { deepSpeed: 'communication_data_type', torch: 'fp16_compress_hook' },
+    planned: { reads: true },
+  },
+  sparseGradients: {
+    schema: z.boolean().default(false),
+    says: 'only rows of tables and experts that some rank touched travel',
+    names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
+    warns: ({ config }: Facts<Read>): string | null => {
+      const shape = modelShape(config);
+      if (!config.parallel.sparseGradients) return null;
+      if (shape.kind === 'dit')
+        return 'has no effect with a dit: it has no token table, and no gradient is sparse';
+      if (shape.kind === 't5-encoder' || !shape.tied) return null;
+      const rest = shape.kind === 'moe' ? 'only experts gain by it' : 'no gradient is sparse';
+      return `finds the token table's gradient dense: the table is the output head too, which touches every row, so ${rest}; set model.tied false`;
+    },
+    planned: { refused: 'is not read: all gradients are planned as dense' },
+  },
+} as const satisfies Settings<Read>;
+
+export const parallelSchema = schemaOf(PARALLEL);
+
+export type ParallelConfig = Readonly<z.output<typeof parallelSchema>>;
+export type WrapConfig = z.output<typeof wrapSchema>;
+
+type Strategies = Pick<Read, 'parallel'>;
+
+/** Whether a strategy cuts parameters, so that units are gathered. */
+export function isGathered(strategy: StrategyName): boolean {
+  return STRATEGIES[strategy].shardedAtRest.includes('parameter');
+}
+
+/** Whether any unit is gathered. */
+export function anyGathered(config: Strategies): boolean {
+  return strategiesOf(config).some(isGathered);
+}
+
+function strategiesOf({ parallel }: Strategies): StrategyName[] {
+  return [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
+}
+
+function unlessGathered(config: Strategies): string | null {
+  return anyGathered(config) ? null : whole(config);
+}
+
+function whole({ parallel }: Strategies): string {
+  return `has no effect under ${parallel.strategy}: parameters are whole on every rank, and nothing is gathered`;
+}
+
+function withoutCopies({ parallel }: Strategies): string {
+  return `has no effect under ${parallel.strategy}, which keeps no copies of shards`;
+}
+
+function keepsToBackward(config: Strategies): boolean {
+  const { reshardAfterForward } = config.parallel;
+  if (reshardAfterForward !== null) return reshardAfterForward === false;
+  return strategiesOf(config).every((name) => !isGathered(name) || !STRATEGIES[name].reshardAfterForward);
+}
+
+/** A hybrid strategy that has one copy. */
+function withoutMesh(strategy: StrategyName, { config, world }: Facts<Strategies>): string | null {
+  const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
+  if (world === 1 || config.parallel.mesh !== null || !isHybrid) return null;
+  return (
+    `${strategy} without parallel.mesh keeps one copy of the shards, for all ranks are on one host: it does what ` +
+    `${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'} does; give mesh { dpReplicate, dpShard } whose product is ${world}`
+  );
+}

@@ -1,0 +1,148 @@
+import { z } from 'zod';
+import { modelConflicts } from '../model-conflicts';
+import type { ConfigIssue, Facts, Section, Setting } from '../setting';
+import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
+import { type ModelSetting, modelSchema, modelShape, size } from './model';
+import { OPTIMIZER, optimizerSchema, SCHEDULE } from './optimizer';
+import { PARALLEL, parallelSchema } from './parallel';
+import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
+
+/** What the rules below read of a config. */
+export interface Read {
+  readonly model: ModelSetting;
+  readonly data: string;
+  readonly clipNorm: number | null;
+}
+
+/**
+ * [Note: the table of settings]
+ * A row here, or in a section that it names, is all that is known of a setting: its schema and default, what it means, what others
+ * call it, when it has no effect, what contradicts it, and what a plan makes of it. The config's types, its warnings and
+ * conflicts, the nearest name of a slip, the arguments of calls, `--set`, docs/settings.md and the planner's reading are derived
+ * from rows. A new setting is a row and the code that uses it.
+ */
+export const SETTINGS = {
+  model: {
+    schema: modelSchema.default('tiny'),
+    says: 'a name, or a kind and its sizes: see Models',
+    form:
+      "'tiny', 'bench', a published model's name as 'llama3-8b', or " +
+      "{ kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; 'moe' has experts too, 'llama' kvHeads and ffn, " +
+      "'dit' ffn and latent in place of vocab and seq",
+    conflict: (config: Read): readonly ConfigIssue[] => {
+      const shape = modelShape(config);
+      const found = modelConflicts(shape);
+      if (config.data !== 'typescript' || shape.kind === 'dit' || shape.vocab >= 256) return found;
+      const message = `vocab ${shape.vocab} is too small for text as bytes; give at least 256`;
+      return [...found, { path: ['model', 'vocab'], message }];
+    },
+    planned: { reads: true },
+  },
+  parallel: {
+    schema: parallelSchema.prefault({}),
+    says: 'how ranks share the model',
+    form: "{ strategy: 'FULL_SHARD' }",
+    planned: 'by part',
+    parts: PARALLEL,
+  },
+  mixedPrecision: {
+    schema: mixedPrecisionSchema.default(null),
+    says: "types of values; 'bf16' and 'fp16' are parameters of that type and a reduction of the same. `null`: float32",
+    form: "'bf16', 'fp16', { paramDtype: 'bf16', reduceDtype: 'fp32' }, or null for float32",
+    names: {
+      fsdp: 'mixed_precision',
+      fullyShard: ['mp_policy', 'precision'],
+      ddp: 'precision',
+      fairScale: 'mixed_precision',
+      deepSpeed: ['bf16', 'fp16'],
+      accelerate: 'mixed_precision',
+    },
+    hint: ", as 'bf16' or { paramDtype: 'bf16', reduceDtype: 'fp32' }",
+    conflict: (config: Parameters<typeof precisionConflict>[0]): readonly ConfigIssue[] => {
+      const message = precisionConflict(config);
+      return message === null ? [] : [{ path: [], message }];
+    },
+    planned: 'by part',
+    parts: MIXED_PRECISION,
+  },
+  gradScaler: GRAD_SCALER,
+  offload: {
+    schema: offloadSchema.prefault({}),
+    says: 'what lies on the host instead of the device',
+    form: '{ optimizer: true }, { parameters: true } or { activations: true }',
+    planned: 'by part',
+    parts: OFFLOAD,
+  },
+  activationCheckpointing: ACTIVATION_CHECKPOINTING,
+  data: {
+    schema: z.enum(['typescript', 'synthetic']).default('typescript'),
+    says: 'source code as bytes, or random numbers',
+    warns: ({ config }: Facts<Read>): string | null =>
+      modelShape(config).kind === 'dit' && config.data !== 'synthetic'
+        ? `${config.data} has no effect with a dit, whose videos and texts are random numbers; leave it out, or write 'synthetic'`
+        : null,
+    planned: { ignored: 'batches have one shape' },
+  },
+  batch: {
+    schema: size.default(4),
+    says: 'sequences per rank and micro-batch',
+    names: {
+      torch: 'batch_size',
+      deepSpeed: 'train_micro_batch_size_per_gpu',
+      transformers: 'per_device_train_batch_size',
+      megatron: 'micro_batch_size',
+    },
+    hint: ', of a rank and micro-batch',
+    planned: { reads: true },
+  },
+  accumulation: {
+    schema: size.default(1),
+    says: 'micro-batches per step',
+    names: { deepSpeed: 'gradient_accumulation_steps', transformers: 'gradient_accumulation_steps' },
+    planned: { reads: true },
+  },
+  optimizer: {
+    schema: optimizerSchema.prefault({}),
+    says: "torch's and bitsandbytes' defaults, as in cells",
+    form: "{ kind: 'adamW', lr: 1e-3 }",
+    planned: 'by part',
+    parts: OPTIMIZER,
+  },
+  schedule: SCHEDULE,
+  frozen: {
+    schema: z.array(z.string()).default([]),
+    says: "modules, by name with '*' for one part, whose parameters are not trained",
+    form: "['wte', 'blocks.0']",
+    names: { torch: 'requires_grad_' },
+    planned: { refused: 'is not read: all parameters are planned as trained' },
+  },
+  clipNorm: {
+    schema: z.number().positive().nullable().default(1),
+    says: 'largest norm of all gradients together. `null`: they are left as they are',
+    form: 'a number above 0, or null for none',
+    names: {
+      torch: 'clip_grad_norm_',
+      deepSpeed: 'gradient_clipping',
+      transformers: 'max_grad_norm',
+      megatron: 'clip_grad',
+    },
+    planned: {
+      ignored: 'the norm is computed in any case',
+      but: ({ clipNorm }: Read): string | null =>
+        clipNorm === null ? 'is not read: the norm of all gradients is planned as computed' : null,
+    },
+  },
+  seed: {
+    schema: z.int().default(0),
+    says: 'of initial values and batches',
+    names: { torch: 'manual_seed' },
+    planned: { ignored: 'the same work, whatever the value' },
+  },
+  steps: {
+    schema: z.int().min(0).default(20),
+    says: "of `shardlab run`; a notebook's `run.step(n)` counts for itself",
+    names: { torch: 'epochs', transformers: ['num_train_epochs', 'max_steps'] },
+    hint: ', or run.step(n): data has no end here, and a run has steps',
+    planned: { ignored: 'a plan is of one step' },
+  },
+} as const satisfies Readonly<Record<string, Setting<never> | Section<never>>>;

@@ -1,0 +1,204 @@
+import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
+import { MODEL_PARTS, modelShape } from '../config/settings/model';
+import { isGathered } from '../config/settings/parallel';
+import { reduceDtypeOf } from '../config/settings/precision';
+import { STRATEGIES, type StrategyName } from '../config/strategies';
+import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import { shapeOfConfig } from './models';
+import { type PlanRequestInput, planRequestSchema, REQUEST_WORDS } from './request';
+
+/** What a TrainConfig does not say: where it runs. Other keys of a plan request replace what the config says. */
+export type Place = Partial<PlanRequestInput>;
+
+/** A setting that a plan does not take as it stands, and the sentence that says what it takes instead. */
+export interface Assumed {
+  readonly setting: string;
+  readonly says: string;
+}
+
+/** What a plan makes of a config beside reading it. */
+export interface ConfigReading {
+  /** Settings that would change the training on GPUs and are planned otherwise. */
+  readonly assumed: readonly Assumed[];
+  /** Settings that change values and neither time nor memory of a step. */
+  readonly withoutEffect: readonly string[];
+}
+
+/** Whether an input is a TrainConfig and no plan request: by keys that only the one has, or by the form of shared ones. */
+export function isTrainConfig(input: unknown): boolean {
+  if (typeof input !== 'object' || input === null) return false;
+  const requestKeys = [...Object.keys(planRequestSchema.shape), ...Object.keys(REQUEST_WORDS)];
+  const trainKeys = knownKeys('').filter((key) => !requestKeys.includes(key));
+  return Object.entries(input).some(
+    ([key, value]) =>
+      trainKeys.includes(key) ||
+      (key === 'batch' && typeof value === 'number') ||
+      (key === 'schedule' && typeof value === 'object') ||
+      (key === 'model' && (value === 'tiny' || value === 'bench')),
+  );
+}
+
+/** The place's keys replace the input's; { batch: { micro: 2 } } over { batch: { global: 64 } } keeps the global batch. */
+export function withPlace(input: object, place: Place): object {
+  const written: Readonly<Record<string, unknown>> = { ...input };
+  const both = (key: 'parallel' | 'batch'): object =>
+    isObject(written[key]) && isObject(place[key]) ? { [key]: { ...written[key], ...place[key] } } : {};
+  return { ...written, ...place, ...both('parallel'), ...both('batch') };
+}
+
+/** What a reader has beside the config: the input as it was written, and where it is planned. */
+interface At {
+  readonly input: object;
+  readonly gpus: number;
+  /** Data-parallel ranks. */
+  readonly dp: number;
+}
+
+type Reader = (config: TrainConfig, at: At) => Partial<PlanRequestInput>;
+
+/** What each setting that a plan reads decides. The compiler asks for a reader of every one whose row says `reads`. */
+const READERS: Readonly<Record<PlannedPath, Reader>> = {
+  model: modelOf,
+  batch: batchOf,
+  accumulation: batchOf,
+  activationCheckpointing: recomputeOf,
+  'parallel.strategy': parallelOf,
+  'parallel.mesh': parallelOf,
+  'parallel.reshardAfterForward': parallelOf,
+  'parallel.communicationDataType': reduceDtype,
+  'mixedPrecision.reduceDtype': reduceDtype,
+  'mixedPrecision.paramDtype': ({ mixedPrecision }) => ({
+    precision: PRECISIONS[mixedPrecision?.paramDtype ?? 'float32'],
+  }),
+  'offload.optimizer': offloadOf,
+  'offload.parameters': offloadOf,
+  'optimizer.kind': optimizerOf,
+  'optimizer.momentum': optimizerOf,
+  'optimizer.blockSize': optimizerOf,
+};
+
+/** The plan request of a training as it would run on GPUs. Throws: CONFIG for what no plan can be made of. */
+export function requestOfConfig(config: TrainConfig, input: object, place: Place = {}): Place {
+  const { mesh } = config.parallel;
+  // A mesh says how many ranks there are; else a node's.
+  const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard);
+  const { tp = 1, pp = 1, cp = 1 } = place.parallel ?? {};
+  const at = { input, gpus, dp: gpus / (tp * pp * cp) };
+  return Object.assign({ gpus }, ...[...new Set(Object.values(READERS))].map((read) => read(config, at)));
+}
+
+/** Every setting that is not at its default and that no plan reads as it stands. */
+export function readingOf(config: TrainConfig, input: object, place: Place = {}): ConfigReading {
+  const defaults = parseTrainConfig({ mixedPrecision: {} });
+  const assumed: Assumed[] = [];
+  const withoutEffect = valuesOfModel(input);
+  for (const { path, planned } of SETTING_ROWS) {
+    const value = valueAt(config, path);
+    const isChanged =
+      value !== undefined && JSON.stringify(value) !== JSON.stringify(valueAt(defaults, path));
+    if (planned === null || !isChanged) continue;
+    const says = 'refused' in planned ? planned.refused : (planned.but?.(config, place) ?? null);
+    if (says !== null) assumed.push({ setting: path, says: `${path} ${shown(value)} ${says}` });
+    else if ('ignored' in planned) withoutEffect.push(path);
+  }
+  return { assumed: [...assumed, ...attentionByDefault(config, input, place)], withoutEffect };
+}
+
+function modelOf(config: TrainConfig, { input }: At): Partial<PlanRequestInput> {
+  const isEager = writtenModel(input).attention === 'eager';
+  return { model: shapeOfConfig(config), ...(isEager ? { attention: 'unfused' } : {}) };
+}
+
+function batchOf({ batch, accumulation }: TrainConfig, { dp }: At): Partial<PlanRequestInput> {
+  return { batch: { micro: batch, global: batch * accumulation * dp } };
+}
+
+function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): Partial<PlanRequestInput> {
+  if (chosen === null) return { recompute: 'none' };
+  if (typeof chosen === 'string') return { recompute: chosen };
+  if ('everyNth' in chosen) return { recompute: 'full', recomputeEveryNth: chosen.everyNth };
+  return { recompute: 'selective' };
+}
+
+function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Partial<PlanRequestInput> {
+  const { mesh, strategy } = parallel;
+  if (mesh !== null && !Number.isInteger(dp / mesh.dpShard)) {
+    throw new ConfigError(
+      `parallel.mesh: dpShard ${mesh.dpShard} does not divide the ${dp} data-parallel ranks of ${gpus} GPUs; change one of them`,
+    );
+  }
+  return {
+    parallel: {
+      strategy: strategyOf(parallel),
+      stack: strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2',
+      ...(mesh === null || !STRATEGIES[strategy].isHybrid ? {} : { dpShard: mesh.dpShard }),
+    },
+  };
+}
+
+/** reshardAfterForward names the strategy of a pair that differs in nothing else. */
+function strategyOf({ strategy, reshardAfterForward }: TrainConfig['parallel']): StrategyName {
+  if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
+  const keeps = reshardAfterForward === false;
+  if (STRATEGIES[strategy].isHybrid) return keeps ? '_HYBRID_SHARD_ZERO2' : 'HYBRID_SHARD';
+  return keeps ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
+}
+
+function reduceDtype(config: TrainConfig): Partial<PlanRequestInput> {
+  if (config.mixedPrecision === null && config.parallel.communicationDataType === null) return {};
+  return { reduceDtype: PRECISIONS[reduceDtypeOf(config)] };
+}
+
+const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
+
+/** Where shards lie on the host, the optimizer steps there. */
+function offloadOf({ offload, parallel }: TrainConfig): Partial<PlanRequestInput> {
+  const parameters = offload.parameters && isGathered(parallel.strategy);
+  return { offload: { optimizer: offload.optimizer || parameters, parameters } };
+}
+
+function optimizerOf({ optimizer }: TrainConfig): Partial<PlanRequestInput> {
+  const { kind, momentum, blockSize } = optimizer;
+  return { optimizerStates: { kind, momentum, blockSize } };
+}
+
+function valuesOfModel(input: object): string[] {
+  const written = writtenModel(input);
+  return Object.entries(MODEL_PARTS)
+    .filter(([key, { planned }]) => key in written && 'ignored' in planned)
+    .map(([key]) => `model.${key}`);
+}
+
+/** Training here computes the matrix of attention's weights unless told otherwise; GPUs do not. */
+function attentionByDefault(config: TrainConfig, input: object, { attention }: Place): Assumed[] {
+  const isGiven = attention !== undefined || writtenModel(input).attention !== undefined;
+  if (isGiven || modelShape(config).kind === 't5-encoder') return [];
+  const says =
+    "model.attention is 'eager' by default and planned as 'flash', as GPUs run it; give it to plan the other";
+  return [{ setting: 'model.attention', says }];
+}
+
+/** A model's settings as they were written; nothing of a name. */
+function writtenModel(input: object): Readonly<Record<string, unknown>> {
+  const model = 'model' in input ? input.model : undefined;
+  return isObject(model) ? { ...model } : {};
+}
+
+function valueAt(config: TrainConfig, path: string): unknown {
+  // A section is an object of settings, or null.
+  const top: Readonly<Record<string, unknown>> = config;
+  const [section = '', key] = path.split('.');
+  const value = top[section];
+  if (key === undefined) return value;
+  return isObject(value) ? (value as Readonly<Record<string, unknown>>)[key] : undefined;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+}

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { withSettings } from '../../src/config/set-settings';
+import { SETTING_ROWS } from '../../src/config/setting-table';
+import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+
+const set = (config: TrainConfigInput, ...texts: string[]) => parseTrainConfig(withSettings(config, texts));
+
+test('a setting is changed by its path, and the others of its section stay', () => {
+  const config = set(
+    { parallel: { strategy: 'ZERO_1', bucketBytes: 7 } },
+    'parallel.strategy=ZERO_2',
+    'batch = 8',
+  );
+  assert.deepEqual([config.parallel.strategy, config.parallel.bucketBytes, config.batch], ['ZERO_2', 7, 8]);
+});
+
+test('values are read as in YAML', () => {
+  const { optimizer, clipNorm, parallel } = set(
+    {},
+    'optimizer.betas=[0.8, 0.9]',
+    'clipNorm=null',
+    'optimizer.lr=1e-4',
+    'parallel.wrap={ minNumParams: 1000 }',
+  );
+  assert.deepEqual([optimizer.betas, clipNorm, optimizer.lr], [[0.8, 0.9], null, 1e-4]);
+  assert.deepEqual(parallel.wrap, { minNumParams: 1000 });
+});
+
+test('a short form is written out before one of its parts is changed', () => {
+  assert.deepEqual(
+    set({ mixedPrecision: 'bf16' }, 'mixedPrecision.reduceDtype=fp32').mixedPrecision,
+    parseTrainConfig({ mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' } }).mixedPrecision,
+  );
+  const { model } = set({ model: 'bench' }, 'model.layers=2');
+  assert.ok(typeof model === 'object' && model.layers === 2 && model.dim === 256);
+  assert.equal(set({}, 'schedule.maxSteps=5').schedule?.maxSteps, 5);
+});
+
+test('a slip names the nearest key, and a text without a value says how it is written', () => {
+  assert.throws(
+    () => set({}, 'parallel.stratgy=ZERO_2'),
+    /parallel\.stratgy: unknown key; did you mean "strategy"/,
+  );
+  assert.throws(() => set({}, 'batch'), /--set batch: give a key and a value/);
+  assert.throws(() => set({}, 'batch=[1'), /--set batch=\[1: the value is no YAML/);
+});
+
+test('every setting of the table can be set', () => {
+  const usual = parseTrainConfig({ mixedPrecision: {}, gradScaler: {}, schedule: { maxSteps: 9 } });
+  for (const { path } of SETTING_ROWS) {
+    const value = path
+      .split('.')
+      .reduce<unknown>(
+        (inner, key) => Object.entries(inner ?? {}).find(([name]) => name === key)?.[1],
+        usual,
+      );
+    const config = withSettings(usual as TrainConfigInput, [`${path}=${JSON.stringify(value)}`]);
+    assert.deepEqual(parseTrainConfig(config), usual, path);
+  }
+});
