@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import type { Figure } from '../../src/figures/figure';
+import { gallery } from './gallery';
+import { plannedFigures } from './planned';
+
+const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
+const browser = BROWSERS.find((name) => spawnSync(name, ['--version']).status === 0);
+const skip = browser === undefined ? 'there is no Chromium here (Debian: apt-get install chromium)' : false;
+
+/** What the page found in one interactive figure. */
+interface Drawn {
+  readonly name: string;
+  readonly width: number;
+  readonly paper: string;
+  readonly faults: readonly string[];
+}
+
+for (const [width, page] of [
+  [1280, '#ffffff'],
+  [1280, '#111111'],
+  [1600, '#ffffff'],
+  [1600, '#111111'],
+] as const) {
+  test(`on a page of ${width} pixels and ${page} interactive figures fill it, on their own paper, without texts over each other`, {
+    skip,
+  }, () => {
+    const found = drawn(width, page);
+    assert.equal(found.length, NAMES.length);
+    for (const { name, width: drawnWidth, paper, faults } of found) {
+      assert.deepEqual(faults, [], name);
+      assert.ok(drawnWidth > width - 60, `${name} is ${drawnWidth} wide`);
+      assert.equal(paper, 'rgb(255, 255, 255)', name);
+    }
+  });
+}
+
+function figures(): Readonly<Record<string, Figure>> {
+  const all = { ...gallery(), ...plannedFigures() };
+  return Object.fromEntries(NAMES.map((name) => [name, all[name] ?? assert.fail(`no figure ${name}`)]));
+}
+
+const NAMES = [
+  'memory-ranks-4',
+  'memory-timeline-4',
+  'compare-memory',
+  'compare-memory-timeline',
+  'comm-causes-4',
+  'compare-comm',
+  'compare-comm-tokens',
+  'comm-timeline-4',
+  'compare-timeline',
+  'loss-live',
+  'breakdown-document',
+  'time-breakdown',
+  'what-if',
+  'ranked-layouts',
+  'claims-some',
+  'claims-many',
+  'scaling-efficiency',
+  'accuracy-few',
+];
+
+function drawn(width: number, page: string): Drawn[] {
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-page-'));
+  try {
+    const file = join(folder, 'page.html');
+    const plotly = pathToFileURL(createRequire(__filename).resolve('plotly.js/dist/plotly-basic.js')).href;
+    const json = JSON.stringify(
+      Object.entries(figures()).map(([name, figure]) => ({ name, ...figure.toPlotly() })),
+    );
+    const script = `const figures = ${json.replaceAll('<', '\\u003c')};${IN_PAGE}`;
+    writeFileSync(
+      file,
+      `<!doctype html><meta charset="utf-8"><body style="background:${page}"><script src="${plotly}"></script><script>${script}</script>`,
+    );
+    const flags = [
+      '--headless',
+      '--no-sandbox',
+      '--disable-gpu',
+      `--window-size=${width},900`,
+      `--user-data-dir=${folder}`,
+    ];
+    const args = [...flags, '--virtual-time-budget=20000', '--dump-dom', pathToFileURL(file).href];
+    const { stdout, stderr } = spawnSync(browser ?? '', args, {
+      encoding: 'utf8',
+      timeout: 120_000,
+      maxBuffer: 1e9,
+    });
+    const answer = /<pre id="found">(.*?)<\/pre>/s.exec(stdout)?.[1];
+    assert.ok(answer !== undefined, stderr.slice(-2000));
+    return JSON.parse(Buffer.from(answer, 'base64').toString('utf8')) as Drawn[]; // made by IN_PAGE
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Runs in the page: draws the figures, and looks at where plotly put their texts. */
+const IN_PAGE = `
+const faultsOf = (node) => {
+  const area = node.getBoundingClientRect();
+  const boxes = [...node.querySelectorAll('text')]
+    .map((text) => ({ text: text.textContent, box: text.getBoundingClientRect() }))
+    .filter(({ text, box }) => text.trim() !== '' && box.width > 0);
+  const outside = boxes.filter(({ box }) => box.left < area.left - 1 || box.right > area.right + 1);
+  const over = boxes.flatMap((a, i) => boxes.slice(i + 1).flatMap((b) => {
+    const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+    const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+    return across > 3 && down > 3 ? ["'" + a.text + "' lies over '" + b.text + "'"] : [];
+  }));
+  return [...outside.map(({ text }) => "'" + text + "' leaves the figure"), ...over];
+};
+(async () => {
+  const found = [];
+  for (const { name, data, layout, config } of figures) {
+    const node = document.createElement('div');
+    document.body.append(node);
+    await Plotly.newPlot(node, data, layout, config);
+    const paper = getComputedStyle(node.querySelector('.main-svg')).backgroundColor;
+    found.push({ name, width: node.getBoundingClientRect().width, paper, faults: faultsOf(node) });
+  }
+  const answer = document.createElement('pre');
+  answer.id = 'found';
+  answer.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(found))));
+  document.body.append(answer);
+})();`;
