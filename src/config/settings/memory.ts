@@ -68,7 +68,7 @@ export type ActivationCheckpointingConfig = Readonly<z.output<typeof activationC
 /** Source: torch.utils.checkpoint and its selective contexts; torchtitan's activation_checkpoint. */
 export const ACTIVATION_CHECKPOINTING = {
   schema: activationCheckpointingSchema.nullable().default(null),
-  says: "which blocks run forward again in backward instead of saving what they need: all; all but results of matmuls ('selective') or of named operations; each n-th, from the first; the choice that saves at most so many bytes and costs least time",
+  says: "which blocks run forward again in backward instead of saving what they need: all; all but results of matmuls and attention ('selective') or of named operations; each n-th, from the first; the choice that saves at most so many bytes and costs least time",
   form: "'full', 'selective', { everyNth: 4 }, { saveOps: ['matMul'] }, { budgetBytes: 1e6 } or null",
   names: { torch: 'checkpoint_wrapper', transformers: 'gradient_checkpointing' },
   hint: ": 'full'",
