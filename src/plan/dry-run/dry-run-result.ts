@@ -1,38 +1,16 @@
 import { inspect } from 'node:util';
 import type { TrainConfig } from '../../config/train-config';
 import type { Space } from '../../core/events';
-import type { Bytes, Seconds } from '../../core/units';
-import {
-  logicalAtPeak,
-  type ModuleBytes,
-  memoryAtPeak,
-  modulesAtPeak,
-  totalBytes,
-} from '../../ledger/memory';
+import type { Seconds } from '../../core/units';
+import { logicalAtPeak, memoryAtPeak, modulesAtPeak, totalBytes } from '../../ledger/memory';
 import type { BytesByCause, CollectiveRecord, StepRecord } from '../../ledger/record';
 import { assumptionsOf } from './assumptions';
-import { dryRunText } from './dry-run-text';
+import { type DryRunFacts, type DryRunPeak, dryRunText } from './dry-run-text';
 import type { DryRunEvent } from './event-log';
 import type { RankRun } from './rank-run';
 
-/** The moment at which a rank's device held most. */
-export interface DryRunPeak {
-  readonly rank: number;
-  readonly step: number;
-  /** Since the step's start, in simulated time. */
-  readonly seconds: Seconds;
-  /** What this library's engine holds. */
-  readonly held: BytesByCause;
-  readonly heldBytes: Bytes;
-  /** The same at the types that a device would hold values in. */
-  readonly logical: BytesByCause;
-  readonly logicalBytes: Bytes;
-  /** By cause and module, largest first. */
-  readonly modules: readonly ModuleBytes[];
-}
-
 /** What a dry run found. Its records are those of a real run, with simulated times: figures of runs draw them. */
-export class DryRun {
+export class DryRun implements DryRunFacts {
   readonly config: TrainConfig;
   readonly world: number;
   /** The ranks that ran. */

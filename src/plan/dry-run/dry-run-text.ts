@@ -1,14 +1,45 @@
+import type { TrainConfig } from '../../config/train-config';
 import { MEMORY_CAUSES } from '../../core/events';
-import { type Bytes, formatBytes, formatSeconds } from '../../core/units';
+import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { type CommunicationRow, communication } from '../../ledger/communication';
-import { totalBytes } from '../../ledger/memory';
-import type { BytesByCause } from '../../ledger/record';
-import type { DryRun, DryRunPeak } from './dry-run-result';
+import { type ModuleBytes, totalBytes } from '../../ledger/memory';
+import type { BytesByCause, StepRecord } from '../../ledger/record';
 
 const MOST_MODULES = 5;
 
+/** The moment at which a rank's device held most. */
+export interface DryRunPeak {
+  readonly rank: number;
+  readonly step: number;
+  /** Since the step's start, in simulated time. */
+  readonly seconds: Seconds;
+  /** What this library's engine holds. */
+  readonly held: BytesByCause;
+  readonly heldBytes: Bytes;
+  /** The same at the types that a device would hold values in. */
+  readonly logical: BytesByCause;
+  readonly logicalBytes: Bytes;
+  /** By cause and module, largest first. */
+  readonly modules: readonly ModuleBytes[];
+}
+
+/** The facts of a dry run that its text names. */
+export interface DryRunFacts {
+  readonly config: TrainConfig;
+  readonly world: number;
+  readonly ranks: readonly number[];
+  readonly numParams: number;
+  readonly records: readonly StepRecord[];
+  readonly lastStep: readonly StepRecord[];
+  readonly peak: DryRunPeak;
+  readonly host: BytesByCause;
+  readonly stepSeconds: Seconds;
+  readonly exposedSeconds: Seconds;
+  readonly assumptions: readonly string[];
+}
+
 /** A dry run as text: what is held at the peak and for what, what is sent, and how long a step takes. */
-export function dryRunText(run: DryRun): string {
+export function dryRunText(run: DryRunFacts): string {
   const { peak } = run;
   return [
     heading(run),
@@ -26,7 +57,7 @@ export function dryRunText(run: DryRun): string {
   ].join('\n');
 }
 
-function heading({ config, world, ranks, numParams, records }: DryRun): string {
+function heading({ config, world, ranks, numParams, records }: DryRunFacts): string {
   const steps = Math.max(...records.map(({ step }) => step));
   const who = ranks.length === 1 && world > 1 ? `, rank ${ranks[0]} for all` : '';
   return (
@@ -63,7 +94,7 @@ function host(bytes: BytesByCause): string[] {
   return [`On its host then: ${formatBytes(total)} (${parts.join(', ')})`];
 }
 
-function traffic({ lastStep }: DryRun): string[] {
+function traffic({ lastStep }: DryRunFacts): string[] {
   const rows = communication(lastStep.slice(0, 1));
   if (rows.length === 0) return ['No collectives.'];
   const received = rows.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
@@ -77,7 +108,7 @@ function named({ count: times, op, cause, group }: CommunicationRow): string {
   return `${times} ${op} of ${cause}${group === 'world' ? '' : ` in ${group}`}`;
 }
 
-function time({ stepSeconds, exposedSeconds }: DryRun): string {
+function time({ stepSeconds, exposedSeconds }: DryRunFacts): string {
   if (stepSeconds === 0) return 'No times: give costs for a simulated step.';
   return `A simulated step: ${formatSeconds(stepSeconds)}, of it ${formatSeconds(exposedSeconds)} waiting for collectives`;
 }
