@@ -1,7 +1,7 @@
 import { findInstallation } from '../src/cell/installation';
 import { startCompiler } from './front/compiler-client';
 
-/** A kernel, as Jupyter starts it: `node main.js CONNECTION_FILE`. */
+/** A kernel; Jupyter starts it with: `node main.js CONNECTION_FILE`. */
 async function main(connectionFile: string): Promise<void> {
   const settings = { baseDir: process.cwd(), installation: findInstallation() };
   // The compiler takes longest to start, so it starts before the rest of the front is even loaded.

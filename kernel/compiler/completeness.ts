@@ -2,13 +2,16 @@ import ts from 'typescript';
 import type { Completeness } from './protocol';
 
 const INDENT = '  ';
-/** "Unterminated template literal", "Unterminated string in block comment": the text goes on. */
+/** "Unterminated template literal", "Unterminated string in block comment": the text continues. */
 const UNTERMINATED = new Set([1160, 1010]);
 
-/** Whether a cell is a whole, could become one by more text, or cannot. Source: Jupyter protocol, is_complete_request */
+/**
+ * Whether a cell is complete, could become complete with more text, or cannot. Source: Jupyter protocol,
+ * is_complete_request
+ */
 export function completenessOf(source: string): Completeness {
   const file = ts.createSourceFile('cell.mts', source, ts.ScriptTarget.ES2022, false, ts.ScriptKind.TS);
-  // What the parser found; the typings keep it to themselves, and a whole program for it takes long.
+  // The parser's findings; the types hide this field, and a whole program would take long.
   const { parseDiagnostics: diagnostics } = file as unknown as { parseDiagnostics: ts.Diagnostic[] };
   if (diagnostics.length === 0) return { status: 'complete' };
   const end = source.trimEnd().length;

@@ -2,8 +2,8 @@ import ts from 'typescript';
 import type { CellError } from '../../src/cell/cell-error';
 
 /**
- * TypeScript follows a cell's tree by recursion. Where the tree is deeper than the stack (a sum of thousands of terms is one
- * addition within another), gives `otherwise` for the cell.
+ * TypeScript traverses a cell's tree recursively. If the tree is deeper than the stack (a sum of thousands of terms
+ * nests one addition in another), returns `otherwise`.
  */
 export function unlessTooDeep<T>(work: () => T, otherwise: () => T): T {
   try {
@@ -14,7 +14,7 @@ export function unlessTooDeep<T>(work: () => T, otherwise: () => T): T {
   }
 }
 
-/** The error of a cell that is too deep; `name` is the cell's, as "In[3]". */
+/** The error of a cell that is too deep; `name` is the cell's name, as "In[3]". */
 export function depthError(source: string, name: string): CellError {
   const deepest = unlessTooDeep(
     () => deepestPlace(source),

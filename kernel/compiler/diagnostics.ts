@@ -1,24 +1,24 @@
 import ts from 'typescript';
 import type { CellError } from '../../src/cell/cell-error';
 
-/** How many messages of one cell are shown. */
+/** The most messages shown for one cell. */
 const SHOWN = 10;
 
-/** "Did you forget to use 'await'?", which the checker tells beside an error. */
+/** "Did you forget to use 'await'?", which the checker adds to an error. */
 const FORGOTTEN_AWAIT = 2773;
 /** "Cannot find name 'x'.", the same with the nearest name, of a namespace, and of a shorthand property. */
 const UNKNOWN_NAMES: readonly number[] = [2304, 2552, 2503, 18004];
 
-/** A cell whose errors are described. */
+/** A cell with errors. */
 export interface FaultyCell {
   readonly source: string;
-  /** As stack traces call it: "In[3]". */
+  /** Its name in stack traces: "In[3]". */
   readonly name: string;
-  /** What to say of a name that the checker does not know. */
+  /** Advice about a name that the checker does not know. */
   readonly adviceFor: (unknownName: string) => string | undefined;
 }
 
-/** Describes what the checker found as one error of the cell; positions are those of its source. */
+/** Describes the checker's findings as one error of the cell; positions are those of its source. */
 export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell: FaultyCell): CellError {
   const { source, name } = cell;
   const found = diagnostics.map((diagnostic) => placed(diagnostic, cell));

@@ -3,15 +3,16 @@ import { bindingNames } from './outline';
 
 const { factory } = ts;
 
-/** Name of the function by which cells import at run time. Defined by src/cell/evaluator.ts. */
+/** Name of the function with which cells import at run time. Defined by src/cell/evaluator.ts. */
 const IMPORT_FUNCTION = '__import';
 
 /**
- * [Note: cells as REPL code] V8's REPL mode lets a name be declared again only by the same kind of declaration. So every top-level
- * declaration becomes a `let`; functions are assigned first, as hoisting wants; imports become awaited calls. The checker has
- * enforced `const` before. The value of a cell is that of its last statement, if that is an expression.
+ * [Note: cells as REPL code] In V8's REPL mode a name can be declared again only by the same kind of declaration. So
+ * every top-level declaration becomes a `let`; functions are assigned first, as hoisting requires; imports become
+ * awaited calls. The checker has already enforced `const`. The value of a cell is the value of its last statement, if
+ * that is an expression.
  *
- * Gives the transformer; statements from offset `end` on are the compiler's own and are left out.
+ * Returns the transformer; statements from offset `end` on are the compiler's own and are omitted.
  */
 export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFile> {
   return (context) => (file) => {
@@ -145,7 +146,10 @@ function undefinedStatement(): ts.Statement {
   return factory.createExpressionStatement(factory.createVoidZero());
 }
 
-/** Changes what lies inside statements: dynamic imports, and `var` in blocks, which would else become a second kind of global. */
+/**
+ * Changes code inside statements: dynamic imports, and `var` in blocks, which would otherwise become a second kind of
+ * global.
+ */
 function nestedVisitor(context: ts.TransformationContext, hoisted: Set<string>): ts.Visitor {
   const inFunctions: ts.Visitor = (node) => ts.visitEachChild(dynamicImport(node), inFunctions, context);
   const visit: ts.Visitor = (node) => {

@@ -1,4 +1,4 @@
-/** Names that every cell finds (src/cell/display-globals.ts, kernel/executor/interaction.ts), for the checker. */
+/** Names in the scope of every cell (src/cell/display-globals.ts, kernel/executor/interaction.ts), for the checker. */
 export const GLOBALS_DECLARATION = `
 interface CellDisplayOptions {
   /** Names the display, so that updateDisplay can replace its content. */
@@ -20,13 +20,13 @@ interface CellComms {
   /** Accepts channels that the front end opens. */
   register(target: string, opened: (comm: CellComm, data: Record<string, unknown>) => void): void;
 }
-/** Shows a value as a result is shown. */
+/** Shows a value in the same form as a cell's result. */
 declare function display(value: unknown, options?: CellDisplayOptions): Promise<void>;
 /** Replaces the content of the displays of that name. */
 declare function updateDisplay(displayId: string, value: unknown, options?: CellDisplayOptions): Promise<void>;
-/** Empties the cell's output; with wait, when the next output comes. */
+/** Clears the cell's output; with wait, when the next output arrives. */
 declare function clearOutput(wait?: boolean): void;
-/** Asks the person at the notebook for a line of text. */
+/** Asks the user of the notebook for a line of text. */
 declare function prompt(message?: string, options?: { readonly password?: boolean }): Promise<string>;
 /** Channels to widgets. */
 declare const comms: CellComms;

@@ -1,13 +1,13 @@
 import ts from 'typescript';
 
-/** A stretch of a cell's source in which something is wrong. */
+/** A range of a cell's source with an error. */
 interface Fault {
   readonly start?: number | undefined;
 }
 
 /**
- * The text of a cell that fails its check with all but its imports blanked, so that places stay. Left out are imports
- * with a fault, and those that declare nothing. Undefined where that leaves nothing, or the text as it was.
+ * The text of a cell that fails its check, with everything except its imports blanked, so that positions stay. Imports
+ * with an error, and imports without names, are omitted. Undefined if nothing remains, or if the text is unchanged.
  */
 export function rightImports(file: ts.SourceFile, faults: readonly Fault[]): string | undefined {
   const right = file.statements.filter(

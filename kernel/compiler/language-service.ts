@@ -7,18 +7,18 @@ import {
   type ResolutionPlaces,
 } from './module-resolution';
 
-/** TypeScript's language service over files that exist in memory beside those on disk. */
+/** TypeScript's language service over files in memory and on disk. */
 export interface CheckedFiles {
   readonly service: ts.LanguageService;
-  /** Sets a file's text and makes it the one that is checked. */
+  /** Sets a file's text and makes it the checked file. */
   show(path: string, text: string): void;
   /**
-   * Keeps a file for others to import. The files of packages that it loads stay in memory: else the service would forget
-   * them whenever a cell does not mention them, and read them again for the next that does.
+   * Stores a file for others to import. The files of packages that it loads stay in memory; otherwise the service would
+   * forget them whenever a cell does not mention them, and read them again for the next cell that does.
    */
   keep(path: string, text: string, loadsPackages: boolean): void;
   drop(path: string): void;
-  /** A program that holds the shown file as it is now. */
+  /** A program with the current text of the shown file. */
   program(): ts.Program;
   file(path: string): ts.SourceFile;
 }
@@ -45,7 +45,7 @@ export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
   const host = createHost(files, options, places, () => (shown === globals ? [globals] : [globals, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
-  // Shares the registry's files; its program is never checked, it only holds them.
+  // Shares the registry's files; its program is never checked, it only keeps them in memory.
   const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();
@@ -76,7 +76,7 @@ export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
   };
 }
 
-/** Strict where it helps in a notebook: null checks and function types, but no demand for annotations. */
+/** Strict if that helps in a notebook: null checks and function types, but no demand for annotations. */
 function compilerOptions(installation: string): ts.CompilerOptions {
   return {
     target: ts.ScriptTarget.ES2022,
@@ -103,7 +103,10 @@ function compilerOptions(installation: string): ts.CompilerOptions {
   };
 }
 
-/** A folder and those that hold it: packages lie in this installation's own node_modules or in those of the folder that it is installed in. */
+/**
+ * A folder and its parent folders: packages are in this installation's node_modules, or in those of the folder in which
+ * it is installed.
+ */
 function foldersAbove(folder: string): string[] {
   const parent = dirname(folder);
   return parent === folder ? [folder] : [folder, ...foldersAbove(parent)];
@@ -144,7 +147,7 @@ function createHost(
     directoryExists: sys.directoryExists,
     getDirectories: sys.getDirectories,
     useCaseSensitiveFileNames: () => sys.useCaseSensitiveFileNames,
-    // Answers which package.json a file belongs to; without it every cell would read them all again.
+    // Finds the package.json of a file; without it every cell would read all of them again.
     getModuleResolutionCache: () => packages,
     resolveTypeReferenceDirectiveReferences: createTypeReferenceResolver(options),
     resolveModuleNameLiterals: createModuleResolver(options, places, (path) => files.has(path)),
@@ -152,7 +155,7 @@ function createHost(
   return host;
 }
 
-/** How long a file's time of change is believed: a program asks for hundreds at once. */
+/** How long a file's modification time is cached, because a program asks for hundreds at once. */
 const BELIEVED_MS = 1000;
 
 /** Versions of files on disk. Files of packages do not change under a kernel; a user's own may. */

@@ -2,19 +2,20 @@ import { dirname, join } from 'node:path';
 import ts from 'typescript';
 import { ownName } from '../../src/cell/own-packages';
 
-/** Where modules are looked for. */
+/** The folders in which modules are searched. */
 export interface ResolutionPlaces {
   /** Folder of the notebook; it may change while the resolver lives. */
   baseDir: string;
   /** Folder of shardlab's package.json. */
   readonly installation: string;
-  /** Folder of the cells' files, which exist in memory alone. */
+  /** Folder of the cells' files, which exist only in memory. */
   readonly cellDir: string;
 }
 
 /**
- * Resolves modules for the checker as the importer does at run time: from the notebook's folder, shardlab's own packages
- * also from the installation. What was found is remembered; what a cell misses is not, it may be installed meanwhile.
+ * Resolves modules for the checker as the importer does at run time: from the notebook's folder, shardlab's own
+ * packages also from the installation. Found modules are cached; missing ones are not, because they may be installed
+ * meanwhile.
  */
 export function createModuleResolver(
   options: ts.CompilerOptions,
@@ -45,7 +46,7 @@ export function createModuleResolver(
     });
 }
 
-/** Resolves `/// <reference types>` and `types`; every answer is remembered. */
+/** Resolves `/// <reference types>` and `types`; every answer is cached. */
 export function createTypeReferenceResolver(
   options: ts.CompilerOptions,
 ): NonNullable<ts.LanguageServiceHost['resolveTypeReferenceDirectiveReferences']> {

@@ -32,7 +32,7 @@ export class NotebookCompiler implements CompilerCalls {
   #modules = 0;
   #rankGlobalsKnown = false;
 
-  /** `installation` is the folder of shardlab's package.json; until `open` it serves as the notebook's folder too. */
+  /** `installation` is the folder of shardlab's package.json; until `open` it is also the notebook's folder. */
   constructor(installation: string) {
     this.#places = { installation, baseDir: installation, cellDir: join(installation, '__notebook') };
     this.#files = createCheckedFiles(this.#places);
@@ -44,8 +44,8 @@ export class NotebookCompiler implements CompilerCalls {
   }
 
   /**
-   * Reads the libraries and works once, so that the first cell finds all in memory. Completion is left out: what it
-   * leaves behind cannot be part of a snapshot.
+   * Reads the libraries and compiles once, so that the first cell finds everything in memory. It does not run
+   * completion, because a snapshot cannot contain what completion leaves in memory.
    */
   warmUp(): void {
     const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';
@@ -91,7 +91,7 @@ export class NotebookCompiler implements CompilerCalls {
 
   commit(declaration: Declaration): void {
     const { namespace, module, text, loadsPackages } = declaration;
-    // The declaration may be one of an earlier process, whose modules keep their numbers.
+    // The declaration may come from an earlier process, whose modules keep their numbers.
     this.#modules = Math.max(this.#modules, module);
     this.#files.keep(this.#pathOf(module), text, loadsPackages);
     this.#scopes[namespace].declare(`./${moduleName(module)}.mjs`, declaration);
@@ -135,7 +135,7 @@ export class NotebookCompiler implements CompilerCalls {
     const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor });
     const text = rightImports(parse(source), diagnostics);
     const compiled = text === undefined ? undefined : this.compile({ ...asked, source: text });
-    // Imports alone may show a fault that the whole cell's syntax had hidden.
+    // Imports alone may show an error that the whole cell's syntax error had hidden.
     const imports = compiled?.ok === false ? compiled.imports : compiled;
     const kept = new Set(Object.keys(imports?.declaration.names ?? {}));
     return {
@@ -150,7 +150,7 @@ export class NotebookCompiler implements CompilerCalls {
     return join(this.#places.cellDir, `${moduleName(module)}.mts`);
   }
 
-  /** Where a name lives that this namespace does not have. */
+  /** The other namespace of a name that this one does not have. */
   #elsewhere(name: string, namespace: Namespace): string | undefined {
     if (namespace === 'notebook') {
       if (!this.#scopes.ranks.has(name)) return undefined;
@@ -214,7 +214,7 @@ function errorsOf(program: ts.Program, file: ts.SourceFile): readonly ts.Diagnos
     .filter(({ category }) => category === ts.DiagnosticCategory.Error);
 }
 
-/** JavaScript of a checked file, with its map, which speaks of the cell's source alone. */
+/** JavaScript of a checked file, with its map, which refers only to the cell's source. */
 function emit(program: ts.Program, file: ts.SourceFile, source: string, name: string): string {
   let js = '';
   let map = '{}';

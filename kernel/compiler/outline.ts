@@ -1,9 +1,9 @@
 import ts from 'typescript';
 
-/** What a declared name may be used as, which decides how later cells see it. */
+/** How a declared name may be used; it determines how later cells see it. */
 export type NameKind = 'const' | 'let' | 'value-and-type' | 'type';
 
-/** Names that a cell declares at its top level, and all that it mentions. */
+/** Names that a cell declares at its top level, and all names that it mentions. */
 export interface Outline {
   readonly declared: ReadonlyMap<string, NameKind>;
   readonly mentioned: ReadonlySet<string>;

@@ -1,13 +1,13 @@
 import type { CellError } from '../../src/cell/cell-error';
 import type { NameKind } from './outline';
 
-/** Where a cell's names live: the notebook's own process, or the ranks of a job. */
+/** The home of a cell's names: the notebook's process, or the ranks of a job. */
 export type Namespace = 'notebook' | 'ranks';
 
 export interface CellSource {
   readonly source: string;
   readonly namespace: Namespace;
-  /** Number in the notebook; messages and stack traces call it "In[3]". */
+  /** The cell's number in the notebook; its name in messages and stack traces is "In[3]". */
   readonly cell: number;
 }
 
@@ -16,20 +16,23 @@ export type Compiled = ({ readonly ok: true } & CompiledCell) | FailedCheck;
 export interface CompiledCell {
   /** JavaScript for the evaluator, with its source map inlined. */
   readonly js: string;
-  /** Hand this to `commit` when what the cell declares shall count. */
+  /** Pass this to `commit` when the cell's declarations shall count. */
   readonly declaration: Declaration;
 }
 
 export interface FailedCheck {
   readonly ok: false;
   readonly error: CellError;
-  /** Those of the cell's imports that are right, as a cell of their own. */
+  /** The cell's correct imports, as a separate cell. */
   readonly imports: CompiledCell | undefined;
-  /** What else the cell would have declared. */
+  /** The other names that the cell would have declared. */
   readonly missed: readonly string[];
 }
 
-/** What a compiled cell declares, with all that a compiler needs to know of it, also one that has not compiled it. */
+/**
+ * The declarations of a compiled cell, with everything that a compiler needs, even if another process compiled the
+ * cell.
+ */
 export interface Declaration {
   readonly namespace: Namespace;
   readonly cell: number;
@@ -41,10 +44,10 @@ export interface Declaration {
   readonly loadsPackages: boolean;
 }
 
-/** Why a name is not there though a cell declares it. */
+/** Why a name is missing although a cell declares it. */
 export type AbsenceCause = 'unchecked' | 'failed in ranks' | 'interrupted' | 'process ended';
 
-/** Names that a cell declares and that are not there. */
+/** Missing names that a cell declares. */
 export interface Absence {
   readonly namespace: Namespace;
   readonly cell: number;
@@ -68,7 +71,7 @@ export interface Completions {
 }
 
 export interface Inspection {
-  /** Declaration and documentation; undefined where nothing is known. */
+  /** Declaration and documentation; undefined if nothing is known. */
   readonly markdown: string;
   readonly text: string;
 }
@@ -77,27 +80,30 @@ export type Completeness =
   | { readonly status: 'complete' | 'invalid' }
   | { readonly status: 'incomplete'; readonly indent: string };
 
-/** What the compiler does, by name: argument and answer. */
+/** The compiler's calls, by name: argument and answer. */
 export interface CompilerCalls {
   compile(cell: CellSource): Compiled;
   commit(declaration: Declaration): void;
-  /** Remembers why names are not there, for the errors of cells that use them. */
+  /** Stores why names are missing, for the errors of cells that use them. */
   miss(absence: Absence): void;
   complete(at: Position): Completions;
   inspect(at: Position): Inspection | undefined;
   isComplete(source: string): Completeness;
-  /** Forgets what cells of a namespace declared: its process is new. */
+  /** Forgets all declarations of a namespace, because its process is new. */
   reset(namespace: Namespace): void;
 }
 
 export type CompilerCall = keyof CompilerCalls;
 
-/** Calls that change what the compiler knows of earlier cells: made again in order, they bring a new compiler to the same state. */
+/**
+ * Calls that change what the compiler knows about earlier cells; repeated in order, they bring a new compiler to the
+ * same state.
+ */
 export const LASTING_CALLS: readonly CompilerCall[] = ['commit', 'miss', 'reset'];
 
 export interface CompilerRequest {
   readonly id: number;
-  /** `restore` makes the lasting calls of an earlier process again. */
+  /** `restore` repeats the lasting calls of an earlier process. */
   readonly call: CompilerCall | 'restore';
   readonly argument: unknown;
 }

@@ -1,21 +1,21 @@
 import type { NameKind, Outline } from './outline';
 import type { AbsenceCause, Declaration } from './protocol';
 
-/** Where a name of a namespace was declared last. */
+/** The last declaration of a name in a namespace. */
 interface Home {
   /** Module specifier of its file, as cells import it. */
   readonly specifier: string;
   readonly kind: NameKind;
-  /** Number of the cell that declared it; undefined where a library did. */
+  /** Number of the cell that declared it; undefined for a library's name. */
   readonly cell: number | undefined;
 }
 
-/** What to say of a name that a cell declares and that is not there. */
+/** The message about a missing name that a cell declares. */
 const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
   unchecked: (cell) =>
-    `Cell ${cell} would have declared it, but it failed its type check: run it again after mending.`,
+    `Cell ${cell} would have declared it, but it failed its type check: fix it and run it again.`,
   'failed in ranks': (cell) =>
-    `Cell ${cell} would have declared it, but it failed in the ranks: run it again after mending.`,
+    `Cell ${cell} would have declared it, but it failed in the ranks: fix it and run it again.`,
   interrupted: (cell) => `Cell ${cell} would have declared it, but it was interrupted: run it again.`,
   'process ended': (cell) =>
     `Cell ${cell} declared it, but the process that held it has ended: run that cell again.`,
@@ -24,17 +24,17 @@ const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
 /**
  * The names of one namespace.
  *
- * [Note: prelude] A cell is a module of its own. Names of earlier cells reach it by declarations that are written beside its
- * text: `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let` may be assigned,
- * and an import for what may also be a type. Only names that the cell mentions are declared, so a cell costs the same
- * whether 10 or 200 came before. None of it reaches the JavaScript.
+ * [Note: prelude] Each cell is a separate module. Declarations beside its text give it the names of earlier cells:
+ * `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let` may be assigned,
+ * and an import for names that may also be types. Only names that the cell mentions are declared, so a cell costs the
+ * same after 10 or after 200 cells. None of these declarations reach the JavaScript.
  */
 export class Scope {
   readonly #homes = new Map<string, Home>();
-  /** Names that are not there though a cell declares them, with what to say of that. */
+  /** Missing names that a cell declares, with their messages. */
   readonly #absences = new Map<string, string>();
 
-  /** Makes the declared names of a cell those of its file. */
+  /** Maps a cell's declared names to its file. */
   declare(specifier: string, { names, cell }: Pick<Declaration, 'names' | 'cell'>): void {
     for (const [name, kind] of Object.entries(names)) {
       this.#homes.set(name, { specifier, kind, cell });
@@ -46,7 +46,7 @@ export class Scope {
     for (const name of names) this.#absences.set(name, ABSENCES[cause](cell));
   }
 
-  /** Why a name is not there; undefined where no cell declares it. */
+  /** Why a name is missing; undefined if no cell declares it. */
   absenceOf(name: string): string | undefined {
     return this.#absences.get(name);
   }

@@ -3,7 +3,7 @@ import type { CompilerCalls, CompilerReply, CompilerRequest } from './protocol';
 /** Answers the front's calls one after another, until the front is gone. */
 export function serve(compiler: CompilerCalls): void {
   process.on('disconnect', () => process.exit(0));
-  // A front that has gone meanwhile is seen as a disconnect; its answer is lost.
+  // If the front has ended meanwhile, the process sees a disconnect, and the answer is lost.
   const gone = (): void => {};
   process.on('message', (request: CompilerRequest) =>
     process.send?.(answer(compiler, request), undefined, undefined, gone),

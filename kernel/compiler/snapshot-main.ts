@@ -3,8 +3,8 @@ import { NotebookCompiler } from './notebook-compiler';
 import { serve } from './serve';
 
 /**
- * Runs while a snapshot is built: fills the compiler, and says what a process that starts from the snapshot does.
- * Its arguments: installation, when built; notebook's folder, when started.
+ * Runs while a snapshot is built: fills the compiler, and sets the start function of processes that start from the
+ * snapshot. Arguments: the installation when it is built; the notebook's folder when it is started.
  */
 export function buildSnapshot(installation: string): void {
   const compiler = new NotebookCompiler(installation);

@@ -5,10 +5,11 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, write
 import { join } from 'node:path';
 
 /**
- * [Note: compiler snapshot] Loading TypeScript and reading its libraries takes about a second of computing. Node can start from
- * a heap that was saved with all of it done, in a quarter of that. The file belongs to one Node binary, one TypeScript and one
- * build of the compiler, which its name says by a hash; a process that cannot use it ends at once, and the front starts one
- * without. It is built in the background when a kernel finds none, or by `npm start` beforehand.
+ * [Note: compiler snapshot] Loading TypeScript and reading its libraries takes about a second of computing. Node can
+ * start from a saved heap in which all of this is done, in a quarter of the time. The file belongs to one Node binary,
+ * one TypeScript and one build of the compiler; its name contains their hash. A process that cannot use it ends at
+ * once, and the front starts one without a snapshot. `npm start` builds it beforehand; otherwise a kernel builds it in
+ * the background.
  */
 export interface SnapshotPlace {
   /** The file, whether it exists or not. */
@@ -19,7 +20,7 @@ export interface SnapshotPlace {
 const PREFIX = 'compiler-';
 const WORK = /^work-(\d+)$/;
 
-/** Where the snapshot for this Node and this build lies. */
+/** The file of the snapshot for this Node and this build. */
 export function snapshotPlace(installation: string): SnapshotPlace {
   const hash = createHash('sha256').update(`${process.version} ${process.arch} ${process.execPath}`);
   const inputs = [
@@ -41,8 +42,8 @@ export function hasSnapshot({ path }: SnapshotPlace): boolean {
 }
 
 /**
- * Builds the snapshot and removes those of other builds. Resolves with whether it is there: where it cannot be built
- * (a read-only installation, a full disk), kernels start without it. The building process ends with this one.
+ * Builds the snapshot and removes those of other builds. Resolves with whether it exists: if it cannot be built (a
+ * read-only installation, a full disk), kernels start without it. The building process ends with this one.
  */
 export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: AbortSignal): Promise<boolean> {
   const folder = join(place.path, '..');
@@ -89,7 +90,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-// While a snapshot is built `require` knows Node's own modules alone, so the script brings a loader for the others.
+// While a snapshot is built, `require` knows only Node's own modules, so the script has a loader for other modules.
 function entrySource(installation: string): string {
   const typescript = require.resolve('typescript');
   return `

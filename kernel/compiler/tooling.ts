@@ -6,13 +6,13 @@ import type { Completions, Inspection } from './protocol';
 export interface ShownSource {
   readonly path: string;
   readonly source: string;
-  /** Length of what stands before the source in the file. */
+  /** Length of the text before the source in the file. */
   readonly shift: number;
 }
 
 const WORD = /[\w$]/;
 
-/** What may stand at the cursor. */
+/** Completions at the cursor. */
 export function completionsAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Completions {
   const { source, path, shift } = shown;
   const start = wordStart(source, offset);
@@ -40,7 +40,7 @@ export function inspectionAt(
   const info = service.getQuickInfoAtPosition(path, shift + at);
   if (info === undefined) return undefined;
   const declaration = ts.displayPartsToString(info.displayParts);
-  // What the checker says of a name that it does not know.
+  // The checker's text for an unknown name.
   if (declaration === 'any') return undefined;
   const documentation = ts.displayPartsToString(info.documentation);
   const tags = (info.tags ?? []).map(({ name, text }) => ({ name, words: ts.displayPartsToString(text) }));

@@ -10,9 +10,9 @@ import type { Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
 import { StuckRanks } from './stuck-ranks';
 
-/** How long a waiting cell may take to end by itself after an interrupt. */
+/** The time that a waiting cell gets to end by itself after an interrupt. */
 const INTERRUPT_GRACE_SECONDS = 0.03;
-/** How long jobs may take to stop their ranks before the cell is settled without them. */
+/** The time that jobs get to stop their ranks before the cell ends without them. */
 const JOBS_LIMIT_MS = 8000;
 
 export interface CellRunnerParts {
@@ -20,7 +20,7 @@ export interface CellRunnerParts {
   readonly channel: OutputChannel;
   readonly timers: CellTimers;
   readonly person: Person;
-  /** Loaded when the first `%%ranks` cell comes. */
+  /** Loaded with the first `%%ranks` cell. */
   readonly rankCells: () => Promise<RankCells>;
 }
 
@@ -29,7 +29,7 @@ export class CellRunner {
   readonly #parts: CellRunnerParts;
   readonly #stuckRanks: StuckRanks;
   #rankCells: RankCells | undefined;
-  /** The request that runs. */
+  /** The running request. */
   #running: RunCell | RunRanks | undefined;
 
   constructor(parts: CellRunnerParts) {

@@ -7,7 +7,10 @@ type Start = (callback: Callback, ...rest: unknown[]) => object;
 
 /** Timers that cells have started, by execution. */
 export interface CellTimers {
-  /** Stops the timers of an execution: an interrupted loop that sleeps between its turns does not wake up again. */
+  /**
+   * Stops the timers of an execution, so that an interrupted loop that sleeps between its iterations does not wake up
+   * again.
+   */
   stop(id: ExecutionId): void;
 }
 
@@ -37,7 +40,7 @@ export function trackTimers(channel: OutputChannel): CellTimers {
       timers.add(timer);
       return timer;
     };
-    // util.promisify(setTimeout) and the like keep working.
+    // util.promisify(setTimeout) and similar uses keep working.
     return Object.assign(wrapped, { [promisify.custom]: Reflect.get(start, promisify.custom) });
   };
   for (const name of ['setTimeout', 'setInterval', 'setImmediate'] as const) {
@@ -47,7 +50,7 @@ export function trackTimers(channel: OutputChannel): CellTimers {
   }
   return {
     stop: (id) => {
-      // clearTimeout ends intervals too, and clearImmediate ignores what is no immediate.
+      // clearTimeout also ends intervals, and clearImmediate ignores other timers.
       for (const timer of started.get(id) ?? []) {
         clearTimeout(timer as NodeJS.Timeout);
         clearImmediate(timer as NodeJS.Immediate);

@@ -36,7 +36,7 @@ export class Comms {
     this.#targets.set(target, opened);
   }
 
-  /** Takes a message from the front end; an unknown target is answered by closing, as the protocol wants. */
+  /** Takes a message from the front end; closes the comm of an unknown target, as the protocol requires. */
   receive({ kind, commId, target, data, buffers = [] }: CommMessage): void {
     if (kind === 'open') {
       const opened = this.#targets.get(target);

@@ -3,16 +3,16 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
 import { INTERRUPT_BYTE, LIFELINE_FD, PATIENT_INTERRUPT_BYTE } from './protocol';
 
-/** How long child processes that were interrupted get before JavaScript that runs on is ended. */
+/** The time that interrupted child processes get before JavaScript that still runs is terminated. */
 const CHILDREN_MS = 300;
 
-/** Worker of the executor: hears the front whatever the main thread does. */
+/** Worker of the executor: receives the front's messages, whatever the main thread does. */
 interface GuardianData {
-  /** Word 0: number of the last request that the main thread has heard. */
+  /** Word 0: number of the last request that the main thread has noticed. */
   readonly heard: Int32Array;
 }
 
-// The executor starts this worker with exactly this.
+// The executor starts this worker with exactly this data.
 const { heard } = workerData as GuardianData;
 const guardian = attachGuardian();
 const lifeline = new Socket({ fd: LIFELINE_FD });
@@ -36,7 +36,9 @@ function interrupt(graceMs?: number): void {
   });
 }
 
-/** The front is gone: ends the executor with what it started. Ranks see the end of their own lifelines. */
+/**
+ * Called when the front is gone: ends the executor and its child processes. Ranks see the end of their own lifelines.
+ */
 function endProcessGroup(): void {
   process.kill(-process.pid, 'SIGKILL');
 }

@@ -41,7 +41,10 @@ async function main(settings: ExecutorSettings): Promise<void> {
   channel.ready();
 }
 
-/** A cell that ends the process ends all of it; an open inspector would hold Node back. The front is told why before. */
+/**
+ * If a cell ends the process, this ends all of it, because an open inspector would keep Node alive. It first reports
+ * the reason to the front.
+ */
 function endAll(code: number): void {
   writeExitCall(LIFELINE_FD, code);
   process.kill(-process.pid, 'SIGKILL');

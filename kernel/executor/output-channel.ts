@@ -3,9 +3,9 @@ import type { DisplaySink } from '../../src/cell/display';
 import { toWireBundle } from '../../src/cell/mime';
 import type { CommMessage, ExecutionId, FromExecutor, Outcome, Output } from './protocol';
 
-/** Sends what cells show to the front, marked with the execution that it belongs to. */
+/** Sends the outputs of cells to the front, marked with their execution. */
 export class OutputChannel {
-  /** The execution that runs; when none does, the last one. */
+  /** The running execution; if there is none, the last one. */
   current: ExecutionId = 0;
 
   readonly write: StreamWriter = (name, text) => this.#output({ kind: 'stream', name, text });
@@ -44,7 +44,7 @@ export class OutputChannel {
     this.#send({ ...message, data: toWireBundle(data), metadata: toWireBundle(metadata), id: this.current });
   }
 
-  /** Runs a piece of an execution that comes later, as a timer's callback, so that its outputs are its own. */
+  /** Runs a later piece of an execution, as a timer's callback, so that its outputs belong to that execution. */
   within<T>(id: ExecutionId, work: () => T): T {
     const previous = this.current;
     this.current = id;
@@ -66,5 +66,5 @@ export class OutputChannel {
 }
 
 function ignoreFailure(): void {
-  // As above: there is nobody to tell.
+  // As above: the report has no receiver.
 }

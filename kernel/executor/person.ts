@@ -1,7 +1,7 @@
 import { ShardlabError } from '../../src/core/errors';
 import type { OutputChannel } from './output-channel';
 
-/** The person at the notebook, whom a cell may ask. */
+/** The user of the notebook, whom a cell may ask. */
 export class Person {
   /** Whether the running cell's client can answer. */
   reachable = false;

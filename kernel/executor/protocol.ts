@@ -2,7 +2,7 @@ import type { CellError } from '../../src/cell/cell-error';
 import type { StreamName } from '../../src/cell/console-capture';
 import type { MimeBundle } from '../../src/cell/mime';
 
-/** Number of an execution; outputs carry it, so that they land in their own cell. */
+/** Number of an execution; outputs carry it, so that they appear in their own cell. */
 export type ExecutionId = number;
 
 /** Settings of the executor process, as its only argument, in JSON. */
@@ -65,7 +65,7 @@ export type Outcome =
 
 export type FromExecutor =
   | { readonly type: 'ready' }
-  /** The main thread has heard of an interrupt of the execution. */
+  /** The main thread has noticed an interrupt of the execution. */
   | { readonly type: 'interrupting'; readonly id: ExecutionId }
   | { readonly type: 'output'; readonly id: ExecutionId; readonly output: Output }
   | { readonly type: 'done'; readonly id: ExecutionId; readonly outcome: Outcome }
@@ -77,10 +77,15 @@ export type FromExecutor =
     }
   | (CommMessage & { readonly id: ExecutionId });
 
-/** Byte on the lifeline by which the front asks for an interrupt. */
+/** Byte on the lifeline with which the front asks for an interrupt. */
 export const INTERRUPT_BYTE = 0x49;
-/** The same where child processes of the cell were interrupted: their end may end it, and comes first. */
+/**
+ * The same if child processes of the cell were interrupted: the cell may end because they end, so it gets more time.
+ */
 export const PATIENT_INTERRUPT_BYTE = 0x50;
 
-/** Descriptor of the lifeline in the executor; its end is the front's end. The executor writes there why it ends, where it knows. */
+/**
+ * Descriptor of the lifeline in the executor; its end is the front's end. The executor writes there why it ends, if it
+ * knows.
+ */
 export const LIFELINE_FD = 4;

@@ -53,6 +53,6 @@ function notStopped(job: Job): ShardlabError {
   const ranks = job.busyRanks().map(({ rank, pid, activity }) => `rank ${rank} (pid ${pid}) ${activity}`);
   return new ShardlabError(
     'INTERRUPTED',
-    `ranks did not stop within ${INTERRUPT_SECONDS} s: ${ranks.join('; ')}; a rank that goes on like this is ended, then launch again`,
+    `ranks did not stop within ${INTERRUPT_SECONDS} s: ${ranks.join('; ')}; a rank that continues like this is killed; then launch again`,
   );
 }

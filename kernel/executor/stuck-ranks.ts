@@ -9,7 +9,10 @@ interface StuckRank extends BusyRank {
   readonly job: Job;
 }
 
-/** Ranks that an interrupt does not stop: says what they are in, and ends them on the next one; see [Note: native calls]. */
+/**
+ * Handles ranks that an interrupt does not stop: reports the call that they are in, and kills them on the next
+ * interrupt; see [Note: native calls].
+ */
 export class StuckRanks {
   readonly #say: (text: string) => void;
   #watched: object | undefined;
@@ -21,7 +24,7 @@ export class StuckRanks {
     this.#say = say;
   }
 
-  /** Looks after the ranks that an interrupted cell waits for; `isRunning` says whether it still does. */
+  /** Watches the ranks that an interrupted cell waits for; `isRunning` says whether the cell still runs. */
   watch(cell: object, isRunning: () => boolean): void {
     if (this.#watched === cell) return;
     this.#watched = cell;
@@ -32,7 +35,7 @@ export class StuckRanks {
     }, PATIENCE_MS).unref();
   }
 
-  /** Ends the ranks of which the person was told; false when there are none. */
+  /** Kills the ranks that the message named; false if there are none. */
   async end(cell: object): Promise<boolean> {
     const offer = this.#offer;
     this.#offer = undefined;

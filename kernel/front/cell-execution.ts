@@ -10,10 +10,10 @@ import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
 import type { Json, Message } from './wire';
 
-/** What came of a cell: its result, a help page, or its error. */
+/** The outcome of a cell: its result, a help page, or its error. */
 export type CellOutcome = Outcome & { readonly page?: Json | undefined };
 
-/** Which cell of what, and the ranks that it is for. */
+/** The number of a cell, its namespace, and its ranks. */
 interface CellPlace {
   readonly namespace: Namespace;
   readonly cell: number;
@@ -34,7 +34,7 @@ export class CellExecution {
     this.#executions = executions;
   }
 
-  /** The cell that is worked on, in the compiler or in the executor. */
+  /** The current cell, in the compiler or in the executor. */
   get current(): object | undefined {
     return this.#current;
   }
@@ -72,7 +72,7 @@ export class CellExecution {
     }
   }
 
-  /** Values of expressions, as user_expressions wants them. */
+  /** Values of expressions, in the form of user_expressions. */
   async evaluateAll(request: Message, expressions: Json, cell: number): Promise<Json> {
     const values: Record<string, unknown> = {};
     for (const [name, source] of Object.entries(expressions)) {
@@ -87,7 +87,7 @@ export class CellExecution {
     return values;
   }
 
-  /** Stops the running cell, or the one that is being compiled. */
+  /** Stops the running cell, or the cell in the compiler. */
   interrupt(patiently: boolean): void {
     this.#interrupted = true;
     this.#executor.interrupt(patiently);
@@ -109,7 +109,7 @@ export class CellExecution {
     return this.#run(request, compiled, selection);
   }
 
-  /** Runs a compiled cell; what it declares counts where it was declared. */
+  /** Runs a compiled cell; its declarations count in its namespace. */
   async #run(request: Message, compiled: CompiledCell, selection: string | undefined): Promise<Ending> {
     const { js, declaration } = compiled;
     const { namespace, cell } = declaration;
@@ -123,7 +123,7 @@ export class CellExecution {
     );
     const names = namesOf(compiled);
     if (names.length === 0) return outcome;
-    // A cell that failed in the notebook has declared what came before the error; ranks must not diverge.
+    // A cell that failed in the notebook has made the declarations before the error; ranks must not diverge.
     if (outcome.ok || (selection === undefined && outcome.processEnded === undefined)) {
       await this.#compiler.call('commit', declaration);
     } else {
@@ -132,7 +132,7 @@ export class CellExecution {
     return outcome;
   }
 
-  /** Loads the imports of a cell that failed its check: the cells after it need them, whatever else is wrong there. */
+  /** Loads the imports of a cell that failed its check, because later cells need them, whatever else is wrong in it. */
   async #keepImports(
     request: Message,
     check: FailedCheck,
@@ -145,7 +145,7 @@ export class CellExecution {
     const loaded = await this.#run(request, imports, selection);
     if (!loaded.ok) await this.#miss({ ...at, names, cause: 'unchecked' });
     const note = loaded.ok
-      ? `Nothing of the cell ran but its imports: ${names.join(', ')}`
+      ? `Only the cell's imports ran: ${names.join(', ')}`
       : `Its imports could not be loaded: ${loaded.error.ename}: ${loaded.error.evalue}`;
     return { ok: false, error: { ...error, traceback: [...error.traceback, note] } };
   }
@@ -154,7 +154,7 @@ export class CellExecution {
     if (absence.names.length > 0) await this.#compiler.call('miss', absence);
   }
 
-  /** Type-checks a cell for ranks and shows what the checker says; nothing runs and nothing is declared. */
+  /** Type-checks a cell for ranks and shows the checker's messages; nothing runs and nothing is declared. */
   async #check(source: string, cell: number): Promise<CellOutcome> {
     const compiled = await this.#compiler.call('compile', {
       source,
@@ -177,7 +177,7 @@ export class CellExecution {
   }
 }
 
-/** The outcome for an error that is none of the cell's own. */
+/** The outcome for an error that the cell did not throw. */
 export function failedBy(thrown: unknown): CellOutcome {
   return { ok: false, error: describeFailure(thrown) };
 }

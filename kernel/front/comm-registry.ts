@@ -1,7 +1,7 @@
 import type { CommMessage } from '../executor/protocol';
 import { type Json, type Message, readText } from './wire';
 
-/** Which comms are open, whoever opened them. */
+/** The open comms, whoever opened them. */
 export class CommRegistry {
   readonly #targets = new Map<string, string>();
 
@@ -27,7 +27,10 @@ export class CommRegistry {
     this.#targets.clear();
   }
 
-  /** A front end's comm message for the executor; undefined when the request is none. Throws: CONFIG for a wrong type. */
+  /**
+   * A front end's comm message for the executor; undefined when the request is not a comm message. Throws: CONFIG for a
+   * wrong type.
+   */
   read({ header, content, metadata, buffers }: Message): CommMessage | undefined {
     const kind = KINDS.get(header.msg_type);
     if (kind === undefined) return undefined;

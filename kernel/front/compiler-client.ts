@@ -14,53 +14,56 @@ import {
 import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
-/** The compiler's calls as the front makes them: the work is done in a process of its own, so the front always answers. */
+/** The compiler's calls for the front: a separate process does the work, so the front always answers. */
 export interface CompilerClient {
   call<C extends CompilerCall>(
     call: C,
     ...argument: Parameters<CompilerCalls[C]>
   ): Promise<ReturnType<CompilerCalls[C]>>;
-  /** Ends the process over a check that the person interrupts; a new process takes over what earlier cells declared. */
+  /** Ends the process when the user interrupts a check; a new process takes over the declarations of earlier cells. */
   replace(): void;
   end(): void;
 }
 
-/** How long after the compiler's first answer a missing snapshot is built: the first cells go first. */
+/** Time between the compiler's first answer and building a missing snapshot, because the first cells have priority. */
 const SNAPSHOT_DELAY_MS = 5000;
 
-/** So often a process may end over one request, or without an answer: what ends it twice ends it each time. */
+/**
+ * How often a process may end during one request, or without an answer: a request that ends it twice will end it every
+ * time.
+ */
 const MAX_DEATHS = 2;
 
-/** Number of the request that brings a new process to the state of the one before; the others count from 1. */
+/** Number of the request that brings a new process to the state of the previous one; other numbers count from 1. */
 const RESTORE = 0;
 
 interface Waiting {
   readonly request: CompilerRequest;
   readonly resolve: (value: never) => void;
   readonly reject: (error: ShardlabError) => void;
-  /** How many processes ended while this was the oldest request. */
+  /** Number of processes that ended while this was the oldest request. */
   deaths: number;
 }
 
-/** Starts the compiler process, from its snapshot where there is one; see [Note: compiler snapshot]. */
+/** Starts the compiler process, from its snapshot if there is one; see [Note: compiler snapshot]. */
 export function startCompiler(settings: ExecutorSettings): CompilerClient {
   return new CompilerProcess(settings);
 }
 
 /**
- * [Note: a compiler that dies] The front remembers every lasting call that was answered. A new process gets them all at once,
- * in order, and then what the old one had not answered. Nothing is checked or run again for that: a declaration holds the
- * text of its module.
+ * [Note: a compiler that dies] The front stores every answered lasting call. A new process gets them all at once, in
+ * order, and then the calls that the old one had not answered. Nothing is checked or run again, because a declaration
+ * contains the text of its module.
  */
 class CompilerProcess implements CompilerClient {
   readonly #settings: ExecutorSettings;
-  /** In the order in which they were sent, which is that of their answers. */
+  /** In the order in which they were sent, which is the order of their answers. */
   readonly #waiting = new Map<number, Waiting>();
   readonly #lasting: CompilerRequest[] = [];
   readonly #stopBuilding = new AbortController();
   /** Undefined after too many silent deaths: the next call starts another process. */
   #child: ChildProcess | undefined;
-  /** How many processes in a row ended before they answered anything. */
+  /** Number of consecutive processes that ended before their first answer. */
   #silentDeaths = 0;
   #requests = RESTORE;
   #ended = false;
@@ -103,7 +106,7 @@ class CompilerProcess implements CompilerClient {
   }
 
   #send(request: CompilerRequest): void {
-    // What a process that ends has not answered is sent to the next one.
+    // Calls that an ended process has not answered are sent to the next one.
     this.#child?.send(request, () => {});
   }
 
@@ -126,9 +129,9 @@ class CompilerProcess implements CompilerClient {
       this.#settle(reply, child);
     });
     const died = (how: string): void => {
-      // A process may report an error and its end.
+      // A process may report both an error and its end.
       if (this.#ended || this.#child !== child) return;
-      // SIGKILL comes from others; whatever else ends a process before its first answer may be the snapshot's doing.
+      // SIGKILL comes from outside; any other end before the first answer may be caused by the snapshot.
       if (snapshot !== undefined && !answered && how !== 'SIGKILL') rmSync(snapshot, { force: true });
       if (!answered) this.#silentDeaths += 1;
       this.#died(how);
@@ -155,7 +158,7 @@ class CompilerProcess implements CompilerClient {
   }
 
   #settle(reply: CompilerReply, from: ChildProcess): void {
-    // A process that cannot take up what the one before knew is of no use.
+    // A process that cannot restore the previous process's state is useless.
     if (reply.id === RESTORE && 'failure' in reply) from.kill('SIGKILL');
     const entry = this.#waiting.get(reply.id);
     this.#waiting.delete(reply.id);
@@ -166,14 +169,14 @@ class CompilerProcess implements CompilerClient {
       return;
     }
     if (LASTING_CALLS.some((call) => call === request.call)) this.#lasting.push(request);
-    // The compiler answers a call with what that call returns.
+    // The compiler answers a call with the call's result.
     entry.resolve(reply.value as never);
   }
 }
 
 function endedTwice({ call }: CompilerRequest, how: string): ShardlabError {
   const what = call === 'compile' ? 'checked this cell, which did not run' : `answered a request (${call})`;
-  const advice = 'its types may need more memory than there is; the types of earlier cells are kept';
+  const advice = 'its types may need more memory than there is; the types of earlier cells are preserved';
   return new ShardlabError(
     'INTERNAL',
     `the compiler's process ended twice (${how}) while it ${what}; ${advice}`,

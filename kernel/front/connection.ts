@@ -1,16 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { ShardlabError } from '../../src/core/errors';
 
-/** A kernel's channels, as the connection file names them. */
+/** A kernel's channels, by their names in the connection file. */
 export const CHANNELS = ['shell', 'control', 'stdin', 'iopub', 'hb'] as const;
 export type Channel = (typeof CHANNELS)[number];
 
-/** What a connection file says. Source: jupyter_client, connect.py */
+/** The content of a connection file. Source: jupyter_client, connect.py */
 export interface Connection {
   /** Key of the messages' signatures; '' for none. */
   readonly key: string;
   readonly endpoints: Readonly<Record<Channel, string>>;
-  /** The kernel's CurveZMQ pair (Z85), where the client asks for encryption. */
+  /** The kernel's CurveZMQ pair (Z85), if the client asks for encryption. */
   readonly curve: { readonly publicKey: string; readonly secretKey: string } | undefined;
 }
 

@@ -14,7 +14,7 @@ export interface ExecuteQueueParts {
   readonly history: History;
 }
 
-/** Runs execute requests in order; after an error those that wait are aborted. */
+/** Runs execute requests in order; after an error, waiting requests are aborted. */
 export class ExecuteQueue {
   readonly #parts: ExecuteQueueParts;
   #waiting: Message[] = [];
@@ -85,7 +85,7 @@ export class ExecuteQueue {
     return { ...error, payload: [], user_expressions: {} };
   }
 
-  // Requests that the client sent at once with the failed one have arrived by the next turn of the event loop.
+  // Requests that the client sent together with the failed one have arrived by the next turn of the event loop.
   async #abortWaiting(): Promise<void> {
     await nextTurn();
     const aborted = this.#waiting;

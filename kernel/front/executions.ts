@@ -5,30 +5,30 @@ import type { ExecutorClient } from './executor-client';
 import type { Publisher } from './publisher';
 import type { Message } from './wire';
 
-/** Name of the error of a cell that was interrupted. */
+/** Name of an interrupted cell's error. */
 export const INTERRUPTED = 'ShardlabError[INTERRUPTED]';
 
-/** What came of an execution. */
+/** The outcome of an execution. */
 export type Ending = Outcome & {
-  /** Its process is gone, with all that cells had declared there. */
+  /** Its process is gone, with all variables of cells. */
   readonly processEnded?: true;
 };
 
-/** An execution that the executor has. */
+/** A running execution. */
 export interface Running {
   readonly id: ExecutionId;
-  /** When it began: processes that were started later are its children. */
+  /** When it began: processes that start later are its children. */
   readonly since: Seconds;
   /** Whether the executor's main thread has answered the newest interrupt. */
   isHeard: boolean;
-  /** Whether processes that it started were interrupted: their end may be what it then fails by. */
+  /** Whether its child processes were interrupted; their end may be the reason of its error. */
   hasChildrenInterrupted: boolean;
   readonly settle: (outcome: Ending) => void;
 }
 
 type Work = Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>;
 
-/** Executions that the front has sent to the executor, and whose outputs come back. */
+/** The executions that the front has sent to the executor. */
 export class Executions {
   readonly #messages = new Map<ExecutionId, Message>();
   readonly #publisher: Publisher;
@@ -41,7 +41,7 @@ export class Executions {
     this.#askInput = askInput;
   }
 
-  /** The request whose cell runs, or ran last. */
+  /** The request of the running cell, or of the last one. */
   get current(): Message | undefined {
     return this.#messages.get(this.#last);
   }
@@ -62,7 +62,7 @@ export class Executions {
         isHeard: false,
         hasChildrenInterrupted: false,
       };
-      // The spread of a union is not seen as the union of its spreads.
+      // TypeScript does not treat the spread of a union as the union of its spreads.
       executor.send({ ...work, id } as ToExecutor);
     });
   }
@@ -93,7 +93,7 @@ export class Executions {
     }
   }
 
-  /** Settles what runs because its process is gone; false when nothing ran. */
+  /** Ends the running execution because its process is gone; false if nothing ran. */
   abandon(outcome: Outcome): boolean {
     const ran = this.#running !== undefined;
     this.#settle({ ...outcome, processEnded: true });
@@ -107,7 +107,7 @@ export class Executions {
   }
 }
 
-/** What a cell throws because a process that it waited for was interrupted is an interrupt. */
+/** Turns a cell's error into an interrupt if the error comes from an interrupted process that it waited for. */
 function asInterrupted(ending: Ending): Ending {
   if (ending.ok || ending.processEnded === true || ending.error.ename === INTERRUPTED) return ending;
   const evalue =

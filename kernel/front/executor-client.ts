@@ -14,21 +14,23 @@ import {
 
 export interface ExecutorEvents {
   message(message: FromExecutor): void;
-  /** Text that went past the console: from native code or a process that a cell started. */
+  /** Text that did not go through the console: from native code or a cell's child process. */
   stray(name: StreamName, text: string): void;
-  /** The process ended by itself; `how` names its signal or exit code, or what code did. A new one was started. */
+  /**
+   * The process ended by itself; `how` names its signal or exit code, or the code's action. A new process was started.
+   */
   died(how: string): void;
 }
 
-/** The executor process as the front sees it. */
+/** The executor process, for the front. */
 export interface ExecutorClient {
   send(message: ToExecutor): void;
-  /** Ends what JavaScript runs; `patiently` where interrupted child processes may end it first. */
+  /** Terminates running JavaScript; `patiently`: interrupted child processes may end it first. */
   interrupt(patiently: boolean): void;
   readonly pid: number;
-  /** Ends the process; a new one is started, and `died` is told `why`. */
+  /** Kills the process and starts a new one; `died` gets `why`. */
   kill(why: string): void;
-  /** Ends the process for good and all that it started. */
+  /** Ends the process and its child processes for good. */
   end(): void;
 }
 
@@ -59,7 +61,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
     });
     child.stdout?.on('data', (bytes: Buffer) => events.stray('stdout', bytes.toString()));
     child.stderr?.on('data', (bytes: Buffer) => events.stray('stderr', bytes.toString()));
-    // What its cells had started must not outlive it; 'close' waits for their ends of the pipes.
+    // Child processes of its cells must not survive it; 'close' waits for their ends of the pipes.
     child.on('exit', () => killGroup(child));
     child.on('close', (code, signal) => {
       if (ended) return;
@@ -95,7 +97,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
 function spawnExecutor(settings: ExecutorSettings): Running {
   const main = join(__dirname, '..', 'executor', 'main.js');
   const child = spawn(process.execPath, [...EVALUATOR_FLAGS, main, JSON.stringify(settings)], {
-    // A group of its own: signals meant for the front do not reach cells, and one kill ends all that a cell started.
+    // A separate group: signals for the front do not reach cells, and one kill ends all child processes of a cell.
     detached: true,
     cwd: settings.baseDir,
     serialization: 'advanced',
@@ -113,6 +115,6 @@ function killGroup(child: ChildProcess): void {
   try {
     process.kill(-child.pid, 'SIGKILL');
   } catch {
-    // It is gone already.
+    // It has already ended.
   }
 }

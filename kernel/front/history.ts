@@ -1,7 +1,7 @@
 /** One executed cell: session, number, source. */
 export type HistoryEntry = readonly [session: number, line: number, source: string];
 
-/** What a history_request asks for. Source: Jupyter protocol, history_request */
+/** The content of a history_request. Source: Jupyter protocol, history_request */
 export interface HistoryRequest {
   readonly hist_access_type?: unknown;
   readonly n?: unknown;
@@ -20,7 +20,7 @@ export class History {
     this.#entries.push([0, line, source]);
   }
 
-  /** The entries asked for; with `output` each source comes as a pair with no output. */
+  /** The requested entries; with `output` each source is a pair with null as output. */
   find(request: HistoryRequest): unknown[] {
     const found = this.#select(request);
     if (request.output !== true) return found;

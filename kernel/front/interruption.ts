@@ -14,12 +14,12 @@ export interface InterruptionParts {
   readonly say: (text: string) => void;
 }
 
-/** What the person's interrupts do; see [Note: native calls]. */
+/** Handles the user's interrupts; see [Note: native calls]. */
 export class Interruption {
   readonly #parts: InterruptionParts;
-  /** What is looked after: an execution, or a cell that the compiler has. */
+  /** The watched work: an execution, or a cell in the compiler. */
   #watched: object | undefined;
-  /** The execution whose process the next interrupt ends, and until when. */
+  /** The execution whose process the next interrupt kills, and until when. */
   #offer: { readonly running: Running; readonly until: Seconds } | undefined;
 
   constructor(parts: InterruptionParts) {
@@ -54,7 +54,7 @@ export class Interruption {
     }, PATIENCE_MS).unref();
   }
 
-  /** An executor that has heard of the interrupt waits for ranks, and speaks for itself. */
+  /** An executor that has noticed the interrupt waits for ranks and reports itself. */
   #report(running: Running): void {
     const { executions, executor, say } = this.#parts;
     if (executions.running !== running || running.isHeard) return;
@@ -65,7 +65,7 @@ export class Interruption {
         'jobs end. Or wait: the cell stops when the process answers.\n',
     );
     this.#offer = { running, until: now() + AGAIN_SECONDS };
-    // One that was starting had not heard the first.
+    // A starting process had not noticed the first interrupt.
     executor.interrupt(false);
   }
 

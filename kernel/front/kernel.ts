@@ -8,7 +8,7 @@ import { KernelSession } from './session';
 import { bindSockets } from './sockets';
 import { Wire } from './wire';
 
-/** How often the kernel looks whether the process that started it is still there. */
+/** How often the kernel checks whether its parent process still exists. */
 const PARENT_CHECK_MS = 500;
 
 /** Serves the clients of a connection file until one of them ends the kernel, or its parent is gone. */
@@ -30,11 +30,11 @@ export async function runKernel(
   // Interrupts come as messages; Jupyter's SIGINT to the process group is not for the front.
   process.on('SIGINT', () => {});
   process.on('exit', () => session.end());
-  // Who reads the log may be gone; that is no error to be logged.
+  // The reader of the log may be gone; that is not an error to log.
   process.stderr.on('error', () => undefined);
   endWithParent(() => void end());
-  // The last resort: with the front all variables would be gone.
-  watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel goes on: ${inspect(thrown)}`));
+  // The last resort, because all variables would be lost with the front.
+  watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel continues: ${inspect(thrown)}`));
   session.listen();
 }
 

@@ -1,4 +1,4 @@
-/** What a cell asks for by its first line. */
+/** The request in a cell's first line. */
 export type CellRequest =
   | { readonly kind: 'notebook'; readonly source: string }
   /** For the ranks of the newest job; `selection` as in `job.on`. The first line is blanked, so positions stay. */
@@ -6,7 +6,7 @@ export type CellRequest =
       readonly kind: 'ranks';
       readonly source: string;
       readonly selection: string;
-      /** Only type-checked: nothing is sent to the ranks. */
+      /** Only type-checks the cell; nothing is sent to the ranks. */
       readonly checkOnly: boolean;
     }
   | { readonly kind: 'help'; readonly name: string }

@@ -5,14 +5,14 @@ import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
 import type { Header, Json } from './wire';
 
-/** What goes out on iopub, each message with the request that caused it; streams are coalesced and keep their place. */
+/** Sends messages on iopub, each with the request that caused it; streams are coalesced and keep their order. */
 export class Publisher {
   readonly #sockets: Sockets;
   readonly #streams = createStreamBuffer((name, text) =>
     this.#send('stream', { name, text }, this.#streamParent),
   );
   #streamParent: Header | undefined;
-  /** What was printed for each request; text that comes after its end has an excerpt of its own. */
+  /** The prints of each request; text after its end has a separate excerpt. */
   readonly #excerpts = new WeakMap<Header, Record<StreamName, Excerpt>>();
 
   constructor(sockets: Sockets) {
@@ -28,7 +28,7 @@ export class Publisher {
     this.#write(name, parent === undefined ? text : this.#excerptsOf(parent)[name].add(text), parent);
   }
 
-  /** Ends what a request prints: what was held back of it is shown. */
+  /** Ends a request's prints, and shows their held-back text. */
   endStreams(parent: Header): void {
     const excerpts = this.#excerpts.get(parent);
     if (excerpts === undefined) return;

@@ -1,9 +1,9 @@
-/** Signatures of a client's messages that are remembered. Source: jupyter_client, Session.digest_history_size */
+/** The most stored signatures of messages. Source: jupyter_client, Session.digest_history_size */
 const MOST_SIGNATURES = 2 ** 16;
 
-/** Remembers the signatures of messages, so that one that somebody sends again does not count again. */
+/** Stores the signatures of messages, so that a repeated message does not count again. */
 export class SeenSignatures {
-  // In the order in which they came.
+  // In order of arrival.
   readonly #seen = new Set<string>();
   readonly #most: number;
 
@@ -11,7 +11,7 @@ export class SeenSignatures {
     this.#most = most;
   }
 
-  /** Notes a signature; false when it was there. */
+  /** Adds a signature; false if it is already there. */
   note(signature: string): boolean {
     if (this.#seen.has(signature)) return false;
     this.#seen.add(signature);
@@ -19,7 +19,7 @@ export class SeenSignatures {
     return true;
   }
 
-  /** Forgets a tenth, as jupyter_client does; the oldest, where that takes any. */
+  /** Forgets a tenth, as jupyter_client does; the oldest ones, while jupyter_client drops any. */
   #cull(): void {
     let left = Math.max(1, Math.floor(this.#seen.size / 10));
     for (const signature of this.#seen) {

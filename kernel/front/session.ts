@@ -20,13 +20,13 @@ export interface SessionParts {
   readonly sockets: Sockets;
   readonly settings: ExecutorSettings;
   readonly compiler: CompilerClient;
-  /** Takes what went wrong with a request that has no answer. */
+  /** Takes errors of requests without an answer. */
   readonly warn: Warn;
-  /** Called when a client has asked for the end and was answered. */
+  /** Called when a client has asked for a shutdown and got its answer. */
   readonly ended: () => void;
 }
 
-/** One kernel: answers requests, at once whatever the executor does, except those that execute. */
+/** One kernel: answers requests at once, whatever the executor does, except execute requests. */
 export class KernelSession {
   readonly #sockets: Sockets;
   readonly #publisher: Publisher;
@@ -166,11 +166,11 @@ export class KernelSession {
   #executorDied(how: string): void {
     // SIGKILL comes from the host, SIGABRT from V8.
     const hint = how === 'SIGKILL' || how === 'SIGABRT' ? ', as processes do when memory runs out' : '';
-    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone and its jobs' ranks have ended, the next cell starts anew`;
+    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone and its jobs' ranks have ended, the next cell starts a new one`;
     const error = { ename: 'KernelDied', evalue, traceback: [`KernelDied: ${evalue}`] };
     this.#comms.clear();
     for (const namespace of ['notebook', 'ranks'] as const) {
-      // A compiler that fails to answer is started anew and has forgotten everything anyway.
+      // A compiler that fails to answer is restarted and has forgotten everything anyway.
       this.#compiler.call('reset', namespace).catch(() => {});
     }
     const { current } = this.#executions;

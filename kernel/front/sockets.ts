@@ -6,7 +6,10 @@ import type { Warn } from '../../src/core/warn';
 import { CHANNELS, type Channel, type Connection } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
 
-/** A sent message is with zeromq's thread; it gets this long to write it, since a process that exits does not wait for it. */
+/**
+ * A sent message is in zeromq's thread, which gets this time to write it, because an exiting process does not wait for
+ * that thread.
+ */
 const FLUSH_MS = 50;
 
 /** Largest frame of a request: the longest text that V8 can hold. A peer that sends a larger one is disconnected. */
@@ -14,20 +17,20 @@ const LARGEST_REQUEST = 2 ** 29;
 /** Largest heartbeat or subscription. */
 const LARGEST_NOTE = 2 ** 16;
 
-/** Channels on which requests come and replies go. */
+/** Channels of requests and replies. */
 export type RequestChannel = 'shell' | 'control' | 'stdin';
 
-/** The kernel's bound sockets. Anybody on the host may write to them: nothing that arrives ends a loop. */
+/** The kernel's bound sockets. Anybody on the host may write to them, so no message ends a loop. */
 export interface Sockets {
-  /** Queues a message; messages of a channel keep their order. */
+  /** Queues a message; preserves the order within a channel. */
   send(channel: RequestChannel | 'iopub', message: Outgoing): void;
   /** Calls back for every valid message, until the sockets are closed. */
   listen(channel: RequestChannel, handle: (message: Message) => void): void;
-  /** Resolves when all that was queued is sent, then closes. */
+  /** Closes after all queued messages are sent, then resolves. */
   close(): Promise<void>;
 }
 
-/** Binds all sockets; `warn` takes what was ignored. Throws: TRANSPORT when an address is taken. */
+/** Binds all sockets; `warn` takes reports of ignored messages. Throws: TRANSPORT when an address is taken. */
 export async function bindSockets(connection: Connection, wire: Wire, warn: Warn): Promise<Sockets> {
   const sockets = createSockets(connection);
   await Promise.all(CHANNELS.map((channel) => bind(sockets[channel], channel, connection)));
@@ -65,9 +68,9 @@ function createSockets({ curve }: Connection) {
     shell: new Router(requests),
     control: new Router(requests),
     stdin: new Router(requests),
-    // Without a high-water mark nothing that a cell prints is dropped.
+    // Without a high-water mark, no print of a cell is dropped.
     iopub: new XPublisher({ ...notes, linger: 1000, sendHighWaterMark: 0, verbosity: 'allSubs' }),
-    // A ROUTER echoes whatever comes, as ipykernel's does; a REP refuses what is no request.
+    // A ROUTER echoes any message, as ipykernel's does; a REP refuses messages that are not requests.
     hb: new Router({ ...notes, linger: 0 }),
   };
 }
@@ -90,7 +93,7 @@ async function bind(
   }
 }
 
-/** Tells each subscriber that its subscription counts from now on. Source: Jupyter protocol 5.4, iopub_welcome */
+/** Notifies each subscriber that its subscription is active. Source: Jupyter protocol 5.4, iopub_welcome */
 function welcome(frame: Buffer | undefined, send: Sockets['send']): void {
   if (frame?.[0] !== 1) return;
   const topic = frame.subarray(1);

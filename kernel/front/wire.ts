@@ -16,9 +16,9 @@ export interface Header {
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** A message of the Jupyter protocol as it was received. */
+/** A received message of the Jupyter protocol. */
 export interface Message {
-  /** Routing frames: whom to answer. */
+  /** Routing frames: the receiver of the answer. */
   readonly identities: readonly Buffer[];
   readonly header: Header;
   readonly metadata: Json;
@@ -63,7 +63,7 @@ export class Wire {
     return [...identities, DELIMITER, this.#sign(parts), ...parts, ...buffers];
   }
 
-  /** Reads frames. Throws: TRANSPORT when they are no message of this kernel's clients, or one that came before. */
+  /** Reads frames. Throws: TRANSPORT unless they are a new message of this kernel's clients. */
   decode(frames: readonly Buffer[]): Message {
     const at = frames.findIndex((frame) => frame.equals(DELIMITER));
     const [signature, header, parent, metadata, content, ...buffers] = frames.slice(at + 1);
@@ -95,14 +95,14 @@ export class Wire {
   }
 }
 
-/** The header as replies repeat it: fields that hold values; those that hold objects are none of the protocol's. */
+/** The header as replies repeat it: fields with values; the protocol has no fields with objects. */
 function readHeader(frame: Buffer): Header {
   const fields = Object.entries(readObject('header', frame));
   const header = Object.fromEntries(fields.filter(([, value]) => typeof value !== 'object'));
   for (const name of ['msg_id', 'msg_type']) {
     if (typeof header[name] !== 'string') throw refused(`its header has no text ${name}`);
   }
-  // Only these two fields are read here; the others go back to the client as they came.
+  // Only these two fields are read here; the others return to the client unchanged.
   return header as unknown as Header;
 }
 
@@ -127,7 +127,7 @@ function refused(why: string): ShardlabError {
   return new ShardlabError('TRANSPORT', why);
 }
 
-/** A text in a message's content; '' where there is none. Throws: CONFIG for anything else. */
+/** A text in a message's content; '' if there is none. Throws: CONFIG for anything else. */
 export function readText(content: Json, key: string): string {
   const value = content[key] ?? '';
   if (typeof value === 'string') return value;

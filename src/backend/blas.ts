@@ -15,7 +15,7 @@ export interface BlasAbsent {
   readonly reason: string;
 }
 
-/** Where a BLAS may come from: looked for, switched off, or one library that the user names. */
+/** The source of the BLAS: 'auto' searches for one, 'none' uses none, or the library that the user names. */
 export type BlasChoice = 'auto' | 'none' | { readonly path: string };
 
 /**
@@ -43,13 +43,13 @@ export interface BlasFound extends BlasInfo {
 
 export interface BlasOptions {
   readonly blas?: BlasChoice;
-  /** Threads of one product. Default 1. */
+  /** Threads per matmul. Default 1. */
   readonly threads?: number;
-  /** Python site-packages folders in which numpy, and with it OpenBLAS, may lie. */
+  /** Python site-packages folders that may contain numpy, and with it OpenBLAS. */
   readonly searchPaths?: readonly string[];
 }
 
-/** Names of one library's functions; integers are 64 bits wide where the name ends in 64. */
+/** Names of one library's functions; integers are 64 bits wide if the name ends in 64. */
 interface Flavour {
   readonly sgemm: string;
   readonly setThreads: readonly string[];
@@ -74,7 +74,7 @@ const SYSTEM_LIBRARIES: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   win32: ['libopenblas.dll', 'mkl_rt.2.dll'],
 };
 
-/** What loaders of Linux and macOS say of a library that is simply not there. */
+/** The message of Linux's and macOS's loaders for a library that does not exist. */
 const ABSENT = /no such file/i;
 
 /** Finds a BLAS in the order: the user's path, numpy's OpenBLAS, the system's libraries. Never throws. */
@@ -100,7 +100,7 @@ function candidates(blas: 'auto' | { readonly path: string }, searchPaths: reado
   return [...searchPaths.flatMap(numpyLibraries), ...(SYSTEM_LIBRARIES[process.platform] ?? [])];
 }
 
-/** OpenBLAS as numpy's wheels carry it, beside the package (Linux, Windows) or inside it (macOS). */
+/** OpenBLAS in numpy's wheels: beside the package (Linux, Windows) or inside it (macOS). */
 function numpyLibraries(sitePackages: string): string[] {
   return [join(sitePackages, 'numpy.libs'), join(sitePackages, 'numpy', '.dylibs')]
     .filter((folder) => existsSync(folder))
@@ -108,7 +108,7 @@ function numpyLibraries(sitePackages: string): string[] {
     .filter((path) => /openblas/.test(path));
 }
 
-/** The library at `path` ready for use, or why it cannot be used. */
+/** The library at `path`, ready for use, or the reason why it cannot be used. */
 function open(koffi: Koffi, path: string, threads: number): BlasFound | string {
   try {
     const library = koffi.load(path);
@@ -150,7 +150,7 @@ function bind(library: ReturnType<Koffi['load']>, flavour: Flavour): Sgemm {
   };
 }
 
-/** A small product with a transpose and an accumulation: catches integers of another width and other conventions. */
+/** A small matmul with a transpose and an accumulation: detects integers of another width and other conventions. */
 function multipliesRight(koffi: Koffi, sgemm: Sgemm): boolean {
   const a = Float32Array.of(1, 4, 2, 5, 3, 6);
   const b = Float32Array.of(1, 2, 3, 4, 5, 6);

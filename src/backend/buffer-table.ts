@@ -2,7 +2,7 @@ import type { DType } from '../core/dtypes';
 import type { BufferId, MemoryCause, Observer, Space, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 
-/** The tag of buffers made outside all scopes. */
+/** The tag of buffers made outside of all scopes. */
 const UNTAGGED: Tag = { cause: 'temp', module: '' };
 
 interface BufferRecord {
@@ -21,8 +21,8 @@ export interface Holding {
 }
 
 /**
- * Every live buffer of a backend with its tag; tells observers of each change. Keys are tfjs's data ids on the device, and
- * the arrays themselves on the host. Sums are the device's where no space is named.
+ * Every live buffer of a backend with its tag; reports each change to observers. Keys are tfjs's data ids on the
+ * device, and the arrays themselves on the host. Sums are the device's unless a space is named.
  */
 export class BufferTable {
   readonly #records = new Map<object, BufferRecord>();
@@ -118,7 +118,7 @@ export class BufferTable {
     this.#observers.push(observer);
   }
 
-  /** What is held on the device by cause and module, largest first. */
+  /** Held bytes on the device by cause and module, largest first. */
   get holdings(): Holding[] {
     return this.holdingsIn('device');
   }
@@ -134,7 +134,7 @@ export class BufferTable {
   }
 }
 
-/** A declared type is that of float32 buffers; others made in the same scope have none. */
+/** Only float32 buffers have a declared type; other buffers of the same scope have none. */
 function fitting(tag: Tag, dtype: DType): Tag {
   if (dtype === 'float32' || tag.declared === undefined) return tag;
   const { declared: _, ...others } = tag;

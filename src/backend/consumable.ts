@@ -7,14 +7,14 @@ interface Marked {
 }
 
 /**
- * Says that the operation about to run is the tensor's last use, so that a kernel may write its result over the values
- * if no other tensor is a view of them.
+ * Marks the next operation as the tensor's last use, so that a kernel may overwrite the values with its result if no
+ * other tensor is a view of them.
  */
 export function markConsumable(tensor: tf.Tensor): void {
   (tensor as Marked)[CONSUMABLE] = true;
 }
 
-/** True for a tensor whose holder gave its values away. */
+/** True for a tensor whose values may be overwritten. */
 export function isConsumable(info: tf.TensorInfo): boolean {
   return (info as Marked)[CONSUMABLE] === true;
 }

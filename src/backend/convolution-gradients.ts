@@ -10,8 +10,8 @@ import {
 } from './wasm-context';
 
 /**
- * Registers the gradients of convolutions that tfjs's wasm backend lacks: with respect to the filter, and both of the
- * depthwise one. Data is NHWC, as in the backend's own convolutions.
+ * Registers gradients that tfjs's wasm backend lacks: of convolutions with respect to the filter, and both gradients of
+ * depthwise convolutions. Data is NHWC, as in the backend's own convolutions.
  */
 export function registerConvolutionGradients(context: WasmContext): void {
   replaceKernel('Conv2DBackpropFilter', () => filterGradient(context));
@@ -23,7 +23,7 @@ type ConvInfo = ReturnType<typeof tf.backend_util.computeConv2DInfo>;
 type Shape4 = [number, number, number, number];
 type Pad = Parameters<typeof tf.backend_util.computeConv2DInfo>[4];
 
-/** Columns that are laid out at once. */
+/** Size of the columns that are made at once. */
 const COLUMN_BYTES = 32 * 2 ** 20;
 
 function infoOf(
@@ -46,7 +46,7 @@ function infoOf(
 }
 
 /**
- * The filter's gradient is columnsᵀ · dy, where row i of the columns is what the filter saw at output position i
+ * The filter's gradient is columnsᵀ · dy, where row i of the columns is the filter's input at output position i
  * (im2col), a few images at a time.
  */
 function filterGradient(context: WasmContext): Kernel {
@@ -145,7 +145,10 @@ function depthwiseInputGradient(context: WasmContext): Kernel {
   };
 }
 
-/** Calls `visit` for every product in a depthwise convolution, with the elements' places in input, filter and output. */
+/**
+ * Calls `visit` for every multiplication in a depthwise convolution, with the elements' indices in input, filter and
+ * output.
+ */
 function visitDepthwise(
   info: ConvInfo,
   filterShape: readonly number[],
@@ -173,7 +176,9 @@ function forEachPosition({ outHeight, outWidth }: ConvInfo, visit: (y: number, x
   for (let y = 0; y < outHeight; y++) for (let x = 0; x < outWidth; x++) visit(y, x);
 }
 
-/** The filter's elements that lie on the image at an output position: the pixel's number, and the filter element's. */
+/**
+ * The filter's elements that are inside the image at an output position: the pixel's number, and the filter element's.
+ */
 function forEachTap(info: ConvInfo, y: number, x: number, visit: (pixel: number, tap: number) => void): void {
   const { filterHeight, filterWidth, strideHeight, strideWidth, padInfo, inHeight, inWidth } = info;
   const { dilationHeight, dilationWidth } = info;

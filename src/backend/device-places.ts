@@ -5,7 +5,9 @@ import type { FusedKernels } from './kernels/fused-kernels';
 import { offsetOf, type WasmContext } from './wasm-context';
 import type { ArrayPlaces } from './wasm-elementwise';
 
-/** Tells the backend that values changed in place: its convolutions keep packed copies by tensor number. */
+/**
+ * Reports to the backend that values changed in place, because its convolutions cache packed copies by tensor number.
+ */
 export function touch({ backend }: WasmContext, tensor: tf.Tensor): void {
   const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
   backend.wasm.tfjs.disposeData(id);

@@ -25,15 +25,18 @@ export interface AdamWStep<T> extends AdamStep<T> {
   readonly offsets?: Readonly<Partial<Record<'param' | 'grad' | 'expAvg' | 'expAvgSq', number>>>;
 }
 
-/** Values as one-byte codes of a dynamic map, with a float32 scale for each block. Shapes: codes [size] of 'bool' (the one-byte type), scales [ceil(size / blockSize)]. */
+/**
+ * Values as one-byte codes of a dynamic map, with a float32 scale per block. Shapes: codes [size] of 'bool' (the
+ * one-byte type), scales [ceil(size / blockSize)].
+ */
 export interface Quantized<T> {
   readonly codes: T;
   readonly scales: T;
 }
 
 /**
- * The same over moments in one byte an element: the first signed, the second unsigned. `first` is the element of the moments
- * at which the range begins; the blocks that it touches are coded anew, by their new largest value.
+ * One AdamW step with moments in one byte per element: the first signed, the second unsigned. `first` is the element of
+ * the moments at which the range begins; the blocks that it touches are encoded again, by their new largest value.
  * Source: Dettmers et al. 2022, block-wise quantization.
  */
 export interface AdamW8bitStep<T> extends AdamStep<T> {
@@ -44,7 +47,7 @@ export interface AdamW8bitStep<T> extends AdamStep<T> {
   readonly offsets?: Readonly<Partial<Record<'param' | 'grad', number>>>;
 }
 
-/** One step of SGD; `momentumBuffer` is null where momentum is 0. Source: torch.optim.SGD with dampening 0. */
+/** One step of SGD; `momentumBuffer` is null if momentum is 0. Source: torch.optim.SGD with dampening 0. */
 export interface SgdStep<T> extends UpdateStep<T> {
   readonly momentumBuffer: T | null;
   readonly momentum: number;
@@ -53,8 +56,8 @@ export interface SgdStep<T> extends UpdateStep<T> {
 }
 
 /**
- * Updates of flat float32 arrays in place: tensors on the device, host arrays on the host. One code for both, so that the
- * results are the same to the bit.
+ * In-place updates of flat float32 arrays: tensors on the device, host arrays on the host. Both use the same code, so
+ * the results are equal to the bit.
  */
 export interface Elementwise<T> {
   /** target += factor * source, in place. */

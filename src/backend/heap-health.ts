@@ -1,19 +1,19 @@
 import { ShardlabError } from '../core/errors';
 
-/** A kernel that trapped: from then on nobody knows what it wrote over. */
+/** A kernel that trapped; it may have overwritten any values. */
 export interface HeapDamage {
   readonly kernel: string;
   readonly trap: string;
-  /** The module in whose forward or backward it ran; '' outside of all. */
+  /** The module in whose forward or backward it ran; '' outside of all modules. */
   readonly module: string;
-  /** The cell and line, as far as the engine's owner knows; '' elsewhere. */
+  /** The cell and line, if the engine's owner knows them; else ''. */
   readonly place: string;
 }
 
 /** Whether an engine's heap can be trusted. After a trap each operation and each read of values is an error. */
 export class HeapHealth {
   #damage: HeapDamage | undefined;
-  /** What C++ code printed since it was last asked: it prints why it left its output unwritten. */
+  /** New prints of C++ code, which prints the reason when it does not write its output. */
   readonly complaints: string[];
   readonly #place: () => string;
 
@@ -31,7 +31,7 @@ export class HeapHealth {
     if (this.#damage !== undefined) throw damaged(this.#damage);
   }
 
-  /** Enters a trap; the first one counts. */
+  /** Records a trap; the first one counts. */
   trapped(kernel: string, module: string, trap: WebAssembly.RuntimeError): ShardlabError {
     this.#damage ??= { kernel, trap: trap.message, module, place: this.#place() };
     return damaged(this.#damage, trap);
@@ -42,7 +42,7 @@ function damaged(damage: HeapDamage, cause?: unknown): ShardlabError {
   return new ShardlabError(
     'ENGINE',
     `the engine's heap is damaged: ${describeDamage(damage)}. No value on this heap can be trusted any more, so nothing runs on ` +
-      'it. Start the rank anew: await job.shutdown(), then sl.launch; outside of a job start another engine.',
+      'it. Start the rank again: await job.shutdown(), then sl.launch; outside of a job start another engine.',
     { cause, details: { damage } },
   );
 }

@@ -10,28 +10,33 @@ import { outOfMemory } from './out-of-memory';
 import { offsetOf, type WasmContext } from './wasm-context';
 import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
 
-/** A flat array on the host: beside the engine's heap, in the same process. Whoever allocates it disposes it. */
+/**
+ * A flat array on the host: outside of the engine's heap, in the same process. The code that allocates it disposes it.
+ */
 export interface HostArray {
   readonly length: number;
   readonly dtype: DType;
   readonly bytes: Bytes;
-  /** The elements, without a copy. Invalid after the next allocation on the host: take it anew. Throws: SHAPE when it is not float32, CLOSED after dispose. */
+  /**
+   * The elements, without a copy. Invalid after the next allocation on the host; then call it again. Throws: SHAPE when
+   * it is not float32, CLOSED after dispose.
+   */
   view(): Float32Array;
-  /** The same bytes whatever the type, under the same rules. */
+  /** The bytes of an array of any type, under the same rules. */
   bytesView(): Uint8Array;
   dispose(): void;
 }
 
 /**
- * Arrays on the host, updated there with the device's own kernels, bit for bit. What is held counts as `space: 'host'` for
- * observers and not for the device's memoryLimit. [Note: device and host] CPU ranks have one memory: the device is the
- * engine's heap, the host is a heap of its own, and a transfer between them is a copy.
+ * Arrays on the host, updated there with the device's own kernels, bit for bit. Their bytes count as `space: 'host'`
+ * for observers, and not for the device's memoryLimit. [Note: device and host] CPU ranks have one memory: the device is
+ * the engine's heap, the host is a separate heap, and a transfer between them is a copy.
  */
 export interface HostMemory extends Elementwise<HostArray> {
   /** Bytes of all live arrays. */
   readonly bytes: Bytes;
   readonly numArrays: number;
-  /** An array whose values are not set. Throws: OUT_OF_MEMORY with what is resident on the host. */
+  /** An array whose values are not set. Throws: OUT_OF_MEMORY with the held bytes on the host. */
   allocate(length: number, tag: Tag, dtype?: DType): HostArray;
   /** array[at, at + length) = tensor[offset, offset + length). */
   fromDevice(tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number): void;
@@ -39,13 +44,13 @@ export interface HostMemory extends Elementwise<HostArray> {
   toDevice(array: HostArray, at: number, length: number, tensor: tf.Tensor, offset: number): void;
 }
 
-/** The host's side of a wasm engine. Its heap begins with the first array. */
+/** The host's side of a wasm engine. The first array creates its heap. */
 export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMemory {
   readonly #context: WasmContext;
   readonly #changed: (tensor: tf.Tensor) => void;
   readonly #store: HostStore;
 
-  /** `changed` is told of every tensor that was written to. */
+  /** `changed` is called for every tensor that was written to. */
   constructor(context: WasmContext, changed: (tensor: tf.Tensor) => void) {
     const store = new HostStore();
     super(store);
@@ -127,7 +132,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
   }
 }
 
-/** The heap of host arrays and the kernels on it, made when first asked for. */
+/** The heap of host arrays and its kernels, made on first use. */
 class HostStore implements ArrayPlaces<HostArray> {
   #made: { readonly heap: HostHeap; readonly kernels: FusedKernels } | undefined;
 
@@ -160,7 +165,7 @@ class HostStore implements ArrayPlaces<HostArray> {
   }
 
   changed(): void {
-    // Nobody keeps copies.
+    // No code caches copies.
   }
 
   reserve(bytes: Bytes): number {
@@ -182,8 +187,7 @@ function openHeap(): { readonly heap: HostHeap; readonly kernels: FusedKernels }
   } catch (cause) {
     throw new ShardlabError(
       'OUT_OF_MEMORY',
-      'There is no room for arrays on the host: this process may not reserve addresses for a second heap (10 GB of them, ' +
-        'which are no memory); raise the limit of virtual memory (ulimit -v unlimited), or leave offload out.',
+      'There is no room for arrays on the host: this process may not reserve addresses for a second heap (10 GB of addresses, not of memory); raise the limit of virtual memory (ulimit -v unlimited), or omit offload.',
       { cause },
     );
   }

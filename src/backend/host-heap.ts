@@ -10,18 +10,19 @@ interface Block {
 }
 
 /**
- * A WebAssembly.Memory with an allocator: blocks aligned to 16 bytes, the first free one that is large enough, neighbours
- * joined when freed; the memory grows where none is. Memory that was never written to takes no room in the process.
+ * A WebAssembly.Memory with an allocator: blocks are aligned to 16 bytes; an allocation takes the first free block that
+ * is large enough; freed neighbours are joined; without a free block, the memory grows. Pages that were never written
+ * take no memory in the process.
  */
 export class HostHeap {
   readonly memory: WebAssembly.Memory;
   /** Free blocks by address; no two touch. */
   readonly #free: Block[] = [];
   readonly #used = new Map<number, Bytes>();
-  /** Where the memory ends; what lies behind comes by growing. */
+  /** The end of the memory; the memory grows beyond it. */
   #end: Bytes = PAGE_BYTES;
 
-  /** Throws: RangeError where the process may not reserve the addresses. */
+  /** Throws: RangeError if the process may not reserve the addresses. */
   constructor() {
     this.memory = new WebAssembly.Memory({ initial: 1, maximum: HEAP_END / PAGE_BYTES });
     // Address 0 stays unused: no array begins there.
@@ -32,12 +33,12 @@ export class HostHeap {
     return this.#end;
   }
 
-  /** Offset of a new block; undefined when the memory can't grow so far. */
+  /** Offset of a new block; undefined when the memory can't grow enough. */
   allocate(bytes: Bytes): number | undefined {
     const needed = Math.max(ALIGNMENT, roundUp(bytes, ALIGNMENT));
     const index = this.#free.findIndex((block) => block.bytes >= needed);
     if (index < 0) return this.#grow(needed) ? this.allocate(bytes) : undefined;
-    // findIndex gave it.
+    // findIndex returned it.
     const block = this.#free[index] as Block;
     const { start } = block;
     if (block.bytes === needed) this.#free.splice(index, 1);
@@ -68,7 +69,7 @@ export class HostHeap {
     return true;
   }
 
-  /** Enters a free block and joins it with its neighbours. */
+  /** Adds a free block and joins it with its neighbours. */
   #release(start: number, bytes: Bytes): void {
     const found = this.#free.findIndex((block) => block.start > start);
     const index = found < 0 ? this.#free.length : found;

@@ -1,14 +1,17 @@
 import * as tf from '../core/tf';
 import { MetaBackend, type Values } from './meta-backend';
 
-/** A tensor's values; in a dry run, which has none, those that are assumed. [Note: values in a dry run] */
+/** A tensor's values; in a dry run, the assumed values. [Note: values in a dry run] */
 export function readValues(tensor: tf.Tensor, assumed: () => Values): Values {
   const backend = tf.backend();
   const read = (): Values => tensor.dataSync();
   return backend instanceof MetaBackend ? backend.assuming(assumed, read) : read();
 }
 
-/** Tells of every buffer whose values are read by dataSync(), data() and their kin from now on. The returned function ends that. */
+/**
+ * From now on reports every buffer whose values are read by dataSync(), data() and similar functions. The returned
+ * function ends the reports.
+ */
 export function watchHostReads(told: (dataId: object) => void): () => void {
   const engine = tf.engine();
   const ends = (['readSync', 'read'] as const).map((name) => {

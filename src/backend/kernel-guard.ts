@@ -12,16 +12,16 @@ interface GuardedConfig extends tf.KernelConfig {
   readonly [BENEATH]?: tf.KernelFunc;
 }
 
-/** A full heap makes C++ code trap in many ways; above this share of it, memory is the likely reason. */
+/** With a full heap, C++ code traps in many ways; above this share of used memory, memory is the likely reason. */
 const NEARLY_FULL = 0.9;
 
-/** A kernel's scratch is rarely larger; a heap that cannot give so much is the likely reason of a trap. */
+/** A kernel's scratch is rarely larger; if the heap cannot give this much, that is the likely reason of a trap. */
 const PROBE_BYTES = 64 * 2 ** 20;
 
 /**
- * Puts a guard around every kernel of the current backend: what it is given is checked before it runs
- * ([Note: checked kernels]); what it made is freed when it throws; a trap in WebAssembly, or a complaint that C++ code prints
- * instead of a result, is an error. Call it when all kernels are registered.
+ * Puts a guard around every kernel of the current backend. The guard checks the kernel's arguments before it runs
+ * ([Note: checked kernels]), frees its tensors when it throws, and turns a trap in WebAssembly, or a complaint that C++
+ * code prints instead of a result, into an error. Call it when all kernels are registered.
  */
 export function guardKernels(context: WasmContext): void {
   const { backend, health } = context;
@@ -48,7 +48,7 @@ export function guardKernels(context: WasmContext): void {
   }
 }
 
-/** C++ code that can't do what it is asked for says so on the console, and leaves its output as it found it. */
+/** C++ code that can't compute a result prints that on the console, and does not write its output. */
 function complained({ health, table }: WasmContext, kernel: string): ShardlabError {
   const said = health.complaints.splice(0).join(' ');
   const { module } = table.currentTag;
@@ -75,14 +75,14 @@ function explain(context: WasmContext, trap: WebAssembly.RuntimeError, kernel: s
   return health.trapped(kernel, table.currentTag.module, trap);
 }
 
-/** Whether the heap gives what a kernel's scratch may need. */
+/** Whether the heap can grow by the scratch that a kernel may need. */
 function canGrow({ wasm }: WasmBackend): boolean {
   try {
     const start = wasm._malloc(PROBE_BYTES);
     if (start !== 0) wasm._free(start);
     return start !== 0;
   } catch {
-    // A heap that the trap has damaged says nothing about memory.
+    // A heap that the trap has damaged gives no answer about memory.
     return true;
   }
 }

@@ -8,7 +8,10 @@ export type KernelStandIn = (
   attrs: tf.NamedAttrMap | undefined,
 ) => tf.Tensor | tf.Tensor[] | undefined;
 
-/** Offers kernels that operations call, but not those that kernels call, to a stand-in from now on. The returned function ends that. */
+/**
+ * From now on offers kernels that operations call (not those that other kernels call) to a stand-in. The returned
+ * function ends this.
+ */
 export function interceptKernels(standIn: KernelStandIn): () => void {
   const engine = tf.engine();
   const before = Object.getOwnPropertyDescriptor(engine, 'runKernel');

@@ -2,9 +2,9 @@ import * as tf from '../core/tf';
 import { given } from './wasm-context';
 
 /**
- * Registers gradients of sums and means anew. tfjs's multiply by ones that JavaScript makes outside of the engine, as many
- * as the input has elements, and a mean's divides them all. Here a kernel makes the ones, and what is divided is the result's
- * gradient. Values are the same to the bit.
+ * Replaces tfjs's gradients of sums and means. tfjs multiplies by ones that JavaScript makes outside of the engine, one
+ * per element of the input, and for a mean it divides all of them. Here a kernel makes the ones, and only the result's
+ * gradient is divided. Values are the same to the bit.
  */
 export function mendGradients(): void {
   tf.registerGradient({
@@ -24,7 +24,7 @@ export function mendGradients(): void {
   });
 }
 
-/** `dy` along the axes that are gone or have length 1. `x` gives its shape only. */
+/** Repeats `dy` along the axes that are missing or have length 1. Only the shape of `x` is used. */
 function repeated(dy: tf.Tensor, x: tf.Tensor, axis: number | number[]): tf.Tensor {
   const axes = tf.util.parseAxisParam(axis, x.shape);
   const kept = x.shape.map((length, place) => (axes.includes(place) ? 1 : length));

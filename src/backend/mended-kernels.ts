@@ -10,10 +10,10 @@ import {
 } from './wasm-context';
 
 /**
- * Registers anew what tfjs's wasm backend lacks or does slowly. Identity and casts to the same type copy there, and so
- * does every tensor that a gradient saves: here they are aliases. Slices read the whole tensor first; sums over leading
- * axes transpose first; gather goes element by element, exp, tanh, log, roots and pow call libm; the gradient of gather is missing;
- * oneHot writes whole numbers' bits also where floats or booleans are asked for.
+ * Replaces kernels that tfjs's wasm backend lacks or that are slow there. In tfjs, identity and casts to the same type
+ * copy, and so does every tensor that a gradient saves; here they are aliases. In tfjs, slices read the whole tensor
+ * first, sums over leading axes transpose first, gather copies element by element, and exp, tanh, log, roots and pow
+ * call libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or booleans.
  */
 export function mendKernels(context: WasmContext): void {
   replaceKernel('Identity', (original) => identity(context, original));
@@ -35,7 +35,7 @@ function identity(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** To the same type an alias; to bool what is not zero (tfjs keeps the low byte). */
+/** A cast to the same type is an alias; a cast to bool tests for non-zero (tfjs takes the low byte). */
 function cast(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
@@ -67,7 +67,7 @@ function unary(context: WasmContext, original: Kernel | null, compute: Unary): K
 
 const MOST_MULTIPLICATIONS = 8;
 
-/** Small whole exponents are multiplied out. */
+/** Small integer exponents become multiplications. */
 function pow(context: WasmContext, original: Kernel | null): Kernel {
   return ({ a, b }, attrs) => {
     const [base, exponent] = [given(a), given(b)];
@@ -82,7 +82,7 @@ function pow(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Rows along the first axis are copied whole; tfjs takes care of the rest. */
+/** Copies whole rows along the first axis; tfjs handles other cases. */
 function gather(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x, indices }, attrs) => {
     const [input, ids] = [given(x), given(indices)];
@@ -104,7 +104,7 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Sums over leading axes go by rows; others are left to tfjs. */
+/** Sums over leading axes go by rows; tfjs handles other sums. */
 function sum(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);

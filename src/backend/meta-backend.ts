@@ -17,7 +17,7 @@ export type Values = Float32Array | Int32Array | Uint8Array;
 const NO_HEAP: WasmModule = {
   HEAPU8: new Uint8Array(0),
   asm: {
-    // Only kernels that compute ask for it; even an empty one takes 10 GB of addresses, which a process may not have.
+    // Only kernels that compute use it; even an empty memory takes 10 GB of addresses, which a process may not have.
     get memory() {
       return new WebAssembly.Memory({ initial: 0 });
     },
@@ -28,19 +28,20 @@ const NO_HEAP: WasmModule = {
   tfjs: { registerTensor() {}, disposeData() {} },
 };
 
-/** Where kernels' times go. */
+/** The costs of kernels, and the clock on which their time passes. */
 export interface MetaTimes {
   readonly clock: SimulatedClock;
   readonly costs: KernelCosts;
 }
 
 /**
- * A tfjs backend whose buffers have a size, a tag and no bytes. It has the wasm backend's members, so that the engine's
- * kernels run on it as they stand: they allocate, alias and free as they do there, and compute nothing.
+ * A tfjs backend whose buffers have a size, a tag and no bytes. It has the wasm backend's members, so the engine's
+ * kernels run on it without a change: they allocate, alias and free as usual, but compute nothing.
  *
- * [Note: values in a dry run] Nothing has a value. Reading a single number (a loss, a norm, a flag of an overflow) gives 0:
- * losses are finite, no gradient is clipped or overflows. Reading anything else is an error, unless the code that reads
- * says what a dry run assumes (`readValues`): rows spread evenly over experts, every row of a sparse gradient touched.
+ * [Note: values in a dry run] Tensors have no values. Reading a single number (a loss, a norm, an overflow flag) gives
+ * 0, so losses are finite, and no gradient is clipped or overflows. Any other read is an error, unless the reading code
+ * gives an assumption for dry runs (`readValues`): rows are spread evenly over experts, and every row of a sparse
+ * gradient is touched.
  */
 export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   readonly wasm = NO_HEAP;
@@ -53,7 +54,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   #assumed: (() => Values) | null = null;
   #kernelDepth = 0;
 
-  /** `times`: null where nothing is timed. */
+  /** `times`: null if no time is counted. */
   constructor(table: BufferTable, limit: MemoryLimit, times: MetaTimes | null) {
     super();
     this.#table = table;
@@ -61,7 +62,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     this.#times = times;
     const data = this.#data;
     this.dataIdMap = {
-      get: (dataId) => data.get(dataId) as TensorData, // kernels ask for what lives
+      get: (dataId) => data.get(dataId) as TensorData, // kernels only use live tensors
       has: (dataId) => data.has(dataId),
       set: (dataId, entry) => void data.set(dataId, entry),
       delete: (dataId) => data.delete(dataId),
@@ -77,7 +78,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     refCount: number,
   ): void {
     requireShape(shape);
-    // The engine holds no other types.
+    // The engine has no other types.
     const bytes = tf.util.sizeFromShape(shape) * itemBytes(dtype as DType);
     this.#requireRoom(bytes, shape, dtype);
     this.#data.set(dataId, { id: this.dataIdNextNumber++, memoryOffset: 8, shape, dtype, refCount });
@@ -133,7 +134,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
 
   override dispose(): void {}
 
-  /** No values: kernels that read or write them here do nothing. */
+  /** No values: kernels that read or write them here have no effect. */
   typedArrayFromHeap({ dtype }: tf.TensorInfo): Values {
     return arrayOf(dtype, 0);
   }
@@ -156,7 +157,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     return this.readSync(dataId);
   }
 
-  /** What is read in `work` gives these values. */
+  /** Reads in `work` return these values. */
   assuming<T>(values: () => Values, work: () => T): T {
     const before = this.#assumed;
     this.#assumed = values;
@@ -167,7 +168,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     }
   }
 
-  /** Runs a kernel; its time passes on the clock. */
+  /** Runs a kernel and lets its time pass on the clock. */
   timed(name: string, call: Parameters<tf.KernelFunc>[0], kernel: tf.KernelFunc): ReturnType<tf.KernelFunc> {
     if (this.#times === null || this.#kernelDepth > 0) return kernel(call);
     this.#kernelDepth++;
@@ -177,7 +178,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     } finally {
       this.#kernelDepth--;
     }
-    // tfjs gives lists for Concat and its kin, and null for optional inputs; its types do not say so.
+    // tfjs passes lists for Concat and similar kernels, and null for optional inputs; its types do not say so.
     const given = Object.values(call.inputs) as (tf.TensorInfo | null | undefined)[];
     const inputs = given.filter((input) => input != null);
     const outputs = Array.isArray(made) ? made : [made];
@@ -196,7 +197,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     throw outOfMemory({ bytes, shape, dtype, tag, boundary: 'memoryLimit', limit, held, holdings });
   }
 
-  /** Lets the time of an update in place pass, unless it is a part of a kernel. */
+  /** Lets the time of an in-place update pass, unless it is a part of a kernel. */
   chargeUpdate(
     name: string,
     reads: readonly KernelTensor[],

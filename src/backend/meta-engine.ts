@@ -15,15 +15,18 @@ import type { WasmContext } from './wasm-context';
 import { registerEngineKernels, WasmEngine } from './wasm-engine';
 import type { MemoryLimit } from './wasm-memory';
 
-/** What a meta engine stands for. */
+/** The engine that a meta engine represents. */
 export interface MetaEngineOptions {
-  /** Whether products are a BLAS's; without one some need temporaries, and attention is made of several kernels. Default true. */
+  /**
+   * Whether a BLAS computes matmuls; without one, some matmuls need temporaries, and attention consists of several
+   * kernels. Default true.
+   */
   readonly blas?: boolean;
   /** Default: nothing takes time. */
   readonly costs?: KernelCosts | undefined;
   /** Default: one that begins at 0. */
   readonly clock?: SimulatedClock;
-  /** As the wasm engine's. Default: none. */
+  /** The wasm engine's setting. Default: none. */
   readonly memoryLimit?: Bytes | undefined;
 }
 
@@ -33,15 +36,15 @@ export interface MetaEngine extends Engine {
 }
 
 /**
- * Runs `work` with an engine of shapes as tfjs's current one; the backend that was current before is so again at the end.
- * What the work makes and does not dispose is forgotten. Do not let it wait for anything: other code would run on the meta
- * backend meanwhile.
+ * Runs `work` with an engine of shapes as tfjs's current one; at the end, the earlier backend is current again. Tensors
+ * that the work does not dispose are forgotten. The work must not wait for anything, because other code would then run
+ * on the meta backend.
  *
- * [Note: the meta engine] It is the wasm engine's own code, kernels and all, on a backend whose heap has no bytes; tfjs's own
- * kernels have counterparts that do with buffers what those do. So every allocation, tag, alias and free is the wasm
- * engine's, temporaries of kernels included: not by a second set of rules, but because the same lines run. A kernel that
- * this library adds to the wasm engine runs here too, as long as it touches values through the engine's kernel functions
- * only, or asks `context.hasValues`.
+ * [Note: the meta engine] The meta engine is the wasm engine's own code, including its kernels, on a backend whose heap
+ * has no bytes; tfjs's own kernels have counterparts that handle buffers in the same way. So every allocation, tag,
+ * alias and free is the wasm engine's, including temporaries of kernels: there is no second set of rules, because the
+ * same lines run. A new kernel of the wasm engine also runs here if it reads values only through the engine's kernel
+ * functions, or asks `context.hasValues` first.
  */
 export function withMetaEngine<T>(options: MetaEngineOptions, work: (engine: MetaEngine) => T): T {
   const table = new BufferTable();
@@ -94,7 +97,7 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
     const library = { library: 'none needed: shapes only', path: '', threads: 1 };
     super(
       context,
-      blas ? library : { library: null, reason: 'the engine stands for one without a BLAS' },
+      blas ? library : { library: null, reason: 'the engine represents one without a BLAS' },
       new MetaHostMemory(context.table, chargeOf('host')),
     );
     this.clock = clock;

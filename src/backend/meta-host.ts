@@ -14,12 +14,12 @@ export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMe
   readonly #table: BufferTable;
   readonly #charge: ChargeUpdate;
 
-  /** `charge` is told of updates on the host, and of copies between it and the device. */
+  /** `charge` gets updates on the host, and copies between host and device. */
   constructor(table: BufferTable, charge: ChargeUpdate) {
     super({
       kernels: metaKernelFunctions(charge),
       heap: new Uint8Array(0),
-      // 0 would say that there is no array.
+      // 0 would mean that there is no array.
       offsetOf: () => 8,
       sizeOf: ({ length }) => length,
       describe: ({ dtype, length }) => `a host array of ${dtype} [${length}]`,

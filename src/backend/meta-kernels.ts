@@ -3,7 +3,7 @@ import type { MetaBackend } from './meta-backend';
 
 type Infos = Readonly<Record<string, tf.TensorInfo>>;
 
-/** Attributes of tfjs's kernels, each of those that has it. */
+/** Attributes of tfjs's kernels. */
 interface Attributes {
   readonly shape: number[];
   readonly dim: number;
@@ -38,8 +38,8 @@ const BINARY =
 const COMPARISONS = 'Equal Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalXor NotEqual';
 
 /**
- * Registers what tfjs's own wasm kernels do with buffers, for the kernels that models use: outputs, temporaries, views and
- * frees in the same order. Source: tfjs-backend-wasm 4.22, src/kernels.
+ * Registers counterparts of tfjs's wasm kernels, for the kernels that models use: they make outputs, temporaries and
+ * views and free buffers in the same order. Source: tfjs-backend-wasm 4.22, src/kernels.
  */
 export function registerMetaKernels(): void {
   for (const name of SAME_TYPE.split(' ')) register(name, (backend, { x }) => like(backend, x));
@@ -58,14 +58,14 @@ export function registerMetaKernels(): void {
   for (const [name, kernel] of Object.entries(OTHERS)) register(name, kernel);
 }
 
-/** Lets the time of every kernel that is registered now pass on the clock. */
+/** Makes every registered kernel let its time pass on the clock. */
 export function timeMetaKernels(): void {
   for (const config of tf.getKernelsForBackend('meta')) {
     const { kernelName, kernelFunc } = config;
     tf.unregisterKernel(kernelName, 'meta');
     tf.registerKernel({
       ...config,
-      // Registered for the meta backend only.
+      // Registered only for the meta backend.
       kernelFunc: (call) => (call.backend as MetaBackend).timed(kernelName, call, kernelFunc),
     });
   }
@@ -112,7 +112,7 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
   GatherV2: (backend, { x, indices }, { axis, batchDims }) => {
     const place = tf.util.parseAxisParam(axis, given(x).shape)[0] ?? 0;
     const info = tf.backend_util.segment_util.collectGatherOpShapeInfo(
-      given(x) as tf.Tensor, // reads shapes only
+      given(x) as tf.Tensor, // reads only shapes
       given(indices) as tf.Tensor,
       place,
       batchDims,
@@ -126,7 +126,7 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
 };
 
 function register(kernelName: string, kernel: MetaKernel): void {
-  // tfjs answers undefined for an unknown kernel; its types do not say so.
+  // tfjs returns undefined for an unknown kernel; its types do not say so.
   if (tf.getKernel(kernelName, 'meta') as tf.KernelConfig | undefined)
     tf.unregisterKernel(kernelName, 'meta');
   tf.registerKernel({
@@ -151,16 +151,16 @@ function broadcast(a: tf.TensorInfo, b: tf.TensorInfo): number[] {
   return tf.broadcast_util.assertAndGetBroadcastShape(a.shape, b.shape);
 }
 
-/** tfjs's own: it copies where no axis changes its place. */
+/** As in tfjs: it copies if no axis moves. */
 function transposed(backend: MetaBackend, x: tf.TensorInfo, perm: readonly number[]): tf.TensorInfo {
   const shape = perm.map((axis) => x.shape[axis] ?? 1);
   return backend.makeOutput(shape, x.dtype);
 }
 
-/** Sums and their kin: axes that are not the last ones are brought there first. */
+/** Sums and similar kernels: other axes than the last ones are moved to the end first. */
 function reduction(name: string): MetaKernel {
   return (backend, { x }, { axis, reductionIndices, keepDims }) => {
-    // tfjs's max and min call it so.
+    // tfjs's max and min use this name.
     const axes = tf.util.parseAxisParam(axis ?? reductionIndices, given(x).shape);
     const moved = innermost(backend, given(x), axes);
     const isCast = name === 'Mean' && given(x).dtype !== 'float32';

@@ -2,17 +2,17 @@ import type { DType } from '../core/dtypes';
 import type { KernelTensor } from './kernel-costs';
 import type { FusedKernels } from './kernels/fused-kernels';
 
-/** What an update in place reads and writes: so many flat arrays of each type, all of one length. */
+/** The arrays that an in-place update reads and writes: the number of flat arrays per type, all of the same length. */
 interface Update {
   readonly name: string;
-  /** Place of the number of elements among the arguments. */
+  /** Index of the number of elements among the arguments. */
   readonly length: number;
   readonly reads: readonly DType[];
   readonly writes: readonly DType[];
 }
 
 const FLOAT = 'float32';
-/** Of an 8-bit moment, less its scales. */
+/** The type of an 8-bit moment, without its scales. */
 const CODE = 'bool';
 
 const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
@@ -34,23 +34,25 @@ const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
     reads: [FLOAT, FLOAT, CODE, CODE],
     writes: [FLOAT, CODE, CODE],
   },
-  // The buffer of the momentum is left out where there is none.
+  // The momentum buffer is omitted if there is none.
   sgd: { name: 'sgd', length: 3, reads: [FLOAT, FLOAT, FLOAT], writes: [FLOAT, FLOAT] },
 };
 
-/** Is told of an update, to let its time pass. */
+/** Gets an update, and lets its time pass. */
 export type ChargeUpdate = (
   name: string,
   reads: readonly KernelTensor[],
   writes: readonly KernelTensor[],
 ) => void;
 
-/** The engine's kernels as they are without values: sums are 0, no label or index is wrong (-1: no row), nothing else happens. */
+/**
+ * The engine's kernels without values: sums are 0, no label or index is wrong (-1: no row), and nothing else happens.
+ */
 export function metaKernelFunctions(charge: ChargeUpdate): FusedKernels {
   const functions = new Map<string, (...values: readonly number[]) => number>();
   const functionOf = (name: string): ((...values: readonly number[]) => number) => {
     const result = name === 'sumOfSquares' ? 0 : -1;
-    const update = UPDATES[name as keyof FusedKernels]; // undefined for names that are none
+    const update = UPDATES[name as keyof FusedKernels]; // undefined for unknown names
     if (update === undefined) return () => result;
     return (...values) => {
       const shape = [values[update.length] ?? 0];

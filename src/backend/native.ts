@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 /** The koffi module: calls into native libraries. */
 export type Koffi = typeof import('koffi');
 
-/** Loads koffi where it works here; otherwise says why not. */
+/** Loads koffi if it works here; otherwise says why not. */
 export function loadKoffi(): { readonly koffi: Koffi } | { readonly koffi: null; readonly reason: string } {
   try {
     // The type of a module loaded at run time is its own declaration.

@@ -13,12 +13,12 @@ import {
 } from './plain-ops';
 import { tfjsState } from './tfjs-state';
 
-// Operations for model code. They are differentiable like any of tfjs's: one fused kernel each on engines that have it,
-// a composition of plain operations on others.
+// Operations for model code. They are differentiable like tfjs's operations. Each is one fused kernel on engines that
+// have it, and a composition of plain operations on other engines.
 
 /**
  * y = x Wᵀ + b. Shapes: x […, in], weight [out, in], bias [out] → […, out]. Source: torch.nn.functional.linear.
- * Throws: SHAPE when they do not fit.
+ * Throws: SHAPE when the shapes do not match.
  */
 export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
   const [outputs = 0, inputs = 0] = weight.shape;
@@ -36,7 +36,7 @@ export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Ten
 
 /**
  * Normalizes over the last axis, then scales and shifts. Shapes: x […, d], weight and bias [d].
- * Source: Ba et al. 2016; torch.nn.functional.layer_norm. Throws: SHAPE when they do not fit.
+ * Source: Ba et al. 2016; torch.nn.functional.layer_norm. Throws: SHAPE when the shapes do not match.
  */
 export function layerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps = 1e-5): tf.Tensor {
   const width = x.shape.at(-1);
@@ -52,7 +52,7 @@ export function gelu(x: tf.Tensor): tf.Tensor {
 
 /**
  * Softmax of scale * scores over the last axis, where row i sees columns up to i + columns - rows; elsewhere 0.
- * Shapes: scores […, rows, columns], columns >= rows; scale > 0. Throws: SHAPE when they do not fit.
+ * Shapes: scores […, rows, columns], columns >= rows; scale > 0. Throws: SHAPE when the shapes do not match.
  */
 export function causalSoftmax(scores: tf.Tensor, scale = 1): tf.Tensor {
   const [rows = 0, columns = 0] = scores.shape.slice(-2);
@@ -63,7 +63,7 @@ export function causalSoftmax(scores: tf.Tensor, scale = 1): tf.Tensor {
 }
 
 /**
- * Attention of every position to itself and those before it, in several heads of d / heads values.
+ * Attention of every position to itself and earlier positions, in several heads of d / heads values.
  * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
  * Throws: SHAPE when the width does not divide into 3 * heads.
  */
@@ -76,19 +76,19 @@ export function causalAttention(qkv: tf.Tensor, heads: number): tf.Tensor {
     : plainCausalAttention(qkv, heads, causalSoftmax);
 }
 
-/** What `flashAttention` gives. */
+/** The result of `flashAttention`. */
 export interface FlashAttention {
   /** The weighted values, like q. */
   readonly out: tf.Tensor;
-  /** Logarithm of the sum of exp(scaled scores) [B, H, T]: what joins parts of attention over parts of the keys. */
+  /** Logarithm of the sum of exp(scaled scores) [B, H, T]: needed to join attention over several parts of the keys. */
   readonly lse: tf.Tensor;
 }
 
 /**
- * softmax(scale q kᵀ) v in every head without the matrix of weights: memory grows with T + S. Of H heads of queries, H / G in
- * order share one head of keys and values; where attention is causal, query i sees keys up to i + S - T.
+ * softmax(scale q kᵀ) v in every head, without the matrix of weights: memory grows with T + S. H / G consecutive heads
+ * of queries share one head of keys and values; with causal attention, query i sees keys up to i + S - T.
  * Shapes: q [B, T, H, D], k and v [B, S, G, D]. Default of scale: 1/sqrt(D).
- * Source: Dao 2023, FlashAttention-2; flash_attn_func's layout. Throws: SHAPE when they do not fit.
+ * Source: Dao 2023, FlashAttention-2; flash_attn_func's layout. Throws: SHAPE when the shapes do not match.
  */
 export function flashAttention(
   q: tf.Tensor,
@@ -113,10 +113,10 @@ export function flashAttention(
 }
 
 /**
- * Mean over all rows of -log softmax(logits)[label]: a scalar. Shapes: logits […, classes], labels int32 with one entry a
- * row. With `consumeLogits` the logits are overwritten by their gradient in forward, where one is asked for: one pass and
- * one buffer less, and the caller must not read them again. Source: torch.nn.functional.cross_entropy.
- * Throws: SHAPE when they do not fit or a label is no class.
+ * Mean over all rows of -log softmax(logits)[label]: a scalar. Shapes: logits […, classes], labels int32 with one entry
+ * per row. With `consumeLogits`, forward overwrites the logits with their gradient if one is needed: this saves one
+ * pass and one buffer, but the caller must not read the logits again. Source: torch.nn.functional.cross_entropy.
+ * Throws: SHAPE when the shapes do not match or a label is not a class.
  */
 export function softmaxCrossEntropy(
   logits: tf.Tensor,
@@ -127,13 +127,16 @@ export function softmaxCrossEntropy(
   requireWhole('softmaxCrossEntropy', { labels });
   requireFit('softmaxCrossEntropy', labels.size === rows, { logits, labels });
   if (!hasFused(FUSED.crossEntropy)) return plainCrossEntropy(logits, labels);
-  // A second view may be what the operation that made the logits saved for its own gradient.
+  // The operation that made the logits may have saved a second view for its own gradient.
   const isSoleView = tf.backend().refCount(logits.dataId) === 1;
   const inPlace = options.consumeLogits === true && isSoleView && tfjsState().gradientDepth > 0;
   return runForFirst(inPlace ? FUSED.crossEntropyInPlace : FUSED.crossEntropy, { logits, labels });
 }
 
-/** Rows of a table by index. Shapes: table [rows, d], ids int32 […] → […, d]. Throws: SHAPE when they do not fit or an index is outside. */
+/**
+ * Rows of a table by index. Shapes: table [rows, d], ids int32 […] → […, d]. Throws: SHAPE when the shapes do not match
+ * or an index is out of range.
+ */
 export function embedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
   requireWhole('embedding', { ids });
   requireFit('embedding', table.rank === 2, { table, ids });

@@ -3,10 +3,13 @@ import type { Tag } from '../core/events';
 import { type Bytes, formatBytes } from '../core/units';
 import type { Holding } from './buffer-table';
 
-/** What a 32-bit address can reach: the end of every wasm heap. */
+/** The limit of 32-bit addresses: the end of every wasm heap. */
 export const HEAP_END: Bytes = 2 ** 32;
 
-/** The user's limit, the end of every wasm heap, the end of the heap for host arrays, or a host that lets the heap grow no further. */
+/**
+ * The user's limit, the end of every wasm heap, the end of the heap for host arrays, or a host on which the heap cannot
+ * grow further.
+ */
 export type Boundary = keyof typeof BOUNDARIES;
 
 const BOUNDARIES = {
@@ -14,7 +17,7 @@ const BOUNDARIES = {
   heap: { end: "the wasm engine's heap ends at", advice: 'use FULL_SHARD' },
   hostHeap: {
     end: "the host's heap grows no further than",
-    advice: 'leave something of it on the device (offload)',
+    advice: 'offload less to the host (offload)',
   },
   host: {
     end: "this machine or container lets the wasm engine's heap grow no further than",
@@ -22,13 +25,13 @@ const BOUNDARIES = {
   },
 } as const;
 
-/** What was asked of the engine's memory when it was full. */
+/** The request that the engine's memory could not satisfy. */
 export interface FailedRequest {
   readonly bytes: Bytes;
   readonly shape: readonly number[];
   readonly dtype: string;
   readonly tag: Tag;
-  /** What stood in the way: see `BOUNDARIES`. */
+  /** The limit: see `BOUNDARIES`. */
   readonly boundary: Boundary;
   readonly limit: Bytes;
   readonly held: Bytes;
@@ -37,7 +40,7 @@ export interface FailedRequest {
 
 const MAX_LISTED = 12;
 
-/** The error for a buffer that cannot be had: what was asked, what is held by cause and module, what to change. */
+/** The error for a buffer that does not fit: the request, the held bytes by cause and module, and what to change. */
 export function outOfMemory(request: FailedRequest): ShardlabError {
   const { bytes, shape, dtype, tag, boundary, limit, held, holdings } = request;
   const listed = holdings.slice(0, MAX_LISTED).map(describe);

@@ -1,7 +1,7 @@
 import * as tf from '../core/tf';
 
-// The operations of ops.ts as compositions of tfjs's own: what engines without fused kernels run, and what the fused kernels
-// are tested against.
+// The operations of ops.ts as compositions of tfjs's own. Engines without fused kernels run them, and tests compare
+// fused kernels with them.
 
 /** x Wᵀ + b. */
 export function plainLinear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
@@ -28,7 +28,7 @@ export function plainCausalSoftmax(scores: tf.Tensor, scale: number): tf.Tensor 
   return tf.softmax(tf.add(tf.mul(scores, scale), unseen(rows, columns)));
 }
 
-/** What is added to scores: row i sees columns up to i + columns - rows. */
+/** A mask to add to scores: row i sees columns up to i + columns - rows. */
 function unseen(rows: number, columns: number): tf.Tensor {
   const hidden = new Float32Array(rows * columns);
   for (let i = 0; i < rows; i++)
@@ -36,7 +36,7 @@ function unseen(rows: number, columns: number): tf.Tensor {
   return tf.tensor(hidden, [rows, columns]);
 }
 
-/** Attention of every position to itself and those before. Shapes: qkv [B, T, 3d] → [B, T, d]. */
+/** Attention of every position to itself and earlier positions. Shapes: qkv [B, T, 3d] → [B, T, d]. */
 export function plainCausalAttention(
   qkv: tf.Tensor,
   heads: number,

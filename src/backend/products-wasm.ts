@@ -1,7 +1,7 @@
 import type * as tf from '../core/tf';
 import { aliasOf, offsetOf, sizeOf, type WasmContext } from './wasm-context';
 
-/** One matrix product over broadcast batches: op(A) is [m, k], op(B) [k, n]. */
+/** One matmul over broadcast batches: op(A) is [m, k], op(B) [k, n]. */
 export interface Product {
   readonly transposeA: boolean;
   readonly transposeB: boolean;
@@ -11,7 +11,7 @@ export interface Product {
   readonly batch: readonly number[];
 }
 
-/** wasm's product of two matrices by tensor numbers: a, its shape, b, its shape, transposes, out. */
+/** wasm's matmul of two matrices by tensor numbers: a, its shape, b, its shape, transposes, out. */
 type MatMul = (
   a: number,
   aShape: Uint8Array,
@@ -25,8 +25,8 @@ type MatMul = (
 ) => void;
 
 /**
- * The product through wasm's own kernel, one matrix at a time: its loops over batches are some 7 times slower, those
- * over transposed operands some 25 times, so operands are transposed first.
+ * The matmul through wasm's own kernel, one matrix at a time: its loops over batches are about 7 times slower, and
+ * those over transposed operands about 25 times, so operands are transposed first.
  */
 export function wasmMultiplier(
   context: WasmContext,
@@ -53,7 +53,7 @@ export function wasmMultiplier(
   };
 }
 
-/** The operand as the product needs it, for the caller to let go. */
+/** The operand in the matmul's form; the caller frees it. */
 function operand(context: WasmContext, info: tf.TensorInfo, isTransposed: boolean): tf.TensorInfo {
   return isTransposed ? transposed(context, info) : aliasOf(context, info, info.shape);
 }
@@ -88,8 +88,8 @@ function multiplyEach(
 }
 
 /**
- * A part of the heap under a tensor number of its own. A number is never used twice: wasm's product keeps a packed copy of
- * its right operand by number, which would be stale after an update in place.
+ * A part of the heap with its own tensor number. A number is never used twice, because wasm's matmul caches a packed
+ * copy of its right operand by number, which would be stale after an in-place update.
  */
 class NumberedView {
   readonly id: number;
@@ -110,7 +110,7 @@ function shapeBytes(...shape: number[]): Uint8Array {
   return new Uint8Array(Int32Array.from(shape).buffer);
 }
 
-/** From a position in the broadcast batch to the operand's own. */
+/** Maps a position in the broadcast batch to the operand's own position. */
 export function batchIndex(own: readonly number[], batch: readonly number[]): (position: number) => number {
   const size = sizeOf(own);
   if (size === sizeOf(batch)) return (position) => position;
@@ -130,7 +130,9 @@ export function batchIndex(own: readonly number[], batch: readonly number[]): (p
   };
 }
 
-/** wasm's product packs its right operand; where that does not fit, it would warn and leave the result unset. */
+/**
+ * wasm's matmul packs its right operand; if the packed copy does not fit, it would only warn and not write the result.
+ */
 function requireScratch(context: WasmContext, { k, n }: Product): void {
   const { wasm } = context.backend;
   const packed = wasm._malloc(4 * (k + 16) * (n + 16)) >>> 0;
@@ -138,7 +140,7 @@ function requireScratch(context: WasmContext, { k, n }: Product): void {
     wasm._free(packed);
     return;
   }
-  // The same request again, for its error.
+  // Repeats the request to get its error.
   context.backend.disposeData(context.backend.makeOutput([k + 16, n + 16], 'float32').dataId);
 }
 

@@ -12,7 +12,7 @@ import {
   type WasmContext,
 } from './wasm-context';
 
-/** Registers BatchMatMul and _FusedMatMul anew: through the BLAS, or through wasm's own with operands transposed first. */
+/** Replaces BatchMatMul and _FusedMatMul: they use the BLAS, or wasm's own matmul with operands transposed first. */
 export function registerProducts(context: WasmContext): void {
   const multiply = multiplier(context);
   replaceKernel('BatchMatMul', () => ({ a, b }, attrs) => {
@@ -83,7 +83,7 @@ function multiplyByBlas(
   const [aAt, bAt, outAt] = [at(a), at(b), context.baseAddress + offset];
   const lda = Math.max(1, transposeA ? m : k);
   const ldb = Math.max(1, transposeB ? k : n);
-  // One matrix on the right for all on the left: their rows form one tall matrix.
+  // One right matrix for all left matrices, so the rows of the left ones form one tall matrix.
   if (!transposeA && sizeOf(b.shape) === k * n) {
     sgemm(false, transposeB, numProducts * m, n, k, aAt, lda, bAt, ldb, beta, outAt, n);
     return out;

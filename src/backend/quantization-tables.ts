@@ -1,17 +1,17 @@
 import type { Bytes } from '../core/units';
 
-/** Values that one byte can stand for, and the negative half's absence. */
+/** The map of one-byte codes: with or without negative values. */
 export type DynamicMapKind = 'signed' | 'unsigned';
 
-/** Code of 0 in the signed map; the unsigned map has it at 0. */
+/** Code of 0 in the signed map; in the unsigned map its code is 0. */
 export const SIGNED_ZERO = 127;
 
 const DECADES = 7;
 
 /**
- * The 256 values in [-1, 1] or [0, 1] that one-byte codes stand for, ascending: seven decades, from the smallest to the
- * largest each with twice as many steps as the one before, 0 and 1. Source: dynamic tree quantization, Dettmers 2016 and
- * Dettmers et al. 2022 (section 2.1); bitsandbytes' create_dynamic_map.
+ * The 256 values in [-1, 1] or [0, 1] of one-byte codes, ascending: seven decades, each with twice as many steps as the
+ * smaller one before it, plus 0 and 1. Source: dynamic tree quantization, Dettmers 2016 and Dettmers et al. 2022
+ * (section 2.1); bitsandbytes' create_dynamic_map.
  */
 export function dynamicMap(kind: DynamicMapKind): Float32Array {
   const positive: number[] = [];
@@ -25,7 +25,9 @@ export function dynamicMap(kind: DynamicMapKind): Float32Array {
   return Float32Array.from([...negative, 0, ...positive, 1]);
 }
 
-/** Places of the parts in what `quantizationTables` makes. Same numbers in kernels/assembly/optimizer-8bit.ts. */
+/**
+ * Offsets of the parts in the result of `quantizationTables`. kernels/assembly/optimizer-8bit.ts has the same numbers.
+ */
 const PLACES = {
   signed: { map: 0, middles: 2048, cells: 4096 },
   unsigned: { map: 1024, middles: 3072, cells: 7056 },
@@ -36,9 +38,9 @@ const FIRST_CELL = 13312;
 const NUM_CELLS = 2945;
 
 /**
- * [Note: coding by cells] The upper 16 bits of a float's magnitude name its cell: 128 cells an octave from 2^-23 to 1. No
- * cell has more than one middle between neighbouring values of a map in it, so the nearest value is the one for the cell's
- * lower end, or the next where the magnitude lies above the middle between both.
+ * [Note: coding by cells] The upper 16 bits of a float's magnitude identify its cell: 128 cells per octave from 2^-23
+ * to 1. No cell contains more than one midpoint between neighbouring values of a map. So the nearest value is the one
+ * for the cell's lower end, or the next value if the magnitude is above the midpoint of the two.
  */
 export function quantizationTables(): Uint8Array {
   const tables = new Uint8Array(TABLES_BYTES);
@@ -57,7 +59,7 @@ export function quantizationTables(): Uint8Array {
   return tables;
 }
 
-/** For every cell the place of the value that is nearest to its lower end. */
+/** For every cell, the index of the value that is nearest to its lower end. */
 function lowerEnds(middles: Float32Array): Uint8Array {
   const lower = new Uint8Array(NUM_CELLS);
   const bits = new Uint32Array(1);

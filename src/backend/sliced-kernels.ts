@@ -2,14 +2,14 @@ import * as tf from '../core/tf';
 import { given, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
 
 /**
- * Registers Slice, SplitV and Unpack anew: tfjs copies the whole tensor out of the heap for each part it takes. Here
- * each contiguous run is copied once, within the heap.
+ * Replaces Slice, SplitV and Unpack: tfjs copies the whole tensor out of the heap for each part. Here each contiguous
+ * run is copied once, within the heap.
  */
 export function registerSlices(context: WasmContext): void {
   replaceKernel('Slice', (original) => ({ x }, attrs) => {
     if (given(x).dtype === 'string') return given(original)({ x: given(x) }, attrs);
     const [begin, size] = tf.slice_util.parseSliceParams(
-      given(x) as tf.Tensor, // reads its shape only
+      given(x) as tf.Tensor, // reads only its shape
       attrs.begin as number[],
       (attrs.size ?? -1) as number[],
     );
@@ -92,7 +92,7 @@ function slice(
   return out;
 }
 
-/** The first axis from which on the part is contiguous, and how many elements a run has. */
+/** The first axis from which on the part is contiguous, and the number of elements of a run. */
 function contiguousRun(shape: readonly number[], size: readonly number[]): { axis: number; length: number } {
   let axis = Math.max(0, shape.length - 1);
   while (axis > 0 && size[axis] === shape[axis]) axis--;

@@ -1,6 +1,6 @@
 import * as tf from '../core/tf';
 
-/** What tfjs's engine keeps about tapes, scopes and kernels in progress. */
+/** The state of tfjs's engine: tapes, scopes and kernels in progress. */
 export type TfjsState = ReturnType<typeof tf.engine>['state'];
 
 /** A recorded operation. */
@@ -25,7 +25,7 @@ export function untracked<T>(work: () => T): T {
   try {
     return work();
   } finally {
-    // The scope is dropped without ending it, which would dispose what was made.
+    // The scope is dropped, not ended, because ending it would dispose its tensors.
     state.scopeStack.length = depth;
     state.activeScope = activeScope;
     state.gradientDepth = gradientDepth;
@@ -33,7 +33,7 @@ export function untracked<T>(work: () => T): T {
   }
 }
 
-/** Ends all open tidy scopes, tapes and kernels, and disposes what the scopes hold unless `spare` says otherwise. */
+/** Ends all open tidy scopes, tapes and kernels, and disposes the scopes' tensors unless `spare` says otherwise. */
 export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
   const state = tfjsState();
   const scopes = state.scopeStack;

@@ -15,7 +15,7 @@ export interface ArrayPlaces<T> {
   /** Type and shape, as an error says them. */
   describe(array: T): string;
   isFloat32(array: T): boolean;
-  /** Is told of every array whose values changed. */
+  /** Called for every array whose values changed. */
   changed(array: T): void;
   /** Room for a kernel's own tables, kept as long as the heap; no buffer of the ledger. */
   reserve(bytes: Bytes): number;

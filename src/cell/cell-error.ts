@@ -18,7 +18,7 @@ const FRAME = /^\s+at /;
 const CELL = /\bIn\[\d+\]:\d/;
 const RUNNER = /node:internal|[\\/]kernel[\\/]executor[\\/]/;
 
-/** So many causes of an error are shown, and so many errors that it holds: more of them say nothing new. */
+/** The most shown causes of an error, and the most shown inner errors: more of them say nothing new. */
 const MAX_CAUSES = 10;
 
 /** Describes what a cell threw, whatever it is; `name` is the cell's, as "In[3]". Never throws. */

@@ -38,7 +38,7 @@ export function currentDisplay(): DisplaySink | undefined {
 }
 
 function displayHost(): DisplayHost {
-  // globalThis has no index type for symbols; the key is ours alone.
+  // globalThis has no index type for symbols; only we use this key.
   return globalThis as DisplayHost;
 }
 

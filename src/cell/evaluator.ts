@@ -9,7 +9,7 @@ import { type Evaluated, Repl } from './repl';
 import { type CellPosition, createStackMapper, type StackMapper } from './stack-mapper';
 
 export interface EvaluatorOptions extends ImporterOptions {
-  /** Names that every cell finds on globalThis. */
+  /** Names on globalThis for every cell. */
   readonly globals?: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -22,13 +22,13 @@ export type EvaluateResult =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: CellError; readonly thrown: unknown };
 
-/** Runs compiled cells one after another in this thread; what they declare lives on. */
+/** Runs compiled cells one after another in this thread; their variables stay available. */
 export interface Evaluator {
   /** Runs a cell; its value is that of its last expression. Never rejects. */
   evaluate(js: string, options: EvaluateOptions): Promise<EvaluateResult>;
   /**
-   * Settles the running cell as interrupted unless it settles itself within `graceSeconds`.
-   * What the cell had started and nobody ended goes on; a loop is ended by the guardian. False when no cell runs.
+   * Settles the running cell as interrupted unless it settles itself within `graceSeconds`. Asynchronous work that the
+   * cell started continues; the guardian ends a loop. False when no cell runs.
    */
   interrupt(graceSeconds?: number): boolean;
   /** The place in a cell's source for one in its compiled code. */
@@ -41,8 +41,8 @@ export interface Evaluator {
 export { EVALUATOR_FLAGS } from './evaluator-flags';
 
 /**
- * Creates the process's evaluator on V8's REPL mode: redeclaration, top-level await, completion values, closures over `let`.
- * Must be created on the main thread; one a process.
+ * Creates the process's evaluator on V8's REPL mode: redeclaration, top-level await, completion values, closures over
+ * `let`. Must be created on the main thread; one per process.
  */
 export function createEvaluator(options: EvaluatorOptions): Evaluator {
   const session = new Session();
@@ -98,7 +98,7 @@ function resultOf(outcome: Evaluated, name: string, mapper: StackMapper): Evalua
       const { thrown } = outcome;
       const error = describeThrown(thrown, name, mapper);
       if (error.line !== undefined || outcome.position === undefined) return { ok: false, error, thrown };
-      // A syntax error has no frame in the cell; V8 gives its place apart.
+      // A syntax error has no frame in the cell; V8 reports its place separately.
       return { ok: false, error: { ...error, ...mapper.original(name, outcome.position) }, thrown };
     }
     default:

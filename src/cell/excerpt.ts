@@ -1,20 +1,20 @@
 import type { MimeBundle } from './mime';
 
-/** Characters that are shown of one text: of a value, an error, or what a rank prints. */
+/** The most characters shown of one text: of a value, an error, or a rank's prints. */
 export const LONGEST_TEXT = 200_000;
-/** Characters that are shown of what a notebook cell prints: a browser keeps them all. */
+/** The most characters shown of a notebook cell's prints, because a browser stores all of them. */
 export const LONGEST_STREAM = 1_000_000;
-/** Characters of a picture, a page or data of one display; they cannot be cut. */
+/** The most characters of a picture, a page or data of one display; these cannot be shortened. */
 const LARGEST_PART = 10_000_000;
 
 const ADVICE = "write it to a file to see all of it, as fs.writeFileSync('output.txt', text)";
 
-/** The line that stands where characters are left out. */
+/** The line in place of omitted characters. */
 export function omission(numOmitted: number): string {
   return `\n… ${numOmitted.toLocaleString('en-US')} characters are left out here; ${ADVICE} …\n`;
 }
 
-/** A text's first and last half, where it is longer than `longest`. */
+/** A text's first and last half, if it is longer than `longest`. */
 export function shortened(text: string, longest = LONGEST_TEXT): string {
   if (text.length <= longest) return text;
   const half = longest / 2;
@@ -41,7 +41,7 @@ function sizeOf(value: unknown): number {
   return typeof value === 'string' ? value.length : (JSON.stringify(value) ?? '').length;
 }
 
-/** What is shown of a text that comes in pieces: its first part at once, its last part when it ends. */
+/** The shown part of a text that arrives in pieces: its first part at once, its last part when it ends. */
 export class Excerpt {
   readonly #head: number;
   readonly #tail: number;
@@ -54,7 +54,7 @@ export class Excerpt {
     this.#head = longest - this.#tail;
   }
 
-  /** Takes the next piece; gives what of it is shown now. */
+  /** Takes the next piece; returns the part to show now. */
   add(text: string): string {
     const now = text.slice(0, this.#head - this.#numShown);
     this.#numShown += now.length;
@@ -63,12 +63,12 @@ export class Excerpt {
     const wasWhole = this.#numHeld <= this.#tail;
     this.#numHeld += later.length;
     this.#held += later;
-    // Cutting at every piece would copy the whole part for each.
+    // Shortening at every piece would copy the whole part each time.
     if (this.#held.length > 4 * this.#tail) this.#held = this.#held.slice(-this.#tail);
     return wasWhole && this.#numHeld > this.#tail ? now + this.#warning() : now;
   }
 
-  /** What was held back, after a line that says how much is left out. */
+  /** The held-back text, after a line with the number of omitted characters. */
   end(): string {
     const held = this.#held.slice(-this.#tail);
     const numOmitted = this.#numHeld - held.length;

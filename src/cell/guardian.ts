@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { Session } from 'node:inspector';
 
-/** Ends what the main thread runs, from another thread. */
+/** Ends the main thread's code, from another thread. */
 export interface Guardian {
   /**
-   * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Does nothing while it
-   * waits for the system; see [Note: no termination in a system call].
+   * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Has no effect while
+   * the main thread waits for the system; see [Note: no termination in a system call].
    */
   terminate(): void;
   close(): void;
@@ -27,9 +27,10 @@ export function attachGuardian(): Guardian {
 }
 
 /**
- * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Node's own code between a
- * blocking call (spawnSync, a read) and that moment takes a failure of V8 for its own defect and aborts the process, with
- * all variables. So the main thread is left alone while it waits for the system. Atomics.wait is a futex, and may be ended.
+ * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Node's own code
+ * between a blocking call (spawnSync, a read) and that moment treats a failure of V8 as its own defect and aborts the
+ * process, with all variables. So the guardian does not terminate the main thread while it waits for the system.
+ * Atomics.wait is a futex, and may be ended.
  */
 function waitsForSystem(): boolean {
   try {
@@ -41,26 +42,32 @@ function waitsForSystem(): boolean {
 }
 
 export interface StagedInterrupt {
-  /** Tells the main thread; a free main thread settles its cell then. Told again until it has answered. */
+  /** Notifies the main thread; a free main thread then ends its cell. Repeated until it has answered. */
   readonly notify: () => void;
   /** Makes blocking collectives throw, so that `finally` blocks run. */
   readonly abort?: (() => void) | undefined;
-  /** Whether the main thread has answered: after it did what the interrupt asks for, lest a termination cuts that off. */
+  /**
+   * Whether the main thread has answered. It answers after handling the interrupt, so that a termination cannot cut
+   * that off.
+   */
   readonly answered: () => boolean;
   readonly guardian: Pick<Guardian, 'terminate'>;
-  /** How long blocking code gets to end by an error before it is terminated. Default 50. */
+  /** The time that blocking code gets to end by an error before it is terminated. Default 50. */
   readonly graceMs?: number;
 }
 
 const GRACE_MS = 50;
 /** How often a main thread that blocks again (in the next callback) is terminated again. */
 const ATTEMPTS = 20;
-/** Each wait for an answer is twice the one before, up to so often: on a busy machine a free main thread may be slow to hear. */
+/**
+ * Each wait for an answer is twice as long as the one before, up to this number of times, because on a busy machine a
+ * free main thread may react slowly.
+ */
 const DOUBLINGS = 4;
 
 /**
- * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then, where
- * the main thread has not answered after the grace period, termination, which skips `finally`.
+ * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then,
+ * if the main thread has not answered after the grace period, termination, which skips `finally`.
  */
 export function interruptInStages(steps: StagedInterrupt): void {
   steps.notify();

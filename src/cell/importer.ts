@@ -12,13 +12,13 @@ import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './ty
 
 export { findInstallation } from './installation';
 
-/** Loads a package or file for a cell; `names` are the bindings that the cell wants of it. */
+/** Loads a package or file for a cell; `names` are the bindings that the cell imports. */
 export type Importer = (specifier: string, names?: readonly string[]) => Promise<object>;
 
 export interface ImporterOptions {
-  /** Folder of the notebook: relative paths and packages are looked for from here. */
+  /** Folder of the notebook: relative paths and packages are resolved from here. */
   readonly baseDir: string;
-  /** Folder of shardlab's package.json, where shardlab's own packages are found when the notebook's folder has none. */
+  /** Folder of shardlab's package.json, the source of packages that the notebook's folder lacks. */
   readonly installation?: string | undefined;
 }
 
@@ -57,7 +57,7 @@ export function createImporter(options: ImporterOptions): Importer {
     }
   };
   return async (specifier, names = []) => {
-    // The package tslab writes to a kernel that this is not.
+    // The package tslab writes to tslab's own kernel.
     if (specifier === 'tslab') return fromInstallation('shardlab/tslab');
     const loaded = withInterop(await load(specifier), names);
     if (TFJS.test(specifier) && 'Tensor' in loaded) {
@@ -68,18 +68,21 @@ export function createImporter(options: ImporterOptions): Importer {
   };
 }
 
-/** The package @tensorflow/tfjs registers all gradients anew, over those that this process's engine has mended. */
+/**
+ * The package @tensorflow/tfjs registers all gradients again, over the gradients that this process's engine has
+ * replaced.
+ */
 function mendGradientsAgain(): void {
   const engine = require.cache[join(__dirname, '..', 'backend', 'mended-gradients.js')]?.exports;
   (engine as typeof MendedGradients | undefined)?.mendGradients(); // loaded only where there is an engine
 }
 
-/** `require` as a file in the folder has it. */
+/** `require` as for a file in the folder. */
 export function requireFrom(folder: string): NodeJS.Require {
   return createRequire(join(folder, 'notebook.js'));
 }
 
-// A script with this constant imports by Node's own loader, relative to its file name.
+// A script with this constant uses Node's own loader for imports, relative to its file name.
 function importFrom(folder: string): (specifier: string) => Promise<object> {
   const script = new Script('(specifier) => import(specifier)', {
     filename: join(folder, 'notebook.js'),
@@ -90,7 +93,7 @@ function importFrom(folder: string): (specifier: string) => Promise<object> {
 }
 
 interface Located {
-  /** What Node's loader is given: a package's name, or a file's address. */
+  /** The argument for Node's loader: a package's name, or a file's URL. */
   readonly url: string;
   readonly typescript: boolean;
 }
@@ -102,7 +105,7 @@ function locate(specifier: string, baseDir: string): Located {
   const found = candidates.find((file) => isFile(file, path));
   const typescript = found !== undefined && isTypescript(found);
   const { href } = pathToFileURL(found ?? path);
-  // Node keeps modules by address: a TypeScript file that was edited is another one, so that running the cell again reads it.
+  // Node caches modules by URL: an edited TypeScript file gets a new URL, so that running the cell again reads it.
   return { url: typescript ? `${href}?${statSync(found).mtimeMs}` : href, typescript };
 }
 
@@ -113,7 +116,7 @@ function isFile(file: string, bare: string): boolean {
 function isMissing(error: unknown, specifier: string): boolean {
   if (!(error instanceof Error) || !('code' in error)) return false;
   if (error.code !== 'ERR_MODULE_NOT_FOUND' && error.code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') return false;
-  // A package that is there but lacks one of its own imports says another name.
+  // If an installed package lacks one of its own imports, the error has another name.
   return error.message.includes(specifier.split('/')[0] ?? specifier) || specifier.startsWith('.');
 }
 
@@ -124,8 +127,9 @@ function missing(specifier: string, baseDir: string, cause: unknown): ShardlabEr
 }
 
 /**
- * [Note: CommonJS in cells] Node guesses the names of a CommonJS module; those that it misses are properties of the default.
- * A transpiled ES module keeps its own default one level deeper. Types describe both as if they were ES modules, so do cells.
+ * [Note: CommonJS in cells] Node guesses the names of a CommonJS module; those that it misses are properties of the
+ * default. A transpiled ES module keeps its own default one level deeper. Types describe both as ES modules, and cells
+ * use them so.
  */
 function withInterop(namespace: object, names: readonly string[]): object {
   const whole: unknown = 'default' in namespace ? namespace.default : undefined;

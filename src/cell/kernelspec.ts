@@ -1,4 +1,4 @@
-/** A Jupyter kernelspec as kernel.json holds it. */
+/** A Jupyter kernelspec, the content of kernel.json. */
 export interface KernelSpec {
   readonly argv: readonly string[];
   readonly display_name: string;

@@ -6,14 +6,14 @@ import { tensorText } from './tensor-text';
 /** A value in several media types, richest first or not: the front end picks. Plain JSON; binary values in base64. */
 export type MimeBundle = Readonly<Record<string, unknown>>;
 
-/** Key of the method by which a value says how it wants to be shown (the convention of Deno's kernel). */
+/** Key of the method with which a value defines its display (the convention of Deno's kernel). */
 export const DISPLAY_METHOD: unique symbol = Symbol.for('Jupyter.display');
 
 const PNG_SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 
 /**
- * How a value is shown: its own bundle where it has a display method, else text.
- * A display method that throws, or gives no bundle, falls back to text.
+ * A value's display: its own bundle if it has a display method, else text. A display method that throws, or gives no
+ * bundle, falls back to text.
  */
 export async function toMimeBundle(value: unknown): Promise<MimeBundle> {
   const method = displayMethod(value);
@@ -27,7 +27,7 @@ export function toPlainText(value: unknown): string {
   return tensorText(value) ?? inspect(value, { depth: 4, maxStringLength: 100_000 });
 }
 
-/** Writes byte arrays of a bundle in base64, as the Jupyter protocol wants them. */
+/** Writes byte arrays of a bundle in base64, as the Jupyter protocol requires. */
 export function encodeBinary(bundle: MimeBundle): MimeBundle {
   const entries = Object.entries(bundle).map(([type, value]) =>
     value instanceof Uint8Array ? [type, Buffer.from(value).toString('base64')] : [type, value],
@@ -37,11 +37,11 @@ export function encodeBinary(bundle: MimeBundle): MimeBundle {
 
 /**
  * The bundle as the Jupyter protocol can carry it: binary in base64, the rest as JSON.
- * Throws: CONFIG for what JSON cannot hold (a cycle, a bigint).
+ * Throws: CONFIG for values that JSON cannot hold (a cycle, a bigint).
  */
 export function toWireBundle(bundle: MimeBundle): MimeBundle {
   try {
-    // A string is most of what bundles hold and needs no copy.
+    // Most values in bundles are strings, which need no copy.
     const plain = Object.values(bundle).every((value) => typeof value === 'string');
     return plain ? bundle : JSON.parse(JSON.stringify(encodeBinary(bundle)));
   } catch (cause) {

@@ -4,31 +4,32 @@ import { type ProcessStat, readProcessStat } from '../core/process-stat';
 import type { Seconds } from '../core/units';
 
 /*
- * [Note: native calls] JavaScript that V8 runs can be ended from another thread; a call of the system or of a native library
- * cannot, nor can a process that is stopped. An interrupt ends the child processes that such a call may wait for. Where
- * that does not help, the person learns what the process is in, and a second interrupt ends the process.
+ * [Note: native calls] Another thread can end JavaScript that V8 runs, but not a system call, a call of a native
+ * library, or a stopped process. An interrupt ends the child processes that such a call may wait for. If that does not
+ * help, a message names the call, and a second interrupt ends the process.
  */
 
-/** What was interrupted ends within this time, or the person is told what it is in. */
+/** If interrupted work does not end within this time, a message names the call that it is in. */
 export const PATIENCE_MS = 1500;
-/** After that, an interrupt ends the process for so long. */
+/** After that message, an interrupt within this time ends the process. */
 export const AGAIN_SECONDS: Seconds = 5;
 
-/** A process that is being started appears in /proc within this time. */
+/** A starting process appears in /proc within this time. */
 const LATE_MS = 100;
-/** How many child processes a message names. */
+/** The most child processes in a message. */
 const MAX_NAMED = 3;
 const TICK_SECONDS: Seconds = 0.01;
 const COMMAND_CHARACTERS = 80;
 
-/** The moment from which on a process's children count as those of its present work: the machine's uptime. */
+/** The machine's uptime; children of a process that start later belong to its present work. */
 export function childrenCountFrom(): Seconds {
   return uptime();
 }
 
 /**
- * Sends SIGINT to the processes that `pid` has started since `since`, and to theirs; gives whether there were any. As Ctrl-C
- * in a terminal does, it reaches the process group: ranks and whatever else has a group of its own hear nothing of it.
+ * Sends SIGINT to the processes that `pid` has started since `since`, and to their children; returns whether there were
+ * any. Like Ctrl-C in a terminal, it reaches only the process group, so it does not reach ranks and other processes
+ * with their own group.
  */
 export function interruptChildren(pid: number, since: Seconds): boolean {
   const present = childrenOf(pid, since);
@@ -36,7 +37,7 @@ export function interruptChildren(pid: number, since: Seconds): boolean {
   const asked = uptime();
   for (const child of present) sendInterrupt(child.pid);
   setTimeout(() => {
-    // What was being started at that moment was not there yet; what started later is the next work's.
+    // A process that was just starting was not visible yet; a process that started later belongs to the next work.
     const late = childrenOf(pid, since).filter(
       (child) => child.startSeconds <= asked && !heard.has(child.pid),
     );
@@ -49,20 +50,20 @@ function sendInterrupt(pid: number): void {
   try {
     process.kill(pid, 'SIGINT');
   } catch {
-    // It has ended meanwhile, or belongs to somebody else.
+    // The process has ended meanwhile, or belongs to another user.
   }
 }
 
-/** What a process that does not answer is in, as the rest of a sentence about it. */
+/** The call that a process without an answer is in, as the end of a sentence. */
 export function describeActivity(pid: number, since: Seconds): string {
   const stat = readProcessStat(pid);
-  if (stat === undefined) return 'does not answer, and this system does not say what it is in';
+  if (stat === undefined) return 'does not answer, and this system does not report what it is in';
   const { state } = stat;
-  if (isStopped(stat)) return `is stopped (state ${state}); kill -CONT ${pid} lets it go on`;
+  if (isStopped(stat)) return `is stopped (state ${state}); kill -CONT ${pid} lets it continue`;
   return `is inside a native call: it ${callOf(pid, state, childrenOf(pid, since))}`;
 }
 
-/** Whether somebody has stopped the process, by SIGSTOP or a debugger. */
+/** Whether the process is stopped, by SIGSTOP or a debugger. */
 export function isStopped({ state }: ProcessStat): boolean {
   return state === 'T' || state === 't';
 }
@@ -77,7 +78,8 @@ function callOf(pid: number, state: string, children: readonly Member[]): string
   const place = readText(`/proc/${pid}/wchan`);
   if (/wait_for_partner|fifo_open/.test(place))
     return 'waits until another process opens the other end of a FIFO';
-  if (/pipe_(read|wait)/.test(place)) return `waits for what another process writes to ${fileReadBy(pid)}`;
+  if (/pipe_(read|wait)/.test(place))
+    return `waits for data that another process writes to ${fileReadBy(pid)}`;
   if (/futex/.test(place)) return 'waits for a lock or for another thread';
   return `waits for the system (state ${state}${/\w{2}/.test(place) ? ` in ${place}` : ''})`;
 }
@@ -98,7 +100,7 @@ function childrenOf(pid: number, since: Seconds): Member[] {
       return stat?.group === pid && stat.state !== 'Z' ? [[one, { ...stat, pid: one }]] : [];
     }),
   );
-  // The clock of /proc has ticks: what began with the work may seem to be older by one.
+  // The clock of /proc has ticks, so a process that began with the work may seem to be one tick older.
   const isNew = (member: Member | undefined): boolean =>
     member === undefined || (member.startSeconds >= since - TICK_SECONDS && isNew(group.get(member.parent)));
   return [...group.values()].filter(isNew);

@@ -35,13 +35,13 @@ export class Repl {
     } as Runtime.EvaluateParameterType;
     return new Promise((settle) => {
       this.#session.post('Runtime.evaluate', parameters, (failure, reply) => {
-        // The only failure of a well-formed request is the termination of what it runs.
+        // A well-formed request fails only if its code is terminated.
         settle(failure === null && reply !== undefined ? this.#read(reply) : { kind: 'terminated' });
       });
     });
   }
 
-  /** Lets go of the objects that the inspector keeps for the cells that ended. */
+  /** Releases the inspector's objects of ended cells. */
   release(): void {
     this.#session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
   }
@@ -51,8 +51,8 @@ export class Repl {
     if (exceptionDetails === undefined) return { kind: 'value', value: this.#realValue(result) };
     const thrown =
       exceptionDetails.exception === undefined ? undefined : this.#realValue(exceptionDetails.exception);
-    // Only code that does not parse has its place here. Of what was thrown it is the place of the top frame, which is
-    // Node's own once the cell was awaited; errors carry theirs in their stack.
+    // Only a parse error has its place here. For a thrown value, this is the place of the top frame, which is in Node's
+    // own code after an await; errors carry their place in their stack.
     const { lineNumber, columnNumber, stackTrace } = exceptionDetails;
     const isPlaced = stackTrace === undefined && lineNumber + columnNumber > 0;
     const position = isPlaced ? { line: lineNumber + 1, column: columnNumber + 1 } : undefined;
@@ -68,7 +68,7 @@ export class Repl {
   }
 
   #handOver(objectId: string): unknown {
-    // globalThis has no index type for symbols; the key is ours alone.
+    // globalThis has no index type for symbols; only we use this key.
     const host = globalThis as HandoverHost;
     let received: unknown;
     host[HANDOVER] = (value) => {

@@ -10,9 +10,9 @@ export interface CellPosition {
 export interface StackMapper {
   /** Notes a compiled cell; gives its JavaScript without the inlined map. */
   register(name: string, js: string): string;
-  /** The position in the source for one in the compiled cell; unchanged where there is no map. */
+  /** The position in the source for one in the compiled cell; unchanged if there is no map. */
   original(name: string, compiled: CellPosition): CellPosition;
-  /** The text of a cell's source line, where it is known. */
+  /** The text of a cell's source line, if it is known. */
   sourceLine(name: string, line: number): string | undefined;
   /** Stops mapping. */
   dispose(): void;
@@ -27,8 +27,9 @@ const INLINE_MAP = /\n?\/\/# sourceMappingURL=data:application\/json;base64,([A-
 const CELL_FRAME = /(In\[\d+\]):(\d+):(\d+)/g;
 
 /**
- * Hooks into the formatting of stack traces (V8's `Error.prepareStackTrace`), so that `error.stack`, `console.log(error)` and
- * the kernel's tracebacks all speak of the cell as written. Frames of the runner below a cell are cut off.
+ * Hooks into the formatting of stack traces (V8's `Error.prepareStackTrace`), so that `error.stack`,
+ * `console.log(error)` and the kernel's tracebacks show lines of the cell as written. Frames of the runner below a cell
+ * are removed.
  */
 export function createStackMapper(): StackMapper {
   const sources = new Map<string, CellSource>();
@@ -55,7 +56,7 @@ export function createStackMapper(): StackMapper {
 function registerSource(sources: Map<string, CellSource>, name: string, js: string): string {
   const inlined = INLINE_MAP.exec(js);
   if (inlined === null) return js;
-  // The map was written by our own compiler.
+  // Our own compiler wrote the map.
   const payload = JSON.parse(Buffer.from(inlined[1] ?? '', 'base64').toString()) as SourceMapPayload;
   sources.set(name, {
     map: new SourceMap(payload),

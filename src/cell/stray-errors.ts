@@ -1,12 +1,12 @@
 import { isRepair } from './repair';
 
-/** An error that no code caught, with the number of the cell that it came from where its stack names one. */
+/** An error that no code caught, with the number of its cell if the stack names one. */
 export interface StrayError {
   readonly cell: number | undefined;
   readonly thrown: unknown;
 }
 
-/** Reports rejections and exceptions that nobody handled, and keeps the process alive; the returned function undoes it. */
+/** Reports unhandled rejections and exceptions, and keeps the process alive; the returned function undoes this. */
 export function watchStrayErrors(report: (stray: StrayError) => void): () => void {
   const onStray = (thrown: unknown): void => {
     if (!isRepair(thrown)) report({ cell: cellOf(thrown), thrown });
@@ -26,7 +26,7 @@ export function cellOf(thrown: unknown): number | undefined {
     const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
     return found === null ? undefined : Number(found[1]);
   } catch {
-    // A getter of the error's own threw; here nothing would catch that.
+    // A getter of the error threw, and no code above would catch that.
     return undefined;
   }
 }

@@ -3,18 +3,18 @@ import type { StreamName, StreamWriter } from './console-capture';
 /** Collects written text and passes it on in few pieces, in order. */
 export interface StreamBuffer {
   write: StreamWriter;
-  /** Passes on what is held; call it before anything that must come after it. */
+  /** Passes on the held text; call it before output that must follow the text. */
   flush(): void;
 }
 
 export interface StreamBufferOptions {
-  /** How long text may be held. */
+  /** The longest time that text is held. */
   readonly windowMs?: number | undefined;
-  /** How much text is held at most, in characters. */
+  /** The most text that is held, in characters. */
   readonly maxLength?: number | undefined;
 }
 
-/** Coalesces writes: pieces of one stream that come within a window are passed on together. */
+/** Coalesces writes: pieces of one stream within a time window are passed on together. */
 export function createStreamBuffer(
   pass: StreamWriter,
   { windowMs = 20, maxLength = 65_536 }: StreamBufferOptions = {},

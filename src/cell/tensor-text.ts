@@ -7,7 +7,7 @@ interface TensorLike {
   toString(): string;
 }
 
-/** A tensor's type, shape and values; undefined for what is no tensor. */
+/** A tensor's type, shape and values; undefined for a value that is not a tensor. */
 export function tensorText(value: unknown): string | undefined {
   if (!isTensor(value)) return undefined;
   const head = `${value.dtype}[${value.shape.join(', ')}]`;
@@ -15,7 +15,9 @@ export function tensorText(value: unknown): string | undefined {
   return `${head}\n${value.toString().replace(/^Tensor\n/, '')}`;
 }
 
-/** Lets `console.log`, and whatever else inspects values, show tensors of this class so, within arrays and objects too. */
+/**
+ * Makes `console.log` and other inspections show tensors of this class in this form, also within arrays and objects.
+ */
 export function showTensorValues(tensorClass: unknown): void {
   if (typeof tensorClass !== 'function') return;
   Object.defineProperty(tensorClass.prototype, inspect.custom, {

@@ -44,7 +44,7 @@ export async function resolve(
   }
 }
 
-/** Hook: types are taken out of TypeScript files; the checker has its own eye on them. */
+/** Hook: strips types from TypeScript files; the checker checks the files separately. */
 export async function load(
   url: string,
   context: unknown,

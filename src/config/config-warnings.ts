@@ -3,8 +3,8 @@ import { SETTING_ROWS } from './setting-table';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
 
 /**
- * What of an input's settings has no effect, or another one than its name says: a sentence each, with the reason and what to
- * do. A setting at its default is told only where it was written down by hand, not where a whole config was passed on.
+ * What of an input's settings has no effect, or another one than its name says: a sentence each, with the reason and
+ * what to do. A setting at its default is reported only if the user wrote it, not if a whole config was passed on.
  */
 export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
   const facts: Facts<TrainConfig> = { config, world, given: (path) => isGiven(input, config, path) };

@@ -3,7 +3,7 @@ import { nearest } from './nearest';
 
 /**
  * Checks that options have no names but the known ones. `what` is how the call begins, as 'FSDP(model, …)'.
- * Throws: CONFIG naming every unknown one and the known one that is spelled most like it; snake_case is told apart.
+ * Throws: CONFIG naming every unknown name and the most similar known one; snake_case gets its own message.
  */
 export function requireKnownOptions(what: string, given: object, known: readonly string[]): void {
   const wrong = Object.keys(given).filter((name) => !known.includes(name));

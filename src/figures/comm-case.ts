@@ -75,7 +75,7 @@ export function bytesPerToken({ measured, tokens }: CommCase): number | null {
   return tokens === null || tokens <= 0 ? null : wireTotal(measured) / tokens;
 }
 
-/** Whether runs work through different numbers of tokens a step, so that bytes a step do not compare. */
+/** Whether runs process different numbers of tokens per step, so that bytes per step are not comparable. */
 export function countsTokens(cases: readonly CommCase[]): boolean {
   const tokens = new Set(cases.map((one) => one.tokens));
   return tokens.size > 1 && !tokens.has(null);

@@ -50,7 +50,7 @@ export function commTimeline(run: RunView, options: CommTimelineOptions = {}): F
   });
 }
 
-/** All ranks while they are few; else the slowest, the fastest, and every so many between. */
+/** All ranks if they are few; else the slowest, the fastest, and some between at equal distances. */
 function rowsOf(all: readonly Timeline[]): Timeline[] {
   if (all.length <= MAX_ROWS) return [...all];
   const bySpeed = [...all].sort((a, b) => a.seconds - b.seconds);

@@ -96,7 +96,7 @@ export function timeRatio(one: StepTimes, other: StepTimes): TimeRatio {
   return { ratio: ratioOf(a, other.step), isClear: isEnough && areApart(a, other.step) };
 }
 
-/** Whether runs work through the same number of tokens a step, as far as that is known. */
+/** Whether runs process the same number of tokens per step, as far as that is known. */
 export function isEqualWork(all: readonly StepTimes[]): boolean {
   const tokens = all.map((one) => one.tokens);
   return tokens.includes(null) || new Set(tokens).size <= 1;

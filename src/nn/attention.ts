@@ -7,21 +7,23 @@ import * as tf from '../core/tf';
 
 /** Options of `attention`. */
 export interface AttentionOptions {
-  /** Whether query i sees keys up to i + S - T alone. */
+  /** Whether query i sees only keys up to i + S - T. */
   readonly causal: boolean;
-  /** Default 'eager', which keeps all weights for backward; 'flash' has none at any time. */
+  /** Default 'eager', which stores all weights for backward; 'flash' never stores them. */
   readonly kind?: AttentionKind | undefined;
   /** Factor on scores. Default 1/sqrt(D). */
   readonly scale?: number | undefined;
-  /** Added to scaled scores: [H, T, S], or what broadcasts to [B, H, T, S]. Not with `causal`, not with 'flash'. */
+  /**
+   * Added to scaled scores: [H, T, S], or a shape that broadcasts to [B, H, T, S]. Not with `causal`, not with 'flash'.
+   */
   readonly bias?: tf.Tensor | undefined;
 }
 
 /**
- * softmax(scale q kᵀ + bias) v in every head. Of H heads of queries, H / G in order share one head of keys and values.
+ * softmax(scale q kᵀ + bias) v in every head. H / G consecutive heads of queries share one head of keys and values.
  * Shapes: q [B, T, H, D], k and v [B, S, G, D] → [B, T, H, D].
  * Source: Vaswani et al. 2017, section 3.2.1; Ainslie et al. 2023 (groups); flash_attn_func's layout.
- * Throws: SHAPE when they do not fit.
+ * Throws: SHAPE when the shapes do not match.
  */
 export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: AttentionOptions): tf.Tensor {
   requireFit(q, k, v, options);
@@ -34,7 +36,7 @@ function flash(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, scale }: Atte
   return out;
 }
 
-/** Heads of a group are rows of one product: keys and values are not repeated. */
+/** Heads of a group are rows of one matmul, so keys and values are not repeated. */
 function eager(
   q_BTHD: tf.Tensor,
   k_BSGD: tf.Tensor,

@@ -5,7 +5,7 @@ import { attention } from './attention';
 import { Module } from './module';
 
 /**
- * Attention of every position to itself and those before it, in several heads; it has no parameters.
+ * Attention of every position to itself and earlier positions, in several heads; it has no parameters.
  * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
  */
 export class CausalSelfAttention extends Module {
@@ -26,7 +26,7 @@ export class CausalSelfAttention extends Module {
       tf.Tensor,
       tf.Tensor,
       tf.Tensor,
-    ]; // as many as asked for
+    ]; // as many as requested
     return tf.reshape(attention(q, k, v, { causal: true, kind: this.#kind }), [batch, seq, width / 3]);
   }
 }

@@ -2,7 +2,7 @@ import { ConfigError } from '../core/errors';
 import type * as tf from '../core/tf';
 import { Module } from './module';
 
-/** Modules in order, named '0', '1', …; it has no forward of its own. Source: torch.nn.ModuleList. */
+/** Modules in order, named '0', '1', …; it has no forward. Source: torch.nn.ModuleList. */
 export class ModuleList<M extends Module = Module> extends Module implements Iterable<M> {
   readonly #items: M[] = [];
 
@@ -19,17 +19,20 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
     return this.#items.at(index);
   }
 
-  /** Adds a module at the end; gives the list. */
+  /** Adds a module at the end; returns the list. */
   append(item: M): this {
     this.#items.push(this.addChild(String(this.#items.length), item));
     return this;
   }
 
-  /** Puts another module in a place, under the same name: a wrapper around the one that was there. Throws: CONFIG outside of the list. */
+  /**
+   * Replaces the module at an index, under the same name, for example by a wrapper around it. Throws: CONFIG outside of
+   * the list.
+   */
   set(index: number, item: M): void {
     if (this.#items[index] === undefined) {
       throw new ConfigError(
-        `the list "${this.path}" has ${this.#items.length} modules, from 0 on; there is none at ${index} to replace`,
+        `the list "${this.path}" has ${this.#items.length} modules, from 0 on; there is none at index ${index} to replace`,
       );
     }
     this.#items[index] = item;
@@ -45,7 +48,10 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   }
 }
 
-/** Modules by name, as `new nn.ModuleDict({ image: new nn.Linear(7, 13) })`; it has no forward of its own. Source: torch.nn.ModuleDict. */
+/**
+ * Modules by name, as `new nn.ModuleDict({ image: new nn.Linear(7, 13) })`; it has no forward. Source:
+ * torch.nn.ModuleDict.
+ */
 export class ModuleDict<M extends Module = Module> extends Module implements Iterable<[string, M]> {
   readonly #items = new Map<string, M>();
 
@@ -58,7 +64,7 @@ export class ModuleDict<M extends Module = Module> extends Module implements Ite
     return this.#items.get(name);
   }
 
-  /** Adds a module, or puts another in its place; gives the dictionary. */
+  /** Adds or replaces a module; returns the dictionary. */
   set(name: string, item: M): this {
     if (this.#items.has(name)) this.replaceChild(name, item);
     else this.addChild(name, item);

@@ -71,7 +71,7 @@ export function modulated(x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, eps:
 }
 
 /**
- * Attention whose queries and keys pass RMSNorm: of a video to itself, with rotary positions, or to a text.
+ * Attention whose queries and keys go through RMSNorm: of a video to itself, with rotary positions, or to a text.
  * Shapes: x [B, N, d], then cos and sin [N, P], or text [B, L, d] → [B, N, d]. Source: Wan2.2's WanSelfAttention, WanCrossAttention.
  */
 export class DitAttention extends Module {

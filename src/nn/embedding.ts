@@ -12,8 +12,8 @@ export interface EmbeddingOptions {
 }
 
 /**
- * A table's rows by index. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding, its first
- * values too. Throws: CONFIG for sizes that are no whole numbers from 1.
+ * A table's rows by index. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding, including
+ * its first values. Throws: CONFIG for sizes that are not whole numbers from 1.
  */
 export class Embedding extends Module {
   readonly weight: Parameter;

@@ -1,10 +1,10 @@
 /**
- * An object that learns of every field that is set on it, also by the class fields of a subclass.
+ * An object that notices every field that is set on it, also class fields of a subclass.
  *
- * [Note: fields register] Class fields of a subclass are set after the constructors above it have run, so a base class that
- * wants to know of them has no later moment of its own. Hence the object is a proxy from the beginning: what
- * `torch.nn.Module.__setattr__` sees in Python, its `defineProperty` sees here, at once and in order. Private `#fields` are
- * no properties: nobody outside of the class sees them.
+ * [Note: fields register] Class fields of a subclass are set after the constructors above it have run, so a base class
+ * has no later moment to register them. Hence the object is a proxy from the beginning: its `defineProperty` sees here
+ * what `torch.nn.Module.__setattr__` sees in Python, at once and in order. Private `#fields` are not properties, so the
+ * proxy does not see them.
  */
 export abstract class NoticesFields {
   constructor() {
@@ -18,10 +18,10 @@ export abstract class NoticesFields {
         return Reflect.deleteProperty(target, key);
       },
     });
-    // biome-ignore lint/correctness/noConstructorReturn: subclasses' fields are to be set on the proxy.
+    // biome-ignore lint/correctness/noConstructorReturn: subclasses' fields must be set on the proxy.
     return noticed;
   }
 
-  /** Is called before a field has its new value. */
+  /** Called before a field gets its new value. */
   protected abstract fieldChanged(name: string, value: unknown): void;
 }

@@ -5,8 +5,8 @@ import type { Parameter, Span } from './parameter';
 import { floatsOf } from './state-values';
 
 /**
- * A parameter's whole tensor, held as 'param.full' of its module from the beginning: values that are not there yet are
- * written where they stay. `declared`: the type of a copy that it is rounded to.
+ * A parameter's whole tensor, tagged 'param.full' of its module from the beginning; deferred values are written
+ * directly into it. `declared`: the type to which a copy is rounded.
  */
 export function wholeTensor(engine: Engine, parameter: Parameter, declared?: HalfDType): tf.Tensor {
   const { source, shape, size, module } = parameter;
@@ -26,7 +26,7 @@ export function wholeTensor(engine: Engine, parameter: Parameter, declared?: Hal
   return tensor;
 }
 
-/** Writes elements [start, start + length) of a parameter to another place, without making it whole. */
+/** Writes elements [start, start + length) of a parameter to another span, without making the parameter whole. */
 export function writeValues(
   engine: Engine,
   parameter: Parameter,

@@ -4,7 +4,7 @@ import { parametersMatching } from './name-patterns';
 
 /**
  * From now on the named parameters are not trained. Patterns are names of modules or parameters, '*' for one part.
- * Throws: CONFIG for a name that fits nothing, for a model of which nothing would train, and after sharding.
+ * Throws: CONFIG for a name without a match, if nothing would train, and after sharding.
  */
 export function freeze(model: Module, patterns: readonly string[]): void {
   if (!Array.isArray(patterns))
@@ -13,6 +13,6 @@ export function freeze(model: Module, patterns: readonly string[]): void {
     for (const parameter of parametersMatching(model, pattern, 'frozen')) parameter.requiresGrad = false;
   }
   if (patterns.length > 0 && !model.parameters().some(({ requiresGrad }) => requiresGrad)) {
-    throw new ConfigError(`frozen: ${patterns.join(', ')} leave nothing to train; leave some modules out`);
+    throw new ConfigError(`frozen: ${patterns.join(', ')} leave nothing to train; freeze fewer modules`);
   }
 }

@@ -1,9 +1,9 @@
 import { type Random, seeded } from '../core/random';
 import { constantValues, randomValues, type ValueSource } from './value-source';
 
-/** Where a parameter is that gets its first values. */
+/** The parameter that gets its first values. */
 export interface ParameterPlace {
-  /** Of its model. */
+  /** The model's seed. */
   readonly seed: number;
   /** Full name within the model. */
   readonly name: string;
@@ -43,7 +43,7 @@ export function constant(value: number): FirstValues {
   return () => constantValues(value);
 }
 
-/** `draws`: uniform numbers that one value takes. */
+/** `draws`: uniform numbers per value. */
 function drawn(
   draws: number,
   valueIn: (shape: readonly number[]) => (random: Random) => number,

@@ -14,8 +14,9 @@ export interface LayerNormOptions<HasBias extends boolean = boolean> {
 }
 
 /**
- * Normalizes rows, then scales and shifts them. Shapes: x […, dim] → the same; weight 1 and bias 0 at first, [dim].
- * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is no whole number from 1.
+ * Normalizes rows, then scales and shifts them. Shapes: x […, dim] → the same; weight and bias [dim], initially 1 and
+ * 0.
+ * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is not a whole number from 1.
  */
 export class LayerNorm<HasBias extends boolean = true> extends Module {
   readonly weight: Parameter;

@@ -4,7 +4,7 @@ import * as tf from '../core/tf';
 import { Module } from './module';
 import { Parameter } from './parameter';
 
-/** A layer of tfjs, or a whole model: what is accepted wherever a module is. */
+/** A tfjs layer or model; accepted wherever a module is. */
 export type Layer = tf.layers.Layer;
 
 type Variable = Layer['weights'][number];
@@ -22,11 +22,11 @@ export function isLayer(value: unknown): value is Layer {
 }
 
 /**
- * The module of a tfjs layer or model, always the same one. From now on its trained weights are the module's parameters, and
- * its calls run through the module, with all that is wrapped around it; a model's layers with weights are its children,
- * named as they are. Weights that are not trained by gradients (batch norm's moving averages) stay the layer's own: whole on
- * every rank, and not synchronised, as buffers under torch's FSDP.
- * Throws: CONFIG for a model that is not built, and for layers that keep state between batches.
+ * The module of a tfjs layer or model, always the same one. From now on its trained weights are the module's
+ * parameters, and its calls run through the module and all its wrappers; a model's layers with weights are its
+ * children, under their own names. Weights that are not trained by gradients (batch norm's moving averages) stay in the
+ * layer: whole on every rank, and not synchronised, as buffers under torch's FSDP.
+ * Throws: CONFIG for a model that is not built, and for stateful layers.
  */
 export function moduleOf(layer: Layer): Module {
   const known = (layer as WithModule)[MODULE];
@@ -39,7 +39,7 @@ export function moduleOf(layer: Layer): Module {
   }
   if (layer.stateful) {
     throw new ConfigError(
-      `${layer.name} is stateful: it keeps activations between batches, which no strategy shards; make it with stateful: false`,
+      `${layer.name} is stateful: it stores activations between batches, which no strategy shards; make it with stateful: false`,
     );
   }
   const module = new LayerModule(layer);
@@ -48,7 +48,8 @@ export function moduleOf(layer: Layer): Module {
 }
 
 /**
- * The module that something is: a module itself, or that of a tfjs layer or model. `what` says who asks, as 'fullyShard'.
+ * Converts a value to a module: a module itself, or the module of a tfjs layer or model. `what` is the caller's name,
+ * as 'fullyShard'.
  * Throws: CONFIG for anything else.
  */
 export function asModule(value: unknown, what: string): Module {
@@ -63,7 +64,7 @@ function described(value: unknown): string {
   return `${classOf(value)}${instead(value)}`;
 }
 
-/** What is to be given in place of what was. */
+/** What to give instead of the wrong value. */
 function instead(value: unknown): string {
   if (typeof value !== 'object' || value === null) return '';
   if ('module' in value && value.module instanceof Module) return '; give its .module';
@@ -76,7 +77,7 @@ function instead(value: unknown): string {
 class LayerModule extends Module {
   readonly #layer: Layer;
   readonly #call: Layer['call'];
-  /** Of the last call, for forward and for running it again. */
+  /** The arguments of the last call, for forward and for running it again. */
   #arguments: Arguments = {};
 
   constructor(layer: Layer) {
@@ -100,7 +101,7 @@ class LayerModule extends Module {
     const [only] = outputs;
     if (only !== undefined && outputs.length === 1) return only;
     throw new ConfigError(
-      `${this.#layer.name} has ${outputs.length} outputs, and a unit has one; shard the layers inside it, or let a model ` +
+      `${this.#layer.name} has ${outputs.length} outputs, but a unit has one; shard the layers inside it, or let a model ` +
         'with one output (a loss) be around it',
     );
   }
@@ -111,7 +112,7 @@ class LayerModule extends Module {
     const requiresGrad = this.#layer.trainable;
     const value = variable.read();
     const parameter = new Parameter(tf.clone(value), { requiresGrad });
-    // Of a backward that came before.
+    // Of an earlier backward.
     parameter.grad = leafOf(value)?.grad ?? null;
     value.dispose();
     this.addParameter(this.#nameFor(variable), parameter);
@@ -124,7 +125,7 @@ class LayerModule extends Module {
     };
   }
 
-  /** 'dense_Dense1/kernel' is 'kernel'; a second one of a name has a number. */
+  /** 'dense_Dense1/kernel' becomes 'kernel'; a second weight of the same name gets a number. */
   #nameFor({ originalName }: Variable): string {
     const name = (originalName.split('/').at(-1) ?? originalName).replaceAll('.', '_');
     let free = name;
@@ -133,12 +134,12 @@ class LayerModule extends Module {
   }
 }
 
-/** The layers of a model; a layer alone, and a wrapper (bidirectional, time distributed), has none. */
+/** The layers of a model; a single layer, and a wrapper (bidirectional, time distributed), has none. */
 function partsOf(layer: Layer): readonly Layer[] {
   return layer instanceof tf.LayersModel ? layer.layers : [];
 }
 
-/** tfjs's own ways to train and predict go past the model's call: they would find parameters that are not there. */
+/** Refuses tfjs's own training and prediction: they bypass the model's call and would miss sharded parameters. */
 function refuseOwnTraining(model: tf.LayersModel): void {
   const refuse = (name: string, instead: string) => (): never => {
     throw new ConfigError(`model.${name} knows no other ranks; ${instead}`);
@@ -148,5 +149,5 @@ function refuseOwnTraining(model: tf.LayersModel): void {
   model.fitDataset = refuse('fitDataset', train);
   model.trainOnBatch = refuse('trainOnBatch', train);
   model.evaluate = refuse('evaluate', 'compute the loss from model.apply(x)');
-  model.predict = (x) => tf.tidy(() => model.apply(x) as tf.Tensor); // one output: forward saw to it
+  model.predict = (x) => tf.tidy(() => model.apply(x) as tf.Tensor); // one output: forward checked it
 }

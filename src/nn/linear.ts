@@ -14,7 +14,7 @@ export interface LinearOptions<HasBias extends boolean = boolean> {
 }
 
 /**
- * GPT-2's first values of matrices, which Llama and T5 have too: normal with a standard deviation of 0.02.
+ * GPT-2's first values of matrices, which Llama and T5 also use: normal with a standard deviation of 0.02.
  * Source: Radford et al. 2019, section 2.3 and its published code.
  */
 export const GPT2 = { init: { weight: normal(0.02) } } as const;
@@ -22,7 +22,7 @@ export const GPT2 = { init: { weight: normal(0.02) } } as const;
 /**
  * y = x Wᵀ + b.
  * Shapes: weight [outputs, inputs], bias [outputs]; x […, inputs] → […, outputs].
- * Source: torch.nn.Linear, its first values too. Throws: CONFIG for sizes that are no whole numbers from 1.
+ * Source: torch.nn.Linear, including its first values. Throws: CONFIG for sizes that are not whole numbers from 1.
  */
 export class Linear<HasBias extends boolean = true> extends Module {
   readonly weight: Parameter;

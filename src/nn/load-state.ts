@@ -4,18 +4,18 @@ import * as tf from '../core/tf';
 import type { Module } from './module';
 import { type ValueSource, valuesOf } from './value-source';
 
-/** A tensor's values: in memory, or to be had range by range. */
+/** A tensor's values: in memory, or readable range by range. */
 export type StateEntry = { readonly shape: readonly number[] } & (
   | { readonly values: Float32Array | Int32Array }
   | { readonly source: ValueSource }
 );
 
-/** Values by full parameter name; of a file also the names that are not read, and why. */
+/** Values by full parameter name; for a file also the names that cannot be read, with the reason. */
 export type StateDict = ReadonlyMap<string, StateEntry> & { readonly unread?: ReadonlyMap<string, string> };
 
 /**
- * Puts values in a model's parameters; names and shapes must match exactly. Parameters whose values are not there yet only
- * learn where to take them from: `state` stays readable, and as it is, until the model is sharded or used.
+ * Puts values into a model's parameters; names and shapes must match exactly. Deferred parameters only store their new
+ * source, so `state` must stay readable and unchanged until the model is sharded or used.
  * Throws: SHAPE naming every parameter that is missing, unknown or of another shape.
  */
 export function loadState(engine: Engine, model: Module, state: StateDict): void {

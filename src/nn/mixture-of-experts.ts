@@ -15,8 +15,8 @@ export interface MixtureOptions {
 }
 
 /**
- * Feed-forward layers of which each row passes one, chosen by a gate. Rows of an expert are gathered, run at once, and put
- * back. The gate learns from the chosen expert alone: the others' outputs are not computed.
+ * Feed-forward layers; a gate chooses one of them per row. Rows of an expert are gathered, processed together, and put
+ * back. The gate learns only from the chosen expert, because the other outputs are not computed.
  * Shapes: x [B, T, d] → the same. Source: Fedus et al. 2021 (top-1 routing).
  */
 export class MixtureOfExperts extends Module {
@@ -42,11 +42,11 @@ export class MixtureOfExperts extends Module {
       if (taken.length === 0) return;
       for (const parameter of expert.parameters()) parameter.isSpare = own.length === 0;
       outputs.push(expert.apply(embedding(x_ND, tf.tensor1d(taken, 'int32'))));
-      // A spare row's output is nobody's.
+      // The output of a spare row is not used.
       rows.push(...(own.length > 0 ? own : taken.map(() => -1)));
     });
     const y_ND = embedding(tf.concat(outputs, 0), tf.tensor1d(placesOf(rows), 'int32'));
-    // One in every row: it changes no value, and carries the gradient to the chosen gate.
+    // A factor of 1 per row: it changes no value, but carries the gradient to the chosen gate.
     const chosen_N1 = tf.sum(tf.mul(gates_NE, oneHotOf(gates_NE)), -1, true);
     return tf.reshape(tf.mul(y_ND, chosen_N1), x_BTD.shape);
   }
@@ -64,8 +64,8 @@ function routesOf(gates_NE: tf.Tensor): number[][] {
 }
 
 /**
- * What an expert runs when no row was routed to it: nothing, or one row whose output nobody uses, where the expert is a
- * unit by itself. A unit's gathers and reductions are collectives, which every rank must call.
+ * The rows of an expert without routed rows: none, or one unused row if the expert is a separate unit. A unit's gathers
+ * and reductions are collectives, which every rank must call.
  */
 function spareRows(expert: Module): number[] {
   const isUnit = expert.parameters().some(({ isAdopted, state }) => {
@@ -74,7 +74,7 @@ function spareRows(expert: Module): number[] {
   return isUnit ? [0] : [];
 }
 
-/** Where each row's output lies. */
+/** The index of each row's output. */
 function placesOf(rows: readonly number[]): number[] {
   const places: number[] = [];
   rows.forEach((row, place) => {
@@ -83,7 +83,7 @@ function placesOf(rows: readonly number[]): number[] {
   return places;
 }
 
-/** The gates' values, as a tensor that no gradient flows to. */
+/** The gates' values, as a tensor without a gradient. */
 function oneHotOf(gates_NE: tf.Tensor): tf.Tensor {
   const [rows = 0, experts = 0] = gates_NE.shape;
   return tf.tensor(
@@ -93,7 +93,7 @@ function oneHotOf(gates_NE: tf.Tensor): tf.Tensor {
   );
 }
 
-/** What a dry run assumes: experts take rows in turn. [Note: values in a dry run] */
+/** The assumption of a dry run: rows are distributed to experts in turn. [Note: values in a dry run] */
 function evenGates(rows: number, experts: number): Float32Array {
   const gates = new Float32Array(rows * experts);
   for (let row = 0; row < rows; row++) gates[row * experts + (row % experts)] = 1;

@@ -4,7 +4,10 @@ interface Printed {
   readonly children: ReadonlyMap<string, Printed>;
 }
 
-/** A module and all below it, one a line; equal neighbours are told once. Source: torch.nn.Module's representation. */
+/**
+ * A module and all modules inside it, one per line; equal neighbours share one line. Source: torch.nn.Module's
+ * representation.
+ */
 export function moduleText(module: Printed): string {
   const parameters = [...module.ownParameters].map(([name, { shape }]) => `${name} [${shape.join(', ')}]`);
   const head = `${module.constructor.name}(${parameters.join(', ')}`;
@@ -24,7 +27,7 @@ interface Alike {
   readonly text: string;
 }
 
-/** Neighbours of the same text, which in a list are numbered, together. */
+/** Groups neighbours with the same text, which a list numbers. */
 function alike(children: readonly { readonly name: string; readonly text: string }[]): Alike[] {
   const groups: Alike[] = [];
   for (const { name, text } of children) {

@@ -5,7 +5,7 @@ import { NoticesFields } from './fields';
 import { moduleText } from './module-text';
 import { Parameter, type StateBuffer, stateBuffers } from './parameter';
 
-/** What a wrapper calls to go on: the next wrapper, at last the module's forward. */
+/** The function that a wrapper calls to continue: the next wrapper, finally the module's forward. */
 export type Next = (...inputs: tf.Tensor[]) => tf.Tensor;
 
 /** Runs around a module's forward: sharding, tags, timing. */
@@ -25,8 +25,9 @@ export type Wrapper = (inputs: tf.Tensor[], next: Next) => tf.Tensor;
  * }
  * ```
  *
- * Names are torch's: 'a.weight', in lists 'blocks.0.qkv.weight'. Several go in an `nn.ModuleList` or `nn.ModuleDict`, not in a
- * plain array; private `#fields` are seen by nobody, so what they hold does not train. See [Note: fields register].
+ * Names are torch's: 'a.weight', in lists 'blocks.0.qkv.weight'. Several go in an `nn.ModuleList` or `nn.ModuleDict`,
+ * not in a plain array; private `#fields` are not registered, so their modules do not train. See [Note: fields
+ * register].
  */
 export abstract class Module extends NoticesFields {
   readonly #parameters = new Map<string, Parameter>();
@@ -37,15 +38,16 @@ export abstract class Module extends NoticesFields {
   #path = '';
   #seed: number | null = null;
   /**
-   * Whether a step may run without it, on all ranks alike (an expert that the timestep chooses). It is a unit by itself then,
-   * whatever a policy says, and in such a step its parameters have no gradients, not zeros.
+   * Whether a step may run without the module, on all ranks (an expert that the timestep chooses). Such a module is
+   * always a separate unit, whatever a policy says, and in a step without it, its parameters have no gradients, not
+   * zeros.
    */
   isOptional = false;
 
   /** The module's computation on whole parameters. */
   abstract forward(...inputs: tf.Tensor[]): tf.Tensor;
 
-  /** Runs the module with all that was wrapped around it. */
+  /** Runs the module with all its wrappers. */
   apply(...inputs: tf.Tensor[]): tf.Tensor {
     return this.#run(this.#wrappers.length, inputs);
   }
@@ -69,21 +71,21 @@ export abstract class Module extends NoticesFields {
     return this.#parameters;
   }
 
-  /** What first values and other random numbers of this module follow from, together with its path. Default 0, on every rank. */
+  /** The seed of this module's first values and random numbers, with its path. Default 0, on every rank. */
   get seed(): number {
     return this.#seed ?? this.#parent?.seed ?? 0;
   }
 
   /**
-   * Lets the first values of this module and all below it follow from another seed; gives the module.
-   * Throws: CONFIG where all values are made already, by the first use or by sharding. Source: torch.manual_seed.
+   * Sets the seed of the first values of this module and all modules inside it; returns the module. Throws: CONFIG if
+   * all values are already made, by the first use or by sharding. Source: torch.manual_seed.
    */
   manualSeed(seed: number): this {
-    if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is no whole number; give one`);
+    if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is not a whole number; give one`);
     const parameters = this.parameters();
     if (parameters.length > 0 && parameters.every(({ source }) => source === null)) {
       throw new ConfigError(
-        `manualSeed(${seed}) of ${this.constructor.name} has no effect: all its values are made already; ` +
+        `manualSeed(${seed}) of ${this.constructor.name} has no effect, because all its values are already made; ` +
           'call it on the new model, before it is used, loaded or sharded',
       );
     }
@@ -92,7 +94,7 @@ export abstract class Module extends NoticesFields {
     return this;
   }
 
-  /** Puts `wrapper` around all that runs so far. */
+  /** Puts `wrapper` around the module and its earlier wrappers. */
   wrap(wrapper: Wrapper): void {
     this.#wrappers.push(wrapper);
   }
@@ -104,12 +106,12 @@ export abstract class Module extends NoticesFields {
     this.wrap(wrapper);
   }
 
-  /** This module and all below it, parents first; a module that is used twice comes once. */
+  /** This module and all modules inside it, parents first; a module that is used twice appears once. */
   modules(): Module[] {
     return [...this.#names('').keys()];
   }
 
-  /** Parameters by full name below this module; a tied one comes once, under its first name. */
+  /** Parameters of this module and inside it, by full name; a tied one appears once, by its first name. */
   namedParameters(): Map<string, Parameter> {
     const found = new Map<Parameter, string>();
     for (const [module, path] of this.#names('')) {
@@ -120,7 +122,7 @@ export abstract class Module extends NoticesFields {
     return new Map([...found].map(([parameter, name]) => [name, parameter]));
   }
 
-  /** Parameters below this module, a tied one once. */
+  /** This module's parameters and those inside it; a tied parameter appears once. */
   parameters(): Parameter[] {
     return [...this.namedParameters().values()];
   }
@@ -130,12 +132,12 @@ export abstract class Module extends NoticesFields {
     return stateBuffers(this.parameters());
   }
 
-  /** Elements of all parameters, tied ones counted once. */
+  /** Number of elements of all parameters; tied ones count once. */
   numParams(): number {
     return this.parameters().reduce((sum, parameter) => sum + parameter.size, 0);
   }
 
-  /** Frees all gradients below this module. */
+  /** Frees all gradients of this module and modules inside it. */
   zeroGrad(): void {
     for (const state of this.states()) state.zeroGrad();
   }
@@ -148,19 +150,19 @@ export abstract class Module extends NoticesFields {
     }
   }
 
-  /** How it is printed. */
+  /** Its text in prints. */
   override toString(): string {
     return moduleText(this);
   }
 
-  /** How consoles and notebooks print it. */
+  /** Its text in consoles and notebooks. */
   [inspect.custom](): string {
     return moduleText(this);
   }
 
   /**
-   * Registers what a field now holds, and forgets what it held. Throws: CONFIG for a parameter's or a module's field that is
-   * given something else, which would not train. Source: torch's 'cannot assign as parameter'.
+   * Registers a field's new value, and forgets the old one. Throws: CONFIG if the field of a parameter or module gets
+   * another kind of value, which would not train. Source: torch's 'cannot assign as parameter'.
    */
   protected override fieldChanged(name: string, value: unknown): void {
     if (value instanceof Module && value === this.#children.get(INNER)) return;
@@ -171,27 +173,27 @@ export abstract class Module extends NoticesFields {
     else if (value instanceof Parameter) this.#takeParameter(checked(name), value);
   }
 
-  /** Registers a parameter that has no field of its own. */
+  /** Registers a parameter without its own field. */
   protected addParameter(name: string, parameter: Parameter): Parameter {
     this.#takeParameter(free(name, this.#parameters), parameter);
     return parameter;
   }
 
   /**
-   * Says that this module's own forward reads a parameter of another one, as a tied head does: both belong in one unit, which
-   * no policy cuts apart.
+   * Declares that this module's forward reads a parameter of another module, as a tied head does: both belong in one
+   * unit, which no policy divides.
    */
   protected sharesParameter(parameter: Parameter): void {
     parameter.usedBy(this);
   }
 
-  /** Registers a module that has no field of its own, as an item of a list. */
+  /** Registers a module without its own field, as an item of a list. */
   protected addChild<M extends Module>(name: string, child: M): M {
     this.#takeChild(free(name, this.#children), child);
     return child;
   }
 
-  /** Adds a module that this one stands for: it keeps its name, which is this one's too. */
+  /** Adds the module inside a wrapper: both have the same name. */
   protected addInner<M extends Module>(child: M): M {
     this.#path = child.#path;
     this.#seed = child.seed;
@@ -199,7 +201,7 @@ export abstract class Module extends NoticesFields {
     return child;
   }
 
-  /** Puts another module in a child's place, under the same name. */
+  /** Replaces a child by another module, under the same name. */
   protected replaceChild(name: string, child: Module): void {
     this.#forget(name, child);
     this.#takeChild(name, child);
@@ -243,7 +245,7 @@ export abstract class Module extends NoticesFields {
     this.#placeAll();
   }
 
-  /** Lets go what has a name; its place stays where the new value takes it. */
+  /** Forgets the value with this name; keeps its position for the new value. */
   #forget(name: string, next: unknown): void {
     const child = this.#children.get(name);
     if (child !== undefined && child.#parent === this) child.#parent = null;
@@ -254,7 +256,7 @@ export abstract class Module extends NoticesFields {
     if (parameter !== next && !isStillHeld) parameter?.noLongerUsedBy(this);
   }
 
-  /** Names by module, from here on: parents first, a module that is used twice under its first name. */
+  /** Names by module, from this module on: parents first; a module that is used twice has its first name. */
   #names(path: string, names = new Map<Module, string>()): Map<Module, string> {
     if (names.has(this)) return names;
     names.set(this, path);
@@ -278,7 +280,7 @@ export abstract class Module extends NoticesFields {
   }
 }
 
-/** The place of a module that a wrapper stands for; no name that a child can have. */
+/** The key of the module inside a wrapper; no child can have this name. */
 const INNER = '';
 
 function joined(path: string, name: string): string {

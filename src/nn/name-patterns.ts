@@ -11,7 +11,7 @@ export function fitsPattern(name: string, pattern: string): boolean {
 
 /**
  * The modules of a model whose names fit a pattern; '' is the model itself. `setting` is only for the message.
- * Throws: CONFIG where none does, naming the module that is spelled most like it.
+ * Throws: CONFIG if none does, naming the most similar module.
  */
 export function modulesMatching(model: Module, pattern: string, setting: string): Module[] {
   const modules = model.modules();
@@ -23,7 +23,7 @@ export function modulesMatching(model: Module, pattern: string, setting: string)
 
 /**
  * The parameters that patterns name, each by its own name or by that of a module around it.
- * Throws: CONFIG for a pattern that fits nothing.
+ * Throws: CONFIG for a pattern without a match.
  */
 export function parametersMatching(model: Module, pattern: string, setting: string): Parameter[] {
   const named = [...model.namedParameters()];

@@ -2,7 +2,10 @@ import { leafOf } from '../autograd/leaves';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 
-/** Throws: CONFIG for what is no tensor, has no gradient though it is to train, or holds another parameter's values. */
+/**
+ * Throws: CONFIG for a value that is not a tensor, a trainable tensor of a type without gradients, or a tensor with
+ * another parameter's values.
+ */
 export function requireOwnValues(tensor: { readonly shape: readonly number[] }, trains: boolean): void {
   if (!Array.isArray(tensor?.shape)) {
     throw new ConfigError(`nn.Parameter takes a tensor, as tf.ones([13]), not ${classOf(tensor)}`);
@@ -17,12 +20,12 @@ export function requireOwnValues(tensor: { readonly shape: readonly number[] }, 
   if (holder !== undefined && !(tensor instanceof tf.Variable)) {
     throw new ConfigError(
       `nn.Parameter: this tensor [${tensor.shape}] is ${holder.name === '' ? 'another parameter' : `parameter "${holder.name}"`}'s, ` +
-        'which would get no gradient then; use that parameter in both places to tie them, or give a tensor of its own (tf.mul(tensor, 1))',
+        'which would then get no gradient; use that parameter in both places to tie them, or give a separate tensor (tf.mul(tensor, 1))',
     );
   }
 }
 
-/** Of a parameter whose values are asked for whole while they are not. */
+/** The error for a parameter whose whole tensor is requested but does not exist. */
 export function noWholeTensor(parameter: {
   readonly name: string;
   readonly shape: readonly number[];

@@ -19,15 +19,15 @@ export interface HostSpan {
   readonly offset: number;
 }
 
-/** Where elements lie. */
+/** The memory of some elements. */
 export type Span = TensorSpan | HostSpan;
 
-/** Whether elements lie on the host. */
+/** Whether elements are on the host. */
 export function isOnHost(span: Span): span is HostSpan {
   return 'host' in span;
 }
 
-/** A stretch of a state buffer whose values lie in one tensor or host array, and whose gradients do. */
+/** A range of a state buffer whose values are in one tensor or host array, and whose gradients are in one. */
 export interface StateSegment {
   /** First element within the buffer. */
   readonly offset: number;
@@ -37,22 +37,22 @@ export interface StateSegment {
   readonly grad: Span | null;
 }
 
-/** A parameter's place in a state buffer. */
+/** A parameter's range in a state buffer. */
 export interface StateSlice {
   readonly parameter: Parameter;
   /** First element within the buffer. */
   readonly offset: number;
-  /** Elements of the parameter that this rank holds (less than its share of the buffer where that is padded). */
+  /** Number of the parameter's elements on this rank (less than its share of a padded buffer). */
   readonly length: number;
   /** First element within the whole parameter. */
   readonly start: number;
 }
 
 /**
- * What an optimizer updates on this rank, and keeps states for: a whole parameter, the flat shard of a unit, or this rank's
- * parts of whole parameters. Its elements are numbered from 0 to `size`; segments say where their values and gradients lie,
- * slices to which parameter they belong. Strategies put their own in a parameter's place; optimizers, clipping and
- * checkpoints only know this.
+ * The elements that an optimizer updates on this rank, with their states: a whole parameter, the flat shard of a unit,
+ * or this rank's parts of whole parameters. Elements are numbered from 0 to `size`; segments say where their values and
+ * gradients are, slices say to which parameter they belong. Strategies replace a parameter's buffer by their own;
+ * optimizers, clipping and checkpoints only use this interface.
  */
 export interface StateBuffer {
   readonly name: string;
@@ -60,18 +60,18 @@ export interface StateBuffer {
   readonly module: string;
   /** Elements that this rank updates, with padding. */
   readonly size: number;
-  /** The ranks over which the elements are spread; null where every rank holds all of them. */
+  /** The ranks over which the elements are sharded; null if every rank holds all of them. */
   readonly shardGroup: ProcessGroup | null;
-  /** Whether gradients, and so values, are this rank's own: they have no part in what ranks have in common, as a norm. */
+  /** Whether gradients, and so values, differ between ranks; such gradients count in no common norm. */
   readonly isLocal: boolean;
   readonly slices: readonly StateSlice[];
-  /** Where the elements lie now, in order; padding may be left out. */
+  /** The current memory of the elements, in order; padding may be omitted. */
   segments(): readonly StateSegment[];
   /** Frees the gradient. */
   zeroGrad(): void;
-  /** Says that `values` were changed: copies made of them are stale. */
+  /** Call it after a change of the values: their copies are stale. */
   updated(): void;
-  /** Frees all that it holds: it is used no more. */
+  /** Frees everything; the buffer is not used any more. */
   dispose(): void;
 }
 
@@ -81,7 +81,7 @@ interface ShapeOnly {
   readonly size: number;
 }
 
-/** What reads a parameter in its forward: a module. */
+/** A module, as the reader of a parameter in its forward. */
 export interface ParameterUser {
   readonly path: string;
   /** The same for all modules of a model. */
@@ -93,11 +93,11 @@ export interface ParameterUser {
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;
-  /** The module's unit whose backward takes the gradient; null: none does, and each rank has its own in `grad`. */
+  /** The unit whose backward takes the gradient; null: there is none, and each rank has its own gradient in `grad`. */
   unit: string | null = null;
-  /** Whether the newest forward read it for its unit's collectives alone: its gradient is zeros that stand for none. */
+  /** Whether the newest forward read it only for its unit's collectives; then its gradient's zeros mean none. */
   isSpare = false;
-  /** Gradient of the whole parameter; null while there is none, or where a unit keeps a shard of it. */
+  /** Gradient of the whole parameter; null if there is none, or if a unit stores a shard of it. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
   #place = { name: '', module: '', seed: 0 };
@@ -121,10 +121,7 @@ export class Parameter implements Leaf {
     return new Parameter({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
   }
 
-  /**
-   * A parameter whose values are not there yet, as `nn.Parameter.deferred([13, 7], nn.init.normal(0.02))`.
-   * See [Note: deferred values].
-   */
+  /** A deferred parameter, as `nn.Parameter.deferred([13, 7], nn.init.normal(0.02))`. See [Note: deferred values]. */
   static deferred(shape: readonly number[], first: FirstValues): Parameter {
     const parameter = Parameter.ofShape(shape);
     parameter.#first = first;
@@ -141,7 +138,7 @@ export class Parameter implements Leaf {
     return this.#place.module;
   }
 
-  /** Says where in which model it is; `seed` is the model's. Values that are there already stay. */
+  /** Sets its names in the model; `seed` is the model's seed. Existing values stay. */
   place(place: { readonly name: string; readonly module: string; readonly seed: number }): void {
     if (this.#first !== null) this.#source = null;
     this.#place = place;
@@ -152,7 +149,7 @@ export class Parameter implements Leaf {
     return this.#requiresGrad;
   }
 
-  /** Throws: CONFIG once a strategy holds the parameter, which by then has decided what is reduced and updated. */
+  /** Throws: CONFIG after a strategy has adopted it, because then reductions and updates are already decided. */
   set requiresGrad(value: boolean) {
     if (this.isAdopted) {
       throw new ConfigError(
@@ -163,7 +160,7 @@ export class Parameter implements Leaf {
     this.#requiresGrad = value;
   }
 
-  /** The whole tensor; values that are not there yet are made. Throws: SHAPE while only a shard is here. */
+  /** The whole tensor; makes deferred values. Throws: SHAPE while this rank has only a shard. */
   get tensor(): tf.Tensor {
     const { source } = this;
     if (source !== null) {
@@ -175,31 +172,31 @@ export class Parameter implements Leaf {
     return this.#tensor;
   }
 
-  /** Whether its values are in this tensor now. */
+  /** Whether this tensor holds its values now. */
   isIn(tensor: tf.Tensor): boolean {
     return this.#tensor === tensor;
   }
 
-  /** Whether a whole tensor is here. */
+  /** Whether this rank has a whole tensor. */
   get isWhole(): boolean {
     return this.#tensor !== null;
   }
 
-  /** Where the values come from that are not there yet; null where they are, or where there are none. */
+  /** The source of deferred values; null if the values exist, or if there are none. */
   get source(): ValueSource | null {
     const { shape } = this;
     this.#source ??= this.#first?.({ ...this.#place, shape }) ?? null;
     return this.#source;
   }
 
-  /** Lets the values be made when they are needed. A whole tensor is let go: it stays the caller's. */
+  /** Defers the values until they are needed. Drops a whole tensor, which the caller then owns. */
   defer(source: ValueSource): void {
     this.#tensor = null;
     this.#first = null;
     this.#source = source;
   }
 
-  /** Puts another whole tensor in place, or none. The former one stays the caller's. */
+  /** Replaces the whole tensor, or removes it. The caller owns the former tensor. */
   replace(tensor: tf.Tensor | null): void {
     this.#tensor = tensor;
     this.#first = null;
@@ -207,13 +204,13 @@ export class Parameter implements Leaf {
     if (tensor !== null) markLeaf(tensor, this);
   }
 
-  /** Frees the whole tensor, and forgets values that are not there yet; a shard stays. */
+  /** Frees the whole tensor, and forgets deferred values; a shard stays. */
   free(): void {
     this.#tensor?.dispose();
     this.replace(null);
   }
 
-  /** The modules that read it in their forward: those that own it, and those that declare it (a tied head's). */
+  /** The modules that read it in their forward: those that own it, and those that declare it (a tied head). */
   get users(): ReadonlySet<ParameterUser> {
     return this.#users;
   }
@@ -226,17 +223,17 @@ export class Parameter implements Leaf {
     this.#users.delete(user);
   }
 
-  /** Where values, gradient and optimizer state of this parameter live. */
+  /** The buffer of this parameter's values, gradient and optimizer state. */
   get state(): StateBuffer {
     return this.#state;
   }
 
-  /** Whether a strategy holds the parameter's state. */
+  /** Whether a strategy has adopted the parameter's state. */
   get isAdopted(): boolean {
     return !(this.#state instanceof WholeParameter);
   }
 
-  /** Lets a strategy hold the parameter's state. */
+  /** Gives the parameter's state to a strategy. */
   adopt(state: StateBuffer): void {
     this.#state = state;
   }

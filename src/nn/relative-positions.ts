@@ -7,13 +7,14 @@ import { Module } from './module';
 export interface RelativePositionsShape {
   readonly heads: number;
   readonly buckets: number;
-  /** Distance from which on all positions share a bucket. */
+  /** Distance from which on all positions share one bucket. */
   readonly farthest: number;
 }
 
 /**
- * What is added to attention's scores by how far a key is from its query, before and behind apart: near ones have a bucket
- * each, farther ones share them by the logarithm. Shapes: x [B, T, …], of which T counts → [heads, T, T].
+ * A bias for attention's scores that depends on the distance of a key from its query, separately before and after it:
+ * near distances have their own buckets, farther ones share buckets logarithmically. Shapes: x [B, T, …], only T is
+ * used → [heads, T, T].
  * Source: Raffel et al. 2020, section 2.1; Hugging Face's T5Attention.
  */
 export class RelativePositions extends Module {

@@ -5,8 +5,8 @@ import { Module } from './module';
 import { Parameter } from './parameter';
 
 /**
- * The module that something is, as `asModule`, which has something to train or to shard. `what` says who asks, as 'DDP'.
- * Throws: CONFIG for a module without parameters, and for one that holds modules where it does not see them.
+ * Converts a value to a module, as `asModule`, and checks that the module has parameters. `what` is the caller's name,
+ * as 'DDP'. Throws: CONFIG for a module without parameters, and for a module with unregistered modules.
  */
 export function withParameters(value: unknown, what: string): Module {
   const module = asModule(value, what);
@@ -14,11 +14,11 @@ export function withParameters(value: unknown, what: string): Module {
   if (module.parameters().length > 0) return module;
   throw new ConfigError(
     `${what}: ${named(module)} has no parameters. A module knows those of the modules in its fields (fc = new nn.Linear(7, 13)) ` +
-      'and in nn.ModuleList, nn.ModuleDict and nn.Sequential; those in private #fields and in variables it does not see',
+      'and in nn.ModuleList, nn.ModuleDict and nn.Sequential; it does not see those in private #fields and in variables',
   );
 }
 
-/** Throws: CONFIG naming a field that holds modules or parameters in something that is no module. */
+/** Throws: CONFIG naming a field that holds modules or parameters in a value that is not a module. */
 function requireSeen(model: Module, what: string): void {
   const seen = new Set<unknown>([...model.modules(), ...model.parameters()]);
   for (const module of model.modules()) {
@@ -37,7 +37,7 @@ function requireSeen(model: Module, what: string): void {
   }
 }
 
-/** What is wrong with what tfjs trains by itself in a field of a module; null where nothing is. */
+/** What is wrong with a tfjs variable or layer in a module's field; null if nothing is wrong. */
 function foreignTo(value: unknown): string | null {
   if (value instanceof tf.Variable && value.trainable) {
     return 'is a tf.Variable, which no optimizer sees here; write new nn.Parameter(tensor), or tf.tensor for what does not train';
@@ -49,7 +49,7 @@ function foreignTo(value: unknown): string | null {
   );
 }
 
-/** What lies in an array, a set, a map or an object without a class. */
+/** The contents of an array, a set, a map or an object without a class. */
 function partsOf(value: unknown): readonly unknown[] {
   if (typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value) || value instanceof Set || value instanceof Map) return [...value.values()];

@@ -1,7 +1,7 @@
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 
-/** Throws: SHAPE for what is no batch of tokens with the targets that belong to it. `model` says whose they are, as 'GPT'. */
+/** Throws: SHAPE unless the values are a batch of tokens and its targets. `model` is the model's name, as 'GPT'. */
 export function requireTokens(model: string, ids: unknown, targets: unknown): void {
   if (ids instanceof tf.Tensor && ids.rank === 2 && targets instanceof tf.Tensor && targets.size === ids.size)
     return;

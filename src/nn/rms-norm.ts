@@ -11,8 +11,8 @@ export interface RMSNormOptions {
 }
 
 /**
- * Divides rows by their root mean square, then scales them. Shapes: x […, dim]; weight 1 at first, [dim].
- * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is no whole number from 1.
+ * Divides rows by their root mean square, then scales them. Shapes: x […, dim]; weight [dim], initially 1.
+ * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is not a whole number from 1.
  */
 export class RMSNorm extends Module {
   readonly weight: Parameter;

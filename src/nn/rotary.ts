@@ -2,13 +2,13 @@ import * as tf from '../core/tf';
 
 // B sequences, T positions, H heads, D values a head, P = D / 2 pairs.
 
-/** Cosines and sines of what pairs of values are turned by, at every position: [T, P]. */
+/** Cosines and sines of the rotation angles of pairs of values, at every position: [T, P]. */
 export interface Angles {
   readonly cos: tf.Tensor;
   readonly sin: tf.Tensor;
 }
 
-/** How fast `pairs` pairs turn: pair i by position · theta^(-i / pairs). Source: Su et al. 2021, section 3.2.2. */
+/** Rotation speeds of `pairs` pairs: pair i by position · theta^(-i / pairs). Source: Su et al. 2021, section 3.2.2. */
 export function frequencies(pairs: number, theta: number): tf.Tensor {
   return tf.tensor1d(Float32Array.from({ length: pairs }, (_, i) => theta ** (-i / pairs)));
 }
@@ -22,8 +22,8 @@ export function sequenceAngles(positions: number, pairs: number, theta: number):
 export type Grid = readonly [frames: number, height: number, width: number];
 
 /**
- * Angles of the places of a grid, columns fastest: of P pairs a third turns with the row, a third with the column, the
- * rest with the frame. Source: Wan2.2's rope_params and rope_apply.
+ * Angles of the positions of a grid, columns fastest: a third of the P pairs rotates with the row, a third with the
+ * column, the rest with the frame. Source: Wan2.2's rope_params and rope_apply.
  */
 export function gridAngles([frames, height, width]: Grid, pairs: number, theta: number): Angles {
   const third = Math.floor(pairs / 3);
@@ -40,7 +40,7 @@ export function gridAngles([frames, height, width]: Grid, pairs: number, theta: 
 }
 
 /**
- * Turns pairs (i, i + P) of every head, as 'halves', or (2i, 2i + 1), as 'neighbours', by their position's angles.
+ * Rotates pairs (i, i + P) of every head, as 'halves', or (2i, 2i + 1), as 'neighbours', by their position's angles.
  * Shapes: x [B, T, H, D] → the same. Source: Su et al. 2021; Hugging Face's llama ('halves'), Wan2.2 ('neighbours').
  */
 export function rotated(

@@ -2,11 +2,11 @@ import { readValues } from '../backend/host-reads';
 import type * as tf from '../core/tf';
 
 /**
- * One number for each row, from which the row's noise is drawn.
+ * One number per row, the seed of the row's noise.
  *
- * [Note: noise by row] A gate's noise must be the same when backward runs forward again, and should not depend on how rows
- * are spread over ranks and micro-batches, or sharded training could not be compared with unsharded. So it is no sequence
- * of draws but a function of seed, gate and row.
+ * [Note: noise by row] A gate's noise must be the same when backward runs forward again, and must not depend on how
+ * rows are distributed over ranks and micro-batches; otherwise sharded training could not be compared with unsharded
+ * training. So it is not a sequence of draws, but a function of seed, gate and row.
  */
 export type RowKeys = (x_ND: tf.Tensor) => Uint32Array;
 
@@ -22,11 +22,11 @@ export const valueKeys: RowKeys = (x_ND) => {
   });
 };
 
-/** Keys from tokens and those before them: they do not change with what rounding does to the rows. */
+/** Keys from tokens and earlier tokens: they do not change when rows are rounded. */
 export class TokenKeys {
   #keys = new Uint32Array(0);
 
-  /** Takes the tokens whose rows come next. Shapes: ids [B, T] int32. */
+  /** Takes the tokens of the next rows. Shapes: ids [B, T] int32. */
   read(ids_BT: tf.Tensor): void {
     const [batch = 0, seq = 0] = ids_BT.shape;
     const ids = readValues(ids_BT, () => new Int32Array(ids_BT.size));
@@ -44,7 +44,7 @@ export class TokenKeys {
   readonly of: RowKeys = (x_ND) => (x_ND.shape[0] === this.#keys.length ? this.#keys : valueKeys(x_ND));
 }
 
-/** Every bit of the result depends on every bit given. Source: splitmix32. */
+/** Every bit of the result depends on every bit of the value. Source: splitmix32. */
 export function mixed(value: number): number {
   let z = (value + 0x9e3779b9) | 0;
   z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);

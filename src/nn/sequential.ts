@@ -2,10 +2,12 @@ import { ConfigError } from '../core/errors';
 import type * as tf from '../core/tf';
 import { Module } from './module';
 
-/** What runs in turn: modules, and functions without parameters. */
+/** A step of a sequence: a module, or a function without parameters. */
 export type Step = Module | ((x: tf.Tensor) => tf.Tensor);
 
-/** Modules and functions one after another; modules are named by their place among both. Source: torch.nn.Sequential. */
+/**
+ * Modules and functions one after another; modules are named by their index among both. Source: torch.nn.Sequential.
+ */
 export class Sequential extends Module {
   readonly #steps: readonly Step[];
 

@@ -3,7 +3,10 @@ import { isOnHost, type Span, type StateBuffer } from './parameter';
 
 const ITEM_BYTES = 4;
 
-/** Copies elements of a buffer out, from `offset` on. What no segment covers (padding, a missing gradient) reads as 0. */
+/**
+ * Copies elements of a buffer out, from `offset` on. Elements without a segment (padding, a missing gradient) read as
+ * 0.
+ */
 export function readState(
   engine: Engine,
   buffer: StateBuffer,
@@ -18,13 +21,13 @@ export function readState(
   return read;
 }
 
-/** Writes values over a buffer's elements, from `offset` on, and says that they changed. */
+/** Writes values to a buffer's elements, from `offset` on, and marks the buffer as changed. */
 export function writeState(engine: Engine, buffer: StateBuffer, offset: number, values: Float32Array): void {
   writePart(engine, buffer, offset, values);
   buffer.updated();
 }
 
-/** Writes one of several parts: the caller says that the buffer changed once all are written. */
+/** Writes one of several parts; the caller marks the buffer as changed after all parts are written. */
 export function writePart(engine: Engine, buffer: StateBuffer, offset: number, values: Float32Array): void {
   for (const { span, at, length } of overlaps(buffer, 'values', offset, values.length)) {
     floatsOf(engine, span, length).set(values.subarray(at, at + length));
@@ -33,7 +36,7 @@ export function writePart(engine: Engine, buffer: StateBuffer, offset: number, v
 
 interface Overlap {
   readonly span: Span;
-  /** First element within what is read or written. */
+  /** First element within the read or written range. */
   readonly at: number;
   readonly length: number;
 }
@@ -49,7 +52,7 @@ function overlaps(buffer: StateBuffer, what: 'values' | 'grad', offset: number, 
   });
 }
 
-/** Float32 elements where they lie (no copy); good until the next allocation. */
+/** Float32 elements in place (no copy); valid until the next allocation. */
 export function floatsOf(engine: Engine, span: Span, length: number): Float32Array {
   const bytes = isOnHost(span) ? span.host.bytesView() : engine.storage(span.tensor).view();
   return new Float32Array(bytes.buffer, bytes.byteOffset + ITEM_BYTES * span.offset, length);

@@ -23,7 +23,7 @@ export interface T5BlockShape {
 }
 
 /**
- * A pre-norm encoder block with relative positions of its own and a gated feed-forward layer.
+ * A pre-norm encoder block with its own relative positions and a gated feed-forward layer.
  * Shapes: x [B, T, d], hidden [B, 1, 1, T] added to scores → [B, T, d]. Source: UMT5; names of Wan2.2's T5SelfAttention.
  */
 export class T5Block extends Module {

@@ -12,17 +12,17 @@ import { mixed, type RowKeys, valueKeys } from './row-keys';
 export interface TemperatureGatingOptions {
   /** First value of the learned temperature. Default 1. */
   readonly initTemp?: number;
-  /** Of initial values and noise. Default: the model's. */
+  /** Seed of initial values and noise. Default: the model's. */
   readonly seed?: number;
-  /** What a row's noise is drawn from. Default: the row's values. */
+  /** The seed of a row's noise. Default: the row's values. */
   readonly keys?: RowKeys;
 }
 
 /**
- * Chooses one of several experts for each row: a linear gate, logits over a learned temperature, hard Gumbel-softmax.
- * The result is one-hot; its gradient is the soft one's (straight-through).
+ * Chooses one of several experts per row: a linear gate, logits over a learned temperature, hard Gumbel-softmax. The
+ * result is one-hot; its gradient is the soft one's (straight-through).
  * Shapes: x […, inputDim] → […, numExperts]. Source: Jang et al. 2017; torch.nn.functional.gumbel_softmax(hard=True).
- * Throws: CONFIG for sizes that are no whole numbers from 1, or a temperature that is not positive.
+ * Throws: CONFIG for sizes that are not whole numbers from 1, or a temperature that is not positive.
  */
 export class TemperatureGating extends Module {
   readonly gate: Linear;
@@ -35,7 +35,7 @@ export class TemperatureGating extends Module {
     requireExtents('TemperatureGating', { inputDim, numExperts });
     if (!(initTemp > 0)) {
       throw new ConfigError(
-        `TemperatureGating: initTemp is ${initTemp}; logits are divided by it: give more than 0`,
+        `TemperatureGating: initTemp is ${initTemp}; logits are divided by it, so give more than 0`,
       );
     }
     this.#keys = keys;
@@ -70,12 +70,12 @@ export class TemperatureGating extends Module {
   }
 }
 
-/** One-hot at each row's largest value; the gradient passes as if nothing had been done. */
+/** One-hot at each row's largest value; the gradient passes unchanged. */
 function straightThrough(soft: tf.Tensor): tf.Tensor {
   const choose = tf.customGrad((x) => {
     const probabilities = x as tf.Tensor; // one tensor is given
     const indices = tf.argMax(probabilities, -1);
-    // Cast after: tfjs's wasm kernel of oneHot writes whole numbers' bits also where floats are asked for.
+    // Cast afterwards, because tfjs's wasm kernel of oneHot writes integer bits even for floats.
     const value = tf.cast(tf.oneHot(indices, probabilities.shape[1] ?? 1), 'float32');
     return { value, gradFunc: (dy: tf.Tensor) => dy };
   });

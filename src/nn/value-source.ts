@@ -1,21 +1,27 @@
 import type { Random } from '../core/random';
 
-/** Where a parameter's first values come from: any range of them can be had, as often as it is wanted. */
+/** The source of a parameter's first values: any range can be read, any number of times. */
 export interface ValueSource {
-  /** Writes the values from element `start` on over all of `target`, which may lie in the engine's memory: no tensor is made here. */
+  /**
+   * Writes the values from element `start` on into all of `target`, which may be in the engine's memory, so this makes
+   * no tensor.
+   */
   fill(start: number, target: Float32Array): void;
 }
 
-/** How a sequence of values follows from random numbers. */
+/** How values are computed from random numbers. */
 export interface RandomValues {
   /** The source at its beginning. */
   readonly random: () => Random;
-  /** Uniform numbers that one value takes. */
+  /** Uniform numbers per value. */
   readonly draws: number;
   readonly value: (random: Random) => number;
 }
 
-/** Values in the order in which they are drawn. What comes before a range is drawn and left out; ranges in order go on where the last one ended. */
+/**
+ * Values in the order of drawing. Values before a range are drawn and skipped; consecutive ranges continue where the
+ * last one ended.
+ */
 export function randomValues({ random, draws, value }: RandomValues): ValueSource {
   let at: { readonly random: Random; position: number } | null = null;
   return {

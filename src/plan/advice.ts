@@ -133,7 +133,7 @@ const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp:
 /** A usual batch of a large model, tokens. Source: Llama 3 (Dubey et al. 2024, 3.4.1) begins with it. */
 const BATCH_TOKENS = 2 ** 22;
 
-/** A pipeline with so many micro-batches a stage. */
+/** A pipeline with `count` micro-batches per stage. */
 function accumulating(layout: Layout, perStage: number): Layout {
   const numMicroBatches = perStage * layout.pp;
   return { ...layout, numMicroBatches, globalBatch: numMicroBatches * layout.microBatch * layout.dp };

@@ -46,7 +46,7 @@ export const recommendSchema = z.strictObject({
   /** Sequences of one iteration. Default: about 4 million tokens. */
   batch: z.strictObject({ global: size.optional() }).prefault({}),
   by: z.enum(['time', 'memory', 'cost']).default('time'),
-  /** So many tokens must be done in so many hours. */
+  /** The number of tokens to train within a number of hours. */
   within: z.strictObject({ tokens: positive, hours: positive }).optional(),
   precision,
   attention,

@@ -3,10 +3,10 @@ import type { WireDType } from '../core/dtypes';
 import type { CollectiveOp, CollectiveProgress, CommCause } from '../core/events';
 import type { Seconds } from '../core/units';
 
-/** How contributions become one: in rank order, so that the result does not depend on timing. */
+/** How contributions are combined: in rank order, so that the result does not depend on timing. */
 export type Reduction = 'sum' | 'avg' | 'max';
 
-/** Collectives of the public kind, and those that groups need for themselves. */
+/** Public collectives, and internal ones of groups. */
 export type CallOp = CollectiveOp | 'exchange' | 'subgroup';
 
 export const CALL_OPS = [
@@ -29,21 +29,21 @@ export const WIRE_DTYPES = [
   'float16',
 ] as const satisfies readonly WireDType[];
 
-/** Types that travel. Both take four bytes in memory. */
+/** Types that collectives carry. Both take four bytes in memory. */
 export type ValueDType = 'float32' | 'int32';
 
-/** Bytes of one element in a tensor's storage, for every type that travels. */
+/** Bytes of one element in a tensor's storage, for every type that collectives carry. */
 export const VALUE_BYTES = 4;
 
 /** Where a collective was called. */
 export interface CallSite {
   readonly cell: number | undefined;
   readonly line: number | undefined;
-  /** As a person reads it: "In[3]:12", "train.js:40", or ''. */
+  /** As text for users: "In[3]:12", "train.js:40", or ''. */
   readonly text: string;
 }
 
-/** What a collective is, apart from its data: what ranks compare, and what messages and events show. */
+/** A collective without its data: the facts that ranks compare and that messages and events show. */
 export interface CallHeader {
   readonly op: CallOp;
   readonly group: string;
@@ -58,9 +58,9 @@ export interface CallHeader {
   readonly peer: number;
   /** Elements of this rank's tensor. */
   readonly count: number;
-  /** What exchange and subgroup tell the others; of other collectives, what the others may say too or not. */
+  /** For exchange and subgroup, the value for the other ranks; for other collectives, a value that ranks compare. */
   readonly value: number;
-  /** What exchange and subgroup must agree on besides. */
+  /** A further number on which exchange and subgroup must agree. */
   readonly signature: number;
   readonly cause: CommCause;
   readonly module: string;
@@ -94,10 +94,10 @@ export interface Arrival {
   readonly cpu: Seconds;
 }
 
-/** What the thread that ran a collective knows of its progress. */
+/** The progress of a collective, as its thread knows it. */
 export type ThreadProgress = Pick<CollectiveProgress, 'free' | 'arrived' | 'lacked' | 'carried'>;
 
-/** When a collective ran, and what exchange or subgroup brought from each rank. */
+/** When a collective ran, and the values of exchange or subgroup from each rank. */
 export interface CallResult {
   readonly started: Seconds;
   readonly ended: Seconds;

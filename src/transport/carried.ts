@@ -11,20 +11,20 @@ export interface Lane {
   run(call: SpanCall): Steps<readonly number[]>;
   /** When all ranks of the collective that ended last had arrived with their links free. */
   readonly ready: Seconds;
-  /** Of the collective that began last, once this rank has come to it. */
+  /** This rank's arrival at the newest collective. */
   readonly arrival: Arrival;
 }
 
-/** What a collective brought, and when a shaped link began to carry it. */
+/** The result of a collective, and when a shaped link began to carry it. */
 export interface Carried {
   readonly values: readonly number[];
   readonly started: Seconds | undefined;
   readonly arrival: Arrival;
-  /** By the link's model, else what this thread computed from its arrival on. */
+  /** By the link's model, else this thread's CPU time from its arrival on. */
   readonly seconds: Seconds;
 }
 
-/** Where a collective runs. */
+/** The link and clock of a collective. */
 export interface CarriedPlace {
   readonly rank: number;
   readonly size: number;
@@ -32,7 +32,7 @@ export interface CarriedPlace {
   readonly cpu: ThreadCpuClock | undefined;
 }
 
-/** A collective's steps; where the link is shaped, the last one waits for the transfer's end. */
+/** A collective's steps; on a shaped link, the last step waits for the transfer's end. */
 export function* carried(lane: Lane, call: SpanCall, place: CarriedPlace): Steps<Carried> {
   const { values, arrival, seconds } = yield* moved(lane, call, place.cpu);
   const { rank, size, link } = place;
@@ -46,13 +46,16 @@ export function* carried(lane: Lane, call: SpanCall, place: CarriedPlace): Steps
   return { values, started, arrival, seconds: lands - started };
 }
 
-/** A collective's progress on its thread, which could begin it at `free` and did so at `began`. */
+/** A collective's progress on its thread, which could begin at `free` and began at `began`. */
 export function progressOf(free: Seconds, began: Arrival, { arrival, seconds }: Carried): ThreadProgress {
   const lacked = Math.max(0, arrival.at - free - (arrival.cpu - began.cpu));
   return { free, arrived: arrival.at, lacked, carried: seconds };
 }
 
-/** Runs the steps, and adds up what the thread computes from its arrival on; between two steps it may serve other calls. */
+/**
+ * Runs the steps, and adds up the thread's CPU time from its arrival on; between two steps the thread may serve other
+ * calls.
+ */
 function* moved(
   lane: Lane,
   call: SpanCall,
@@ -65,7 +68,7 @@ function* moved(
     for (;;) {
       const from = cpu();
       const step = steps.next();
-      // The first step comes to the others; the next call of the lane overwrites where it came.
+      // The first step is the arrival; the lane's next call overwrites its time.
       arrival ??= lane.arrival;
       seconds += Math.max(0, cpu() - Math.max(from, arrival.cpu));
       if (step.done === true) return { values: step.value, arrival, seconds };

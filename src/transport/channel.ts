@@ -11,9 +11,9 @@ import type { Steps, Wait } from './wait';
 /**
  * One stream of a group: a barrier among its ranks, with fingerprints that are compared at it.
  *
- * [Note: phases] Each barrier ends a phase. What a rank writes during phase p goes to buffer p mod 2 and is read by
- * the others during phase p + 1. It is overwritten in phase p + 2 at the earliest, which nobody enters before all
- * have left p + 1. So one barrier a chunk is enough, within a collective and from one collective to the next.
+ * [Note: phases] Each barrier ends a phase. Data that a rank writes during phase p goes to buffer p mod 2, and the
+ * other ranks read it during phase p + 1. It is overwritten in phase p + 2 at the earliest, and no rank enters that
+ * phase before all have left p + 1. So one barrier per chunk is enough, within a collective and between collectives.
  */
 export class Channel implements Wait {
   readonly #group: GroupMemory;
@@ -27,10 +27,10 @@ export class Channel implements Wait {
   #epoch = 0;
   #phase = 0;
   #awaited = 0;
-  /** What all ranks' headers of the newest collective had as their value, in rank order. */
+  /** The values in all ranks' headers of the newest collective, in rank order. */
   values: readonly number[] = [];
   #header: CallHeader | undefined;
-  /** When this rank came with its link free, and when all had. */
+  /** When this rank had arrived with its link free, and when all ranks had. */
   #cameAt: Seconds = 0;
   #readyAt: Seconds = 0;
   #arrived: Arrival = { at: 0, cpu: 0 };
@@ -48,16 +48,16 @@ export class Channel implements Wait {
     this.#otherRecords = recordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
   }
 
-  /** Buffer for what is written in this phase. */
+  /** The buffer to write in this phase. */
   get writeBuffer(): number {
     return this.#phase & 1;
   }
-  /** Buffer that was written in the phase before. */
+  /** The buffer that was written in the previous phase. */
   get readBuffer(): number {
     return (this.#phase & 1) ^ 1;
   }
 
-  /** When all ranks of the newest collective had arrived with their links free; 0 where links are not shaped. */
+  /** When all ranks of the newest collective had arrived with their links free; 0 if links are not shaped. */
   get allReady(): Seconds {
     return this.#readyAt;
   }
@@ -66,7 +66,7 @@ export class Channel implements Wait {
     return this.#arrived;
   }
 
-  /** Begins a collective. Throws: COLLECTIVE_MISMATCH where the group broke before. */
+  /** Begins a collective. Throws: COLLECTIVE_MISMATCH if the group broke earlier. */
   enter(header: CallHeader): void {
     if (this.#epoch !== header.epoch) {
       this.#epoch = header.epoch;
@@ -77,7 +77,7 @@ export class Channel implements Wait {
     this.#checkPoison();
   }
 
-  /** The first barrier of a collective: all compare what all called. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
+  /** The first barrier of a collective: all ranks compare all calls. Throws: COLLECTIVE_MISMATCH on all ranks. */
   *meet(header: CallHeader, lengths: CallLengths): Steps<readonly CallRecord[]> {
     const { rank, link } = this.#group;
     const records = this.#records[this.#phase & 1] ?? [];
@@ -97,7 +97,7 @@ export class Channel implements Wait {
     return records;
   }
 
-  /** Comes to the barrier; false where others are still to come and `this` is to be waited for. */
+  /** Arrives at the barrier; false if other ranks have not arrived yet, and the caller must wait for `this`. */
   arrive(): boolean {
     const { words, size } = this.#group;
     const mine = barrierWord(this.#epoch, this.#phase, 0);
@@ -117,13 +117,13 @@ export class Channel implements Wait {
     }
   }
 
-  /** A word of another epoch is no barrier that was passed: the guard ends that wait. */
+  /** A word of another epoch does not mean a passed barrier; the guard ends that wait. */
   ready(): boolean {
     const word = Atomics.load(this.#group.words, this.#word);
     return phaseOf(word) !== this.#awaited && !isStale(word, this.#epoch);
   }
 
-  /** Sleepers count themselves, before they look: whoever comes last sees them, or they see the new phase. */
+  /** Sleepers count themselves before they check: either the last rank sees them, or they see the new phase. */
   sleep(milliseconds: number): void {
     const { words, native, base } = this.#group;
     Atomics.add(words, this.#sleepers, 1);
@@ -135,7 +135,7 @@ export class Channel implements Wait {
     }
   }
 
-  /** Looks whether an absent rank runs this collective on its other stream, or waits for us point to point. */
+  /** Checks whether an absent rank runs this collective on its other stream, or waits for us point to point. */
   diagnose(): void {
     this.#checkPoison();
     const header = this.#header;
@@ -165,7 +165,7 @@ export class Channel implements Wait {
     return mismatchError(this.#group.identity, sides);
   }
 
-  /** What each rank wrote for collective `number`, on either stream. */
+  /** Each rank's record of collective `number`, on either stream. */
   #sidesOf(number: number): CallSide[] {
     const sides: CallSide[] = [];
     for (const records of [...this.#records, ...this.#otherRecords]) {
@@ -190,8 +190,8 @@ export class Channel implements Wait {
   }
 
   /**
-   * Whether `other` began an exchange from `sender` to `receiver` in which we have taken no part. Where we have, it was
-   * served, and has not been given the time to go on.
+   * Whether `other` began an exchange from `sender` to `receiver` in which we took no part. If we took part, the
+   * exchange was served, and `other` just had no time to continue.
    */
   #lacksOurs(sender: number, receiver: number, other: number): boolean {
     const { buffer, layout, size } = this.#group;
@@ -233,7 +233,7 @@ export class Channel implements Wait {
     const { name } = this.#group.identity;
     return new ShardlabError(
       'INTERNAL',
-      `group ${name} lost step with its barrier (word ${word}, epoch ${this.#epoch}, phase ${this.#phase}); ` +
+      `group ${name} is out of step with its barrier (word ${word}, epoch ${this.#epoch}, phase ${this.#phase}); ` +
         'a collective was cut off without a reset of the job',
     );
   }

@@ -9,12 +9,12 @@ import { SlotCodec } from './slot-codec';
 import { Cursor, type SpanCall, type Spans } from './spans';
 import type { Steps } from './wait';
 
-/** Elements at which parts within a slot begin, so that kernels may work in whole blocks. */
+/** Parts within a slot begin at multiples of this number of elements, so that kernels work on whole blocks. */
 const PART_UNIT = 16;
 /** Up to this size every rank reduces everything itself: one barrier instead of two. */
 const SMALL_BYTES = 32 * 1024;
 const MIN_CHUNK = 16384;
-/** Chunks in which a tensor travels, where they are not bounded by the slot: enough to overlap copying and reducing. */
+/** Number of chunks of a tensor, unless the slot limits their size: enough to overlap copying and reducing. */
 const NUM_CHUNKS = 4;
 
 /** One stream of a group with all collectives over it. Steps return the values in all ranks' headers. */
@@ -63,8 +63,8 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * Small: all write, one barrier, each reduces everything. Large, in chunks, three stages at once: copy chunk t in,
-   * reduce the own part of chunk t-1 from all slots, copy chunk t-2 out.
+   * Small: all ranks write, one barrier, each rank reduces everything. Large: in chunks, with three stages at the same
+   * time: copy chunk t in, reduce this rank's part of chunk t-1 from all slots, copy chunk t-2 out.
    */
   *#allReduce(call: SpanCall): Steps {
     const spans = inputOf(call, 0);
@@ -100,7 +100,9 @@ export class CollectiveLane implements Lane {
     codec.reduce(this.#result(this.#channel.writeBuffer) + at, this.#slots(at), to - from);
   }
 
-  /** In chunks: write a piece of every share side by side; after the barrier reduce the own share's piece from all. */
+  /**
+   * In chunks: write a piece of every share side by side; after the barrier reduce this rank's share from all slots.
+   */
   *#reduceScatter(call: SpanCall): Steps {
     const channel = this.#channel;
     const codec = this.#codecOf(call);
@@ -119,7 +121,7 @@ export class CollectiveLane implements Lane {
     }
   }
 
-  /** In chunks: write the own part; after the barrier read everybody's. */
+  /** In chunks: write this rank's part; after the barrier read all parts. */
   *#allGather(call: SpanCall): Steps {
     const channel = this.#channel;
     const codec = this.#codecOf(call);
@@ -142,7 +144,7 @@ export class CollectiveLane implements Lane {
     }
   }
 
-  /** In chunks: write a piece for every rank side by side; after the barrier read one's own from everybody. */
+  /** In chunks: write a piece for every rank side by side; after the barrier read this rank's piece from all slots. */
   *#allToAll(call: SpanCall): Steps {
     const channel = this.#channel;
     const { rank, size } = this.#group;
@@ -166,7 +168,10 @@ export class CollectiveLane implements Lane {
     }
   }
 
-  /** In chunks: the source writes, all read. The source reads too where the wire rounds, so that all end equal. */
+  /**
+   * In chunks: the source writes, all ranks read. If the wire rounds, the source reads too, so that all ranks end with
+   * equal values.
+   */
   *#broadcast(call: SpanCall): Steps {
     const channel = this.#channel;
     const { peer } = call.header;
@@ -209,13 +214,13 @@ export class CollectiveLane implements Lane {
     });
   }
 
-  /** From the next rank on round to the own one, so that ranks do not all read the same slot at once. */
+  /** Visits ranks from the next rank around to this one, so that ranks do not all read the same slot at once. */
   #eachRank(visit: (rank: number) => void): void {
     const { rank, size } = this.#group;
     for (let i = 1; i <= size; i++) visit((rank + i) % size);
   }
 
-  /** The same place in every rank's slot, in rank order. */
+  /** The same offset in every rank's slot, in rank order. */
   #slots(at: number): number[] {
     const { readBuffer } = this.#channel;
     return Array.from({ length: this.#group.size }, (_, rank) => this.#slot(rank, readBuffer) + at);
@@ -264,7 +269,7 @@ function pieceOf(spans: Spans | undefined, index: number, chunk: number): number
   return Math.max(0, Math.min(chunk, (spans?.total ?? 0) - index * chunk));
 }
 
-/** What ranks compare besides the header. */
+/** The numbers that ranks compare besides the header. */
 export function lengthsOf(call: SpanCall): CallLengths {
   const totals = (lists: readonly Spans[]): number[] => lists.map((list) => list.total);
   switch (call.header.op) {

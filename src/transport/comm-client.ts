@@ -8,16 +8,16 @@ import { type CommFailure, WHOLE_THREAD } from './comm-messages';
 import type { PostedCall } from './plane';
 import { NUM_TICKETS, TicketBoard } from './tickets';
 
-/** What a comm thread's script finds in its workerData, besides what its plane adds. */
+/** The workerData of a comm thread's script, besides the plane's additions. */
 export interface CommThreadInput<Setup> {
-  /** What the thread runs. */
+  /** The thread's script. */
   readonly script: string;
   readonly port: MessagePort;
   readonly tickets: SharedArrayBuffer;
   readonly setup: Setup;
 }
 
-/** How long a comm thread may take to send what it still has. */
+/** The time that a comm thread gets to send its remaining messages. */
 const CLOSE_MS = 2000;
 
 /** The main thread's end of a comm thread: sends it messages and waits for their tickets. */
@@ -52,7 +52,7 @@ export class CommClient {
         resolve();
       });
     });
-    // What the thread itself could not tell: its memory is full, or its first script does not load.
+    // Errors that the thread itself could not report: its memory is full, or its first script does not load.
     this.#worker.once('error', (error) => {
       this.#failures.set(WHOLE_THREAD, { code: 'TRANSPORT', message: String(error) });
       this.#tickets.abandon();
@@ -61,7 +61,7 @@ export class CommClient {
     this.#port.unref();
   }
 
-  /** Sends a message that is no call. */
+  /** Sends a message that is not a call. */
   send(message: unknown): void {
     this.#port.postMessage(message);
     this.#tickets.announce();
@@ -111,7 +111,7 @@ export class CommClient {
     for (;;) {
       const received = receiveMessageOnPort(this.#port);
       if (received === undefined) return;
-      // Only the comm thread holds the other end, and this is all that it sends.
+      // Only the comm thread writes to the other end, and it sends nothing else.
       const { ticket, error } = received.message as CommFailure;
       this.#failures.set(ticket, error);
     }
@@ -148,7 +148,7 @@ function threadError(reason: ErrorJson | undefined): ShardlabError {
   const why = reason?.message ?? 'it did not say why';
   return new ShardlabError(
     reason?.code ?? 'TRANSPORT',
-    `the thread for asynchronous collectives has ended: ${why}. This rank can run no more of them; launch the job anew`,
+    `the thread for asynchronous collectives has ended: ${why}. This rank cannot run any more of them; launch the job again`,
   );
 }
 

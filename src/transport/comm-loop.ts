@@ -13,7 +13,7 @@ import type { SpanCall } from './spans';
 import type { TicketBoard } from './tickets';
 import { type Guard, guardOf, PATIENCE_MS, type Steps, type Wait } from './wait';
 
-/** Told what the comm thread is in, for the status board. */
+/** Gets the comm thread's current collective, for the status board. */
 export interface CommWatcher {
   began(header: CallHeader): void;
   ended(): void;
@@ -37,19 +37,19 @@ interface Running {
   readonly key: string;
   readonly task: Task;
   readonly steps: Steps<Carried>;
-  /** When it could have begun, and when it did. */
+  /** When it could have begun, and when it began. */
   readonly free: Seconds;
   readonly began: Arrival;
   wait: Wait | undefined;
 }
 
-/** While several calls run, or new ones may come, the thread looks again after this. */
+/** While several calls run, or new ones may arrive, the thread checks again after this time. */
 const NAP_MS = 1;
 const NUM_SPINS = 100;
 
 /**
- * Runs asynchronous collectives: one queue a group, and one a direction of send and recv, each in the order of
- * posting. Queues take turns whenever one waits for other ranks, so that no order between groups is needed.
+ * Runs asynchronous collectives: one queue per group, and one per direction of send and recv, each in the order of
+ * posting. Queues take turns whenever one waits for other ranks, so groups need no order.
  */
 export class CommLoop {
   readonly #port: MessagePort;
@@ -59,7 +59,7 @@ export class CommLoop {
   readonly #groups = new Map<number, Group>();
   readonly #queues = new Map<string, Task[]>();
   readonly #running = new Map<string, Running>();
-  /** Calls whose data is there, while a shaped link would still carry it: their queues have gone on. */
+  /** Calls whose data has arrived while a shaped link would still carry it; their queues continue. */
   readonly #landing = new Set<Running>();
   /** When each queue was free for its next call. */
   readonly #freeSince = new Map<string, Seconds>();
@@ -91,7 +91,7 @@ export class CommLoop {
     for (;;) {
       const received = receiveMessageOnPort(this.#port);
       if (received === undefined) return;
-      // Only the main thread's CommClient holds the other end.
+      // Only the main thread's CommClient writes to the other end.
       this.#accept(received.message as CommRequest);
     }
   }
@@ -128,7 +128,7 @@ export class CommLoop {
     else queue.push(task);
   }
 
-  /** Moves every queue as far as it goes. Returns whether any moved. */
+  /** Advances every queue as far as possible. Returns whether any queue advanced. */
   #turn(): boolean {
     let progressed = false;
     for (const current of this.#landing) {
@@ -175,7 +175,7 @@ export class CommLoop {
     }
   }
 
-  /** A queue goes on while the link carries what it has brought. */
+  /** A queue continues while the link carries its result. */
   #await(current: Running, wait: Wait): void {
     current.wait = wait;
     if (!(wait instanceof Landing)) return;
@@ -200,7 +200,7 @@ export class CommLoop {
   }
 
   #fail(current: Running, error: unknown): void {
-    // Ends the generator so that what it holds in `finally` is let go.
+    // Ends the generator so that its `finally` releases its resources.
     current.steps.return({ values: [], started: undefined, arrival: current.began, seconds: 0 });
     this.#remove(current);
     this.#port.postMessage(failureOf(current.task.ticket, error));
@@ -208,12 +208,12 @@ export class CommLoop {
   }
 
   #remove(current: Running): void {
-    // A call that has landed left its queue before.
+    // A landed call has already left its queue.
     if (!this.#landing.delete(current)) this.#leave(current);
     if (this.#running.size + this.#landing.size === 0) this.#watcher.ended();
   }
 
-  /** Nothing could move: spin a little, then sleep shortly; at times look whether waiting still makes sense. */
+  /** No queue advanced: spins a little, then sleeps shortly; sometimes checks whether waiting still makes sense. */
   #rest(seen: number): void {
     if (this.#idleRounds++ < NUM_SPINS) return;
     this.#nap(seen);
@@ -222,7 +222,7 @@ export class CommLoop {
     for (const current of [...this.#running.values(), ...this.#landing]) this.#lookAt(current);
   }
 
-  /** Sleeps for what the first call waits for, but not beyond the next landing. */
+  /** Sleeps until the first call's wait may end, but not beyond the next landing. */
   #nap(seen: number): void {
     let spare = PATIENCE_MS / 2;
     for (const { wait } of this.#landing) {

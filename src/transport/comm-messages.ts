@@ -18,9 +18,9 @@ export type CommRequest =
 /** In place of a ticket: the thread itself has ended. */
 export const WHOLE_THREAD = -1;
 
-/** Comm thread → main thread: why a call failed. It is sent before its ticket is marked. */
+/** Comm thread → main thread: why a call failed. It is sent before the call's ticket is marked. */
 export interface CommFailure {
-  /** WHOLE_THREAD where all calls failed. */
+  /** WHOLE_THREAD if all calls failed. */
   readonly ticket: number;
   readonly error: ErrorJson;
 }

@@ -1,5 +1,5 @@
-// What a comm thread runs first. The main thread may stand still in a wait for it, deaf to events: so whatever ends the
-// script that does the work, even while it loads, is told through memory of both.
+// The first script of a comm thread. The main thread may block in a wait for the comm thread and see no events. So any
+// end of the working script, even while it loads, is reported through shared memory.
 import { workerData } from 'node:worker_threads';
 import { ShardlabError } from '../core/errors';
 import type { CommThreadInput } from './comm-client';

@@ -3,9 +3,9 @@ import { type ErrorCode, ShardlabError } from '../core/errors';
 /** Why every waiting rank must give up. */
 export interface AbortReason {
   readonly code: Extract<ErrorCode, 'RANK_DIED' | 'INTERRUPTED' | 'ABORTED' | 'COLLECTIVE_MISSING'>;
-  /** The rank that it is about (global), where there is one. */
+  /** The global rank that caused it, if there is one. */
   readonly rank?: number | undefined;
-  /** One sentence for the person: what happened. */
+  /** One sentence for the user: what happened. */
   readonly text: string;
 }
 
@@ -20,12 +20,12 @@ const TEXT_AT = 256;
 const TEXT_LIMIT = 1024;
 const BEING_WRITTEN = -1;
 
-/** Bytes that a control block takes. */
+/** Bytes of a control block. */
 export const CONTROL_BYTES = 65536;
 
 /**
- * The words through which a launcher speaks to all ranks at once, in memory that they share: the epoch, and why
- * to give up. Everything that waits looks here at least every 50 ms.
+ * The words through which a launcher reaches all ranks at once, in shared memory: the epoch, and the reason to give up.
+ * Every wait checks them at least every 50 ms.
  */
 export class ControlBlock {
   readonly #words: Int32Array;
@@ -37,7 +37,7 @@ export class ControlBlock {
     Atomics.compareExchange(this.#words, EPOCH, 0, 1);
   }
 
-  /** Counts resets, from 1. Groups begin anew in each epoch. */
+  /** Number of resets, from 1. Groups restart in each epoch. */
   get epoch(): number {
     return Atomics.load(this.#words, EPOCH);
   }
@@ -63,19 +63,22 @@ export class ControlBlock {
     return true;
   }
 
-  /** Begins a new epoch: clears the reason; groups that broke can be used again. To be called while no rank waits. */
+  /** Begins a new epoch: clears the reason; broken groups can be used again. Call it while no rank waits. */
   reset(): void {
     Atomics.add(this.#words, EPOCH, 1);
     Atomics.store(this.#words, CODE, 0);
   }
 
-  /** Takes `units` of something that all ranks share and returns what was taken before. */
+  /** Takes `units` of a shared resource and returns the number taken before. */
   take(units: number): number {
     return Atomics.add(this.#words, ALLOCATED, units);
   }
 }
 
-/** A control block for ranks that share no memory: each rank's courier writes its own at the launcher's word. */
+/**
+ * A control block for ranks that share no memory: each rank's courier writes to its own block when the launcher says
+ * so.
+ */
 export function createControlBuffer(): SharedArrayBuffer {
   return new SharedArrayBuffer(CONTROL_BYTES);
 }

@@ -7,7 +7,7 @@ import type { GroupIdentity } from './mismatch';
 import type { Native } from './native';
 import { sharedBuffer } from './segment';
 
-/** A group's memory and this rank's place in it: plain data that goes to other threads of the process. */
+/** A group's memory and this rank's index in it: plain data, which can be sent to other threads of the process. */
 export interface GroupAttachment {
   readonly identity: GroupIdentity;
   readonly memory: WebAssembly.Memory;
@@ -27,19 +27,19 @@ export interface GroupMemory {
   readonly native: Native;
   readonly control: ControlBlock;
   readonly kernels: ReductionKernels;
-  /** undefined where links are as fast as they can. */
+  /** undefined if links are not slowed down. */
   readonly link: LinkClock | undefined;
-  /** Of the thread; undefined where it cannot be read. */
+  /** The thread's CPU clock; undefined if it cannot be read. */
   readonly cpu: ThreadCpuClock | undefined;
 }
 
-/** What all groups of a thread have in common. */
+/** Shared by all groups of a thread. */
 export interface ThreadTools {
   readonly native: Native;
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
   readonly link: LinkClock | undefined;
-  /** Of the thread; undefined where it cannot be read. */
+  /** The thread's CPU clock; undefined if it cannot be read. */
   readonly cpu: ThreadCpuClock | undefined;
 }
 

@@ -1,18 +1,18 @@
 import type { Bytes } from '../core/units';
 import { PAGE_BYTES } from './segment';
 
-/** Which thread of a rank communicates: each has barriers and slots of its own, so they never meet. */
+/** Which thread of a rank communicates: each has its own barriers and slots, so they never interfere. */
 export const STREAM = { main: 0, comm: 1 } as const;
 export type Stream = (typeof STREAM)[keyof typeof STREAM];
 export const STREAMS = [STREAM.main, STREAM.comm] as const;
 
-/** Ranks that one group may have; bounded by the barrier word's counter and by the memory of a region. */
+/** The most ranks of one group; limited by the barrier word's counter and by a region's memory. */
 export const MAX_RANKS = 64;
 
-/** Payload of one slot. Larger tensors travel in chunks of this. */
+/** Payload of one slot. Larger tensors travel in chunks of this size. */
 export const SLOT_BYTES: Bytes = 4 * 2 ** 20;
 
-/** Slots do not follow each other at a power of two, so that the same place in all of them does not share cache sets. */
+/** Slots are not a power of two apart, so the same offset in all slots does not share cache sets. */
 const SLOT_STRIDE = SLOT_BYTES + 4096 + 256;
 
 /** Elements that a thread converts or reduces at a time in its own scratch memory. */
@@ -25,10 +25,10 @@ const LINE = 64;
 const RECORD_TEXT = 512;
 
 /**
- * Where everything lies in a group's memory: byte offsets in its WebAssembly memory.
- * [Note: region] The first `privateBytes` belong to this process: per stream a table of sources and two scratch
- * blocks. Behind them lies the part that all ranks of the group share: barrier words, fingerprint records, one
- * header a pair of ranks, then slots (two a rank and stream), results (two a stream), and two slots a pair.
+ * The layout of a group's memory: byte offsets in its WebAssembly memory. [Note: region] The first `privateBytes`
+ * belong to this process: per stream a table of sources and two scratch blocks. The rest is shared by all ranks of the
+ * group: barrier words, fingerprint records, one header per pair of ranks, then slots (two per rank and stream),
+ * results (two per stream), and two slots per pair.
  */
 export class RegionLayout {
   readonly size: number;
@@ -54,7 +54,7 @@ export class RegionLayout {
     this.sharedBytes = roundUp(end - this.privateBytes, PAGE_BYTES);
   }
 
-  /** A header a pair: words, then the sender's and the receiver's record. */
+  /** Bytes of one header per pair: words, then the sender's and the receiver's record. */
   get #pairBytes(): number {
     return 5 * LINE + 2 * this.#recordBytes;
   }
@@ -74,7 +74,7 @@ export class RegionLayout {
   poison(): number {
     return this.privateBytes + 4 * LINE;
   }
-  /** The word in which a rank's main thread says with whom it exchanges point to point. */
+  /** The word with the rank with which a rank's main thread exchanges point to point. */
   partner(rank: number): number {
     return this.privateBytes + 1024 + rank * 4;
   }
@@ -90,7 +90,7 @@ export class RegionLayout {
   slot(stream: Stream, rank: number, buffer: number): number {
     return this.#slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;
   }
-  /** Where reduced chunks are put together for all to read. */
+  /** The buffer of reduced chunks, which all ranks read. */
   result(stream: Stream, buffer: number): number {
     return this.slot(stream, this.size, buffer);
   }

@@ -2,13 +2,13 @@ import { now, type Seconds } from '../core/units';
 import { type Link, transferSeconds, type WireCost } from './link';
 import type { Wait } from './wait';
 
-/** A rank's shaped link, as plain data that goes to its comm thread. */
+/** A rank's shaped link, as plain data, which can be sent to its comm thread. */
 export interface SharedLink {
   readonly link: Link;
   readonly buffer: SharedArrayBuffer;
 }
 
-/** Sleeping is exact to about this; the rest of a wait is spun. */
+/** Sleeping is exact to about this time; the thread spins for the rest of a wait. */
 const SPIN_SECONDS: Seconds = 100e-6;
 const BUSY_UNTIL = 0;
 const EPOCH = 1;
@@ -20,11 +20,11 @@ export function shareLink(link: Link): SharedLink {
 }
 
 /**
- * One rank's wire, which its main thread and its comm thread have together.
- * [Note: link shaping] The bytes themselves go as fast as they can; a collective then ends when a link of the asked speed
- * would have carried it. Its transfer begins when all ranks have arrived with their links free: each rank writes this time
- * into its fingerprint, and the latest counts, so all ranks reckon alike whenever they are scheduled. A transfer keeps the
- * link busy, and those of other collectives queue behind it: nothing overlaps for free.
+ * One rank's wire, which its main thread and its comm thread share. [Note: link shaping] The bytes themselves travel at
+ * full speed; then the collective ends when a link of the given speed would have carried them. The transfer begins when
+ * all ranks have arrived with their links free. Each rank writes this time into its fingerprint, and the latest time
+ * counts, so all ranks compute the same times, whenever they are scheduled. A transfer keeps the link busy, and
+ * transfers of other collectives queue behind it, so nothing overlaps for free.
  */
 export class LinkClock {
   readonly shared: SharedLink;
@@ -36,12 +36,12 @@ export class LinkClock {
     this.#words = new BigInt64Array(shared.buffer);
   }
 
-  /** When this rank could begin a transfer, if it came now. */
+  /** When this rank could begin a transfer if it arrived now. */
   freeAt(epoch: number): Seconds {
     return Math.max(now(), this.#busyUntil(epoch));
   }
 
-  /** Takes the link for a transfer that all were ready for at `ready`. */
+  /** Takes the link for a transfer for which all ranks were ready at `ready`. */
   carry(epoch: number, ready: Seconds, cost: WireCost): Landing {
     const seconds = transferSeconds(this.shared.link, cost);
     this.#enterEpoch(epoch);
@@ -60,7 +60,7 @@ export class LinkClock {
     return Number(Atomics.load(this.#words, BUSY_UNTIL)) / NANOS;
   }
 
-  /** Transfers that a reset of the job cut off do not keep the link busy. */
+  /** Transfers that were cut off by a reset do not keep the link busy. */
   #enterEpoch(epoch: number): void {
     const known = Atomics.load(this.#words, EPOCH);
     if (known === BigInt(epoch)) return;
@@ -84,7 +84,7 @@ export class Landing implements Wait {
     return now() >= this.lands;
   }
 
-  /** How long one may sleep, in milliseconds; 0 or less when the rest is to be spun. */
+  /** How long the thread may sleep, in milliseconds; 0 or less if it must spin for the rest. */
   get spareMilliseconds(): number {
     return (this.lands - SPIN_SECONDS - now()) * 1e3;
   }
@@ -94,6 +94,6 @@ export class Landing implements Wait {
     if (spare > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, spare);
   }
 
-  /** Nobody else is waited for. */
+  /** This wait depends on no other rank. */
   diagnose(): void {}
 }

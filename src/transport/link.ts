@@ -4,11 +4,11 @@ import type { Bytes, Seconds } from '../core/units';
 
 /** A wire between ranks, by the alpha-beta model: every step costs the latency, every byte its share of the bandwidth. */
 export interface Link {
-  /** As it was asked for: '10GbE', or '' where numbers were given. */
+  /** The link's name: '10GbE', or '' for a link given by numbers. */
   readonly name: string;
-  /** One way. */
+  /** Bandwidth in one direction. */
   readonly bytesPerSecond: number;
-  /** Of one message from rank to rank. */
+  /** Latency of one message from rank to rank. */
   readonly latencySeconds: Seconds;
 }
 
@@ -22,13 +22,13 @@ export interface LinkNumbers {
 const NCCL_RING_US = { nvlink: 3.4, pci: 5.7, net: 14 } as const;
 /** TCP between two hosts' applications. Source: Hurwitz and Feng 2003, Hot Interconnects 11, in µs. */
 const TCP_US = 20;
-/** The lower end of what gigabit cards are said to take (40 to 300). Source: aspsys.com, glossary, in µs. */
+/** The lower end of published latencies of gigabit cards (40 to 300). Source: aspsys.com, glossary, in µs. */
 const TCP_GIGABIT_US = 40;
 
 /**
- * Known links, nominal one way. Source of bandwidths: IEEE 802.3 (…GbE), InfiniBand roadmap (HDR, NDR: 4 lanes),
- * PCI Express base specifications (16 lanes less 128b/130b coding), NVIDIA's A100 and H100 data sheets (NVLink3, NVLink4:
- * half of what both directions have together).
+ * Known links, nominal one way. Source of bandwidths: IEEE 802.3 (…GbE), InfiniBand roadmap (HDR, NDR: 4 lanes), PCI
+ * Express base specifications (16 lanes minus 128b/130b coding), NVIDIA's A100 and H100 data sheets (NVLink3, NVLink4:
+ * half of the sum of both directions).
  */
 export const LINKS = {
   '1GbE': { gbit: 1, latencyUs: TCP_GIGABIT_US },
@@ -47,7 +47,7 @@ export const LINKS = {
 
 export type LinkName = keyof typeof LINKS;
 
-/** Checks a link. Throws: CONFIG for an unknown name (with the nearest), and for numbers that no link has. */
+/** Checks a link. Throws: CONFIG for an unknown name (with the nearest), and for impossible numbers. */
 export function linkOf(asked: LinkName | LinkNumbers): Link {
   if (typeof asked === 'string') return named(asked);
   const { gbit, latencyUs } = numbersIn(asked);
@@ -88,26 +88,29 @@ function numbersIn(asked: unknown): LinkNumbers {
   );
 }
 
-/** What ranks of one host exchange by themselves. Source: docs/benchmarks.md, all-reduce of 16 MiB at world 2, in bytes a second. */
+/**
+ * Bandwidth between ranks of one host. Source: docs/benchmarks.md, all-reduce of 16 MiB at world 2, in bytes per
+ * second.
+ */
 const FASTEST_HERE = 5.6e9;
 
-/** What is to be said of a link that is faster than this host's own transport: shaping only delays. */
+/** A warning about a link that is faster than this host's transport, because shaping only delays. */
 export function linkWarning(link: Link): string | undefined {
   if (link.bytesPerSecond <= FASTEST_HERE) return undefined;
   return (
-    `${linkText(link)}: ranks of one host exchange at most about ${(FASTEST_HERE * 8) / 1e9} Gbit/s, so this link changes ` +
-    'little but latency; choose one that is slower by the ratio of this host to the cluster, as { gbit: 2, latencyUs: 50 }'
+    `${linkText(link)}: ranks of one host exchange at most about ${(FASTEST_HERE * 8) / 1e9} Gbit/s, so this link affects ` +
+    'only latency; choose a link that is slower by the ratio of this host to the cluster, as { gbit: 2, latencyUs: 50 }'
   );
 }
 
-/** For subtitles: "link 2 Gbit/s, 50 µs", with the name where it has one. */
+/** For subtitles: "link 2 Gbit/s, 50 µs", with the name if it has one. */
 export function linkText({ name, bytesPerSecond, latencySeconds }: Link): string {
   const gbit = Number(((bytesPerSecond * 8) / 1e9).toPrecision(4));
   const micros = Number((latencySeconds * 1e6).toPrecision(4));
   return `link ${name === '' ? '' : `${name}: `}${gbit} Gbit/s, ${micros} µs`;
 }
 
-/** What a collective costs on a wire: messages that follow each other, and bytes that pass a rank's link one way. */
+/** A collective's cost on a wire: number of consecutive messages, and bytes through a rank's link in one direction. */
 export interface WireCost {
   readonly steps: number;
   readonly bytes: Bytes;

@@ -4,7 +4,7 @@ import { ShardlabError } from '../core/errors';
 import { createSender, receiveAll, type Sender } from '../core/message-loops';
 import type { Warn } from '../core/warn';
 
-/** A message as it came: its sender's fingerprint and data. */
+/** A received message: its sender's fingerprint and data. */
 export interface Letter {
   readonly record: Uint8Array;
   readonly payload: Uint8Array;
@@ -18,11 +18,11 @@ interface Waiter {
 
 export interface MailboxOptions {
   readonly rank: number;
-  /** One a rank; the own one is bound. */
+  /** One address per rank; this rank binds its own. */
   readonly addresses: readonly string[];
-  /** The secret of the job: letters without it are a stranger's, who may write to a port of this host. */
+  /** The job's secret: letters without it come from strangers, who may write to a port of this host. */
   readonly token: string;
-  /** Takes what a socket says that fails and goes on. */
+  /** Takes warnings about sockets that fail and continue. */
   readonly warn: Warn;
 }
 
@@ -31,7 +31,7 @@ interface Route {
   readonly sender: Sender;
 }
 
-/** Letters between ranks over zeromq, found by key whatever order they come in. */
+/** Letters between ranks over zeromq, found by key, in any order of arrival. */
 export class Mailbox {
   readonly #options: MailboxOptions;
   readonly #token: Buffer;
@@ -39,7 +39,7 @@ export class Mailbox {
   readonly #routes = new Map<number, Route>();
   readonly #letters = new Map<string, Letter>();
   readonly #waiters = new Map<string, Waiter>();
-  /** Letters of epochs up to this one are read by nobody any more. */
+  /** No rank reads letters of epochs up to this one any more. */
   #givenUp = 0;
 
   private constructor(options: MailboxOptions, pull: Pull) {
@@ -48,7 +48,7 @@ export class Mailbox {
     this.#pull = pull;
   }
 
-  /** Binds the rank's own address. Throws: TRANSPORT where that is refused. */
+  /** Binds the rank's own address. Throws: TRANSPORT if the system refuses. */
   static async open(options: MailboxOptions): Promise<Mailbox> {
     const { rank, addresses, warn } = options;
     const own = addresses[rank] ?? '';
@@ -66,7 +66,7 @@ export class Mailbox {
 
   /** Sends to a global rank. The letter's bytes must not change afterwards. */
   send(to: number, key: string, letter: Letter): void {
-    // A failure shows as a peer that never answers, and ends by the launcher's word.
+    // A failure appears as a peer that never answers; the launcher ends it.
     this.#routeTo(to).sender.send([this.#token, key, letter.record, letter.payload]);
   }
 
@@ -80,7 +80,7 @@ export class Mailbox {
     return new Promise((resolve, reject) => this.#waiters.set(key, { epoch, resolve, reject }));
   }
 
-  /** Makes every wait of the epoch fail, and forgets letters that came for it. */
+  /** Makes every wait of the epoch fail, and drops its letters. */
   giveUp(epoch: number, error: () => unknown): void {
     this.#givenUp = Math.max(this.#givenUp, epoch);
     for (const [key, waiter] of this.#waiters) {
@@ -91,7 +91,7 @@ export class Mailbox {
     for (const key of this.#letters.keys()) if (epochOf(key) <= epoch) this.#letters.delete(key);
   }
 
-  /** Closes the sockets once what was sent has gone out. */
+  /** Closes the sockets after all letters are sent. */
   async close(): Promise<void> {
     const routes = [...this.#routes.values()];
     await Promise.all(routes.map(({ sender }) => sender.drained()));
@@ -110,7 +110,7 @@ export class Mailbox {
     return route;
   }
 
-  /** Takes a letter of the job; others are ignored. */
+  /** Accepts a letter of the job; ignores others. */
   #take([token, key, record, payload]: readonly Buffer[]): void {
     if (key === undefined || record === undefined || payload === undefined) return;
     if (token?.length !== this.#token.length || !timingSafeEqual(token, this.#token)) return;

@@ -6,12 +6,12 @@ import { type Call, type CallHeader, type CallResult, totalLength } from './call
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 
-/** A collective as its cost depends on it. */
+/** A collective, as far as its cost depends on it. */
 export interface CollectiveCall {
   readonly op: CollectiveOp;
   /**
-   * The whole payload at the wire's type: what all ranks hold together after an all-gather or before a reduce-scatter, one
-   * rank's tensor of the others. It is what nccl-tests call size.
+   * The whole payload at the wire's type: for an all-gather the result, for a reduce-scatter the input, for others one
+   * rank's tensor. nccl-tests call it size.
    */
   readonly bytes: Bytes;
   /** Global ranks in group order. */
@@ -20,10 +20,10 @@ export interface CollectiveCall {
   readonly group: string;
 }
 
-/** How long a collective takes once it has its group's stream. */
+/** Gives the time of a collective once its group's stream is free. */
 export type CollectiveCosts = (call: CollectiveCall) => Seconds;
 
-/** What a meta plane is made of. */
+/** The parts that a meta plane needs. */
 export interface MetaPlaneOptions {
   readonly identity: GroupIdentity;
   readonly clock: SimulatedClock;
@@ -32,9 +32,9 @@ export interface MetaPlaneOptions {
 }
 
 /**
- * A plane on which this rank is alone and the others are taken to do what it does at the same time: every collective has
- * its partners at once, moves nothing, and takes the time that it costs on its group's stream. What ranks tell each other
- * (the rows of an uneven gather) is what this rank tells. Source: torch's FakeProcessGroup.
+ * A plane with only this rank; all other ranks are assumed to do the same at the same time. Every collective completes
+ * at once, moves nothing, and takes its cost on its group's stream. Values that ranks exchange (the rows of an uneven
+ * gather) are this rank's values. Source: torch's FakeProcessGroup.
  */
 export function openMetaPlane({ identity, clock, costs = () => 0 }: MetaPlaneOptions): Plane {
   return {

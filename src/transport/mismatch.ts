@@ -1,12 +1,12 @@
 import { ShardlabError } from '../core/errors';
 import type { CallSide } from './record';
 
-/** Who speaks in an error of a group. */
+/** The rank that reports an error of a group. */
 export interface GroupIdentity {
   readonly name: string;
   /** Global ranks in group order. */
   readonly ranks: readonly number[];
-  /** This rank's place in the group. */
+  /** This rank's index in the group. */
   readonly rank: number;
   readonly world: number;
 }
@@ -19,7 +19,7 @@ export function speaker({ ranks, rank, world }: GroupIdentity): string {
 export const RESET_ADVICE =
   'The group cannot be used again until the job is reset (a new epoch begins when the cell has ended on all ranks).';
 
-/** The error of a group whose ranks called different collectives; `sides` has one entry a rank, global ranks. */
+/** The error of a group whose ranks called different collectives; `sides` has one entry per rank, with global ranks. */
 export function mismatchError(identity: GroupIdentity, sides: readonly CallSide[]): ShardlabError {
   const message =
     `${speaker(identity)} ranks of group ${identity.name} called different collectives: ` +
@@ -39,7 +39,7 @@ export function brokenError(identity: GroupIdentity): ShardlabError {
   );
 }
 
-/** Ranks that did the same are named together. */
+/** Groups ranks that made the same call. */
 function foldSides(sides: readonly CallSide[]): string[] {
   const ranksBySentence = new Map<string, number[]>();
   for (const side of sides) {

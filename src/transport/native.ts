@@ -2,12 +2,12 @@ import type * as Koffi from 'koffi';
 import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
 
-/** What the shared memory plane needs of the operating system, by libc through koffi. */
+/** The functions of the operating system that the shared memory plane needs, from libc through koffi. */
 export interface Native {
-  /** An anonymous file in memory; closed on exec unless it is handed on as stdio. Throws: TRANSPORT. */
+  /** An anonymous file in memory; closed on exec unless it is passed on as stdio. Throws: TRANSPORT. */
   createMemoryFile(name: string, bytes: Bytes): number;
   closeFile(fd: number): void;
-  /** Lays [offset, offset + bytes) of the file over memory at `address`. Throws: TRANSPORT. */
+  /** Maps [offset, offset + bytes) of the file over the memory at `address`. Throws: TRANSPORT. */
   mapOver(address: number, bytes: Bytes, fd: number, offset: Bytes): void;
   addressOf(array: Uint8Array): number;
   copy(target: number, source: number, bytes: Bytes): void;
@@ -29,7 +29,7 @@ const EVERYONE = 0x7fffffff;
 
 /**
  * Binds libc. This is the only file that loads koffi, so that a machine without it can use another plane.
- * Throws: TRANSPORT where koffi, Linux or the processor's futex number is missing.
+ * Throws: TRANSPORT if koffi, Linux or the processor's futex number is missing.
  */
 export function loadNative(): Native {
   const futexNumber = futexFor(process.platform, process.arch);
@@ -50,7 +50,7 @@ function futexFor(platform: string, arch: string): number {
 
 function loadKoffi(): typeof Koffi {
   try {
-    // Loaded when first needed; its own declarations describe what require gives.
+    // Loaded on first use; koffi's declarations describe the result of require.
     return require('koffi') as typeof Koffi;
   } catch (cause) {
     throw new ShardlabError('TRANSPORT', `koffi does not load: ${String(cause)}`, { cause });
@@ -125,7 +125,7 @@ const PROBE_BYTES = 65536;
 export type SharedMemoryProbe = { readonly ok: true } | { readonly ok: false; readonly reason: string };
 
 /**
- * Tries whether ranks can share memory here: koffi, a memory file of `bytes` (a limit as ulimit -f may refuse a large
+ * Tests whether ranks can share memory here: koffi, a memory file of `bytes` (a limit as ulimit -f may refuse a large
  * one), and a mapping over a WebAssembly memory.
  */
 export function probeSharedMemory(bytes: Bytes = PROBE_BYTES): SharedMemoryProbe {

@@ -13,7 +13,7 @@ import { Cursor, type SpanCall } from './spans';
 import type { Steps, Wait } from './wait';
 
 const LINE_WORDS = 16;
-/** Words of a pair's header, a cache line each. */
+/** Words of a pair's header, one cache line each. */
 const HEAD = 0;
 const TAIL = LINE_WORDS;
 const HEAD_SLEEPER = 2 * LINE_WORDS;
@@ -22,9 +22,9 @@ const VERDICT = 4 * LINE_WORDS;
 const NUM_BUFFERS = 2;
 
 /**
- * Send and recv between two ranks: pieces through two slots; the sender counts what it wrote, the receiver what it
- * read. A send ends when the receiver has everything, so a mismatch is an error on both sides. It serves the
- * blocking and the asynchronous stream alike: the group sees to it that one call at a time uses a direction.
+ * Send and recv between two ranks: pieces travel through two slots; the sender counts written pieces, the receiver
+ * counts read ones. A send ends when the receiver has everything, so a mismatch is an error on both sides. It serves
+ * both the blocking and the asynchronous stream; the group ensures that only one call at a time uses a direction.
  */
 export class PairLane implements Lane {
   ready: Seconds = 0;
@@ -54,7 +54,7 @@ export class PairLane implements Lane {
     return [];
   }
 
-  /** For ranks that wait for this one's main thread: place of its partner from 1, 0 for none. */
+  /** For ranks that wait for this rank's main thread: writes its partner's index from 1, 0 for none. */
   #tellPartner(epoch: number, partner: number): void {
     if (this.#stream !== STREAM.main) return;
     const { words, layout, rank } = this.#group;
@@ -125,7 +125,7 @@ class Pair {
     this.#tail = this.#counter(TAIL);
   }
 
-  /** Leaves this side's fingerprint. Throws: COLLECTIVE_MISMATCH where the group broke before. */
+  /** Writes this side's fingerprint. Throws: COLLECTIVE_MISMATCH if the group broke earlier. */
   enter(call: SpanCall): void {
     this.#checkPoison();
     const own = this.#record(this.#sends);
@@ -145,7 +145,9 @@ class Pair {
     return this.#wait(HEAD, HEAD_SLEEPER, () => this.#counter(HEAD) !== this.#tail);
   }
 
-  /** When both sides had come with their links free; the other's next call may have begun, then it had come before. */
+  /**
+   * When both sides had arrived with their links free; if the other side's next call has begun, it had arrived earlier.
+   */
   get ready(): Seconds {
     const { number } = this.#header;
     const sides = [this.#record(true), this.#record(false)].filter((record) => record.number === number);
@@ -163,7 +165,7 @@ class Pair {
     this.#tail = this.#advance(TAIL, this.#tail, TAIL_SLEEPER);
   }
 
-  /** The receiver compares both fingerprints and tells the sender where they differ. Throws: COLLECTIVE_MISMATCH. */
+  /** The receiver compares both fingerprints and reports differences to the sender. Throws: COLLECTIVE_MISMATCH. */
   compare(): void {
     if (this.#record(true).fitsPeer(this.#record(false))) return;
     const { words, layout } = this.#group;
@@ -217,7 +219,10 @@ class Pair {
     };
   }
 
-  /** Looks whether the other side waits for us in a collective of the group. A receiver that refused is no such side: it poisons the group too. */
+  /**
+   * Checks whether the other side waits for us in a collective of the group. A receiver that refused does not wait: it
+   * also poisons the group.
+   */
   #diagnose(): void {
     const { words, layout } = this.#group;
     if (this.#refused) return;

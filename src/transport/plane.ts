@@ -4,27 +4,30 @@ import type { GroupIdentity } from './mismatch';
 /** A collective that runs on the comm thread. */
 export interface PostedCall {
   readonly done: boolean;
-  /** Blocks until it ended. Throws what the collective threw, each time. */
+  /** Blocks until it has ended. Throws the collective's error on every call. */
   wait(): CallResult;
 }
 
-/** A group's way to run collectives. */
+/** Runs a group's collectives. */
 export interface PlaneGroup {
   /** Runs on this thread; returns when done. */
   run(call: Call): CallResult;
-  /** Runs beside this thread, after what was posted to the same group before. */
+  /** Runs beside this thread, after earlier posted calls of the same group. */
   post(call: Call): PostedCall;
-  /** What the first rank offers in a 'subgroup' call: where a group of `size` may live; -1 where no room is left. */
+  /** The first rank's offer in a 'subgroup' call: the position for a group of `size`; -1 if there is no room. */
   offerSubgroup(size: number): number;
-  /** The group that all agreed on. */
+  /** Opens the group at the agreed position. */
   openSubgroup(identity: GroupIdentity, offer: number): PlaneGroup;
 }
 
-/** How ranks exchange bytes: shared memory or zeromq; meta: they are imagined, and exchange nothing. */
+/**
+ * How ranks exchange bytes: shared memory or zeromq; on the meta plane, other ranks are imagined and nothing is
+ * exchanged.
+ */
 export interface Plane {
   readonly kind: 'shared-memory' | 'zeromq' | 'meta';
   readonly epoch: number;
   readonly world: PlaneGroup;
-  /** Ends the comm thread. Whatever was posted and not waited for is lost. */
+  /** Ends the comm thread. Posted calls that nobody awaited are lost. */
   close(): Promise<void>;
 }

@@ -2,10 +2,11 @@ import type { Seconds } from '../core/units';
 import { CALL_OPS, type CallHeader, REDUCTIONS, WIRE_DTYPES } from './call';
 
 /**
- * A collective's fingerprint in memory that ranks share, and over zeromq the head of a message.
- * Words: 0 epoch, 1 number, 2 op, 3 dtype, 4 wire dtype, 5 reduction, 6 peer, 7 signature of all lengths,
- * 8 asynchronous, 9 count, 10 value, 11 cell, 12 line, 13 bytes of text, 14 and 15 when this rank's shaped link was free;
- * text from byte 64; from byte 512 what this rank sends to each, then what it awaits from each (allToAll alone).
+ * A collective's fingerprint in memory that ranks share, and over zeromq the head of a message. Words: 0 epoch, 1
+ * number, 2 op, 3 dtype, 4 wire dtype, 5 reduction, 6 peer, 7 signature of all lengths, 8 asynchronous, 9 count, 10
+ * value, 11 cell, 12 line, 13 bytes of text, 14 and 15 when this rank's shaped link was free; text from byte 64; from
+ * byte 512 the lengths that this rank sends to each rank, then the lengths that it expects from each rank (only
+ * allToAll).
  */
 const WORD = {
   epoch: 0,
@@ -37,15 +38,15 @@ export function recordBytes(size: number): number {
   return LENGTHS_AT + 8 * size;
 }
 
-/** The numbers that must agree, beside what the header has. */
+/** The numbers that must agree, besides the header. */
 export interface CallLengths {
-  /** One number for all lengths on which ranks must agree; 0 where each pair must agree. */
+  /** One number for all lengths on which ranks must agree; 0 if each pair must agree. */
   readonly signature: number;
   readonly sends: readonly number[];
   readonly receives: readonly number[];
 }
 
-/** One side of a mismatch, as messages and details show it. */
+/** One side of a mismatch, for messages and details. */
 export interface CallSide {
   readonly rank: number;
   readonly op: string;
@@ -62,7 +63,7 @@ export interface CallSide {
   readonly site: string;
 }
 
-/** A record at a place of shared memory. */
+/** A record at an address of shared memory. */
 export class CallRecord {
   readonly #words: Int32Array;
   readonly #free: Float64Array;
@@ -73,7 +74,7 @@ export class CallRecord {
   constructor(buffer: SharedArrayBuffer | ArrayBuffer, at: number, size: number) {
     this.#words = new Int32Array(buffer, at, 16);
     this.#free = new Float64Array(buffer, at + FREE_AT, 1);
-    // Buffer.from takes both kinds of buffer; its declarations want to know which.
+    // Buffer.from takes both kinds of buffer, but its types need to know which one.
     this.#text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
     this.#lengths = new Int32Array(buffer, at + LENGTHS_AT, 2 * size);
     this.#size = size;
@@ -101,7 +102,7 @@ export class CallRecord {
     this.#lengths.set(lengths.receives, this.#size);
   }
 
-  /** When the rank came with its link free, on the host's clock; 0 where links are not shaped. */
+  /** When the rank had arrived with its link free, on the host's clock; 0 if links are not shaped. */
   get freeAt(): Seconds {
     return this.#free[0] ?? 0;
   }

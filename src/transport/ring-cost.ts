@@ -2,21 +2,21 @@ import { itemBytes, type WireDType } from '../core/dtypes';
 import type { CallOp } from './call';
 import type { WireCost } from './link';
 
-/** Sizes of a collective, as far as its time on a wire goes. */
+/** Sizes of a collective, as far as its time on a wire depends on them. */
 export interface CallSizes {
   readonly op: CallOp;
   readonly wireDType: WireDType;
-  /** Elements of each of the call's lists; see Call for what they are by op. */
+  /** Elements of each of the call's lists; see Call for their meaning by op. */
   readonly inputs: readonly number[];
   readonly outputs: readonly number[];
 }
 
-/** What exchange and subgroup tell: one number each. */
+/** Bytes of exchange and subgroup: one number each. */
 const NUMBER_BYTES = 4;
 
 /**
- * Steps and bytes of a collective by the ring algorithm, alike on all ranks (uneven parts count with their mean; those of
- * allToAll and send are this rank's own, the larger of what it sends and receives).
+ * Steps and bytes of a collective by the ring algorithm, equal on all ranks (uneven parts count with their mean; for
+ * allToAll and send they are this rank's own: the larger of sent and received bytes).
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast as a pipelined chain.
  */
 export function ringCost(

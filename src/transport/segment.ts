@@ -3,28 +3,28 @@ import type { Bytes } from '../core/units';
 import { type AbortReason, CONTROL_BYTES, ControlBlock } from './control-block';
 import { loadNative, type Native } from './native';
 
-/** WebAssembly memories come in these units. */
+/** The unit of WebAssembly memories. */
 export const PAGE_BYTES = 65536;
 
 /**
- * Default size of a segment. It is address space, not memory: pages exist once touched. It bounds the number of
- * groups: a group of 2 takes 51 MiB of it, of 4 90 MiB, of 64 1.6 GiB.
+ * Default size of a segment. It is address space, not memory: pages exist once touched. It limits the number of groups:
+ * a group of 2 takes 51 MiB, of 4 90 MiB, of 64 1.6 GiB.
  */
 export const SEGMENT_BYTES: Bytes = 64 * 2 ** 30;
 
-/** Memory that all ranks of a job share, as its launcher holds it. */
+/** The launcher's side of the memory that all ranks of a job share. */
 export interface Segment {
-  /** To be inherited by the ranks as one of their numbered descriptors. */
+  /** The descriptor that ranks inherit. */
   readonly fd: number;
   readonly bytes: Bytes;
-  /** Makes every rank that waits throw a typed error within 100 ms. Returns false where a reason was given before. */
+  /** Makes every waiting rank throw a typed error within 100 ms. Returns false if a reason was given earlier. */
   abort(reason: AbortReason): boolean;
   /** Begins a new epoch after an interrupt or a mismatch: groups can be used again. No rank may be in a collective. */
   reset(): void;
   close(): void;
 }
 
-/** Makes the segment. Throws: TRANSPORT where koffi, Linux or the memory file is refused. */
+/** Makes the segment. Throws: TRANSPORT if koffi or Linux is missing, or the system refuses the memory file. */
 export function createSegment(bytes: Bytes = SEGMENT_BYTES): Segment {
   const native = loadNative();
   const fd = native.createMemoryFile('shardlab', bytes);
@@ -38,20 +38,22 @@ export function createSegment(bytes: Bytes = SEGMENT_BYTES): Segment {
   };
 }
 
-/** A part of the segment laid over the tail of a WebAssembly memory: wasm kernels and all ranks work on it in place. */
+/**
+ * A part of the segment, mapped over the tail of a WebAssembly memory: wasm kernels and all ranks work on it in place.
+ */
 export interface Region {
   readonly memory: WebAssembly.Memory;
-  /** Where the memory begins in this process. */
+  /** The memory's address in this process. */
   readonly base: number;
 }
 
-/** The segment as a rank holds it. */
+/** A rank's side of the segment. */
 export interface OpenSegment {
   readonly native: Native;
   readonly bytes: Bytes;
   readonly control: ControlBlock;
   readonly controlBuffer: SharedArrayBuffer;
-  /** Maps [offset, offset + bytes) behind `privateBytes` of ordinary memory. Throws: TRANSPORT. */
+  /** Maps [offset, offset + bytes) after `privateBytes` of ordinary memory. Throws: TRANSPORT. */
   region(offset: Bytes, bytes: Bytes, privateBytes: Bytes): Region;
 }
 

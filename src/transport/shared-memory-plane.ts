@@ -25,15 +25,15 @@ export interface SharedMemoryOptions {
   readonly fd: number;
   readonly bytes: Bytes;
   readonly identity: GroupIdentity;
-  /** Shapes the wire; undefined: as fast as memory is. */
+  /** Shapes the wire; undefined: as fast as memory. */
   readonly link?: Link | undefined;
   /** Script of the comm thread; it runs a CommLoop. */
   readonly commScript: string;
-  /** Goes to the script besides the plane's own setup. */
+  /** Data for the script, besides the plane's setup. */
   readonly commExtra: unknown;
 }
 
-/** What the comm thread's script gets. */
+/** The setup of the comm thread's script. */
 export interface SharedMemorySetup {
   readonly controlBuffer: SharedArrayBuffer;
   readonly kernelModule: WebAssembly.Module;
@@ -42,8 +42,8 @@ export interface SharedMemorySetup {
 }
 
 /**
- * Rounds that the main thread spins before it sleeps: a few microseconds, which is how long a rank that runs at the
- * same time takes to come. Longer spinning keeps the core from a rank that waits for it.
+ * Rounds that the main thread spins before it sleeps: a few microseconds, the time in which a concurrently running rank
+ * arrives. Longer spinning would take the core from a rank that needs it.
  */
 const SPINS_ALONE = 1000;
 const SPINS_CROWDED = 100;
@@ -89,14 +89,14 @@ class SharedMemory {
     return new SharedMemoryGroup(this, this.#numGroups, { identity, ...region });
   }
 
-  /** Takes room for a group; -1 where the segment has none left. */
+  /** Takes room for a group; -1 if the segment is full. */
   take(size: number): number {
     const pages = new RegionLayout(size).sharedBytes / PAGE_BYTES;
     const page = this.#subgroupsFrom + this.segment.control.take(pages);
     return (page + pages) * PAGE_BYTES <= this.segment.bytes ? page : -1;
   }
 
-  /** The comm thread, started when first needed. */
+  /** The comm thread, started on first use. */
   get comm(): CommClient {
     if (this.#client === undefined) {
       const setup: SharedMemorySetup = {
@@ -122,7 +122,7 @@ class SharedMemoryGroup implements PlaneGroup {
   readonly #memory: GroupMemory;
   readonly #collectives: CollectiveLane;
   readonly #pairs: PairLane;
-  /** The newest posted send and recv of each direction. */
+  /** The newest posted send and recv per direction. */
   readonly #exchanges = new Map<string, PostedCall>();
   #known = false;
 
@@ -165,7 +165,7 @@ class SharedMemoryGroup implements PlaneGroup {
     return posted;
   }
 
-  /** Whether a posted send or recv with a rank has not ended: it may not even have begun. */
+  /** Whether a posted send or recv with a rank has not ended; it may not even have begun. */
   #serves(rank: number): boolean {
     return (['send', 'recv'] as const).some((op) => this.#exchanges.get(`${op} ${rank}`)?.done === false);
   }

@@ -4,7 +4,7 @@ import type { GroupMemory } from './group-memory';
 import { BLOCK_LENGTH, type Stream } from './layout';
 import type { Cursor } from './spans';
 
-/** Moves values between a rank's own memory and slots, and reduces slots; converts where the wire has 16 bits. */
+/** Moves values between a rank's own memory and slots, and reduces slots; converts if the wire has 16 bits. */
 export class SlotCodec {
   readonly itemBytes: number;
   readonly #group: GroupMemory;
@@ -52,7 +52,7 @@ export class SlotCodec {
     });
   }
 
-  /** Reduces slots, in their order, into another place of the group's memory. */
+  /** Reduces slots, in order, into another position of the group's memory. */
   reduce(target: number, slots: readonly number[], length: number): void {
     const { kernels, words } = this.#group;
     const [tableAt, maximum, divisor] = [this.#tableAt, this.#maximum, this.#divisor];
@@ -66,7 +66,7 @@ export class SlotCodec {
     else kernels.reduceF16(...args);
   }
 
-  /** Reduces slots into the cursor's next elements, block by block through a scratch that stays in the cache. */
+  /** Reduces slots into the cursor's next elements, block by block through a scratch buffer that stays in the cache. */
   reduceTo(cursor: Cursor, slots: readonly number[], length: number): void {
     const { base } = this.#group;
     const [wide, reduced] = this.#scratch;

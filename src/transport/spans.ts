@@ -1,7 +1,10 @@
 import { type BlockList, type CallHeader, VALUE_BYTES } from './call';
 import type { Native } from './native';
 
-/** Elements at native addresses of this process, in wire order; address 0 is padding. Plain data: it goes to other threads. */
+/**
+ * Elements at native addresses of this process, in wire order; address 0 is padding. Plain data, which can be sent to
+ * other threads.
+ */
 export interface Spans {
   readonly addresses: readonly number[];
   readonly lengths: readonly number[];
@@ -27,7 +30,7 @@ export function toSpans(blocks: BlockList): Spans {
   return { addresses, lengths, total };
 }
 
-/** Walks spans from front to end, copying to or from memory that all ranks share. */
+/** Iterates over spans and copies to or from memory that all ranks share. */
 export class Cursor {
   #index = 0;
   #within = 0;
@@ -47,7 +50,7 @@ export class Cursor {
     });
   }
 
-  /** Copies the next `length` elements from `source`; what falls on padding is dropped. */
+  /** Copies the next `length` elements from `source`; drops elements for padding. */
   writeFrom(source: number, length: number): void {
     this.#walk(length, (address, done, bytes) => {
       if (address !== 0) this.#native.copy(address, source + done, bytes);

@@ -1,17 +1,17 @@
 import type { Bytes } from '../core/units';
 
-/** What the pool keeps at most for calls to come. */
+/** The most bytes that the pool stores for later calls. */
 const MOST_KEPT: Bytes = 64 * 2 ** 20;
 
 /**
- * Memory in which the main thread hands data to its comm thread. Training calls with the same sizes again and again, and fresh
- * memory costs a page fault for every 4 kB: a third of the time of a large collective over zeromq.
+ * Memory in which the main thread passes data to its comm thread. Training repeats calls with the same sizes, and fresh
+ * memory costs a page fault per 4 kB: a third of the time of a large collective over zeromq.
  */
 export class StagingPool {
   readonly #free = new Map<Bytes, SharedArrayBuffer[]>();
   #kept: Bytes = 0;
 
-  /** Memory of exactly so many bytes, with what was in it before. */
+  /** Memory of exactly `bytes` bytes, with its old content. */
   take(bytes: Bytes): SharedArrayBuffer {
     const found = this.#free.get(bytes)?.pop();
     if (found === undefined) return new SharedArrayBuffer(bytes);
@@ -19,7 +19,7 @@ export class StagingPool {
     return found;
   }
 
-  /** Gives memory back that nobody reads or writes any more. */
+  /** Returns memory that is no longer in use. */
   give(buffer: SharedArrayBuffer): void {
     const { byteLength } = buffer;
     if (this.#kept + byteLength > MOST_KEPT) return;

@@ -4,10 +4,10 @@ import type { CallResult } from './call';
 /** Calls that may be in flight at once; the next one waits for the oldest. */
 export const NUM_TICKETS = 1024;
 
-/** When a call ran on the comm thread, and whether all ranks' values were the same; left out: they were. */
+/** When a call ran on the comm thread, and whether all ranks' values were the same; if omitted, they were. */
 export type CallTimes = Omit<CallResult, 'values' | 'agrees'> & Partial<Pick<CallResult, 'agrees'>>;
 
-/** Six times, and 1 where all ranks' values were the same. */
+/** Six times, and 1 if all ranks' values were the same. */
 const NUM_TIMES = 7;
 const UNKNOWN = { free: Number.NaN, arrived: Number.NaN, lacked: Number.NaN, carried: Number.NaN };
 
@@ -17,7 +17,7 @@ const POSTED = 0;
 const ABANDONED = 1;
 const TIMES_AT = (NUM_CONTROL_WORDS + NUM_TICKETS) * 4;
 
-/** How the main thread learns what became of calls on the comm thread: states and times in memory of both. */
+/** The states and times of calls on the comm thread, in memory that both threads share. */
 export class TicketBoard {
   readonly buffer: SharedArrayBuffer;
   readonly #words: Int32Array;
@@ -34,7 +34,7 @@ export class TicketBoard {
     return Atomics.load(this.#words, POSTED);
   }
 
-  /** Comm thread: sleeps until more is announced than `seen`, at most `milliseconds`. */
+  /** Comm thread: sleeps until more messages are announced than `seen`, at most `milliseconds`. */
   awaitPost(seen: number, milliseconds?: number): void {
     Atomics.wait(this.#words, POSTED, seen, milliseconds);
   }
@@ -49,7 +49,7 @@ export class TicketBoard {
     Atomics.store(this.#words, wordOf(ticket), STATE.pending);
   }
 
-  /** Comm thread: the call ended. */
+  /** Comm thread: marks a call as ended. */
   finish(ticket: number, failed: boolean, { started, ended, progress, agrees = true }: CallTimes): void {
     const { free, arrived, lacked, carried } = progress ?? UNKNOWN;
     this.#times.set([started, ended, free, arrived, lacked, carried, agrees ? 1 : 0], ticket * NUM_TIMES);
@@ -57,7 +57,7 @@ export class TicketBoard {
     Atomics.notify(this.#words, wordOf(ticket));
   }
 
-  /** The comm thread has ended: no call will be finished any more, and those that were pending have failed. */
+  /** Called when the comm thread has ended: no call will be finished any more, and pending calls have failed. */
   abandon(): void {
     Atomics.store(this.#words, ABANDONED, 1);
     for (let ticket = 0; ticket < NUM_TICKETS; ticket++) {
@@ -76,8 +76,8 @@ export class TicketBoard {
   }
 
   /**
-   * Main thread: blocks until the call ended; spins first. Returns whether it failed, as all do that the comm thread left
-   * pending when it ended. Throws: CLOSED where the world was closed meanwhile.
+   * Main thread: blocks until the call has ended; spins first. Returns whether the call failed; all calls that are
+   * pending when the comm thread ends have failed. Throws: CLOSED if the world was closed meanwhile.
    */
   await(ticket: number, isOpen: () => boolean): boolean {
     const word = wordOf(ticket);

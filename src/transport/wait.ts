@@ -2,22 +2,25 @@ import { now, type Seconds } from '../core/units';
 import { abortError, type ControlBlock } from './control-block';
 import { type GroupIdentity, speaker } from './mismatch';
 
-/** Something another process or thread will bring about. */
+/** A condition that another process or thread will fulfil. */
 export interface Wait {
   ready(): boolean;
-  /** Sleeps until it may be ready, at most `milliseconds`. */
+  /** Sleeps until the condition may be true, at most `milliseconds`. */
   sleep(milliseconds: number): void;
-  /** Called when it takes long. Throws where it cannot come any more: the others do something else. */
+  /** Called after a long wait. Throws if the condition can never become true, because other ranks do something else. */
   diagnose(): void;
 }
 
-/** A collective as a sequence of steps between waits. The same steps run on the main thread, which blocks, and on the comm thread, which takes turns. */
+/**
+ * A collective as a sequence of steps between waits. The same steps run on the main thread, which blocks, and on the
+ * comm thread, which alternates between collectives.
+ */
 export type Steps<T = void> = Generator<Wait, T, void>;
 
-/** Longest sleep between two looks at the control block. */
+/** Longest sleep between two checks of the control block. */
 export const PATIENCE_MS = 50;
 
-/** Tells whether a collective that began in an epoch may go on. */
+/** Checks whether a collective of an epoch may continue. */
 export interface Guard {
   /** Throws: RANK_DIED, INTERRUPTED, ABORTED, COLLECTIVE_MISSING. */
   check(): void;

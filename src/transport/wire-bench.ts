@@ -6,7 +6,7 @@ import { PAGE_BYTES, sharedBuffer } from './segment';
 
 const SLACK = 128;
 
-/** Converts and reduces messages in a WebAssembly memory of its own, which grows to the largest that came. */
+/** Converts and reduces messages in its own WebAssembly memory, which grows to the largest message. */
 export class WireBench {
   readonly #module: WebAssembly.Module;
   #bytes: Uint8Array = new Uint8Array(0);
@@ -28,7 +28,7 @@ export class WireBench {
     return Buffer.from(this.#bytes.subarray(target, target + length * 2));
   }
 
-  /** As toWire, for what does not leave this rank: where the wire does not round, the values themselves. */
+  /** As toWire, for data that does not leave this rank: if the wire does not round, the values themselves. */
   toOwn(values: Uint8Array, wire: WireDType): Uint8Array {
     return itemBytes(wire) === 4 ? values : this.toWire(values, wire);
   }

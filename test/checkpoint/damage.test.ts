@@ -167,7 +167,7 @@ test('a folder of other things is not replaced; what was put into a checkpoint s
   fs.writeFileSync(join(mine, 'thesis.txt'), '');
   await assert.rejects(
     soloCheckpointer().save(state, mine),
-    /holds thesis\.txt and no checkpoint of ours.*choose another/,
+    /holds thesis\.txt and no checkpoint of shardlab.*choose another/,
   );
   assert.deepEqual(fs.readdirSync(mine), ['thesis.txt']);
   const kept = damaged('kept', (path) => fs.writeFileSync(join(path, 'config.json'), '{}'));

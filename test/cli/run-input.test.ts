@@ -44,7 +44,7 @@ test('where a checkpoint is to go is tried before anything is trained', async ()
   writeFileSync(join(folder, 'taken'), '');
   const file = await shardlab(['run', 'tiny', '--save', 'taken'], { cwd: folder });
   assert.equal(file.status, 1);
-  assert.match(file.stderr, /^shardlab: cannot write .*taken: something on the way there is no folder/);
+  assert.match(file.stderr, /^shardlab: cannot write .*taken: a part of the path is not a folder/);
   const { status, stderr } = await shardlab(['run', 'tiny', '--save', ''], { cwd: folder });
   assert.equal(status, 2);
   assert.match(stderr, /--save takes a path, not an empty text/);

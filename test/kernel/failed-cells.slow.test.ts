@@ -25,7 +25,7 @@ describe('a cell that fails its type check', () => {
       "import { basename } from 'node:path';\nimport fs, { type Stats } from 'node:fs';\nconsole.log('ran'); const n: number = 'one';",
     );
     assert.match(traceback, /TS2322/);
-    assert.match(traceback, /Nothing of the cell ran but its imports: basename, fs, Stats/);
+    assert.match(traceback, /Only the cell's imports ran: basename, fs, Stats/);
     assert.equal(resultText(await client.execute("basename('/a/b')")), "'b'");
     const stats = "let stats: Stats = fs.statSync('.'); stats.isDirectory()";
     assert.equal(resultText(await client.execute(stats)), 'true');
@@ -42,7 +42,7 @@ describe('a cell that fails its type check', () => {
 
   it('is named where a later cell lacks what it would have declared, until it is mended', async () => {
     const { number } = await failure("const width: number = 'wide'; type Size = { w: number };");
-    const sentence = `Cell ${number} would have declared it, but it failed its type check: run it again after mending.`;
+    const sentence = `Cell ${number} would have declared it, but it failed its type check: fix it and run it again.`;
     assert.ok((await failure('width + 1')).evalue.endsWith(sentence));
     assert.ok((await failure('let size: Size')).evalue.endsWith(sentence));
     await client.execute('const width = 3;');

@@ -115,7 +115,10 @@ describe('an interrupt', { skip: NO_PROC }, () => {
     await client.execute('let still = 1;');
     const { ended } = await started('await new Promise(() => {})');
     process.kill(executor, 'SIGSTOP');
-    assert.match(await line(), new RegExp(`is stopped \\(state T\\); kill -CONT ${executor} lets it go on`));
+    assert.match(
+      await line(),
+      new RegExp(`is stopped \\(state T\\); kill -CONT ${executor} lets it continue`),
+    );
     process.kill(executor, 'SIGCONT');
     assert.equal((await ended).reply.content.ename, 'ShardlabError[INTERRUPTED]');
     assert.equal(resultText(await client.execute('still')), '1');

@@ -69,7 +69,7 @@ describe('a %%ranks cell', () => {
     const { content } = (
       await client.execute("%%ranks\nimport { basename } from 'node:path';\nrank = 'one';")
     ).reply;
-    assert.match(String(content.traceback), /Nothing of the cell ran but its imports: basename/);
+    assert.match(String(content.traceback), /Only the cell's imports ran: basename/);
     assert.match(shownText(await client.execute("%%ranks\nbasename('/a/b')")), /ranks 0-1 agree\s+'b'/);
   });
 
@@ -84,7 +84,7 @@ describe('a %%ranks cell', () => {
     assert.equal(content.ename, 'TypeScriptError[TS2304]');
     assert.match(
       String(content.evalue),
-      /Cell \d+ would have declared it, but it failed in the ranks: run it/,
+      /Cell \d+ would have declared it, but it failed in the ranks: fix it/,
     );
   });
 

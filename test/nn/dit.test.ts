@@ -81,7 +81,7 @@ test('of two experts the timestep chooses one; the other has no gradients', () =
   const both = tf.tensor1d([900, 100]);
   assert.throws(
     () => model.apply(latents, both, text),
-    /timesteps 900\.0, 100\.0 lie on both sides of the boundary 875/,
+    /timesteps 900\.0, 100\.0 are on both sides of the boundary 875/,
   );
   tf.dispose([both, latents, text, velocity]);
   model.dispose();

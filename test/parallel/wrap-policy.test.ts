@@ -140,7 +140,7 @@ test('a module by name that cannot be a unit by itself is refused with the param
   assert.throws(() => wrapPolicyOf({ modules: ['wte'] }, model), {
     code: 'CONFIG',
     message:
-      /^parallel\.wrap\.modules: "wte" cannot be a unit by itself, for the model itself reads wte\.weight too .*leave "wte"/,
+      /^parallel\.wrap\.modules: "wte" cannot be a separate unit, because the model itself also reads wte\.weight .*leave "wte"/,
   });
   const plan = (parallel: object) => planUnits(model, parseTrainConfig({ parallel }).parallel);
   assert.throws(

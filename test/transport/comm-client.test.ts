@@ -10,7 +10,7 @@ for (const when of ['while it loads', 'at its first message'] as const) {
     const client = new CommClient(stub, when);
     const posted = client.post((ticket) => ({ ticket }));
     // Blocks this thread: no event can tell it.
-    const expected = { code: 'ENGINE', message: /has ended: the kernels are missing.*launch the job anew/ };
+    const expected = { code: 'ENGINE', message: /has ended: the kernels are missing.*launch the job again/ };
     assert.throws(() => posted.wait(), expected);
     assert.throws(() => posted.wait(), expected);
     const next = client.post((ticket) => ({ ticket }));

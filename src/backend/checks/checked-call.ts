@@ -2,13 +2,16 @@ import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import { sizeOf, type WasmContext } from '../wasm-context';
 
-/** What a check reads of a kernel's inputs: tfjs gives null or undefined for those that are optional. */
+/** A kernel's inputs, as checks read them; tfjs passes null or undefined for missing optional inputs. */
 export type GivenInputs = Readonly<Record<string, tf.TensorInfo | null | undefined>>;
 
 /** The largest element count and index that int32 holds. */
 const MOST = 2 ** 31 - 1;
 
-/** A call of a kernel before it runs. What does not fit is a SHAPE error that names the kernel, the module and the values. */
+/**
+ * A kernel's call, before it runs. An argument that does not fit is a SHAPE error that names the kernel, the module and
+ * the values.
+ */
 export class CheckedCall {
   readonly kernel: string;
   readonly attrs: Readonly<Record<string, unknown>>;
@@ -35,7 +38,7 @@ export class CheckedCall {
     });
   }
 
-  /** All inputs that are given. */
+  /** All present inputs. */
   get given(): tf.TensorInfo[] {
     return Object.values(this.#inputs).filter((input) => input != null);
   }
@@ -44,7 +47,7 @@ export class CheckedCall {
     return this.#inputs[name] ?? this.refuse(`its input ${name} is missing.`);
   }
 
-  /** An input that may be left out. */
+  /** An optional input. */
   optional(name: string): tf.TensorInfo | undefined {
     return this.#inputs[name] ?? undefined;
   }
@@ -74,13 +77,13 @@ export class CheckedCall {
       this.refuse(`${name} is ${show(value)}; it must be a finite number.`);
   }
 
-  /** An axis of `info`, which may be counted from the end; as one from the start. */
+  /** An axis, which may be counted from the end; returned as counted from the start. */
   axis(name: string, value: unknown, rank: number): number {
     const axis = this.whole(name, value, -rank, rank - 1);
     return axis < 0 ? axis + rank : axis;
   }
 
-  /** Axes of which none comes twice. */
+  /** Axes, each at most once. */
   axes(name: string, values: unknown, rank: number): void {
     if (values === undefined || values === null) return;
     const axes = [values].flat().map((value) => this.axis(name, value, rank));
@@ -111,12 +114,12 @@ export class CheckedCall {
     }
   }
 
-  /** The values of an input; none where tensors have no values. */
+  /** The values of an input; empty if tensors have no values. */
   values(name: string): ArrayLike<number> {
     return this.#context.hasValues ? this.#context.backend.typedArrayFromHeap(this.input(name)) : [];
   }
 
-  /** Every element of an int32 input, by its column where there are several bounds, lies in [0, bound). */
+  /** Checks that every element of an int32 input is in [0, bound); with several bounds, in the bound of its column. */
   indices(name: string, bounds: number | readonly number[], of: string): void {
     this.typed('int32', name);
     const columns = typeof bounds === 'number' ? [bounds] : bounds;
@@ -128,7 +131,7 @@ export class CheckedCall {
     this.refuse(`element ${bad} of ${name} is ${value}, but of ${of} ${range}.`);
   }
 
-  /** Every element of an input is finite. */
+  /** Checks that every element of an input is finite. */
   finiteValues(name: string): void {
     const values = this.values(name);
     for (let i = 0; i < values.length; i++) {
@@ -138,10 +141,10 @@ export class CheckedCall {
   }
 }
 
-/** What a check does: it throws, or lets the kernel run. */
+/** A check of a kernel's call: it throws, or lets the kernel run. */
 export type KernelCheck = (call: CheckedCall) => void;
 
-/** A tensor as an error says it. */
+/** A tensor's text in errors. */
 export function told({ dtype, shape }: tf.TensorInfo): string {
   return `${dtype} [${shape}]`;
 }
@@ -170,7 +173,7 @@ function firstOutside(values: ArrayLike<number>, bounds: readonly number[]): num
   return -1;
 }
 
-/** Runs one of tfjs's own shape computations; what it throws is refused in the kernel's name. */
+/** Runs one of tfjs's own shape computations; its errors become errors of the kernel. */
 export function computed<T>(call: CheckedCall, compute: () => T): T {
   try {
     return compute();

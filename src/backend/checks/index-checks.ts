@@ -2,7 +2,10 @@ import * as tf from '../../core/tf';
 import { sizeOf } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
 
-/** Checks of kernels whose inputs hold indices: an index outside is an error in each, also where TensorFlow drops it. */
+/**
+ * Checks of kernels whose inputs hold indices: an index outside of the bounds is always an error, even where TensorFlow
+ * ignores it.
+ */
 export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
   GatherV2: (call) => {
     const [x, indices] = [call.input('x'), call.input('indices')];

@@ -6,10 +6,11 @@ import { VALUE_CHECKS } from './value-checks';
 import { WINDOW_CHECKS } from './window-checks';
 
 /*
- * [Note: checked kernels] Kernels in C++ and assembly trust what they are given: an index, a size or a type that does not fit
- * makes them read or write whatever lies beside their tensors. So each registered kernel stands in one of these tables, and is
- * checked before it runs, whoever calls it: tfjs's operations, gradients, other kernels. A test enumerates tfjs's registry: a
- * kernel that stands nowhere fails it. In a dry run shapes are checked, and values, which are not there, are not.
+ * [Note: checked kernels] Kernels in C++ and assembly trust their arguments: an index, a size or a type that does not
+ * fit makes them read or write memory beside their tensors. So each registered kernel has a row in one of these tables,
+ * and its arguments are checked before it runs, whoever calls it: tfjs's operations, gradients, other kernels. A test
+ * enumerates tfjs's registry and fails for a kernel without a row. A dry run checks shapes, but not values, because
+ * there are none.
  */
 
 const CHECKS: Readonly<Record<string, KernelCheck>> = {
@@ -19,14 +20,17 @@ const CHECKS: Readonly<Record<string, KernelCheck>> = {
   ...VALUE_CHECKS,
 };
 
-/** Kernels of one input, or of two that are broadcast, whose types alone are checked: no number that they get says where to read. */
+/**
+ * Kernels with one input, or two broadcast inputs, of which only types are checked: none of their arguments is an index
+ * or a size.
+ */
 const ELEMENTWISE =
   'Abs Acos Acosh Add Asin Asinh Atan Atan2 Atanh BitwiseAnd Cast Ceil ClipByValue Cos Cosh Diag Elu Equal Erf Exp Expm1 ' +
   'Floor Greater GreaterEqual Identity IsFinite IsInf IsNan LeakyRelu Less LessEqual Log Log1p LogicalAnd LogicalNot ' +
   'LogicalOr LogicalXor Maximum Minimum Multiply Neg NotEqual OnesLike Pow Reciprocal Relu Relu6 Round Rsqrt Selu ' +
   'ShardlabGelu Sigmoid Sign Sin Sinh Softplus Sqrt Square SquaredDifference Step Sub Tan Tanh ZerosLike';
 
-/** Kernels that check their shapes themselves (products), or work on JavaScript's own arrays. */
+/** Kernels that check their shapes themselves (matmuls), or work on JavaScript's own arrays. */
 const ELSEWHERE =
   'BatchMatMul _FusedMatMul ShardlabLinear BroadcastArgs StringNGrams StringSplit StringToHashBucketFast';
 
@@ -35,7 +39,10 @@ const NUMBERS = types('float32 int32');
 const BOOLEAN = types('bool');
 const ALL_BUT_STRINGS = types('float32 int32 bool');
 
-/** Types of a kernel's inputs, where it does not take every one but strings: it would take other bytes for theirs. */
+/**
+ * The allowed types of a kernel's inputs, if it does not take all types except strings: it would misread the bytes of
+ * other types.
+ */
 const TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ...named(
     FLOAT,
@@ -62,7 +69,7 @@ const TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ),
 ]);
 
-/** Kernels of two inputs that compute as if both were of the first one's type. */
+/** Kernels with two inputs that compute as if both had the type of the first. */
 const OF_ONE_TYPE = new Set(
   (
     'Add Atan2 BitwiseAnd Equal FloorDiv Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalXor Maximum ' +
@@ -72,17 +79,17 @@ const OF_ONE_TYPE = new Set(
 
 const UNCHECKED = new Set(`${ELEMENTWISE} ${ELSEWHERE}`.split(' '));
 
-/** Whether a kernel stands in the tables. */
+/** Whether a kernel has a row in the tables. */
 export function isKnownKernel(kernelName: string): boolean {
   return kernelName in CHECKS || UNCHECKED.has(kernelName);
 }
 
-/** Whether a kernel has a check of more than its types. */
+/** Whether a kernel has a check besides its types. */
 export function hasOwnCheck(kernelName: string): boolean {
   return kernelName in CHECKS;
 }
 
-/** What is to be checked of a kernel before it runs. [Note: checked kernels] */
+/** The check of a kernel before it runs. [Note: checked kernels] */
 export function checkOf(
   context: WasmContext,
   kernelName: string,

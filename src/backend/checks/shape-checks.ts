@@ -3,13 +3,13 @@ import { sizeOf } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
 import { shapeOf } from './index-checks';
 
-/** Checks of kernels that take a part of a tensor, put tensors together, or order their elements by numbers that they are given. */
+/** Checks of kernels that take a part of a tensor, join tensors, or reorder elements by their arguments. */
 export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   Slice: (call) => {
     const x = call.input('x');
     const { begin, size } = call.attrs;
     const parsed = computed(call, () =>
-      // Reads its shape only.
+      // Reads only its shape.
       tf.slice_util.parseSliceParams(x as tf.Tensor, begin as number[], size as number[]),
     );
     const [begins = [], sizes = []] = parsed;
@@ -39,7 +39,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
         Number(masks.shrinkAxisMask ?? 0),
       ),
     );
-    // tfjs's loop over elements knows no other type.
+    // tfjs's loop over elements supports no other type.
     if (!info.isIdentity && !info.sliceDim0 && !info.isSimpleSlice) call.typed('float32', 'x');
   },
   SplitV: (call) => {
@@ -182,7 +182,7 @@ function paddings(call: CheckedCall): [number, number][] {
   return pairs(call, 'paddings', call.input('x').shape.length);
 }
 
-/** tfjs's running sums know no axis counted from the end. */
+/** tfjs's cumulative sums do not support an axis counted from the end. */
 function fromStart(call: CheckedCall): void {
   const { length } = call.input('x').shape;
   if (length > 0) call.whole('axis', call.attrs.axis ?? 0, 0, length - 1);

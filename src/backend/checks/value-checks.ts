@@ -1,7 +1,7 @@
 import { sizeOf } from '../wasm-context';
 import { type CheckedCall, type KernelCheck, told } from './checked-call';
 
-/** Checks of kernels that trust one input's shape to fit another's, or that numbers are finite. */
+/** Checks of kernels that assume that one input's shape fits another's, or that numbers are finite. */
 export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   Prelu: (call) => trailing(call, 'alpha', call.input('x').shape),
   FusedBatchNorm: (call) => {
@@ -82,7 +82,7 @@ export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
 };
 
-/** tfjs walks over these by their size: they must be the end of x's shape. */
+/** tfjs loops over these by their size, so their shape must be the end of x's shape. */
 function trailing(call: CheckedCall, name: string, shape: readonly number[]): void {
   const info = call.optional(name);
   if (info === undefined || sizeOf(info.shape) === 1) return;
@@ -91,7 +91,7 @@ function trailing(call: CheckedCall, name: string, shape: readonly number[]): vo
     call.refuse(`${name} is ${told(info)}, but must be like the end of [${shape}].`);
 }
 
-/** Whole numbers have no quotient by zero: WebAssembly traps, and C++ gives any number. */
+/** Integer division by zero has no result: WebAssembly traps, and C++ returns any number. */
 function divisor(call: CheckedCall): void {
   const b = call.input('b');
   if (b.dtype !== 'int32') return;

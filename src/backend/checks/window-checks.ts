@@ -6,7 +6,7 @@ type Shape5 = [number, number, number, number, number];
 type Pad = Parameters<typeof tf.backend_util.computeConv2DInfo>[4];
 type Rounding = 'floor' | 'round' | 'ceil';
 
-/** Checks of kernels that move a window over images: what it sees and what comes out must lie where the kernel reads and writes. */
+/** Checks of kernels that move a window over images: the kernel must read and write only inside its tensors. */
 export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
   Conv2D: (call) => void convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape),
   FusedConv2D: (call) =>
@@ -49,7 +49,7 @@ function shapeIn(call: CheckedCall, name: string, rank: number): number[] {
   return call.wholes(name, call.attrs[name], rank, 1);
 }
 
-/** The shape of what comes out of a convolution. */
+/** The shape of a convolution's result. */
 function convolved(
   call: CheckedCall,
   x: readonly number[],
@@ -141,7 +141,7 @@ interface Windowed {
   readonly padInfo: Readonly<Record<string, number | string>>;
 }
 
-/** Refuses a window that finds no place, and padding that is not whole. */
+/** Refuses a window that is larger than the input, and padding that is not a whole number. */
 function windowed(
   call: CheckedCall,
   info: Windowed,
@@ -160,7 +160,7 @@ function windowed(
   return [...outShape];
 }
 
-/** What a fused convolution adds and multiplies by: one for each output channel. */
+/** Checks a fused convolution's bias and weights: one number per output channel. */
 function fused(call: CheckedCall, outShape: readonly number[]): void {
   const channels = outShape.at(-1) ?? 0;
   call.sizes(channels, 'bias');

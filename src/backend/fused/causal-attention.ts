@@ -12,14 +12,14 @@ interface Sizes {
 }
 
 /**
- * Causal attention on queries, keys and values side by side: qkv [B, T, 3d] → [B, T, d]. The BLAS reads heads where they
- * lie, by row stride, so nothing is split or merged by copying. Saves qkv and the weights. Needs a BLAS.
+ * Causal attention on queries, keys and values side by side: qkv [B, T, 3d] → [B, T, d]. The BLAS reads heads in place,
+ * by row stride, so no head is copied. Saves qkv and the weights. Needs a BLAS.
  */
 export function registerCausalAttention(context: WasmContext): void {
   const { backend, sgemm } = context;
   if (sgemm === null) {
     for (const name of [FUSED.causalAttention, FUSED.causalAttentionGrad]) {
-      // Left behind by an earlier engine of this process.
+      // An earlier engine of this process may have left it.
       const backendName = tf.getBackend();
       if (tf.getKernel(name, backendName) as tf.KernelConfig | undefined)
         tf.unregisterKernel(name, backendName);

@@ -3,8 +3,9 @@ import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../was
 import { FUSED, outputLike, runForFirst } from './fused-kernel';
 
 /**
- * Mean cross-entropy of softmax(logits [rows, classes]) against labels [rows]. Saves logits, labels and the rows' norms;
- * the gradient takes the place of the logits where nobody else holds them. In its in-place form forward already does so.
+ * Mean cross-entropy of softmax(logits [rows, classes]) against labels [rows]. Saves logits, labels and the rows'
+ * norms; the gradient overwrites the logits if no other tensor uses them. In the in-place form, forward already
+ * overwrites them.
  */
 export function registerCrossEntropy(context: WasmContext): void {
   const { kernels, backend } = context;

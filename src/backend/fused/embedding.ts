@@ -2,7 +2,7 @@ import * as tf from '../../core/tf';
 import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { FUSED, runForFirst } from './fused-kernel';
 
-/** Rows of a table by index. Saves the indices only. */
+/** Rows of a table by index. Saves only the indices. */
 export function registerEmbedding(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = (info: tf.TensorInfo | undefined): number => offsetOf(context, given(info));

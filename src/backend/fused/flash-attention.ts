@@ -6,10 +6,10 @@ import { type FlashSizes, flashScratchSize, flashSizes, keyBlocks } from './flas
 import { FUSED, runFused } from './fused-kernel';
 
 /*
- * [Note: flash attention] The weights of attention exist for one block of queries and one of keys at a time. Forward keeps
- * each query's largest score and the sum of its weights so far, and corrects both and the output when a block brings a larger
- * score. Backward computes a block's weights again from the saved log-sum-exp. So memory grows with the length, not with its
- * square. Source: Dao et al. 2022; Dao 2023, FlashAttention-2, algorithms 1 and 2.
+ * [Note: flash attention] The weights of attention exist only for one block of queries and one block of keys at a time.
+ * Forward stores each query's largest score and the sum of its weights so far, and corrects both and the output when a
+ * block has a larger score. Backward computes a block's weights again from the saved log-sum-exp. So memory grows with
+ * the length, not with its square. Source: Dao et al. 2022; Dao 2023, FlashAttention-2, algorithms 1 and 2.
  */
 
 /** Attention in blocks: q [B, T, H, D], k and v [B, S, G, D] → out like q, and log-sum-exp [B, H, T] of scaled scores. */
@@ -54,12 +54,12 @@ export function registerFlashAttention(context: WasmContext): void {
   });
 }
 
-/** What a pass over all blocks needs beside its tensors. */
+/** The parts that a pass over all blocks needs, besides its tensors. */
 interface Pass {
   readonly sizes: FlashSizes;
   readonly isCausal: boolean;
   readonly scale: number;
-  /** The product on byte offsets of the heap. */
+  /** The matmul on byte offsets of the heap. */
   readonly product: Sgemm;
 }
 
@@ -91,7 +91,7 @@ function passOf(
   return { sizes, isCausal: causal === true, scale: Number(scale), product: productOf(context) };
 }
 
-/** The BLAS's product, or the engine's own, which is made for blocks that stay in the cache. */
+/** The BLAS's matmul, or the engine's own, which is made for blocks that fit in the cache. */
 function productOf({ sgemm, baseAddress: base, kernels }: WasmContext): Sgemm {
   if (sgemm === null) return kernels.product;
   return (transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc) =>
@@ -112,7 +112,7 @@ function withScratch(
   backend.disposeData(scratch.dataId);
 }
 
-/** Where one head's values begin, in bytes: in tensors like q, like k, and like lse. */
+/** The start of one head's values, in bytes: in tensors like q, like k, and like lse. */
 interface Head {
   readonly q: number;
   readonly k: number;
@@ -145,7 +145,7 @@ function forward(context: WasmContext, pass: Pass, tensors: ForwardTensors): voi
     for (let row = 0; row < queries; row += rows) {
       const skip = head.q + 4 * row * queryStride;
       const [q, out] = [at(tensors.q) + skip, at(tensors.out) + skip];
-      // The rows' largest scores lie where their log-sum-exps will be.
+      // The rows' largest scores are stored in the place of their later log-sum-exps.
       const tops = at(tensors.lse) + head.lse + 4 * row;
       const m = Math.min(rows, queries - row);
       for (const { column, columns: n, seen } of keyBlocks(sizes, row, isCausal)) {

@@ -30,8 +30,8 @@ export function flashSizes(q: HasShape, k: HasShape): FlashSizes {
 }
 
 /**
- * Elements of the one temporary buffer of a pass, whatever the length: a block's weights and a number a row; in backward also
- * the gradient of the weights.
+ * Elements of a pass's only temporary buffer, whatever the length: a block's weights and one number per row; in
+ * backward also the gradient of the weights.
  */
 export function flashScratchSize(pass: 'forward' | 'backward', { rows, columns }: FlashSizes): number {
   return (pass === 'forward' ? 1 : 2) * rows * columns + rows;
@@ -41,7 +41,7 @@ export function flashScratchSize(pass: 'forward' | 'backward', { rows, columns }
 export interface KeyBlock {
   readonly column: number;
   readonly columns: number;
-  /** Columns that the first row sees; every next row sees one more. */
+  /** Number of columns that the first row sees; each following row sees one more. */
   readonly seen: number;
 }
 

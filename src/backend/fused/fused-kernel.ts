@@ -34,18 +34,18 @@ export function isFusedKernel(kernelName: string): boolean {
 
 const FIRST_ONLY: ReadonlySet<string> = new Set([FUSED.causalAttention, FUSED.crossEntropy, FUSED.layerNorm]);
 
-/** True for kernels of several outputs of which the first alone is a result, so that only its gradient is read. */
+/** True for kernels with several outputs of which only the first is a result, so that only its gradient is read. */
 export function readsFirstGradientOnly(kernelName: string): boolean {
   return FIRST_ONLY.has(kernelName);
 }
 
-/** True when the current engine has the kernel; otherwise the operation is composed of plain ones. */
+/** True when the current engine has the kernel; otherwise the operation is composed of plain operations. */
 export function hasFused(name: FusedName): boolean {
-  // tfjs answers undefined for an unknown kernel; its types do not say so.
+  // tfjs returns undefined for an unknown kernel; its types do not say so.
   return (tf.getKernel(name, tf.getBackend()) as tf.KernelConfig | undefined) !== undefined;
 }
 
-/** Runs a fused kernel through tfjs, which records it; every output is a tensor of its own. */
+/** Runs a fused kernel through tfjs, which records it; every output is a separate tensor. */
 export function runFused(
   name: FusedName,
   inputs: Readonly<Record<string, tf.Tensor>>,
@@ -55,7 +55,7 @@ export function runFused(
   return Array.isArray(outputs) ? outputs : [outputs];
 }
 
-/** Runs a fused kernel and keeps its first output; the others are there for the gradient only. */
+/** Runs a fused kernel and keeps its first output; the gradient uses the others. */
 export function runForFirst(
   name: FusedName,
   inputs: Readonly<Record<string, tf.Tensor>>,
@@ -66,7 +66,9 @@ export function runForFirst(
   return first as tf.Tensor; // every kernel has an output
 }
 
-/** Where a result of `like`'s shape goes: over its values when nobody needs them any more, else to a new buffer. */
+/**
+ * The buffer for a result of `like`'s shape: `like`'s own buffer if its values are no longer needed, else a new one.
+ */
 export function outputLike(
   context: WasmContext,
   like: tf.TensorInfo,

@@ -2,7 +2,10 @@ import * as tf from '../../core/tf';
 import { given, replaceKernel, runKernel, type WasmContext } from '../wasm-context';
 import { FUSED } from './fused-kernel';
 
-/** y = x Wᵀ + b in one product that starts from the bias. Shapes: x [rows, in], weight [out, in], bias [out]. Saves x and weight. */
+/**
+ * y = x Wᵀ + b in one matmul that starts from the bias. Shapes: x [rows, in], weight [out, in], bias [out]. Saves x and
+ * weight.
+ */
 export function registerLinear(_context: WasmContext): void {
   replaceKernel(FUSED.linear, () => ({ x, weight, bias }) => {
     const attrs = { transposeA: false, transposeB: true };

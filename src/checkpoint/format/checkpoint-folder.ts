@@ -6,27 +6,28 @@ import { type FileSystem, syncFolder, writeError } from './file-system';
 import { isRunning } from './process-mark';
 
 /**
- * [Note: how a checkpoint is replaced] A save writes into <folder>.saving-<id> beside the folder; trainer_state.json comes
- * last, when all else is on the disk, and makes it complete. Then the old folder is renamed to <folder>.previous-<id>, the new
- * one takes its name, and the old one is deleted. Whenever it is killed, one of the three is complete: a loader takes the
- * folder, else a complete new one, else the old one; the next save brings that in order and deletes the rest.
- * The id begins with the mark of the process that commits, so a save that is running is told from one that was killed.
+ * [Note: how a checkpoint is replaced] A save writes into <folder>.saving-<id> beside the folder; trainer_state.json is
+ * written last, when everything else is on the disk, and makes the save complete. Then the old folder is renamed to
+ * <folder>.previous-<id>, the new one gets the name <folder>, and the old one is deleted. If the process is killed at
+ * any moment, one of the three is complete: a loader takes the folder, else a complete new one, else the old one; the
+ * next save repairs the names and deletes the rest. The id begins with the mark of the committing process, so that a
+ * running save can be distinguished from a killed one.
  */
 type Leftover = 'saving' | 'failed' | 'previous';
 
-/** Where a save writes before it is complete. */
+/** The folder of a save before it is complete. */
 export function temporaryFolder(folder: string, id: string): string {
   return `${folder}.saving-${id}`;
 }
 
-/** What a save that failed leaves for the others to see. */
+/** The folder that a failed save leaves for the other ranks to see. */
 export function failedFolder(folder: string, id: string): string {
   return `${folder}.failed-${id}`;
 }
 
 /**
- * Brings the place of a save in order: finishes what a killed one began, deletes what it left, makes the temporary folder.
- * Throws: IO when another process saves there, when the folder holds something else, or cannot be written.
+ * Prepares the folder for a save: finishes a killed save's renaming, deletes its remains, makes the temporary folder.
+ * Throws: IO when another process saves there, when the folder contains something else, or cannot be written.
  */
 export function prepareFolder(fs: FileSystem, folder: string, id: string): void {
   try {
@@ -56,7 +57,7 @@ function makeFolder(fs: FileSystem, folder: string): void {
   fs.mkdirSync(folder);
 }
 
-/** Puts a complete temporary folder in the folder's place. */
+/** Replaces the folder by a complete temporary folder. */
 export function replaceFolder(fs: FileSystem, folder: string, id: string): void {
   const temporary = temporaryFolder(folder, id);
   const parent = dirname(folder);
@@ -72,11 +73,11 @@ export function replaceFolder(fs: FileSystem, folder: string, id: string): void 
   try {
     recover(fs, folder);
   } catch {
-    // The checkpoint is in place; what could not be deleted now, the next save deletes.
+    // The checkpoint is in place; the next save deletes files that could not be deleted now.
   }
 }
 
-/** The folder to read: the one that was asked for, or what a killed save left complete beside it. Throws: IO. */
+/** The folder to read: the given one, or a complete one that a killed save left beside it. Throws: IO. */
 export function folderToRead(fs: FileSystem, folder: string): string {
   if (fs.existsSync(folder)) return folder;
   const complete = completeLeftover(fs, folder);
@@ -86,12 +87,12 @@ export function folderToRead(fs: FileSystem, folder: string): string {
   throw refusal(folder, `there is no folder ${folder}; in ${dirname(folder)} there is ${there}`);
 }
 
-/** Whether trainer_state.json is there and whole. */
+/** Whether trainer_state.json exists and is complete. */
 export function isComplete(folder: string): boolean {
   return idOf(folder) !== undefined;
 }
 
-/** The id of the save that a folder holds; undefined where it holds none. */
+/** The id of the save in a folder; undefined if there is none. */
 export function idOf(folder: string): string | undefined {
   return stateOf(folder)?.id;
 }
@@ -119,7 +120,7 @@ function recover(fs: FileSystem, folder: string): void {
   }
 }
 
-/** What no save wrote (a config, a tokenizer) moves on to the new folder. Where the state is gone, it had moved before. */
+/** Moves other files (a config, a tokenizer) to the new folder. If the state file is gone, they were already moved. */
 function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void {
   const state = stateOf(previous);
   if (state === undefined) return;
@@ -130,15 +131,15 @@ function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void
   }
 }
 
-/** Throws: IO for a folder with files that is no checkpoint: it would be replaced. */
+/** Throws: IO for a folder with files that is not a checkpoint, because the save would replace it. */
 function requireOwn(fs: FileSystem, folder: string): void {
   if (!fs.existsSync(folder)) return;
   const names = fs.readdirSync(folder);
   if (names.length === 0 || isComplete(folder)) return;
   throw refusal(
     folder,
-    `${folder} holds ${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''} and no checkpoint of ours, ` +
-      'and a save replaces the whole folder; choose another',
+    `${folder} holds ${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''} and no checkpoint of shardlab, ` +
+      'but a save replaces the whole folder; choose another folder',
   );
 }
 

@@ -3,34 +3,34 @@ import { ShardlabError } from '../../core/errors';
 
 /** The file that makes a folder a checkpoint: it is written last. */
 export const STATE_FILE = 'trainer_state.json';
-/** Key of an error's details by which a load says that everything is as it was before it. */
+/** Key of an error's details by which a load says that it has changed nothing. */
 export const NOTHING_WRITTEN = 'nothingWritten';
 export const CHECKSUM_FILE = 'checksums.json';
 
 const stateSchema = z.strictObject({
   format: z.literal('shardlab checkpoint'),
   version: z.literal(1),
-  /** Differs from save to save. */
+  /** Unique per save. */
   id: z.string(),
   state_dict_type: z.enum(['FULL_STATE_DICT', 'SHARDED_STATE_DICT']),
-  /** Ranks that wrote it. */
+  /** Number of ranks that wrote it. */
   world: z.int().min(1),
   optimizer: z
     .strictObject({
       steps: z.int().min(0),
-      /** By parameter, in how many of them it had no gradient. */
+      /** By parameter, the number of steps without a gradient. */
       stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
       lr: z.number(),
       states: z.array(z.string()),
     })
     .nullable(),
-  /** What the trainer gave to be kept; plain JSON. */
+  /** The trainer's state; plain JSON. */
   trainer: z.json(),
-  /** Every file of the checkpoint but this one. */
+  /** Every file of the checkpoint except this one. */
   files: z.array(z.string()),
 });
 
-/** What a checkpoint says about itself. */
+/** A checkpoint's description of itself. */
 export type CheckpointState = z.output<typeof stateSchema>;
 export type Json = z.output<ReturnType<typeof z.json>>;
 

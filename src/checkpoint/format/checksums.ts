@@ -6,15 +6,15 @@ import { ShardlabError } from '../../core/errors';
 const DIGITS = 8;
 
 const runSchema = z.strictObject({
-  /** Elements of the stored tensor: one rank's stretch of it. */
+  /** First element in the stored tensor: one rank's range of it. */
   at: z.int().min(0),
   length: z.int().min(0),
-  /** One after another, eight digits each: of every `block_elements` elements from `at` on. */
+  /** Checksums of eight digits, one after another, for every `block_elements` elements from `at` on. */
   crc32: z.string(),
 });
 const fileSchema = z.strictObject({
   bytes: z.int().min(0),
-  /** Of all that comes before the data. */
+  /** Checksum of all bytes before the data. */
   header: z.string(),
   tensors: z.record(z.string(), z.array(runSchema)),
 });
@@ -24,14 +24,14 @@ export const checksumsSchema = z.strictObject({
   files: z.record(z.string(), fileSchema),
 });
 
-/** Checksums of a stretch of a stored tensor. */
+/** Checksums of a range of a stored tensor. */
 export type ChecksumRun = z.output<typeof runSchema>;
 /** Checksums of one file. */
 export type FileChecksums = z.output<typeof fileSchema>;
 /** checksums.json. */
 export type Checksums = z.output<typeof checksumsSchema>;
 
-/** A checksum as it is written. */
+/** A checksum in its written form. */
 export function checksumOf(bytes: Uint8Array): string {
   return crc32(bytes).toString(16).padStart(DIGITS, '0');
 }
@@ -48,7 +48,7 @@ export function parseChecksums(text: string, file: string): Checksums {
   } catch (cause) {
     throw new ShardlabError(
       'IO',
-      `${file} does not hold the checksums of a save; copy it anew, or delete it to load without them`,
+      `${file} does not contain the checksums of a save; copy it again, or delete it to load without checksums`,
       {
         cause,
         details: { file },

@@ -3,7 +3,7 @@ import { ShardlabError } from '../../core/errors';
 import type { SafetensorsFile } from './safetensors-file';
 import { numElements, type TensorEntry } from './safetensors-header';
 
-/** A slice of whole rows of a tensor, as one rank wrote it. */
+/** A slice of whole rows of a tensor, written by one rank. */
 export interface RowSlice {
   readonly file: SafetensorsFile;
   readonly entry: TensorEntry;
@@ -17,7 +17,10 @@ export interface SlicedTensor {
   readonly slices: readonly RowSlice[];
 }
 
-/** Files that torch's distributed checkpoint writes beside each other. Source: torch.distributed.checkpoint._hf_utils, SHARDED_FILE_NAME. */
+/**
+ * Names of the files that torch's distributed checkpoint writes. Source: torch.distributed.checkpoint._hf_utils,
+ * SHARDED_FILE_NAME.
+ */
 export const DISTRIBUTED_SHARD = /^shard-\d+-model-\d+-of-\d+\.safetensors$/;
 
 /** Source: torch.distributed.checkpoint._hf_utils, DCP_SHARDING_INFO_KEY and SAVED_OFFSETS_KEY. */
@@ -25,8 +28,8 @@ const INFO_KEY = 'DCP_SHARDING_INFO';
 const infoSchema = z.record(z.string(), z.looseObject({ saved_offsets: z.array(z.int().min(0)) }));
 
 /**
- * The tensors of files that say in their metadata where their slices begin; a file that does not has whole tensors.
- * Throws: IO for offsets that are none, and for a slice that is not of whole rows.
+ * The tensors of files whose metadata says where their slices begin; a file without such metadata has whole tensors.
+ * Throws: IO for invalid offsets, and for a slice that does not cover whole rows.
  */
 export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<string, SlicedTensor> {
   const found = new Map<string, Slice[]>();

@@ -2,7 +2,7 @@ import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { ShardlabError } from '../../core/errors';
 
-/** What a save needs of node:fs; a test may give one whose disk is full. */
+/** The functions of node:fs that a save needs; a test may pass a full disk. */
 export type FileSystem = Pick<
   typeof fs,
   | 'closeSync'
@@ -18,7 +18,7 @@ export type FileSystem = Pick<
   | 'writeSync'
 >;
 
-/** Where in a file something went wrong. */
+/** The place of an error in a file. */
 export interface Place {
   readonly file: string;
   readonly tensor?: string | undefined;
@@ -26,16 +26,14 @@ export interface Place {
   readonly offset?: number | undefined;
 }
 
-/** Writes all bytes at a position. Throws: what writeSync throws. */
+/** Writes all bytes at a position. Throws: errors of writeSync. */
 export function writeAll(fs: FileSystem, descriptor: number, bytes: Uint8Array, position: number): void {
   for (let done = 0; done < bytes.length; ) {
     done += fs.writeSync(descriptor, bytes, done, bytes.length - done, position + done);
   }
 }
 
-/**
- * Puts a file in place whole: a reader finds all of it or none, also after a crash. Throws: IO.
- */
+/** Writes a file atomically: a reader finds the complete file or none, also after a crash. Throws: IO. */
 export function writeWhole(fs: FileSystem, file: string, text: string): void {
   const temporary = `${file}.part`;
   try {
@@ -52,7 +50,7 @@ export function writeWhole(fs: FileSystem, file: string, text: string): void {
   }
 }
 
-/** Makes a folder's entries last. */
+/** Flushes a folder's entries to the disk. */
 export function syncFolder(fs: FileSystem, folder: string): void {
   const descriptor = fs.openSync(folder, 'r');
   try {
@@ -65,13 +63,13 @@ export function syncFolder(fs: FileSystem, folder: string): void {
 /** What to do about an error of the system, by its code. */
 const ADVICE: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full: free some space, or save to another disk',
-  EDQUOT: 'your quota of the disk is used up: delete something, or save to another disk',
-  EFBIG: 'the file would be larger than is allowed here (ulimit -f): lower maxShardBytes, or raise the limit',
+  EDQUOT: 'your disk quota is used up: delete something, or save to another disk',
+  EFBIG: 'the file would exceed the size limit (ulimit -f): lower maxShardBytes, or raise the limit',
   EACCES: 'you may not write there: save elsewhere, or change the folder’s permissions',
   EPERM: 'you may not write there: save elsewhere, or change the folder’s permissions',
   ENOENT: 'no folder can be made there: save elsewhere',
-  ENOTDIR: 'something on the way there is no folder: save elsewhere',
-  EROFS: 'the disk can only be read: save elsewhere',
+  ENOTDIR: 'a part of the path is not a folder: save elsewhere',
+  EROFS: 'the disk is read-only: save elsewhere',
   EMFILE: 'too many files are open: raise maxShardBytes, or the limit (ulimit -n)',
 };
 
@@ -83,21 +81,21 @@ export function writeError(cause: unknown, { file, tensor, offset }: Place): Sha
     tensor === undefined ? '' : ` in tensor ${tensor}`,
     offset === undefined ? '' : ` at byte ${offset}`,
   ].join('');
-  const advice = ADVICE[code] ?? 'look whether the folder can be written';
+  const advice = ADVICE[code] ?? 'check whether the folder is writable';
   const what = cause instanceof Error ? cause.message : String(cause);
   return new ShardlabError(
     'IO',
-    `cannot write ${file}${at}: ${advice} (${what}). The checkpoint that was there before is as it was`,
+    `cannot write ${file}${at}: ${advice} (${what}). The previous checkpoint is unchanged`,
     { cause, details: { file, tensor, offset, system: code } },
   );
 }
 
-/** Tries whether a checkpoint can be written at `folder`, before work that it is to keep. Throws: IO. */
+/** Tests whether a checkpoint can be written at `folder`, before the training starts. Throws: IO. */
 export function requireSavePlace(folder: string): void {
   try {
     fs.mkdirSync(dirname(folder), { recursive: true });
     if (fs.existsSync(folder)) fs.readdirSync(folder);
-    // What permissions say is not what /proc or a full disk does.
+    // Permissions do not tell about /proc or a full disk.
     fs.rmdirSync(fs.mkdtempSync(`${folder}.tried-`));
   } catch (cause) {
     throw writeError(cause, { file: folder });

@@ -2,9 +2,7 @@ import { z } from 'zod';
 import { ShardlabError } from '../../core/errors';
 import { STORED_DTYPES } from './stored-dtypes';
 
-/**
- * Which file has which tensor. Source: Hugging Face's model.safetensors.index.json; what else stands in its metadata is kept.
- */
+/** Which file has which tensor. Source: Hugging Face's model.safetensors.index.json; other metadata is preserved. */
 const wholeIndexSchema = z.looseObject({
   metadata: z.looseObject({ total_size: z.number().optional() }).optional(),
   weight_map: z.record(z.string(), z.string()),
@@ -25,7 +23,10 @@ const slicedArraySchema = z.strictObject({
   slices: z.array(sliceSchema),
 });
 
-/** Which file has which elements of each array, where ranks wrote their own. It has no weight_map: no file has a whole array. */
+/**
+ * Which file has which elements of each array, if each rank wrote its own. It has no weight_map, because no file has a
+ * whole array.
+ */
 const slicedIndexSchema = z.strictObject({
   metadata: z.strictObject({ total_size: z.number(), state_dict_type: z.literal('SHARDED_STATE_DICT') }),
   slices: z.record(z.string(), slicedArraySchema),
@@ -52,7 +53,7 @@ export function isSliced(index: WholeIndex | SlicedIndex): index is SlicedIndex 
   return 'slices' in index;
 }
 
-/** An index as Hugging Face writes it: keys sorted, two spaces, a newline at the end. */
+/** An index in Hugging Face's form: keys sorted, two spaces, a newline at the end. */
 export function indexText(index: WholeIndex | SlicedIndex): string {
   return `${JSON.stringify(sorted(index), null, 2)}\n`;
 }

@@ -8,7 +8,7 @@ const LFS_MAGIC = 'version ';
 export const MAGIC_BYTES = 8;
 
 /**
- * Refuses files that are known not to be safetensors, by name and first bytes.
+ * Refuses files that are not safetensors, by name and first bytes.
  * Throws: IO that names the file and what to do: the line of Python that converts a torch pickle, `git lfs pull`.
  */
 export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
@@ -24,7 +24,7 @@ export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
   );
 }
 
-/** Protocol 2 to 5. A safetensors file can begin with the same two bytes; its fifth to eighth byte are 0. */
+/** Protocols 2 to 5. A safetensors file can begin with the same two bytes, but its fifth to eighth bytes are 0. */
 function beginsAsPickle(bytes: Uint8Array): boolean {
   const [first = 0, protocol = 0] = bytes;
   const isLength = bytes.subarray(4, MAGIC_BYTES).every((byte) => byte === 0);
@@ -32,8 +32,8 @@ function beginsAsPickle(bytes: Uint8Array): boolean {
 }
 
 /**
- * The command that makes a safetensors file of a torch pickle, beside it. Tensors inside dictionaries get names joined by dots,
- * 'state_dict' and 'model' around all of them are left away, and shared storage is copied.
+ * The command that converts a torch pickle to a safetensors file beside it. Names of nested dictionaries are joined by
+ * dots, an outer 'state_dict' or 'model' is dropped, and shared storage is copied.
  */
 export function conversionLine(file: string): string {
   const target = `${file.replace(PICKLE_NAME, '')}.safetensors`;
@@ -46,7 +46,7 @@ export function conversionLine(file: string): string {
   return `python -c "${code.join('; ')}"`;
 }
 
-/** A Python literal that a shell passes on unchanged within double quotes. */
+/** A Python literal that a shell does not change within double quotes. */
 function pythonText(text: string): string {
   const escaped = text.replace(/[\\'"$`!]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`);
   return `'${escaped}'`;

@@ -1,6 +1,6 @@
 import { readProcessStat } from '../../core/process-stat';
 
-/** Names a process so that another one which later gets the same number is told apart: '1234-567890'. */
+/** Identifies a process, also among later processes with the same number: '1234-567890'. */
 export function processMark(pid: number = process.pid): string {
   return `${pid}-${startOf(pid) ?? 0}`;
 }
@@ -11,13 +11,13 @@ export function isRunning(mark: string): boolean {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // Not ours to signal, but there.
+    // The process exists, but we may not signal it.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
   return start === 0 || (startOf(pid) ?? start) === start;
 }
 
-/** When it started, in ticks; undefined where the system does not tell, -1 where the process has ended and waits to be collected. */
+/** The start time in ticks; undefined if the system does not report it, -1 if the process has ended and is a zombie. */
 function startOf(pid: number): number | undefined {
   const stat = readProcessStat(pid);
   return stat?.state === 'Z' ? -1 : stat?.startTicks;

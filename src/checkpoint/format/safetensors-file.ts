@@ -12,7 +12,7 @@ import {
 } from './safetensors-header';
 import { storedBytes } from './stored-dtypes';
 
-/** A safetensors file that is read in stretches: only its header is held. Whoever opens it closes it. */
+/** A safetensors file that is read in ranges: only its header is in memory. The code that opens it closes it. */
 export class SafetensorsFile {
   readonly file: string;
   readonly header: SafetensorsHeader;
@@ -36,7 +36,7 @@ export class SafetensorsFile {
     }
   }
 
-  /** A tensor's entry. Throws: IO where there is none of that name. */
+  /** A tensor's entry. Throws: IO if there is no tensor of that name. */
   entry(name: string): TensorEntry {
     const entry = this.header.tensors.get(name);
     if (entry !== undefined) return entry;
@@ -62,7 +62,7 @@ export class SafetensorsFile {
     return this.#bytesAt(this.position(name, start), storedBytes(dtype) * length);
   }
 
-  /** Where an element of a tensor lies in the file. */
+  /** The byte position of a tensor's element in the file. */
   position(name: string, start: number): number {
     const { from, dtype } = this.entry(name);
     return this.header.dataStart + from + storedBytes(dtype) * start;
@@ -79,7 +79,7 @@ export class SafetensorsFile {
       if (count === 0) {
         throw new ShardlabError(
           'IO',
-          `${this.file} ended at byte ${position + done} while ${length - done} more were read; it was cut off meanwhile`,
+          `${this.file} ended at byte ${position + done} while ${length - done} more were read; it was truncated meanwhile`,
           { details: { file: this.file, offset: position + done } },
         );
       }

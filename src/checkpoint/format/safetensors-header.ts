@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { ShardlabError } from '../../core/errors';
 import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
 
-/** Where one tensor lies in a safetensors file. */
+/** The position of one tensor in a safetensors file. */
 export interface TensorEntry {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
@@ -11,17 +11,17 @@ export interface TensorEntry {
   readonly to: number;
 }
 
-/** What a safetensors file says before its data. */
+/** The header of a safetensors file. */
 export interface SafetensorsHeader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** Tensors of types that are not read, by name; why, in words. */
+  /** Tensors of unsupported types, by name, with the reason as a sentence. */
   readonly unread: ReadonlyMap<string, string>;
   readonly metadata: Readonly<Record<string, string>>;
   /** First byte of the data in the file. */
   readonly dataStart: number;
 }
 
-/** Largest header that is read. Source: safetensors' own limit, MAX_HEADER_SIZE. */
+/** The largest accepted header. Source: safetensors' own limit, MAX_HEADER_SIZE. */
 const MAX_HEADER_BYTES = 100_000_000;
 /** Data begins at a multiple of this. Source: safetensors' own writer. */
 const ALIGNMENT = 8;
@@ -40,7 +40,7 @@ export function numElements(shape: readonly number[]): number {
   return shape.reduce((product, extent) => product * extent, 1);
 }
 
-/** The bytes of a header whose tensors lie in the map's order, and where each lies. */
+/** The bytes of a header whose tensors are in the map's order, and the position of each tensor. */
 export function encodeHeader(
   tensors: ReadonlyMap<string, { readonly dtype: StoredDType; readonly shape: readonly number[] }>,
   metadata: Readonly<Record<string, string>>,
@@ -67,23 +67,23 @@ export function encodeHeader(
   };
 }
 
-/** Bytes of a header, from a file's first eight. Throws: IO where the file is too short for it. */
+/** Bytes of a header, from a file's first eight. Throws: IO if the file is too short for it. */
 export function headerBytes(first: Buffer, fileBytes: number, file: string): number {
   if (first.length < LENGTH_BYTES) {
-    fail(file, `is ${fileBytes} bytes long, too short for a safetensors file; copy it anew`);
+    fail(file, `is ${fileBytes} bytes long, too short for a safetensors file; copy it again`);
   }
   const size = Number(first.readBigUInt64LE(0));
   if (size > MAX_HEADER_BYTES || LENGTH_BYTES + size > fileBytes) {
     fail(
       file,
-      `says that its header has ${size} bytes, the file has ${fileBytes}; not a whole safetensors file: copy it anew`,
+      `says that its header has ${size} bytes, the file has ${fileBytes}; not a whole safetensors file: copy it again`,
     );
   }
   return size;
 }
 
 /**
- * Reads a header's JSON. Tensors must lie one after another without gaps or overlaps and end with the file.
+ * Reads a header's JSON. Tensors must follow each other without gaps or overlaps and end with the file.
  * Source: https://huggingface.co/docs/safetensors (format). Throws: IO naming file, tensor and offset.
  */
 export function parseHeader(text: string, fileBytes: number, file: string): SafetensorsHeader {
@@ -102,7 +102,7 @@ export function parseHeader(text: string, fileBytes: number, file: string): Safe
   if (end !== dataBytes) {
     fail(
       file,
-      `is ${fileBytes} bytes long, its header says ${dataStart + end}; it was cut off or appended to: copy it anew`,
+      `is ${fileBytes} bytes long, its header says ${dataStart + end}; it was cut off or appended to: copy it again`,
     );
   }
   const tensors = new Map<string, TensorEntry>();
@@ -115,7 +115,7 @@ export function parseHeader(text: string, fileBytes: number, file: string): Safe
 }
 
 function checkExtent(name: string, { dtype, shape, from, to }: AnyEntry, most: number, file: string): void {
-  // A type that is not known here may have any size.
+  // An unknown type may have any size.
   const itemBytes = isStoredDType(dtype) ? storedBytes(dtype) : OTHER_BYTES[dtype];
   const needed = itemBytes === undefined ? to - from : itemBytes * numElements(shape);
   if (to - from === needed && needed >= 0 && to <= most) return;
@@ -130,7 +130,7 @@ function checkExtent(name: string, { dtype, shape, from, to }: AnyEntry, most: n
 /** As TensorEntry, of any type. */
 type AnyEntry = Omit<TensorEntry, 'dtype'> & { readonly dtype: string };
 
-/** Bytes an element of types that are not read. Source: safetensors' Dtype. */
+/** Bytes per element of unsupported types. Source: safetensors' Dtype. */
 const OTHER_BYTES: Readonly<Record<string, number>> = {
   F64: 8,
   I64: 8,
@@ -153,7 +153,7 @@ function entriesOf(
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    return fail(file, `has a header that is not JSON (${String(cause)}); copy it anew`);
+    return fail(file, `has a header that is not JSON (${String(cause)}); copy it again`);
   }
   if (typeof json !== 'object' || json === null) return fail(file, 'has a header that is not an object');
   const entries = new Map<string, AnyEntry>();
@@ -167,7 +167,7 @@ function entriesOf(
     if (!entry.success) {
       return fail(
         file,
-        `describes ${JSON.stringify(name)} wrongly (${firstIssue(entry.error)}): its header is damaged; copy it anew`,
+        `describes ${JSON.stringify(name)} wrongly (${firstIssue(entry.error)}): its header is damaged; copy it again`,
         name,
       );
     }
@@ -177,7 +177,7 @@ function entriesOf(
   return { entries, metadata };
 }
 
-/** An error about a file and, where it is about one, a tensor and the offset of its bytes in the data. Throws: IO. */
+/** Throws an error about a file, and optionally a tensor and the offset of its bytes in the data. Throws: IO. */
 function fail(file: string, what: string, tensor?: string, offset?: number): never {
   throw new ShardlabError('IO', `${file} ${what}`, { details: { file, tensor, offset } });
 }

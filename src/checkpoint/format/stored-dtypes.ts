@@ -1,4 +1,4 @@
-/** Types of values in safetensors files that are read and written. Source: safetensors' Dtype. */
+/** Supported types of values in safetensors files. Source: safetensors' Dtype. */
 export const STORED_DTYPES = ['F32', 'I32', 'BF16', 'F16'] as const;
 export type StoredDType = (typeof STORED_DTYPES)[number];
 
@@ -14,7 +14,7 @@ export function isStoredDType(dtype: string): dtype is StoredDType {
   return (STORED_DTYPES as readonly string[]).includes(dtype);
 }
 
-/** Values as they are stored, little-endian; 16-bit types are rounded to nearest, ties to even. */
+/** Values in stored form, little-endian; 16-bit types are rounded to nearest, ties to even. */
 export function encodeValues(values: Float32Array | Int32Array, dtype: StoredDType): Uint8Array {
   if (dtype === 'F32') return bytesOf(asFloats(values));
   if (dtype === 'I32') return bytesOf(values instanceof Int32Array ? values : Int32Array.from(values));
@@ -24,7 +24,7 @@ export function encodeValues(values: Float32Array | Int32Array, dtype: StoredDTy
   return bytesOf(Uint16Array.from(words, narrow));
 }
 
-/** Values of stored bytes, which may begin at any address; 16-bit types become float32 without loss. */
+/** Values from stored bytes, which may begin at any address; 16-bit types become float32 without loss. */
 export function decodeValues(bytes: Uint8Array, dtype: StoredDType): Float32Array | Int32Array {
   const aligned = new Uint8Array(bytes);
   if (dtype === 'F32') return new Float32Array(aligned.buffer);
@@ -48,7 +48,7 @@ const SIGN = 0x80000000;
 const INFINITY_32 = 0x7f800000;
 
 function toBfloat16(bits: number): number {
-  if ((bits & ~SIGN) > INFINITY_32) return (bits >>> 16) | 0x40; // a NaN stays one, and quiet
+  if ((bits & ~SIGN) > INFINITY_32) return (bits >>> 16) | 0x40; // a NaN stays a quiet NaN
   return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
 }
 
@@ -66,7 +66,7 @@ function toFloat16(bits: number): number {
   return sign | roundedShift(magnitude - 0x38000000, 13);
 }
 
-/** value / 2^shift, to nearest, ties to even. A carry runs into the exponent, which is what rounding up means there. */
+/** value / 2^shift, to nearest, ties to even. A carry increments the exponent, which is the correct rounding. */
 function roundedShift(value: number, shift: number): number {
   const half = 2 ** (shift - 1);
   const kept = Math.floor(value / 2 ** shift);
@@ -81,6 +81,6 @@ function fromFloat16(half: number): number {
   if (exponent === 31) return sign | INFINITY_32 | (mantissa << 13);
   if (exponent > 0) return sign | ((exponent + 112) << 23) | (mantissa << 13);
   if (mantissa === 0) return sign;
-  const shift = Math.clz32(mantissa) - 21; // brings the leading bit to place 10
+  const shift = Math.clz32(mantissa) - 21; // moves the leading bit to position 10
   return sign | ((113 - shift) << 23) | (((mantissa << shift) & 0x3ff) << 13);
 }

@@ -17,7 +17,7 @@ export interface StoredPiece extends Range {
   readonly tensor: string;
 }
 
-/** An array of a checkpoint: in one piece, or in those that ranks wrote. */
+/** An array of a checkpoint: in one piece, or in the pieces that ranks wrote. */
 export interface StoredArray {
   readonly name: string;
   readonly dtype: StoredDType;
@@ -26,11 +26,11 @@ export interface StoredArray {
   readonly pieces: readonly StoredPiece[];
 }
 
-/** The arrays of a model or an optimizer, and the files that they are in. Whoever opens it closes it. */
+/** The arrays of a model or an optimizer, and their files. The code that opens it closes it. */
 export interface Catalog {
   readonly arrays: ReadonlyMap<string, StoredArray>;
   readonly files: readonly SafetensorsFile[];
-  /** Names whose values are of types that are not read; why, in words. */
+  /** Names of arrays with unsupported types, with the reason as a sentence. */
   readonly unread: ReadonlyMap<string, string>;
   close(): void;
 }
@@ -38,8 +38,8 @@ export interface Catalog {
 const PICKLES = /\.(pth|pt|bin)$/i;
 
 /**
- * Opens what a save wrote, what Hugging Face has, or safetensors files by name: a folder, a file, or a list of files.
- * Only headers are read. Throws: IO naming the file, the tensor, and what to do.
+ * Opens a checkpoint of shardlab, a folder in Hugging Face's format, a file, or a list of safetensors files. It reads
+ * only headers. Throws: IO naming the file, the tensor, and what to do.
  */
 export function openCatalog(source: string | readonly string[], kind: ArrayKind): Catalog {
   const opened = new Map<string, SafetensorsFile>();
@@ -70,7 +70,7 @@ export function openCatalog(source: string | readonly string[], kind: ArrayKind)
   }
 }
 
-/** How names of files begin. Source: Hugging Face's transformers and diffusers. */
+/** The first words of file names. Source: Hugging Face's transformers and diffusers. */
 const PREFIXES: Readonly<Record<ArrayKind, readonly string[]>> = {
   model: ['model', 'diffusion_pytorch_model'],
   optimizer: ['optimizer'],
@@ -114,7 +114,7 @@ function arraysOfFiles(files: readonly string[], open: Open): Map<string, Stored
     for (const name of file.header.tensors.keys()) {
       const other = arrays.get(name)?.pieces[0]?.file.file;
       if (other !== undefined) {
-        throw failure(path, `tensor ${name} is in ${other} and in ${path}; leave one of the files out`, name);
+        throw failure(path, `tensor ${name} is in ${other} and in ${path}; omit one of the files`, name);
       }
       arrays.set(name, wholeArray(file, name));
     }
@@ -151,7 +151,7 @@ function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Map<st
           throw failure(
             stored.file,
             `${stored.file}: ${tensor} is ${entry.dtype} [${entry.shape.join(', ')}], but ${indexFile} says ${length} elements of ` +
-              `${dtype}; the two are not of one save: copy the folder anew`,
+              `${dtype}; they do not belong to the same save: copy the folder again`,
             tensor,
           );
         }
@@ -163,7 +163,7 @@ function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Map<st
   return arrays;
 }
 
-/** What ranks wrote without an index: each file says where its slices begin. */
+/** Arrays that ranks wrote without an index: each file says where its slices begin. */
 function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Map<string, StoredArray> {
   const arrays = new Map<string, StoredArray>();
   for (const [name, { shape, slices }] of slicedTensors(files)) {
@@ -172,7 +172,7 @@ function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Map<s
     if (other !== undefined) {
       throw failure(
         folder,
-        `${folder}: ${name} is ${dtype} in one file and ${other.dtype} in another; copy it anew`,
+        `${folder}: ${name} is ${dtype} in one file and ${other.dtype} in another; copy it again`,
         name,
       );
     }
@@ -199,7 +199,7 @@ function checkComplete(
   if (end === numElements(shape)) return;
   throw failure(
     indexFile,
-    `${indexFile}: the slices of ${name} [${shape.join(', ')}] have a gap or an overlap at element ${end}; copy it anew`,
+    `${indexFile}: the slices of ${name} [${shape.join(', ')}] have a gap or an overlap at element ${end}; copy it again`,
     name,
   );
 }
@@ -208,7 +208,7 @@ function shardOf(indexFile: string, shard: string, name: string, open: Open): Sa
   if (!isWithin(shard)) {
     throw failure(
       indexFile,
-      `${indexFile} names ${JSON.stringify(shard)} for ${name}; an index may name a file of its own folder only: correct it, or copy it anew`,
+      `${indexFile} names ${JSON.stringify(shard)} for ${name}; an index may name only a file of its own folder: correct it, or copy it again`,
       name,
     );
   }
@@ -216,12 +216,12 @@ function shardOf(indexFile: string, shard: string, name: string, open: Open): Sa
   if (fs.existsSync(file)) return open(file);
   throw failure(
     file,
-    `${file} is missing: ${indexFile} says that it has ${name}; copy or download that file too (git lfs pull, where it is a clone)`,
+    `${file} is missing: ${indexFile} says that it has ${name}; copy or download that file too (git lfs pull, if it is a clone)`,
     name,
   );
 }
 
-/** Whether a name stays in its folder; links in the folder may lead elsewhere, as Hugging Face's cache has them. */
+/** Whether a name stays in its folder; links in the folder may point elsewhere, as in Hugging Face's cache. */
 function isWithin(name: string): boolean {
   const [first] = normalize(name).split(/[\\/]/);
   return name !== '' && !isAbsolute(name) && first !== '..' && !name.includes('\0');
@@ -230,7 +230,7 @@ function isWithin(name: string): boolean {
 function notInShard(indexFile: string, file: string, tensor: string): ShardlabError {
   return failure(
     file,
-    `${file} has no tensor ${tensor}, which ${indexFile} says it has; copy both anew`,
+    `${file} has no tensor ${tensor}, which ${indexFile} says it has; copy both again`,
     tensor,
   );
 }

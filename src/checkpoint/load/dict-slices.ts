@@ -9,22 +9,22 @@ export interface ArraySlice {
   readonly values: Float32Array;
 }
 
-/** An array of a state dict: FULL has one slice with all elements, SHARDED those of this rank. */
+/** An array of a state dict: FULL has one slice with all elements, SHARDED has the slices of this rank. */
 export interface DictArray {
-  /** Of the whole. */
+  /** Shape of the whole array. */
   readonly shape: readonly number[];
   readonly slices: readonly ArraySlice[];
 }
 
-/** Elements of a parameter, by its place in the list that was given. */
+/** Elements of a parameter, by its index in the given list. */
 export interface PlacedSlice {
   readonly parameter: number;
   readonly slice: ArraySlice;
 }
 
 /**
- * What of some arrays this rank holds of the parameters. Throws: SHAPE naming the first of which the arrays lack elements: a
- * SHARDED dict fits the placement that it was made under.
+ * The parts of some arrays that belong to this rank's chunks. Throws: SHAPE naming the first parameter whose elements
+ * are incomplete: a SHARDED dict fits only the placement that it was made under.
  */
 export function heldPart(
   named: readonly (readonly [string, Parameter])[],
@@ -46,7 +46,7 @@ export function heldPart(
     throw new ShardlabError(
       'SHAPE',
       `${what} has ${found} of the ${range.length} elements of ${name} that this rank holds from ${range.start} on; ` +
-        'a SHARDED dict fits the placement it was made under: take a FULL one, or saveCheckpoint and loadCheckpoint, which reshard',
+        'a SHARDED dict fits only the placement it was made under: use a FULL one, or saveCheckpoint and loadCheckpoint, which reshard',
       { details: { parameter: name } },
     );
   });

@@ -2,16 +2,17 @@ import type { StateDict } from '../../nn/load-state';
 import { openCatalog, type StoredArray } from './catalog';
 import { type ReadTally, StretchReader } from './stretch-reader';
 
-/** First values of a model that lie in a file. Whoever opens it closes it, once the model has taken them. */
+/** First values of a model in a file. The code that opens it closes it, once the model has the values. */
 export interface FirstState {
   readonly state: StateDict;
-  /** What was read so far. */
+  /** Statistics of the reads so far. */
   readonly tally: ReadTally;
   close(): void;
 }
 
 /**
- * The tensors of a safetensors file by name, without their values: a rank reads the ranges that it keeps, a block at a time.
+ * The tensors of a safetensors file by name, without their values: a rank reads only the ranges that it stores, one
+ * block at a time.
  * Throws: IO naming the file.
  */
 export function openFirstState(file: string): FirstState {

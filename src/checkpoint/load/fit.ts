@@ -1,15 +1,15 @@
 import { ShardlabError } from '../../core/errors';
 
-/** Differences that are named; the rest is counted. */
+/** The most differences that are named; the others are counted. */
 const MOST_NAMED = 8;
 
-/** What is known of a name besides: where it lies, and why its values are not read. */
+/** Other facts about a name: its files, and why its values cannot be read. */
 export interface FitFacts {
   readonly where?: (name: string) => string;
   readonly unread?: ReadonlyMap<string, string>;
 }
 
-/** Whether arrays have exactly the names and shapes that are wanted. Throws: SHAPE naming those that do not. */
+/** Checks that arrays have exactly the expected names and shapes. Throws: SHAPE naming those that do not. */
 export function requireFit(
   head: string,
   wanted: ReadonlyMap<string, readonly number[]>,
@@ -30,7 +30,7 @@ export function requireFit(
   const rest = wrong.length > MOST_NAMED ? [`and ${wrong.length - MOST_NAMED} more`] : [];
   throw new ShardlabError(
     'SHAPE',
-    `${head}: ${[...wrong.slice(0, MOST_NAMED), ...rest].join('; ')}. Build the model with the settings it was saved with`,
+    `${head}: ${[...wrong.slice(0, MOST_NAMED), ...rest].join('; ')}. Build the model with the settings of the save`,
     { details: { wrong } },
   );
 }

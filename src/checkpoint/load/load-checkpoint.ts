@@ -19,17 +19,17 @@ import { type Catalog, openCatalog } from './catalog';
 import { type FitFacts, requireFit } from './fit';
 import { checksumsOf, type ReadTally, StretchReader } from './stretch-reader';
 
-/** What was loaded. */
+/** The result of a load. */
 export interface LoadedCheckpoint extends ReadTally {
-  /** The folder that was read: the one that was asked for, or what a killed save left complete. */
+  /** The folder that was read: the given one, or a complete one that a killed save left. */
   readonly folder: string;
-  /** What the checkpoint says about itself; null where it was not saved here. */
+  /** The checkpoint's description; null if shardlab did not save it. */
   readonly state: CheckpointState | null;
 }
 
 const NAME = 'loadCheckpoint()';
 
-/** A checkpoint whose arrays fit, and of which nothing was taken yet. */
+/** A checkpoint whose arrays fit; no values are loaded yet. */
 interface Fitting {
   readonly folder: string;
   readonly saved: CheckpointState | null;
@@ -39,11 +39,11 @@ interface Fitting {
 }
 
 /**
- * Loads a checkpoint into a model and its optimizer, whatever world and strategy it was saved under. Each rank reads the
- * stretches that it holds, a block at a time. All ranks call it. `accept` may refuse by what the checkpoint says about itself.
- * Throws on every rank what one of them met: IO naming file, tensor and offset; SHAPE naming every parameter that does not
- * fit. No rank writes before all have found that it fits, and the details of an error until then say `nothingWritten`; where
- * a block is damaged after that, the state is partly the new one.
+ * Loads a checkpoint into a model and its optimizer, whatever world and strategy saved it. Each rank reads only its own
+ * ranges, one block at a time. All ranks call it. `accept` may refuse the checkpoint by its description. Throws a
+ * rank's error on every rank: IO naming file, tensor and offset; SHAPE naming every parameter that does not fit. No
+ * rank writes before all ranks know that the checkpoint fits; errors until then have `nothingWritten` in their details.
+ * If a later block is damaged, the state is partly new.
  */
 export function loadCheckpoint(
   state: TrainingState,
@@ -67,7 +67,7 @@ export function loadCheckpoint(
   }
 }
 
-/** Does a rank's part of the work; where it fails on one rank, it throws on every rank, with these details. */
+/** Does a rank's part of the work; if it fails on one rank, it throws on every rank, with these details. */
 function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetails, work: () => T): T {
   let value: T | undefined;
   let outcome: Outcome = null;
@@ -108,7 +108,7 @@ function take(state: TrainingState, { folder, saved, model, moments, reader }: F
   return { folder, state: saved, ...reader.tally };
 }
 
-/** Reads what this rank holds, parameter by parameter. */
+/** Reads this rank's elements, parameter by parameter. */
 function fill(state: TrainingState, reader: StretchReader, model: Catalog, moments: Catalog | null): void {
   const access = accessOf(state);
   const named = [...state.model.namedParameters()];
@@ -154,7 +154,7 @@ function checkOptimizer({ model, optimizer }: TrainingState, catalog: Catalog, f
   requireFit(`the optimizer states of ${folder} do not fit`, expected, catalog.arrays, factsOf(catalog));
 }
 
-/** In which files an array lies, and which are not read. */
+/** The files of each array, and the arrays that cannot be read. */
 function factsOf({ arrays, unread }: Catalog): FitFacts {
   const where = (name: string): string => {
     const files = arrays.get(name)?.pieces.map(({ file }) => file.file) ?? [];
@@ -166,7 +166,7 @@ function factsOf({ arrays, unread }: Catalog): FitFacts {
 function noOptimizer(folder: string): ShardlabError {
   return new ShardlabError(
     'IO',
-    `${folder} has no optimizer states, so training cannot go on from it; load it without an optimizer (parameters only)`,
+    `${folder} has no optimizer states, so training cannot continue from it; load it without an optimizer (parameters only)`,
     { details: { file: folder } },
   );
 }

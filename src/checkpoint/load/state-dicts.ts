@@ -15,15 +15,15 @@ import { requireFit } from './fit';
 /** A model's parameters by full name. */
 export type ModelStateDict = ReadonlyMap<string, DictArray>;
 
-/** An optimizer's states by parameter name and state name. Source: FSDP.optim_state_dict, whose keys are names too. */
+/** An optimizer's states by parameter name and state name. Source: FSDP.optim_state_dict, whose keys are also names. */
 export interface OptimStateDict {
   readonly state: ReadonlyMap<string, Readonly<Record<string, DictArray>>>;
-  /** One: all parameters have the same settings here. */
+  /** One group, because all parameters have the same settings. */
   readonly param_groups: readonly [
     {
       readonly lr: number;
       readonly steps: number;
-      /** By parameter, in how many of them it had no gradient. */
+      /** By parameter, the number of steps without a gradient. */
       readonly stepsLeftOut?: Readonly<Record<string, number>>;
       readonly params: readonly string[];
     },
@@ -44,13 +44,13 @@ export interface LocalOptimState {
 
 /** How dicts are made. */
 export interface StateDictOptions {
-  /** FULL: only rank 0 gets it, the others an empty one. Source: FullStateDictConfig. Default false. */
+  /** FULL: only rank 0 gets the dict, other ranks get an empty one. Source: FullStateDictConfig. Default false. */
   readonly rank0Only?: boolean;
 }
 
 /**
- * State dicts of models and optimizers on one rank, in torch's words. All functions that make a FULL dict, and all about optimizers,
- * are collectives: every rank calls them.
+ * State dicts of models and optimizers on one rank, with torch's names. All functions that make a FULL dict, and all
+ * about optimizers, are collectives: every rank calls them.
  */
 export class StateDicts {
   readonly #ranks: Ranks;
@@ -64,7 +64,7 @@ export class StateDicts {
   }
 
   /**
-   * Dicts of `model` that `work` makes are of this type, also after an await within it. Outside, they are FULL.
+   * Dicts of `model` have this type within `work`, also after an await. Outside, they are FULL.
    * Source: FSDP.state_dict_type. Throws: CONFIG for LOCAL_STATE_DICT.
    */
   stateDictType<T>(model: Module, type: StateDictType, work: () => T, options: StateDictOptions = {}): T {
@@ -86,7 +86,7 @@ export class StateDicts {
       restore();
       return result;
     }
-    // A promise's finally gives a promise of the same.
+    // A promise's finally returns a promise of the same value.
     return result.finally(restore) as T;
   }
 
@@ -97,7 +97,10 @@ export class StateDicts {
     return this.#arrays(name, model, null, VALUES);
   }
 
-  /** Writes parameters from a FULL dict or from slices that cover what this rank holds. Throws: SHAPE naming all that do not fit. */
+  /**
+   * Writes parameters from a FULL dict or from slices that cover this rank's chunks. Throws: SHAPE naming all that do
+   * not fit.
+   */
   loadStateDict(model: Module, dict: ModelStateDict): void {
     const named = [...model.namedParameters()];
     const access = accessOf({ engine: this.#ranks.engine, model, optimizer: null });
@@ -111,7 +114,7 @@ export class StateDicts {
   }
 
   /**
-   * The optimizer's states by parameter name. A collective: every rank calls it, not rank 0 alone.
+   * The optimizer's states by parameter name. A collective: every rank calls it, not only rank 0.
    * Source: FSDP.optim_state_dict. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING; CONFIG for arguments in another order.
    */
   optimStateDict(model: Module, optimizer: Optimizer): OptimStateDict {
@@ -133,7 +136,7 @@ export class StateDicts {
   }
 
   /**
-   * What of an optimizer's dict belongs to this rank under the model's placement, for `loadOptimState`.
+   * The parts of an optimizer's dict that belong to this rank under the model's placement, for `loadOptimState`.
    * Source: FSDP.optim_state_dict_to_load, with the argument order of torch 2.1 and later.
    * Throws: SHAPE naming all that do not fit; CONFIG for arguments in another order.
    */
@@ -158,7 +161,7 @@ export class StateDicts {
     return { lr: group.lr, steps: group.steps, stepsLeftOut: group.stepsLeftOut, states };
   }
 
-  /** Writes what `optimStateDictToLoad` gave. Source: Optimizer.load_state_dict. */
+  /** Writes the result of `optimStateDictToLoad`. Source: Optimizer.load_state_dict. */
   loadOptimState(model: Module, optimizer: Optimizer, local: LocalOptimState): void {
     const places = new Map([...model.namedParameters().keys()].map((name, place) => [name, place]));
     const access = accessOf({ engine: this.#ranks.engine, model, optimizer });
@@ -169,7 +172,7 @@ export class StateDicts {
     optimizer.restore(local.steps, local.stepsLeftOut);
   }
 
-  /** Finds out, before anything is moved, that all ranks are here and mean the same. */
+  /** Checks, before anything moves, that all ranks call the same function with the same arguments. */
   #callTogether(name: string, model: Module): void {
     const own = JSON.stringify({ numParams: model.numParams(), ...this.#types.get(model) });
     const all = exchange(this.#ranks, name, own);
@@ -177,7 +180,7 @@ export class StateDicts {
     if (other < 0) return;
     throw new ShardlabError(
       'COLLECTIVE_MISMATCH',
-      `${name}: rank 0 calls it with ${all[0]}, rank ${other} with ${all[other]}; all ranks have to ask for the same`,
+      `${name}: rank 0 calls it with ${all[0]}, rank ${other} with ${all[other]}; all ranks must request the same`,
     );
   }
 
@@ -217,7 +220,7 @@ export class StateDicts {
     return arrays;
   }
 
-  /** Gathers one array from those that hold it; each element comes from the first rank that has it. */
+  /** Gathers one array from its ranks; each element comes from the first rank that has it. */
   #whole(name: string, placement: Placement, range: PlacedRange, own: readonly ArraySlice[]): Float32Array {
     const { engine, group } = this.#ranks;
     const values = new Float32Array(range.length);
@@ -261,7 +264,7 @@ function rangeOf({ start, values }: ArraySlice): { readonly start: number; reado
   return { start, length: values.length };
 }
 
-/** torch changed the order once. Throws: CONFIG that says which it is here. */
+/** torch changed the argument order once. Throws: CONFIG with the right order. */
 function requireOrder(name: string, order: string, model: unknown, optimizer: unknown): void {
   if (
     model instanceof Module &&

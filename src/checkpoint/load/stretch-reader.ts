@@ -15,20 +15,20 @@ import { decodeValues, type StoredDType, storedBytes } from '../format/stored-dt
 import { overlapOf, type Range } from '../state/ranges';
 import type { Catalog, StoredArray, StoredPiece } from './catalog';
 
-/** Elements that are read at once where there are no checksums. */
+/** Elements that are read at once without checksums. */
 const UNCHECKED_ELEMENTS = 2 ** 14;
 
-/** What was read so far. */
+/** Statistics of the reads so far. */
 export interface ReadTally {
   readonly bytesRead: Bytes;
-  /** Largest number of bytes that were held at once. */
+  /** Largest number of bytes held at once. */
   readonly peakBytes: Bytes;
 }
 
 /** Takes elements of an array from `start` on. */
 export type Take = (values: Float32Array, start: number) => void;
 
-/** Reads stretches of arrays piece by piece; where a save left checksums, they are verified. */
+/** Reads ranges of arrays piece by piece; verifies a save's checksums if there are any. */
 export class StretchReader {
   readonly #checksums: Checksums | null;
   readonly #tally = { bytesRead: 0, peakBytes: 0 };
@@ -101,7 +101,7 @@ export class StretchReader {
   }
 }
 
-const RESTORE = 'copy the file anew, or load an earlier checkpoint';
+const RESTORE = 'copy the file again, or load an earlier checkpoint';
 
 interface Block extends Range {
   readonly expected: string | null;
@@ -118,7 +118,7 @@ function* blocksOfRun(run: ChecksumRun, size: number, wanted: Range): Generator<
   }
 }
 
-/** The checksums of a folder; null where it has none, as what Hugging Face has. */
+/** The checksums of a folder; null if it has none, as in Hugging Face's folders. */
 export function checksumsOf(folder: string): Checksums | null {
   const file = join(folder, CHECKSUM_FILE);
   return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;

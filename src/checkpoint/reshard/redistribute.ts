@@ -18,44 +18,47 @@ export interface PlacedState {
   readonly optimizer: ElementStates;
 }
 
-/** What a redistribution works with. A rank has the old side, the new one, or both. */
+/** The parts that a redistribution needs. A rank has the old side, the new side, or both. */
 export interface RedistributeOptions {
   readonly engine: Engine;
   /** All ranks that have a side. */
   readonly group: ProcessGroup;
   readonly before: PlacedState | null;
   readonly after: PlacedState | null;
-  /** Whether the optimizer has made a step: before it, its states are zeros and stay away. */
+  /** Whether the optimizer has done a step: before its first step, its states are zeros and are not moved. */
   readonly hasStates: boolean;
-  /** Frees an old buffer with its optimizer states: all of it has been moved and compared. */
+  /** Frees an old buffer with its optimizer states, after all of it was moved and compared. */
   readonly release: (buffer: StateBuffer) => void;
   readonly progress?: (done: number, total: number) => void;
 }
 
-/** What a rank did in a redistribution. */
+/** A rank's part of a redistribution. */
 export interface Redistributed {
-  /** Parameters and states, each counted once, that are kept as they are. */
+  /** Number of parameters and states that are stored exactly, each counted once. */
   readonly numTensors: number;
-  /** States that an optimizer keeps in codes with a scale a block: where blocks lie elsewhere, they are coded anew. */
+  /**
+   * Number of states that an optimizer stores as codes with one scale per block; if the blocks' borders change, they
+   * are encoded again.
+   */
   readonly numCoded: number;
-  /** Of all of them, each element once. */
+  /** Bytes of all of them, each element once. */
   readonly bytes: Bytes;
-  /** What this rank got from others. */
+  /** Bytes that this rank received from others. */
   readonly receivedBytes: Bytes;
-  /** New elements on this rank that were compared with the old ones that they came from. */
+  /** Bytes of new elements on this rank that were compared with their old values. */
   readonly comparedBytes: Bytes;
 }
 
 const ITEM_BYTES = 4;
-/** Elements that all ranks together may have on their way. */
+/** The most elements in flight, over all ranks. */
 const MOST_ELEMENTS = 2 ** 18;
 const FEWEST_ELEMENTS = 4096;
 
 /**
- * Moves parameters and optimizer states from one placement to another, in bounded rounds, parameter by parameter. A rank
- * gets only what it lacks; each old buffer goes as soon as all of it has been moved. Every new element is sent back to
- * where it came from and compared there, bit by bit, before the old one goes.
- * Throws: CHECK naming the first element that differs; what collectives throw.
+ * Moves parameters and optimizer states from one placement to another, in bounded rounds, parameter by parameter. A
+ * rank receives only elements that it lacks; each old buffer is freed as soon as all of it was moved. Every new element
+ * is sent back to its source and compared there, bit by bit, before the old one is freed. Throws: CHECK naming the
+ * first element that differs; errors of collectives.
  */
 export function redistribute(options: RedistributeOptions): Redistributed {
   return new Redistribution(options).run();
@@ -99,7 +102,7 @@ class Redistribution {
     this.#after = stateAccess(engine, after);
   }
 
-  /** Throws: INTERNAL where a rank is to hold elements that nobody has. */
+  /** Throws: INTERNAL if a rank needs elements that no rank has. */
   #checkComplete(wanted: Placement): void {
     this.#parameters.forEach(({ name }, place) => {
       const found = lengthOf(this.#transfers[place] ?? []);
@@ -133,7 +136,7 @@ class Redistribution {
     };
   }
 
-  /** Buffers by the round after which nothing of them is needed. */
+  /** Buffers by the round after which they are not needed. */
   #endings(parameters: readonly Parameter[]): Map<number, StateBuffer[]> {
     const places = new Map(parameters.map((parameter, place) => [parameter, place]));
     const last = new Map<number, number>();
@@ -159,7 +162,7 @@ class Redistribution {
     if (travelling.length > 0) this.#send(travelling);
   }
 
-  /** What this rank has on both sides. */
+  /** Moves elements that this rank has on both sides. */
   #keep({ window, start, length }: Move): void {
     const values = this.#before.read(window, { start, length });
     this.#after.write(window, { start, length }, values);
@@ -187,7 +190,7 @@ class Redistribution {
       sent.fill((move) => this.#before.read(move.window, move));
       group.allToAllPieces(sent.lists, received.lists, { cause: 'control' }).wait();
       received.each((move, values) => this.#after.write(move.window, move, values));
-      // The way back: what was written is read anew, and compared where it came from. What is coded goes back as it came.
+      // The way back: written values are read again and compared at their source. Encoded values return unchanged.
       received.fill((move) =>
         this.#isExact(move.window.state) ? this.#after.read(move.window, move) : undefined,
       );
@@ -233,7 +236,7 @@ function numOf(windows: readonly Window[]): number {
   return new Set(windows.map(({ parameter, state }) => `${parameter} ${state}`)).size;
 }
 
-/** One tensor with all that this rank sends, or gets, in a round. */
+/** One tensor with all elements that this rank sends, or receives, in a round. */
 class Staging {
   readonly lists: readonly PieceList[];
   readonly #engine: Engine;
@@ -261,7 +264,7 @@ class Staging {
     return ITEM_BYTES * (this.#tensor?.size ?? 0);
   }
 
-  /** What is not read stays as it is. */
+  /** Elements that are not read do not change. */
   fill(read: (move: Move) => Float32Array | undefined): void {
     for (const { move, offset } of this.#moves) {
       const values = read(move);

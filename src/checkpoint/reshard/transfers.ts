@@ -15,8 +15,8 @@ export interface Window extends Range, StateName {}
 export type Round = readonly Window[];
 
 /**
- * How the elements of one parameter get from an old placement to a new one: what a rank has stays with it, and of what it
- * lacks each element comes from one rank, by turns where several have it. All ranks find the same.
+ * How the elements of one parameter move from an old placement to a new one. A rank keeps the elements that it has;
+ * each missing element comes from one rank, in turns if several have it. All ranks compute the same result.
  */
 export function transfersOf(before: Placement, after: Placement, parameter: number): Transfer[] {
   const holders = before.map((held) => held[parameter] ?? []);
@@ -32,7 +32,7 @@ export function transfersOf(before: Placement, after: Placement, parameter: numb
   });
 }
 
-/** Asks one rank after another, beginning behind the one that lacks it, so that copies share the work. */
+/** Tries one rank after another, starting after the rank that lacks the elements, so that replicas share the work. */
 function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: number): Transfer[] {
   const found: Transfer[] = [];
   let left = [range];
@@ -50,7 +50,7 @@ function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: num
   return found;
 }
 
-/** What of some transfers falls into a window. */
+/** The parts of some transfers that are in a window. */
 export function within(transfers: readonly Transfer[], window: Range): Transfer[] {
   return transfers.flatMap((transfer) => {
     const common = overlapOf(transfer, window);
@@ -58,13 +58,13 @@ export function within(transfers: readonly Transfer[], window: Range): Transfer[
   });
 }
 
-/** A parameter as it is cut into rounds. */
+/** A parameter, as it is divided into rounds. */
 export interface SizedStates {
   readonly size: number;
   readonly states: readonly string[];
 }
 
-/** Cuts all states of all parameters into rounds of at most `most` elements, parameter by parameter. */
+/** Divides all states of all parameters into rounds of at most `most` elements, parameter by parameter. */
 export function roundsOf(parameters: readonly SizedStates[], most: number): Round[] {
   const rounds: Window[][] = [];
   let room = 0;

@@ -14,25 +14,25 @@ import { checkSaveOptions, commitDocuments, planSave, type SaveOptions, type Sav
 import { type SaveSink, type StartSink, threadSink } from './save-sink';
 import { stageState } from './stage-state';
 
-/** A save that was begun. */
+/** A started save. */
 export interface CheckpointSave {
   readonly folder: string;
-  /** This rank's states: copied, and of these written. */
+  /** Bytes of this rank's states: copied ones, and written ones among them. */
   readonly totalBytes: Bytes;
   readonly writtenBytes: Bytes;
   /**
-   * Resolves when the checkpoint is in place, on every rank. Throws: IO naming file, tensor and offset; RANK_DIED. What
-   * nobody awaits becomes a warning.
+   * Resolves when the checkpoint is in place, on every rank. Throws: IO naming file, tensor and offset; RANK_DIED. If
+   * nobody awaits it, an error becomes a warning.
    */
   readonly done: Promise<void>;
 }
 
-/** What a checkpointer may be given. */
+/** Options of a checkpointer. */
 export interface CheckpointerOptions {
   readonly warn: Warn;
-  /** Bytes that may wait to be written; a save that has more holds training up until there is room. Default 256 MiB. */
+  /** The most bytes that may wait to be written; a larger save delays training until there is room. Default 256 MiB. */
   readonly stagingBytes?: Bytes;
-  /** Elements of one checksum, and so the least that is read; default 16384 (64 KiB). */
+  /** Elements per checksum, and so the least number of elements that a load reads; default 16384 (64 KiB). */
   readonly blockElements?: number;
   /** Default: a thread. */
   readonly startSink?: StartSink;
@@ -59,7 +59,7 @@ const INTERRUPTED: ErrorJson = {
   message: 'the save was interrupted while the state was copied',
 };
 
-/** Saves training states, one at a time. A rank has one; all ranks call the same. */
+/** Saves training states, one at a time. A rank has one checkpointer; all ranks make the same calls. */
 export class Checkpointer {
   readonly #options: Required<CheckpointerOptions>;
   #running: Save | null = null;
@@ -72,8 +72,9 @@ export class Checkpointer {
   }
 
   /**
-   * Begins to save into a folder, whose checkpoint it replaces when all is on the disk. Resolves when the state was copied:
-   * training may go on. Throws: CONFIG while another save runs, IO when the folder cannot be used; what collectives throw.
+   * Starts a save into a folder, and replaces the checkpoint there when everything is on the disk. Resolves when the
+   * state is copied; then training may continue. Throws: CONFIG while another save runs, IO when the folder cannot be
+   * used; errors of collectives.
    */
   async start(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
     checkSaveOptions(options);
@@ -82,7 +83,7 @@ export class Checkpointer {
     const entered = this.#enter(state, target, options);
     const own = { folder: target, ...entered, rank: state.group.rank };
     let sink: SaveSink | undefined;
-    // An interrupted function does not go on, and does not come to its `finally`.
+    // An interrupted function does not continue and does not run its `finally`.
     const withdraw = state.engine.onRecover(() => {
       giveUp(this.#options.fileSystem, { save: own, sink, error: INTERRUPTED });
       this.#running = null;
@@ -107,7 +108,7 @@ export class Checkpointer {
       if (error !== null) this.#options.warn(`the save into ${target} failed: ${error.message}`);
     });
     await staged;
-    // Until here, what continues after the last copy could be cut off too.
+    // Until here, the code after the last copy could also be cut off.
     withdraw();
     return save;
   }
@@ -118,14 +119,14 @@ export class Checkpointer {
     await done;
   }
 
-  /** Other ranks may have given a save up that this one has not heard the end of: its folder is gone then. */
+  /** Other ranks may have given up a save whose end this rank has not seen; then its folder is gone. */
   async #afterGivenUp(running: Save): Promise<void> {
     if (this.#options.fileSystem.existsSync(running.temporary)) return;
     await running.ended(() => undefined);
     this.#running = null;
   }
 
-  /** All ranks begin the same save: the marks of their processes, and an id of rank 0's. Throws: CONFIG. */
+  /** Agrees on the save with all ranks: gives the marks of their processes, and rank 0's id. Throws: CONFIG. */
   #enter(state: TrainingState, folder: string, { type, dtype, maxShardBytes }: SaveOptions): Entered {
     const running = this.#running;
     const own = {
@@ -145,7 +146,7 @@ export class Checkpointer {
     const members = all.map(({ mark }) => mark);
     if (other < 0) return { members, id: `${members[0]}-${all[0]?.number}` };
     throw new ConfigError(
-      `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks have to save the same`,
+      `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks must save the same`,
     );
   }
 
@@ -178,7 +179,7 @@ export class Checkpointer {
     );
   }
 
-  /** Resolves, with what ends the save, when all was copied, or could not be. */
+  /** Resolves when everything was copied, or when that failed; gives the function that ends the save. */
   async #stage(state: TrainingState, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
     try {
       await stageState(state, plan, sink, this.#options.blockElements);
@@ -199,7 +200,7 @@ interface SaveParts {
 
 class Save implements CheckpointSave {
   readonly folder: string;
-  /** Where it is written until it is complete. */
+  /** The folder of the save until it is complete. */
   readonly temporary: string;
   readonly totalBytes: Bytes;
   readonly #written: BigInt64Array;
@@ -223,7 +224,7 @@ class Save implements CheckpointSave {
     return this.#done;
   }
 
-  /** Tells the end, with the error that nobody took. Does not throw. */
+  /** Reports the end, with an error that nobody awaited. Does not throw. */
   async ended(tell: (error: ShardlabError | null) => void): Promise<void> {
     try {
       await this.#done;

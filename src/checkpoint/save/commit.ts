@@ -8,14 +8,14 @@ import { type FileSystem, writeError, writeWhole } from '../format/file-system';
 import { isRunning } from '../format/process-mark';
 import { type PartReport, type PartWriter, reportFile } from './part-writer';
 
-/** How ranks agree on the end of a save without a collective, which training could be in the middle of. */
+/** How ranks agree on the end of a save without a collective, because training may be in the middle of one. */
 export interface CommitSpec {
   readonly folder: string;
   readonly id: string;
-  /** Marks of the ranks' processes, by rank; the first commits. */
+  /** Marks of the ranks' processes, by rank; the first rank commits. */
   readonly members: readonly string[];
   readonly rank: number;
-  /** What the first rank writes besides; null on the others. */
+  /** Other documents of the first rank; null on other ranks. */
   readonly documents: CommitDocuments | null;
 }
 
@@ -28,17 +28,17 @@ export interface CommitDocuments {
 const NO_ROOM: ErrorJson = {
   code: 'IO',
   message:
-    'it could not write, not even why: its disk is full or broken; free some space, or save to another disk',
+    'it could not write anything, not even the reason: its disk is full or broken; free some space, or save to another disk',
 };
 
-/** What the others leave in the folder of a failed save when they have read why. */
+/** Name of the file that other ranks leave in the folder of a failed save when they have read the reason. */
 const READ = 'read-';
-/** Time between two looks. */
+/** Time between two checks of the folder. */
 const POLL_MS = 5;
-/** Looks between two checks that the others' processes live. */
+/** Checks of the folder between two checks that the other processes live. */
 const LOOKS_A_CHECK = 40;
 
-/** Ends this rank's part and waits for all others'. Throws: as `committed`. */
+/** Ends this rank's part and waits for all other parts. Throws: as `committed`. */
 export async function finishPart(writer: PartWriter, fs: FileSystem, spec: CommitSpec): Promise<void> {
   const unsaid = writer.finish();
   try {
@@ -49,8 +49,8 @@ export async function finishPart(writer: PartWriter, fs: FileSystem, spec: Commi
 }
 
 /**
- * Waits until all ranks have written their parts and the checkpoint has taken its place.
- * Throws: what the first rank that failed met, on all ranks; RANK_DIED when a rank's process ended meanwhile.
+ * Waits until all ranks have written their parts and the checkpoint is in place. Throws: on all ranks, the error of the
+ * first rank that failed; RANK_DIED when a rank's process ended meanwhile.
  */
 export async function committed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   if (spec.documents === null) {
@@ -114,7 +114,7 @@ function commit(
   replaceFolder(fs, folder, id);
 }
 
-/** The last one that has read why a save failed deletes what told it. */
+/** The last rank that has read why a save failed deletes the file with the reason. */
 export function hasRead(
   fs: FileSystem,
   { folder, id, members, rank }: Pick<CommitSpec, 'folder' | 'id' | 'members' | 'rank'>,
@@ -125,11 +125,13 @@ export function hasRead(
     const numRead = fs.readdirSync(failed).filter((name) => name.startsWith(READ)).length;
     if (numRead === members.length - 1) fs.rmSync(failed, { recursive: true, force: true });
   } catch {
-    // There is no room, or another one has deleted it: the next save deletes what is left.
+    // The disk is full, or another rank has deleted it; the next save deletes the remains.
   }
 }
 
-/** Lets the others see why, without needing space: a folder is renamed, what was written is deleted. */
+/**
+ * Lets the other ranks see the reason, without needing disk space: renames the folder and deletes the written files.
+ */
 function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   const { folder, id, members } = spec;
   const temporary = temporaryFolder(folder, id);
@@ -145,16 +147,16 @@ function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   try {
     writeWhole(fs, reportFile(temporary, members.length), JSON.stringify(report));
   } catch {
-    // The others then learn that it failed, and not why.
+    // Then the other ranks learn that it failed, but not why.
   }
   fs.renameSync(temporary, failed);
-  // Some may have left meanwhile.
+  // Some ranks may have left meanwhile.
   for (const rank of new Set([...left, ...ranksThatLeft(fs, failed, members.length)])) {
     hasRead(fs, { ...spec, rank });
   }
 }
 
-/** They do not read why the save failed. */
+/** These ranks do not read why the save failed. */
 function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number[] {
   return [...Array(numRanks).keys()].filter((rank) => {
     const report = readReport(fs, reportFile(folder, rank));
@@ -162,13 +164,13 @@ function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number
   });
 }
 
-/** What cannot be deleted now (another rank may be writing) the next save deletes. */
+/** The next save deletes files that cannot be deleted now (another rank may be writing). */
 function makeRoom(fs: FileSystem, temporary: string): void {
   for (const name of fs.readdirSync(temporary)) {
     try {
       fs.rmSync(join(temporary, name), { recursive: true, force: true });
     } catch {
-      // The folder's new name says that the save failed; that is what the others wait for.
+      // The folder's new name says that the save failed; the other ranks wait for it.
     }
   }
 }
@@ -185,7 +187,7 @@ function saidBy(rank: number, error: ErrorJson): ShardlabError {
   return ShardlabError.fromJSON({ ...error, message: `[rank ${rank}] ${error.message}`, rank });
 }
 
-/** Ranks that write into one file have checksums of different stretches of it; one of them has its header's. */
+/** Ranks that write into the same file have checksums of different ranges; one of them has the header's checksum. */
 function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   const files: Record<string, FileChecksums> = {};
   for (const report of reports) {
@@ -202,7 +204,7 @@ function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   return files;
 }
 
-/** A report that is there is whole, since it was renamed into place, or has no content for want of room. */
+/** An existing report is complete, because it was renamed into place, or it is empty because the disk was full. */
 function readReport(fs: FileSystem, file: string): PartReport | undefined {
   if (!fs.existsSync(file)) return undefined;
   const text = fs.readFileSync(file, 'utf8');
@@ -223,7 +225,7 @@ async function until(
     if (look % LOOKS_A_CHECK === 0) {
       const ranks = typeof awaited === 'function' ? awaited() : awaited;
       const dead = ranks.find((rank) => !isRunning(spec.members[rank] ?? ''));
-      // What it wrote last may have been seen neither before nor since.
+      // Its last file may not have been seen yet.
       if (dead !== undefined && !isDone()) throw died(dead, spec.folder);
     }
     await setTimeout(POLL_MS);
@@ -233,7 +235,7 @@ async function until(
 function died(rank: number, folder: string): ShardlabError {
   return new ShardlabError(
     'RANK_DIED',
-    `rank ${rank}'s process ended before the save into ${folder} was complete; the checkpoint that was there before is as it was`,
+    `rank ${rank}'s process ended before the save into ${folder} was complete; the previous checkpoint is unchanged`,
     { rank, details: { rank, file: folder } },
   );
 }

@@ -8,27 +8,28 @@ import type { SaveSink } from './save-sink';
 /** A rank's part of a save that will not be written. */
 interface GivenUp {
   readonly save: Pick<CommitSpec, 'folder' | 'id' | 'members' | 'rank'>;
-  /** What was to write it; undefined where it was not made yet. */
+  /** The sink of the part; undefined if it was not made yet. */
   readonly sink: SaveSink | undefined;
   readonly error: ErrorJson;
 }
 
 /**
- * Ends a rank's part before it was copied, so that no other rank waits for it: through its sink, else the first rank takes the
- * folder away, and others leave a report that says why. Nobody awaits it, and it does not throw.
+ * Ends a rank's part before it was copied, so that no other rank waits for it: through its sink; without a sink, the
+ * first rank removes the folder, and other ranks leave a report with the reason. Nobody awaits it, and it does not
+ * throw.
  */
 export function giveUp(fs: FileSystem, { save, sink, error }: GivenUp): void {
   const { rank } = save;
   const temporary = temporaryFolder(save.folder, save.id);
   if (sink !== undefined) {
     sink.fail(error);
-    // The other ranks are told by their own saves.
+    // The other ranks learn it from their own saves.
     sink.finish().catch(() => undefined);
     return;
   }
   try {
     if (rank === 0) {
-      // Under another name first: what the others still write into it would outlive its deletion.
+      // Rename first: files that other ranks still write into it would survive its deletion.
       const left = failedFolder(save.folder, `${save.id}-left`);
       fs.renameSync(temporary, left);
       fs.rmSync(left, { recursive: true, force: true });
@@ -37,7 +38,8 @@ export function giveUp(fs: FileSystem, { save, sink, error }: GivenUp): void {
       writeWhole(fs, reportFile(temporary, rank), JSON.stringify(report));
     }
   } catch {
-    // The first rank has taken the folder away or given it up; else the disk is broken, and the first rank cannot commit.
+    // The first rank has removed the folder or given it up; otherwise the disk is broken, and the first rank cannot
+    // commit.
     hasRead(fs, save);
   }
 }

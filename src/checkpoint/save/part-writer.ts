@@ -23,24 +23,24 @@ export interface Chunk {
   readonly values: Float32Array;
 }
 
-/** What one rank writes. */
+/** One rank's part of a checkpoint. */
 export interface PartSpec {
   readonly rank: number;
-  /** The folder that is not complete yet. */
+  /** The incomplete folder. */
   readonly temporary: string;
   readonly heads: readonly FileHead[];
-  /** Elements of one checksum. */
+  /** Elements per checksum. */
   readonly blockElements: number;
-  /** Counts what was written: one BigInt64. */
+  /** Number of written bytes: one BigInt64. */
   readonly written: SharedArrayBuffer;
 }
 
-/** What a rank says when it has written its part, for the rank that commits. */
+/** A rank's report after writing its part, for the committing rank. */
 export type PartReport =
   | { readonly files: Readonly<Record<string, Partial<FileChecksums>>> }
   | {
       readonly error: ErrorJson;
-      /** The rank gave up before it had a writer: it does not wait for the save's end. */
+      /** The rank gave up before it had a writer, and does not wait for the save's end. */
       readonly hasLeft?: boolean;
     };
 
@@ -49,7 +49,10 @@ export function reportFile(temporary: string, rank: number): string {
   return join(temporary, `part-${rank}.json`);
 }
 
-/** Writes one rank's part of a checkpoint at the places that the layout gives. The first error stops it, and stands in its report. */
+/**
+ * Writes one rank's part of a checkpoint at the layout's positions. The first error stops the writer and goes into its
+ * report.
+ */
 export class PartWriter {
   readonly #spec: PartSpec;
   readonly #fs: FileSystem;
@@ -66,7 +69,7 @@ export class PartWriter {
     for (const head of spec.heads) this.#attempt({ file: head.file, offset: 0 }, () => this.#begin(head));
   }
 
-  /** Chunks of a stretch come in order, all but its last of whole blocks. */
+  /** Chunks of a range come in order; all except the last consist of whole blocks. */
   write(chunk: Chunk): void {
     const { file, tensor, position, values, dtype } = chunk;
     const bytes = encodeValues(values, dtype);
@@ -77,16 +80,19 @@ export class PartWriter {
     Atomics.add(new BigInt64Array(this.#spec.written), 0, BigInt(values.byteLength));
   }
 
-  /** Gives up: the report will say why. */
+  /** Gives up; the report will give the reason. */
   fail(error: ShardlabError): void {
     this.#error ??= error;
   }
 
-  /** Brings all to the disk and leaves the report, whatever happened: what went wrong stands in it. Gives what could not be said there. */
+  /**
+   * Flushes everything to the disk and leaves the report, with the error if there was one. Returns an error that could
+   * not be written into the report.
+   */
   finish(): ShardlabError | undefined {
     for (const [file, descriptor] of this.#descriptors) {
       this.#attempt({ file }, () => this.#fs.fsyncSync(descriptor));
-      // Makes room for the report.
+      // Frees space for the report.
       if (this.#error !== undefined) this.#fs.ftruncateSync(descriptor, 0);
       this.#fs.closeSync(descriptor);
     }
@@ -103,7 +109,7 @@ export class PartWriter {
     }
   }
 
-  /** A report without content says that there was no room for one; an empty file or a renamed one needs none. */
+  /** An empty report means that the disk was full; an empty or renamed file needs no space. */
   #leaveEmpty(report: string): void {
     const { temporary } = this.#spec;
     const own = Object.keys(this.#files).find((file) => this.#fs.existsSync(join(temporary, file)));
@@ -111,7 +117,7 @@ export class PartWriter {
       if (own === undefined) this.#fs.closeSync(this.#fs.openSync(report, 'w'));
       else this.#fs.renameSync(join(temporary, own), report);
     } catch {
-      // The folder is gone: the save was given up, which is what this rank is to hear next.
+      // The folder is gone: the save was given up, and this rank will learn it next.
     }
   }
 
@@ -155,7 +161,7 @@ export class PartWriter {
     return this.#files[file];
   }
 
-  /** Ranks may share a file, so nobody may cut it when opening. */
+  /** Ranks may share a file, so opening it must not truncate it. */
   #descriptor(file: string): number {
     let descriptor = this.#descriptors.get(file);
     if (descriptor === undefined) {

@@ -4,7 +4,7 @@ import { numElements } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import type { OwnedRange } from './owners';
 
-/** How a state dict lies: whole tensors, or every rank's own. Source: torch.distributed.fsdp.StateDictType. */
+/** The form of a state dict: whole tensors, or each rank's shards. Source: torch.distributed.fsdp.StateDictType. */
 export type StateDictType = 'FULL_STATE_DICT' | 'SHARDED_STATE_DICT';
 
 /** The first word of file names: 'model-00001-of-00006.safetensors'. */
@@ -15,7 +15,7 @@ export interface SavedArray {
   readonly kind: ArrayKind;
   /** 'blocks.0.qkv.weight', 'blocks.0.qkv.weight.exp_avg'. */
   readonly name: string;
-  /** The parameter's place in the model. */
+  /** The parameter's index in the model. */
   readonly parameter: number;
   /** 'values', or the optimizer's name of the state. */
   readonly state: string;
@@ -23,7 +23,7 @@ export interface SavedArray {
   readonly shape: readonly number[];
 }
 
-/** One file to be written. */
+/** One file of a save. */
 export interface LaidOutFile {
   readonly file: string;
   readonly tensors: ReadonlyMap<string, { readonly dtype: StoredDType; readonly shape: readonly number[] }>;
@@ -40,7 +40,7 @@ export interface WriteTask extends OwnedRange {
   readonly at: number;
 }
 
-/** What a save writes, where, and by whom. All ranks find the same. */
+/** The arrays of a save, their files and their ranks. All ranks compute the same layout. */
 export interface SaveLayout {
   readonly files: readonly LaidOutFile[];
   readonly tasks: readonly WriteTask[];
@@ -66,7 +66,7 @@ export function indexName(kind: string): string {
   return `${kind}.safetensors.index.json`;
 }
 
-/** Lays arrays out in files; `owners` are by parameter. */
+/** Assigns arrays to files; `owners` are by parameter. */
 export function saveLayout(
   arrays: readonly SavedArray[],
   owners: readonly (readonly OwnedRange[])[],
@@ -88,7 +88,7 @@ export function saveLayout(
   };
 }
 
-/** Files of whole tensors, which all ranks write into. Source: Hugging Face's split_torch_state_dict_into_shards. */
+/** Files of whole tensors; all ranks write into them. Source: Hugging Face's split_torch_state_dict_into_shards. */
 function wholeTensors(
   kind: ArrayKind,
   arrays: readonly SavedArray[],
@@ -127,11 +127,11 @@ function wholeTensors(
 }
 
 /**
- * One file a rank with what it owns. [Note: sharded files] Tensors are named as the arrays. A slice of whole rows has the
- * array's shape but for its rows, so that safetensors' readers show what it is; any other slice is flat. A rank's
- * second slice of the same array is named with its elements, 'weight[6:9]'. The index says where each slice belongs, and for
- * slices of rows so does the file, in the words of torch.distributed.checkpoint (DCP_SHARDING_INFO), whose
- * consolidate_safetensors_files puts them together.
+ * One file per rank with the elements that it owns. [Note: sharded files] Tensors have the arrays' names. A slice that
+ * covers whole rows keeps the array's shape except dim 0, so that safetensors' readers show a meaningful shape; other
+ * slices are stored flat. If a rank has several slices of one array, the extra names carry the element range,
+ * 'weight[6:9]'. The index says where each slice belongs. For slices of rows the file says it too, in
+ * torch.distributed.checkpoint's format (DCP_SHARDING_INFO), whose consolidate_safetensors_files can join them.
  */
 function ownFiles(
   kind: ArrayKind,
@@ -167,7 +167,7 @@ function ownFiles(
 interface StoredSlice {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
-  /** First index in each dim of the whole array; null where the slice is flat. */
+  /** First index in each dim of the whole array; null if the slice is flat. */
   readonly offsets: readonly number[] | null;
 }
 

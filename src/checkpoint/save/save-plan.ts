@@ -20,17 +20,20 @@ import {
 
 /** How a checkpoint is written. */
 export interface SaveOptions {
-  /** SHARDED_STATE_DICT, the default: each rank writes a file of its own. FULL_STATE_DICT: whole tensors, as Hugging Face's files. */
+  /**
+   * SHARDED_STATE_DICT, the default: each rank writes its own file. FULL_STATE_DICT: whole tensors, as Hugging Face's
+   * files.
+   */
   readonly type?: StateDictType;
   /** Largest file of whole tensors; default 5 GB. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes?: Bytes;
-  /** Type of the model's stored values; 16-bit ones lose digits, and what is loaded then differs. Default F32. */
+  /** Type of the model's stored values; 16-bit types lose digits, so loaded values differ. Default F32. */
   readonly dtype?: Exclude<StoredDType, 'I32'>;
-  /** Kept beside the states, from rank 0; plain JSON. */
+  /** Stored beside the states, from rank 0; plain JSON. */
   readonly trainer?: Json;
 }
 
-/** What one rank has to write. */
+/** The work of one rank in a save. */
 export interface SavePlan {
   readonly layout: SaveLayout;
   readonly parameters: readonly Parameter[];
@@ -38,7 +41,7 @@ export interface SavePlan {
   readonly heads: readonly FileHead[];
   /** This rank's tasks, and the byte where each begins in its file. */
   readonly tasks: readonly { readonly task: WriteTask; readonly position: Bytes }[];
-  /** Bytes to be copied from this rank's states. */
+  /** Bytes to copy from this rank's states. */
   readonly totalBytes: Bytes;
 }
 
@@ -49,7 +52,7 @@ const TYPES: readonly string[] = ['FULL_STATE_DICT', 'SHARDED_STATE_DICT'] satis
 
 const OPTIONS = ['type', 'maxShardBytes', 'dtype', 'trainer'] satisfies (keyof SaveOptions)[];
 
-/** Throws: CONFIG for an unknown option, a type that cannot be saved, or a size that is none. */
+/** Throws: CONFIG for an unknown option, a type that cannot be saved, or an invalid size. */
 export function checkSaveOptions(options: SaveOptions): void {
   requireKnownOptions('a save', options, OPTIONS);
   const { type, maxShardBytes = 1, dtype = 'F32' } = options;
@@ -63,7 +66,7 @@ export function checkSaveOptions(options: SaveOptions): void {
   throw new ConfigError(`a save's dtype is ${JSON.stringify(dtype)}; give 'F32', 'BF16' or 'F16'`);
 }
 
-/** Throws: CONFIG that names the types there are; code in a cell may give any word. */
+/** Throws: CONFIG that names the known types; code in a cell may pass any word. */
 export function checkStateDictType(type: string): void {
   if (TYPES.includes(type)) return;
   const why =
@@ -73,12 +76,13 @@ export function checkStateDictType(type: string): void {
   throw new ConfigError(`${why}; use SHARDED_STATE_DICT or FULL_STATE_DICT`);
 }
 
-/** Finds who writes what where. All ranks call it. */
+/** Plans which rank writes which elements into which file. All ranks call it. */
 export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
   const { engine, group } = state;
   const named = state.model.namedParameters();
   const parameters = [...named.values()];
-  // Of values that are each rank's own, the first rank's are saved. Source: FSDP, whose ignored parameters are taken from rank 0.
+  // If values differ between ranks, the first rank's are saved. Source: FSDP, which takes ignored parameters from rank
+  // 0.
   const held = heldRanges(parameters).filter(
     ({ parameter }) => group.rank === 0 || !parameters[parameter]?.state.isLocal,
   );
@@ -103,7 +107,7 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
   return { layout, parameters, heads, tasks, totalBytes };
 }
 
-/** What the first rank writes beside the tensors. */
+/** The documents that the first rank writes beside the tensors. */
 export function commitDocuments(
   { group, optimizer }: TrainingState,
   { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,

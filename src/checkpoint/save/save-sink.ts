@@ -7,25 +7,28 @@ import { type CommitSpec, finishPart } from './commit';
 import { type Chunk, type PartSpec, PartWriter } from './part-writer';
 import type { FromSaveThread, SaveThreadInput, ToSaveThread } from './save-thread';
 
-/** What takes a rank's part of a save. */
+/** Takes a rank's part of a save. */
 export interface SaveSink {
-  /** Takes a chunk, whose values are the sink's from now on; resolves when the next one may come. */
+  /** Takes a chunk and owns its values from now on; resolves when the next chunk may follow. */
   write(chunk: Chunk): Promise<void>;
-  /** Says that the part cannot be completed. */
+  /** Reports that the part cannot be completed. */
   fail(error: ErrorJson): void;
-  /** Ends the part; resolves when all ranks' are in place; a second call joins the first. Throws: the error of the first rank that failed. */
+  /**
+   * Ends the part; resolves when all ranks' parts are in place; a second call joins the first. Throws: the error of the
+   * first rank that failed.
+   */
   finish(): Promise<void>;
 }
 
 /** Makes the sink of a save. */
 export type StartSink = (part: PartSpec, commit: CommitSpec) => SaveSink;
 
-/** Writes on a thread of its own; at most `stagingBytes` wait for it. */
+/** Writes on a separate thread; at most `stagingBytes` wait for it. */
 export function threadSink(stagingBytes: Bytes): StartSink {
   return (part, commit) => new ThreadSink(part, commit, stagingBytes);
 }
 
-/** Writes at once, on the thread that calls, through a file system of the caller's. */
+/** Writes at once, on the calling thread, through the caller's file system. */
 export function directSink(fs: FileSystem): StartSink {
   return (part, commit) => {
     const writer = new PartWriter(part, fs);
@@ -71,15 +74,15 @@ class ThreadSink implements SaveSink {
       port1.on('message', hear);
       thread.once('error', (error) => broke(`broke: ${String(error)}`));
       thread.once('exit', (code) => {
-        // Its last words may not have been delivered yet.
+        // Its last message may not have arrived yet.
         for (let last = receiveMessageOnPort(port1); last !== undefined; last = receiveMessageOnPort(port1)) {
-          // Only the thread has the other end.
+          // Only the thread writes to the other end.
           hear(last.message as FromSaveThread);
         }
         broke(`ended early (${code})`);
       });
     });
-    // Whoever calls finish() gets it; until then it must not count as unhandled.
+    // A caller of finish() gets the error; until then it must not count as unhandled.
     this.#ended.catch(() => undefined);
   }
 
@@ -87,7 +90,7 @@ class ThreadSink implements SaveSink {
     const { values } = chunk;
     this.#sizes.push(values.byteLength);
     this.#staged += values.byteLength;
-    // Whoever stages hands over copies, which share nothing.
+    // The staging code passes copies, which share no memory.
     const buffer = values.buffer as ArrayBuffer;
     this.#port.postMessage({ kind: 'chunk', chunk } satisfies ToSaveThread, [buffer]);
     if (this.#staged < this.#stagingBytes || this.#isBroken) return;

@@ -6,20 +6,20 @@ import { outcomeOf } from '../state/outcome';
 import { type CommitSpec, finishPart } from './commit';
 import { type Chunk, type PartSpec, PartWriter } from './part-writer';
 
-/** What the main thread gives at the start. */
+/** The main thread's data at the start. */
 export interface SaveThreadInput {
   readonly part: PartSpec;
   readonly commit: CommitSpec;
   readonly port: MessagePort;
 }
 
-/** What the main thread says. */
+/** Messages of the main thread. */
 export type ToSaveThread =
   | { readonly kind: 'chunk'; readonly chunk: Chunk }
   | { readonly kind: 'fail'; readonly error: ErrorJson }
   | { readonly kind: 'finish' };
 
-/** What the thread says: that it has written a chunk; at last, how the save ended. */
+/** Messages of the thread: a written chunk; finally, the end of the save. */
 export type FromSaveThread =
   | { readonly kind: 'taken' }
   | { readonly kind: 'ended'; readonly error: ErrorJson | null };

@@ -7,8 +7,8 @@ import type { SaveSink } from './save-sink';
 const CHUNK_ELEMENTS = 2 ** 20;
 
 /**
- * Copies what this rank writes, in chunks of whole checksum blocks, and hands each to the sink before it copies the next.
- * Resolves when all was copied: from then on the state may change.
+ * Copies this rank's elements in chunks of whole checksum blocks, and passes each chunk to the sink before it copies
+ * the next. Resolves when everything is copied; then the state may change.
  */
 export async function stageState(
   state: TrainingState,
@@ -23,7 +23,7 @@ export async function stageState(
     const { dtype } = array;
     for (let done = 0; done < task.length; done += most) {
       const range = { start: task.start + done, length: Math.min(most, task.length - done) };
-      // What is read is a copy of its own, whose buffer can be handed to another thread.
+      // A read returns a new copy, whose buffer can be passed to another thread.
       const values = access.read(array, range) as Float32Array<ArrayBuffer>;
       const place = { at: task.at + done, position: position + storedBytes(dtype) * done };
       await sink.write({ file, tensor, dtype, ...place, values });

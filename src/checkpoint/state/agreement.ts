@@ -14,7 +14,7 @@ const BYTES_PER_WORD = 4;
 const ABSENCES: readonly ErrorCode[] = ['COLLECTIVE_MISMATCH', 'COLLECTIVE_MISSING'];
 
 /**
- * Tells every rank what each says, by rank: plain JSON. `name` is the function on whose behalf they speak.
+ * Gives every rank the values of all ranks, by rank: plain JSON. `name` is the function that the user called.
  * Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING that name the function, when some rank did not call it.
  */
 export function exchange<T>({ engine, group }: Ranks, name: string, value: T): T[] {
@@ -36,7 +36,7 @@ export function exchange<T>({ engine, group }: Ranks, name: string, value: T): T
   }
 }
 
-/** Runs a collective; where some rank did not call it, the error names the function and says what to do. */
+/** Runs a collective; if some rank did not call it, the error names the function and says what to do. */
 export function together<T>(name: string, collective: () => T): T {
   try {
     return collective();
@@ -45,13 +45,13 @@ export function together<T>(name: string, collective: () => T): T {
     throw new ShardlabError(
       error.code,
       `${error.message} ${name} is a collective: call it on every rank, not within \`if (rank === 0)\`; ` +
-        'what it returns may then be used on rank 0 alone.',
+        'then its result may be used only on rank 0.',
       { cause: error, rank: error.rank, details: { ...error.details, function: name } },
     );
   }
 }
 
-/** Throws on every rank what the first of them met. */
+/** Throws the first rank's error on every rank. */
 export function agree(ranks: Ranks, name: string, outcome: Outcome): void {
   const outcomes = exchange(ranks, name, outcome);
   const rank = outcomes.findIndex((each) => each !== null);

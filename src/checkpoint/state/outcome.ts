@@ -1,9 +1,9 @@
 import { type ErrorJson, ShardlabError } from '../../core/errors';
 
-/** What a rank could not do, as it travels; null where all went well. */
+/** A rank's error in the form for messages; null on success. */
 export type Outcome = ErrorJson | null;
 
-/** An error as it travels. */
+/** An error in the form for messages. */
 export function outcomeOf(error: unknown): ErrorJson {
   if (error instanceof ShardlabError) return error.toJSON();
   const message = error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -5,26 +5,26 @@ import type { ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import type { Range } from './ranges';
 
-/** A stretch of a parameter that a rank holds. */
+/** A range of a parameter that a rank holds. */
 export interface PlacedRange extends Range {
-  /** The parameter's place in the model's order. */
+  /** The parameter's index in the model's order. */
   readonly parameter: number;
 }
 
-/** What every rank of a group holds: by rank, then by parameter. */
+/** The ranges that every rank of a group holds: by rank, then by parameter. */
 export type Placement = readonly (readonly (readonly Range[])[])[];
 
-/** Words of one stretch as it travels: parameter, start, length. */
+/** Words of one range in a message: parameter, start, length. */
 const WORDS = 3;
-/** Says nothing; without it, a rank that holds nothing would send an empty tensor. */
+/** A row without meaning; without it, a rank that holds nothing would send an empty tensor. */
 const NO_STRETCH = [-1, 0, 0] as const;
 
-/** The distinct state buffers of parameters, frozen ones too, in order. */
+/** The distinct state buffers of parameters, including frozen ones, in order. */
 export function buffersOf(parameters: readonly Parameter[]): StateBuffer[] {
   return [...new Set(parameters.map((parameter) => parameter.state))];
 }
 
-/** What this rank holds of each parameter. */
+/** The ranges of each parameter that this rank holds. */
 export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
   const places = new Map(parameters.map((parameter, place) => [parameter, place]));
   return buffersOf(parameters).flatMap((buffer) =>
@@ -34,7 +34,7 @@ export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
   );
 }
 
-/** Tells every rank of the group what each holds. All of them call it. */
+/** Gives every rank of the group the placement of all ranks. All of them call it. */
 export function sharePlacement(
   engine: Engine,
   group: ProcessGroup,
@@ -54,7 +54,7 @@ export function sharePlacement(
   }
 }
 
-/** Every rank's rows begin with the row that says nothing. */
+/** Every rank's rows begin with the row without meaning. */
 function placementOf(words: Int32Array, numRanks: number, numParameters: number): Placement {
   const placement = Array.from({ length: numRanks }, () =>
     Array.from({ length: numParameters }, (): Range[] => []),
@@ -73,6 +73,6 @@ function placeIn(places: ReadonlyMap<Parameter, number>, parameter: Parameter): 
   if (place !== undefined) return place;
   throw new ShardlabError(
     'INTERNAL',
-    `a state buffer holds ${parameter.name}, which is no parameter of its model`,
+    `a state buffer holds ${parameter.name}, which is not a parameter of its model`,
   );
 }

@@ -4,14 +4,14 @@ export interface Range {
   readonly length: number;
 }
 
-/** What two ranges have in common; null where that is nothing. */
+/** The intersection of two ranges; null if it is empty. */
 export function overlapOf(a: Range, b: Range): Range | null {
   const start = Math.max(a.start, b.start);
   const end = Math.min(a.start + a.length, b.start + b.length);
   return end > start ? { start, length: end - start } : null;
 }
 
-/** The parts of `range` that none of `taken` covers, in order. */
+/** The parts of `range` outside of all ranges in `taken`, in order. */
 export function withoutRanges(range: Range, taken: readonly Range[]): Range[] {
   let left: Range[] = range.length > 0 ? [range] : [];
   for (const other of taken) left = left.flatMap((part) => outside(part, other));

@@ -7,7 +7,7 @@ import { overlapOf, type Range } from './ranges';
 /** An optimizer's states, element by element. */
 export interface ElementStates {
   readonly stateNames: readonly string[];
-  /** Whether a state is kept as it is written. */
+  /** Whether a state is stored exactly as written. */
   isExact(name: string): boolean;
   readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
@@ -15,20 +15,23 @@ export interface ElementStates {
 
 /** A tensor of a training: a parameter's values, or one of its optimizer's states. */
 export interface StateName {
-  /** The parameter's place in the model's order. */
+  /** The parameter's index in the model's order. */
   readonly parameter: number;
   /** 'values', or a state of the optimizer. */
   readonly state: string;
 }
 
-/** Reads and writes elements of what this rank holds, numbered as in the whole parameter. */
+/** Reads and writes this rank's elements, numbered as in the whole parameter. */
 export interface StateAccess {
   read(name: StateName, range: Range): Float32Array;
-  /** Buffers are not told that they changed. */
+  /** It does not notify buffers of the change. */
   write(name: StateName, range: Range, values: Float32Array): void;
 }
 
-/** The elements of a side that this rank holds; null: nothing. Throws: INTERNAL for elements that are not here. */
+/**
+ * Access to this rank's elements of a side; null: it has none. Throws: INTERNAL for elements that this rank does not
+ * hold.
+ */
 export function stateAccess(
   engine: Engine,
   side: { readonly parameters: readonly Parameter[]; readonly optimizer: ElementStates } | null,
@@ -65,7 +68,7 @@ export function stateAccess(
   };
 }
 
-/** The place of the first element whose bits differ; NaN equals the same NaN. */
+/** The index of the first element whose bits differ; a NaN equals the same NaN. */
 export function firstDifference(a: Float32Array, b: Float32Array): number | undefined {
   const [left, right] = [bitsOf(a), bitsOf(b)];
   const at = left.findIndex((bits, i) => bits !== right[i]);

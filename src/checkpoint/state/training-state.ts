@@ -4,7 +4,7 @@ import type { Module } from '../../nn/module';
 import type { Optimizer } from '../../optim/optimizer';
 import { type ElementStates, type StateAccess, stateAccess } from './state-access';
 
-/** What is saved and loaded: a model and its optimizer on this rank, and the ranks that have the rest. */
+/** The state of a save or load: a model and its optimizer on this rank, and the ranks with the other shards. */
 export interface TrainingState {
   readonly engine: Engine;
   readonly group: ProcessGroup;
@@ -23,7 +23,7 @@ const NO_STATES: ElementStates = {
   writeState() {},
 };
 
-/** Elements of what this rank holds, parameters in the model's order. */
+/** Access to this rank's elements, with parameters in the model's order. */
 export function accessOf({ engine, model, optimizer }: Omit<TrainingState, 'group'>): StateAccess {
   return stateAccess(engine, { parameters: model.parameters(), optimizer: optimizer ?? NO_STATES });
 }

@@ -6,7 +6,7 @@ export interface Facet {
   readonly isLeft: boolean;
   /** Whether nothing of its column lies below. */
   readonly isLow: boolean;
-  /** The share of the height so many pixels below the facet's heading. */
+  /** The share of the height at this number of pixels below the facet's heading. */
   at(pixels: number): number;
   /** A domain between two such places. */
   down(from: number, to: number): readonly [number, number];

@@ -7,7 +7,7 @@ import { STACK_ORDER } from '../grammar/palette';
 
 export type CauseBytes = Readonly<Partial<Record<MemoryCause, Bytes>>>;
 
-/** What one case holds at its peak, by cause, as it is told from up to three sides. A cause left out is not named there. */
+/** What one case holds at its peak, by cause, from up to three sources. A source does not name an omitted cause. */
 export interface BreakdownCase {
   /** As '8 x A100-80G, Wan 27B'. */
   readonly name: string;

@@ -16,7 +16,7 @@ export interface RankedLayout {
   readonly fits: boolean;
   /** Of the winners 1, 2, …; null of those that lost. */
   readonly rank: number | null;
-  /** What kind it belongs to, as 'tensor parallel'; losers are told one a family. */
+  /** What kind it belongs to, as 'tensor parallel'; each family of losers is named once. */
   readonly family: string;
   /** Why it, or its family, lost; null of winners. */
   readonly reason: string | null;

@@ -39,7 +39,7 @@ export type RankEvent = RankOutput & { readonly rank: number; readonly cell: num
 export type Measurement =
   /** Collectives among the job's first `numRanks` ranks: a BenchRow per operation and size; the others answer none. */
   | { readonly what: 'collectives'; readonly numRanks: number; readonly sizes: readonly Bytes[] }
-  /** One collective among all ranks, on a float32 tensor of so many elements: seconds per round. */
+  /** One collective among all ranks, on a float32 tensor of `elements` elements: seconds per round. */
   | {
       readonly what: 'collective';
       readonly op: BenchOp;

@@ -52,7 +52,7 @@ export interface RecommendViewOptions extends RecommendPlace {
 }
 
 /**
- * Tries every legal layout of a model on so many GPUs and ranks those that fit: recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }),
+ * Tries every legal layout of a model on this number of GPUs and ranks those that fit: recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }),
  * or a TrainConfig in place of the name. Throws: CONFIG for a wrong request, for no legal
  * layout, and by cost where no price is known.
  * @example

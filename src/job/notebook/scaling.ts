@@ -18,7 +18,10 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
   readonly countedIn?: ScalingView['countedIn'];
   /** Default: efficiency. */
   readonly quantity?: ScalingView['quantity'];
-  /** Sequences of an iteration: so many for each GPU (the batch grows), or so many in all. Default: one per GPU; a TrainConfig's own. */
+  /**
+   * Sequences per iteration: per GPU (the batch grows), or in total. Default: one per GPU; for a TrainConfig, its own
+   * batch.
+   */
   readonly batch?: { readonly perGpu: number } | { readonly global: number };
 }
 

@@ -89,7 +89,7 @@ export class RunFigures {
     return viewOf({ ...phase, note: this.#noteOf(phase.world) });
   }
 
-  /** How so many ranks share this machine, and over which wire. */
+  /** How `world` ranks share this machine, and over which wire. */
   #noteOf(world: number): string {
     const ranks = world === 1 ? '1 rank has' : `${world} ranks share`;
     const cores = availableParallelism();

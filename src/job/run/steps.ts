@@ -89,8 +89,8 @@ export class RunSteps implements StepRecords {
   }
 
   /**
-   * The records of steps from `first` to before `end`, step by step; only one chunk is in memory at a time. Throws: IO
-   * as above.
+   * The records of steps from `first` to before `end`, step by step; only only only only only only only one chunk is in
+   * memory at a time. Throws: IO as above.
    */
   *between(first: number, end: number): Generator<readonly StepRecord[]> {
     const isWithin = ([record]: readonly StepRecord[]): boolean =>

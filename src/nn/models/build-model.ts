@@ -7,12 +7,12 @@ import { Llama } from './llama';
 import { MoeGPT } from './moe';
 import { T5Encoder } from './t5-encoder';
 
-/** What of a config says which model it is. */
+/** The settings of a config that define its model. */
 export type ModelSettings = Pick<TrainConfig, 'model' | 'seed'>;
 
 /**
- * A config's model with the initial values of its seed: the same on every rank. They are made when they are first asked for:
- * plans and checks, which read names and shapes, take no memory for them. See [Note: deferred values].
+ * A config's model with the initial values of its seed: the same on every rank. They are made on first use, so plans
+ * and checks, which read only names and shapes, need no memory for them. See [Note: deferred values].
  */
 export function buildModel(config: ModelSettings): Module {
   return newModel(config).manualSeed(config.seed);

@@ -12,7 +12,10 @@ export type ShapeOptions<S extends z.ZodType> = Omit<z.input<S>, 'kind'> & {
   readonly seed?: number;
 };
 
-/** Sizes with their defaults. Throws: CONFIG naming every size that is missing, wrong or unknown, and what does not fit together. */
+/**
+ * Sizes with their defaults. Throws: CONFIG naming every size that is missing, wrong or unknown, and sizes that
+ * contradict each other.
+ */
 export function checkedShape<S extends ShapeSchema>(
   kind: ModelConfig['kind'],
   schema: S,

@@ -7,7 +7,7 @@ import { Module } from '../module';
 export const NUM_TIMESTEPS = 1000;
 
 /**
- * Two transformers, one for much noise and one for little: of a step, one runs, and the other has no gradients.
+ * Two transformers, one for high noise and one for low noise. In each step, one runs, and the other has no gradients.
  * Shapes: latents [B, inChannels, F, H, W], timesteps [B], text [B, textLen, textDim] → [B, outChannels, F, H, W].
  * Source: Wan2.2's mixture of experts along the denoising.
  */
@@ -24,12 +24,12 @@ export class DitExperts<M extends Module = Module> extends Module {
     this.low_noise_model = expert();
   }
 
-  /** The expert of a timestep: from the boundary on, the one for much noise. */
+  /** The expert of a timestep: at or above the boundary, the high-noise expert. */
   expertOf(timestep: number): M {
     return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.high_noise_model : this.low_noise_model;
   }
 
-  /** Says a timestep of the next batch, so that forward need not read its tensor: in a dry run it has no values. */
+  /** Sets a timestep of the next batch, so that forward need not read its tensor, which has no values in a dry run. */
   tell(timestep: number): void {
     this.#told = timestep;
   }
@@ -47,8 +47,8 @@ export class DitExperts<M extends Module = Module> extends Module {
     const [expert] = experts;
     if (expert !== undefined && experts.size === 1) return expert;
     throw new ConfigError(
-      `timesteps ${all.map((t) => t.toFixed(1)).join(', ')} lie on both sides of the boundary ` +
-        `${this.shape.boundary * NUM_TIMESTEPS}; a batch runs one expert: give timesteps of one side`,
+      `timesteps ${all.map((t) => t.toFixed(1)).join(', ')} are on both sides of the boundary ` +
+        `${this.shape.boundary * NUM_TIMESTEPS}; a batch runs one expert, so give timesteps of one side`,
     );
   }
 }

@@ -24,8 +24,8 @@ const THETA = 10_000;
 const EMBEDDING = { init: { ...GPT2.init, bias: constant(0) } } as const;
 
 /**
- * Wan2.2's video transformer, with the names of its parameters and its initial values. One timestep belongs to a whole video:
- * it is embedded once, where the published code embeds it at every patch, with the same outcome.
+ * Wan2.2's video transformer, with the names of its parameters and its initial values. One timestep belongs to a whole
+ * video, so it is embedded once; the published code embeds it at every patch, with the same result.
  * Shapes: latents [B, inChannels, F, H, W], timesteps [B] in [0, 1000), text [B, textLen, textDim] → [B, outChannels, F, H, W].
  * Source: Wan2.2's WanModel; Wan et al. 2025.
  */
@@ -72,7 +72,7 @@ export class Dit extends Module {
     for (const block of this.blocks) {
       const input = x;
       x = block.apply(input, time6, context, cos, sin);
-      // Backward keeps what it needs of it; what lies on the host is then not on the device.
+      // Backward has saved what it needs; an offloaded copy must not stay on the device.
       if (x !== input) input.dispose();
     }
     return videoOf(this.head.apply(x, time), grid, patch);
@@ -129,13 +129,16 @@ function sinusoids(timesteps: tf.Tensor, width: number): tf.Tensor {
   return tf.concat([tf.cos(angles), tf.sin(angles)], 1);
 }
 
-/** A config's transformer: one, or two experts of which a step runs one. */
+/** A config's transformer: one, or two experts, one of which runs per step. */
 export function newDit(shape: DitConfig): Dit | DitExperts {
   if (shape.experts === 1) return new Dit(shape);
   return new DitExperts(shape, () => new Dit(shape, { isOneOfSeveral: true }));
 }
 
-/** Wan2.2's transformer with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+/**
+ * Wan2.2's transformer with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each
+ * other.
+ */
 export function dit({ seed = 0, ...shape }: DitOptions): Dit | DitExperts {
   return newDit(checkedShape('dit', ditSchema, shape)).manualSeed(seed);
 }

@@ -17,14 +17,14 @@ export class GPT extends LanguageModel<Block> {
   }
 }
 
-/** A GPT with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+/** A GPT with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each other. */
 export function gpt(options: GptOptions): GPT {
   const { seed = 0, ...shape } = options;
   requireSizes('gpt', shape);
   return new GPT(shape).manualSeed(seed);
 }
 
-/** Throws: CONFIG naming the size that is no whole number from 1, or heads that do not divide dim. */
+/** Throws: CONFIG naming the size that is not a whole number from 1, or heads that do not divide dim. */
 export function requireSizes(what: string, shape: GptShape): void {
   for (const [name, value] of Object.entries(shape)) {
     if (typeof value === 'number' && (!Number.isInteger(value) || value < 1)) {

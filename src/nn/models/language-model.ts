@@ -26,7 +26,8 @@ export interface GptShape {
 }
 
 /**
- * Tokens and learned positions, blocks, a norm, and an output head tied to the token table or of its own ('lm_head').
+ * Tokens and learned positions, blocks, a norm, and an output head: the token table (tied) or a separate layer
+ * ('lm_head').
  * Shapes: ids [B, T] int32, targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Radford et al. 2019; initial values normal with std 0.02, LayerNorm 1 and 0.
  */
@@ -36,7 +37,7 @@ export abstract class LanguageModel<B extends Module> extends Module {
   readonly wpe: Embedding;
   readonly blocks: ModuleList<B>;
   readonly ln_f: LayerNorm;
-  /** null where the head is the token table. */
+  /** null if the head is the token table. */
   readonly lm_head: Linear<false> | null;
 
   constructor(shape: GptShape, block: () => B) {
@@ -62,7 +63,7 @@ export abstract class LanguageModel<B extends Module> extends Module {
     for (const block of this.blocks) {
       const input = x;
       x = block.apply(input);
-      // Backward keeps what it needs of it; what lies on the host is then not on the device.
+      // Backward has saved what it needs; an offloaded copy must not stay on the device.
       if (x !== input) input.dispose();
     }
     const rows = tf.reshape(this.ln_f.apply(x), [ids.size, this.shape.dim]);

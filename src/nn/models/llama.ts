@@ -16,14 +16,14 @@ export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
 
 /**
  * A Llama with a language model's loss. Parameters have the names of Hugging Face's LlamaForCausalLM
- * ('model.layers.0.self_attn.q_proj.weight'), and its initial values: normal with std 0.02, norms 1, biases 0.
+ * ('model.layers.0.self_attn.q_proj.weight'), and the same initial values: normal with std 0.02, norms 1, biases 0.
  * Shapes: ids [B, T] int32, targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Touvron et al. 2023; Hugging Face's LlamaForCausalLM (Qwen2ForCausalLM with qkvBias).
  */
 export class Llama extends Module {
   readonly shape: LlamaConfig;
   readonly model: LlamaModel;
-  /** null where the head is the token table. */
+  /** null if the head is the token table. */
   readonly lm_head: Linear<false> | null;
 
   constructor(shape: LlamaConfig) {
@@ -72,14 +72,14 @@ export class LlamaModel extends Module {
     for (const block of this.layers) {
       const input = x;
       x = block.apply(input, cos, sin);
-      // Backward keeps what it needs of it; what lies on the host is then not on the device.
+      // Backward has saved what it needs; an offloaded copy must not stay on the device.
       if (x !== input) input.dispose();
     }
     return this.norm.apply(x);
   }
 }
 
-/** A Llama with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+/** A Llama with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each other. */
 export function llama({ seed = 0, ...shape }: LlamaOptions): Llama {
   return new Llama(checkedShape('llama', llamaSchema, shape)).manualSeed(seed);
 }

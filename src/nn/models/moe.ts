@@ -6,7 +6,7 @@ import { type GptShape, LanguageModel } from './language-model';
 
 /** The size of a GPT with experts. */
 export interface MoeShape extends GptShape {
-  /** Experts a block. */
+  /** Experts per block. */
   readonly experts: number;
 }
 
@@ -16,7 +16,7 @@ export interface MoeOptions extends MoeShape {
   readonly seed?: number;
 }
 
-/** A GPT whose blocks have a mixture of experts in place of the one feed-forward layer; every token passes one of them. */
+/** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; one expert processes each token. */
 export class MoeGPT extends LanguageModel<MoeBlock> {
   readonly #keys: TokenKeys;
 
@@ -33,7 +33,10 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
   }
 }
 
-/** A GPT with experts and seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+/**
+ * A GPT with experts and seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each
+ * other.
+ */
 export function moe(options: MoeOptions): MoeGPT {
   const { seed = 0, ...shape } = options;
   requireSizes('moe', shape);

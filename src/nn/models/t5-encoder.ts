@@ -11,12 +11,12 @@ import { checkedShape, type ShapeOptions } from './checked-shape';
 /** An encoder's size, and the seed of its initial values. */
 export type T5EncoderOptions = ShapeOptions<typeof t5Schema>;
 
-/** Added to scores of padding: softmax gives it nothing. Source: Hugging Face's and Wan2.2's masks, at float32. */
+/** Added to scores of padding, so that its softmax is 0. Source: Hugging Face's and Wan2.2's masks, at float32. */
 const HIDDEN = -1e9;
 
 /**
- * The encoder of texts that Wan2.2 reads its prompts with (UMT5), with Wan2.2's names of its parameters.
- * Shapes: ids [B, T] int32, and mask [B, T] float32, 0 where there is padding; left out: none → [B, T, d].
+ * The text encoder of Wan2.2's prompts (UMT5), with Wan2.2's parameter names.
+ * Shapes: ids [B, T] int32, and mask [B, T] float32, 0 for padding; default: no padding → [B, T, d].
  * Source: Raffel et al. 2020; Chung et al. 2023 (UMT5).
  */
 export class T5Encoder extends Module {
@@ -49,7 +49,7 @@ export class T5Encoder extends Module {
   }
 }
 
-/** An encoder with seeded initial values: the same on every rank. Throws: CONFIG when sizes do not fit. */
+/** An encoder with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each other. */
 export function t5Encoder({ seed = 0, ...shape }: T5EncoderOptions): T5Encoder {
   return new T5Encoder(checkedShape('t5-encoder', t5Schema, shape)).manualSeed(seed);
 }

@@ -60,7 +60,7 @@ export interface RunFacts {
   readonly hostAtRest: BytesByCause;
 }
 
-/** A run that can be told what to do; it ends with the work that it was given to. */
+/** A run that takes commands; it ends with its work. */
 export interface LabRun {
   step(numSteps: number): Promise<void>;
   save(path: string): Promise<void>;
@@ -84,7 +84,7 @@ export interface LabScope {
 
 /** Real ranks. Jobs are kept for the next question of the same place, until `close`. */
 export interface RunLab {
-  /** Trains so many steps. */
+  /** Trains this number of steps. */
   train(config: TrainConfigInput, place: LabPlace & { readonly steps: number }): Promise<RunFacts>;
   /**
    * Several runs on the same ranks, a step of each in turn, so that what slows the machine slows all of them. The first
@@ -100,7 +100,7 @@ export interface RunLab {
     place: LabPlace,
     work: (run: LabRun, folder: string) => Promise<T>,
   ): Promise<T>;
-  /** Times of a collective of so many float32 elements on rank 0, round by round. */
+  /** Times of a collective of `elements` float32 elements on rank 0, round by round. */
   collective(
     op: 'allReduce' | 'reduceScatter' | 'allGather' | 'allToAll',
     elements: number,

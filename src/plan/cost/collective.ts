@@ -13,7 +13,7 @@ export function placeOf(size: number, stride: number, gpusPerNode: number): Grou
   return { size, perNode: Math.max(1, Math.min(size, Math.floor(gpusPerNode / stride))) };
 }
 
-/** One GPU's share of what crosses the slowest cut, bytes a second. */
+/** One GPU's share of the bandwidth across the slowest cut, bytes per second. */
 export function bandwidthOf({ size, perNode }: GroupPlace, hardware: Hardware, cal: Calibration): number {
   const link = hardware.linkGBps * 1e9 * cal.linkEfficiency;
   if (size <= perNode) return link;

@@ -75,7 +75,7 @@ export function productSeconds(
   return Math.max(best, trafficSeconds(traffic, gpu, cal));
 }
 
-/** Time to read and write so many bytes of the GPU's memory. */
+/** Time to read and write this number of bytes of the GPU's memory. */
 export function trafficSeconds(bytes: number, gpu: Gpu, cal: Calibration): Seconds {
   return bytes / (gpu.hbmTBps * 1e12 * cal.memoryEfficiency);
 }

@@ -20,7 +20,7 @@ export type DryRunEvent =
   | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }
   | SpanEvent;
 
-/** Keeps all that it is told, in order. */
+/** Stores all reported events, in order. */
 export class EventLog implements Observer {
   #events: DryRunEvent[] = [];
 
@@ -48,7 +48,7 @@ export class EventLog implements Observer {
     this.#events.push(event);
   }
 
-  /** What was told since the last call. */
+  /** Events since the last call. */
   take(): readonly DryRunEvent[] {
     const events = this.#events;
     this.#events = [];

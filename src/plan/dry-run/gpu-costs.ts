@@ -95,14 +95,17 @@ function coreSeconds(
   return isBackward ? times.backward : times.forward;
 }
 
-/** A host's memory for one GPU, bytes a second. Source: DGX A100: two sockets of 8 channels DDR4-3200 for 8 GPUs. */
+/**
+ * A host's memory bandwidth for one GPU, bytes per second. Source: DGX A100: two sockets of 8 channels DDR4-3200 for 8
+ * GPUs.
+ */
 const HOST_MEMORY = (2 * 8 * 25.6e9) / 8;
-/** Between a host and its GPU, bytes a second. Source: as for LINKS: PCIe 4, 16 lanes. */
+/** Bandwidth between a host and its GPU, bytes per second. Source: as for LINKS: PCIe 4, 16 lanes. */
 const HOST_LINK = (LINKS.PCIe4.gbit * 1e9) / 8;
 const COPIES: ReadonlySet<string> = new Set(['fromDevice', 'toDevice']);
 
 function hostSeconds(name: string, bytes: number): Seconds {
-  // A copy's bytes are told as read and written.
+  // A copy reports its bytes as read and written.
   return COPIES.has(name) ? bytes / 2 / HOST_LINK : bytes / HOST_MEMORY;
 }
 

@@ -106,7 +106,7 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** How many times as long a thread computes where so many want a core. */
+/** The factor on a thread's computing time when this number of threads want a core. */
 export function crowding(threads: number, cores: number): number {
   return Math.max(1, threads / cores);
 }

@@ -41,9 +41,9 @@ export interface RankRunOptions {
 export interface RankRun {
   readonly rank: number;
   readonly numParams: number;
-  /** One a step. */
+  /** One record per step. */
   readonly records: readonly StepRecord[];
-  /** What was told while the trainer was built, then step by step; empty where events are not kept. */
+  /** Events while the trainer was built, then step by step; empty if events are not stored. */
   readonly events: readonly (readonly DryRunEvent[])[];
   /** Bytes that the trainer held before its first step, on the device. */
   readonly builtBytes: Bytes;

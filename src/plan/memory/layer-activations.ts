@@ -72,7 +72,7 @@ export function isPlainPyTorch({ stack, model }: Layout): boolean {
   return stack === 'fsdp2' || (stack === 'deepspeed' && model.kind !== 'gpt' && model.kind !== 'unknown');
 }
 
-/** Bytes a token that are kept, and that are made again before the feed-forward's backward. */
+/** Bytes per token that are stored, and that are recomputed before the feed-forward's backward. */
 interface Kept {
   readonly saved: number;
   readonly again: number;
@@ -125,10 +125,10 @@ function keptByCore(layout: Layout, sizes: TokenSizes, whole: number): Kept {
 }
 
 /**
- * What PyTorch's autograd keeps of a layer, bytes a token.
- * Terms, llama: a root-mean-square norm outside the compiler is a chain of operations that keeps its input in float32 and its normalized
- * value (TorchTitan's norms.py of December 2024; torch's own is a chain as well, and fused on GPUs since 2.8); inside, its bf16 input. Then the norms'
- * outputs (gathered along the sequence under tp), q, k and v with heads repeated (repeat_kv), attention's output and
+ * What PyTorch's autograd saves of a layer, bytes per token. Terms, llama: a root-mean-square norm outside the compiler
+ * is a chain of operations that keeps its input in float32 and its normalized value (TorchTitan's norms.py of December
+ * 2024; torch's own is a chain as well, and fused on GPUs since 2.8); inside, its bf16 input. Then the norms' outputs
+ * (gathered along the sequence under tp), q, k and v with heads repeated (repeat_kv), attention's output and
  * log-sum-exp, and of the feed-forward: gate, up, their product, and outside the compiler silu(gate).
  * Source: saved_tensors_hooks and the partitioner's saved values on TorchTitan's block, torch 2.13.
  */

@@ -93,7 +93,7 @@ function unitsOfDdp({ params }: PipelineStage, { gradient, gathered, parameter }
   return { ...NONE, parameters: gathered < parameter ? gathered * params : 0, buckets: gradient * params };
 }
 
-/** ZeRO-3 lets so many parameters live, and every stage reduces through a bucket of fixed size. */
+/** ZeRO-3 limits the number of live parameters, and every stage reduces through a bucket of fixed size. */
 function unitsOfDeepSpeed(
   { layerParams, params }: PipelineStage,
   { gathered, reduced }: StateBytes,

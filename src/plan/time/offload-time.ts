@@ -14,9 +14,9 @@ export interface OffloadTime {
 }
 
 interface Host {
-  /** One way to a GPU, bytes a second. */
+  /** Bandwidth in one direction to a GPU, bytes per second. */
   readonly link: number;
-  /** A GPU's share of the host's memory bandwidth, bytes a second. */
+  /** A GPU's share of the host's memory bandwidth, bytes per second. */
   readonly memory: number;
 }
 

@@ -11,7 +11,7 @@ type Reduce = (
 ) => void;
 type Convert = (target: number, source: number, length: number) => void;
 
-/** Functions of assembly/index.ts; places are byte offsets in the memory that they were instantiated on. */
+/** Functions of assembly/index.ts; positions are byte offsets in their memory. */
 export interface ReductionKernels {
   readonly reduceF32: Reduce;
   readonly reduceI32: Reduce;
@@ -23,7 +23,7 @@ export interface ReductionKernels {
   readonly fromF16: Convert;
 }
 
-/** Reads and compiles the kernels; the result is instantiated once a memory. */
+/** Reads and compiles the kernels; instantiate the result once per memory. */
 export function compileKernels(): WebAssembly.Module {
   return new WebAssembly.Module(readFileSync(join(__dirname, 'kernels.wasm')));
 }

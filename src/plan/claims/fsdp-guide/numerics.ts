@@ -3,7 +3,7 @@ import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 
 const WORLD = 8;
-/** Standard deviations of gradients at which the error is told. */
+/** Standard deviations of gradients for which the error is given. */
 const TYPICAL = 1e-3;
 const SMALL = 1e-6;
 const TINY = 1e-8;

@@ -24,7 +24,7 @@ export function percentFasterAlike(one: Prediction, other: Prediction): Estimate
 /** The figure of a plan that is compared. */
 export const SPEED = 'tokensPerSecondPerGpu';
 
-/** Tokens a second and GPU. */
+/** Tokens per second and GPU. */
 function speedsOf({ tokensPerSecondPerGpu, time }: Prediction): Estimate {
   const { seconds, exposedComm } = time;
   const at = (exposed: number): number =>

@@ -14,7 +14,7 @@ const UNET = {
 
 const PEAK = 8 * 312e12;
 
-/** A 3 x 3 convolution of so many positions. */
+/** A 3 x 3 convolution with this number of positions. */
 function conv(positions: number, inputs: number, outputs: number): number {
   return 2 * 9 * positions * inputs * outputs;
 }
@@ -24,7 +24,7 @@ function resnet(positions: number, inputs: number, outputs: number): number {
   return conv(positions, inputs, outputs) + conv(positions, outputs, outputs) + shortcut;
 }
 
-/** So many layers of attention, cross-attention and gated feed-forward, between two projections. */
+/** Layers of attention, cross-attention and gated feed-forward, between two projections. */
 function transformer(positions: number, dim: number, depth: number): number {
   if (depth === 0) return 0;
   const self = 2 * positions * 4 * dim ** 2 + 4 * positions ** 2 * dim;
