@@ -159,7 +159,7 @@ test('a model beyond the memory limit is a typed error that tells what is held, 
     // Of whichever rank comes to its limit first.
     {
       code: 'OUT_OF_MEMORY',
-      message: /^\[rank [01]\/2\] .* are held and the memoryLimit is 300 kB\. Held: /,
+      message: /^\[(rank [01]\/2|ranks 0-1 of 2)\] .* are held and the memoryLimit is 300 kB\. Held: /,
     },
   );
   assert.deepEqual(await job.on('all').run(({ rank }) => rank), [0, 1]);
