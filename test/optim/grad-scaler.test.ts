@@ -102,7 +102,7 @@ test('gradients are unscaled once a step, and before it', () => {
   const scaler = scalerOf();
   assert.throws(() => scaler.step(optimizer()), /still scaled; call unscaleAndCheck/);
   scaler.unscaleAndCheck([]);
-  assert.throws(() => scaler.unscaleAndCheck([]), /unscaled already/);
+  assert.throws(() => scaler.unscaleAndCheck([]), /already unscaled in this step/);
   scaler.update();
   scaler.unscaleAndCheck([]);
 });
