@@ -1,21 +1,13 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { StrategyName } from '../../../src/config/strategies';
+import { STRATEGIES, type StrategyName, strategySchema } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { launchRanks } from '../../support/launch-ranks';
 import { testData } from '../../support/paths';
 import type { ParityResult, ParityRun } from './parity-rank';
 
-export const STRATEGY_NAMES = [
-  'NO_SHARD',
-  'ZERO_1',
-  'ZERO_2',
-  'SHARD_GRAD_OP',
-  'FULL_SHARD',
-  'HYBRID_SHARD',
-  '_HYBRID_SHARD_ZERO2',
-] as const satisfies StrategyName[];
+export const STRATEGY_NAMES = strategySchema.options;
 export const STEPS = 12;
 
 /** The two eps of AdamW: torch's default, and one that does not amplify rounding noise. */
@@ -26,8 +18,7 @@ const SCRIPT = join(__dirname, 'parity-rank.js');
 
 /** A strategy's settings in a world: hybrid ones with two copies where there are ranks for them. */
 export function parallelOf(strategy: StrategyName, world: number): TrainConfigInput['parallel'] {
-  const isHybrid = strategy === 'HYBRID_SHARD' || strategy === '_HYBRID_SHARD_ZERO2';
-  if (!isHybrid || world === 1) return { strategy };
+  if (!STRATEGIES[strategy].isHybrid || world === 1) return { strategy };
   const dpReplicate = world % 2 === 0 ? 2 : world;
   return { strategy, mesh: { dpReplicate, dpShard: world / dpReplicate } };
 }

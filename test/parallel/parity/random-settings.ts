@@ -1,27 +1,19 @@
 import type { WrapConfig } from '../../../src/config/settings/parallel';
-import type { StrategyName } from '../../../src/config/strategies';
+import { STRATEGIES, type StrategyName, strategySchema } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { seeded } from '../../../src/core/random';
 
 /** Legal settings for a world, from one seed. */
 export function randomSettings(seed: number, world: number): TrainConfigInput {
   const random = seeded(seed, 'random settings', String(world));
-  const pick = <T>(...values: [T, ...T[]]): T => values[random.integer(values.length)] as T; // within the list
+  const pick = <T>(...values: readonly T[]): T => values[random.integer(values.length)] as T; // within the list
   const divisors = Array.from({ length: world }, (_, i) => i + 1).filter((n) => world % n === 0);
   const dpShard = pick(1, ...divisors);
-  const strategy = pick<StrategyName>(
-    'NO_SHARD',
-    'ZERO_1',
-    'ZERO_2',
-    'SHARD_GRAD_OP',
-    'FULL_SHARD',
-    'HYBRID_SHARD',
-    '_HYBRID_SHARD_ZERO2',
-  );
-  const isHybrid = strategy.includes('HYBRID');
+  const strategy = pick(...strategySchema.options);
+  const { isHybrid, shardedAtRest } = STRATEGIES[strategy];
   const shardRanks = isHybrid ? dpShard : world;
   const groups = divisors.filter((n) => n > 1 && shardRanks % n === 0);
-  const gathers = ['SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'].includes(strategy);
+  const gathers = shardedAtRest.includes('parameter');
   const wrap = pick<WrapConfig>(
     'blocks',
     'root',
