@@ -36,14 +36,14 @@ const PARTS: Readonly<Record<string, Part>> = {
     runOffloaded(engine, module, (y) => forward(y as tf.Tensor), [x]),
 };
 
-describe('a pass that is cut off at any kernel, as an interrupted cell is', () => {
+describe('recovery from a pass that is cut off at any kernel, as in an interrupted cell', () => {
   let engine: Engine;
   before(async () => {
     engine = await testEngine();
   });
 
   for (const [name, part] of Object.entries(PARTS)) {
-    test(`${name}: recover lets go of all that it held, and the next pass is right`, () => {
+    test(`${name}: recover frees all that the pass held, and the next pass is correct`, () => {
       const weights = ['a', 'b'].map((label) => tf.tensor2d(normals(DIM * DIM, label, 0.3), [DIM, DIM]));
       const bias = tf.zeros([DIM]);
       const x = tf.tensor2d(normals(ROWS * DIM, 'x'), [ROWS, DIM]);

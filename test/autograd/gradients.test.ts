@@ -11,7 +11,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-test('a loss that is no tensor is told as what it is', () => {
+test('a loss that is not a tensor is an error that says what the loss is', () => {
   const cases = [
     [undefined, /The loss is undefined: is a return missing\?/],
     [Promise.resolve(tf.scalar(1)), /The loss is a promise: .*async/],
@@ -26,7 +26,7 @@ test('a loss that is no tensor is told as what it is', () => {
   });
 });
 
-test('a unit whose forward gives several tensors says so, in place of gradients that are lost', () => {
+test('a unit whose forward returns several tensors is an error that names the unit', () => {
   const none = (): void => undefined;
   const hooks = { preForward: none, postForward: none, preBackward: none, postBackward: none };
   const unit = { hooks, parameters: () => [], module: 'blocks.0' };
@@ -36,7 +36,7 @@ test('a unit whose forward gives several tensors says so, in place of gradients 
   );
 });
 
-test('backward after dispose is an error, for it would leave gradients without a word', () => {
+test('backward after dispose is an error', () => {
   const weight = new Parameter(tf.ones([2]));
   const pass = gradients(engine, () => tf.sum(weight.tensor));
   pass.dispose();

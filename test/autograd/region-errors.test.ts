@@ -11,7 +11,7 @@ import { testEngine } from '../support/wasm-test-engine';
 
 const DIM = 6;
 
-describe('checkpointed regions that go wrong, or are let go', () => {
+describe('errors and early ends of checkpointed regions', () => {
   let engine: Engine;
   let x: tf.Tensor;
   let weight: tf.Tensor;
@@ -51,7 +51,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     assert.deepEqual([engine.memory.bytes, engine.host.bytes, tf.memory().numTensors], before);
   }
 
-  test('a second forward that computes something else is refused, by name and values', () => {
+  test('a second forward that gives another result is an error that shows both results', () => {
     leavesNothing(() => {
       let factor = 1;
       const pass = passOf((y) => tf.mul(product(y), factor++));
@@ -64,7 +64,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     });
   });
 
-  test('one that calls other operations where results were kept is refused', () => {
+  test('a second forward that calls other operations than the first is an error', () => {
     leavesNothing(() => {
       let calls = 0;
       const pass = passOf((y) => (calls++ === 0 ? tf.tanh(product(y)) : product(y)), {
@@ -77,7 +77,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
 
   const selective: Partial<Region> = { keepResultsOf: new Set(['BatchMatMul', '_FusedMatMul']) };
 
-  test('random numbers without a seed between two results that are kept are refused', () => {
+  test('random numbers without a seed between two stored results are an error', () => {
     leavesNothing(() => {
       const pass = passOf((y) => product(tf.dropout(product(y), 0.5)), selective);
       assert.throws(() => pass.backward(), { code: 'ENGINE', message: /sum of squares.*give its random/s });
@@ -85,7 +85,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     });
   });
 
-  test('one that ends before a result that was kept is refused', () => {
+  test('a second forward that ends before a stored result is an error', () => {
     leavesNothing(() => {
       let calls = 0;
       const pass = passOf((y) => {
@@ -97,7 +97,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     });
   });
 
-  test('a result that no gradient reads is not kept, unless model code reads what comes of it', () => {
+  test('a result that no gradient reads is not stored, unless model code reads a value computed from it', () => {
     const held: number[] = [];
     for (const isRead of [false, true]) {
       leavesNothing(() => {
@@ -115,7 +115,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     assert.equal((held[1] ?? 0) - (held[0] ?? 0), 4 * DIM * DIM);
   });
 
-  test('one that throws says that it is the second, and what may be the reason', () => {
+  test('the error of a failing second forward names the second forward and a possible reason', () => {
     leavesNothing(() => {
       const outside = tf.tidy(() => tf.keep(tf.square(x)));
       const pass = passOf((y) => tf.add(product(y), outside));
@@ -128,7 +128,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     });
   });
 
-  test('a first forward that throws, and a pass without backward, leave nothing', () => {
+  test('a first forward that throws, and a pass without backward, leave no memory behind', () => {
     const regions: Partial<Region>[] = [{}, { keepResultsOf: new Set(['BatchMatMul']) }];
     for (const region of [...regions, ...regions.map((r) => ({ ...r, offload: true }))]) {
       leavesNothing(() => {
@@ -144,7 +144,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     }
   });
 
-  test('outside of gradients regions are inference; inside tf.grads they say what to do', () => {
+  test('outside gradients regions run as inference; inside tf.grads the error says what to do', () => {
     leavesNothing(() => {
       const region = (y: tf.Tensor): tf.Tensor => runRegion(engine, { module: 'r' }, () => tf.square(y), [y]);
       const offloaded = (y: tf.Tensor): tf.Tensor => runOffloaded(engine, 'o', () => tf.square(y), [y]);
@@ -158,7 +158,7 @@ describe('checkpointed regions that go wrong, or are let go', () => {
     });
   });
 
-  test('a caller may dispose the input before backward; what is kept is an activation of the module', () => {
+  test('a caller may dispose the input before backward; the stored input is an activation of the module', () => {
     leavesNothing(() => {
       for (const offload of [false, true]) {
         const inUnit = (y?: tf.Tensor): tf.Tensor => {

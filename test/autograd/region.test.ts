@@ -72,7 +72,7 @@ for (const engineCase of ENGINE_CASES) {
       x.dispose();
     });
 
-    test('regions around units, and around units in units, do so too', () => {
+    test('regions around units, and around units in units, give the same gradients to the bit', () => {
       const x = input();
       const [root, a, b] = [block('root'), block('a'), block('b')];
       requireSame([root, a, b], (runner, run) => {
@@ -86,7 +86,7 @@ for (const engineCase of ENGINE_CASES) {
       x.dispose();
     });
 
-    test('a region in a region, and one that reads tensors around it, do so too', () => {
+    test('a region in a region, and a region that reads outer tensors, give the same gradients to the bit', () => {
       const x = input();
       const unit = new ShardedUnit(
         'u',

@@ -15,7 +15,7 @@ for (const engineCase of ENGINE_CASES) {
       engine = await engineCase.start();
     });
 
-    test("after forward the parameters' buffers are gone, and each unit's activations go with its backward", () => {
+    test("parameters' buffers are freed after forward, and each unit's activations with its backward", () => {
       const x = input();
       const units = [block('a'), block('b')];
       const held = engine.memory.bytes;
@@ -38,7 +38,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([x, pass.loss]);
     });
 
-    test('saved temporaries become activations of the module, gradients grad.full', () => {
+    test('saved temporaries become activations of the module, and gradients get the cause grad.full', () => {
       const x = input();
       const unit = block('blocks.0');
       const seen: string[] = [];
@@ -62,7 +62,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([x, pass.loss]);
     });
 
-    test('outside of gradients a unit is inference and keeps nothing', () => {
+    test('outside gradients a unit runs as inference and stores nothing', () => {
       const x = input();
       const unit = block('a');
       const held = engine.memory.bytes;
@@ -71,7 +71,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([x, y]);
     });
 
-    test("inside tf.grads, and for a sibling's parameter, there is an error that says what to do", () => {
+    test("a unit inside tf.grads, and one that uses another unit's parameter, are errors that say what to do", () => {
       const x = input();
       const unit = block('a');
       const run = (): tf.Tensor => tf.mean(runUnit(engine, unit, (z) => unit.forward(z as tf.Tensor), [x]));
@@ -92,7 +92,7 @@ for (const engineCase of ENGINE_CASES) {
       x.dispose();
     });
 
-    test('a forward that throws, or a pass that is dropped, leaves no activation behind', () => {
+    test('a forward that throws and a pass that is dropped leave no activations behind', () => {
       const x = input();
       const units = [block('a'), block('b')];
       const base = engine.memory.bytes;
@@ -113,7 +113,7 @@ for (const engineCase of ENGINE_CASES) {
       x.dispose();
     });
 
-    test('recover lets go of a pass that was cut off', () => {
+    test('recover frees the memory of a pass that was cut off', () => {
       const x = input();
       const unit = block('a');
       const held = engine.memory.bytes;
@@ -126,7 +126,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([x, pass.loss]);
     });
 
-    test('step after step nothing grows', () => {
+    test('memory does not grow from step to step', () => {
       const x = input();
       const unit = block('a');
       const step = (): void => {

@@ -50,7 +50,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose(wholes.flat());
     }
 
-    test('a second backward of one forward is refused', () => {
+    test('a second backward of the same forward is an error', () => {
       const x = input();
       const unit = block('a');
       const pass = gradients(engine, () =>
@@ -70,7 +70,7 @@ for (const engineCase of ENGINE_CASES) {
       assert.equal(engine.memory.bytes, held);
     });
 
-    test('a root around its units gets its own gradients last, tied uses added up', () => {
+    test('a root around its units gets its own gradients last, and the gradients of tied uses are added up', () => {
       const held = engine.memory.bytes;
       const x = input();
       const order: string[] = [];
@@ -90,7 +90,7 @@ for (const engineCase of ENGINE_CASES) {
       assert.equal(engine.memory.bytes, held);
     });
 
-    test('a tensor of the root that an inner unit uses gets the gradient of that use too', () => {
+    test('a tensor of the root that an inner unit uses also gets the gradient of that use', () => {
       const x = input();
       const inner = block('a');
       let run: (unit: ShardedUnit, x: tf.Tensor) => tf.Tensor = (unit, y) => unit.forward(y);
@@ -105,7 +105,7 @@ for (const engineCase of ENGINE_CASES) {
       x.dispose();
     });
 
-    test('operations with several outputs, unused parameters and fused kernels are covered', () => {
+    test('gradients are right for operations with several outputs, unused parameters and fused kernels', () => {
       const x = input();
       const unit = new ShardedUnit(
         'u',
@@ -135,7 +135,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([x, pass.loss]);
     });
 
-    test("a gradient is the receiver's own: writing into it changes nothing else", () => {
+    test('a gradient belongs to its receiver: writing into it changes nothing else', () => {
       const x = input();
       const unit = new ShardedUnit('u', [square('w'), tf.zeros([ROWS, DIM])], (y, [w, shift]) =>
         tf.add(tf.matMul(y, w as tf.Tensor), shift as tf.Tensor),

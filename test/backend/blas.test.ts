@@ -13,13 +13,13 @@ const searchPaths = sitePackages(process.env, repositoryRoot());
 const found = findBlas({ searchPaths });
 const skip = found.library === null ? `no BLAS on this machine: ${found.reason}` : false;
 
-test('a BLAS that is switched off is absent, with the reason', () => {
+test('a BLAS that is switched off is absent, and the reason says so', () => {
   const absent = findBlas({ blas: 'none', searchPaths });
   assert.equal(absent.library, null);
   assert.match(absent.reason, /switched off/);
 });
 
-test('a path that is no library, or has no product, is absent and says what was wrong with it', () => {
+test('a path that is not a BLAS library is refused, and the reason names the path', () => {
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-blas-'));
   try {
     const path = join(folder, 'libopenblas.so');
@@ -34,7 +34,7 @@ test('a path that is no library, or has no product, is absent and says what was 
   }
 });
 
-test("the user's path is taken, and computes what numpy's or the system's does", { skip }, async () => {
+test('the library of the path that a user gives is loaded', { skip }, async () => {
   assert.ok(found.library !== null);
   const own = findBlas({ blas: { path: found.path }, threads: 2 });
   assert.ok(own.library !== null);
@@ -50,7 +50,7 @@ test("numpy's OpenBLAS is found before the system's", {
   assert.match(found.path, /numpy/);
 });
 
-test('without koffi the engine works with wasm products and addresses of 0', () => {
+test('without koffi the engine computes matmuls in wasm, and addresses are 0', () => {
   const script = `
     const Module = require('node:module');
     const resolve = Module._resolveFilename;

@@ -139,7 +139,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     }
 
-    test('is exact where scores are large', () => {
+    test('flash attention is exact for large scores', () => {
       tf.tidy(() => {
         const [q, k, v] = inputsOf({ ...(CASES[3] as Case), batch: 1 });
         const large = [tf.mul(q, 40), tf.mul(k, 40), v] as const;
@@ -150,7 +150,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     });
 
-    test('holds memory linear in the length, and a temporary buffer whose size does not depend on it', () => {
+    test('memory grows linearly with the length, and the size of the temporary buffer does not depend on it', () => {
       const shape = (seq: number): Case => ({ ...(CASES[4] as Case), queries: seq, keys: seq });
       const [half, whole, twice] = [256, 512, 1024].map((seq) => memoryOf(engine, shape(seq))) as [
         MemoryUse,
@@ -170,7 +170,7 @@ for (const engineCase of ENGINE_CASES) {
       }
     });
 
-    test('shapes that do not fit are an error that says them', () => {
+    test('shapes that do not fit are an error that shows them', () => {
       tf.tidy(() => {
         const [q, k] = [tf.zeros([1, 4, 3, 2]), tf.zeros([1, 3, 2, 2])];
         assert.throws(

@@ -28,7 +28,7 @@ function hostOf(values: ArrayLike<number>): HostArray {
   return array;
 }
 
-test('what is held on the host is told with its tag, apart from the device, and the memoryLimit is not about it', () => {
+test('host memory is reported with its tag, apart from device memory, and memoryLimit does not limit it', () => {
   const held = engine.memory.bytes;
   const arrays = [
     engine.host.allocate(1 << 20, TAG),
@@ -49,7 +49,7 @@ test('what is held on the host is told with its tag, apart from the device, and 
   assert.deepEqual([engine.host.bytes, engine.host.numArrays, onHost.bytes], [0, 0, 0]);
 });
 
-test('AdamW, sums of squares, scale, addInto and fill are those of the device to the bit', () => {
+test('AdamW, sumOfSquares, scale, addInto and fill give the bits of the device', () => {
   for (const n of SIZES) {
     const names = ['param', 'grad', 'expAvg', 'expAvgSq'] as const;
     const starts = names.map((name) => normals(n, name).map((v) => (name === 'expAvgSq' ? v * v : v)));
@@ -85,7 +85,7 @@ test('AdamW, sums of squares, scale, addInto and fill are those of the device to
   }
 });
 
-test('elements travel between a tensor and a host array by any range, and back unchanged', () => {
+test('elements of any range are copied from a tensor to a host array and back unchanged', () => {
   const values = normals(50, 'travel');
   const [tensor, back] = [tf.tensor1d(values), tf.zeros([50])];
   const array = hostOf(new Float32Array(60));
@@ -104,7 +104,7 @@ test('elements travel between a tensor and a host array by any range, and back u
   hostInts.dispose();
 });
 
-test('a range outside, another type, or a disposed array is an error that says so', () => {
+test('a range out of bounds, a wrong type and a disposed array are errors that say so', () => {
   const tensor = tf.zeros([4]);
   const array = engine.host.allocate(3, TAG);
   assert.throws(
@@ -122,7 +122,7 @@ test('a range outside, another type, or a disposed array is an error that says s
   tensor.dispose();
 });
 
-test('the end of the host heap is an error that lists what the host holds, and work goes on after it', () => {
+test('a full host heap is an error that lists what the host holds, and later work still succeeds', () => {
   const arrays: HostArray[] = [];
   assert.throws(
     () => {
@@ -145,14 +145,14 @@ test('the end of the host heap is an error that lists what the host holds, and w
   assert.equal(engine.host.bytes, 0);
 });
 
-test("an engine's recovery leaves host arrays to their owners", () => {
+test("an engine's recovery does not free host arrays", () => {
   const array = hostOf([1, 2]);
   engine.recover();
   assert.deepEqual([...array.view()], [1, 2]);
   array.dispose();
 });
 
-test('blocks of the heap are aligned, never overlap, and freed space is used again', () => {
+test('blocks of the heap are aligned, never overlap, and freed space is reused', () => {
   const requests = fc.array(fc.record({ bytes: fc.nat(300_000), frees: fc.nat(3) }), { maxLength: 40 });
   fc.assert(
     fc.property(requests, (steps) => {

@@ -14,7 +14,7 @@ for (const engineCase of ENGINE_CASES) {
       engine = await engineCase.start();
     });
 
-    test('copyInto, addInto, fill and scale do what they say for every size', () => {
+    test('copyInto, addInto, fill and scale give the expected values for every size', () => {
       for (const n of SIZES) {
         tf.tidy(() => {
           const [a, b] = [tf.tensor1d(normals(n + 2, 'a')), tf.tensor1d(normals(n, 'b'))];
@@ -40,7 +40,7 @@ for (const engineCase of ENGINE_CASES) {
       }
     });
 
-    test('sumOfSquares sums in float64 over any part', () => {
+    test('sumOfSquares sums any part in float64', () => {
       const values = normals(1000, 'squares', 1e3);
       const x = tf.tensor1d(values);
       for (const [offset, length] of [
@@ -56,7 +56,7 @@ for (const engineCase of ENGINE_CASES) {
       x.dispose();
     });
 
-    test('adamW equals its definition in float64 over several steps, with and without a factor on the gradient', () => {
+    test('adamW over several steps equals its definition in float64, with and without a gradient scale', () => {
       for (const gradScale of [undefined, 0.5]) {
         for (const n of [1, 6, 16]) {
           const options = { lr: 0.01, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1 };
@@ -90,7 +90,7 @@ for (const engineCase of ENGINE_CASES) {
       }
     });
 
-    test('round keeps the bits of a 16-bit type', () => {
+    test('round leaves only the bits of a 16-bit type', () => {
       tf.tidy(() => {
         const [a, b] = [
           tf.tensor1d([1 + 2 ** -8, 1 + 2 ** -7, 3e38, -0.1]),
@@ -103,7 +103,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     });
 
-    test('products and convolutions use the values after an update in place', () => {
+    test('matmuls and convolutions use the values after an update in place', () => {
       tf.tidy(() => {
         const x = tf.ones([2, 3]);
         const w = tf.ones([3, 4]) as tf.Tensor2D;
@@ -121,7 +121,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     });
 
-    test('what does not fit is an error with both sizes', () => {
+    test('sizes that do not fit are an error that shows both sizes', () => {
       tf.tidy(() => {
         const [a, b] = [tf.zeros([4]), tf.zeros([3])];
         assert.throws(

@@ -84,7 +84,7 @@ const CALLS: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
   ],
 };
 
-describe('what lies outside is an error that says what, where and what fits', () => {
+describe('an index or a shape out of range is an error that names the operation, the value and the valid range', () => {
   before(async () => {
     await ENGINE_CASES[1]?.start();
   });
@@ -99,7 +99,7 @@ describe('what lies outside is an error that says what, where and what fits', ()
     });
   }
 
-  test('a GPT names its table of positions when a sequence is longer', () => {
+  test('a sequence that is too long for a GPT is an error that names the table of positions', () => {
     const model = gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
     tf.tidy(() => {
       assert.throws(
@@ -110,7 +110,7 @@ describe('what lies outside is an error that says what, where and what fits', ()
     model.dispose();
   });
 
-  test('a dry run, which has no values, refuses shapes all the same', () => {
+  test('a dry run has no values, but refuses wrong shapes too', () => {
     withMetaEngine({}, () => {
       assert.throws(() => tf.slice(x(), [2, 0], [8, 3]), /Slice: 8 from 2 on along axis 0/);
       assert.deepEqual(tf.gather(x(), ids(9)).shape, [1, 3]);

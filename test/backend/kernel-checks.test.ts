@@ -50,7 +50,7 @@ for (const engineCase of ENGINE_CASES) {
         .map(({ kernelName }) => kernelName)
         .filter((name) => !name.startsWith('TrapsInTest'));
 
-    test('every registered kernel stands in the tables, and has its numbers or none', () => {
+    test('every registered kernel is in the tables, with its checked numbers or with none', () => {
       const names = kernels();
       assert.deepEqual(
         names.filter((name) => !isKnownKernel(name)),
@@ -71,7 +71,7 @@ for (const engineCase of ENGINE_CASES) {
     });
 
     for (const [name, numbers] of Object.entries(TRUSTED_NUMBERS)) {
-      test(`${name} refuses numbers outside, and touches nothing`, () => {
+      test(`${name} refuses numbers out of range and does not touch memory`, () => {
         if (!kernels().includes(name)) return; // attention without a BLAS is made of other kernels
         for (const number of numbers) {
           const held = engine.memory.bytes;
@@ -98,7 +98,7 @@ for (const engineCase of ENGINE_CASES) {
     }
 
     for (const dtype of ['float32', 'int32', 'bool'] as const) {
-      test(`kernels on single elements take ${dtype} as it is, or refuse it`, () => {
+      test(`elementwise kernels either read ${dtype} correctly or refuse it`, () => {
         const names = kernels().filter(
           (name) => !hasOwnCheck(name) && !(name in TRUSTED_NUMBERS) && !ON_STRINGS.includes(name),
         );

@@ -87,7 +87,7 @@ function flashBlocks(arena: Arena, rows: number, n: number): void {
     assertClose([weights.slice(i * n, (i + 1) * n).reduce((a, b) => a + b, 0)], [1], 1e-6, 'sum of weights');
 }
 
-describe('the kernels write their results and nothing else, for every size and alignment', () => {
+describe('the kernels write only their results, for every size and alignment', () => {
   for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9, 17]) {
     test(`sizes of ${n}`, () => {
       const arena = new Arena();
@@ -216,10 +216,10 @@ describe('the kernels write their results and nothing else, for every size and a
   }
 });
 
-describe('single values', () => {
+describe('kernels on single values', () => {
   const arena = new Arena();
 
-  test('rounding to bfloat16 and float16 is to nearest, ties to even, with infinities, NaN and subnormals', () => {
+  test('rounding to bfloat16 and float16 is to nearest, ties to even, also for infinities, NaN and subnormals', () => {
     const values = [
       0,
       -0,
@@ -264,7 +264,7 @@ describe('single values', () => {
     assert.deepEqual(arena.take(f16, values.length), Float32Array.from(expected));
   });
 
-  test('exp holds two ulp over its range and reaches zero and infinity at its ends', () => {
+  test('exp is within two ulp over its range and gives zero and infinity at the ends', () => {
     const values = Float32Array.from({ length: 4001 }, (_, i) => -87 + (175.7 * i) / 4000);
     const [x, y] = [arena.put(values), arena.put(new Float32Array(values.length))];
     arena.kernels.exp(x, y, values.length);
@@ -277,7 +277,7 @@ describe('single values', () => {
     assert.deepEqual(arena.take(ends, 7), Float32Array.of(0, 0, Infinity, Infinity, 0, Infinity, NaN));
   });
 
-  test('tanh and log hold their precision over their range and at its ends', () => {
+  test('tanh and log are precise over their range and at its ends', () => {
     const values = Float32Array.from({ length: 4001 }, (_, i) => (i - 2000) / 150);
     const [x, y] = [arena.put(values), arena.put(new Float32Array(values.length))];
     arena.kernels.tanh(x, y, values.length);
@@ -314,7 +314,7 @@ describe('the heap', () => {
     engine = (await ENGINE_CASES[1]?.start()) as Engine; // there are two
   });
 
-  test('large buffers begin at cache lines', () => {
+  test('large buffers start at cache lines', () => {
     const tensors = [300, 5000, 1025].map((n) => engine.allocate([n], 'float32', engine.currentTag));
     const { dataIdMap } = tf.backend() as unknown as WasmBackend; // the engine's own backend
     for (const tensor of tensors) assert.equal((dataIdMap.get(tensor.dataId).memoryOffset ?? 1) % 64, 0);

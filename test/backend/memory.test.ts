@@ -24,7 +24,7 @@ for (const engineCase of ENGINE_CASES) {
       assert.equal(live.buffers.size, engine.memory.numBuffers);
     };
 
-    test('a view of a tensor is not counted again, and its buffer lives as long as any view', () => {
+    test('a view of a tensor adds no bytes, and its buffer is freed with the last view', () => {
       const held = engine.memory.bytes;
       const x = tf.ones([10, 10]);
       const views = [tf.reshape(x, [100]), tf.clone(x), tf.cast(x, 'float32'), tf.expandDims(x)];
@@ -36,7 +36,7 @@ for (const engineCase of ENGINE_CASES) {
       assertExact();
     });
 
-    test('tidy, gradients, products, temporaries inside kernels and kernels that allocate in C++ are all counted', () => {
+    test('the count includes tidy, gradients, matmuls, temporaries in kernels and kernels that allocate in C++', () => {
       const held = engine.memory.bytes;
       const a = tf.randomNormal([3, 8, 6], 0, 1, 'float32', 1);
       const b = tf.randomNormal([3, 6, 4], 0, 1, 'float32', 2);
@@ -60,7 +60,7 @@ for (const engineCase of ENGINE_CASES) {
       assert.equal(engine.memory.bytes - held, 12); // the scores were not named
     });
 
-    test('each type has its size, strings none', () => {
+    test('each type has its size in bytes, and strings count as none', () => {
       const held = engine.memory.bytes;
       const tensors = [tf.zeros([3], 'int32'), tf.zeros([3], 'bool'), tf.tensor(['a', 'b']), tf.zeros([0])];
       assert.equal(engine.memory.bytes - held, 15);
@@ -68,7 +68,7 @@ for (const engineCase of ENGINE_CASES) {
       assert.equal(engine.memory.bytes, held);
     });
 
-    test('an observer is first told what is alive', () => {
+    test('a new observer first gets the buffers that are alive', () => {
       const x = engine.allocate([5], 'float32', ACTIVATION);
       const late = new LiveBuffers();
       engine.observe(late);
@@ -76,7 +76,7 @@ for (const engineCase of ENGINE_CASES) {
       x.dispose();
     });
 
-    test('buffers carry the tag of the innermost scope, also when the scope ends by an error', () => {
+    test('buffers get the tag of the innermost scope, and an error restores the outer tag', () => {
       assert.deepEqual(engine.currentTag, { cause: 'temp', module: '' });
       const [outer, inner, explicit] = engine.tagged({ cause: 'optimizer', module: 'a' }, () => [
         tf.ones([1]),
@@ -95,7 +95,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.dispose([outer, inner, explicit, view]);
     });
 
-    test('recover ends open scopes and tapes and frees what they made, except what is kept', () => {
+    test('recover ends open scopes and tapes and frees their tensors, except the tensors to keep', () => {
       const held = engine.memory.bytes;
       const state = tf.engine().state;
       let released = 0;
@@ -122,7 +122,7 @@ for (const engineCase of ENGINE_CASES) {
       kept.dispose();
     });
 
-    test("a tensor's storage shows its values, and writes to it are seen", () => {
+    test("a tensor's storage shows its values, and the tensor shows values written to its storage", () => {
       const x = tf.tensor1d([1, 2, 3]);
       const storage = engine.storage(x);
       assert.equal(storage.bytes, 12);
@@ -175,7 +175,7 @@ describe('the process around the engine', () => {
     );
   });
 
-  test('starting leaves no handler of uncaught errors behind', async () => {
+  test('a start of the engine leaves no handlers of uncaught errors behind', async () => {
     const count = (): number[] =>
       ['uncaughtException', 'unhandledRejection'].map((event) => process.listenerCount(event));
     const before = count();
@@ -184,7 +184,7 @@ describe('the process around the engine', () => {
   });
 });
 
-describe('memory that is not there', () => {
+describe('running out of memory', () => {
   const refusal = (work: () => unknown): ShardlabError => {
     try {
       work();
@@ -196,7 +196,7 @@ describe('memory that is not there', () => {
     return assert.fail('it was given');
   };
 
-  test('a buffer beyond memoryLimit is an error that lists what is held, by cause and module', async () => {
+  test('a buffer beyond memoryLimit is an error that lists the held memory by cause and module', async () => {
     const [engineCase] = ENGINE_CASES;
     const engine = await engineCase?.start({ memoryLimit: 1000 });
     assert.ok(engine);
@@ -215,7 +215,7 @@ describe('memory that is not there', () => {
   });
 
   for (const engineCase of ENGINE_CASES) {
-    test(`a kernel that runs out of memory half-way frees what it made (${engineCase.name})`, async () => {
+    test(`a kernel that runs out of memory half-way frees what it allocated (${engineCase.name})`, async () => {
       // 640 + 64 bytes are held, layerNorm's output takes 640 more, its statistics do not fit.
       const engine = await engineCase.start({ memoryLimit: 1400 });
       const [x, w] = [tf.ones([10, 16]), tf.ones([16])];
@@ -229,7 +229,7 @@ describe('memory that is not there', () => {
       assert.equal(engine.memory.bytes, 0);
     });
 
-    test(`the end of the heap is the same error, and work goes on after it (${engineCase.name})`, async () => {
+    test(`a full heap is the same error, and later work still succeeds (${engineCase.name})`, async () => {
       const engine = await engineCase.start();
       const tensors: tf.Tensor[] = [];
       const error = refusal(() => {

@@ -15,7 +15,7 @@ before(async () => {
 
 for (const axis of [0, 1, 2, [0, 2], [0, 1, 2]]) {
   for (const keepDims of [false, true]) {
-    test(`gradients of sum and mean over ${axis}${keepDims ? ', kept,' : ''} repeat the result's`, () => {
+    test(`gradients of sum and mean over ${axis}${keepDims ? ' with keepDims' : ''} repeat the result's gradient`, () => {
       const x = tf.randomNormal([2, 3, 4], 0, 1, 'float32', 1);
       const weights = tf.randomNormal(tf.sum(x, axis, true).shape, 0, 1, 'float32', 2);
       const weighted = (y: tf.Tensor) => tf.sum(tf.mul(tf.reshape(y, weights.shape), weights)) as tf.Scalar;
@@ -28,7 +28,7 @@ for (const axis of [0, 1, 2, [0, 2], [0, 1, 2]]) {
   }
 }
 
-test("a fused kernel's gradient is given nothing for outputs that it does not read", () => {
+test("a fused kernel's gradient function gets no gradients for outputs that it does not read", () => {
   const [rows, width] = [64, 8];
   const x = tf.randomNormal([rows, width], 0, 1, 'float32', 1);
   const [weight, bias] = [tf.ones([width]), tf.zeros([width])];

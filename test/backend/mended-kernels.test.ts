@@ -110,7 +110,7 @@ const CASES: Readonly<Record<string, () => readonly tf.Tensor[]>> = {
 };
 
 for (const engineCase of ENGINE_CASES) {
-  describe(`kernels mended ${engineCase.name}`, () => {
+  describe(`mended kernels ${engineCase.name}`, () => {
     let engine: Engine;
     before(async () => {
       engine = await engineCase.start();
@@ -127,7 +127,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     }
 
-    test('an index outside is still an error', () => {
+    test('an index out of range is still an error', () => {
       tf.tidy(() => {
         assert.throws(
           () => tf.gather(random(3, 2), tf.tensor1d([0, 3], 'int32')),
@@ -136,7 +136,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     });
 
-    test('strings are left to tfjs', () => {
+    test("kernels on strings are tfjs's own", () => {
       tf.tidy(() => {
         const words = tf.tensor2d([
           ['a', 'b'],

@@ -162,7 +162,7 @@ for (const engineCase of ENGINE_CASES) {
     });
 
     for (const { name, fused, plain, shapes } of CASES) {
-      test(`${name} equals its plain composition in value and gradients`, () => {
+      test(`${name} equals its unfused form in value and gradients`, () => {
         const held = engine.memory.bytes;
         const expected = byTfjs(plain, shapes);
         const actual = byTfjs(fused, shapes);
@@ -178,7 +178,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     }
 
-    test('a label or an index outside its range is an error that names it, and frees what was made', () => {
+    test('a label or an index out of range is an error that names it, and no memory leaks', () => {
       const held = engine.memory.bytes;
       tf.tidy(() => {
         const bad = tf.tensor1d([0, 9], 'int32');
@@ -195,7 +195,7 @@ for (const engineCase of ENGINE_CASES) {
       assert.equal(engine.memory.bytes, held);
     });
 
-    test("cross-entropy holds one buffer of the logits' size, its gradient in the same place", () => {
+    test("cross-entropy allocates one buffer of the logits' size and writes the gradient into it", () => {
       const logitBytes = 512 * 256 * 4;
       const table = tf.tensor(normals(256 * 8, 'table'), [256, 8]);
       const rows = tf.tensor(normals(512 * 8, 'rows'), [512, 8]);

@@ -50,7 +50,7 @@ const BATCHES: readonly (readonly [readonly number[], readonly number[]])[] = [
 const ACTIVATIONS = ['linear', 'relu', 'relu6', 'elu', 'sigmoid', 'leakyrelu', 'prelu'] as const;
 
 for (const engineCase of ENGINE_CASES) {
-  describe(`products ${engineCase.name}`, () => {
+  describe(`matmuls ${engineCase.name}`, () => {
     let engine: Engine;
     before(async () => {
       engine = await engineCase.start();
@@ -75,7 +75,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     }
 
-    test('any sizes, also of zero, equal a sum of products', () => {
+    test('a matmul of any sizes, also of zero, equals a plain sum', () => {
       const size = fc.integer({ min: 0, max: 9 });
       fc.assert(
         fc.property(size, size, size, fc.boolean(), fc.boolean(), (m, k, n, ta, tb) => {
@@ -105,7 +105,7 @@ for (const engineCase of ENGINE_CASES) {
     });
 
     for (const activation of ACTIVATIONS) {
-      test(`fused.matMul with ${activation} equals product, bias and activation in turn`, () => {
+      test(`fused.matMul with ${activation} equals matmul, bias and activation one after the other`, () => {
         tf.tidy(() => {
           const [a, b] = [random([5, 7], 'a') as tf.Tensor2D, random([3, 7], 'b') as tf.Tensor2D];
           const alpha = tf.tensor1d([0.1, 0.2, 0.3]);
@@ -141,7 +141,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     }
 
-    test("gradients of products and of a dense layer equal the JavaScript backend's", async () => {
+    test("gradients of matmuls and of a dense layer equal the JavaScript backend's", async () => {
       const { expected, actual } = await onBothBackends(() => {
         const inputs = [random([4, 5, 6], 'a'), random([4, 6, 3], 'b'), random([3, 5], 'c')];
         return tf.grads((a, b, c) => {
@@ -159,7 +159,7 @@ for (const engineCase of ENGINE_CASES) {
       });
     });
 
-    test('inner sizes that differ are an error with both shapes', () => {
+    test('unequal inner sizes are an error that shows both shapes', () => {
       tf.tidy(() => {
         assert.throws(
           () =>

@@ -70,11 +70,11 @@ describe('the evaluator', () => {
     );
   });
 
-  it('offers the globals that it was given', async () => {
+  it('offers its globals to cells', async () => {
     assert.equal(await value('given'), 5);
   });
 
-  it('describes an error with its place in the cell and no frame of the runner', async () => {
+  it('describes an error with its line in the cell and no frame of the runner', async () => {
     const result = await run('let boom = () => {\n  throw new TypeError("no");\n};\n  boom();');
     assert.ok(!result.ok);
     assert.equal(result.error.ename, 'TypeError');
@@ -85,7 +85,7 @@ describe('the evaluator', () => {
     assert.doesNotMatch(text, /node:inspector|evaluator/);
   });
 
-  it('describes thrown values that are no errors', async () => {
+  it('describes thrown values that are not errors', async () => {
     const result = await run('throw { code: 3 }');
     assert.ok(!result.ok);
     assert.equal(result.error.evalue, '{ code: 3 }');
@@ -94,7 +94,7 @@ describe('the evaluator', () => {
     assert.equal(later.error.line, undefined, 'a line of Node is no line of the cell');
   });
 
-  it('describes errors that cannot be read, and causes that come back to the error', async () => {
+  it('describes unreadable errors, cycles of causes and long chains of causes', async () => {
     const unreadable = [
       "let e = new Error('x'); Object.defineProperty(e, 'stack', { get() { throw new Error('no stack') } }); throw e",
       "let e = new Error('x'); e.message = Object.create(null); throw e",
@@ -129,13 +129,13 @@ describe('the evaluator', () => {
     assert.match(text, /It holds Error: first\nIt holds 'second'/);
   });
 
-  it('places a syntax error', async () => {
+  it('gives the line of a syntax error', async () => {
     const result = await run('1;\nlet = = 2');
     assert.ok(!result.ok);
     assert.deepEqual([result.error.ename, result.error.line], ['SyntaxError', 2]);
   });
 
-  it('loads ES modules, CommonJS names that Node does not guess, and local files', async () => {
+  it('loads ES modules, CommonJS names that Node cannot detect, and local files', async () => {
     assert.equal(await value("let { a } = await __import('esm-only', ['a']); a"), 1);
     assert.equal(await value("let { default: d } = await __import('esm-only', ['default']); d"), 2);
     assert.equal(await value("let { secret } = await __import('hidden', ['secret']); secret"), 3);
@@ -143,7 +143,7 @@ describe('the evaluator', () => {
     assert.equal(await value("(await __import('node:path', ['sep'])).sep"), '/');
   });
 
-  it('loads TypeScript files beside the notebook, anew after an edit', async () => {
+  it('loads TypeScript files beside the notebook, and loads them again after an edit', async () => {
     writeFileSync(join(folder, 'deep.ts'), 'export const depth: number = 2;');
     const file = join(folder, 'helper.ts');
     writeFileSync(
@@ -156,7 +156,7 @@ describe('the evaluator', () => {
     assert.equal(await value("let { two } = await __import('./helper.ts', ['two']); two"), 22);
   });
 
-  it("finds shardlab's own packages outside its clone, and says what to install for others", async () => {
+  it("finds shardlab's own packages outside its clone, and says how to install others", async () => {
     assert.equal(typeof (await value("(await __import('tslab', ['display'])).display.html")), 'function');
     const tensor = await value(
       "(await __import('@tensorflow/tfjs', ['tensor'])).tensor([1, 2]).add(1).arraySync()",

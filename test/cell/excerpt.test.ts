@@ -3,14 +3,14 @@ import { describe, it } from 'node:test';
 import { Excerpt, shortened, shortenedBundle } from '../../src/cell/excerpt';
 
 describe('an excerpt', () => {
-  it('gives a text within its bounds whole, in order', () => {
+  it('shows a text within its bounds whole, in order', () => {
     const excerpt = new Excerpt(100);
     assert.equal(excerpt.add('a'.repeat(85)), 'a'.repeat(85));
     const rest = excerpt.add('b'.repeat(15)) + excerpt.end();
     assert.equal(rest, 'b'.repeat(15));
   });
 
-  it('of a longer one is its first part at once and its last part at its end, with the number between them', () => {
+  it('shows the first part of a longer text at once, its last part at the end, and the number of characters between', () => {
     const excerpt = new Excerpt(100);
     let shown = '';
     for (let i = 0; i < 1000; i++) shown += excerpt.add(`${String(i).padStart(9)}\n`);
@@ -22,13 +22,13 @@ describe('an excerpt', () => {
   });
 });
 
-describe('what a browser can take', () => {
-  it('is a text with its middle left out', () => {
+describe('output that is too large for a browser', () => {
+  it('loses the middle of a long text', () => {
     assert.equal(shortened('abc', 4), 'abc');
     assert.match(shortened('abcdefg', 4), /^ab\n… 3 characters are left out here; .*…\nfg$/s);
   });
 
-  it('is a bundle without parts that are too large, which its text names', () => {
+  it('loses the parts of a bundle that are too large, and the text names them', () => {
     const small = { 'text/html': '<b>', 'text/plain': 'b' };
     assert.equal(shortenedBundle(small), small);
     const cut = shortenedBundle({ 'image/png': 'x'.repeat(2e7), 'text/plain': 'a picture' });

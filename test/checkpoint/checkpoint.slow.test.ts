@@ -9,7 +9,7 @@ import { differences, readCheckpoint, readDump } from './state-files';
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-checkpoint-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test('two ranks save, load, save while they train, and tell each other what went wrong', async () => {
+test("two ranks save and load, save while they train, and report each other's errors", async () => {
   const [sharded, full, later] = [join(folder, 'sharded'), join(folder, 'full'), join(folder, 'later')];
   const byRank = await runActions(2, [
     { do: 'train', config: tinyConfig('FULL_SHARD'), steps: 2 },

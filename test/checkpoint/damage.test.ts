@@ -68,7 +68,7 @@ function shardWith(folder: string, tensor: string): string {
   return join(folder, found);
 }
 
-test('a damaged byte is found, with file, tensor and offset', () => {
+test('the error of a damaged byte names file, tensor and offset', () => {
   const tensor = 'blocks.1.fc1.weight';
   let at = 0;
   const folder = damaged('byte', (path) => {
@@ -90,7 +90,7 @@ test('a damaged byte is found, with file, tensor and offset', () => {
   assert.equal(details.tensor, tensor);
 });
 
-test('a damaged header, a cut file and a missing shard are named', () => {
+test('the errors of a damaged header, a cut file and a missing shard name them', () => {
   const header = damaged('header', (path) => {
     const file = shardWith(path, 'ln_f.weight');
     fs.writeFileSync(
@@ -115,7 +115,7 @@ test('a damaged header, a cut file and a missing shard are named', () => {
   );
 });
 
-test('a Git-LFS pointer in a shard’s place names git lfs pull', () => {
+test('the error of a Git-LFS pointer in place of a shard names git lfs pull', () => {
   const folder = damaged('lfs', (path) =>
     fs.writeFileSync(
       shardWith(path, 'ln_f.weight'),
@@ -125,7 +125,7 @@ test('a Git-LFS pointer in a shard’s place names git lfs pull', () => {
   assert.match(errorOfLoading(folder).message, /model-.*\.safetensors is a Git-LFS pointer.*git lfs pull/);
 });
 
-test('names and shapes that do not fit are listed', () => {
+test('names and shapes that do not fit are listed in the error', () => {
   const other = soloState(state.engine, {
     model: { kind: 'gpt', layers: 3, dim: 12, heads: 2, vocab: 37, seq: 8 },
   });
@@ -141,7 +141,7 @@ test('names and shapes that do not fit are listed', () => {
   assert.throws(() => loadCheckpoint(fewer, good), /blocks\.1\..* is unknown/);
 });
 
-test('what is no checkpoint says what it is', () => {
+test('the error of a path that is not a checkpoint says what is there', () => {
   assert.match(
     errorOfLoading(join(root, 'nowhere')).message,
     /there is no folder .*nowhere; in .* there is .*good/,
@@ -161,7 +161,7 @@ test('what is no checkpoint says what it is', () => {
   assert.equal(loadCheckpoint({ ...state, optimizer: null }, noOptimizer).state, null);
 });
 
-test('a folder of other things is not replaced; what was put into a checkpoint stays', async () => {
+test("a save refuses a folder of other files; the user's files in a checkpoint stay", async () => {
   const mine = join(root, 'mine');
   fs.mkdirSync(mine);
   fs.writeFileSync(join(mine, 'thesis.txt'), '');
@@ -179,7 +179,7 @@ test('a folder of other things is not replaced; what was put into a checkpoint s
   assert.deepEqual(differences(readCheckpoint(kept), readCheckpoint(good)), []);
 });
 
-test('a save that was killed between its two renames is loaded, and put in order by the next', async () => {
+test('a save that was killed between its two renames is loaded, and the next save cleans it up', async () => {
   const folder = damaged('renamed', () => undefined);
   fs.renameSync(folder, `${folder}.previous-1-1-0`);
   fs.cpSync(good, `${folder}.saving-1-1-0`, { recursive: true });
@@ -192,7 +192,7 @@ test('a save that was killed between its two renames is loaded, and put in order
   loadCheckpoint(state, folder);
 });
 
-test('another process that saves into the same folder is named', async () => {
+test('the error of a save names another process that saves into the same folder', async () => {
   const folder = join(root, 'shared');
   fs.mkdirSync(`${folder}.saving-${processMark()}-7`);
   await assert.rejects(
@@ -201,7 +201,7 @@ test('another process that saves into the same folder is named', async () => {
   );
 });
 
-test('a rank whose process has ended is not waited for', async () => {
+test('a save does not wait for a rank whose process has ended', async () => {
   const folder = join(root, 'dead');
   fs.mkdirSync(`${folder}.saving-id`);
   const commit = { folder, id: 'id', members: [processMark(), '4194304-1'], rank: 1, documents: null };
@@ -212,7 +212,7 @@ test('a rank whose process has ended is not waited for', async () => {
   });
 });
 
-test('a save that was interrupted while it copied leaves nothing, and the next one is free', async () => {
+test('a save that was interrupted while it copied leaves nothing, and the next save works', async () => {
   const folder = join(root, 'halted');
   let isCopying = false;
   const checkpointer = soloCheckpointer({
@@ -236,7 +236,7 @@ test('a save that was interrupted while it copied leaves nothing, and the next o
   );
 });
 
-test('why a save failed is read by all ranks, and then deleted', async () => {
+test('all ranks read why a save failed, and then the reason is deleted', async () => {
   const folder = join(root, 'told');
   const members = [processMark(), processMark(), processMark()];
   const commit = { folder, id: 'id', members, documents: null };
@@ -256,7 +256,7 @@ test('why a save failed is read by all ranks, and then deleted', async () => {
   );
 });
 
-test('a save whose folder is deleted meanwhile ends', async () => {
+test('a save ends with an error if its folder is deleted meanwhile', async () => {
   const folder = join(root, 'gone');
   const members = [processMark(), processMark()];
   const documents = { indices: new Map(), state: savedState, blockElements: 16 };
@@ -266,7 +266,7 @@ test('a save whose folder is deleted meanwhile ends', async () => {
   });
 });
 
-test('an error that nobody awaits becomes a warning', async () => {
+test('the error of a save that is not awaited becomes a warning', async () => {
   const warnings: string[] = [];
   const broken = { ...fs, fsyncSync: () => assert.fail('EIO: the disk is broken') };
   const checkpointer = soloCheckpointer({
@@ -278,7 +278,7 @@ test('an error that nobody awaits becomes a warning', async () => {
   assert.match(warnings[0] ?? '', /the save into .*broken failed: .*cannot write/);
 });
 
-test('sizes and types that are none are refused', async () => {
+test('invalid shard sizes and state dict types are refused', async () => {
   await assert.rejects(
     soloCheckpointer().save(state, good, { maxShardBytes: 0 }),
     /maxShardBytes is 0; give/,
@@ -287,7 +287,7 @@ test('sizes and types that are none are refused', async () => {
   await assert.rejects(soloCheckpointer().save(state, good, { type }), { code: 'CONFIG' });
 });
 
-test("Hugging Face's index round-trips, and one written here names every tensor", () => {
+test("Hugging Face's index round-trips, and an index written here names every tensor", () => {
   const text = `{
   "metadata": {
     "total_parameters": 3,

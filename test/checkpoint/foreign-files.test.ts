@@ -77,7 +77,7 @@ test('an index that names a file outside its folder is refused', () => {
   }
 });
 
-test('what is no regular file is an error at once, wherever a file is read', () => {
+test('a path that is not a regular file is an error at once, for every kind of file that is read', () => {
   const fifo = join(folder, 'fifo.safetensors');
   execFileSync('mkfifo', [fifo]);
   for (const [path, what] of [
@@ -97,7 +97,7 @@ test('what is no regular file is an error at once, wherever a file is read', () 
   assert.throws(() => openCatalog(path, 'model'), { code: 'IO', message: /is a FIFO/ });
 });
 
-test('a save where no folder can be made is an error at once', () => {
+test('a save is an error at once if its folder cannot be made', () => {
   for (const path of ['/proc/shardlab-none', '/proc/none/below', '/dev/null/below']) {
     assert.throws(() => prepareFolder(fs, path, '1-2-3'), { code: 'IO', message: /cannot write .*: / });
   }
@@ -115,7 +115,7 @@ test('a save where no folder can be made is an error at once', () => {
   assert.ok(fs.existsSync(join(folder, 'made', 'on', 'the', 'way.saving-1-2-3')));
 });
 
-test('tensors of types that are not read are left out, and named where they are wanted', () => {
+test('tensors of unsupported types are left out, and named if a model needs them', () => {
   const path = place('types', {
     'model.safetensors': safetensors({
       w: f32(1, 2),
@@ -154,7 +154,7 @@ test('tensors of types that are not read are left out, and named where they are 
   other.close();
 });
 
-test("diffusers' names are read, with an index and without", () => {
+test("diffusers' file names are read, with an index and without", () => {
   const one = openCatalog(
     place('d1', { 'diffusion_pytorch_model.safetensors': safetensors({ w: f32(3) }) }),
     'model',
@@ -184,7 +184,7 @@ const offsets = (map: Readonly<Record<string, readonly number[]>>): object => ({
   ),
 });
 
-test("the shards of torch's distributed checkpoint are put together by their offsets, without an index", () => {
+test("the shards of torch's distributed checkpoint are joined by their offsets, without an index", () => {
   const path = place('dcp', {
     'shard-00002-model-00001-of-00001.safetensors': safetensors(
       { w: rows([1, 2], 5, 6), b: rows([1], 9) },
@@ -202,7 +202,7 @@ test("the shards of torch's distributed checkpoint are put together by their off
   close();
 });
 
-test('shards of a distributed checkpoint that lack rows, or are cut along another dimension, are refused by name', () => {
+test('shards of a distributed checkpoint are refused if rows are missing or another dimension is cut', () => {
   const name = 'shard-00001-model-00001-of-00001.safetensors';
   const gap = place('dcp-gap', { [name]: safetensors({ w: rows([1, 2], 5, 6) }, offsets({ w: [2, 0] })) });
   assert.throws(() => openCatalog(gap, 'model'), { code: 'IO', message: /slices of w \[3, 2\] have a gap/ });

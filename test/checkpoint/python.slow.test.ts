@@ -55,7 +55,7 @@ save_file({'h': np.array([1.5, -2, 65504], 'float16'), 'i': np.array([[-7, 2**31
 print('null')
 `;
 
-test("Python's safetensors opens what is written here, and the reverse", { skip }, async () => {
+test("Python's safetensors opens files that are written here, and the reverse", { skip }, async () => {
   const state = soloState(await testEngine());
   for (const [name, dtype] of [
     ['whole', 'F32'],

@@ -41,7 +41,7 @@ function move(from: Trainer, to: PlacedState, released: StateBuffer[] = []) {
   });
 }
 
-test('all of a trainer moves into another, and the old one is freed on the way', () => {
+test("all states of a trainer move into another, and the old trainer's memory is freed meanwhile", () => {
   const held = engine.memory.bytes;
   const from = trainer(1);
   from.step();

@@ -57,7 +57,7 @@ interface LoadReport {
   readonly steps: number;
 }
 
-test(`between ${PAIRS.length} pairs of (world, strategy) every parameter and moment is bit-equal`, async () => {
+test(`every parameter and moment is bit-equal after a load, for ${PAIRS.length} pairs of (world, strategy)`, async () => {
   const done = new Set<string>();
   const reports = new Map<string, readonly LoadReport[]>();
   for (const world of LAUNCHES) {

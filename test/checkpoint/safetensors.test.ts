@@ -27,7 +27,7 @@ test("torch's initial weights are read by name, shape and value", () => {
   assert.deepEqual([...(tensors.get('ln_f.weight')?.values ?? [])], new Array(64).fill(1));
 });
 
-test('every damage is an error that says what is wrong', () => {
+test('each kind of damage is an error that says what is wrong', () => {
   const entry = { dtype: 'F32', shape: [2], data_offsets: [0, 8] };
   const cases: readonly (readonly [Buffer, RegExp])[] = [
     [Buffer.from('abc'), /too short/],
@@ -47,13 +47,13 @@ test('every damage is an error that says what is wrong', () => {
   assert.throws(() => readSafetensors('/nowhere/x.safetensors'), /cannot read/);
 });
 
-test('a header that is 640 bytes long is not taken for a pickle', () => {
+test('a header of 640 bytes is not mistaken for a pickle', () => {
   const bytes = file(JSON.stringify({ a: { dtype: 'F32', shape: [0], data_offsets: [0, 0] } }).padEnd(640));
   assert.deepEqual([...bytes.subarray(0, 2)], [0x80, 2]);
   assert.equal(parseSafetensors(bytes, 'x.safetensors').size, 1);
 });
 
-test('pickles are refused by name, with the line that converts them', () => {
+test('pickles are refused, and the error shows the line of Python that converts them', () => {
   for (const name of ['t5.pth', 'vae.pt', 'pytorch_model.bin'])
     assert.throws(
       () => parseSafetensors(Buffer.alloc(16), name),
@@ -64,7 +64,7 @@ test('pickles are refused by name, with the line that converts them', () => {
   assert.match(line, /'it\\x27s \\x24HOME\.safetensors'/);
 });
 
-test('stretches of a tensor are read where they lie, in every type', () => {
+test('parts of a tensor are read from the file, in every type', () => {
   const values = Float32Array.from({ length: 12 }, (_, i) => i / 4);
   const { bytes, fileBytes } = encodeHeader(
     new Map((['F32', 'BF16', 'F16', 'I32'] as const).map((dtype) => [dtype, { dtype, shape: [4, 3] }])),

@@ -15,7 +15,7 @@ interface DictReport {
   readonly swapped: string;
 }
 
-test("state dicts in torch's words, and rank 0 that asks for the optimizer's alone", async () => {
+test("state dicts have torch's names, and rank 0 can ask for the optimizer's alone", async () => {
   const byRank = await runActions(2, [
     { do: 'train', config: tinyConfig('FULL_SHARD'), steps: 2 },
     { do: 'stateDicts', other: tinyConfig('NO_SHARD', { seed: 3 }) },

@@ -7,7 +7,7 @@ import { testEngine } from '../support/wasm-test-engine';
 const ALL_HALVES = Uint16Array.from({ length: 65536 }, (_, bits) => bits);
 
 for (const dtype of ['BF16', 'F16'] as const) {
-  test(`every ${dtype} number survives being read and written`, () => {
+  test(`every ${dtype} number stays the same when it is read and written`, () => {
     const values = decodeValues(new Uint8Array(ALL_HALVES.buffer), dtype);
     const encoded = encodeValues(values, dtype);
     const again = new Uint16Array(encoded.buffer, encoded.byteOffset, ALL_HALVES.length);
@@ -19,7 +19,7 @@ for (const dtype of ['BF16', 'F16'] as const) {
   });
 }
 
-test("values are rounded as the engine's own kernels round them", async () => {
+test("values are rounded as by the engine's kernels", async () => {
   const engine = await testEngine();
   // Any bits, and all around the middle between two numbers of either type.
   const words = Uint32Array.from({ length: 40_000 }, (_, i) => {
@@ -43,7 +43,7 @@ test("values are rounded as the engine's own kernels round them", async () => {
   }
 });
 
-test('32-bit values are stored as they are, from any address', () => {
+test('32-bit values are stored unchanged, and read from any address', () => {
   const bytes = new Uint8Array(9);
   bytes.set(encodeValues(Float32Array.of(1.5, -0), 'F32'), 1);
   assert.deepEqual([...decodeValues(bytes.subarray(1), 'F32')], [1.5, -0]);

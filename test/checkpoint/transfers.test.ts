@@ -5,7 +5,7 @@ import type { Placement } from '../../src/checkpoint/state/placement';
 import { overlapOf, type Range, withoutRanges } from '../../src/checkpoint/state/ranges';
 import { seeded } from '../../src/core/random';
 
-test('ranges overlap where both are, and leave what the others do not cover', () => {
+test('the overlap of ranges is what both contain; a range without others is the rest of it', () => {
   assert.deepEqual(overlapOf({ start: 2, length: 5 }, { start: 4, length: 9 }), { start: 4, length: 3 });
   assert.equal(overlapOf({ start: 2, length: 2 }, { start: 4, length: 9 }), null);
   assert.deepEqual(
@@ -21,7 +21,7 @@ test('ranges overlap where both are, and leave what the others do not cover', ()
   assert.deepEqual(withoutRanges({ start: 3, length: 2 }, [{ start: 0, length: 9 }]), []);
 });
 
-test('every element that a rank is to hold reaches it once, from a rank that has it, and only where it is lacking', () => {
+test('every rank receives each element that it lacks exactly once, from a rank that holds it', () => {
   const random = seeded(11, 'transfers');
   for (let round = 0; round < 300; round++) {
     const size = 1 + random.integer(40);
@@ -44,7 +44,7 @@ test('every element that a rank is to hold reaches it once, from a rank that has
   }
 });
 
-test('copies take turns as the source of what others lack', () => {
+test('ranks with the same elements take turns as the source', () => {
   const whole = [[{ start: 0, length: 8 }]];
   const before: Placement = [whole, whole, [[]], [[]]];
   const after: Placement = [[[]], [[]], whole, whole];
@@ -62,7 +62,7 @@ test('copies take turns as the source of what others lack', () => {
   ]);
 });
 
-test('rounds hold all elements of all states once, parameter by parameter, and at most so many', () => {
+test("rounds hold every element of every state once, in the order of parameters, within the round's size", () => {
   const parameters = [
     { size: 5, states: ['values', 'momentum'] },
     { size: 12, states: ['values'] },

@@ -21,7 +21,7 @@ function hasTorch(): boolean {
   }
 }
 
-test('the program measures a CPU from end to end, and its figures can be planned with', {
+test('the program measures a CPU from end to end, and a plan can use the results', {
   skip: !hasTorch() && `${python} has no torch; SHARDLAB_PYTHON names one that has`,
   timeout: 300_000,
 }, async () => {

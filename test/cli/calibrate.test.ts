@@ -28,7 +28,7 @@ const MEASURED = {
   all_reduce: [{ bytes: 268_435_456, seconds: 1e-3, bus_gb_s: 400 }],
 };
 
-test('what was measured is fitted, kept, and read by plan', async () => {
+test('measurements are fitted and stored, and plan reads them', async () => {
   const machine = python('h100', `a library's greeting\n${JSON.stringify(MEASURED)}`);
   const calibrated = await shardlab(['doctor', '--calibrate', '--python', machine, '--out', 'h100.json'], {
     cwd: folder,
@@ -43,7 +43,7 @@ test('what was measured is fitted, kept, and read by plan', async () => {
   assert.ok(JSON.parse(own.stdout).iteration_ms > JSON.parse(published.stdout).iteration_ms);
 });
 
-test('without CUDA, without torch, without a Python: one sentence each', async () => {
+test('without CUDA, without torch and without a Python the error is one sentence', async () => {
   for (const [path, said] of [
     [python('cpu', '{"missing": "cuda", "torch": "2.9.0"}'), /sees no CUDA GPU here; .*--device cpu/],
     [
@@ -60,7 +60,7 @@ test('without CUDA, without torch, without a Python: one sentence each', async (
   }
 });
 
-test('what belongs to --calibrate is refused without it', async () => {
+test('options of --calibrate are refused without it', async () => {
   const { status, stderr } = await shardlab(['doctor', '--out', 'x.json']);
   assert.equal(status, 2);
   assert.match(stderr, /--out belongs to --calibrate/);

@@ -5,7 +5,7 @@ import { recordedRuns } from '../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../src/plan/claims/registry';
 import { shardlab } from './run-command';
 
-test('claims without runs: each has a verdict, and the status says whether they hold', async () => {
+test('without runs each claim has a verdict, and the exit status says whether all claims hold', async () => {
   const { status, stdout, stderr } = await shardlab(['claims', 'wan.arith.*', '--no-runs', '--json']);
   const answer = JSON.parse(stdout);
   assert.ok(answer.claims.length > 0);
@@ -18,19 +18,19 @@ test('claims without runs: each has a verdict, and the status says whether they 
   }
 });
 
-test('one claim is told whole, with the code that shows it', async () => {
+test('a single claim is printed in full, with its evidence', async () => {
   const { stdout } = await shardlab(['claims', 'wan.arith.27b_bf16_over_8', '--no-runs']);
   assert.match(stdout, /^wan\.arith\.27b_bf16_over_8 \(wan22-fsdp\): /);
   assert.match(stdout, /^by (formula|dry run|prediction|run):$/m);
 });
 
-test('an unknown id names the nearest', async () => {
+test('the error of an unknown id names the nearest id', async () => {
   const { status, stderr } = await shardlab(['claims', 'wan.arith.27b_bf16_over8', '--no-runs']);
   assert.equal(status, 2);
   assert.match(stderr, /did you mean 'wan\.arith\.27b_bf16_over_8'/);
 });
 
-test('runs of two machines are never kept under the name of one', () => {
+test('recorded runs of two machines are never mixed', () => {
   const some = CLAIMS.filter(({ experiment }) => experiment !== undefined).slice(0, 1);
   assert.throws(() => requireOneMachine(some, recordedRuns, 'another processor'), {
     code: 'CONFIG',

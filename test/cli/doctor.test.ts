@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { checkNode } from '../../src/cli/doctor/node-check';
 import { shardlab } from './run-command';
 
-test('the doctor names every part, found or not, and says what to do about a missing one', async () => {
+test('the doctor names every part, present or missing, and says what to do about a missing part', async () => {
   const { stdout } = await shardlab(['doctor', '--json']);
   const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string; advice?: string }[] };
   const names = checks.map(({ name }) => name);
@@ -24,20 +24,20 @@ test('the doctor names every part, found or not, and says what to do about a mis
   for (const check of checks) if (check.status === 'bad') assert.ok(check.advice, check.name);
 });
 
-test('without a Python on the PATH the doctor says so and goes on', async () => {
+test('without a Python on the PATH the doctor says so and continues', async () => {
   const env = { PATH: '/nowhere', HOME: '/nowhere', SHARDLAB_PYTHON: '/nowhere/python' };
   const { stdout } = await shardlab(['doctor'], { env });
   assert.match(stdout, /Jupyter +\/nowhere\/python does not run\n +→ install Python 3/);
 });
 
-test('a Node that is too old is bad', () => {
+test('a Node that is too old gets the status bad', () => {
   assert.equal(checkNode('18.20.1').status, 'bad');
   assert.equal(checkNode('20.18.0').status, 'bad');
   assert.equal(checkNode('20.19.0').status, 'good');
   assert.equal(checkNode('24.1.0').status, 'good');
 });
 
-test('an address that answers is told with its time, one that does not ends with status 1', async () => {
+test('an address that answers is reported with its time; an address that does not answer gives status 1', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   // The server listens on TCP, so its address is not a pipe's name.

@@ -9,7 +9,7 @@ import { type Ran, shardlab } from './run-command';
 
 const COMMAND = join(__dirname, '..', '..', 'src', 'cli', 'main.js');
 
-test('an event file that cannot be made ends the run before its first step, with its path', {
+test('an event file that cannot be written ends the run before its first step, and the error names its path', {
   skip: !existsSync('/dev/full') && 'there is no /dev/full here',
 }, async () => {
   for (const [path, reason] of [
@@ -24,7 +24,7 @@ test('an event file that cannot be made ends the run before its first step, with
   }
 });
 
-test('a disk that is full at the end takes nothing of the result; the file says where it is cut off', {
+test('a full disk loses nothing of the result, and the event file says where it is cut off', {
   skip: process.platform !== 'linux' && 'the limit of a file counts in other units elsewhere',
 }, async (context) => {
   const path = join(temporaryFolder(context).path, 'run.jsonl');

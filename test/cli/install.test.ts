@@ -10,7 +10,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 const kernelJson = (data: string): string => join(data, 'kernels', 'shardlab', 'kernel.json');
 
-test('install --prefix writes the kernelspec there, uninstall takes it away', async () => {
+test('install --prefix writes the kernelspec into that folder, and uninstall removes it', async () => {
   const place = ['--prefix', 'there'];
   const data = join(folder, 'there', 'share', 'jupyter');
   assert.equal((await shardlab(['install', ...place], { cwd: folder })).status, 0);
@@ -26,7 +26,7 @@ test('install --prefix writes the kernelspec there, uninstall takes it away', as
   assert.ok(!existsSync(kernelJson(data)));
 });
 
-test("install goes into the user's Jupyter folder, where JUPYTER_DATA_DIR says or below HOME", async () => {
+test("install writes into the user's Jupyter folder: the one of JUPYTER_DATA_DIR, else below HOME", async () => {
   await shardlab(['install'], { env: { JUPYTER_DATA_DIR: join(folder, 'data') } });
   assert.ok(existsSync(kernelJson(join(folder, 'data'))));
   await shardlab(['install', '--user'], { env: { HOME: join(folder, 'home') } });
@@ -34,19 +34,19 @@ test("install goes into the user's Jupyter folder, where JUPYTER_DATA_DIR says o
   assert.ok(existsSync(kernelJson(join(folder, 'home', user))));
 });
 
-test('uninstall where nothing is installed says so and ends well', async () => {
+test('uninstall says that nothing is installed, and succeeds', async () => {
   const { status, stdout } = await shardlab(['uninstall', '--prefix', join(folder, 'empty')]);
   assert.equal(status, 0);
   assert.match(stdout, /nothing was installed/);
 });
 
-test('two places at once are bad input', async () => {
+test('two target folders at once are bad input', async () => {
   const { status, stderr } = await shardlab(['install', '--user', '--prefix', folder]);
   assert.equal(status, 2);
   assert.match(stderr, /exclude each other/);
 });
 
-test('a place that cannot be written is told with another way', async () => {
+test('the error of a folder that cannot be written names another option', async () => {
   const file = join(folder, 'file');
   writeFileSync(file, '');
   const { status, stderr } = await shardlab(['install', '--prefix', file]);

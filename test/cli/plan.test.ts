@@ -39,7 +39,7 @@ function file(name: string, text: string): string {
   return name;
 }
 
-test('a line of the batch format gives a line with its keys', async () => {
+test('a line of the batch format is answered by a line with the documented keys', async () => {
   const batch = file('one.jsonl', `${JSON.stringify(GPT)}\n`);
   const { status, stdout, stderr } = await shardlab(['plan', '--batch', batch], { cwd: folder });
   assert.equal(status, 0, stderr);
@@ -79,7 +79,7 @@ test('a line of the batch format gives a line with its keys', async () => {
   assert.ok(Math.abs(Number(answer.tokens_per_s_per_gpu) / tokens - 1) < 1e-4);
 });
 
-test('lines are answered one for one in order; what cannot be planned says why and the run goes on', async () => {
+test('lines are answered in order; a line that cannot be planned gets an error, and the batch continues', async () => {
   const input = [
     JSON.stringify({ ...GPT, id: 1 }),
     JSON.stringify({ id: 2, model: 'llama3-8' }),
@@ -108,7 +108,7 @@ test('lines are answered one for one in order; what cannot be planned says why a
   assert.deepEqual(Object.keys(answers[1] ?? {}), ['id', 'error']);
 });
 
-test('a batch of many lines streams: answers come before the input ends', async () => {
+test('a batch of 500 lines is answered line by line, in order', async () => {
   const many = Array.from({ length: 500 }, (_, i) => JSON.stringify({ ...GPT, id: i })).join('\n');
   const { status, stdout } = await shardlab(['plan', '--batch', '-'], { stdin: many });
   assert.equal(status, 0);
@@ -118,7 +118,7 @@ test('a batch of many lines streams: answers come before the input ends', async 
   );
 });
 
-test('a batch that cannot be read on is bad input that is named; what was answered stands', async () => {
+test('a batch that cannot be read to its end is bad input; earlier answers stay printed', async () => {
   const broken = Readable.from(
     (async function* () {
       yield `${JSON.stringify(GPT)}\n`;
@@ -131,7 +131,7 @@ test('a batch that cannot be read on is bad input that is named; what was answer
   assert.match(stderr, /--batch - cannot be read \(EIO: i\/o error, read\)/);
 });
 
-test('bad usage: no config, no such file, a folder, both a batch and a config', async () => {
+test('no config, a missing file, a folder, and a batch beside a config are bad usage', async () => {
   for (const [argv, said] of [
     [['plan'], /name a config, a preset or a model/],
     [['plan', '--batch', 'none.jsonl'], /none\.jsonl cannot be read .*ENOENT/],
@@ -149,7 +149,7 @@ test('bad usage: no config, no such file, a folder, both a batch and a config', 
   }
 });
 
-test('a file with wrong keys: file, line, column and the nearest, also in the spelling of the batch format', async () => {
+test("the error of a wrong key names file, line, column and the nearest key, also in the batch format's spelling", async () => {
   const name = file(
     'plan.yaml',
     'model: llama3-8b\nparalel: { tp: 2 }\nbatch:\n  micr: 1\nvirtual_stages: two\n',
@@ -164,7 +164,7 @@ test('a file with wrong keys: file, line, column and the nearest, also in the sp
   assert.match(trained.stderr, /train\.yaml:2:1: optimiser: unknown key; did you mean "optimizer"/);
 });
 
-test('a plan for people: breakdown by cause, range, assumption, and what a run costs', async () => {
+test("a plan's text shows the breakdown by cause, the range, assumptions and the cost of a run", async () => {
   const name = file('llama.yaml', 'model: llama3-8b\nhardware: H100-80G\ngpus: 64\n');
   const { status, stdout } = await shardlab(['plan', name, '--tokens', '1e12'], { cwd: folder });
   assert.equal(status, 0);
@@ -179,7 +179,7 @@ test('a plan for people: breakdown by cause, range, assumption, and what a run c
   assert.match(stdout, /USD per million tokens, at 6\.88 USD per GPU hour \(Amazon EC2/);
 });
 
-test('a preset, a model and a TrainConfig are planned too; several give a list', async () => {
+test('presets, models and a TrainConfig can be planned; several inputs give a list', async () => {
   const train = file('config.json', '{"model": "tiny", "parallel": {"strategy": "ZERO_1"}, "batch": 4}');
   const argv = ['plan', 'bench', 'llama3-8b', train, '--gpus', '16', '--json'];
   const { status, stdout } = await shardlab(argv, { cwd: folder });
@@ -195,7 +195,7 @@ test('a preset, a model and a TrainConfig are planned too; several give a list',
   );
 });
 
-test('prices and a calibration come from files, and wrong ones are refused by name', async () => {
+test('prices and a calibration are read from files; errors of wrong files name them', async () => {
   const prices = file('prices.yaml', 'A100-80G: 1.5\n');
   const calibration = file('gpu.json', '{"like": "A100-80G", "gemmTflops": 200, "measured": {}}');
   const argv = ['plan', 'gpt2', '--json', '--tokens', '1e9'];
@@ -215,7 +215,7 @@ test('prices and a calibration come from files, and wrong ones are refused by na
   }
 });
 
-test('notes beside a line are left out and named; a slip is refused', async () => {
+test('notes beside a line are ignored and named; a misspelled key is refused', async () => {
   const noted = { ...GPT, measured_ms: 240, source: 'table 1' };
   const slip = { ...GPT, recompte: 'none' };
   const { stdout, status } = await shardlab(['plan', '--batch', '-'], {
@@ -227,7 +227,7 @@ test('notes beside a line are left out and named; a slip is refused', async () =
   assert.match(String(second.error), /recompte: unknown key; did you mean "recompute"/);
 });
 
-test("the field's own words are understood", async () => {
+test("other programs' names of settings are understood", async () => {
   const asked = {
     ...GPT,
     model: {
@@ -251,7 +251,7 @@ test("the field's own words are understood", async () => {
   assert.deepEqual(theirs, ours);
 });
 
-test("options beside a batch replace every line's; those that say nothing of a line are refused", async () => {
+test('options beside a batch replace the values of every line; options without effect on lines are refused', async () => {
   const batch = file('placed.jsonl', `${JSON.stringify({ model: 'gpt2', gpus: 8, gpus_per_node: 4 })}\n`);
   const bare = await shardlab(['plan', '--batch', batch], { cwd: folder });
   const placed = await shardlab(
@@ -271,7 +271,7 @@ test("options beside a batch replace every line's; those that say nothing of a l
   assert.match(stderr, /--tokens and --batch/);
 });
 
-test("a model's name as a hub has it is one; what an object inherits is none", async () => {
+test("a model's name on a hub is a model's name; names that objects inherit are not", async () => {
   const { stdout } = await shardlab(['plan', 'meta-llama/Llama-3.1-8B'], { cwd: folder });
   assert.match(stdout, /^llama3-8b on 8 x A100-80G/);
   const { status, stderr } = await shardlab(['plan', 'toString'], { cwd: folder });
@@ -279,13 +279,13 @@ test("a model's name as a hub has it is one; what an object inherits is none", a
   assert.match(stderr, /toString is neither a preset, a model nor a file/);
 });
 
-test('prices without a length of the run are said to change nothing', async () => {
+test('a warning says that prices have no effect without the length of the run', async () => {
   const prices = file('idle-prices.json', '{ "A100-80G": 1 }');
   const { stderr } = await shardlab(['plan', 'gpt2', '--prices', prices], { cwd: folder });
   assert.match(stderr, /--prices has no effect without --tokens/);
 });
 
-test('settings that a plan does not read are named on stderr, in the text and under --json', async () => {
+test('settings that a plan does not read are named on stderr, in the text and with --json', async () => {
   const config = file('dropped.yaml', 'model: llama3-8b\nbatch: 1\nparallel: { wrap: root }\nseed: 3\n');
   const { stdout, stderr } = await shardlab(['plan', config], { cwd: folder });
   assert.match(stderr, /warning: dropped\.yaml: parallel\.wrap "root" is planned as 'blocks'/);
@@ -296,7 +296,7 @@ test('settings that a plan does not read are named on stderr, in the text and un
   assert.deepEqual(answer.without_effect, ['seed']);
 });
 
-test('the cost of a plan that does not fit says so, in the text and under --json', async () => {
+test('the cost of a plan that does not fit says so, in the text and with --json', async () => {
   const config = file('large.yaml', 'model: llama3-70b\nhardware: A100-40G\ngpus: 8\n');
   const argv = ['plan', config, '--tokens', '1e9'];
   assert.match((await shardlab(argv, { cwd: folder })).stdout, /warning: the plan does not fit/);
@@ -331,7 +331,7 @@ test('a FIFO, a directory or a device given as a file is an error at once', asyn
   }
 });
 
-test('a line of a batch whose layout does not have a setting says so', async () => {
+test('a line of a batch names a setting that its layout does not have', async () => {
   const line = { ...GPT, virtual_stages: 2, parallel: { strategy: 'FULL_SHARD' } };
   const batch = file('no-effect.jsonl', `${JSON.stringify(line)}\n${JSON.stringify(GPT)}\n`);
   const [first = {}, second = {}] = lines(
@@ -341,7 +341,7 @@ test('a line of a batch whose layout does not have a setting says so', async () 
   assert.ok(!('assumed' in second));
 });
 
-test('--set changes a setting of a config, and of a request', async () => {
+test('--set changes a setting of a config and of a request', async () => {
   const answer = async (...argv: string[]) =>
     JSON.parse((await shardlab(['plan', ...argv, '--json'], { cwd: folder })).stdout);
   const config = file('set.yaml', 'model: gpt2\nbatch: 2\n');

@@ -18,7 +18,7 @@ const COMMANDS = [
   'trace',
 ];
 
-test('every subcommand has help, which ends well', async () => {
+test('every subcommand has a help, which exits with status 0', async () => {
   for (const name of COMMANDS) {
     const { status, stdout } = await shardlab([...name.split(' '), '--help']);
     assert.equal(status, 0, name);
@@ -27,7 +27,7 @@ test('every subcommand has help, which ends well', async () => {
   }
 });
 
-test('an unknown subcommand is bad usage and the nearest one is named', async () => {
+test('the error of an unknown subcommand names the nearest subcommand', async () => {
   const { status, stdout, stderr } = await shardlab(['doctr']);
   assert.equal(status, 2);
   assert.equal(stdout, '');
@@ -40,7 +40,7 @@ test('an unknown option is bad usage', async () => {
   assert.match(stderr, /--depth/);
 });
 
-test('under --json a failure is one document on stdout and a line on stderr', async () => {
+test('with --json a failure is one document on stdout and one line on stderr', async () => {
   const { status, stdout, stderr } = await shardlab(['trace', '/no/such/file.jsonl', '--json']);
   assert.equal(status, 2);
   const { error } = JSON.parse(stdout);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { shardlab } from './run-command';
 
-test('the best layouts, and why every other family is behind', async () => {
+test('recommend prints the best layouts, and why every other family is behind', async () => {
   const argv = ['recommend', '--model', 'llama3-8b', '--hardware', 'H100-80G', '--gpus', '16', '--top', '3'];
   const { status, stdout } = await shardlab(argv);
   assert.equal(status, 0);
@@ -19,7 +19,7 @@ test('the best layouts, and why every other family is behind', async () => {
   assert.ok(answer.ranked[0].usd_per_million_tokens > 0);
 });
 
-test('by cost among kinds of GPU', async () => {
+test('recommend compares kinds of GPU by cost', async () => {
   const argv = [
     'recommend',
     '--model',
@@ -40,7 +40,7 @@ test('by cost among kinds of GPU', async () => {
   );
 });
 
-test('where nothing fits the nearest is named and the command fails', async () => {
+test('if nothing fits, the nearest layout is named and the command fails', async () => {
   const argv = ['recommend', '--model', 'llama3-405b', '--gpus', '8', '--global-batch', '8'];
   const { status, stdout, stderr } = await shardlab(argv);
   assert.equal(status, 1);
@@ -48,7 +48,7 @@ test('where nothing fits the nearest is named and the command fails', async () =
   assert.match(stderr, /nothing fits; .* comes nearest: does not fit: /);
 });
 
-test('bad input names what was meant', async () => {
+test('the error of bad input names the nearest valid value or what is missing', async () => {
   for (const [argv, said] of [
     [['--model', 'llama3-80b', '--gpus', '8'], /did you mean 'llama3-8b'/],
     [['--gpus', '8'], /--model/],

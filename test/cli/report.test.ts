@@ -28,7 +28,7 @@ const run: HeadlessRun = {
   maxRssBytes: 300 * 2 ** 20,
 };
 
-test('speed is that of the median step after two that warm up', () => {
+test('speed is computed from the median step, without two warm-up steps', () => {
   const report = runReport(run);
   assert.equal(report.step_ms, 300);
   assert.equal(report.tokens_per_s, Math.round(512 / 0.3));
@@ -36,12 +36,12 @@ test('speed is that of the median step after two that warm up', () => {
   assert.equal(report.rss_mb_max, 300);
 });
 
-test('a run of two steps has a speed too', () => {
+test('a run of two steps also has a speed', () => {
   const report = runReport({ ...run, results: run.results.slice(0, 2) });
   assert.equal(report.step_ms, 9000);
 });
 
-test('memory by cause adds up to the peak of the rank and step that held most', () => {
+test('memory by cause adds up to the peak of the rank and step with the most memory', () => {
   const { memory } = runReport(run);
   const highest = steps.flat().reduce((a, b) => (b.memory.peakBytes > a.memory.peakBytes ? b : a));
   assert.equal(memory.peak_bytes, highest.memory.peakBytes);
@@ -53,7 +53,7 @@ test('memory by cause adds up to the peak of the rank and step that held most', 
   );
 });
 
-test('communication is that of one rank in the last step', () => {
+test('communication is the traffic of one rank in the last step', () => {
   const { comm } = runReport(run);
   const wire = run.lastStep.map(({ collectives }) =>
     collectives.reduce((sum, { wireBytes }) => sum + wireBytes, 0),
@@ -63,7 +63,7 @@ test('communication is that of one rank in the last step', () => {
   assert.deepEqual(new Set(Object.keys(comm.bytes_by_cause)), causes);
 });
 
-test('a run without steps has no speed, no memory and no communication, and says so without failing', () => {
+test('a run without steps has no memory, no communication and no losses', () => {
   const report = runReport({ ...run, results: [], records: [], lastStep: [] });
   assert.equal(report.memory.peak_bytes, 0);
   assert.equal(report.comm.wire_bytes, 0);

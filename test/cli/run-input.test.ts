@@ -9,7 +9,7 @@ import { shardlab } from './run-command';
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-run-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test('a wrong key is bad input: file, line, and the key that was meant', async () => {
+test('a wrong key is bad input: the error names file, line and the nearest key', async () => {
   writeFileSync(join(folder, 'train.yaml'), 'model: tiny\nparalel:\n  strategy: FULL_SHARD\n');
   const { status, stdout, stderr } = await shardlab(['run', 'train.yaml'], { cwd: folder });
   assert.equal(status, 2);
@@ -17,13 +17,13 @@ test('a wrong key is bad input: file, line, and the key that was meant', async (
   assert.match(stderr, /train\.yaml:2:1: .*parallel/);
 });
 
-test('a preset with a slip is bad input and the nearest preset is named', async () => {
+test('the error of a misspelled preset names the nearest preset', async () => {
   const { status, stderr } = await shardlab(['run', 'tinny']);
   assert.equal(status, 2);
   assert.match(stderr, /neither a preset, a model nor a file[\s\S]*did you mean tiny\?/);
 });
 
-test('ranks that cannot be are bad usage', async () => {
+test('impossible numbers of ranks are bad usage', async () => {
   for (const ranks of ['0', '-1', '2.5', 'two']) {
     const { status, stderr } = await shardlab(['run', 'tiny', '--ranks', ranks]);
     assert.equal(status, 2, ranks);
@@ -40,7 +40,7 @@ test('strategy none on two ranks is bad input', async () => {
   assert.match(stderr, /add --world 1/);
 });
 
-test('where a checkpoint is to go is tried before anything is trained', async () => {
+test('the folder of a checkpoint is checked before training starts', async () => {
   writeFileSync(join(folder, 'taken'), '');
   const file = await shardlab(['run', 'tiny', '--save', 'taken'], { cwd: folder });
   assert.equal(file.status, 1);
@@ -54,7 +54,7 @@ test('where a checkpoint is to go is tried before anything is trained', async ()
   );
 });
 
-test('an answer that cannot be written to stdout is told in one line', {
+test('a failed write to stdout is reported in one line', {
   skip: !existsSync('/dev/full'),
 }, () => {
   const main = join(__dirname, '..', '..', 'src', 'cli', 'main.js');

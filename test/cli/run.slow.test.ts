@@ -9,7 +9,7 @@ import { shardlab } from './run-command';
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-run-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test('run trains a preset and answers one JSON document with speed, memory and communication', async () => {
+test('run trains a preset and prints one JSON document with speed, memory and communication', async () => {
   const args = ['run', 'tiny', '--ranks', '2', '--steps', '4', '--events', 'run.jsonl', '--json'];
   const { status, stdout, stderr } = await shardlab(args, { cwd: folder });
   assert.equal(status, 0, stderr);
@@ -27,7 +27,7 @@ test('run trains a preset and answers one JSON document with speed, memory and c
   assert.equal(readEventFile(join(folder, 'run.jsonl')).records.length, 8);
 });
 
-test('a default that was written into a file is warned of where it has no effect', async (context) => {
+test('a default value without effect is warned of if a config file contains it', async (context) => {
   const lines = ['model: tiny', 'data: synthetic', 'batch: 2', 'steps: 1', 'optimizer: { nesterov: false }'];
   writeFileSync(join(folder, 'written.yaml'), `${lines.join('\n')}\n`);
   // Warnings of a run go to the process's stderr, as in a notebook.
@@ -51,7 +51,7 @@ test('the same config from YAML and from JSON gives the same losses', async () =
   assert.deepEqual(losses[0], losses[1]);
 });
 
-test('a run that was saved and resumed has the losses of one that was not', async () => {
+test('a run that was saved and resumed has the same losses as an uninterrupted run', async () => {
   const args = ['run', 'tiny', '--ranks', '2', '--json'];
   const whole = await shardlab([...args, '--steps', '3'], { cwd: folder });
   const first = await shardlab([...args, '--steps', '2', '--save', 'ckpt'], { cwd: folder });
@@ -73,7 +73,7 @@ test('a run that was saved and resumed has the losses of one that was not', asyn
   assert.match(wrong.stderr, /there is no folder .*nothing/);
 });
 
-test('bench gpt answers with the keys of its peer', async () => {
+test('bench gpt prints the keys of its peer', async () => {
   const sizes = [
     '--steps',
     '3',
@@ -113,7 +113,7 @@ test('bench gpt answers with the keys of its peer', async () => {
   assert.equal(report.precision, 'bf16');
 });
 
-test('bench gpt beside a peer adds both ratios, and a peer that fails is told with its last lines', async () => {
+test('bench gpt beside a peer adds both ratios; the error of a failing peer shows its last lines', async () => {
   const peer = join(folder, 'python');
   const line = {
     engine: 'torch',
@@ -154,13 +154,13 @@ test('bench gpt beside a peer adds both ratios, and a peer that fails is told wi
   assert.match(failed.stderr, /ended with status 1:\nNo module named torch/);
 });
 
-test('the peer comes along with the build', () => {
+test('the build includes the peer', () => {
   const path = join(__dirname, '..', '..', 'src', 'cli', 'bench', 'torch_gpt_bench.py');
   assert.ok(existsSync(path));
   assert.match(readFileSync(path, 'utf8'), /fully_shard/);
 });
 
-test('bench collectives times each operation at each size, and beside a peer gives the ratio', async () => {
+test('bench collectives times each operation at each size, and beside a peer prints the ratio', async () => {
   const peer = join(folder, 'gloo');
   const rows = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'].map((op) => ({
     op,
@@ -179,7 +179,7 @@ test('bench collectives times each operation at each size, and beside a peer giv
   for (const row of report.rows) assert.ok(row.seconds > 0 && row.ratio > 1, JSON.stringify(row));
 });
 
-test('bench collectives over a shaped link prints its model and what was measured beside it', async () => {
+test("bench collectives over a shaped link prints the model's time and the measured ratio", async () => {
   const args = ['bench', 'collectives', '--sizes', '65536', '--rounds', '1', '--link', '2,50', '--json'];
   const { status, stdout, stderr } = await shardlab(args);
   assert.equal(status, 0, stderr);

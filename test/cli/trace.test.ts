@@ -15,7 +15,7 @@ const file = createEventFile(events, { world: 2, config: null });
 for (const record of simulateRanks({ world: 2, strategy: 'FULL_SHARD' })) file.append(record);
 file.close();
 
-test('a trace lies beside the event file and holds both ranks', async () => {
+test('a trace is written beside the event file and holds both ranks', async () => {
   const { status, stdout } = await shardlab(['trace', 'run.jsonl'], { cwd: folder });
   assert.equal(status, 0);
   assert.match(stdout, /run\.trace\.json: \d+ events/);
@@ -24,12 +24,12 @@ test('a trace lies beside the event file and holds both ranks', async () => {
   assert.deepEqual(ranks, new Set([0, 1]));
 });
 
-test('under --json the trace itself is the document', async () => {
+test('with --json the printed document is the trace itself', async () => {
   const { stdout } = await shardlab(['trace', events, '--json']);
   assert.ok(JSON.parse(stdout).traceEvents.length > 10);
 });
 
-test('a damaged event file is bad input, named with its line', async () => {
+test('a damaged event file is bad input, and the error names the line', async () => {
   const damaged = join(folder, 'damaged.jsonl');
   const lines = readFileSync(events, 'utf8').split('\n');
   writeFileSync(damaged, [lines[0], '{"step": 1', ...lines.slice(2)].join('\n'));

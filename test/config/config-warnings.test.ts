@@ -148,7 +148,7 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
 ];
 
 for (const [input, said, fine] of CASES) {
-  test(`${JSON.stringify(input)} is warned of`, () => {
+  test(`a warning names the setting and the reason: ${JSON.stringify(input)}`, () => {
     const found = warnings(input);
     assert.equal(found.length, 1, found.join('\n'));
     assert.match(found[0] ?? '', said);
@@ -156,14 +156,14 @@ for (const [input, said, fine] of CASES) {
   });
 }
 
-test('a unit that is to be hybrid needs the mesh as well', () => {
+test('a hybrid unit without a mesh gets one warning', () => {
   const unitStrategies = [{ modules: 'wte', strategy: 'HYBRID_SHARD' }] as const;
   const [said, ...rest] = warnings({ parallel: { unitStrategies: [...unitStrategies] } });
   assert.match(said ?? '', /^parallel\.unitStrategies HYBRID_SHARD without parallel\.mesh/);
   assert.deepEqual(rest, []);
 });
 
-test('one rank cuts nothing, which is said where a strategy was asked for', () => {
+test('with one rank a strategy shards nothing, and a warning says so if a strategy was given', () => {
   assert.match(
     warnings({ parallel: { strategy: 'FULL_SHARD' } }, 1)[0] ?? '',
     /^parallel\.strategy FULL_SHARD cuts nothing/,
@@ -172,7 +172,7 @@ test('one rank cuts nothing, which is said where a strategy was asked for', () =
   assert.deepEqual(warnings({ parallel: WHOLE }, 1), []);
 });
 
-test('presets, and a config that is passed on whole, are not warned of', () => {
+test('presets, and a parsed config that is passed on, give no warnings', () => {
   for (const preset of Object.values(PRESETS)) assert.deepEqual(warnings(preset), []);
   const whole = parseTrainConfig({ mixedPrecision: 'bf16', schedule: { maxSteps: 5 } });
   assert.deepEqual(warnings({ ...whole, parallel: { ...whole.parallel, strategy: 'NO_SHARD' } }), []);
@@ -180,7 +180,7 @@ test('presets, and a config that is passed on whole, are not warned of', () => {
   assert.equal(warnings(changed).length, 1);
 });
 
-test('contradictions are refused by both names, all at once', () => {
+test('the errors of contradictions name both settings, all errors at once', () => {
   const said = (input: unknown): string[] => {
     const checked = checkTrainConfig(input);
     return 'issues' in checked

@@ -6,7 +6,7 @@ const refused = (text: string, message: RegExp): void => {
   assert.throws(() => locatedText(text, 'x.yaml'), { code: 'CONFIG', message });
 };
 
-test('a bomb of aliases is refused with its line', () => {
+test('a bomb of YAML aliases is refused, and the error names its line', () => {
   const levels = Array.from({ length: 12 }, (_, i) => {
     const below = i === 0 ? '"lol"' : `*a${i - 1}`;
     return `a${i}: &a${i} [${Array(9).fill(below).join(', ')}]`;
@@ -14,11 +14,11 @@ test('a bomb of aliases is refused with its line', () => {
   refused(`# first\n${levels.join('\n')}\n`, /x\.yaml:\d+:\d+: aliases/);
 });
 
-test('an alias of what holds it is refused', () => {
+test('an alias of its own container is refused', () => {
   refused('a: &a\n  b: *a\n', /x\.yaml:2:\d+: /);
 });
 
-test('text that is nested deeper than any config is refused', () => {
+test('text that is nested too deep for a config is refused', () => {
   for (const depth of [100, 5000, 100_000]) {
     refused(`${'['.repeat(depth)}${']'.repeat(depth)}`, /x\.yaml:1: nested/);
     refused(`${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`, /x\.yaml:1: nested/);
@@ -27,10 +27,10 @@ test('text that is nested deeper than any config is refused', () => {
   refused(`# first\n"two\nlines": 1\n${indented}`, /x\.yaml:68: nested/);
 });
 
-test('text that is longer than any config is refused before it is read', () => {
+test('text that is too long for a config is refused before it is parsed', () => {
   refused(JSON.stringify({ notes: 'x'.repeat(2 ** 21) }), /x\.yaml: .*long/);
 });
 
-test('a few aliases are values as any others', () => {
+test('a few aliases are read as their values', () => {
   assert.deepEqual(locatedText('a: &a { b: 1 }\nc: *a\n', 'x.yaml').input, { a: { b: 1 }, c: { b: 1 } });
 });

@@ -6,13 +6,13 @@ import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-
 
 const warnings = (input: TrainConfigInput): string[] => configWarnings(input, parseTrainConfig(input), 2);
 
-test('settings that have their effect bring no warning', () => {
+test('settings that have an effect give no warning', () => {
   assert.deepEqual(warnings({}), []);
   assert.deepEqual(warnings({ mixedPrecision: 'bf16' }), []);
   assert.deepEqual(warnings({ mixedPrecision: { paramDtype: 'fp16', keepLowPrecisionGrads: true } }), []);
 });
 
-test('settings without an effect are named with the reason', () => {
+test('settings without an effect are named in a warning with the reason', () => {
   const found = warnings({
     mixedPrecision: { bufferDtype: 'bf16', keepLowPrecisionGrads: true, castForwardInputs: false },
     gradScaler: true,
@@ -26,7 +26,7 @@ test('settings without an effect are named with the reason', () => {
   assert.match(warnings({ mixedPrecision: 'fp16', gradScaler: false })[0] ?? '', /gradScaler is off/);
 });
 
-test('an unknown key of a policy or a scaler names the nearest one', () => {
+test('the error of an unknown key of a policy or a scaler names the nearest key', () => {
   const message = (input: object): string => {
     try {
       parseTrainConfig(input);
@@ -42,7 +42,7 @@ test('an unknown key of a policy or a scaler names the nearest one', () => {
   assert.match(message({ gradScaler: { initScal: 3 } }), /initScal: unknown key; did you mean "initScale"/);
 });
 
-test('a GradScaler comes with float16, and otherwise when it is asked for', () => {
+test('float16 brings a GradScaler; otherwise there is one only if it is set', () => {
   const scaler = (input: TrainConfigInput) => gradScalerOf(parseTrainConfig(input));
   assert.equal(scaler({}), null);
   assert.equal(scaler({ mixedPrecision: 'bf16' }), null);

@@ -6,7 +6,7 @@ import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-
 
 const set = (config: TrainConfigInput, ...texts: string[]) => parseTrainConfig(withSettings(config, texts));
 
-test('a setting is changed by its path, and the others of its section stay', () => {
+test('a setting is changed by its path, and the other settings of its section stay', () => {
   const config = set(
     { parallel: { strategy: 'ZERO_1', bucketBytes: 7 } },
     'parallel.strategy=ZERO_2',
@@ -27,7 +27,7 @@ test('values are read as in YAML', () => {
   assert.deepEqual(parallel.wrap, { minNumParams: 1000 });
 });
 
-test('a short form is written out before one of its parts is changed', () => {
+test('a short form is expanded before one of its parts is changed', () => {
   assert.deepEqual(
     set({ mixedPrecision: 'bf16' }, 'mixedPrecision.reduceDtype=fp32').mixedPrecision,
     parseTrainConfig({ mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' } }).mixedPrecision,
@@ -37,7 +37,7 @@ test('a short form is written out before one of its parts is changed', () => {
   assert.equal(set({}, 'schedule.maxSteps=5').schedule?.maxSteps, 5);
 });
 
-test('a slip names the nearest key, and a text without a value says how it is written', () => {
+test('the error of a misspelled key names the nearest key; the error of a text without a value shows the syntax', () => {
   assert.throws(
     () => set({}, 'parallel.stratgy=ZERO_2'),
     /parallel\.stratgy: unknown key; did you mean "strategy"/,

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { repositoryRoot } from '../support/paths';
 import { settingsPage } from './settings-page';
 
-test('docs/settings.md is what the table of settings says', () => {
+test('docs/settings.md equals the page generated from the table of settings', () => {
   const path = join(repositoryRoot(), 'docs', 'settings.md');
   const page = readFileSync(path, 'utf8');
   const written = settingsPage(page);

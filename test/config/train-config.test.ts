@@ -41,7 +41,7 @@ test("an optimizer has torch's defaults", () => {
   assert.equal(parseTrainConfig({ optimizer: { kind: 'sgd' } }).optimizer.weightDecay, 0); // torch.optim.SGD
 });
 
-test('a parsed config parses to itself', () => {
+test('parsing a parsed config does not change it', () => {
   const config = parseTrainConfig(PRESETS.bench);
   assert.deepEqual(parseTrainConfig(config), config);
   assert.deepEqual(modelShape(config), {
@@ -55,7 +55,7 @@ test('a parsed config parses to itself', () => {
   });
 });
 
-test('an unknown key names the nearest known one', () => {
+test('the error of an unknown key names the nearest known key', () => {
   assert.match(
     thrown(() => parseTrainConfig({ bach: 3 })).message,
     /^bach: unknown key; did you mean "batch"\?/,
@@ -71,14 +71,14 @@ test('an unknown key names the nearest known one', () => {
   );
 });
 
-test('a wrong value is named with what was given', () => {
+test('the error of a wrong value shows the given value', () => {
   const { message } = thrown(() => parseTrainConfig({ parallel: { strategy: 'ZERO_9' }, batch: 0 }));
   assert.match(message, /parallel\.strategy: .*FULL_SHARD.*got "ZERO_9"/);
   assert.match(message, /batch: .*got 0/);
   assert.match(thrown(() => parseTrainConfig({ model: 'huge' })).message, /model: .*tiny.*got "huge"/);
 });
 
-test('a wrong name of a strategy or model names the one that was meant, also for names of other libraries', () => {
+test('the error of a wrong strategy or model names the right one, also for names of other libraries', () => {
   const said = (strategy: string): string =>
     thrown(() => parseTrainConfig({ parallel: { strategy } })).message.replace(/^.*, got /, '');
   assert.equal(said('full_shard'), '"full_shard"; did you mean "FULL_SHARD"?');
@@ -98,31 +98,31 @@ test('heads that do not divide the dimension, and a vocabulary below the bytes, 
   );
 });
 
-test('text: an error names file, line, column and key', () => {
+test('the error of a text names file, line, column and key', () => {
   const yaml = 'model: tiny\noptimizer:\n  lr: 0.1\n  epz: 1\nbatch: many\n';
   const { message } = thrown(() => parsed(yaml, 'run.yaml'));
   assert.match(message, /^run\.yaml:4:3: optimizer\.epz: unknown key; did you mean "eps"\?$/m);
   assert.match(message, /^run\.yaml:5:1: batch: expected number, got "many"$/m);
 });
 
-test('text: YAML and JSON give the same config', () => {
+test('YAML and JSON texts give the same config', () => {
   const yaml = parsed('model: bench\nparallel: { strategy: NO_SHARD }\n', 'a.yaml');
   const json = parsed('{"model": "bench", "parallel": {"strategy": "NO_SHARD"}}', 'a.json');
   assert.deepEqual(yaml, json);
 });
 
-test('a name is a preset, a model, or a file; a slip names the nearest', () => {
+test('a name is a preset, a model or a file; the error of a misspelled name gives the nearest', () => {
   assert.deepEqual(configNamed('bench'), PRESETS.bench);
   assert.deepEqual(configNamed('wan2.2-i2v-a14b'), { model: 'wan2.2-i2v-a14b' });
   const { message } = thrown(() => configNamed('lama3-8b'));
   assert.match(message, /lama3-8b is neither a preset, a model nor a file .*; did you mean llama3-8b\?$/);
 });
 
-test('text that is not YAML names the place', () => {
+test('the error of a text that is not YAML names line and column', () => {
   assert.match(thrown(() => parsed('a: [1,\nb', 'bad.yaml')).message, /^bad\.yaml:\d+:\d+: /);
 });
 
-test('two types for gradients on the wire are a contradiction that names both settings', () => {
+test('two types for gradients on the wire are a contradiction, and the error names both settings', () => {
   const input = { mixedPrecision: { reduceDtype: 'bf16' }, parallel: { communicationDataType: 'fp16' } };
   const { code, message } = thrown(() => parseTrainConfig(input));
   assert.equal(code, 'CONFIG');
@@ -131,7 +131,7 @@ test('two types for gradients on the wire are a contradiction that names both se
   assert.equal(parseTrainConfig(same).mixedPrecision?.reduceDtype, 'float16');
 });
 
-test('a setting that stands elsewhere, or has another name elsewhere, is told where it is', () => {
+test("the error of a setting in the wrong section, or with another library's name, says where it is here", () => {
   const cases: readonly [object, RegExp][] = [
     [{ strategy: 'FULL_SHARD' }, /^strategy: unknown key; here it is parallel\.strategy$/],
     [{ lr: 1 }, /^lr: .* optimizer\.lr$/],
@@ -144,7 +144,7 @@ test('a setting that stands elsewhere, or has another name elsewhere, is told wh
     assert.match(thrown(() => parseTrainConfig(config)).message, message);
 });
 
-test('a wrong value of a setting with forms is answered with them', () => {
+test('the error of a wrong value shows the forms of the setting', () => {
   const cases: readonly [unknown, RegExp][] = [
     ['tiny', /expected object, got "tiny"; write \{ model: 'tiny'/],
     [

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SimulatedClock } from '../../src/core/clock';
 
-test('time passes by what is computed, and not by itself', () => {
+test('simulated time advances by computation only', () => {
   const clock = new SimulatedClock();
   assert.equal(clock.now(), 0);
   clock.compute(2);
@@ -10,7 +10,7 @@ test('time passes by what is computed, and not by itself', () => {
   assert.equal(clock.now(), 5);
 });
 
-test('what is posted to a stream starts when it was posted and the stream is free; other streams do not matter', () => {
+test('work that is posted to a stream starts when it is posted and the stream is free, whatever other streams do', () => {
   const clock = new SimulatedClock();
   clock.compute(1);
   assert.deepEqual(clock.post('a', 10), { started: 1, ended: 11 });
@@ -20,7 +20,7 @@ test('what is posted to a stream starts when it was posted and the stream is fre
   assert.equal(clock.now(), 2);
 });
 
-test('waiting stands still until the end, and not at all for what has ended', () => {
+test('waiting advances the time to the end of the work, and not at all if the work has ended', () => {
   const clock = new SimulatedClock();
   const { ended } = clock.post('a', 4);
   clock.compute(1);

@@ -22,7 +22,7 @@ function coded(code: string): Error {
 }
 
 describe('receiving all messages of a socket', () => {
-  it('goes on after a malformed message, a broken socket, and a handler that throws', async () => {
+  it('continues after a malformed message, a broken socket, and a handler that throws', async () => {
     const heard: string[] = [];
     const warnings: string[] = [];
     const handle = ([frame]: readonly Buffer[]): void => {
@@ -39,8 +39,8 @@ describe('receiving all messages of a socket', () => {
   });
 });
 
-describe('a sender', () => {
-  it('sends one message at a time, in order, and names what failed', async () => {
+describe('a sender of messages', () => {
+  it('sends one message at a time, in order, and names the message that failed', async () => {
     const sent: string[] = [];
     const warnings: string[] = [];
     let sending = 0;

@@ -36,7 +36,7 @@ function samples(): Float32Array {
 }
 
 for (const dtype of ['bfloat16', 'float16'] as const) {
-  test(`rounding to ${dtype} in plain code gives the bits of the engine's kernel`, async () => {
+  test(`rounding to ${dtype} in plain code gives the same bits as the engine's kernel`, async () => {
     const engine = await testEngine();
     const values = samples();
     const tensor = tf.tensor1d(values);
@@ -47,7 +47,7 @@ for (const dtype of ['bfloat16', 'float16'] as const) {
     assert.deepEqual(new Int32Array(values.buffer), expected);
   });
 
-  test(`${dtype}: the error is within the format's unit roundoff, or half of its smallest number`, () => {
+  test(`${dtype}: the error is at most the format's unit roundoff, or half of its smallest number`, () => {
     const { unitRoundoff, smallestNormal, smallestSubnormal, largest } = HALF_FORMATS[dtype];
     const values = samples();
     const rounded = values.slice();

@@ -17,17 +17,17 @@ const theirs = methodsOf(prototype);
 
 before(() => tf.setBackend('cpu'));
 
-test('tensors have every chained operation of @tensorflow/tfjs and no other', () => {
+test('tensors have exactly the chained operations of @tensorflow/tfjs', () => {
   assert.deepEqual(Object.keys(ours).sort(), Object.keys(theirs).sort());
   assert.ok(Object.keys(ours).length > 130);
 });
 
-test('tf has every name of @tensorflow/tfjs but the readers of files, graph models and WebGL', () => {
+test('tf has every name of @tensorflow/tfjs except the readers of files, graph models and WebGL', () => {
   const missing = Object.keys(union).filter((name) => !(name in tf));
   assert.deepEqual(missing.sort(byName), LEFT_OUT.split(' ').sort(byName));
 });
 
-test('a chained operation that is no function of the same name gives what @tensorflow/tfjs gives', () => {
+test('chained operations that have no function of the same name give the results of @tensorflow/tfjs', () => {
   const matrix = tf.tensor2d([1.5, 0, -2, 3], [2, 2]);
   const image = tf.range(0, 12).reshape([2, 2, 3]);
   const one = tf.tensor1d([7]);

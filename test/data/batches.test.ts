@@ -13,7 +13,7 @@ test("synthetic tokens follow the torch benchmark's formula", () => {
   assert.deepEqual([...tokens], expected);
 });
 
-test('inputs are all but the last column, targets all but the first', () => {
+test('inputs are all columns except the last, targets all columns except the first', () => {
   const tokens = { batch: 2, seq: 2, tokens: Int32Array.of(0, 1, 2, 10, 11, 12) };
   assert.deepEqual([...inputsOf(tokens)], [0, 1, 10, 11]);
   assert.deepEqual([...targetsOf(tokens)], [1, 2, 11, 12]);
@@ -47,7 +47,7 @@ test('text batches repeat for the same seed, rank and index, and differ otherwis
   assert.equal(first.tokens.length, 2 * 33);
 });
 
-test('a text shorter than a row is refused', () => {
+test('a text that is shorter than a row is refused', () => {
   const options = {
     name: 'short',
     text: 'abc',

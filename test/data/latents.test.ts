@@ -34,14 +34,14 @@ function valuesOf(batch: LatentBatch) {
   return { timesteps: batch.timesteps, latents, velocity, text };
 }
 
-test('a rank and an index always give the same videos, others others', () => {
+test('the same rank and index always give the same videos, others give other videos', () => {
   const [one, other] = [sourceOf(2), sourceOf(2)];
   assert.deepEqual(valuesOf(one.batch(1, 4)), valuesOf(other.batch(1, 4)));
   assert.notDeepEqual(valuesOf(one.batch(0, 4)).latents, valuesOf(one.batch(1, 4)).latents);
   assert.notDeepEqual(valuesOf(one.batch(1, 2)).latents, valuesOf(one.batch(1, 4)).latents);
 });
 
-test('less its noise, a video is its condition: x + t · velocity lies on a straight line to the noise', () => {
+test('x + t · velocity is on a straight line to the noise, and without its noise a video is its condition', () => {
   const { timesteps, latents, velocity } = valuesOf(sourceOf(1).batch(0, 0));
   timesteps.forEach((timestep, row) => {
     const time = timestep / 1000;
@@ -54,7 +54,7 @@ test('less its noise, a video is its condition: x + t · velocity lies on a stra
   });
 });
 
-test('with two experts all videos of a step are on one side of the boundary, which steps take in turn', () => {
+test('with two experts all videos of a step are on one side of the boundary, and steps take turns', () => {
   const source = sourceOf(2, 3, 4);
   for (let index = 0; index < 12; index++) {
     for (const rank of [0, 1, 2]) {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Script } from 'node:vm';
 import { findCallSite } from '../../src/dist/call-site';
 
-test('a cell is found below many frames of other code, by its line as written', () => {
+test('a cell is found below many frames of other code, with its line as it was written', () => {
   const deep = (depth: number): unknown =>
     depth === 0 ? findCallSite((_, { line }) => ({ line: line + 100, column: 1 })) : deep(depth - 1);
   const cell = new Script('(find) => find()', { filename: 'In[7]', lineOffset: 11 }).runInThisContext();
@@ -13,7 +13,7 @@ test('a cell is found below many frames of other code, by its line as written', 
   );
 });
 
-test('errors are formatted as before, also where an interrupt left the hook behind', () => {
+test('errors are formatted as before, also if an interrupt left the hook behind', () => {
   const { prepareStackTrace, stackTraceLimit } = Error;
   const before = (new Error('before').stack ?? '').split('\n')[0];
   const hooks: unknown[] = [];

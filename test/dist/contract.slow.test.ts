@@ -19,7 +19,7 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
   for (const world of [1, 2, 3, 4]) {
     if (world === 1 && plane === 'zeromq') continue;
     const title = world === 1 ? 'a world of one, without any plane' : `${world} ranks over ${plane}`;
-    test(`${title}, keep the contract of collectives`, { skip, timeout: 60_000 }, async (t) => {
+    test(`${title}: collectives follow the contract`, { skip, timeout: 60_000 }, async (t) => {
       const ranks = await RankProcesses.start(plane, world);
       try {
         for (const name of Object.keys(scenarios)) {

@@ -44,7 +44,7 @@ test('coordinates and ranks are a bijection in any shape', () => {
   );
 });
 
-test('a rank finds along each axis the ranks that share its other coordinates', () => {
+test('along each axis a rank finds the ranks that share its other coordinates', () => {
   const world = Array.from({ length: 8 }, (_, rank) => rank);
   const mesh = initDeviceMesh(standIn(world, 5), [2, 2, 2], ['pp', 'dp', 'tp']);
   assert.deepEqual(mesh.coordinate, [1, 0, 1]);
@@ -56,7 +56,7 @@ test('a rank finds along each axis the ranks that share its other coordinates', 
   assert.throws(() => mesh.get('cp'), { code: 'MESH', message: /no axis 'cp'; its axes are pp, dp, tp/ });
 });
 
-test('a mesh that does not fit the job says how many ranks it needs', () => {
+test('the error of a mesh that does not fit the job says how many ranks it needs', () => {
   const group = standIn([0, 1, 2, 3], 0);
   assert.throws(() => initDeviceMesh(group, [4, 2], ['dp', 'tp']), {
     code: 'MESH',
@@ -67,7 +67,7 @@ test('a mesh that does not fit the job says how many ranks it needs', () => {
   assert.throws(() => initDeviceMesh(group, [-2, -2], ['dp', 'tp']), { code: 'MESH' });
 });
 
-test('an axis whose size is no whole number from 1 is named, also where the product fits', () => {
+test('the error of an axis whose size is not a whole number from 1 names it, also if the product fits', () => {
   const group = standIn([0, 1, 2, 3], 0);
   for (const [shape, size] of [
     [[2, 0], '0'],

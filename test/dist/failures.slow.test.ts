@@ -137,26 +137,22 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
     },
   );
 
-  test(
-    `ranks over ${plane} that wait for one that does not come throw what the launcher says`,
-    options,
-    async () => {
-      const ranks = await RankProcesses.start(plane, 3);
-      try {
-        const running = ranks.run(FILE, 'rankZeroDoesNotCome');
-        const reason: AbortReason = {
-          code: 'COLLECTIVE_MISSING',
-          rank: 0,
-          text: 'rank 0 ended its cell without it',
-        };
-        ranks.abort(reason);
-        const [, ...others] = await running;
-        for (const error of errorsOf(others)) assert.equal(error.code, 'COLLECTIVE_MISSING');
-      } finally {
-        await ranks.stop();
-      }
-    },
-  );
+  test(`ranks over ${plane} that wait for a missing rank throw the launcher's error`, options, async () => {
+    const ranks = await RankProcesses.start(plane, 3);
+    try {
+      const running = ranks.run(FILE, 'rankZeroDoesNotCome');
+      const reason: AbortReason = {
+        code: 'COLLECTIVE_MISSING',
+        rank: 0,
+        text: 'rank 0 ended its cell without it',
+      };
+      ranks.abort(reason);
+      const [, ...others] = await running;
+      for (const error of errorsOf(others)) assert.equal(error.code, 'COLLECTIVE_MISSING');
+    } finally {
+      await ranks.stop();
+    }
+  });
 }
 
 test('a send that meets a collective is an error on all ranks, not a hang', { timeout: 60_000 }, async () => {
@@ -170,7 +166,7 @@ test('a send that meets a collective is an error on all ranks, not a hang', { ti
   }
 });
 
-test('a rank that sleeps past the end of a collective is no mismatch with what another calls next', {
+test('a rank that sleeps past the end of a collective causes no mismatch with the next call of another rank', {
   skip: process.platform === 'linux' ? false : 'what a process waits for is read from /proc',
   timeout: 60_000,
 }, async () => {

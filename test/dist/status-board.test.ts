@@ -21,7 +21,7 @@ const header: CallHeader = {
   site: { cell: 3, line: 12, text: 'In[3]:12' },
 };
 
-test('a board says idle, then the running cell, then the collective, then the cell again', () => {
+test('a board shows idle, then the running cell, then the collective, then the cell again', () => {
   const board = createStatusBoard();
   const writer = new StatusWriter(board, 'main');
   assert.equal(readStatus(board).state, 'idle');
@@ -51,7 +51,7 @@ test('a board says idle, then the running cell, then the collective, then the ce
   assert.equal(readStatus(board).state, 'idle');
 });
 
-test('the comm thread has a section of its own', () => {
+test('the comm thread has its own section', () => {
   const board = createStatusBoard();
   new StatusWriter(board, 'comm').enter({ ...header, async: true, group: 'tp' });
   const status = readStatus(board);

@@ -22,10 +22,10 @@ test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
   };
   try {
     // First, while no rank has a comm thread yet.
-    await t.test('wait for a posted send whose thread only starts', async () => {
+    await t.test('wait for a posted send while its thread starts', async () => {
       await valuesOf('aPostedSendIsNoMismatchWhileItsThreadStarts');
     });
-    await t.test('count what they receive by the ring', async () => {
+    await t.test('count received bytes by the ring algorithm', async () => {
       await valuesOf('wireBytesFollowTheRing');
       // 10 elements over 4 ranks: parts of 2, 3, 2, 3; 3 parts of the own size in, then the other parts.
       assert.deepEqual(await valuesOf('unevenPartsAreCountedAsTheyTravel'), [56, 64, 56, 64]);
@@ -33,13 +33,13 @@ test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
     await t.test('communicate along the axes of a mesh', async () => {
       await valuesOf('meshAxesAreGroups');
     });
-    await t.test('use collectives as torch names them', async () => {
+    await t.test("use collectives by torch's names", async () => {
       await valuesOf('theFacadeSpeaksAsTorch');
     });
-    await t.test('refuse what a caller got wrong, before it reaches others', async () => {
+    await t.test("refuse a caller's mistake before it reaches others", async () => {
       await valuesOf('callersMistakesAreTypedAndHurtNobody');
     });
-    await t.test('show no collective once it ended', async () => {
+    await t.test('show no collective after its end', async () => {
       for (const value of await valuesOf('boardAfterwards'))
         assert.deepEqual(value, { state: 'idle', waits: false });
     });
@@ -49,7 +49,7 @@ test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
 });
 
 const noSegment = probe.ok ? false : probe.reason;
-test('one group more than the segment holds is a typed error on all ranks', {
+test('a group that no longer fits into the segment is a typed error on all ranks', {
   skip: noSegment,
   timeout: 60_000,
 }, async () => {
