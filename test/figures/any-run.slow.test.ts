@@ -51,7 +51,7 @@ const DRAWN = {
 } as const;
 
 for (const [name, draw] of Object.entries(DRAWN)) {
-  test(`${name}: for any run the schema holds, no text overlaps or is cut off, the title fits`, () => {
+  test(`${name}: for any run of the schema no text overlaps or is cut off, and the title fits`, () => {
     fc.assert(
       fc.property(run, (one) => {
         const figure = draw(one);

@@ -19,7 +19,7 @@ function caseOf(name: string, states: number, peak: number): ComparedCase {
   };
 }
 
-test('a run without any state on the device is not said to hold as much as the others', () => {
+test('the finding of a run without state on the device does not say that it holds as much as the others', () => {
   const cases = [caseOf('whole', 2e6, 4e6), caseOf('offloaded', 0, 1e6)];
   assert.equal(
     comparisonFinding(cases, SCALE),

@@ -16,20 +16,20 @@ import { textFaults, textsOf } from './svg-texts';
 const figures = Object.entries(gallery());
 const plotly = loadPlotly();
 
-test('the stand-in browser lets plotly find faults', () => {
+test("plotly's check finds faults in the stand-in browser", () => {
   assert.deepEqual(problemsOf(plotly, { data: [{ type: 'bar', x: [1], foo: 3 }], layout: {} }), [
     'In data trace 0, key foo is not part of the schema',
   ]);
 });
 
-test('texts that overlap, and texts that leave the picture, are found', () => {
+test('texts that overlap and texts outside the picture are found', () => {
   const text = (x: number, inner: string): string =>
     `<text x="${x}" y="20" font-size="11" text-anchor="start" fill="#222"><tspan>${inner}</tspan></text>`;
   const svg = `<svg xmlns="" width="100" height="30">${text(5, 'first')}${text(20, 'second')}${text(80, 'outside')}</svg>`;
   assert.deepEqual(textFaults(svg), ["'outside' leaves the picture", "'first' lies over 'second'"]);
 });
 
-test('pictures bring their own font: a machine may have none', () => {
+test('the fonts of pictures are part of the package', () => {
   assert.deepEqual(
     ownFonts().map((path) => existsSync(path)),
     [true, true, true],
@@ -41,7 +41,7 @@ for (const [name, figure] of figures) {
     assert.deepEqual(problemsOf(plotly, figure.toPlotly()), []);
   });
 
-  test(`${name}: no text leaves the static picture or lies over another`, () => {
+  test(`${name}: no text leaves the static picture or overlaps another`, () => {
     assert.deepEqual(textFaults(figure.toSvg(LIGHT)), []);
   });
 
@@ -52,7 +52,7 @@ for (const [name, figure] of figures) {
   });
 }
 
-test('a notebook gets plotly without a width, a PNG and a text', () => {
+test('a notebook gets the plotly figure without a width, a PNG and a text', () => {
   const [, figure] = figures[0] ?? assert.fail('no figure');
   const bundle = figure[DISPLAY]();
   assert.deepEqual(Object.keys(bundle), ['application/vnd.plotly.v1+json', 'image/png', 'text/plain']);
@@ -65,7 +65,7 @@ test('a notebook gets plotly without a width, a PNG and a text', () => {
   assert.ok(String(bundle['text/plain']).startsWith(figure.title));
 });
 
-test('a picture and an interactive figure have the same paper and the same colours of text', () => {
+test('a picture and an interactive figure have the same background and text colours', () => {
   const [, figure] = figures[0] ?? assert.fail('no figure');
   const interactive = JSON.stringify(figure.toPlotly());
   for (const color of [LIGHT.background, LIGHT.strong, LIGHT.soft]) {
@@ -75,7 +75,7 @@ test('a picture and an interactive figure have the same paper and the same colou
   assert.ok(dark.includes(DARK.strong) && dark.includes(DARK.background) && !dark.includes(LIGHT.strong));
 });
 
-test('text has a contrast of at least 4.5 to what it stands on, on light and on dark paper', () => {
+test('text has a contrast of at least 4.5 to its background, in light and dark', () => {
   for (const { background, strong, soft } of [LIGHT, DARK]) {
     for (const color of [strong, soft])
       assert.ok(contrast(color, background) >= 4.5, `${color} on ${background}`);
@@ -85,7 +85,7 @@ test('text has a contrast of at least 4.5 to what it stands on, on light and on 
   }
 });
 
-test('no name in a figure is cut: it takes the lines that it needs', () => {
+test('no name in a figure is cut off', () => {
   for (const [name, figure] of [...figures, ...Object.entries(plannedFigures())]) {
     const cut = textsOf(figure.toSvg(LIGHT)).filter(
       ({ text }) => text.includes('…') && text !== figure.title,
@@ -98,7 +98,7 @@ test('no name in a figure is cut: it takes the lines that it needs', () => {
   }
 });
 
-test('a picture says in words what it shows', () => {
+test('a picture has its title and description as alternative text', () => {
   const [, figure] = figures[0] ?? assert.fail('no figure');
   assert.ok(figure.toSvg().includes(`role="img" aria-label="${figure.title}"`));
   const { 'image/png': picture } = metadataOf(figure[DISPLAY]());
@@ -120,7 +120,7 @@ function contrast(one: string, other: string): number {
   return (high + 0.05) / (low + 0.05);
 }
 
-test('figures give their numbers as rows, csv and frames', async () => {
+test('figures give their numbers as rows, CSV and frames', async () => {
   const { 'comm-causes-4': causes } = gallery();
   assert.ok(causes !== undefined);
   assert.equal(causes.toCsv().split('\n').length, causes.table.rows.length + 2);
@@ -142,7 +142,7 @@ const GOLDEN = [
   'loss-live',
 ];
 for (const name of GOLDEN) {
-  test(`${name}: what the figure says and shows is golden`, () => {
+  test(`${name}: the figure's words and data equal the golden file`, () => {
     assertGolden(name, digestOf(gallery()[name] ?? assert.fail(`no figure ${name}`)));
   });
 }

@@ -51,7 +51,7 @@ function runOf(factors: readonly number[], tokens = 256, wireMs = 1.2): RunView 
 
 const STEADY = [9, 1, 1.01, 0.99, 1, 1.02, 1.005];
 
-test('the drawn step is the one nearest the median, not the first, which is cold, nor a late last one', () => {
+test('the drawn step is the step nearest the median, without the cold first step and late steps', () => {
   const run = runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4]);
   // Of steps 2 to 7 the median is 1.2: step 3.
   assert.match(commTimeline(run).subtitle, /step 3, nearest the median of 6\./);
@@ -62,7 +62,7 @@ test('the drawn step is the one nearest the median, not the first, which is cold
   assert.equal(memory?.step, 3);
 });
 
-test('the wait that is drawn is the one that the label says, within what ranks differ by', () => {
+test('the drawn wait differs from the wait in the label by less than 10%', () => {
   const [row] = compareTimeline({ run: runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4]) }).table.rows;
   const [shown, said] = [Number(row?.shownWaitSeconds), Number(row?.waitSeconds)];
   assert.ok(Math.abs(shown / said - 1) < 0.1, `${shown} drawn, ${said} said`);
@@ -70,13 +70,13 @@ test('the wait that is drawn is the one that the label says, within what ranks d
   assert.ok(Math.abs(parts.reduce((a, b) => a + b, 0) / said - 1) < 0.1);
 });
 
-test('the first step after a checkpoint or resharding is cold too, whatever its number', () => {
+test('the first step after a checkpoint or resharding is also cold', () => {
   const run = runOf(STEADY);
   const later = run.records.map((record) => ({ ...record, step: record.step + 30 }));
   assert.equal(compareTimeline({ run: { ...run, records: later } }).table.rows[0]?.numSteps, 6);
 });
 
-test('nothing is claimed of the times of few steps, nor where the spreads overlap', () => {
+test('a figure compares no times after few steps or if the spreads overlap', () => {
   const few = compareTimeline({ a: runOf([9, 1, 1]), b: runOf([9, 2, 2]) });
   assert.equal(few.title, 'Too few steps to compare times: 2 measured steps, 4 are needed');
   const noisy = { a: runOf([9, 1, 2, 3, 1, 2, 3]), b: runOf([9, 1.1, 2.1, 2.9, 1.1, 2.1, 3.1]) };
@@ -94,7 +94,7 @@ test('nothing is claimed of the times of few steps, nor where the spreads overla
   );
 });
 
-test('a clear difference names the run that waits longer for the wire', () => {
+test("if runs differ clearly, the title names each run's wait for the wire", () => {
   const runs = { fast: runOf(STEADY, 256, 0.6), slow: runOf(STEADY, 256, 2.4) };
   const figure = compareTimeline(runs);
   assert.match(figure.title, /^fast waits [\d.]+ ms for the wire, slow [\d.]+$/);
@@ -102,7 +102,7 @@ test('a clear difference names the run that waits longer for the wire', () => {
   assert.ok((fast ?? 0) < (slow ?? 0));
 });
 
-test('steps of different numbers of tokens compare token by token', () => {
+test('steps with different numbers of tokens are compared per token', () => {
   // Four times the tokens in twice the time: half the time per token.
   const runs = {
     one: runOf(STEADY, 256),
@@ -125,7 +125,7 @@ const A100 = {
   batch: { micro: 1 },
 } as const;
 
-test('plans of unequal work compare by sequence: one that works on fewer is not said to be faster', () => {
+test('plans of unequal work are compared per sequence, so that less work does not count as faster', () => {
   const plans = { whole: plan(A100), cp: plan(A100, { parallel: { cp: 8 } }) };
   const figure = comparePlans(plans, 'time');
   const per = (one: (typeof plans)['cp']): number => one.seconds.value / one.layout.globalBatch;
@@ -139,7 +139,7 @@ test('plans of unequal work compare by sequence: one that works on fewer is not 
   assert.match(figure.title, new RegExp(`^${slower} takes .* per sequence`));
 });
 
-test('a what-if that changes the tokens of an iteration shows the time of the same tokens', () => {
+test('a what-if that changes the tokens of an iteration shows the time of equally many tokens', () => {
   const base = { ...A100, seq: 4096 };
   const figure = whatIf(base, { seq: [4096, 8192] });
   const [same, longer] = figure.table.rows;
@@ -152,14 +152,14 @@ test('a what-if that changes the tokens of an iteration shows the time of the sa
   assert.match(figure.subtitle, /Times are for 32,768 tokens\./);
 });
 
-test('the title of a what-if rounds as its bars do', () => {
+test('the title of a what-if rounds numbers as its bars do', () => {
   const figure = whatIf(A100, { recompute: ['none', 'full'], attention: ['flash', 'unfused'] });
   const [, low, high] = /\(([\d.]+)–([\d.]+) GB\)/.exec(figure.title) ?? assert.fail(figure.title);
   const labels = JSON.stringify(figure.layout.annotations);
   for (const number of [low, high]) assert.ok(labels.includes(`>${number}<`), `${number} in ${labels}`);
 });
 
-test('a plan gives its peak in one unit, and says so where the interval crosses the capacity', () => {
+test('a plan shows its peak in one unit, and says whether the interval crosses the capacity', () => {
   assert.doesNotMatch(plan(A100).toText(), /GiB/);
   const of = (low: number, high: number) => ({ value: (low + high) / 2, low, high });
   assert.equal(fitText(true, of(1, 2), 3), 'fits');
@@ -168,7 +168,7 @@ test('a plan gives its peak in one unit, and says so where the interval crosses 
   assert.equal(fitText(false, of(4, 6), 3), 'does not fit');
 });
 
-test('numbers of one column are grouped alike', () => {
+test('the numbers of a column all have thousands separators, or none has', () => {
   const text = createTable([
     { tokens: 16000 },
     { tokens: 16000.4 },
@@ -181,7 +181,7 @@ test('numbers of one column are grouped alike', () => {
   );
 });
 
-test('training that goes on from a checkpoint fills the width from its first step on', () => {
+test('the loss curve of a run from a checkpoint fills the width from its first step', () => {
   const figure = lossCurve([{ name: '', losses: [3, 2, 1], firstStep: 31 }], { steps: 35 });
   const [from = 0, to = 0] = figure.layout.xaxis?.range ?? [];
   assert.ok(Number(from) > 30 && Number(from) <= 31, String(from));

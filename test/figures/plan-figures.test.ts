@@ -50,14 +50,14 @@ const FIGURES = {
 };
 
 for (const [name, figure] of Object.entries(FIGURES)) {
-  test(`${name} of real plans: valid for plotly, no text out of place, a title of at most 75 characters`, () => {
+  test(`${name} of real plans: plotly accepts it, no text is misplaced, the title has at most 75 characters`, () => {
     assert.deepEqual(problemsOf(plotly, figure.toPlotly()), []);
     assert.deepEqual(textFaults(figure.toSvg(LIGHT)), []);
     assert.ok(figure.title.length > 0 && figure.title.length <= 75, figure.title);
   });
 }
 
-test('a knob’s values are plans with that key alone replaced; the plan’s own value is marked, others are named when illegal', () => {
+test("a what-if replaces one key at a time, marks the plan's own value and names illegal values", () => {
   const { rows } = whatIfs.table;
   const settings = rows.map(({ knob, setting, isBase }) => `${knob} ${setting}${isBase === true ? '*' : ''}`);
   assert.deepEqual(settings, [
@@ -77,7 +77,7 @@ test('a knob’s values are plans with that key alone replaced; the plan’s own
   assert.equal(tp2?.seconds, plan(LLAMA, { parallel: { tp: 2 } }).seconds.value);
 });
 
-test('GPUs of one size have a line of what is usable; those of several have none in common', () => {
+test('GPUs of one size have a line at the usable memory; GPUs of several sizes have no common line', () => {
   const shapesOf = (figure: { readonly layout: { readonly shapes?: readonly object[] } }) =>
     figure.layout.shapes?.length ?? 0;
   const { memory, 'memory on two kinds of GPU': mixed } = FIGURES;
@@ -86,18 +86,18 @@ test('GPUs of one size have a line of what is usable; those of several have none
   assert.equal(shapesOf(memory), shapesOf(mixed) + 1);
 });
 
-test('a knob that does not exist is refused with those that do', () => {
+test('the error of an unknown knob names the existing knobs', () => {
   assert.throws(() => whatIf(LLAMA, { microbatch: [1] } as object), {
     code: 'CONFIG',
     message: /no knob 'microbatch'; what can be turned: microBatch/,
   });
 });
 
-test('a request that is wrong at every value is refused, and not drawn as nothing', () => {
+test('a request that is wrong at every value is an error, not an empty figure', () => {
   assert.throws(() => whatIf({ ...LLAMA, model: 'lama' }, { tp: [1] }), { code: 'CONFIG' });
 });
 
-test('efficiency is 100% at the first count, and never rises with the number of nodes here', () => {
+test('efficiency is 100% at the first count, and never rises with the number of nodes in this example', () => {
   const values = FIGURES.efficiency.table.rows.map(({ predicted }) => Number(predicted));
   assert.equal(Math.round((values[0] ?? 0) * 1e9), 100e9);
   assert.deepEqual(
@@ -106,7 +106,7 @@ test('efficiency is 100% at the first count, and never rises with the number of 
   );
 });
 
-test('the batch grows with the GPUs, or stays', () => {
+test('the batch is given per GPU and grows with them, or as a total that stays the same', () => {
   const at = (batch: { perGpu: number } | { global: number }) =>
     scaling({ a: LLAMA }, { counts: [16, 32], quantity: 'tokensPerSecond', batch }).table.rows.map(
       ({ predicted }) => Number(predicted),

@@ -24,7 +24,7 @@ for (const [name, figure] of Object.entries(figures)) {
     assert.deepEqual(problemsOf(plotly, figure.toPlotly()), []);
   });
 
-  test(`${name}: no text leaves the static picture or lies over another, in light and dark`, () => {
+  test(`${name}: no text leaves the static picture or overlaps another, in light and dark`, () => {
     for (const theme of [LIGHT, DARK]) assert.deepEqual(textFaults(figure.toSvg(theme)), []);
   });
 
@@ -46,12 +46,12 @@ for (const name of [
   'accuracy-few',
   'scaling-throughput',
 ]) {
-  test(`${name}: what the figure says and shows is golden`, () => {
+  test(`${name}: the figure's words and data equal the golden file`, () => {
     assertGolden(name, digestOf(figures[name] ?? assert.fail(`no figure ${name}`)));
   });
 }
 
-test('a claim compares where both numbers have the same sign, a range with its nearer end', () => {
+test('a claim is compared if both numbers have the same sign and unit, a range by its nearer end', () => {
   assert.equal(claimRatio(result('a', -75, '%', 'off', { predicted: -87.5 })), 75 / 87.5);
   assert.equal(claimRatio(result('a', [10, 20], 'min', 'off', { predicted: 15 })), 1);
   assert.equal(claimRatio(result('a', [10, 20], 'min', 'off', { predicted: 40 })), 0.5);
@@ -65,14 +65,14 @@ test('a claim compares where both numbers have the same sign, a range with its n
   assert.deepEqual(ends, [1.25, 2.5]);
 });
 
-test('a measurement counts before a prediction, and has no interval', () => {
+test('a measurement is preferred to a prediction, and has no interval', () => {
   const both = result('a', 10, 'GB', 'off', { predicted: about(5), measured: 20 });
   assert.equal(claimRatio(both), 0.5);
   assert.equal(claimRatioRange(both), null);
   assert.equal(foundText(both.finding), '20 GB');
 });
 
-test('documented numbers are written as documents write them', () => {
+test('documented numbers are written as in the documents', () => {
   const texts = [
     result('a', -75, '%', 'off'),
     result('a', [10, 20], 'min', 'off'),
@@ -83,26 +83,26 @@ test('documented numbers are written as documents write them', () => {
   assert.deepEqual(texts, ['−75%', '10–20 min', '27B parameters', '3.2 ×', '']);
 });
 
-test('the claims’ title counts every verdict, and guesses can be about it', () => {
+test('the title of the claims counts every verdict, and a guess can refer to the counts', () => {
   const { title, quantities } = figures['claims-some'] ?? assert.fail();
   assert.equal(title, 'Of 11 claims 2 hold, 6 do not, 3 need other hardware');
   assert.equal(quantities.confirmed?.value, 2);
 });
 
-test('a cause that the document does not name is said in title and picture', () => {
+test('title and picture name a cause that the document leaves out', () => {
   const { title, layout } = figures['breakdown-document'] ?? assert.fail();
   assert.equal(title, 'The documented 62.0 GB leave out gradients: 14.3 GB are missing');
   assert.ok(layout.annotations?.some(({ text }) => text.includes('not in the document')));
 });
 
-test('equal prediction and measurement have no residual panel and say so', () => {
+test('if prediction and measurement are equal, the figure says so and has no residual panel', () => {
   const { title, layout } = figures['breakdown-measured'] ?? assert.fail();
   assert.match(title, /equals the measurement to the byte/);
   assert.ok(!('xaxis2' in layout));
   assert.ok(layout.annotations?.some(({ text }) => text.includes('residual 0 B')));
 });
 
-test('a documented number is inside or outside the prediction by its interval, and bounds have one side', () => {
+test('the interval decides whether a documented number is inside the prediction, and bounds have one side', () => {
   const at = (value: number, relation?: '>' | 'up to') =>
     scalingCurve({
       series: [{ name: 'a', points: [{ count: 128, value: { value: 79, low: 70, high: 83 } }] }],
@@ -118,7 +118,7 @@ test('a documented number is inside or outside the prediction by its interval, a
   assert.match(at(90, 'up to'), /is inside/);
 });
 
-test('of several lines the title says which holds what is stated, else between which it lies', () => {
+test('with several lines the title names the line that agrees with the document, else the two lines around it', () => {
   const line = (name: string, value: number) => ({
     name,
     points: [{ count: 128, value: { value, low: value - 2, high: value + 2 } }],
@@ -136,7 +136,7 @@ test('of several lines the title says which holds what is stated, else between w
   assert.equal(at(30), 'The documented 30% at 128 nodes is outside the predicted 56% and 96%');
 });
 
-test('accuracy counts mean, median, worst, bias and pairs', () => {
+test('accuracy is mean, median, worst error, bias and pairs ranked right', () => {
   const pairs = [
     { predicted: 1.1, measured: 1 },
     { predicted: 1.8, measured: 2 },
@@ -148,7 +148,7 @@ test('accuracy counts mean, median, worst, bias and pairs', () => {
   assert.equal(accuracyOf([]).mean, 0);
 });
 
-test('accuracy is judged on what nothing was fitted on', () => {
+test('accuracy is computed only from runs that no constant was fitted on', () => {
   const runs = measuredRuns(10);
   const spoiled = runs.map((run) => (run.fitted === true ? { ...run, predicted: run.measured * 9 } : run));
   const of = (some: typeof runs) => accuracyFigure(some, { subtitle: '' }).quantities.meanError?.value;
@@ -157,7 +157,7 @@ test('accuracy is judged on what nothing was fitted on', () => {
   assert.throws(() => accuracyFigure(all, { subtitle: '' }), { code: 'CONFIG' });
 });
 
-test('the frontier goes through layouts that nothing beats in both time and memory', () => {
+test('the frontier connects the layouts that no other beats in both time and memory', () => {
   const { data } = figures['ranked-layouts'] ?? assert.fail();
   const line = data.find((trace) => trace.type === 'scatter' && trace.mode === 'lines');
   const [xs, ys] = [line?.x ?? [], line?.y ?? []];
@@ -172,7 +172,7 @@ test('the frontier goes through layouts that nothing beats in both time and memo
   );
 });
 
-test('figures of nothing are refused', () => {
+test('figures without data are refused', () => {
   const refused = { code: 'CONFIG' };
   assert.throws(() => memoryBreakdown([], ''), refused);
   assert.throws(() => timeBreakdown([], ''), refused);
@@ -182,7 +182,7 @@ test('figures of nothing are refused', () => {
   assert.throws(() => scalingCurve(empty), refused);
 });
 
-test('ticks of a logarithmic axis are round values inside it, few in wide ranges and fine in narrow ones', () => {
+test('ticks of a logarithmic axis are round values inside it, few in wide ranges and more in narrow ones', () => {
   const ticks = (low: number, high: number) =>
     logTicks(low, high, String).tickvals.map((at) => Number((10 ** at).toPrecision(4)));
   assert.deepEqual(ticks(0.5, 4), [0.5, 0.7, 1, 1.5, 2, 3]);

@@ -10,7 +10,7 @@ import {
 import { TEMPLATE } from '../../src/figures/grammar/template';
 import { assertGolden } from './golden';
 
-test('the style of all figures, template and palette, is the golden one', () => {
+test('template and palette of all figures equal the golden file', () => {
   const fills = { ...CAUSE_FILL, ...COMM_FILL, ...PHASE_FILL, ...WAIT_FILLS };
   const lines = [
     ...settingLines(TEMPLATE.layout, ''),

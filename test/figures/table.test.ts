@@ -22,7 +22,7 @@ const ranks = createTable(
   },
 );
 
-test('a table reads as aligned text with its title, numbers right', () => {
+test("a table's text has its title and aligned columns, with numbers on the right", () => {
   assert.equal(
     ranks.toText(),
     [
@@ -34,7 +34,7 @@ test('a table reads as aligned text with its title, numbers right', () => {
   );
 });
 
-test('a table shows itself to a notebook as html and text, with markup escaped and no colour of its own', () => {
+test('a notebook shows a table as HTML and text, with escaped markup and no colours of its own', () => {
   const bundle = ranks[DISPLAY]();
   assert.deepEqual(Object.keys(bundle), ['text/html', 'text/plain']);
   const html = String(bundle['text/html']);
@@ -42,11 +42,11 @@ test('a table shows itself to a notebook as html and text, with markup escaped a
   assert.ok(!/color:#|background:#/.test(html));
 });
 
-test('csv keeps raw values and quotes what needs it', () => {
+test('CSV keeps raw values and quotes where necessary', () => {
   assert.equal(ranks.toCsv(), 'rank,pid,state,rss\n0,4711,idle,51200000\n1,4712,"in <allReduce>, #41",\n');
 });
 
-test('an empty table shows and exports nothing but says its title', () => {
+test('an empty table shows and exports only its title', () => {
   const empty = createTable([], { title: 'Nothing yet' });
   assert.equal(empty.toText().trim(), 'Nothing yet');
   assert.equal(empty.toCsv(), '\n');
@@ -63,7 +63,7 @@ test('a table becomes a danfojs frame with the same rows', async () => {
   assert.deepEqual(frame.shape, [2, 4]);
 });
 
-test('a frame, and one that is computed from it, shows itself to a notebook as a table', async () => {
+test('a notebook shows a frame, and a frame computed from it, as a table', async () => {
   const frame = await createTable([
     { cause: 'optimizer', bytes: 1000 },
     { cause: 'optimizer', bytes: 2000 },

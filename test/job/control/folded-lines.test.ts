@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { FoldedLines } from '../../../src/job/control/folded-lines';
 import { launchFor } from '../job-fixture';
 
-test('a line that all ranks write is written once, another with its ranks', () => {
+test('a line that all ranks write is written once; other lines are written with their ranks', () => {
   const written: string[] = [];
   const lines = new FoldedLines((line) => written.push(line));
   const say = (rank: number, text: string): void =>
@@ -20,7 +20,7 @@ test('a line that all ranks write is written once, another with its ranks', () =
   assert.deepEqual(written.slice(2), ['rank 0: unfinished\n']);
 });
 
-test('a setting without effect is told once, when the run is made and when it is resharded', async (context) => {
+test('a setting without effect is reported once when the run is made and once when it is resharded', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const written: string[] = [];
   const write = context.mock.method(process.stderr, 'write', (text: string) => written.push(text) > 0);

@@ -17,7 +17,7 @@ function leftFolder(): string {
 }
 
 describe('the folder of a job', () => {
-  it('is removed by a later launch when its launcher was killed, and by none while that lives', () => {
+  it('is removed by a later launch if its launcher was killed, and stays while the launcher lives', () => {
     const own = createJobFolder();
     const left = leftFolder();
     writeFileSync(join(left, 'control'), '');
@@ -29,7 +29,7 @@ describe('the folder of a job', () => {
     removeJobFolder(next);
   });
 
-  it('stays where its process may live in another container, or its name is not of a job', () => {
+  it("stays if its process may live in another container, or if its name is not a job's", () => {
     const [, , mark = ''] = /^(shardlab-)(\d+-\d+)/.exec(basename(leftFolder())) ?? [];
     const foreign = mkdtempSync(join(tmpdir(), `shardlab-${mark}-1-`));
     const other = mkdtempSync(join(tmpdir(), 'shardlab-kernel-'));

@@ -19,7 +19,7 @@ function errorOf(failure: Failure, outcomes: readonly Outcome[]) {
   return failureError(failure, { title: 'cell 8', numRanks: 3, outcomes: new Map(outcomes.entries()) });
 }
 
-test('the rank that threw by itself is named, not those that were cancelled because of it', () => {
+test('the error names the rank that threw first, not the ranks that were cancelled because of it', () => {
   const aborted: RankError = { ...BOO, code: 'ABORTED', evalue: 'gave up' };
   const error = errorOf({ kind: 'thrown', rank: 0 }, [failed(aborted), failed(BOO), { ok: true, value: 1 }]);
   assert.equal(error.code, 'RANK_FAILED');
@@ -27,7 +27,7 @@ test('the rank that threw by itself is named, not those that were cancelled beca
   assert.equal(error.rank, 1);
 });
 
-test('errors that differ only in the rank that speaks are one', () => {
+test('errors that differ only in their rank are folded into one', () => {
   const mismatch = (rank: number): Outcome =>
     failed({
       ...BOO,
@@ -40,7 +40,7 @@ test('errors that differ only in the rank that speaks are one', () => {
   assert.equal(error.message, '[ranks 0-2 of 3] they differ (cell 8, line 2)');
 });
 
-test('a death says how the process ended, who waited, its last words and what to do', () => {
+test('the error of a dead rank says how the process ended, who waited, its last words and what to do', () => {
   const exit = { code: null, signal: 'SIGABRT' };
   const failure = {
     kind: 'died',

@@ -13,14 +13,14 @@ async function errorOf(call: Promise<unknown>): Promise<ShardlabError> {
   return error;
 }
 
-test('failures of ranks are one typed error, and the next cell works', async (context) => {
+test('failures of ranks are a typed error, and the next cell works', async (context) => {
   const job = await launchFor(context, { ranks: 3 });
   const stillWorks = async (cell: number): Promise<void> => {
     assert.deepEqual(resultsOf(await runCell(job, 'dist.barrier(); rank', cell)), { 0: '0', 1: '1', 2: '2' });
   };
 
   await context.test(
-    "a rank that throws cancels the others' collectives and is named with cell and line",
+    "a rank that throws cancels the others' collectives, and the error names the rank with cell and line",
     async () => {
       const error = await errorOf(
         runCell(job, 'let late = 1;\nif (rank === 1) throw new TypeError("boo");\ndist.barrier()', 3),
@@ -40,25 +40,28 @@ test('failures of ranks are one typed error, and the next cell works', async (co
     },
   );
 
-  await context.test('ranks that throw the same are one error', async () => {
+  await context.test('the same error on all ranks is one error', async () => {
     const error = await errorOf(runCell(job, 'throw new Error("all")', 5));
     assert.match(error.message, /^\[ranks 0-2 of 3\] Error: all \(cell 5, line 1\)/);
     await stillWorks(6);
   });
 
-  await context.test('a rank that throws cancels others that are busy without a collective', async () => {
-    const error = await errorOf(runCell(job, 'if (rank === 0) throw new Error("x"); while (true) {}', 7));
-    assert.match(error.message, /^\[rank 0\/3\]/);
-    await stillWorks(8);
-  });
+  await context.test(
+    'a rank that throws cancels other ranks that are busy without a collective',
+    async () => {
+      const error = await errorOf(runCell(job, 'if (rank === 0) throw new Error("x"); while (true) {}', 7));
+      assert.match(error.message, /^\[rank 0\/3\]/);
+      await stillWorks(8);
+    },
+  );
 
-  await context.test('a thrown value that is no error is shown', async () => {
+  await context.test('the error of a thrown value that is not an Error shows the value', async () => {
     assert.match((await errorOf(runCell(job, 'throw 17', 9))).message, /17/);
     assert.match((await errorOf(runCell(job, 'let = ;', 10))).message, /SyntaxError/);
     await stillWorks(11);
   });
 
-  await context.test('a collective that a rank ends its cell without is an error that names it', async () => {
+  await context.test('a collective that one rank does not call is an error that names the rank', async () => {
     const error = await errorOf(runCell(job, 'if (rank !== 1) dist.barrier()', 12));
     assert.equal(error.code, 'COLLECTIVE_MISSING');
     assert.match(
@@ -70,7 +73,7 @@ test('failures of ranks are one typed error, and the next cell works', async (co
   });
 
   await context.test(
-    'a collective in a cell that was sent to some ranks only is an error that names the others',
+    'a collective in a cell of some ranks is an error that names the missing ranks',
     async () => {
       const error = await errorOf(runCell(job, 'dist.barrier()', 14, '0-1'));
       assert.equal(error.code, 'COLLECTIVE_MISSING');
@@ -79,14 +82,14 @@ test('failures of ranks are one typed error, and the next cell works', async (co
     },
   );
 
-  await context.test('collectives that differ are an error on all ranks', async () => {
+  await context.test('a mismatch of collectives is an error on all ranks', async () => {
     const js = 'if (rank === 0) dist.barrier(); else dist.allReduce(tf.ones([4]))';
     const error = await errorOf(runCell(job, js, 16));
     assert.equal(error.code, 'COLLECTIVE_MISMATCH');
     await stillWorks(17);
   });
 
-  await context.test('a rejection that nobody catches is shown and harms nothing', async () => {
+  await context.test('an unhandled rejection does not harm the next cell', async () => {
     await runCell(
       job,
       'void Promise.reject(new Error("stray")); await new Promise((r) => setTimeout(r, 20))',
@@ -98,7 +101,7 @@ test('failures of ranks are one typed error, and the next cell works', async (co
 
 const WAITS = 'console.log("waits"); if (rank === 1) await new Promise(() => {}); dist.barrier()';
 
-test('the death of a rank is a typed error in every rank that waits, and breaks the job', async (context) => {
+test('the death of a rank is a typed error in every rank that waits, and ends the job', async (context) => {
   const job = await launchFor(context, { ranks: 3 });
   const { seen, ended } = printed(job, WAITS, 'waits', 5);
   await seen;
@@ -120,7 +123,7 @@ test('the death of a rank is a typed error in every rank that waits, and breaks 
   assert.ok(!job.ranks.some(({ pid }) => isAlive(pid)));
 });
 
-test('a rank that exits by itself is a death that names its exit code', async (context) => {
+test('the error of a rank that exits by itself names its exit code', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const error = await errorOf(runCell(job, 'if (rank === 0) process.exit(3); dist.barrier()'));
   assert.equal(error.code, 'RANK_DIED');
@@ -128,7 +131,7 @@ test('a rank that exits by itself is a death that names its exit code', async (c
   assert.match(error.message, /its last words: the code called process\.exit\(3\) in In\[\d+\]/);
 });
 
-test('the death of an idle rank is told by the next call', async (context) => {
+test('the next call reports the death of an idle rank', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   await job.kill(1);
   await assert.rejects(runCell(job, 'dist.barrier()'), {

@@ -25,14 +25,14 @@ const V1_IN_CONTAINER = files({
   '/sys/fs/cgroup/memory/memory.stat': 'inactive_file 1\ntotal_inactive_file 400\n',
 });
 
-test("the container's own count of kills for want of memory goes before the host's", () => {
+test("out-of-memory kills are counted by the container's own count, else by the host's", () => {
   assert.equal(countOomKills(V2), 3);
   assert.equal(countOomKills(V1_IN_CONTAINER), 2);
   assert.equal(countOomKills(files({ '/proc/vmstat': 'pgfault 1\noom_kill 50\n' })), 50);
   assert.equal(countOomKills(files({})), undefined);
 });
 
-test("what a container's files keep cached counts as available, up to what the host has free", () => {
+test("the file cache of a container counts as available memory, up to the host's free memory", () => {
   assert.equal(cachedFiles(V2), 700);
   assert.equal(cachedFiles(V1_IN_CONTAINER), 400);
   assert.equal(cachedFiles(files({})), 0);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { launchFor } from '../job-fixture';
 
-test('a hundred interrupts of ranks that loop and ranks that wait leave every rank alive', async (context) => {
+test('every rank survives a hundred interrupts, in loops and in waits', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
   const pids = job.ranks.map(({ pid }) => pid);
   for (let i = 0; i < 100; i++) {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ENDLESS, launchFor, printed, resultsOf, runCell } from '../job-fixture';
 
-test('an interrupt ends what ranks run, keeps their state, and the next cell works', async (context) => {
+test("an interrupt ends the ranks' code and keeps their state, and the next cell works", async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   await runCell(job, 'let kept = rank + 5; let cleaned = false');
   let cell = 2;
@@ -18,7 +18,7 @@ test('an interrupt ends what ranks run, keeps their state, and the next cell wor
   }
 });
 
-test('finally runs when an interrupt ends a blocking collective', async (context) => {
+test('finally blocks run when an interrupt ends a blocking collective', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   await runCell(job, 'let cleaned = 0');
   const js =
@@ -30,7 +30,7 @@ test('finally runs when an interrupt ends a blocking collective', async (context
   assert.deepEqual(resultsOf(await runCell(job, 'cleaned', 3)), { 0: '0', 1: '1' });
 });
 
-test('while ranks wait, why and status say for whom; after the interrupt, why says who did', async (context) => {
+test('while ranks wait, why and status name the rank that they wait for; after the interrupt why says who waited', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
   const js = 'console.log("running");\nif (rank === 2) while (true) {}\ndist.barrier()';
   const { seen, ended } = printed(job, js, 'running', 8);
@@ -51,7 +51,7 @@ test('while ranks wait, why and status say for whom; after the interrupt, why sa
   );
 });
 
-test('an interrupt also ends calls that are queued, and does nothing while ranks are idle', async (context) => {
+test('an interrupt also ends queued calls, and does nothing while ranks are idle', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   await job.interrupt();
   const { seen, ended } = printed(job, 'console.log("running"); while (true) {}', 'running');

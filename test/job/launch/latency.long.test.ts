@@ -28,7 +28,7 @@ test('4 ranks are ready within 3 s', async (context) => {
   assert.ok(best < 3000, `took ${best} ms`);
 });
 
-test('an interrupt ends what ranks run within 400 ms', async (context) => {
+test("an interrupt ends the ranks' code within 400 ms", async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   for (const [what, js] of Object.entries(ENDLESS)) {
     const best = await bestOfThree(async () => {
@@ -42,7 +42,7 @@ test('an interrupt ends what ranks run within 400 ms', async (context) => {
   }
 });
 
-test('failures are told in time: a throw within 1 s, a missing collective within 2 s', async (context) => {
+test('a throw is reported within 1 s, a missing collective within 2 s', async (context) => {
   const job = await launchFor(context, { ranks: 3 });
   const limits = {
     'if (rank === 1) throw new Error("x"); dist.barrier()': 1000,
@@ -54,7 +54,7 @@ test('failures are told in time: a throw within 1 s, a missing collective within
   }
 });
 
-test('the death of a rank is told within 1 s, and the others are gone 100 ms after the shutdown', async (context) => {
+test('the death of a rank is reported within 1 s, and the others are gone 100 ms after the shutdown', async (context) => {
   const best = await bestOfThree(async () => {
     const job = await launchFor(context, { ranks: 3 });
     const js = 'console.log("waits"); if (rank === 1) await new Promise(() => {}); dist.barrier()';
@@ -69,7 +69,7 @@ test('the death of a rank is told within 1 s, and the others are gone 100 ms aft
   assert.ok(best < 1000, `took ${best} ms`);
 });
 
-test('ranks are gone 2 s after their launcher was killed', async (context) => {
+test('ranks are gone 2 s after the death of their launcher', async (context) => {
   const folder = temporaryFolder(context);
   const env = { ...process.env, TMPDIR: folder.path };
   const launcher = fork(join(__dirname, 'orphan-launcher.js'), ['while (true) {}'], { silent: true, env });
@@ -82,7 +82,7 @@ test('ranks are gone 2 s after their launcher was killed', async (context) => {
   assert.notEqual(await goneAfter(pids, 2000), undefined);
 });
 
-test('prints arrive within 500 ms while the main thread is busy', async (context) => {
+test('printed lines arrive within 500 ms while the main thread is busy', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const best = await bestOfThree(async () => {
     const { seen, ended } = printed(job, 'console.log("x"); while (true);', 'x');

@@ -10,7 +10,7 @@ import { registeredJobs } from '../../../src/job/run/registry';
 import { isAlive, launchFor, temporaryFolder, withTmpdir } from '../job-fixture';
 
 for (const ranks of [1, 2, 4]) {
-  test(`${ranks} ranks are as many processes, each in a group of its own, with torchrun's environment`, async (context) => {
+  test(`${ranks} ranks are ${ranks} processes, each in its own group, with torchrun's environment`, async (context) => {
     const job = await launchFor(context, { ranks });
     const seen = await job.on('all').run(({ rank, worldSize }) => {
       const { RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, SHARDLAB_RANK } = process.env;
@@ -41,7 +41,7 @@ for (const ranks of [1, 2, 4]) {
   });
 }
 
-test('a job shows itself as the table of its ranks', async (context) => {
+test('a job is shown as the table of its ranks', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   assert.match(inspect(job), /rank +pid +RSS +engine +BLAS +transport +ready after ms/);
 });
@@ -63,7 +63,7 @@ test('shutdown ends the processes, removes the folder and the registration, and 
   );
 });
 
-test('shutdown ends ranks that are busy', async () => {
+test('shutdown ends busy ranks', async () => {
   const job = await launch({ ranks: 2, blas: 'none' });
   const busy = job.on('all').run(() => {
     for (;;);
@@ -74,7 +74,7 @@ test('shutdown ends ranks that are busy', async () => {
   assert.ok(!job.ranks.some(({ pid }) => isAlive(pid)));
 });
 
-test('bad counts of ranks are refused before anything starts', async (context) => {
+test('wrong numbers of ranks are refused before anything starts', async (context) => {
   const folder = temporaryFolder(context);
   for (const ranks of [0, 1.5, 1000, 'x']) {
     const launched = withTmpdir(folder.path, () => launch({ ranks } as LaunchOptions));
@@ -83,7 +83,7 @@ test('bad counts of ranks are refused before anything starts', async (context) =
   assert.deepEqual(folder.left(), []);
 });
 
-test('a rank that cannot start is a typed error that says what it wrote, and nothing is left behind', async (context) => {
+test("a rank that cannot start is a typed error with the rank's output, and nothing is left behind", async (context) => {
   const folder = temporaryFolder(context);
   const options = process.env.NODE_OPTIONS;
   process.env.NODE_OPTIONS = '--require /nonexistent/missing.js';
@@ -102,7 +102,7 @@ test('a rank that cannot start is a typed error that says what it wrote, and not
   assert.deepEqual(folder.left(), []);
 });
 
-test('ranks that are not ready in time are ended and named', async () => {
+test('ranks that are not ready in time are ended and named in the error', async () => {
   await assert.rejects(launch({ ranks: 2, startSeconds: 0.01 }), {
     code: 'LAUNCH',
     message: /2 of 2 ranks were not ready after 0.01 s/,
@@ -129,7 +129,7 @@ test('an unwritable folder for temporary files is a typed error', async () => {
 });
 
 for (const transport of ['shared-memory', 'zeromq'] as const) {
-  test(`a very long path for temporary files hinders neither control nor ${transport}`, async (context) => {
+  test(`control and ${transport} work with a very long path for temporary files`, async (context) => {
     const long = join(temporaryFolder(context).path, 'x'.repeat(120));
     mkdirSync(long);
     const job = await withTmpdir(long, () => launchFor(context, { ranks: 2, transport }));

@@ -21,7 +21,9 @@ async function launchError(limit: string): Promise<{ code: string; message: stri
   return JSON.parse(stdout);
 }
 
-describe('a launch that reaches a limit', { skip: !existsSync('/bin/sh') && 'needs a shell' }, () => {
+describe('the error of a launch that reaches a limit', {
+  skip: !existsSync('/bin/sh') && 'needs a shell',
+}, () => {
   it('names the number of open files', async () => {
     for (const files of [24, 28, 32]) {
       const { code, message } = await launchError(`ulimit -n ${files}`);
@@ -30,7 +32,7 @@ describe('a launch that reaches a limit', { skip: !existsSync('/bin/sh') && 'nee
     }
   });
 
-  it('names the addresses that a process may reserve', async () => {
+  it('names the limit on reserved addresses', async () => {
     const { code, message } = await launchError('ulimit -v 8000000');
     assert.equal(code, 'OUT_OF_MEMORY');
     assert.match(message, /may not reserve addresses .*ulimit -v unlimited/);

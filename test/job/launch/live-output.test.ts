@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createPlainOutput } from '../../../src/job/launch/live-output';
 
-test('in a script, what ranks print and are warned of goes to its own streams, each line with its rank', (context) => {
+test("in a script the prints and warnings of ranks go to the script's streams, each line with its rank", (context) => {
   const written: string[] = [];
   for (const name of ['stdout', 'stderr'] as const) {
     context.mock.method(process[name], 'write', (text: string) => written.push(`${name} ${text}`) > 0);

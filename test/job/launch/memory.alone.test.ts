@@ -6,7 +6,7 @@ import { launchFor, resultsOf, runCell } from '../job-fixture';
 /** A full heap, and the array of values on its way there. */
 const NEEDED_BYTES = 6e9;
 
-test("tensors beyond the wasm heap's 4 GiB are a typed error that names what is held; the job goes on", {
+test("tensors beyond the wasm heap's 4 GiB are a typed error that names the held memory, and the job still works", {
   skip: availableMemory() < NEEDED_BYTES && 'this machine has less than 6 GB free',
 }, async (context) => {
   const job = await launchFor(context, { ranks: 2 });
@@ -25,7 +25,7 @@ test("tensors beyond the wasm heap's 4 GiB are a typed error that names what is 
   assert.deepEqual(resultsOf(await runCell(job, free, 20)), { 0: '2000', 1: '2000' });
 });
 
-test('a rank whose JavaScript heap is full is a death for want of memory', async (context) => {
+test('a rank with a full JavaScript heap dies with the error OUT_OF_MEMORY', async (context) => {
   const options = process.env.NODE_OPTIONS;
   process.env.NODE_OPTIONS = `${options ?? ''} --max-old-space-size=100`;
   context.after(() => {

@@ -13,7 +13,7 @@ const HEAP_FULL = [
   ' 1: 0xb8ced1 node::OOMErrorHandler',
 ].join('\n');
 
-test('a kill that nobody of the job sent may mean memory; one that the kernel counted does', () => {
+test('a kill that the job did not send may mean memory; a kill that the kernel counted does mean memory', () => {
   const alive = { killedByJob: false, oomKills: 0, tail: '' };
   const unknown = withCause(KILLED, alive);
   assert.equal(codeOfExit(unknown), 'RANK_DIED');
@@ -28,7 +28,7 @@ test('a kill that nobody of the job sent may mean memory; one that the kernel co
   assert.deepEqual(withCause(exited, { ...alive, oomKills: 1 }), exited);
 });
 
-test("a rank whose JavaScript heap is full died for want of memory, and V8's line are its last words", () => {
+test("a full JavaScript heap is OUT_OF_MEMORY, and the rank's last words are V8's line", () => {
   const exit = withCause(
     { code: null, signal: 'SIGABRT' },
     { killedByJob: false, oomKills: 0, tail: HEAP_FULL },
@@ -38,14 +38,14 @@ test("a rank whose JavaScript heap is full died for want of memory, and V8's lin
   assert.match(lastWords({ stderrTail: HEAP_FULL }), /^; its last words: FATAL ERROR: .*out of memory$/);
 });
 
-test('an array that JavaScript cannot make is out of memory, another range error is not', () => {
+test('an array too large for JavaScript is OUT_OF_MEMORY; other range errors are not', () => {
   assert.equal(rankError(new RangeError('Array buffer allocation failed')).code, 'OUT_OF_MEMORY');
   assert.equal(rankError(new RangeError('Invalid typed array length: 1000000000000')).code, 'OUT_OF_MEMORY');
   assert.equal(rankError(new RangeError('Invalid typed array length: -1')).code, 'RANK_FAILED');
   assert.equal(rankError(new RangeError('Invalid array length')).code, 'RANK_FAILED');
 });
 
-test('tensors beyond what there can be are a typed error, and the job is usable', async (context) => {
+test('impossibly large tensors are a typed error, and the job still works', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   for (const [cell, js] of ['tf.zeros([1e6, 1e6])', 'tf.ones([1e5, 1e5]); dist.barrier()'].entries()) {
     await assert.rejects(runCell(job, js, cell), { code: 'OUT_OF_MEMORY', message: /^\[ranks 0-1 of 2\]/ });
@@ -53,7 +53,7 @@ test('tensors beyond what there can be are a typed error, and the job is usable'
   assert.deepEqual(resultsOf(await runCell(job, 'dist.barrier(); rank', 9)), { 0: '0', 1: '1' });
 });
 
-test('a memoryLimit ends a loop that keeps its tensors, names what is held, and they can be freed', async (context) => {
+test('memoryLimit ends a loop that stores its tensors; the error names the held memory, which can be freed', async (context) => {
   const job = await launchFor(context, { ranks: 2, memoryLimit: 10e6 });
   const loop = 'let kept = []; if (rank === 1) for (;;) kept.push(tf.zeros([1000, 1000])); dist.barrier()';
   await assert.rejects(runCell(job, loop), {
@@ -65,14 +65,14 @@ test('a memoryLimit ends a loop that keeps its tensors, names what is held, and 
   assert.deepEqual(resultsOf(await runCell(job, free, 2)), { 0: '2000000', 1: '2000000' });
 });
 
-test('a rank that somebody kills says that memory may be the reason', async (context) => {
+test('the error of a rank that was killed says that memory may be the reason', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const kill = 'if (rank === 1) process.kill(process.pid, "SIGKILL"); dist.barrier()';
   await assert.rejects(runCell(job, kill), { code: 'RANK_DIED', message: /when memory runs out/ });
   await assert.rejects(runCell(job, 'rank'), { code: 'RANK_DIED', message: /when memory runs out/ });
 });
 
-test('ranks go before their launcher when memory runs out', {
+test('when memory runs out, Linux ends ranks before their launcher', {
   skip: process.platform !== 'linux' && 'only Linux tells whom it ends first',
 }, async (context) => {
   const job = await launchFor(context, { ranks: 1 });

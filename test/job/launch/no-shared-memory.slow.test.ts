@@ -35,7 +35,7 @@ const PROGRAM = `
 
 type Told = readonly [transport: string, sums: number[][], code: string, message: string];
 
-test('where koffi does not load, ranks exchange tensors over zeromq, and the doctor says so', async (context) => {
+test('if koffi does not load, ranks exchange tensors over zeromq, and the doctor says so', async (context) => {
   const preload = join(temporaryFolder(context).path, 'no-koffi.js');
   writeFileSync(preload, NO_KOFFI);
   const env = { ...process.env, NODE_OPTIONS: `--require ${preload}` };
@@ -54,7 +54,7 @@ test('where koffi does not load, ranks exchange tensors over zeromq, and the doc
   assert.match(checks.find(({ name }) => name === 'BLAS')?.advice ?? '', /WebAssembly/);
 });
 
-test('where the memory file is refused, ranks exchange tensors over zeromq', {
+test('if the memory file is refused, ranks exchange tensors over zeromq', {
   skip: !existsSync('/bin/sh') && 'needs a shell to set a limit',
 }, async () => {
   const limited = ['-c', 'ulimit -f 1000; exec "$0" -e "$1"', process.execPath, PROGRAM];

@@ -9,7 +9,7 @@ function loose(options: unknown): LaunchOptions {
   return options as LaunchOptions;
 }
 
-test('launch refuses counts of ranks that are no whole number from 1 to the bound, naming both', () => {
+test('launch refuses a number of ranks that is not a whole number from 1 to the bound, and names both', () => {
   for (const ranks of [0, -1, 1.5, Number.NaN, '4', 'x', undefined, null]) {
     assert.throws(() => planLaunch(loose({ ranks }), PLENTY), {
       code: 'CONFIG',
@@ -22,7 +22,7 @@ test('launch refuses counts of ranks that are no whole number from 1 to the boun
   });
 });
 
-test('launch refuses more ranks than the free memory holds and says how many fit', () => {
+test('launch refuses more ranks than fit into the free memory, and says how many fit', () => {
   assert.throws(() => planLaunch({ ranks: 8 }, 3.5 * RANK_BASE_BYTES), {
     code: 'LAUNCH',
     message: /launch 3 or fewer/,
@@ -30,7 +30,7 @@ test('launch refuses more ranks than the free memory holds and says how many fit
   assert.throws(() => planLaunch({ ranks: 1 }, 1e6), { code: 'LAUNCH', message: /free some memory/ });
 });
 
-test('launch refuses unknown options and values, and names what there is', () => {
+test('launch refuses unknown options and values, and names the valid ones', () => {
   assert.throws(
     () => planLaunch(loose({ ranks: 2, rank: 3 }), PLENTY),
     /no option 'rank'; it has ranks, engine/,
@@ -46,7 +46,7 @@ test('launch refuses unknown options and values, and names what there is', () =>
   assert.throws(() => planLaunch(loose(4), PLENTY), /launch\(\{ ranks: 4 \}\)/);
 });
 
-test('what is left out has its default', () => {
+test('every option has a default', () => {
   const plan = planLaunch({ ranks: 2 }, PLENTY);
   assert.equal(plan.engine, 'wasm');
   assert.equal(plan.blas, 'auto');

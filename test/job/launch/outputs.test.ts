@@ -28,17 +28,17 @@ function plain(output: GroupedOutput): unknown {
   return sectionsBundle(output.sections)['text/plain'];
 }
 
-test('equal outputs are folded into one that says which ranks agree', () => {
+test('equal outputs are folded into one with the ranks that agree', () => {
   const output = grouped([0, 1, 2, 3].map((rank) => result(rank, '[ 6, 6, 6, 6 ]')));
   assert.equal(plain(output), 'ranks 0-3 agree\n[ 6, 6, 6, 6 ]');
 });
 
-test('differing outputs stand by rank, in the order of ranks', () => {
+test('differing outputs are shown by rank, in the order of ranks', () => {
   const output = grouped([result(1, '11'), result(0, '10'), result(2, '10')]);
   assert.equal(plain(output), 'ranks 0, 2 agree\n10\nrank 1\n11');
 });
 
-test('pieces of a stream are joined, so that timing does not unfold equal outputs', () => {
+test('pieces of a stream are joined, so that equal outputs fold whatever their timing', () => {
   const output = grouped([text(0, 'a'), text(1, 'ab\n'), text(0, 'b\n'), result(0, '1'), result(1, '1')]);
   assert.equal(plain(output), 'ranks 0-1 agree\nab\n1');
 });
@@ -48,7 +48,7 @@ test('a carriage return starts the line again, as in a terminal', () => {
   assert.equal(plain(output), 'rank 0\n30%');
 });
 
-test('an error stands under its rank with its traceback', () => {
+test('an error is shown under its rank with its traceback', () => {
   const error = {
     code: 'RANK_FAILED',
     ename: 'TypeError',
@@ -60,7 +60,7 @@ test('an error stands under its rank with its traceback', () => {
   assert.equal(plain(output), 'rank 0\nfine\nrank 1\nTypeError: boo');
 });
 
-test('a display is replaced by its update, and clear takes all away', () => {
+test('an update replaces its display, and clear removes everything', () => {
   const shown = event(0, { kind: 'display', bundle: { 'text/plain': 'one' }, displayId: 'd' });
   const output = grouped([
     shown,
@@ -76,13 +76,13 @@ test('text of ranks is escaped in HTML', () => {
   assert.match(String(html), /&lt;b&gt;&amp;/);
 });
 
-test('pictures and figures come apart from the text', () => {
+test('pictures and figures are separate from the text', () => {
   const picture = { 'image/png': 'aGk=', 'text/plain': 'a picture' };
   const output = grouped([event(0, { kind: 'result', bundle: picture })]);
   assert.deepEqual(richParts(output.sections), [picture]);
 });
 
-test('live output is one display that is updated, and nothing where ranks showed nothing', () => {
+test('live output is one display that is updated; without output of ranks there is no display', () => {
   const calls: string[] = [];
   const sink = {
     display: (bundle: MimeBundle) => calls.push(`display ${String(bundle['text/plain'])}`),

@@ -28,7 +28,7 @@ function doing(state: 'idle' | 'running', since = 0): Situation {
   };
 }
 
-test('why says who waits in which collective, since when, for whom, and what that rank does', () => {
+test('why says who waits in which collective, since when, for which rank, and what that rank does', () => {
   const situations = new Map([
     [0, waiting(41, 10)],
     [1, waiting(41, 9)],
@@ -82,7 +82,7 @@ test('why says that nobody waits, and what each rank does', () => {
   assert.equal(text, 'nobody waits: ranks 0-1 are idle');
 });
 
-test('a collective is missing when a rank has been idle for longer than the grace and others wait for it as long', () => {
+test('a collective is missing if a rank was idle, and others waited for it, for longer than the grace period', () => {
   const situations = new Map([
     [0, waiting(41, 10)],
     [1, doing('idle', 10)],
@@ -98,7 +98,7 @@ test('a collective is missing when a rank has been idle for longer than the grac
   );
 });
 
-test('a rank that has called the collective and gone on is not missing', () => {
+test('a rank that has called the collective and continued is not missing', () => {
   const called: Situation = { ...doing('idle', 0), lastCalled: { world: 41 } };
   assert.equal(
     findMissing(

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { launchFor, printed, resultsOf, runCell } from '../job-fixture';
 
-test('a job whose ranks exchange tensors by messages works, is interrupted and fails as one with shared memory', async (context) => {
+test('a job that exchanges tensors by messages works, is interrupted and fails like one with shared memory', async (context) => {
   const job = await launchFor(context, { ranks: 3, transport: 'zeromq' });
   assert.equal(job.ranks[0]?.transport, 'zeromq');
   const sum = 'let x = tf.fill([4], rank); dist.allReduce(x); x.arraySync()';

@@ -17,7 +17,7 @@ test('claims are counted by document and verdict', () => {
   );
 });
 
-test('chosen claims are a table, markdown and a figure', () => {
+test('selected claims are shown as a table, markdown and a figure', () => {
   const chosen = claims('wan.arith.*');
   assert.ok([...chosen].every(({ claim }) => claim.id.startsWith('wan.arith.')));
   assert.match(String(chosen[DISPLAY]()['text/html']), /wan\.arith\.batch/);
@@ -27,14 +27,14 @@ test('chosen claims are a table, markdown and a figure', () => {
   assert.ok(chosen.figure().title.length > 0);
 });
 
-test('one claim shows its evidence; several do not', () => {
+test('a single claim shows its evidence; for several claims that is an error', () => {
   const { evidence } = claims('wan.arith.27b_bf16_over_8');
   assert.equal(evidence.kind, 'formula');
   assert.equal(String(evidence), '27e9 * 2 / 8 / 1e9');
   assert.throws(() => claims('wan.arith.*').evidence, ConfigError);
 });
 
-test('without runs, verify says at once that all evidence holds', async () => {
+test('without runs verify reports at once that all evidence holds', async () => {
   const verified = await claims('wan.*').verify({ runs: false });
   assert.ok(verified.holds, String(verified));
   assert.match(String(verified), /^The \d+ claims' evidence still holds$/);

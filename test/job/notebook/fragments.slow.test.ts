@@ -27,11 +27,11 @@ const cellOf = (example: string, folder: string): string => `await (async () => 
   ${example};
 })()`;
 
-test('no two fragments have one name', () => {
+test('the names of fragments are unique', () => {
   assert.equal(new Set(FRAGMENTS.map(({ name }) => name)).size, FRAGMENTS.length);
 });
 
-test('every fragment is what lookup says: here and runs, refused with the right form, or not there at all', async (context) => {
+test('each fragment does what lookup says: it runs, is refused with the right form, or is missing', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-fragments-'));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -84,7 +84,7 @@ function checkCommand(example: string): void {
   );
 }
 
-test('the save_checkpoint of the article: rank 0 alone is told on all ranks', async (context) => {
+test('save_checkpoint of the article on rank 0 alone is an error that names the other ranks', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-fragments-'));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -104,7 +104,7 @@ test('the save_checkpoint of the article: rank 0 alone is told on all ranks', as
   assert.match(String(table[0]), /root/);
 });
 
-test('lookup finds a name in any spelling, its parts, and the nearest', () => {
+test('lookup finds a name in any spelling, its parts, and the nearest name', () => {
   const found = (word: string): string => lookup(word).name;
   assert.equal(found('FSDP'), 'FSDP');
   assert.equal(found('sizeBasedAutoWrapPolicy'), 'size_based_auto_wrap_policy');
@@ -121,7 +121,7 @@ test('lookup finds a name in any spelling, its parts, and the nearest', () => {
   });
 });
 
-test('an answer shows itself as text', () => {
+test('an answer of lookup is shown as text', () => {
   const text = inspect(lookup('ColumnParallelLinear'));
   assert.match(text, /^ColumnParallelLinear, RowParallelLinear \(fsdp-megatron-swift\): not here yet$/m);
   assert.match(text, /in the original {2}exist; need config and init_method/);

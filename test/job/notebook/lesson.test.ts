@@ -8,7 +8,7 @@ import { simulatedRun } from '../../figures/gallery';
 
 const run = simulatedRun({ strategy: 'FULL_SHARD', world: 4 });
 
-test('the next figure about it tells a guess beside the truth, once', () => {
+test("the next figure on a guess's topic shows guess and truth, once", () => {
   const guesses = createGuesses();
   guesses.guess('00.share', 40, 'paramShare');
   guesses.guess('00.other', 3, 'numCollectives');
@@ -18,7 +18,7 @@ test('the next figure about it tells a guess beside the truth, once', () => {
   assert.equal(guesses.all().rows.length, 2);
 });
 
-test('no guess never blocks: the figure tells the truth alone', () => {
+test('without a guess the figure shows the truth alone', () => {
   const guesses = createGuesses();
   guesses.guess('00.share', Number.NaN, 'paramShare');
   guesses.guess('00.free');
@@ -48,7 +48,7 @@ test('a check says right, wrong or skipped and never throws', () => {
   assert.equal(checkExercise('00.mean', circular).outcome, 'wrong');
 });
 
-test('what cannot be compared is refused with what can', () => {
+test('the error of a comparison by an unknown quantity names the possible ones', () => {
   assert.throws(() => compareRuns({ run }, 'shape' as 'memory'), {
     code: 'CONFIG',
     message: /cannot compare 'shape'; what can be compared: 'memory', .*'timeline', .*'loss'/,

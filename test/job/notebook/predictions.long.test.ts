@@ -6,7 +6,7 @@ import { predictions } from '../../../src/job/notebook/predictions';
 const MOST_MEAN_ERROR = 0.6;
 const MOST_ERROR = 2;
 
-test("this machine's own runs hold the bytes that were predicted, and take about the time on a shaped link", async (t) => {
+test('runs on this machine hold exactly the predicted bytes, and take about the predicted time on a shaped link', async (t) => {
   const found = await predictions({ worlds: [1, 2, 4], links: [{ gbit: 2, latencyUs: 50 }] });
   t.diagnostic(String(found));
   assert.equal(found.runs.length, 4 + 8 + 8);

@@ -31,7 +31,7 @@ const PROGRAM = `
   })();
 `;
 
-test('the quickstart without magics runs, type-checked, in a stock tslab', async (context) => {
+test('the quickstart without magics is type-checked and runs in a stock tslab', async (context) => {
   const root = repositoryRoot();
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-tslab-'));
   context.after(() => rmSync(folder, { recursive: true }));

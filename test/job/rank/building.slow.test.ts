@@ -28,13 +28,13 @@ function writeConstants(folder: string, value: number): string {
   return file;
 }
 
-test('a model that fits no rank whole is built, loaded, trained and resharded in shards', async (context) => {
+test('a model too large for one rank is built, loaded, trained and resharded in shards', async (context) => {
   const numParams = buildModel(parseTrainConfig(CONFIG)).numParams();
   const { path: folder } = temporaryFolder(context);
   const job = await launchFor(context, { ranks: 4, memoryLimit: Math.floor(0.9 * 4 * numParams) });
 
   await context.test(
-    'the limit is below the model: what stays whole does not fit, and parameters are what is held',
+    "the memory limit is below the model's size: an unsharded model does not fit, and the error names its parameters",
     async () => {
       const error: unknown = await job
         .train({ ...CONFIG, parallel: { strategy: 'NO_SHARD' } })
@@ -45,7 +45,7 @@ test('a model that fits no rank whole is built, loaded, trained and resharded in
     },
   );
 
-  await context.test('in shards it is built and trains, and goes to another placement', async () => {
+  await context.test('a sharded model is built, trains and moves to another placement', async () => {
     const run = await job.train(CONFIG);
     await run.step(2);
     const report = await run.reshard({ strategy: 'SHARD_GRAD_OP', wrap: 'linear' });
@@ -58,7 +58,7 @@ test('a model that fits no rank whole is built, loaded, trained and resharded in
     await run.dispose();
   });
 
-  await context.test('a file of initial values is not read whole either', async () => {
+  await context.test('a file of initial values is not read as a whole', async () => {
     const run = await job.train(CONFIG, { init: writeConstants(folder, 0.25) });
     // All logits of a token are equal.
     await run.step();

@@ -9,7 +9,7 @@ const x = tf.ones([4]);
 if (rank === 1) backend.wasm.tfjs.disposeData(backend.dataIdMap.get(x.dataId).id);
 tf.cos(x).dataSync();`;
 
-test('a rank whose kernel trapped computes no more, and the job says so', async (context) => {
+test('a rank with a trapped kernel computes no more, and the job says so', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const failed = async (js: string, cell: number, selection = '1'): Promise<string> => {
     const error = await runCell(job, js, cell, selection).then(

@@ -51,7 +51,7 @@ const trainingOf = (wrap: string): string => `
   FSDP.summonFullParams(model, read);
   console.log(JSON.stringify({ losses, values }));`;
 
-test('a model of which a part is under a wrapper trains as in PyTorch, and is named where ranks drift apart', async (context) => {
+test('a partly wrapped model trains as in PyTorch, and parameters that drift apart between ranks are named', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   for (const [name, wrap] of Object.entries(WRAPPERS)) {
     const events = await runCell(job, `{${trainingOf(wrap)}}`);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { RankScope } from '../../../src/job/rank/scope';
 import { launchFor } from '../job-fixture';
 
-test('clipGradNorm scales the gradients of all ranks where they lie, and gives the norm before', async (context) => {
+test('clipGradNorm scales the gradients of all ranks in place, and returns the norm before', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const norms = await job.on('all').run(({ nn, tf, fullyShard, gradients, optim }) => {
     const model = nn.gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
@@ -18,7 +18,7 @@ test('clipGradNorm scales the gradients of all ranks where they lie, and gives t
   }
 });
 
-test('a tf.LayersModel is taken wherever a module is', async (context) => {
+test('every function that takes a module also takes a tf.LayersModel', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const found = await job
     .on('all')
@@ -46,7 +46,7 @@ test('a tf.LayersModel is taken wherever a module is', async (context) => {
   }
 });
 
-test('whoever is given a module without parameters, or one whose parameters it does not see, says why', async (context) => {
+test('functions refuse a module without parameters, or with parameters that they cannot see, and say why', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const [messages = []] = await job.on('all').run(({ fullyShard, DDP, FSDP, optim, nn, tf }) => {
     type X = Parameters<typeof tf.relu>[0] & import('@tensorflow/tfjs').Tensor;
@@ -109,7 +109,7 @@ test('whoever is given a module without parameters, or one whose parameters it d
   assert.match(messages.at(-1) ?? '', /all parameters of the model are frozen/);
 });
 
-test('what is no module, and names that do not exist, are told by the call that got them', async (context) => {
+test('values that are not modules, and unknown names, are errors of the call that got them', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const shape = { layers: 1, dim: 4, heads: 1, vocab: 8, seq: 2 };
   const cases: readonly [RegExp, (scope: RankScope, given: typeof shape) => unknown][] = [

@@ -5,7 +5,7 @@ import { launchFor, resultsOf, runCell } from '../job-fixture';
 
 const RANK_MODULE = join(__dirname, '..', '..', '..', 'src', 'rank.js');
 
-test('the module of names for ranks gives a rank its own values, and nobody else any', async (context) => {
+test('the module shardlab/rank gives each rank its own values, and none outside ranks', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const js = `const names = require(${JSON.stringify(RANK_MODULE)}); [names.rank === rank, names.dist === dist, typeof names.nn.gpt, names.worldSize]`;
   assert.deepEqual(resultsOf(await runCell(job, js)), {
@@ -23,7 +23,7 @@ test('the module of names for ranks gives a rank its own values, and nobody else
   assert.throws(() => require(RANK_MODULE), { code: 'CONFIG', message: /only by code that runs in a rank/ });
 });
 
-test('the naive forms train as the real ones do, and refuse a model that a strategy holds', async (context) => {
+test('the naive forms train like the real ones, and refuse a model that is already sharded', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const train = `
     const lossesOf = (model) => {
@@ -47,7 +47,7 @@ test('the naive forms train as the real ones do, and refuse a model that a strat
   await assert.rejects(runCell(job, 'naive.DDP(ddp)', 2), /naive\.DDP\(model\): .*build it again/);
 });
 
-test("a rank's cell builds, shards and trains a model of its own with the names in scope", async (context) => {
+test('a cell of ranks builds, shards and trains its own model with the names in scope', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const js = `
     let model = nn.gpt({ layers: 2, dim: 16, heads: 2, vocab: 64, seq: 8 });
@@ -83,7 +83,7 @@ test("a rank's cell builds, shards and trains a model of its own with the names 
   ]);
 });
 
-test('why names the ranks of a smaller group that wait', async (context) => {
+test('the error of a missing collective names the ranks of a smaller group that wait', async (context) => {
   const job = await launchFor(context, { ranks: 3 });
   await runCell(job, 'let pair = dist.newGroup([0, 2])', 1);
   await assert.rejects(runCell(job, 'if (rank === 2) dist.barrier({ group: pair })', 2), {

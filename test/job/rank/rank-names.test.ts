@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { RankScope } from '../../../src/job/rank/scope';
 import { launchFor, resultsOf, runCell } from '../job-fixture';
 
-test("an article's training script runs by its names: policy, precision, checkpointing, schedule, clipping", async (context) => {
+test("an article's training script runs with its names: policy, precision, checkpointing, schedule, clipping", async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const losses = await job.on('all').run((scope) => {
     const { nn, tf, FSDP, ShardingStrategy, BackwardPrefetch, MixedPrecision, CPUOffload, optim, gradients } =
@@ -42,7 +42,7 @@ test("an article's training script runs by its names: policy, precision, checkpo
   }
 });
 
-test('what the articles get wrong is told in the rank that runs it', async (context) => {
+test('mistakes of the articles are errors in the rank that runs them', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   // Each compiles, so that the error is ours and not only the type checker's.
   const wrong: ((scope: RankScope) => unknown)[] = [
@@ -73,7 +73,7 @@ test('what the articles get wrong is told in the rank that runs it', async (cont
   }
 });
 
-test('every name of the scope is a name of the module for ranks, and can be used with and without new', async (context) => {
+test('every name of the scope is exported by the module for ranks, and works with and without new', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const module = JSON.stringify(require.resolve('../../../src/rank.js'));
   const js = `
@@ -88,7 +88,7 @@ test('every name of the scope is a name of the module for ranks, and can be used
   });
 });
 
-test('what has no effect is a warning beside the output of its cell', async (context) => {
+test('an argument without effect gives a warning beside the output of its cell', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const events = await runCell(
     job,

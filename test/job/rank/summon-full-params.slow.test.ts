@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { launchFor } from '../job-fixture';
 
-test('parameters are summoned whole under every strategy, and written back only where that is asked for', async (context) => {
+test('summonFullParams makes parameters whole under every strategy, and written back only if the caller asks for it', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const found = await job.on('all').run(async ({ FSDP, engine, nn, tf, MixedPrecision, CPUOffload }) => {
     const before = engine.memory.bytes;
@@ -73,7 +73,7 @@ test('parameters are summoned whole under every strategy, and written back only 
   );
 });
 
-test('FSDP takes a model of tfjs, shards it in place and gives it back', async (context) => {
+test('FSDP shards a tfjs model in place and returns it', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const found = await job.on('all').run(({ FSDP, tf, optim, gradients, rank }) => {
     const layer = tf.layers.dense({ units: 3, inputShape: [5], kernelInitializer: 'ones' });

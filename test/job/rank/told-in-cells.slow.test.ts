@@ -22,7 +22,7 @@ const warningsOf = (events: readonly RankEvent[], rank: number, text: string): s
     event.kind === 'stream' && event.rank === rank && event.text.includes(text) ? [event.text] : [],
   );
 
-test('the first gradient that is no number is named with its parameter and step, once per optimizer', async (context) => {
+test('the first NaN gradient is reported with its parameter and step, once per optimizer', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const finite = await runCell(job, `${MODEL} step(1); step(1);`);
   for (const rank of [0, 1]) assert.deepEqual(warningsOf(finite, rank, 'the gradient of'), []);
@@ -38,7 +38,7 @@ test('the first gradient that is no number is named with its parameter and step,
   }
 });
 
-test('tensors that pile up without tidy are named once with their cell; in tidy none are', async (context) => {
+test('tensors that are not disposed are reported once with their cell; tensors in tidy are not', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const tidy = `${MODEL}
     for (let i = 0; i < 600; i++) tf.tidy(() => tf.square(tf.randomUniform([8])).dataSync());
@@ -54,7 +54,7 @@ test('tensors that pile up without tidy are named once with their cell; in tidy 
   }
 });
 
-test('a loop that never ends its cell is told of its tensors between steps', async (context) => {
+test('a long loop of steps is warned of undisposed tensors before its cell ends', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const js = `${MODEL}
     for (let i = 0; i < 300; i++) { const x = tf.ones([2]); const y = tf.ones([2]); step(1); }
@@ -65,7 +65,7 @@ test('a loop that never ends its cell is told of its tensors between steps', asy
   assert.ok(told >= 0 && told < over, `told at ${told}, the loop's end at ${over}`);
 });
 
-test('a module in a private field, which no optimizer was given, is named once; a part trained on purpose is not', async (context) => {
+test('a module in a private field that no optimizer got is reported once; training only a part on purpose is not reported', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const net = (hidden: string): string => `{
     class Net extends nn.Module {

@@ -91,7 +91,7 @@ const trainingOf = ({ wrap, divides = false, optimizer = ADAMW }: Case): string 
   console.log(JSON.stringify(values));`;
 
 for (const transport of ['shared-memory', 'zeromq'] as const) {
-  test(`what no rank has a gradient of is left alone, and updated by zeros under FSDP, as in PyTorch (${transport})`, async (context) => {
+  test(`parameters without gradients stay unchanged, or get zero gradients under FSDP, as in PyTorch (${transport})`, async (context) => {
     const job = await launchFor(context, { ranks: 2, transport });
     for (const [name, one] of Object.entries(CASES)) {
       const events = await runCell(job, `{${trainingOf(one)}}`);

@@ -3,11 +3,11 @@ import { test } from 'node:test';
 import { launch } from '../../../src/job/run/launch';
 import { launchFor, printed, resultsOf, runCell } from '../job-fixture';
 
-test('cells and functions run in the selected ranks, and what cells declare lives on', async (context) => {
+test('cells and functions run in the selected ranks, and declarations of cells stay', async (context) => {
   const job = await launchFor(context, { ranks: 3 });
 
   await context.test(
-    'variables, functions and closures of a cell are there for the next, in each rank its own',
+    'variables, functions and closures of a cell are available to the next cell, in each rank its own',
     async () => {
       await runCell(job, 'let n = rank; let inc; inc = function inc() { n++; return n; }', 1);
       await runCell(job, 'inc(); n = n * 10', 2);
@@ -17,7 +17,7 @@ test('cells and functions run in the selected ranks, and what cells declare live
     },
   );
 
-  await context.test('prints come tagged with rank and cell, before the last value', async () => {
+  await context.test('printed lines have rank and cell, and arrive before the last value', async () => {
     const events = await runCell(job, 'console.log("a", rank); console.error("b"); await 0; rank', 7, '1');
     assert.deepEqual(
       events.map((event) => [event.rank, event.cell, event.kind, event.kind === 'stream' ? event.name : '']),
@@ -29,72 +29,69 @@ test('cells and functions run in the selected ranks, and what cells declare live
     );
   });
 
-  await context.test('prints arrive while the main thread is busy', async () => {
+  await context.test('printed lines arrive while the main thread is busy', async () => {
     const { seen, ended } = printed(job, 'console.log("x"); while (true);', 'x', 8);
     await seen;
     await job.interrupt();
     await ended;
   });
 
-  await context.test('a thousand prints are all there, in order, in few pieces', async () => {
+  await context.test('a thousand printed lines all arrive, in order, in few pieces', async () => {
     const events = await runCell(job, 'for (let i = 0; i < 1000; i++) console.log(i)', 9, '0');
     const text = events.map((event) => (event.kind === 'stream' ? event.text : '')).join('');
     assert.equal(text, Array.from({ length: 1000 }, (_, i) => `${i}\n`).join(''));
     assert.ok(events.length < 50, `${events.length} pieces`);
   });
 
-  await context.test(
-    'what a rank writes past its console, and its child processes, is shown too',
-    async () => {
-      const js =
-        'require("node:child_process").execSync("echo from outside", { stdio: "inherit" }); await new Promise((r) => setTimeout(r, 50))';
-      const events = await runCell(job, js, 10, '2');
-      assert.ok(events.some((event) => event.kind === 'stream' && event.text.includes('from outside')));
-    },
-  );
-
-  await context.test(
-    'a tensor is shown with its values, also where it is printed within an object',
-    async () => {
-      const [printed, result] = await runCell(
-        job,
-        'const x = tf.tensor1d([1, 2.5]); console.log({ x }); x',
-        12,
-        '0',
-      );
-      const text = 'float32[2]\n    [1, 2.5]';
-      assert.equal(printed?.kind === 'stream' && printed.text, `{\n  x: ${text.replace('\n', '\n  ')}\n}\n`);
-      assert.equal(result?.kind === 'result' && result.bundle['text/plain'], text);
-    },
-  );
-
-  await context.test('meshes and pending work print as a line; an unknown reduction is refused', async () => {
-    const [mesh] = Object.values(resultsOf(await runCell(job, 'mesh', 14, '2')));
-    assert.equal(mesh, 'mesh dp(3), this rank at [2]');
-    const [work] = Object.values(
-      resultsOf(await runCell(job, 'dist.allReduce(tf.scalar(1), { asyncOp: true })', 15)),
-    );
-    assert.match(String(work), /^Work \((pending|done)\); wait\(\) gives its result$/);
-    await assert.rejects(runCell(job, 'dist.allReduce(tf.scalar(1), { op: "mean" })', 16), {
-      code: 'CONFIG',
-      message: /op is 'mean', but must be one of 'sum', 'avg', 'max'/,
-    });
+  await context.test("output of a rank's child processes is shown too", async () => {
+    const js =
+      'require("node:child_process").execSync("echo from outside", { stdio: "inherit" }); await new Promise((r) => setTimeout(r, 50))';
+    const events = await runCell(job, js, 10, '2');
+    assert.ok(events.some((event) => event.kind === 'stream' && event.text.includes('from outside')));
   });
 
-  await context.test('an error that nobody awaits is told in the cell that made it', async () => {
+  await context.test('a tensor is shown with its values, also inside an object', async () => {
+    const [printed, result] = await runCell(
+      job,
+      'const x = tf.tensor1d([1, 2.5]); console.log({ x }); x',
+      12,
+      '0',
+    );
+    const text = 'float32[2]\n    [1, 2.5]';
+    assert.equal(printed?.kind === 'stream' && printed.text, `{\n  x: ${text.replace('\n', '\n  ')}\n}\n`);
+    assert.equal(result?.kind === 'result' && result.bundle['text/plain'], text);
+  });
+
+  await context.test(
+    'meshes and pending work print as one line; an unknown reduction is refused',
+    async () => {
+      const [mesh] = Object.values(resultsOf(await runCell(job, 'mesh', 14, '2')));
+      assert.equal(mesh, 'mesh dp(3), this rank at [2]');
+      const [work] = Object.values(
+        resultsOf(await runCell(job, 'dist.allReduce(tf.scalar(1), { asyncOp: true })', 15)),
+      );
+      assert.match(String(work), /^Work \((pending|done)\); wait\(\) gives its result$/);
+      await assert.rejects(runCell(job, 'dist.allReduce(tf.scalar(1), { op: "mean" })', 16), {
+        code: 'CONFIG',
+        message: /op is 'mean', but must be one of 'sum', 'avg', 'max'/,
+      });
+    },
+  );
+
+  await context.test('an unhandled rejection is reported in the cell that made it', async () => {
     const events = await runCell(job, 'void Promise.reject(new Error("floating")); 1', 13, '0');
     const texts = events.map((event) => (event.kind === 'stream' ? event.text : event.kind));
     assert.deepEqual(texts, ['result', 'Nobody caught: Error: floating\n']);
   });
 
-  await context.test('a value with a display method shows itself', async () => {
+  await context.test('a value with a display method is shown by it', async () => {
     const js = '({ [Symbol.for("Jupyter.display")]: () => ({ "text/html": "<b>" + rank + "</b>" }) })';
     const [event] = await runCell(job, js, 11, '1');
     assert.deepEqual(event?.kind === 'result' && event.bundle, { 'text/html': '<b>1</b>' });
   });
 
   await context.test(
-    'a function gets the scope and its arguments, and its values come back by rank',
+    'a function gets the scope and its arguments, and its results are returned by rank',
     async () => {
       const sums = await job.on('0,2').run(
         ({ rank }, add: Float32Array, name: string) => {
@@ -116,7 +113,7 @@ test('cells and functions run in the selected ranks, and what cells declare live
     },
   );
 
-  await context.test('what cannot be sent is refused with what to send instead', async () => {
+  await context.test('the error of values that cannot be sent says what to send instead', async () => {
     await assert.rejects(
       job.on(0).run(
         (_, f) => f,
@@ -141,7 +138,7 @@ test('cells and functions run in the selected ranks, and what cells declare live
   });
 
   await context.test(
-    'calls on different ranks run at once, calls on the same rank one after the other',
+    'calls on different ranks run in parallel, calls on the same rank one after the other',
     async () => {
       const order: string[] = [];
       const slow = job

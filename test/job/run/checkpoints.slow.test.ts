@@ -17,7 +17,7 @@ test('checkpoints of a run', async (context) => {
   const job = await launchFor(context, { ranks: 3 });
 
   await context.test(
-    'are loaded by another job on another number of ranks, and the losses go on',
+    'are loaded by another job with another number of ranks, and training continues',
     async () => {
       const path = join(folder, 'ckpt');
       const run = await job.train(CONFIG, { ranks: 2 });
@@ -41,7 +41,7 @@ test('checkpoints of a run', async (context) => {
     },
   );
 
-  await context.test('take a run back to the step at which it was saved', async () => {
+  await context.test('take a run back to its step at the save', async () => {
     const path = join(folder, 'back');
     const run = await job.train(CONFIG);
     await run.step(2);
@@ -57,7 +57,7 @@ test('checkpoints of a run', async (context) => {
     await run.dispose();
   });
 
-  await context.test('are written while steps go on', async () => {
+  await context.test('are written while steps continue', async () => {
     const path = join(folder, 'async');
     const lines: string[] = [];
     const show = (bundle: Readonly<Record<string, unknown>>) => lines.push(String(bundle['text/plain']));
@@ -87,7 +87,7 @@ test('checkpoints of a run', async (context) => {
   });
 
   await context.test(
-    'that do not fit, are not there or are no checkpoint leave the run as it is; a damaged block ends it',
+    'leave the run unchanged if they do not fit or are missing; a damaged block ends the run',
     async () => {
       const path = join(folder, 'ckpt');
       const run = await job.train({ ...CONFIG, model: { ...MODEL, dim: 12 } });
@@ -126,7 +126,7 @@ test('checkpoints of a run', async (context) => {
   );
 
   await context.test(
-    'stay as they are when a save is interrupted, and nothing lies beside them',
+    'stay unchanged if a save is interrupted, and no files are left beside them',
     async () => {
       const path = join(folder, 'cut');
       const run = await job.train({ ...CONFIG, model: { ...MODEL, layers: 4, dim: 96 } });
@@ -162,7 +162,7 @@ test('checkpoints of a run', async (context) => {
     },
   );
 
-  await context.test('say how a run that broke off is taken up again', async () => {
+  await context.test('are named, when a run breaks, with how to resume from them', async () => {
     const path = join(folder, 'again');
     const run = await job.train(CONFIG);
     await run.step(1);

@@ -20,7 +20,7 @@ async function neededBytes(run: Run): Promise<number> {
   return Math.max(...[...run.records].map(({ memory }) => memory.peakBytes + memory.elsewhereBytes));
 }
 
-test('an out-of-memory error of a run names settings that fit, and they do', async (context) => {
+test('an out-of-memory error of a run names settings that really fit', async (context) => {
   const free = await launchFor(context, { ranks: 2 });
   const needed = await neededBytes(await free.train(CONFIG));
   await free.shutdown();

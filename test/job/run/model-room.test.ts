@@ -16,7 +16,7 @@ function refusal(config: TrainConfigInput, world: number, available = PLENTY): S
   return assert.fail('it has room');
 }
 
-test('a published model that no rank can hold is refused before ranks make its values, with what can be done', () => {
+test('a model that fits no rank is refused before ranks make its values, and the error says what can be done', () => {
   const { message, details } = refusal({ model: 'llama3-8b' }, 4);
   assert.match(
     message,
@@ -36,14 +36,14 @@ test('a published model that no rank can hold is refused before ranks make its v
   );
 });
 
-test('ranks that fit one by one and not together are refused too', () => {
+test('ranks that fit alone but not together are refused too', () => {
   const { message, details } = refusal({ model: 'llama3-8b' }, 32, () => 64e9);
   assert.match(message, /all 32 would take 96\.\d GB, and this machine or container has 64\.0 GB free/);
   assert.equal(details.boundary, 'host');
   requireModelRoom(parseTrainConfig({ model: 'llama3-8b' }), 32, PLENTY);
 });
 
-test('what the suggestions name can be trained, and small models are not asked about', () => {
+test('the suggested smaller models pass the check, whatever memory is free', () => {
   for (const model of ['llama3-8b', 'wan2.2-a14b', 'gpt2-xl'] as const) {
     const [, text = ''] = /as model: (.*?)(?:; and|\.$)/.exec(refusal({ model }, 1).message) ?? [];
     // As it would be written in a cell.
@@ -52,7 +52,7 @@ test('what the suggestions name can be trained, and small models are not asked a
   }
 });
 
-test('states on the host and states that are not kept count where they are', () => {
+test('the check leaves out states on the host and states that the optimizer does not have', () => {
   const big = { model: 'gpt2-xl', parallel: { strategy: 'FULL_SHARD' } } as const;
   assert.match(refusal(big, 4).message, /would hold 4\.67 GB under/);
   requireModelRoom(parseTrainConfig({ ...big, offload: { optimizer: true } }), 4, PLENTY);

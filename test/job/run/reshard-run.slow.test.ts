@@ -14,33 +14,36 @@ const STEPS = 3;
 test('a run in resharding', async (context) => {
   const job = await launchFor(context, { ranks: 3 });
 
-  await context.test('goes on after a change of strategy as if nothing had been', async () => {
-    for (const [from, to] of [
-      ['FULL_SHARD', 'SHARD_GRAD_OP'],
-      ['SHARD_GRAD_OP', 'FULL_SHARD'],
-      ['FULL_SHARD', 'NO_SHARD'],
-      ['NO_SHARD', 'FULL_SHARD'],
-    ] as const) {
-      const config: TrainConfigInput = { ...CONFIG, parallel: { strategy: from } };
-      const { losses, undisturbed, report } = await reshardedBesideUndisturbed(job, config, {
-        strategy: to,
-      });
-      assert.match(
-        report,
-        new RegExp(`^${from} on 3 ranks → ${to} on 3 ranks: 84 tensors, .* all bit-equal; `),
-      );
-      // Sums of a few float32 numbers in another order: a few units in the last place of the loss.
-      losses.forEach((loss, i) => {
-        assert.ok(
-          Math.abs(loss - (undisturbed[i] ?? 0)) <= 1e-6,
-          `${from} to ${to}: ${losses} ${undisturbed}`,
+  await context.test(
+    'continues after a change of strategy with the losses of an undisturbed run',
+    async () => {
+      for (const [from, to] of [
+        ['FULL_SHARD', 'SHARD_GRAD_OP'],
+        ['SHARD_GRAD_OP', 'FULL_SHARD'],
+        ['FULL_SHARD', 'NO_SHARD'],
+        ['NO_SHARD', 'FULL_SHARD'],
+      ] as const) {
+        const config: TrainConfigInput = { ...CONFIG, parallel: { strategy: from } };
+        const { losses, undisturbed, report } = await reshardedBesideUndisturbed(job, config, {
+          strategy: to,
+        });
+        assert.match(
+          report,
+          new RegExp(`^${from} on 3 ranks → ${to} on 3 ranks: 84 tensors, .* all bit-equal; `),
         );
-      });
-    }
-  });
+        // Sums of a few float32 numbers in another order: a few units in the last place of the loss.
+        losses.forEach((loss, i) => {
+          assert.ok(
+            Math.abs(loss - (undisturbed[i] ?? 0)) <= 1e-6,
+            `${from} to ${to}: ${losses} ${undisturbed}`,
+          );
+        });
+      }
+    },
+  );
 
   await context.test(
-    'goes to fewer and more ranks with what it holds, and its records say on how many a step was made',
+    'moves to fewer and more ranks with its states, and its records have the number of ranks of each step',
     async () => {
       const run = await job.train(CONFIG, { ranks: 2 });
       const other = await job.train(CONFIG, { ranks: 2 });
@@ -71,7 +74,7 @@ test('a run in resharding', async (context) => {
     },
   );
 
-  await context.test('is as it was after a change that cannot be', async () => {
+  await context.test('is unchanged after an invalid change', async () => {
     const run = await job.train(CONFIG);
     const undisturbed = await job.train(CONFIG);
     await run.step(1);
@@ -96,7 +99,7 @@ test('a run in resharding', async (context) => {
     await assert.rejects(run.reshard({ wrap: 'root' }), { code: 'CLOSED' });
   });
 
-  await context.test('tells its units, before and after', async () => {
+  await context.test('lists its units, before and after', async () => {
     const run = await job.train(CONFIG);
     assert.deepEqual(
       (await run.units()).rows.map(({ module, strategy, numShards }) => [module, strategy, numShards]),

@@ -38,7 +38,7 @@ async function wholeState(run: Run, folder: string): Promise<Map<string, Buffer>
   return files;
 }
 
-test('whole tensors of model and optimizer are the same bytes before and after each of many changes', async (context) => {
+test('whole tensors of model and optimizer have the same bytes before and after each of many changes', async (context) => {
   const { path } = temporaryFolder(context);
   const job = await launchFor(context, { ranks: 4 });
   const run = await job.train(CONFIG, { ranks: 2 });
@@ -58,7 +58,7 @@ test('whole tensors of model and optimizer are the same bytes before and after e
   await run.dispose();
 });
 
-test('whatever is set besides, losses go on after a change of strategy', async (context) => {
+test('losses continue after a change of strategy, whatever other settings are', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const settings: readonly (TrainConfigInput & { readonly name: string; readonly within: number })[] = [
     { name: 'momentum', within: 1e-6, optimizer: { kind: 'sgd', lr: 0.1, momentum: 0.9 } },

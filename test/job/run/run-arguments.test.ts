@@ -8,7 +8,7 @@ import { launchFor, temporaryFolder } from '../job-fixture';
 const MODEL = { kind: 'gpt', layers: 1, dim: 4, heads: 1, vocab: 8, seq: 2 } as const;
 const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic' };
 
-test('options of train, save and load that do not exist, and files that are no checkpoint, are told at once', async (context) => {
+test('unknown options of train, save and load, and files that are not checkpoints, are errors at once', async (context) => {
   const { path: folder } = temporaryFolder(context);
   const job = await launchFor(context, { ranks: 1 });
   const run = await job.train(CONFIG);

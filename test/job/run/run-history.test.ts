@@ -75,7 +75,7 @@ const FIGURES: Readonly<Record<string, (view: RunView, step?: number) => Figure>
   communication: (view) => commCauses(view),
 };
 
-test('figures of a run whose old steps lie in a file are those of all its records', (context) => {
+test("a run's figures are the same whether its old steps are in a file or in memory", (context) => {
   const { history, warnings } = historyFor(context);
   const steps = Array.from({ length: 100 }, (_, i) => stepOf(i + 1));
   for (const step of steps) history.keep(step);
@@ -101,7 +101,7 @@ test('figures of a run whose old steps lie in a file are those of all its record
   assert.deepEqual(warnings, []);
 });
 
-test('losses and results are whole, from any step on', (context) => {
+test('losses and results are complete, from any step', (context) => {
   const { history } = historyFor(context);
   const results = Array.from({ length: 75 }, (_, i) => {
     const step = stepOf(i + 1);
@@ -116,7 +116,7 @@ test('losses and results are whole, from any step on', (context) => {
   }
 });
 
-test('after any steps and loads, steps, losses and communication are those that a list of all has', (context) => {
+test('after any steps and loads, steps, losses and communication equal those of a plain list', (context) => {
   const act = fc.oneof(
     fc.record({ steps: fc.integer({ min: 1, max: 40 }) }),
     fc.record({ load: fc.double({ min: 0, max: 1.2, noNaN: true }) }),
@@ -167,7 +167,7 @@ test('after any steps and loads, steps, losses and communication are those that 
   );
 });
 
-test('where the file cannot be written, that is reported once; training and losses go on, and old figures are a typed error', (context) => {
+test('a file that cannot be written is reported once; training continues, and figures of old steps are a typed error', (context) => {
   const { history, folder, warnings } = historyFor(context, { isThere: false });
   for (let step = 1; step <= 64; step++) history.keep(stepOf(step));
   assert.equal(warnings.length, 1);
@@ -189,7 +189,7 @@ test('where the file cannot be written, that is reported once; training and loss
   assert.equal(warnings.length, 1);
 });
 
-test('steps in a file can be read after the file lost its name', (context) => {
+test('steps in a file can be read after the file was deleted', (context) => {
   const { history, folder } = historyFor(context);
   for (let step = 1; step <= 40; step++) history.keep(stepOf(step));
   rmSync(folder, { recursive: true });

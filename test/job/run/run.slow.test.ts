@@ -19,7 +19,7 @@ test('runs of a job', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
 
   await context.test(
-    'all strategies train alike, and a run knows its losses, ledgers and figures',
+    'all strategies give the same losses, and a run has losses, ledgers and figures',
     async () => {
       const losses: number[][] = [];
       for (const strategy of ['NO_SHARD', 'FULL_SHARD', 'SHARD_GRAD_OP'] as const) {
@@ -71,7 +71,7 @@ test('runs of a job', async (context) => {
   );
 
   await context.test(
-    'an interrupt ends step() after a whole step; the run goes on as if nothing had been',
+    'an interrupt ends step() after a whole step, and the run continues as if undisturbed',
     async () => {
       const undisturbed = await job.train(config('FULL_SHARD'));
       const run = await job.train(config('FULL_SHARD'));
@@ -87,21 +87,24 @@ test('runs of a job', async (context) => {
     },
   );
 
-  await context.test('wrong configs and counts of steps are refused before ranks hear of them', async () => {
-    await assert.rejects(job.train({ modle: 'tiny' } as TrainConfigInput), {
-      code: 'CONFIG',
-      message: /model/,
-    });
-    const run = await job.train(config('NO_SHARD'));
-    assert.throws(() => run.memory(), { code: 'CONFIG', message: /no step yet/ });
-    for (const numSteps of [0, 1.5, -1]) await assert.rejects(run.step(numSteps), { code: 'CONFIG' });
-    const first = run.step(2);
-    await assert.rejects(run.step(), { code: 'CONFIG', message: /already stepping/ });
-    await first;
-    await run.dispose();
-  });
+  await context.test(
+    'wrong configs and numbers of steps are refused before they reach the ranks',
+    async () => {
+      await assert.rejects(job.train({ modle: 'tiny' } as TrainConfigInput), {
+        code: 'CONFIG',
+        message: /model/,
+      });
+      const run = await job.train(config('NO_SHARD'));
+      assert.throws(() => run.memory(), { code: 'CONFIG', message: /no step yet/ });
+      for (const numSteps of [0, 1.5, -1]) await assert.rejects(run.step(numSteps), { code: 'CONFIG' });
+      const first = run.step(2);
+      await assert.rejects(run.step(), { code: 'CONFIG', message: /already stepping/ });
+      await first;
+      await run.dispose();
+    },
+  );
 
-  await context.test('a file of initial parameters that is not there is named', async () => {
+  await context.test('a missing file of initial parameters is named in the error', async () => {
     await assert.rejects(
       job.train(config('NO_SHARD'), { init: '/nonexistent.safetensors' }),
       /nonexistent\.safetensors/,
@@ -109,7 +112,7 @@ test('runs of a job', async (context) => {
   });
 
   await context.test(
-    'loss and speed are shown while it runs, in one display, which ends as the whole figure',
+    'loss and speed are shown during a run in one display, which becomes the whole figure at the end',
     async () => {
       const shown: { readonly how: string; readonly bundle: MimeBundle }[] = [];
       const unregister = registerDisplay({
@@ -142,7 +145,7 @@ test('runs of a job', async (context) => {
     },
   );
 
-  await context.test('cells of ranks and runs live side by side', async () => {
+  await context.test('ranks run cells between the steps of a run', async () => {
     const run = await job.train(config('FULL_SHARD'));
     await runCell(job, 'let total = tf.scalar(rank); dist.allReduce(total)', 5);
     await run.step(1);
@@ -151,7 +154,7 @@ test('runs of a job', async (context) => {
   });
 });
 
-test('a model beyond the memory limit is a typed error that tells what is held, and the job is usable', async (context) => {
+test('a model beyond the memory limit is a typed error that names the held memory, and the job still works', async (context) => {
   const job = await launchFor(context, { ranks: 2, memoryLimit: 300e3 });
   const large = job.train(config('NO_SHARD', { model: { ...MODEL, dim: 256 } }));
   await assert.rejects(
@@ -165,7 +168,7 @@ test('a model beyond the memory limit is a typed error that tells what is held, 
   assert.deepEqual(await job.on('all').run(({ rank }) => rank), [0, 1]);
 });
 
-test('a rank that is killed while training ends the step with RANK_DIED, and the run says so', async (context) => {
+test('a rank that is killed during training ends the step with RANK_DIED, and the run says so', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const run = await job.train(config('FULL_SHARD'));
   const failed = assert.rejects(run.step(100_000), {

@@ -64,7 +64,7 @@ function megabytes(bytes: number): string {
   return `${(bytes / 1e6).toFixed(2)} MB`;
 }
 
-test('over 20,000 steps at 2 ranks, what launcher and ranks hold stays within 5% after the first 1,000', async (context) => {
+test('over 20,000 steps at 2 ranks, the memory of launcher and ranks stays within 5% after the first 1,000', async (context) => {
   context.after(registerDisplay({ display: () => {}, update: () => {}, clear: () => {} }));
   const job = await launchFor(context, { ranks: 2 });
   const run = await job.train(CONFIG);

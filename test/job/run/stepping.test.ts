@@ -19,7 +19,7 @@ function stepping(numSteps: number) {
   return { steps, grants, done };
 }
 
-test('a step is done when every rank has sent it, whichever rank is ahead', () => {
+test('a step is complete when every rank has sent it, whichever rank is ahead', () => {
   const { steps, done } = stepping(3);
   steps.receive(1, step(1));
   steps.receive(1, step(2));
@@ -33,7 +33,7 @@ test('a step is done when every rank has sent it, whichever rank is ahead', () =
   assert.equal(steps.numDone, 2);
 });
 
-test('ranks may go one step beyond the running one, and the last grant is final', () => {
+test('ranks may run one step ahead, and the last grant is final', () => {
   const { steps, grants } = stepping(4);
   assert.deepEqual(firstGrant(4), { granted: 2, isFinal: false });
   for (const number of [1, 2, 3, 4]) for (const rank of [0, 1]) steps.receive(rank, step(number));
@@ -44,7 +44,7 @@ test('ranks may go one step beyond the running one, and the last grant is final'
   assert.deepEqual(firstGrant(1), { granted: 1, isFinal: true });
 });
 
-test('a stop makes what was granted final, for all ranks the same, and nothing more is granted', () => {
+test('a stop makes the last grant final for all ranks, and nothing more is granted', () => {
   const { steps, grants } = stepping(100);
   for (const rank of [0, 1]) steps.receive(rank, step(1));
   steps.stop();
