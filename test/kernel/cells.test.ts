@@ -46,7 +46,7 @@ describe('a cell', () => {
     assert.equal(await result('for (const i of [1, 2]) { i }'), undefined);
   });
 
-  it('sees the variables of earlier cells with their types, and closures see assignments', async () => {
+  it('sees the variables of earlier cells with their types, and closures see new assignments', async () => {
     await ok('let n = 0; function inc() { n++; return n; }');
     assert.equal(await result('inc()'), '1');
     await ok('n = 10');
@@ -97,14 +97,14 @@ describe('a cell', () => {
     assert.equal((await failure('fixed = 2')).ename, 'TypeScriptError[TS2588]');
   });
 
-  it('that does not type-check runs nothing, and its error underlines the place', async () => {
+  it('that does not type-check does not run, and its error underlines the code', async () => {
     const error = await failure("console.log('ran');\n  const z: string = 5;");
     assert.equal(error.evalue, "Type 'number' is not assignable to type 'string'.");
     assert.match(error.traceback, new RegExp(`^In\\[${error.cell}\\]:2:9 - error TS2322`));
     assert.match(error.traceback, /\n {4} {2}const z: string = 5;\n {4} {8}~/);
   });
 
-  it('that throws names the exact place of its TypeScript', async () => {
+  it('that throws names the exact line of its TypeScript', async () => {
     const code =
       "interface Gone {\n  a: number;\n}\nfunction thrower(value: Gone): never {\n  throw new RangeError('bad ' + value.a);\n}\n\n  thrower({ a: 1 });";
     const error = await failure(code);
@@ -113,7 +113,7 @@ describe('a cell', () => {
     assert.deepEqual(frames, [`    at thrower (In[${error.cell}]:5:9)`, `    at In[${error.cell}]:8:3`]);
   });
 
-  it('finds null where it may be', async () => {
+  it('that may read null fails its type check', async () => {
     assert.equal(
       (await failure('const maybe = [1].find((n) => n > 5);\nmaybe.toFixed()')).ename,
       'TypeScriptError[TS18048]',
@@ -132,7 +132,7 @@ describe('a cell', () => {
     );
   });
 
-  it('keeps outputs of its timers when they come during a later cell', async () => {
+  it('gets the outputs of its timers, even if they come during a later cell', async () => {
     const first = client.until(({ content }) => content.text === 'late\n');
     const exchange = await ok("setTimeout(() => console.log('late'), 20)");
     await ok('await new Promise((done) => setTimeout(done, 60)); 1');
@@ -153,7 +153,7 @@ describe('a cell', () => {
     assert.deepEqual(contents(own, 'execute_result')[0]?.data, { 'text/markdown': '# t' });
   });
 
-  it('that displays what JSON cannot hold fails, and the kernel goes on', async () => {
+  it('that displays a value which JSON cannot hold fails, and the kernel continues', async () => {
     const own = "({ [Symbol.for('Jupyter.display')]() { return { 'application/json': { big: 1n } }; } })";
     assert.match((await failure(own)).evalue, /application\/json cannot be sent: .*BigInt/);
     assert.match(
@@ -163,7 +163,7 @@ describe('a cell', () => {
     assert.equal(await result('1n'), '1n');
   });
 
-  it('that prints, gives, displays or throws more than a browser can take is cut, and says how much', async () => {
+  it('that prints, returns, displays or throws more than a browser can take is shortened, and says by how much', async () => {
     const printed = streamText(
       await ok(
         "for (let i = 0; i < 50_000; i++) console.log(String(i).padStart(99)); console.log('the end')",
@@ -198,14 +198,14 @@ describe('a cell', () => {
     );
   });
 
-  it('reports a rejection that nobody caught, with its place', async () => {
+  it('reports an unhandled rejection with its line', async () => {
     const told = client.until(({ content }) => String(content.text).includes('Nobody caught'));
     await ok("void Promise.reject(new Error('forgotten'))");
     assert.match(String((await told).content.text), /in In\[\d+\]:[\s\S]*forgotten/);
     assert.equal(await result('1'), '1');
   });
 
-  it('that is %%ranks without a job says how to launch one', async () => {
+  it('with %%ranks but without a job says how to launch one', async () => {
     const error = await failure('%%ranks 0\n1 + 1');
     assert.match(error.evalue, /const job = await sl\.launch\(\{ ranks: 4 \}\)/);
   });

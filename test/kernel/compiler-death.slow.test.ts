@@ -24,7 +24,7 @@ async function shownBy(code: string): Promise<unknown> {
   return resultText(exchange);
 }
 
-describe('a compiler that dies', { skip: NO_PROC }, () => {
+describe('a compiler whose process dies', { skip: NO_PROC }, () => {
   it('between two cells is replaced by one that knows all names, and no cell runs again', async () => {
     await client.execute("import { basename } from 'node:path'; let runs = 0; type Point = { x: number };");
     await client.execute("runs++; const point: Point = { x: 1 }; let changed: string = 'old';");
@@ -42,7 +42,7 @@ describe('a compiler that dies', { skip: NO_PROC }, () => {
     assert.equal(await shownBy('later.x'), '1');
   });
 
-  it('while it checks a cell is asked about that cell once more', async () => {
+  it('while it checks a cell is replaced, and the new one checks that cell', async () => {
     const compiler = await compilerOf(client.pid);
     process.kill(compiler, 'SIGSTOP');
     const running = client.execute('let once = 1; once');
@@ -54,7 +54,7 @@ describe('a compiler that dies', { skip: NO_PROC }, () => {
     assert.equal(await shownBy('once + 1'), '2');
   });
 
-  it('twice while it checks a cell fails that cell, says so, and serves the next', async () => {
+  it('twice while it checks a cell fails that cell with an error that says so, and the next cell works', async () => {
     const first = await compilerOf(client.pid);
     process.kill(first, 'SIGSTOP');
     const running = client.execute('const fatal = 1;');

@@ -27,7 +27,7 @@ function messages(source: string): string[] {
 }
 
 describe('the compiler', () => {
-  it('refuses a cell that is too deep for it, and lives', () => {
+  it('refuses a cell that is nested too deep, and continues', () => {
     const deep = `const first = 1;\nconst sum = ${Array.from({ length: 20_000 }, () => '1').join('+')};`;
     assert.match(
       messages(deep)[0] ?? '',
@@ -65,7 +65,7 @@ describe('the compiler', () => {
     assert.equal(emitted('if (true) { var inner = 1; }'), 'let inner; if (true) { inner = 1; } void 0;');
   });
 
-  it('turns imports into awaited calls, and drops those of types', () => {
+  it('turns imports into awaited calls, and removes imports of types', () => {
     assert.equal(
       emitted(
         "import fs, { existsSync as has, type Stats } from 'node:fs';\nimport * as os from 'node:os';\nhas",
@@ -75,7 +75,7 @@ describe('the compiler', () => {
     assert.equal(emitted("await import('node:os')"), "await __import('node:os');");
   });
 
-  it('leaves nothing of types, nor of the names of earlier cells', () => {
+  it('emits no types, and no names of earlier cells', () => {
     assert.equal(
       emitted('interface I { a: number }\ntype T = I;\nexport const kept: T = { a: 1 };'),
       'let kept = { a: 1 }; void 0;',
@@ -83,7 +83,7 @@ describe('the compiler', () => {
     assert.equal(emitted('const again: I = kept; again'), 'let again = kept; again;');
   });
 
-  it('checks across cells and costs the same after many', () => {
+  it('checks types across cells, also after many cells', () => {
     assert.match(
       String(messages('kept.b')[0]),
       /^In\[\d+\]:1:6 - error TS2339: Property 'b' does not exist on type 'I'/,
@@ -93,7 +93,7 @@ describe('the compiler', () => {
     assert.deepEqual(messages('c29.toFixed()'), []);
   });
 
-  it('says where a forgotten await or a name of the other side is the reason', () => {
+  it('says if a forgotten await or a name of the other namespace is the reason', () => {
     assert.match(
       String(messages("import { readFile } from 'node:fs/promises';\nreadFile('a').length;")[0]),
       /TS2339: .*Did you forget to use 'await'\?$/,
@@ -113,7 +113,7 @@ describe('the compiler', () => {
     assert.deepEqual(messages('1 + 1; kept; function g(x) { return x; }'), []);
   });
 
-  it('takes a model of one’s own in a cell of ranks as PyTorch has it', () => {
+  it("accepts a user's model in a cell of ranks, written as in PyTorch", () => {
     const inRanks = (source: string) => compiler.compile({ source, namespace: 'ranks', cell: 1 });
     const declared = inRanks(`class Net extends nn.Module {
       a = new nn.Linear(7, 13);
@@ -131,7 +131,7 @@ describe('the compiler', () => {
     assert.ok(!inRanks('new Net().b.bias.tensor').ok, 'without bias there is none to read');
   });
 
-  it('knows whole, unfinished and wrong cells apart', () => {
+  it('distinguishes complete, incomplete and invalid cells', () => {
     for (const source of ['1', '', 'type T = { a: number }', 'await 1']) {
       assert.deepEqual(compiler.isComplete(source), { status: 'complete' }, source);
     }

@@ -23,7 +23,7 @@ test("README's cells run one after the other", async () => {
   for (const cell of cells) await runs(cell);
 });
 
-test("what README's table says that you write runs", async () => {
+test("the code in README's table runs", async () => {
   await runs(`const folder = '${join(client.folder, 'checkpoint')}'; const [a, b] = [run, run];`);
   const rows = README.split('\n').filter((line) => line.startsWith('| `'));
   const spans = rows.flatMap((row) => [...row.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code));

@@ -20,7 +20,7 @@ async function failure(code: string): Promise<{ number: number; evalue: string; 
 }
 
 describe('a cell that fails its type check', () => {
-  it('keeps its imports, loads them and says so; nothing else of it runs', async () => {
+  it('loads its imports and says so; nothing else of the cell runs', async () => {
     const { traceback } = await failure(
       "import { basename } from 'node:path';\nimport fs, { type Stats } from 'node:fs';\nconsole.log('ran'); const n: number = 'one';",
     );
@@ -31,7 +31,7 @@ describe('a cell that fails its type check', () => {
     assert.equal(resultText(await client.execute(stats)), 'true');
   });
 
-  it('keeps the imports that are right where one is wrong, or where the cell does not parse', async () => {
+  it('loads the valid imports if another import is wrong, or if the cell does not parse', async () => {
     await failure(
       "import { join } from 'node:path';\nimport { nothing } from 'node:os';\nimport 'no-such-package';",
     );
@@ -40,7 +40,7 @@ describe('a cell that fails its type check', () => {
     assert.equal(resultText(await client.execute('sep')), "'/'");
   });
 
-  it('is named where a later cell lacks what it would have declared, until it is mended', async () => {
+  it('is named in the error of a later cell that needs its declarations, until it is fixed', async () => {
     const { number } = await failure("const width: number = 'wide'; type Size = { w: number };");
     const sentence = `Cell ${number} would have declared it, but it failed its type check: fix it and run it again.`;
     assert.ok((await failure('width + 1')).evalue.endsWith(sentence));
@@ -50,7 +50,7 @@ describe('a cell that fails its type check', () => {
     assert.match((await failure('height')).evalue, /Cannot find name 'height'\.$/);
   });
 
-  it('is named also by a compiler that was started anew', { skip: NO_PROC }, async () => {
+  it('is also named after the compiler was restarted', { skip: NO_PROC }, async () => {
     const { number } = await failure("const height: number = 'high';");
     const compiler = await compilerOf(client.pid);
     process.kill(compiler, 'SIGKILL');
@@ -58,7 +58,7 @@ describe('a cell that fails its type check', () => {
     assert.match((await failure('height')).evalue, new RegExp(`Cell ${number} would have declared it`));
   });
 
-  it('in %%ranks says that its imports wait for a job, where there is none', async () => {
+  it('with %%ranks says that its imports wait for a job, if there is no job', async () => {
     const { number, traceback } = await failure(
       "%%ranks\nimport { posix } from 'node:path';\nconst n: number = 'one';",
     );
@@ -70,8 +70,8 @@ describe('a cell that fails its type check', () => {
   });
 });
 
-describe('a cell that ended with its process', () => {
-  it('is named where a later cell uses what it had declared', async () => {
+describe('a cell whose process has ended', () => {
+  it('is named in the error of a later cell that uses its declarations', async () => {
     await client.execute('let before = 1;');
     const { number } = await failure(
       "let within = 2; process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})",

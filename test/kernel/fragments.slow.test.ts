@@ -16,7 +16,7 @@ const TOLD_AT_RUN_TIME = [
   'FSDP(model, { autoWrapPolicy: sizeBasedAutoWrapPolicy, checkpointWrapper: () => undefined })',
 ];
 
-test("the documents' fragments are typed in ranks' cells; snake_case is told by the type checker", () => {
+test("the documents' fragments type-check in cells of ranks, and the type checker reports snake_case", () => {
   const compiler = new NotebookCompiler(findInstallation());
   let cells = 0;
   const complaints = (source: string): string[] => {

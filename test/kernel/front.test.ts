@@ -10,7 +10,7 @@ import { Wire } from '../../kernel/front/wire';
 const PORTS = { shell_port: 1, control_port: 2, stdin_port: 3, iopub_port: 4, hb_port: 5 };
 
 describe('magics', () => {
-  it('read the ranks of %%ranks, and keep the positions of the code', () => {
+  it('read the ranks of %%ranks, and do not move the code', () => {
     for (const [line, selection] of [
       ['%%ranks', 'all'],
       ['%%ranks 0', '0'],
@@ -24,7 +24,7 @@ describe('magics', () => {
     }
   });
 
-  it('read help before or after a name, and leave everything else alone', () => {
+  it('read help before or after a name, and do not change other code', () => {
     assert.deepEqual(readMagics('?parseInt'), { kind: 'help', name: 'parseInt' });
     assert.deepEqual(readMagics('a.b?'), { kind: 'help', name: 'a.b' });
     assert.equal(readMagics('a ? b : c').kind, 'notebook');
@@ -50,13 +50,13 @@ describe('the wire', () => {
     assert.equal(message.identities[0]?.toString(), 'who');
   });
 
-  it('drops messages that another key signed, and what is no message', () => {
+  it("refuses messages with another key's signature, and frames that are not a message", () => {
     const frames = new Wire('other').encode({ type: 'x', content: {} }).map((frame) => Buffer.from(frame));
     assert.throws(() => new Wire('secret').decode(frames), /not signed by this kernel's key/);
     assert.throws(() => new Wire('secret').decode([Buffer.from('hello')]), /lacks frames/);
   });
 
-  it('refuses signed parts that are not what the protocol prescribes, and says which', () => {
+  it('refuses signed parts that do not follow the protocol, and names the part', () => {
     const header = '{"msg_id":"1","msg_type":"x"}';
     for (const [parts, why] of [
       [['null', '{}', '{}', '{}'], /header is no JSON object/],
@@ -70,7 +70,7 @@ describe('the wire', () => {
     assert.equal(new Wire('secret').decode(signed('secret', [header, '?', '{}', '{}'])).header.msg_type, 'x');
   });
 
-  it('takes a message once, also where it comes on another channel', () => {
+  it('accepts a message once, even if it comes again on another channel', () => {
     const wire = new Wire('secret');
     const frames = wire.encode({ type: 'x', content: {} }).map((frame) => Buffer.from(frame));
     wire.decode(frames);
@@ -79,8 +79,8 @@ describe('the wire', () => {
   });
 });
 
-describe('the signatures that were seen', () => {
-  it('are remembered up to a number, of which the oldest tenth is then forgotten', () => {
+describe('the list of seen signatures', () => {
+  it('holds up to a fixed number, and then forgets the oldest tenth', () => {
     const seen = new SeenSignatures(20);
     for (let i = 0; i < 21; i++) assert.ok(seen.note(String(i)));
     assert.ok(!seen.note('2'));
@@ -100,7 +100,7 @@ describe('a connection file', () => {
     assert.deepEqual(ipc.curve, { publicKey: 'p', secretKey: 's' });
   });
 
-  it('that lacks a port or asks for another signature is refused by name', () => {
+  it('without a port or with an unknown signature scheme is refused, and the error names it', () => {
     assert.throws(
       () => parseConnection({ shell_port: 1 }, 'file.json'),
       /file\.json has no number control_port/,
@@ -110,7 +110,7 @@ describe('a connection file', () => {
 });
 
 describe('the history', () => {
-  it('finds by tail, range and pattern', () => {
+  it('finds entries by tail, range and pattern', () => {
     const history = new History();
     for (const [i, source] of ['a = 1', 'b = 2', 'a = 1'].entries()) history.add(i + 1, source);
     assert.deepEqual(history.find({ hist_access_type: 'tail', n: 1 }), [[0, 3, 'a = 1']]);

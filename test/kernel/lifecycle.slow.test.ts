@@ -5,7 +5,7 @@ import { ENDLESS, interruptTime } from './interrupt-time';
 import { JupyterClient, resultText, streamText } from './jupyter-client';
 import { family, goneIn, NO_PROC } from './processes';
 
-describe('the life of a kernel', { skip: NO_PROC }, () => {
+describe('a kernel process', { skip: NO_PROC }, () => {
   it('ends with all of its processes on shutdown', async () => {
     const client = await JupyterClient.start();
     await client.execute("import { spawn } from 'node:child_process'; spawn('sleep', ['1000']); 1");
@@ -35,7 +35,7 @@ describe('the life of a kernel', { skip: NO_PROC }, () => {
     client.close();
   });
 
-  it('survives the death of the process that runs cells, and says what is lost', async () => {
+  it('survives the death of the process that runs cells, and says that variables are gone', async () => {
     const client = await JupyterClient.start();
     await client.execute('let lost = 1');
     const { reply } = await client.execute(
@@ -49,7 +49,7 @@ describe('the life of a kernel', { skip: NO_PROC }, () => {
     await client.stop();
   });
 
-  it('says that the code called process.exit, and in which cell', async () => {
+  it('says that a cell called process.exit, and which cell', async () => {
     const client = await JupyterClient.start();
     await client.execute('const leave = (code: number) => process.exit(code)');
     const { reply } = await client.execute('leave(0)');
@@ -62,7 +62,7 @@ describe('the life of a kernel', { skip: NO_PROC }, () => {
     await client.stop();
   });
 
-  it('shows what processes that a cell started write', async () => {
+  it('shows the output of processes that a cell started', async () => {
     const client = await JupyterClient.start();
     const code =
       "import { spawnSync } from 'node:child_process';\nspawnSync('sh', ['-c', 'echo from outside'], { stdio: 'inherit' }); await new Promise((r) => setTimeout(r, 50));";
@@ -70,7 +70,7 @@ describe('the life of a kernel', { skip: NO_PROC }, () => {
     await client.stop();
   });
 
-  it('ends a loop, a wait and a pending promise with variables kept', async () => {
+  it('ends a loop, a wait and a pending promise on interrupt, and variables stay', async () => {
     const client = await JupyterClient.start();
     try {
       await client.execute('let kept = 1');

@@ -48,7 +48,7 @@ async function sleeps(pid: number): Promise<void> {
 }
 
 describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
-  it('ends the processes that the cell waits for, and so the cell, with variables kept', LIMITS, async () => {
+  it('ends the processes that the cell waits for, and so ends the cell; variables stay', LIMITS, async () => {
     await client.execute('let kept = 1;');
     const { ended } = await started("execSync('sleep 600; true')");
     await sleeps(executor);
@@ -57,7 +57,7 @@ describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
     assert.equal(resultText(await client.execute('kept')), '1');
   });
 
-  it('waits for one that ends by itself, then ends the cell with variables kept', LIMITS, async () => {
+  it('waits for a process that ends by itself, then ends the cell; variables stay', LIMITS, async () => {
     await client.execute('let whole = 1;');
     const { ended } = await started('execSync(\'trap "" INT; sleep 3\'); while (true) {}');
     await interrupt();
@@ -65,7 +65,7 @@ describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
     assert.equal(resultText(await client.execute('whole')), '1');
   });
 
-  it('leaves the processes of earlier cells alone', LIMITS, async () => {
+  it('does not end the processes of earlier cells', LIMITS, async () => {
     await client.execute(
       "import { spawn } from 'node:child_process'; const server = spawn('sleep', ['1000']);",
     );
@@ -76,27 +76,31 @@ describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
     assert.equal(resultText(await client.execute('server.signalCode ?? server.kill()')), 'true');
   });
 
-  it('says which process it waits for; a second one ends the process of the cells', LIMITS, async () => {
-    const { ended } = await started(`execSync('${STUBBORN}')`);
-    await sleeps(executor);
-    const said = await line();
-    assert.match(
-      said,
-      new RegExp(`pid ${executor}\\).* inside a native call: .*child process '.*sleep 600' \\(pid \\d+\\)`),
-    );
-    assert.match(said, /Interrupt again within 5 s to end it: the variables of the notebook are lost then/);
-    await interrupt();
-    const { content } = (await ended).reply;
-    assert.equal(content.ename, 'KernelDied');
-    assert.match(String(content.evalue), /a second interrupt ended it.*variables are gone/);
-    assert.match(
-      String((await client.execute('kept')).reply.content.evalue),
-      /the process that held it has ended/,
-    );
-    assert.equal(resultText(await client.execute('1 + 1')), '2');
-  });
+  it(
+    'names the process that the cell waits for; a second interrupt ends the process of the cells',
+    LIMITS,
+    async () => {
+      const { ended } = await started(`execSync('${STUBBORN}')`);
+      await sleeps(executor);
+      const said = await line();
+      assert.match(
+        said,
+        new RegExp(`pid ${executor}\\).* inside a native call: .*child process '.*sleep 600' \\(pid \\d+\\)`),
+      );
+      assert.match(said, /Interrupt again within 5 s to end it: the variables of the notebook are lost then/);
+      await interrupt();
+      const { content } = (await ended).reply;
+      assert.equal(content.ename, 'KernelDied');
+      assert.match(String(content.evalue), /a second interrupt ended it.*variables are gone/);
+      assert.match(
+        String((await client.execute('kept')).reply.content.evalue),
+        /the process that held it has ended/,
+      );
+      assert.equal(resultText(await client.execute('1 + 1')), '2');
+    },
+  );
 
-  it('says that it waits for a FIFO', LIMITS, async () => {
+  it('says that the cell waits for a FIFO', LIMITS, async () => {
     const fifo = join(client.folder, 'fifo');
     execFileSync('mkfifo', [fifo]);
     await client.execute("import { readFileSync } from 'node:fs';");
@@ -110,21 +114,25 @@ describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
   });
 });
 
-describe('an interrupt', { skip: NO_PROC }, () => {
-  it('says that the process of the cells is stopped, and counts once it goes on', LIMITS, async () => {
-    await client.execute('let still = 1;');
-    const { ended } = await started('await new Promise(() => {})');
-    process.kill(executor, 'SIGSTOP');
-    assert.match(
-      await line(),
-      new RegExp(`is stopped \\(state T\\); kill -CONT ${executor} lets it continue`),
-    );
-    process.kill(executor, 'SIGCONT');
-    assert.equal((await ended).reply.content.ename, 'ShardlabError[INTERRUPTED]');
-    assert.equal(resultText(await client.execute('still')), '1');
-  });
+describe('an interrupt of a stopped process', { skip: NO_PROC }, () => {
+  it(
+    'says that the process of the cells is stopped, and takes effect when it continues',
+    LIMITS,
+    async () => {
+      await client.execute('let still = 1;');
+      const { ended } = await started('await new Promise(() => {})');
+      process.kill(executor, 'SIGSTOP');
+      assert.match(
+        await line(),
+        new RegExp(`is stopped \\(state T\\); kill -CONT ${executor} lets it continue`),
+      );
+      process.kill(executor, 'SIGCONT');
+      assert.equal((await ended).reply.content.ename, 'ShardlabError[INTERRUPTED]');
+      assert.equal(resultText(await client.execute('still')), '1');
+    },
+  );
 
-  it('replaces a compiler that is stopped, and nothing is lost', LIMITS, async () => {
+  it('replaces a stopped compiler, and nothing is lost', LIMITS, async () => {
     const compiler = await compilerOf(client.pid);
     process.kill(compiler, 'SIGSTOP');
     const ended = client.execute('still + 1');
@@ -148,7 +156,7 @@ describe('an interrupt of ranks in native calls', { skip: NO_PROC }, () => {
     await client.execute("%%ranks\nimport { execSync } from 'node:child_process';");
   });
 
-  it('ends the processes that they wait for, and they live on', LIMITS, async () => {
+  it('ends the processes that the ranks wait for, and the ranks stay alive', LIMITS, async () => {
     const ended = client.execute("%%ranks\nexecSync('sleep 600; true')");
     await sleeps(client.pid);
     await interrupt();
@@ -157,7 +165,7 @@ describe('an interrupt of ranks in native calls', { skip: NO_PROC }, () => {
     assert.match(JSON.stringify(published.map(({ content }) => content)), /ranks 0-1 agree/);
   });
 
-  it('says which rank is in what; a second one ends that rank alone', LIMITS, async () => {
+  it('says which rank is in which call; a second interrupt ends only that rank', LIMITS, async () => {
     const ended = client.execute(`%%ranks 1\nexecSync('${STUBBORN}')`);
     await sleeps(client.pid);
     const said = await line();

@@ -22,7 +22,7 @@ describe('the kernel', () => {
     assert.equal((await busy).reply.content.ename, 'ShardlabError[INTERRUPTED]');
   });
 
-  it('aborts the queued cells after an error, and goes on then', async () => {
+  it('aborts the queued cells after an error, and then continues', async () => {
     const all = await Promise.all(
       ['1', "throw new Error('stop')", '3', '4'].map((code) => client.execute(code)),
     );
@@ -38,7 +38,7 @@ describe('the kernel', () => {
     assert.equal(resultText(after_), '6');
   });
 
-  it('counts and shows nothing for silent cells, and evaluates user expressions', async () => {
+  it('does not count silent cells and shows nothing of them, and evaluates user expressions', async () => {
     const before_ = (await client.execute('let shared = 7')).reply.content.execution_count;
     const silent = await client.execute('shared = 8', { silent: true });
     assert.deepEqual(
@@ -52,7 +52,7 @@ describe('the kernel', () => {
     assert.equal(asked.reply.content.execution_count, Number(before_) + 1);
   });
 
-  it('completes names and members of earlier cells, and code points count as one', async () => {
+  it('completes names and members of earlier cells, with offsets in code points', async () => {
     await client.execute('const settings = { learningRate: 1, layers: 2 }');
     const code = "'🎲'; settings.l";
     const { content } = await client.request('complete_request', { code, cursor_pos: [...code].length });
@@ -62,7 +62,7 @@ describe('the kernel', () => {
     assert.deepEqual(names.content.matches, ['settings']);
   });
 
-  it('inspects, and pages help', async () => {
+  it('inspects names and shows help in the pager', async () => {
     const { content } = await client.request('inspect_request', {
       code: 'settings',
       cursor_pos: 3,
@@ -79,7 +79,7 @@ describe('the kernel', () => {
     assert.match(JSON.stringify(page), /Converts a string to an integer/);
   });
 
-  it('keeps a history with tail, range and search', async () => {
+  it('returns its history by tail, range and search', async () => {
     await client.execute('let findMe = 1');
     const ask = async (content: object): Promise<unknown> =>
       (await client.request('history_request', { ...content, output: false, raw: true })).content.history;
@@ -89,7 +89,7 @@ describe('the kernel', () => {
     assert.equal(JSON.parse(JSON.stringify(found)).length, 1);
   });
 
-  it('asks the person for input, and says so where nobody can be asked', async () => {
+  it('asks for input, and says so if nobody can be asked', async () => {
     client.answerInput = (prompt) => `${prompt}: me`;
     assert.equal(resultText(await client.execute("await prompt('who')")), "'who: me'");
     client.answerInput = undefined;
@@ -97,7 +97,7 @@ describe('the kernel', () => {
     assert.match(String(reply.content.evalue), /cannot be asked/);
   });
 
-  it('opens comms from either side, and carries their messages', async () => {
+  it('opens comms from either side and passes on their messages', async () => {
     await client.execute(
       "comms.register('echo', (comm) => { comm.onMessage = (data) => comm.send({ back: data }); });",
     );

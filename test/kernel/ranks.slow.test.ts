@@ -24,7 +24,7 @@ function shownText(exchange: Exchange): string {
 }
 
 describe('a %%ranks cell', () => {
-  it('runs in every rank with its globals in scope, shows outputs by rank, and variables live on', async () => {
+  it('runs in every rank with its globals in scope, shows outputs by rank, and its variables stay', async () => {
     const code =
       "%%ranks\nconsole.log('rank', rank);\nlet x = tf.ones([2]).mul(rank + 1);\ndist.allReduce(x);\nx.dataSync()[0]";
     const text = shownText(await client.execute(code));
@@ -33,13 +33,13 @@ describe('a %%ranks cell', () => {
     assert.match(shownText(await client.execute('%%ranks\nworldSize')), /ranks 0-1 agree\s+2/);
   });
 
-  it('that does not type-check is sent to no rank', async () => {
+  it('that does not type-check runs in no rank', async () => {
     const { reply } = await client.execute("%%ranks\nconsole.log('ran');\nconst s: string = rank;");
     assert.equal(reply.content.ename, 'TypeScriptError[TS2322]');
     assert.match(String(Reflect.get(Object(reply.content.traceback), 0)), /^In\[\d+\]:3:7 /);
   });
 
-  it('is only type-checked with --check, which shows what the checker says', async () => {
+  it("is only type-checked with --check, which shows the type checker's messages", async () => {
     const wrong = await client.execute('%%ranks --check\nconst s: string = rank;');
     assert.equal(wrong.reply.content.status, 'ok');
     assert.match(
@@ -53,19 +53,19 @@ describe('a %%ranks cell', () => {
     assert.equal((await client.execute('%%ranks\nn')).reply.content.ename, 'TypeScriptError[TS2304]');
   });
 
-  it('does not see the names of the notebook, nor the notebook its', async () => {
+  it("does not see the notebook's names, and the notebook does not see the cell's", async () => {
     assert.equal((await client.execute('%%ranks\njob')).reply.content.ename, 'TypeScriptError[TS2304]');
     assert.equal((await client.execute('x')).reply.content.ename, 'TypeScriptError[TS2304]');
   });
 
-  it('finds the variables of earlier ones after the death of the compiler', { skip: NO_PROC }, async () => {
+  it('finds the variables of earlier cells after the death of the compiler', { skip: NO_PROC }, async () => {
     const compiler = await compilerOf(client.pid);
     process.kill(compiler, 'SIGKILL');
     await goneIn([compiler]);
     assert.match(shownText(await client.execute('%%ranks\nx.size')), /ranks 0-1 agree\s+2/);
   });
 
-  it('that fails its type check keeps its imports in the ranks', async () => {
+  it('that fails its type check loads its imports in the ranks', async () => {
     const { content } = (
       await client.execute("%%ranks\nimport { basename } from 'node:path';\nrank = 'one';")
     ).reply;
@@ -88,7 +88,7 @@ describe('a %%ranks cell', () => {
     );
   });
 
-  it('that calls a collective alone is told where, by the line that its author sees', async () => {
+  it("that calls a collective alone gives an error with the line in the user's cell", async () => {
     const { reply } = await client.execute('%%ranks 0\n\n// alone\ninterface I { a: 1 }\ndist.barrier()');
     assert.match(String(reply.content.evalue), /rank 0 waits in barrier #\d+ \(cell \d+, line 5\)/);
   });
@@ -98,7 +98,7 @@ describe('a %%ranks cell', () => {
     assert.match(String(reply.content.evalue), /rank 7 was selected, but the job has ranks 0-1/);
   });
 
-  it('that loops is interrupted with variables kept; so is a cell that waits for ranks', async () => {
+  it('that loops is interrupted and its variables stay; so is a cell that waits for ranks', async () => {
     for (const code of ['%%ranks\nwhile (true) {}', "await job.on('all').run(() => { while (true) {} })"]) {
       const running = client.execute(code);
       await client.until(({ header }) => header.msg_type === 'execute_input');
@@ -121,7 +121,7 @@ describe('a %%ranks cell', () => {
 
 describe('ranks of a notebook', { skip: NO_PROC }, () => {
   for (const victim of ['front', 'executor'] as const) {
-    it(`are gone soon after the kernel's ${victim} was killed while they compute`, async () => {
+    it(`are gone soon after the kernel's ${victim} was killed during a cell`, async () => {
       const other = await JupyterClient.start();
       await other.execute("import * as sl from 'shardlab';\nconst job = await sl.launch({ ranks: 2 });");
       const kernel = family(other.pid);

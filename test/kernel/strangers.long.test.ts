@@ -14,7 +14,7 @@ before(async () => {
 
 after(() => client.stop());
 
-describe('a kernel that is written to without end', () => {
+describe('a kernel that gets messages without end', () => {
   for (const channel of CHANNELS) {
     it(`answers after 10,000 random frames on ${channel}`, async () => {
       await pester(client.port(channel), 10_000, seeded(80, channel));
@@ -22,7 +22,7 @@ describe('a kernel that is written to without end', () => {
     });
   }
 
-  it('answers after 2,000 signed messages that are wrong', async () => {
+  it('answers after 2,000 malformed messages with valid signatures', async () => {
     await sendMutants(client, 2000, seeded(90));
     await assertAlive(client, 'kept', '7');
   });

@@ -15,7 +15,7 @@ before(async () => {
 
 after(() => client.stop());
 
-describe('a kernel that anybody on the host may write to', () => {
+describe('a kernel whose ports are open to everybody on the host', () => {
   it('survives eight bytes on the heartbeat port', async () => {
     await sendRaw(client.port('hb'), [Buffer.from('\x01\x00\x05\x00hell', 'latin1')]);
     await assertAlive(client, 'kept', '7');
@@ -28,12 +28,12 @@ describe('a kernel that anybody on the host may write to', () => {
     });
   }
 
-  it('answers after signed messages that are wrong', async () => {
+  it('answers after malformed messages with valid signatures', async () => {
     await sendMutants(client, 100, seeded(9));
     await assertAlive(client, 'kept', '7');
   });
 
-  it('runs a message once, however often it comes', async () => {
+  it('runs a message once, even if it comes several times', async () => {
     const header = {
       msg_id: 'again',
       session: 's',
@@ -48,7 +48,7 @@ describe('a kernel that anybody on the host may write to', () => {
     assert.equal(resultText(await client.execute('kept -= 1')), '7');
   });
 
-  it('answers a request of wrong types with an error where the protocol has an answer', async () => {
+  it('answers a request with wrong types by an error, for every request that has a reply', async () => {
     for (const type of ['execute_request', 'complete_request', 'inspect_request', 'is_complete_request']) {
       const { content } = await client.request(type, { code: { toString: 1 } });
       assert.equal(content.status, 'error');

@@ -45,7 +45,7 @@ describe('a notebook that trains', { skip: NO_PROC }, () => {
     'it is shut down': (client) => void client.request('shutdown_request', { restart: false }, 'control'),
   };
   for (const [what, act] of Object.entries(ways)) {
-    it(`leaves neither kernel nor ranks when ${what}`, async (context) => {
+    it(`leaves no kernel and no ranks behind when ${what}`, async (context) => {
       const client = await startKernel(context);
       const ranks = await launchIn(client, 'job');
       await startTraining(client);
@@ -56,7 +56,7 @@ describe('a notebook that trains', { skip: NO_PROC }, () => {
     });
   }
 
-  it('shares the machine with another notebook and with another job of its own', async (context) => {
+  it('shares the machine with another notebook and with a second job of its own', async (context) => {
     const one = await startKernel(context);
     const other = await startKernel(context);
     const clients = [one, other];

@@ -38,13 +38,13 @@ function assertDamaged(path: string, line: number, says: RegExp): void {
   );
 }
 
-test('what is written is read again, with its header', () => {
+test('written records are read back, with their header', () => {
   const { header, records: back } = readEventFile(written('whole.jsonl'));
   assert.deepEqual(header, { world: 2, config: { model: 'tiny' } });
   assert.deepEqual(back, records);
 });
 
-test('the declared type of an owner is kept; a line without one is read as before', () => {
+test('the declared type of an owner is stored; a line without one is read as before', () => {
   const path = join(folder, 'declared.jsonl');
   const file = createEventFile(path, { world: 1, config: null });
   const [first] = records;
@@ -58,7 +58,7 @@ test('the declared type of an owner is kept; a line without one is read as befor
   assert.deepEqual(readEventFile(path).records, [record, first]);
 });
 
-test('a loss that is not finite comes back as it was', () => {
+test('a loss that is not finite is read back unchanged', () => {
   const path = join(folder, 'nan.jsonl');
   const file = createEventFile(path, { world: 1, config: null });
   const [first] = records;
@@ -73,7 +73,7 @@ test('a loss that is not finite comes back as it was', () => {
   );
 });
 
-test('damage is named by file, line and field', () => {
+test('the error of a damaged file names file, line and field', () => {
   const notJson = written('not-json.jsonl');
   damage(notJson, 2, (text) => text.replace(':', ''));
   assertDamaged(notJson, 2, /not JSON/);
@@ -91,14 +91,14 @@ test('damage is named by file, line and field', () => {
   assertDamaged(noHeader, 1, /not the header of an event file/);
 });
 
-test('a file that was cut off says so, and how many records before it are good', () => {
+test('the error of a file that was cut off says so, and how many records before it are good', () => {
   const path = written('cut.jsonl');
   truncateSync(path, readFileSync(path).length - 100);
   assertDamaged(path, 3, /cut off/);
   assert.throws(() => readEventFile(path), { details: { path, line: 3, numRecords: 1 } });
 });
 
-test('an empty file, a missing one and one of the future are refused', () => {
+test('an empty file, a missing file and a file of a later version are refused', () => {
   const empty = join(folder, 'empty.jsonl');
   writeFileSync(empty, '');
   assertDamaged(empty, 1, /empty/);
@@ -108,7 +108,7 @@ test('an empty file, a missing one and one of the future are refused', () => {
   assertDamaged(future, 1, /version/);
 });
 
-test('a file that cannot be written is an error with its path', () => {
+test('the error of a file that cannot be written names its path', () => {
   assert.throws(
     () => createEventFile(join(folder, 'no', 'such', 'folder.jsonl'), { world: 1, config: null }),
     {
@@ -118,7 +118,7 @@ test('a file that cannot be written is an error with its path', () => {
   );
 });
 
-test('a blank line in between is damage, not an end', () => {
+test('a blank line inside the file is damage, not the end', () => {
   const path = written('blank.jsonl');
   appendFileSync(path, '\n');
   assertDamaged(path, 4, /not JSON/);

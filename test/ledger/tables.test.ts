@@ -48,7 +48,7 @@ test('communication adds up payload, wire bytes, exposed and overlapped time by 
   assert.equal(rows[1]?.overlappedSeconds, 0);
 });
 
-test('FULL_SHARD receives what the ring formulas say: 3 times its parameters less the root, times (N-1)/N', () => {
+test('FULL_SHARD receives the bytes of the ring formula: 3 times its parameters less the root, times (N-1)/N', () => {
   const layers = 4;
   const [block, root, world] = [198_272, 270_592, 4];
   const records = simulateRanks({
@@ -66,7 +66,7 @@ test('FULL_SHARD receives what the ring formulas say: 3 times its parameters les
   }
 });
 
-test('the main lane shows the innermost span, and a wait cuts the span that it stops', () => {
+test('the main lane shows the innermost span, and a wait interrupts its span', () => {
   const lanes = timeline(
     stepOf({
       spans: [
@@ -104,7 +104,7 @@ test('segments of the main lane never overlap and stay in order', () => {
   }
 });
 
-test('every resident byte of a process is named, and the parts add up', () => {
+test('every resident byte of a process has a name, and the parts add up', () => {
   const node = { rss: 300e6, heapTotal: 60e6, external: 150e6 };
   const parts = explainProcess(node, { bytes: 40e6, heapBytes: 128e6 });
   assert.equal(parts.deviceBytes, 40e6);
@@ -117,7 +117,7 @@ test('every resident byte of a process is named, and the parts add up', () => {
   );
 });
 
-test('heap that was reserved but never touched is not counted as resident', () => {
+test('reserved heap that was never touched does not count as resident', () => {
   const parts = explainProcess(
     { rss: 120e6, heapTotal: 60e6, external: 1e9 },
     { bytes: 40e6, heapBytes: 1e9 },
@@ -126,7 +126,7 @@ test('heap that was reserved but never touched is not counted as resident', () =
   assert.equal(parts.nodeBytes, 0);
 });
 
-test('a trace has a process a rank, two lanes, memory counters, and no negative times', () => {
+test('a trace has one process per rank, two lanes, memory counters, and no negative times', () => {
   const records = simulateRanks({ strategy: 'FULL_SHARD', world: 2 });
   const { traceEvents } = toChromeTrace(records);
   const names = traceEvents.filter(({ ph }) => ph === 'M').map(({ args }) => args.name);
@@ -141,7 +141,7 @@ test('a trace has a process a rank, two lanes, memory counters, and no negative 
   assert.equal(traceEvents.filter(({ cat, pid }) => cat === 'param' && pid === 1).length, 9);
 });
 
-test('a trace of nothing is empty', () => {
+test('a trace without steps is empty', () => {
   assert.deepEqual(toChromeTrace([]).traceEvents, []);
 });
 

@@ -43,25 +43,25 @@ const EARLY: Facts = {
 /** Comes 4 s later, after as much computing. */
 const LATE: Facts = { ...EARLY, posted: 5, free: 5, arrived: 5, postedCpu: 5, exposed: 3 };
 
-test('until the last rank has come one waits for it, then for the wire', () => {
+test('a rank waits for its peer until the last rank has arrived, then for the wire', () => {
   const step = stepOf(EARLY, LATE);
   assert.deepEqual(kinds(step, 0), { wire: 3, peer: 4, core: 0 });
   assert.deepEqual(kinds(step, 1), { wire: 3, peer: 0, core: 0 });
 });
 
-test('a peer that is late because its main thread had no core is a wait for a core', () => {
+test('waiting for a peer whose main thread had no core is a wait for a core', () => {
   // 5 s passed until it posted, of which it computed 2.
   const step = stepOf(EARLY, { ...LATE, postedCpu: 2 });
   assert.deepEqual(kinds(step, 0), { wire: 3, peer: 1, core: 3 });
 });
 
-test('a communicating thread that comes late without a core is a wait for a core, on its own rank and on others', () => {
+test('a comm thread that comes late because it had no core is a wait for a core, on its own rank and on others', () => {
   const step = stepOf(EARLY, { ...LATE, posted: 2, postedCpu: 2, free: 2, lacked: 3, exposed: 6 });
   assert.deepEqual(kinds(step, 0), { wire: 3, peer: 1, core: 3 });
   assert.deepEqual(kinds(step, 1), { wire: 3, peer: 0, core: 3 });
 });
 
-test('going on later than the wire was done is a wait for a core', () => {
+test('a rank that continues later than the end of the transfer waited for a core', () => {
   const step = stepOf({ ...EARLY, ended: 9, resumed: 10, exposed: 9 }, LATE);
   assert.deepEqual(kinds(step, 0), { wire: 3, peer: 4, core: 2 });
 });
@@ -71,7 +71,7 @@ test('bytes that queue behind others wait for the wire', () => {
   assert.deepEqual(kinds(step, 0), { wire: 6, peer: 0, core: 1 });
 });
 
-test('while the last rank is in the collective before, what that one waits for is waited for', () => {
+test("if the last rank is still in an earlier collective, the wait is of the kind of that collective's wait", () => {
   const [first, second] = stepOf(EARLY, LATE);
   const at = (number: number, facts: Partial<Facts>): CollectiveRecord => {
     const { posted = 0, started = 0, ended = 0, exposed = 0, ...progress } = { ...EARLY, ...facts };
@@ -103,7 +103,7 @@ test('while the last rank is in the collective before, what that one waits for i
   );
 });
 
-test('without a clock of CPU time nothing is claimed, and no wait begins before it was asked for', () => {
+test("without CPU times the wait's kind is unknown, and no wait begins before its collective is posted", () => {
   const [record] = stepOf({ ...EARLY, exposed: 7.5 }, LATE);
   const told = record ?? assert.fail();
   const untold = {
@@ -115,7 +115,7 @@ test('without a clock of CPU time nothing is claimed, and no wait begins before 
   assert.deepEqual([part?.start, part?.end], [1, 8.5]);
 });
 
-test('the kinds add up to the exposed wait, whatever the times are', () => {
+test('the kinds add up to the exposed wait, for any times', () => {
   const time = fc.double({ min: 0, max: 10, noNaN: true });
   const facts = fc
     .record({
@@ -144,7 +144,7 @@ test('the kinds add up to the exposed wait, whatever the times are', () => {
   );
 });
 
-test('a timeline shows the wait where it was, also when the thread went on late', () => {
+test('a timeline shows waits at their times, also if the thread continued late', () => {
   const step = stepOf({ ...EARLY, ended: 8, resumed: 10, exposed: 9 }, LATE);
   const [record] = step;
   const lanes = timeline(record ?? assert.fail(), 0, waitsOf(step).get(0));

@@ -51,7 +51,7 @@ for (const [name, options] of Object.entries<AttentionOptions>({
   'causal, in blocks': { causal: true, kind: 'flash' },
   'of all keys and another scale, in blocks': { causal: false, scale: 1, kind: 'flash' },
 })) {
-  test(`attention ${name}, heads in groups, is that of every head alone, in value and gradients`, () => {
+  test(`attention ${name} with grouped heads equals attention head by head, in value and gradients`, () => {
     tf.tidy(() => {
       const inputs = [random([B, T, H, D], 'q'), random([B, S, G, D], 'k'), random([B, S, G, D], 'v')];
       const weights = random([B, T, H, D], 'dy');
@@ -81,7 +81,7 @@ for (const [name, options] of Object.entries<AttentionOptions>({
   });
 }
 
-test('a bias is added to scaled scores, and has a gradient', () => {
+test('a bias is added to the scaled scores and has a gradient', () => {
   tf.tidy(() => {
     const [q, k, v] = [random([B, T, H, D], 'q'), random([B, S, G, D], 'k'), random([B, S, G, D], 'v')];
     const bias = random([H, T, S], 'bias');
@@ -95,7 +95,7 @@ test('a bias is added to scaled scores, and has a gradient', () => {
   });
 });
 
-test('tensors that do not fit are refused with their shapes', () => {
+test('the error of tensors that do not fit shows their shapes', () => {
   tf.tidy(() => {
     const q = random([B, T, H, D], 'q');
     const k = random([B, S, 3, D], 'k');

@@ -21,7 +21,7 @@ before(async () => {
 });
 
 for (const [name, model] of Object.entries(MODELS)) {
-  test(`${name}: a model that is built has names and shapes, and takes no memory for values`, async () => {
+  test(`${name}: a built model has names and shapes, and takes no memory for values`, async () => {
     const engine = await testEngine();
     const { bytes } = engine.memory;
     const built = buildModel(parseTrainConfig({ model }));
@@ -31,7 +31,7 @@ for (const [name, model] of Object.entries(MODELS)) {
   });
 }
 
-test('an untied head is a parameter of its own and gets its own gradient', async () => {
+test('an untied head is its own parameter and gets its own gradient', async () => {
   const engine = await testEngine();
   const tied = gpt({ ...SHAPE, vocab: 16 });
   const untied = gpt({ ...SHAPE, vocab: 16, tied: false });
@@ -51,7 +51,7 @@ test('an untied head is a parameter of its own and gets its own gradient', async
   untied.dispose();
 });
 
-test('frozen parameters are named by module or by themselves', () => {
+test('parameters are frozen by the name of their module or by their own name', () => {
   const model = gpt(SHAPE);
   freeze(model, ['wte', 'blocks.*.ln1', 'blocks.1.fc1.bias']);
   const frozen = model.parameters().filter(({ requiresGrad }) => !requiresGrad);
@@ -66,7 +66,7 @@ test('frozen parameters are named by module or by themselves', () => {
   model.dispose();
 });
 
-test('a pattern that fits nothing names the nearest module; nothing left to train is refused', () => {
+test('the error of a pattern without a match names the nearest module; a model with nothing left to train is refused', () => {
   const model = gpt(SHAPE);
   assert.throws(() => freeze(model, ['blocks.*.fc3']), {
     code: 'CONFIG',

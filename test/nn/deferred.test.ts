@@ -36,7 +36,7 @@ function made(kind: keyof typeof SEQUENCES, shape: readonly number[]): Parameter
   return parameter;
 }
 
-test('any range of values, in any order, is bit for bit that of the whole sequence', () => {
+test('any range of values, in any order, has the bits of the whole sequence', () => {
   const random = seeded(1, 'ranges');
   for (const kind of ['normal', 'uniform', 'constant'] as const) {
     const size = 7 * 13;
@@ -55,7 +55,7 @@ test('any range of values, in any order, is bit for bit that of the whole sequen
   }
 });
 
-test('a model takes no memory until a parameter is asked for, and then that one only', () => {
+test('a model takes no memory until a parameter is read, and then only for that parameter', () => {
   const before = engine.memory.bytes;
   const model = gpt(SHAPE);
   assert.equal(model.numParams() > 0, true);
@@ -69,7 +69,7 @@ test('a model takes no memory until a parameter is asked for, and then that one 
   assert.throws(() => model.wpe.weight.tensor, { code: 'SHAPE' });
 });
 
-test('what is made in interrupted work stays', () => {
+test('a parameter made in interrupted work stays after recovery', () => {
   const model = gpt(SHAPE);
   const read = (): Float32Array => model.wte.weight.tensor.dataSync<'float32'>();
   tf.engine().startScope('cut off');
@@ -79,7 +79,7 @@ test('what is made in interrupted work stays', () => {
   model.dispose();
 });
 
-test('a model without units runs as if its values had been there', () => {
+test('a model without units gives the same loss at its first and second use', () => {
   const model = gpt(SHAPE);
   const [ids, targets] = [tf.zeros([1, 4], 'int32'), tf.zeros([4], 'int32')];
   const loss = (): number => tf.tidy(() => model.apply(ids, targets).dataSync()[0] ?? Number.NaN);
@@ -90,7 +90,7 @@ test('a model without units runs as if its values had been there', () => {
   model.dispose();
 });
 
-test('values that are loaded take the place of those that were not made yet, and of those that were', () => {
+test('loaded values replace values, whether they are made or still deferred', () => {
   const model = gpt(SHAPE);
   const { bias } = model.ln_f;
   const entries = [...model.namedParameters()].map(([name, { shape, size }]) => {
@@ -105,7 +105,7 @@ test('values that are loaded take the place of those that were not made yet, and
   model.dispose();
 });
 
-test("a whole tensor is its module's full parameter from the beginning, and a part of it needs no whole one", () => {
+test('a whole tensor has the cause param.full from the beginning, and a part is written without the whole tensor', () => {
   const parameter = made('uniform', [6]);
   const target = engine.allocate([4], 'float32', { cause: 'param.shard', module: '' });
   const before = engine.memory.bytes;
@@ -119,7 +119,7 @@ test("a whole tensor is its module's full parameter from the beginning, and a pa
   target.dispose();
 });
 
-test('values that cannot be had leave nothing behind', () => {
+test('values that cannot be read leave nothing behind', () => {
   const parameter = made('uniform', [6]);
   parameter.defer({
     fill() {

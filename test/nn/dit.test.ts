@@ -48,7 +48,7 @@ function inputsOf({ latent, inChannels = 16, outChannels = 16, textLen = 512, te
 }
 
 for (const reference of referenceCases<DitOptions>('dit_reference.json')) {
-  test(`loss and gradients are those of diffusers' WanTransformer3DModel: ${reference.name}`, () => {
+  test(`loss and gradients equal those of diffusers' WanTransformer3DModel: ${reference.name}`, () => {
     const model = dit(reference.shape);
     loadReferenceValues(engine, model, reference);
     const { latents, timesteps, text, velocity } = inputsOf(reference.shape);
@@ -64,7 +64,7 @@ for (const reference of referenceCases<DitOptions>('dit_reference.json')) {
   });
 }
 
-test('of two experts the timestep chooses one; the other has no gradients', () => {
+test('the timestep selects one of two experts, and the other has no gradients', () => {
   const model = dit({ ...SHAPE, experts: 2 });
   assert.ok(model instanceof DitExperts);
   const { latents, text, velocity } = inputsOf(SHAPE);
@@ -87,7 +87,7 @@ test('of two experts the timestep chooses one; the other has no gradients', () =
   model.dispose();
 });
 
-test('sizes that do not fit are refused by name', () => {
+test('the error of sizes that do not fit names them', () => {
   assert.throws(
     () => dit({ ...SHAPE, latent: [2, 5, 4] }),
     /latent: \[2,5,4\] is not divisible by patch \[1,2,2\] \(5 by 2\)/,

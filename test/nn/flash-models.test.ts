@@ -49,7 +49,7 @@ function run(model: (typeof MODELS)[keyof typeof MODELS], attention: 'eager' | '
 }
 
 for (const [name, model] of Object.entries(MODELS)) {
-  test(`${name} with attention in blocks has the loss and gradients of attention with all weights`, () => {
+  test(`${name} with flash attention has the loss and gradients of attention with all weights`, () => {
     const [eager, flash] = [run(model, 'eager'), run(model, 'flash')];
     assert.deepEqual([eager.numFlash, flash.numFlash], [0, SIZES.layers]);
     assertClose([flash.loss], [eager.loss], 1e-5, 'loss');

@@ -17,7 +17,7 @@ before(async () => {
 });
 
 for (const reference of referenceCases<LlamaOptions>('llama_reference.json')) {
-  test(`loss and gradients are Hugging Face's: ${reference.name}`, () => {
+  test(`loss and gradients equal those of Hugging Face's Llama: ${reference.name}`, () => {
     const model = llama(reference.shape);
     loadReferenceValues(engine, model, reference);
     const ids = tf.tensor2d(
@@ -40,7 +40,7 @@ for (const reference of referenceCases<LlamaOptions>('llama_reference.json')) {
   });
 }
 
-test('sizes that do not fit are refused by name', () => {
+test('the error of sizes that do not fit names them', () => {
   const said = (sizes: object): RegExp | string => {
     try {
       llama({ ...SHAPE, ...sizes });

@@ -34,7 +34,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-test('a module is printed as a tree with the shapes of its parameters, equal neighbours once', () => {
+test('a module is printed as a tree with the shapes of its parameters, and equal neighbours only once', () => {
   assert.equal(
     inspect(gpt({ layers: 3, dim: 4, heads: 1, vocab: 5, seq: 2 })),
     [
@@ -59,7 +59,7 @@ test('a module is printed as a tree with the shapes of its parameters, equal nei
   assert.match(String(new Tied()), /\(0\): Linear[^\n]*\n *\(1\): Linear/);
 });
 
-test('parameters are named as in torch, parents first, a tied one once', () => {
+test('parameters are named as in torch, parents first, and a tied parameter once', () => {
   const model = new Tied();
   assert.deepEqual(
     [...model.namedParameters().keys()],
@@ -71,7 +71,7 @@ test('parameters are named as in torch, parents first, a tied one once', () => {
   model.dispose();
 });
 
-test('a list takes another module in a place, under the same name', () => {
+test('another module in a list gets the name of its index', () => {
   const model = new Tied();
   const other = new Linear(2, 2);
   model.layers.set(1, other);
@@ -81,7 +81,7 @@ test('a list takes another module in a place, under the same name', () => {
   assert.throws(() => model.layers.set(2, other), /the list "layers" has 2 modules.*none at index 2/);
 });
 
-test('names with a dot, empty or taken are refused', () => {
+test('names with a dot, empty names and used names are refused', () => {
   class Wrong extends Tied {
     add(name: string): void {
       this.addParameter(name, this.table);
@@ -92,7 +92,7 @@ test('names with a dot, empty or taken are refused', () => {
   model.dispose();
 });
 
-test('wrappers run from the last to the first, and a keyed one only once', () => {
+test('wrappers run from the last to the first, and a wrapper with a key only once', () => {
   const model = new Linear(2, 2);
   const order: string[] = [];
   const note = (name: string) => (inputs: tf.Tensor[], next: (...x: tf.Tensor[]) => tf.Tensor) => {
@@ -122,7 +122,7 @@ class Fields extends Module {
   }
 }
 
-test('modules and parameters in fields are registered under the names of the fields, in their order', () => {
+test('modules and parameters in fields are registered with the names of the fields, in their order', () => {
   const model = new Fields();
   assert.deepEqual(
     [...model.namedParameters().keys()],
@@ -136,7 +136,7 @@ test('modules and parameters in fields are registered under the names of the fie
   model.dispose();
 });
 
-test('a field that is set again holds another module under its name, or none', () => {
+test('a field that is set again registers the new module, or none', () => {
   const model = new Fields();
   const other = new Linear(4, 1);
   model.b = other;
@@ -148,7 +148,7 @@ test('a field that is set again holds another module under its name, or none', (
   model.dispose();
 });
 
-test('what holds a module cannot be within it', () => {
+test('a module cannot contain its own parent', () => {
   class Child extends Fields {
     parent: Module | null = null;
   }
@@ -164,7 +164,7 @@ test('what holds a module cannot be within it', () => {
 
 const valuesOf = ({ weight }: Linear): number[] => [...weight.tensor.dataSync()];
 
-test('values follow from the seed and the path: no two layers are alike, and every rank has the same', () => {
+test('values depend on seed and path: no two layers are equal, and two models of the same seed are', () => {
   const [model, twin, other] = [new Fields(), new Fields(), new Fields().manualSeed(8)];
   assert.notDeepEqual(valuesOf(model.a), valuesOf(model.b as Linear));
   assert.deepEqual(valuesOf(model.a), valuesOf(twin.a));
@@ -173,7 +173,7 @@ test('values follow from the seed and the path: no two layers are alike, and eve
   for (const each of [model, twin, other]) each.dispose();
 });
 
-test('a seed that comes too late is refused, for it would change nothing', () => {
+test('a seed that would come too late to have an effect is refused', () => {
   const linear = new Linear(2, 2);
   assert.throws(() => linear.manualSeed(0.5), /0\.5 is not a whole number/);
   for (const { tensor } of linear.parameters()) assert.ok(tensor.size > 0);
@@ -181,7 +181,7 @@ test('a seed that comes too late is refused, for it would change nothing', () =>
   linear.dispose();
 });
 
-test("layers begin as torch's: Linear uniform within 1/sqrt(inputs), Embedding standard normal, norms 1 and 0", () => {
+test("layers start like torch's: Linear uniform within 1/sqrt(inputs), Embedding standard normal, norms 1 and 0", () => {
   const linear = new Linear(64, 4096);
   for (const values of [linear.weight, linear.bias].map(({ tensor }) => tensor.dataSync())) {
     assert.ok(values.every((value) => Math.abs(value) <= 1 / 8));
@@ -201,12 +201,12 @@ test("layers begin as torch's: Linear uniform within 1/sqrt(inputs), Embedding s
   for (const each of [linear, table, norm]) each.dispose();
 });
 
-test('a size that is no whole number from 1 is refused by name', () => {
+test('the error of a size that is not a whole number from 1 names it', () => {
   assert.throws(() => new Linear(7, 0), /nn\.Linear: outputs is 0; give a whole number/);
   assert.throws(() => new LayerNorm(1.5), /nn\.LayerNorm: dim is 1\.5/);
 });
 
-test('values load by exact name and shape, or every misfit is named', () => {
+test('values are loaded by exact name and shape; the error of values that do not fit names all of them', () => {
   const linear = new Linear(2, 1);
   const weight = { shape: [1, 2], values: Float32Array.of(3, 4) };
   const bias = { shape: [1], values: Float32Array.of(5) };
@@ -234,7 +234,7 @@ test('values load by exact name and shape, or every misfit is named', () => {
   linear.dispose();
 });
 
-test("what would not train in a parameter's or a module's field is refused, as by torch; null is taken", () => {
+test("a value that would not train is refused in a parameter's or module's field, as in torch; null is accepted", () => {
   const layer = new Linear(2, 2);
   assert.throws(() => Object.assign(layer, { weight: tf.ones([2, 2]) }), {
     code: 'CONFIG',
@@ -246,7 +246,7 @@ test("what would not train in a parameter's or a module's field is refused, as b
   assert.equal(layer.numParams(), 4);
 });
 
-test('a parameter takes a float tensor of its own, so that its gradient is its own too', () => {
+test('a parameter takes only a float tensor that no other parameter has', () => {
   for (const given of [[1, 2], 3, undefined]) {
     assert.throws(() => new Parameter(given as never), { code: 'CONFIG', message: /takes a tensor/ });
   }
@@ -258,14 +258,14 @@ test('a parameter takes a float tensor of its own, so that its gradient is its o
   assert.throws(() => new Parameter(values), /this tensor \[3\] is another parameter's/);
 });
 
-test('a GPT without targets, or with ids of one dimension, says what it takes', () => {
+test('the error of a GPT without targets, or with one-dimensional ids, says what it takes', () => {
   const model = gpt({ layers: 1, dim: 4, heads: 1, vocab: 5, seq: 4 });
   const ids = tf.zeros([4], 'int32');
   assert.throws(() => model.apply(ids, ids), /GPT takes ids \[B, T\].* given ids int32 \[4\]/);
   assert.throws(() => model.apply(tf.reshape(ids, [1, 4])), /targets undefined/);
 });
 
-test('lists that are none, and what is no module in them, are refused by what they are given to', () => {
+test('ModuleList, Sequential and freeze refuse values that are not lists of the right type', () => {
   assert.throws(() => new ModuleList([1] as never), /ModuleList takes modules, .*"0" is 1/);
   assert.throws(() => new Sequential(new Linear(2, 2) as never), /Sequential takes a list/);
   assert.throws(() => freeze(new Tied(), 'table' as never), /freeze takes a list of names, .*not table/);

@@ -24,7 +24,7 @@ before(async () => {
 const rows = (label: string, count = ROWS): tf.Tensor =>
   tf.tensor2d(normals(count * DIM, label), [count, DIM]);
 
-test('a gate gives one expert a row, the same for the same rows, others for another seed', () => {
+test('a gate selects one expert per row, the same for the same rows and seed', () => {
   const gates = [3, 3, 4].map((seed) => new TemperatureGating(DIM, 4, { initTemp: 2, seed }));
   const x = rows('gate');
   const choices = gates.map((gate) => tf.tidy(() => gate.apply(x).arraySync() as number[][])); // [rows, experts]
@@ -41,7 +41,7 @@ test('a gate gives one expert a row, the same for the same rows, others for anot
   }
 });
 
-test('rows are spread over experts as their logits say: the noise draws from the softmax', () => {
+test('rows are spread over experts by their logits: the noise draws from the softmax', () => {
   const gate = new TemperatureGating(DIM, 3, { seed: 1 });
   engine.fill(gate.gate.weight.tensor, 0);
   const logits = tf.tensor1d([0.5, 0.3, 0.2].map(Math.log));
@@ -56,7 +56,7 @@ test('rows are spread over experts as their logits say: the noise draws from the
   gate.dispose();
 });
 
-test("a gate's gradients are those of the soft choice", () => {
+test("a gate's gradients equal those of the soft choice", () => {
   const gate = new TemperatureGating(DIM, 4, { initTemp: 1.5, seed: 3 });
   const x = rows('straight');
   const weights = tf.tensor2d(normals(ROWS * 4, 'weights'), [ROWS, 4]);
@@ -94,7 +94,7 @@ test('a mixture equals the dense sum over its experts, in value and gradients', 
   mixture.dispose();
 });
 
-test('an expert to which no row goes has no gradient', () => {
+test('an expert without rows has no gradient', () => {
   const mixture = newMixture(3);
   const avoided = tf.tensor1d([0, -1e4, 0]);
   engine.copyInto(mixture.gate.gate.bias.tensor, 0, avoided);
@@ -105,7 +105,7 @@ test('an expert to which no row goes has no gradient', () => {
   mixture.dispose();
 });
 
-test("a model's loss over two sequences is the mean of theirs: a token's expert does not depend on its batch", () => {
+test("a model's loss over two sequences is the mean of their losses: a token's expert does not depend on its batch", () => {
   const model = moe({ ...SHAPE, seed: 2 });
   const loss = (tokens: number[]): number =>
     tf.tidy(() => {
@@ -123,7 +123,7 @@ test("a model's loss over two sequences is the mean of theirs: a token's expert 
   model.dispose();
 });
 
-test('experts are a list named experts; sizes that do not fit are refused', () => {
+test('experts are a list with the name experts, and sizes that do not fit are refused', () => {
   const model = moe(SHAPE);
   assert.deepEqual(
     [...(model.blocks.at(1)?.moe.experts.at(2)?.parameters() ?? [])].map(({ name }) => name),

@@ -25,7 +25,7 @@ for (const [name, numParams] of Object.entries(PUBLISHED)) {
   });
 }
 
-test("Wan2.2's experts are equal, and image to video has 20 more input channels in its patches", () => {
+test("Wan2.2's experts have equal sizes, and image to video has 20 more input channels in its patches", () => {
   const [text, image] = [shapesOf('wan2.2-a14b'), shapesOf('wan2.2-i2v-a14b')];
   assert.ok(text instanceof DitExperts && image instanceof DitExperts);
   assert.equal(text.high_noise_model.numParams(), 14_288_491_584);
@@ -33,7 +33,7 @@ test("Wan2.2's experts are equal, and image to video has 20 more input channels 
   assert.equal(image.high_noise_model.numParams() - text.high_noise_model.numParams(), 20 * 4 * 5120);
 });
 
-test('names are those of the published checkpoints', () => {
+test('parameter names equal those of the published checkpoints', () => {
   const llama = shapesOf('llama3-8b').namedParameters();
   assert.deepEqual(llama.get('model.layers.31.self_attn.k_proj.weight')?.shape, [1024, 4096]);
   assert.deepEqual(llama.get('model.layers.0.mlp.down_proj.weight')?.shape, [4096, 14_336]);
@@ -46,7 +46,7 @@ test('names are those of the published checkpoints', () => {
   assert.deepEqual(wan.get('high_noise_model.head.modulation')?.shape, [1, 2, 5120]);
 });
 
-test("the planner's formula counts the parameters that modules have", () => {
+test("the planner's formula gives the number of parameters of the modules", () => {
   for (const [name, { params }] of Object.entries(KNOWN_MODELS)) {
     // The names are the catalogue's own.
     assert.equal(shapesOf(name as keyof typeof KNOWN_MODELS).numParams(), params, name);

@@ -15,7 +15,7 @@ before(async () => {
 });
 
 for (const reference of referenceCases<T5EncoderOptions>('t5_reference.json')) {
-  test(`values and gradients are those of Hugging Face's UMT5EncoderModel: ${reference.name}`, () => {
+  test(`values and gradients equal those of Hugging Face's UMT5EncoderModel: ${reference.name}`, () => {
     const model = t5Encoder(reference.shape);
     loadReferenceValues(engine, model, reference);
     const rows = [0, 1].map((b) => Array.from({ length: 9 }, (_, i) => (7 * i + 3 * b) % 30));
@@ -39,7 +39,7 @@ test('umt5-xxl has a table of relative positions in every layer', () => {
   assert.equal(numParams, 24 * ofLayer + 256_384 * 4096 + 4096);
 });
 
-test('an encoder alone has no loss to train for', () => {
+test('an encoder alone is refused for training, since it has no loss', () => {
   const config = parseTrainConfig({
     model: { kind: 't5-encoder', layers: 1, dim: 8, heads: 2, ffn: 8, vocab: 300, seq: 4 },
   });

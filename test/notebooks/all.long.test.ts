@@ -21,7 +21,7 @@ function occupyCores(): () => void {
   };
 }
 
-test('every notebook runs from a fresh kernel in less than two minutes, and no sentence in it is false', {
+test('every notebook runs in a fresh kernel in less than two minutes, and all its sentences are true', {
   skip,
 }, async (t) => {
   const { notebookFiles } = await notebookInputs();
@@ -40,7 +40,7 @@ test('every notebook runs from a fresh kernel in less than two minutes, and no s
   }
 });
 
-test('where all cores are busy no sentence in a notebook is false either', { skip }, async (t) => {
+test('while all cores are busy, all sentences of a notebook are true too', { skip }, async (t) => {
   const { notebookFiles } = await notebookInputs();
   for (const path of notebookFiles()) {
     for (let run = 1; run <= RUNS; run++) {

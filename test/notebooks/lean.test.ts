@@ -25,7 +25,7 @@ function notebookOf(figure: Figure): Notebook {
 
 const formsOf = ({ cells }: Notebook): string[] => Object.keys(cells[0]?.outputs?.[0]?.data ?? {}).sort();
 
-test('a stored figure keeps its picture and its text, and a timeline what its spans say under the mouse', async () => {
+test('a stored figure keeps picture and text, and a timeline also its interactive form', async () => {
   const { leanNotebook } = await lean;
   const loss = notebookOf(lossCurve([{ name: '', losses: [3, 2.5, 2] }]));
   const timeline = notebookOf(commTimeline(simulatedRun({ strategy: 'FULL_SHARD', world: 2 })));
@@ -34,7 +34,7 @@ test('a stored figure keeps its picture and its text, and a timeline what its sp
   assert.deepEqual(leanNotebook(timeline), timeline);
 });
 
-test('the text of a notebook is the notebook, with a line per trace of a figure', async () => {
+test('the text of a notebook is its JSON, with one line per trace of a figure', async () => {
   const { notebookText } = await lean;
   const timeline = notebookOf(commTimeline(simulatedRun({ strategy: 'FULL_SHARD', world: 2 })));
   const text = notebookText(timeline);

@@ -33,14 +33,14 @@ function notebookOf(figure: Figure, change: (text: string) => string = (text) =>
 }
 
 for (const [name, figure] of Object.entries(FIGURES)) {
-  test(`${name}: what the figure says is what its own numbers say`, () => {
+  test(`${name}: the figure's sentences agree with its numbers`, () => {
     const notebook = notebookOf(figure);
     assert.equal(figuresOf(notebook)[0]?.title, figure.title);
     assert.deepEqual(falseSentences(notebook), []);
   });
 }
 
-test('a title that its table contradicts is found', () => {
+test('a title that contradicts its table is found', () => {
   const planted: readonly [Figure | undefined, (text: string) => string][] = [
     [FIGURES.loss, (text) => text.replace('falls', 'rises')],
     [FIGURES.loss, (text) => text.replace('to 2.000', 'to 1.000')],
@@ -55,7 +55,7 @@ test('a title that its table contradicts is found', () => {
   }
 });
 
-test('a fact of the prose that no output shows is found, and one whose sentence has gone', () => {
+test('a fact of the prose that no output shows is found, and a listed fact that the prose no longer has', () => {
   const cell = { cell_type: 'markdown', source: 'The loss does not change by a bit:' } as const;
   const problems = unshownFacts('03-offload-and-checkpoint.ipynb', { cells: [cell] });
   assert.equal(problems.length, 2);

@@ -5,7 +5,7 @@ import { errorsIn, executed, notebookInputs, readNotebook, skip } from './execut
 import { unshownFacts } from './facts';
 import { falseSentences } from './sentences';
 
-test('every notebook is stored as executed from top to bottom, without an error', async (t) => {
+test('every notebook is stored as it was executed from top to bottom, without an error', async (t) => {
   const { notebookFiles, isStale } = await notebookInputs();
   for (const path of notebookFiles()) {
     await t.test(
@@ -26,7 +26,7 @@ test('every notebook is stored as executed from top to bottom, without an error'
   }
 });
 
-test('notebooks whose code, or whose library, changed since they were executed run without an error', {
+test('notebooks run without an error if their code or the library changed since they were executed', {
   skip,
 }, async (t) => {
   const { notebookFiles, isStale } = await notebookInputs();
@@ -39,7 +39,7 @@ test('notebooks whose code, or whose library, changed since they were executed r
   }
 });
 
-test('no sentence of a stored notebook is contradicted by its own numbers', async (t) => {
+test('all sentences of a stored notebook agree with its numbers', async (t) => {
   const { notebookFiles, isStale } = await notebookInputs();
   for (const path of notebookFiles()) {
     // A changed notebook's stored outputs may be of other sentences.

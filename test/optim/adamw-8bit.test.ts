@@ -28,7 +28,7 @@ function gradientOf(size: number, seed: string): Float32Array {
   return normals(size, seed).map((value, i) => (i % 5 === 0 ? 0 : value * 10 ** -(i % 7)));
 }
 
-test('the maps have 256 values: seven decades, and each cell of the search has one middle at most', () => {
+test('the maps have 256 values over seven decades, and each cell of the search has at most one middle', () => {
   for (const kind of ['signed', 'unsigned'] as const) {
     const map = dynamicMap(kind);
     assert.equal(map.length, 256);
@@ -49,7 +49,7 @@ test('the maps have 256 values: seven decades, and each cell of the search has o
 });
 
 for (const blockSize of [16, 100, 256]) {
-  test(`codes, scales and parameters are the definition's over several steps, in blocks of ${blockSize}`, () => {
+  test(`codes, scales and parameters equal the definition's over several steps, in blocks of ${blockSize}`, () => {
     const reference = new Reference8bit(SIZE, blockSize);
     const expected = normals(SIZE, 'param');
     const parameter = new Parameter(tf.tensor1d(expected));
@@ -71,7 +71,7 @@ for (const blockSize of [16, 100, 256]) {
   });
 }
 
-test('moments take two bytes an element and two scales a block; buffers below 4096 elements take eight bytes', () => {
+test('moments take two bytes per element and two scales per block; in buffers below 4096 elements eight bytes', () => {
   const sizes = [SIZE, MIN_8BIT_SIZE, MIN_8BIT_SIZE - 1];
   const parameters = sizes.map((size) => new Parameter(tf.zeros([size])));
   const optimizer = new AdamW8bit(engine, { states: () => stateBuffers(parameters) });
@@ -88,7 +88,7 @@ test('moments take two bytes an element and two scales a block; buffers below 40
   for (const { tensor } of parameters) tensor.dispose();
 });
 
-test('a range that begins and ends within blocks changes its own parameters only, and leaves the rest of its blocks near', () => {
+test('a range inside blocks changes only its own parameters, and the other values of its blocks stay close', () => {
   const [size, blockSize, first, length] = [1000, 256, 300, 420];
   const param = tf.tensor1d(normals(length, 'p'));
   const grad = tf.tensor1d(normals(length, 'g'));
@@ -110,7 +110,7 @@ test('a range that begins and ends within blocks changes its own parameters only
   tf.dispose([param, grad, expAvg, expAvgSq]);
 });
 
-test('states that were read and written elsewhere go on to the bit, whole or in parts in any order', () => {
+test('states that are read and written into another optimizer continue to the bit, whole or in parts in any order', () => {
   const grads = Array.from({ length: 6 }, (_, t) => gradientOf(SIZE, `restore ${t}`));
   const start = normals(SIZE, 'restored');
   const make = () => {
@@ -147,7 +147,7 @@ test('states that were read and written elsewhere go on to the bit, whole or in 
   }
 });
 
-test('a gradient that is no number shows in the parameters', () => {
+test('a NaN gradient makes the parameters of its block NaN', () => {
   const parameter = new Parameter(tf.ones([SIZE]));
   const optimizer = new AdamW8bit(engine, { states: () => [parameter.state] });
   const grad = new Float32Array(SIZE);
@@ -162,7 +162,7 @@ test('a gradient that is no number shows in the parameters', () => {
   parameter.tensor.dispose();
 });
 
-test('steps of 8-bit AdamW stay near those of AdamW', () => {
+test('steps of 8-bit AdamW stay close to those of AdamW', () => {
   const start = normals(SIZE, 'near');
   const results = [AdamW, AdamW8bit].map((Optimizer) => {
     const parameter = new Parameter(tf.tensor1d(start));

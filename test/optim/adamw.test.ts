@@ -30,7 +30,7 @@ function expectedAdamW(
   return p;
 }
 
-test("AdamW's steps are torch's, with decoupled decay and every option", () => {
+test("AdamW's steps equal torch's, with decoupled decay and every option", () => {
   const options = { lr: 0.1, betas: [0.8, 0.95], eps: 1e-3, weightDecay: 0.2, maximize: false } as const;
   const parameter = new Parameter(tf.tensor([1, -2, 3]));
   const frozen = new Parameter(tf.tensor([9]), { requiresGrad: false });
@@ -59,7 +59,7 @@ test("AdamW's steps are torch's, with decoupled decay and every option", () => {
   for (const each of [parameter, frozen]) each.tensor.dispose();
 });
 
-test('a buffer without a gradient is left as it is', () => {
+test('a buffer without a gradient does not change', () => {
   const parameter = new Parameter(tf.tensor([1]));
   const optimizer = new AdamW(engine, { states: () => [parameter.state] }, { weightDecay: 0.5 });
   optimizer.step();
@@ -68,7 +68,7 @@ test('a buffer without a gradient is left as it is', () => {
   parameter.tensor.dispose();
 });
 
-test('the norm is over all gradients together, and the factor only ever shrinks', () => {
+test('the norm is over all gradients together, and the factor never exceeds 1', () => {
   const parameters = [
     new Parameter(tf.zeros([2])),
     new Parameter(tf.zeros([1])),

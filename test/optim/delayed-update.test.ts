@@ -40,7 +40,7 @@ function dispose({ parameter, optimizer }: Setup): void {
   parameter.tensor.dispose();
 }
 
-test('the first step changes nothing, and each later one is the step before of an optimizer without delay', () => {
+test('the first step changes nothing, and each later step equals the step before without delay', () => {
   for (const settings of [{}, { kind: 'sgd', momentum: 0.9 }] as const) {
     const [plain, delayed] = [setup(settings), setup({ ...settings, delayedUpdate: true })];
     let before = valuesOf(delayed.parameter.tensor);
@@ -55,7 +55,7 @@ test('the first step changes nothing, and each later one is the step before of a
   }
 });
 
-test('a delayed step uses the rate of the step at which it is applied', () => {
+test('a delayed step uses the learning rate of the step in which it is applied', () => {
   const [plain, delayed] = [setup({}), setup({ delayedUpdate: true })];
   delayed.optimizer.lr = 5;
   step(delayed, 'a');
@@ -66,7 +66,7 @@ test('a delayed step uses the rate of the step at which it is applied', () => {
   dispose(delayed);
 });
 
-test('a step without gradients lets the waiting ones be applied, and nothing waits then', () => {
+test('a step without gradients applies the waiting gradients, and then none wait', () => {
   const [plain, delayed] = [setup({}), setup({ delayedUpdate: true })];
   step(delayed, 'a');
   const after = step(delayed, null);
@@ -76,7 +76,7 @@ test('a step without gradients lets the waiting ones be applied, and nothing wai
   dispose(delayed);
 });
 
-test('waiting gradients are a state: what was read and written elsewhere goes on to the bit', () => {
+test('waiting gradients are a state: written into another optimizer, they continue to the bit', () => {
   const [whole, first, second] = [1, 2, 3].map(() => setup({ delayedUpdate: true })) as [Setup, Setup, Setup];
   for (const each of [whole, first]) step(each, 'a', 0.5);
   for (const each of [whole, first]) step(each, 'b', 0.5);

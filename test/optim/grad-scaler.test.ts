@@ -30,7 +30,7 @@ const optimizer = () => {
   return { calls, step: (gradScale?: number) => void calls.push(gradScale) };
 };
 
-test('gradients are unscaled to the bit: the scale is a power of two', () => {
+test('gradients are unscaled to the bit, because the scale is a power of two', () => {
   const random = seeded(3, 'gradients');
   const values = Array.from({ length: 500 }, () =>
     Math.fround(random.normal() * 10 ** (-8 * random.uniform())),
@@ -45,7 +45,7 @@ test('gradients are unscaled to the bit: the scale is a power of two', () => {
   assert.deepEqual(calls, [0.25]);
 });
 
-test('an infinite or NaN gradient anywhere leaves the step out, and the scale halves', () => {
+test('any infinite or NaN gradient skips the step, and the scale halves', () => {
   for (const bad of [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN]) {
     const scaler = scalerOf();
     const states = [withGrad([1, 2]).state, withGrad([1, 2, 3, 4, 5, bad, 7]).state];
@@ -57,7 +57,7 @@ test('an infinite or NaN gradient anywhere leaves the step out, and the scale ha
   }
 });
 
-test('what another rank found counts', () => {
+test('a NaN or infinite gradient on another rank skips the step too', () => {
   const group: ProcessGroup = {
     ...soloGroup(engine),
     allReduce(tensor, op) {
@@ -69,7 +69,7 @@ test('what another rank found counts', () => {
   assert.equal(scalerOf({}, group).unscaleAndCheck([withGrad([1]).state]), true);
 });
 
-test('the scale grows after so many good steps in a row', () => {
+test('the scale grows after growthInterval good steps in a row', () => {
   const scaler = scalerOf({ initScale: 8, growthInterval: 3 });
   const scales = [1, 1, Number.NaN, 1, 1, 1, 1].map((value) => {
     scaler.unscaleAndCheck([withGrad([value]).state]);
@@ -82,13 +82,13 @@ test('the scale grows after so many good steps in a row', () => {
   assert.deepEqual(next.state, { scale: 8, growthTracker: 1 });
 });
 
-test('a scale does not grow beyond float32', () => {
+test('the scale does not grow beyond float32', () => {
   const scaler = scalerOf({ initScale: 2 ** 127, growthInterval: 1 });
   scaler.update();
   assert.equal(scaler.scale, 2 ** 127);
 });
 
-test('one that is not enabled changes nothing', () => {
+test('a scaler that is not enabled changes nothing', () => {
   const { state, grad } = withGrad([Number.NaN, 3]);
   const scaler = scalerOf({ enabled: false });
   assert.equal(scaler.scale, 1);
@@ -98,7 +98,7 @@ test('one that is not enabled changes nothing', () => {
   assert.equal(scaler.scale, 1);
 });
 
-test('gradients are unscaled once a step, and before it', () => {
+test('gradients must be unscaled exactly once per step, before the update', () => {
   const scaler = scalerOf();
   assert.throws(() => scaler.step(optimizer()), /still scaled; call unscaleAndCheck/);
   scaler.unscaleAndCheck([]);

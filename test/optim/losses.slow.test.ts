@@ -30,7 +30,7 @@ function losses(optimizer: TrainConfigInput['optimizer']): readonly number[] {
 const lastTen = (values: readonly number[]): number =>
   values.slice(-10).reduce((sum, value) => sum + value / 10, 0);
 
-test('8-bit AdamW trains as AdamW does: each loss within 0.05 over 40 steps', (t) => {
+test('8-bit AdamW trains like AdamW: each loss is within 0.05 over 40 steps', (t) => {
   const coded = losses({ kind: 'adamW8bit' });
   const apart = Math.max(...coded.map((loss, i) => Math.abs(loss - (exact[i] ?? Number.NaN))));
   t.diagnostic(
@@ -39,7 +39,7 @@ test('8-bit AdamW trains as AdamW does: each loss within 0.05 over 40 steps', (t
   assert.ok(apart < 0.05, `${apart} apart`);
 });
 
-test('a delayed update costs about a step: the loss after 40 steps is near that without delay', (t) => {
+test('with a delayed update the loss after 40 steps is close to the loss without delay', (t) => {
   const delayed = losses({ delayedUpdate: true });
   t.diagnostic(`last 10 steps: ${lastTen(exact)} without delay, ${lastTen(delayed)} with it`);
   assert.equal(delayed[0], exact[0]);

@@ -42,7 +42,7 @@ function trained(settings: Partial<OptimizerConfig>, sign: 1 | -1, onHost: boole
 for (const settings of CASES) {
   for (const onHost of [false, true]) {
     const where = onHost ? 'on the host' : 'on the device';
-    test(`maximize of ${JSON.stringify(settings)} ${where} is a step by the negative gradient`, () => {
+    test(`maximize of ${JSON.stringify(settings)} ${where} equals a step by the negative gradient`, () => {
       assert.deepEqual(
         trained({ ...settings, maximize: true }, 1, onHost),
         trained({ ...settings, maximize: false }, -1, onHost),

@@ -56,7 +56,7 @@ function dispose({ parameters, optimizer }: Setup): void {
 }
 
 for (const [name, settings] of Object.entries(KINDS)) {
-  test(`${name} on the host is the device's to the bit, parameters and states`, () => {
+  test(`${name} on the host equals the device's to the bit, in parameters and states`, () => {
     const [device, host] = [setup(settings, NOWHERE), setup(settings, OFFLOAD)];
     for (let t = 0; t < 3; t++) {
       step(device, t);
@@ -79,7 +79,7 @@ for (const [name, settings] of Object.entries(KINDS)) {
   });
 }
 
-test("the device is without the moments' 8 bytes an element and the host has them; transits are two chunks of 1 MiB at most", () => {
+test("the moments' 8 bytes per element move to the host, and staging is at most two chunks of 1 MiB", () => {
   const bytes = 8 * SIZES.reduce((sum, size) => sum + size, 0);
   const device = setup({}, NOWHERE);
   step(device, 0);
@@ -95,7 +95,7 @@ test("the device is without the moments' 8 bytes an element and the host has the
   dispose(host);
 });
 
-test('a delayed update holds the waiting gradients beside those of the step', () => {
+test('a delayed update holds the waiting gradients beside those of the current step', () => {
   const bytes = 4 * SIZES.reduce((sum, size) => sum + size, 0);
   const delayed = setup({ delayedUpdate: true }, NOWHERE);
   step(delayed, 0);
@@ -108,7 +108,7 @@ test('a delayed update holds the waiting gradients beside those of the step', ()
   assert.equal(engine.host.bytes, 0);
 });
 
-test('what lies on the host is updated where it lies, without transits', () => {
+test('states and values on the host are updated there, without staging', () => {
   const size = 5000;
   const tag = { cause: 'param.shard', module: 'blocks.0' } as const;
   const hostOf = (values: Float32Array): HostArray => {

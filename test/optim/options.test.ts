@@ -14,7 +14,7 @@ before(async () => {
 
 const MODEL = { states: () => [] };
 
-test('an unknown option is refused with the nearest name, also where a cast hid it', () => {
+test('the error of an unknown option names the nearest name, also behind a cast', () => {
   const cases = [
     [
       () => new AdamW(engine, MODEL, { lrr: 1 } as AdamWOptions),
@@ -30,7 +30,7 @@ test('an unknown option is refused with the nearest name, also where a cast hid 
   for (const [make, message] of cases) assert.throws(make, { code: 'CONFIG', message });
 });
 
-test("torch's fused is accepted; numbers below 0 and none are refused", () => {
+test("torch's fused is accepted; negative numbers and NaN are refused", () => {
   new AdamW(engine, MODEL, { fused: false });
   assert.throws(() => new AdamW(engine, MODEL, { lr: -1 }), {
     code: 'CONFIG',
@@ -39,7 +39,7 @@ test("torch's fused is accepted; numbers below 0 and none are refused", () => {
   assert.throws(() => new AdamW(engine, MODEL, { eps: Number.NaN }), { code: 'CONFIG' });
 });
 
-test('what a config refuses, an optimizer refuses too', () => {
+test('an optimizer refuses the same values as a config', () => {
   const cases = [
     [() => new AdamW(engine, MODEL, { betas: [0.9] as never }), /AdamW: betas: .*got \[0\.9\]/],
     [() => new AdamW(engine, MODEL, { betas: [0.9, 1] }), /AdamW: betas\.1: .*<1; got \[0\.9,1\]/],
@@ -48,7 +48,7 @@ test('what a config refuses, an optimizer refuses too', () => {
   for (const [make, message] of cases) assert.throws(make, { code: 'CONFIG', message });
 });
 
-test('a state that an optimizer does not keep is refused with the nearest name', () => {
+test('the error of an unknown state names the nearest name', () => {
   const optimizer = new AdamW(engine, MODEL);
   const buffer = {} as never;
   assert.throws(

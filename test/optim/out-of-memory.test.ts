@@ -9,7 +9,7 @@ import { ENGINE_CASES } from '../support/engines';
 const SIZE = 4096;
 
 for (const kind of ['adamW', 'adamW8bit'] as const) {
-  test(`${kind}: states for which there is room in part leave nothing behind`, async () => {
+  test(`${kind}: states that fit only in part leave nothing behind`, async () => {
     const [engineCase] = ENGINE_CASES;
     // Parameter and gradient, and the first array of the states.
     const engine = await engineCase?.start({ memoryLimit: 4 * SIZE * 3 - (kind === 'adamW' ? 0 : 2 * SIZE) });

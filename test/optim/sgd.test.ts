@@ -36,7 +36,7 @@ const CASES: Record<string, SgdOptions> = {
 };
 
 for (const [name, options] of Object.entries(CASES)) {
-  test(`SGD's steps are torch's, ${name}`, () => {
+  test(`SGD's steps equal torch's, ${name}`, () => {
     const size = 37;
     const start = normals(size, 'start');
     const grads = [1, 2, 3, 4].map((t) => normals(size, `grad ${t}`));

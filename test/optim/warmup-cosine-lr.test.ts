@@ -16,7 +16,7 @@ function rates(options: ConstructorParameters<typeof WarmupCosineLR>[1], numStep
 
 const rounded = (values: readonly number[]): number[] => values.map((value) => Math.round(value * 1e9) / 1e9);
 
-test('the rate rises to the optimizer’s over the first steps, falls by half a cosine, and stays at etaMin', () => {
+test("the rate rises to the optimizer's over the first steps, falls by half a cosine, and stays at etaMin", () => {
   const half = 0.2 + 0.6 * 0.5;
   const quarter = 0.2 + 0.6 * 0.5 * (1 + Math.SQRT1_2);
   const threeQuarters = 0.2 + 0.6 * 0.5 * (1 - Math.SQRT1_2);
@@ -26,15 +26,15 @@ test('the rate rises to the optimizer’s over the first steps, falls by half a 
   );
 });
 
-test('without warmup the first step is on the cosine already, and etaMin is 0 by default', () => {
+test('without warmup the first step is already on the cosine, and etaMin is 0 by default', () => {
   assert.deepEqual(rounded(rates({ maxSteps: 2 }, 3)), [0.4, 0, 0]);
 });
 
-test('a cosine of one step goes to etaMin at once', () => {
+test('a cosine of one step gives etaMin at once', () => {
   assert.deepEqual(rounded(rates({ warmupSteps: 2, maxSteps: 3, etaMin: 0.1 }, 4)), [0.4, 0.8, 0.1, 0.1]);
 });
 
-test('a state goes on elsewhere, also where the other optimizer has another rate', () => {
+test('a restored schedule continues, also for an optimizer with another rate', () => {
   const options = { warmupSteps: 2, maxSteps: 6 };
   const [one, other] = [{ lr: 0.8 }, { lr: 7 }];
   const schedule = new WarmupCosineLR(one, options);
@@ -47,7 +47,7 @@ test('a state goes on elsewhere, also where the other optimizer has another rate
   assert.equal(other.lr, one.lr);
 });
 
-test('a warmup that leaves nothing for the cosine is an error that says both, here as in a config', () => {
+test('a warmup that leaves no step for the cosine is an error that names both settings, as in a config', () => {
   for (const maxSteps of [4, 5]) {
     const schedule = { warmupSteps: 5, maxSteps };
     assert.throws(() => new WarmupCosineLR({ lr: 1 }, schedule), {
