@@ -68,14 +68,14 @@ function requireParts(results: readonly BuildingResult[], wholes: ReadonlyMap<st
 }
 
 for (const world of [2, 4]) {
-  describe(`${world} ranks that build a model`, () => {
+  describe(`building a model on ${world} ranks`, () => {
     let found: Record<Case, BuildingResult[]>;
     before(async () => {
       found = await built(world);
     });
 
     for (const name of ['FULL_SHARD', 'SHARD_GRAD_OP'] as const) {
-      test(`${name}: the peak is what is there at the end, shards and nothing else, to the byte`, () => {
+      test(`${name}: the peak equals the memory at the end, which is the shards, to the byte`, () => {
         for (const { peakBytes, restBytes, shardBytes, peaks } of found[name]) {
           assert.deepEqual([peakBytes, restBytes], [shardBytes, shardBytes]);
           assert.deepEqual(peaks, { 'param.shard': shardBytes });
@@ -83,7 +83,7 @@ for (const world of [2, 4]) {
       });
     }
 
-    test('rank 0 sends its values a parameter at a time: the peak has one piece besides the shards', () => {
+    test('rank 0 sends its values parameter by parameter: the peak is the shards and one parameter', () => {
       for (const { peakBytes, shardBytes, peaks } of found.SYNCED) {
         const largest = 4 * 4 * SHAPE.dim * SHAPE.dim;
         assert.deepEqual(peaks, { 'param.shard': shardBytes, comm: largest });
@@ -91,7 +91,7 @@ for (const world of [2, 4]) {
       }
     });
 
-    test('what stays whole is a full parameter from the beginning, and the peak is the model', () => {
+    test('parameters that stay whole have the cause param.full from the beginning, and the peak is the model', () => {
       for (const name of ['ZERO_1', 'NO_SHARD'] as const) {
         for (const { peakBytes, numParams, peaks } of found[name]) {
           assert.equal(peakBytes, 4 * numParams);
@@ -100,25 +100,25 @@ for (const world of [2, 4]) {
       }
     });
 
-    test('shards on the host leave the device empty', () => {
+    test('shards on the host take no device memory', () => {
       for (const { peakBytes } of found.ON_HOST) assert.equal(peakBytes, 0);
     });
 
-    test('all hold the parts of the same values, bit for bit', () => {
+    test('all ranks hold parts of the same values, bit for bit', () => {
       const wholes = wholeValues();
       for (const results of Object.values(found)) requireParts(results, wholes);
     });
   });
 }
 
-test('where seeds differ, syncModuleStates gives all ranks the values of rank 0', async () => {
+test('if seeds differ, syncModuleStates gives all ranks the values of rank 0', async () => {
   const found = await built(2, 'ranks differ');
   const wholes = wholeValues();
   for (const name of ['SYNCED', 'ZERO_1', 'NO_SHARD'] as const) requireParts(found[name], wholes);
   assert.throws(() => requireParts(found.FULL_SHARD, wholes));
 });
 
-test('of a file of initial values each rank reads the ranges that it keeps, and the peak is the shards', async () => {
+test('each rank reads only its own ranges of a file of initial values, and the peak is the shards', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-building-'));
   try {
     const file = join(folder, 'first.safetensors');

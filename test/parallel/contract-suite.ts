@@ -39,7 +39,7 @@ export function contractOf(world: number, given: ReadonlyMap<string, TrainConfig
       }
     };
 
-    each('parameters, gradients and optimizer states at rest are those of the formula', (one, t) => {
+    each('parameters, gradients and optimizer states at rest equal the formula', (one, t) => {
       const { prediction, byRank } = one;
       for (const { atRest, onHost, numParams } of byRank) {
         assert.equal(numParams, prediction.numParams);
@@ -50,7 +50,7 @@ export function contractOf(world: number, given: ReadonlyMap<string, TrainConfig
       if (prediction.hostStates.length > 0) t.diagnostic(`host: ${spell(table(prediction.hostStates))}`);
     });
 
-    each('parameters and gradients at their peak are those of the formula, term by term', (one, t) => {
+    each('parameters and gradients at their peak equal the formula, term by term', (one, t) => {
       for (const { cause, bytes, terms } of one.prediction.peaks) {
         for (const { peaks } of one.byRank) {
           const measured = peaks[cause as CountedCause]; // one of those
@@ -64,7 +64,7 @@ export function contractOf(world: number, given: ReadonlyMap<string, TrainConfig
       }
     });
 
-    each('collectives and bytes on the wire are those of the formula, and scalars are apart', (one, t) => {
+    each('collectives and bytes on the wire equal the formula, except scalars', (one, t) => {
       const { prediction, byRank, config } = one;
       const { wireBytes, collectives } = prediction;
       for (const result of byRank) {
@@ -87,7 +87,7 @@ export function contractOf(world: number, given: ReadonlyMap<string, TrainConfig
       );
     });
 
-    each('memory is accounted for to the byte, does not grow, and is given back', ({ byRank }) => {
+    each('the ledger equals memory to the byte, and memory does not grow and is freed', ({ byRank }) => {
       for (const { observedBytes, engineBytes, growth, left } of byRank) {
         assert.equal(observedBytes, engineBytes);
         assert.equal(growth, 0);
@@ -96,7 +96,7 @@ export function contractOf(world: number, given: ReadonlyMap<string, TrainConfig
     });
 
     if (world % 2 === 0) {
-      test('FULL_SHARD on 4 blocks: 5 gathers forward, 4 backward since the root stays, 5 reductions', async () => {
+      test('FULL_SHARD on 4 blocks: 5 gathers in forward, 4 in backward because the root stays whole, 5 reductions', async () => {
         for (const { collectives } of (await observed).get('FULL_SHARD')?.byRank ?? []) {
           const modules = (op: string): string[] =>
             collectives.filter((event) => event.op === op && event.async).map(({ module }) => module);

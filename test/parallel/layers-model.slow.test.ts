@@ -59,7 +59,7 @@ for (const world of [2, 3]) {
   }
 }
 
-test('between steps a rank holds its chunks of rows alone, or all under DDP', () => {
+test('between steps a rank holds only its chunks, or everything under DDP', () => {
   for (const world of [2, 3]) {
     for (const [i, { around, model }] of RUNS.entries()) {
       for (const { heldBytes, shapes } of (together.get(world) ?? []).flatMap(

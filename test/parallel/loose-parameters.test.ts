@@ -135,7 +135,7 @@ const OPTIMIZERS: Readonly<Record<string, (model: Module) => Optimizer>> = {
 
 for (const [name, wrap] of Object.entries(MIXES)) {
   for (const tied of [true, false]) {
-    test(`with ${name}, a ${tied ? 'tied' : 'plain'} GPT trains as under DDP, and gives all memory back`, () => {
+    test(`with ${name}, a ${tied ? 'tied' : 'plain'} GPT trains as under DDP, and frees all memory`, () => {
       const before = engine.memory.bytes;
       const reference = made(tied);
       new DDP(reference, context);
@@ -149,7 +149,7 @@ for (const [name, wrap] of Object.entries(MIXES)) {
 }
 
 for (const [name, optimizerOf] of Object.entries(OPTIMIZERS)) {
-  test(`${name} steps a model without any wrapper as one under DDP`, () => {
+  test(`${name} updates a model without any wrapper as under DDP`, () => {
     const reference = made(true);
     new DDP(reference, context);
     const expected = train(reference, optimizerOf(reference));
@@ -158,7 +158,7 @@ for (const [name, optimizerOf] of Object.entries(OPTIMIZERS)) {
   });
 }
 
-test('frozen parameters get no gradient, and loose ones keep theirs until zeroGrad', () => {
+test('frozen parameters get no gradient, and loose parameters keep their gradients until zeroGrad', () => {
   const model = made(true);
   freeze(model, ['wte', 'blocks.0']);
   const ids = tf.zeros([1, 8], 'int32');
@@ -175,7 +175,7 @@ test('frozen parameters get no gradient, and loose ones keep theirs until zeroGr
   model.dispose();
 });
 
-test('a bare tf.sequential trains, also where its optimizer is made after the first backward', () => {
+test('a tf.sequential without a wrapper trains, also if its optimizer is made after the first backward', () => {
   for (const optimizerFirst of [true, false]) {
     const model = tf.sequential({
       layers: [tf.layers.dense({ units: 1, inputShape: [3], kernelInitializer: 'ones' })],
@@ -195,7 +195,7 @@ test('a bare tf.sequential trains, also where its optimizer is made after the fi
   }
 });
 
-test("a unit's parameter that is read outside of its unit is refused, also before the unit ran", () => {
+test("reading a unit's parameter outside its unit is an error, also before the unit ran", () => {
   const model = new Chain();
   new DDP(model, context);
   const x = tf.tensor([[0.1, -0.2, 0.3]]);
@@ -211,14 +211,14 @@ test("a unit's parameter that is read outside of its unit is refused, also befor
   model.dispose();
 });
 
-test('a loss that depends on nothing that trains is refused in backward', () => {
+test('backward of a loss without trainable parameters is an error', () => {
   const x = tf.tensor([1, 2]);
   const pass = gradients(engine, () => tf.mean(x));
   assert.throws(() => pass.backward(), { code: 'CONFIG', message: /depends on no trainable parameter/ });
   tf.dispose([x, pass.loss]);
 });
 
-test('a parameter that is the loss itself gets the seed as its gradient, and stays', () => {
+test('a parameter that is the loss itself gets the seed as its gradient, and is not disposed', () => {
   const parameter = new Chain().last.bias;
   const pass = gradients(engine, () => parameter.tensor);
   pass.backward(2);

@@ -135,7 +135,7 @@ for (const [world, names] of Object.entries(WORLDS).map(([key, value]) => [Numbe
 
     for (const name of names) {
       for (const how of [...STRATEGIES, 'root only']) {
-        test(`${name}: losses, gradients and parameters of 4 steps are one process's, ${how}`, (t) => {
+        test(`${name}: losses, gradients and parameters of 4 steps equal those of one process, ${how}`, (t) => {
           const found = distance(sharded.get(`${name}, ${how}`) ?? [], alone.get(name) ?? []);
           t.diagnostic(`largest relative difference ${found.toExponential(1)}`);
           assert.ok(found <= BOUND, `${found}`);
@@ -150,22 +150,22 @@ for (const [world, names] of Object.entries(WORLDS).map(([key, value]) => [Numbe
         assert.ok(found <= BOUND, `${found}`);
       });
 
-      test(`${name}: recomputed activations change no bit`, () => {
+      test(`${name}: recomputation of activations changes no bit`, () => {
         assert.deepEqual(sharded.get(`${name}, recomputed`), sharded.get(`${name}, FULL_SHARD`));
       });
 
-      test(`${name}: a rank's wrong gradient would be seen`, () => {
+      test(`${name}: the comparison finds a wrong gradient of one rank`, () => {
         assert.ok(distance(sharded.get(`${name}, broken`) ?? [], alone.get(name) ?? []) > 0.01);
       });
     }
 
-    test('nothing is left behind', () => {
+    test('no run leaves memory behind', () => {
       for (const [name, found] of [...sharded, ...alone]) {
         for (const { leftBytes } of found) assert.equal(leftBytes, 0, name);
       }
     });
 
-    test('of two experts only the one that ran is gathered, reduced and updated', () => {
+    test('of two experts only the one that ran is reduced and updated', () => {
       for (const strategy of STRATEGIES) {
         const found = sharded.get(`dit of two experts, ${strategy}`) ?? [];
         for (const { reduced } of found) {

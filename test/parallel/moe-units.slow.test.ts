@@ -7,7 +7,7 @@ import type { MoeUnitsArgs, MoeUnitsResult } from './moe-units-rank';
 
 const CASES = ['DDP', 'FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'Wan'] as const;
 
-test('experts that are units train as they do under DDP, also where a rank has no row for one', async () => {
+test('experts as units train as under DDP, also if a rank has no row for an expert', async () => {
   const args: MoeUnitsArgs = { blas: 'none', steps: 6, cases: CASES };
   const script = join(__dirname, 'moe-units-rank.js');
   const byRank = await launchRanks<MoeUnitsResult[]>({ script, world: 3, args });

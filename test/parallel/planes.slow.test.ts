@@ -40,7 +40,7 @@ test('low precision, sparse gradients and routed rows are equal to the bit over 
   for (const name of NAMES) {
     await t.test(name, () => assert.deepEqual(letters.get(name), shared.get(name)));
   }
-  await t.test('an overflow on one rank leaves the step out on all, and the scale halves', () => {
+  await t.test('an overflow on one rank skips the step on all ranks, and the scale halves', () => {
     for (const steps of shared.get('overflowOnOneRank') ?? []) {
       assert.deepEqual(steps, [
         { stepped: false, numUpdates: 0, scale: 32768, grads: [] },

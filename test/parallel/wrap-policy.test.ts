@@ -50,7 +50,7 @@ const names = (model: Module, policy: WrapPolicy, ignoredModules: Module[] = [])
     .map(({ path }) => path)
     .reverse();
 
-test('units are chosen by class', () => {
+test('modules become units by their class', () => {
   const blocks = ['blocks.0', 'blocks.1'];
   assert.deepEqual(names(gpt(), transformerAutoWrapPolicy({ transformerLayerCls: [Block] })), blocks);
   assert.deepEqual(
@@ -72,7 +72,7 @@ test('units are chosen by class', () => {
   assert.equal(names(gpt(), alwaysWrapPolicy).includes('blocks'), false);
 });
 
-test('by size, what units within a module took does not count for the module', () => {
+test('a policy by size does not count parameters that inner units already took', () => {
   const tree = (): Sized =>
     new Sized(0, {
       a: new Sized(1, { big: new Leaf(6), small: new Leaf(4) }),
@@ -90,7 +90,7 @@ test('by size, what units within a module took does not count for the module', (
   assert.deepEqual(names(tree(), sizeBasedAutoWrapPolicy()), []);
 });
 
-test('ignored modules are in no unit and do not count', () => {
+test('ignored modules are in no unit and their parameters do not count', () => {
   const model = new Sized(0, { a: new Sized(2, { b: new Leaf(8) }), c: new Leaf(8) });
   const [b] = [...(model.children.get('a')?.children.values() ?? [])];
   assert.deepEqual(names(model, sizeBasedAutoWrapPolicy({ minNumParams: 3 }), b === undefined ? [] : [b]), [
@@ -98,7 +98,7 @@ test('ignored modules are in no unit and do not count', () => {
   ]);
 });
 
-test('experts are units of their own; the gate stays with its block', () => {
+test('experts are separate units, and the gate stays with its block', () => {
   const units = names(moe(), moeAutoWrapPolicy);
   assert.deepEqual(
     units,
@@ -106,7 +106,7 @@ test('experts are units of their own; the gate stays with its block', () => {
   );
 });
 
-test('every form of parallel.wrap chooses its modules', () => {
+test('every form of parallel.wrap selects its modules', () => {
   const model = moe();
   const chosen = (wrap: Parameters<typeof wrapPolicyOf>[0]): string[] =>
     names(model, wrapPolicyOf(wrap, model));
@@ -119,7 +119,7 @@ test('every form of parallel.wrap chooses its modules', () => {
   assert.deepEqual(chosen({ minNumParams: 1e8 }), []);
 });
 
-test('no policy makes a unit of a module of which another one reads a parameter; the unit around it takes it', () => {
+test('a module is no unit if another one reads its parameter; the surrounding unit takes the parameter', () => {
   const tied = names(gpt(), alwaysWrapPolicy);
   const untied = new GPT({ ...SHAPE, tied: false });
   assert.deepEqual(
@@ -135,7 +135,7 @@ test('no policy makes a unit of a module of which another one reads a parameter;
   ]);
 });
 
-test('a module by name that cannot be a unit by itself is refused with the parameter and who reads it', () => {
+test('the error of a named module that cannot be a unit names the parameter and who else reads it', () => {
   const model = gpt();
   assert.throws(() => wrapPolicyOf({ modules: ['wte'] }, model), {
     code: 'CONFIG',
@@ -153,7 +153,7 @@ test('a module by name that cannot be a unit by itself is refused with the param
   );
 });
 
-test('a class or module that the model does not have is refused with the nearest one', () => {
+test('the error of an unknown class or module names the nearest one', () => {
   const model = gpt();
   assert.throws(
     () => wrapPolicyOf({ layerCls: ['Blok'] }, model),
@@ -166,7 +166,7 @@ test('a class or module that the model does not have is refused with the nearest
   assert.throws(() => wrapPolicyOf({ modules: ['blocks.*.fc9'] }, model), /did you mean "blocks\.\*\.fc1"/);
 });
 
-test('a policy without its options is told the right form', () => {
+test('the error of a policy without its options shows the right form', () => {
   // What the articles write, which TypeScript refuses as well.
   const bare = [
     transformerAutoWrapPolicy,

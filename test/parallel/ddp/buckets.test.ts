@@ -4,7 +4,7 @@ import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { assignBuckets } from '../../../src/parallel/ddp/buckets';
 
-test('buckets take parameters in reverse order, close when full, and the first one is small', () => {
+test('buckets take parameters in reverse order, close when they are full, and the first bucket is small', () => {
   const parameters = [5, 4, 3, 2, 1].map((size) => new Parameter(tf.zeros([size])));
   const sizes = (first: number, rest: number): number[][] =>
     assignBuckets(parameters, { firstBucketBytes: first, bucketBytes: rest }).map((bucket) =>

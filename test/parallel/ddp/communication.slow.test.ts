@@ -26,7 +26,7 @@ for (const world of [2, 4]) {
     /** What all ranks together receive for an all-reduce of `elements`. */
     const allReduced = (elements: number, itemBytes = 4): number => 2 * (world - 1) * elements * itemBytes;
 
-    test('fp16 and bf16 hooks and a type for the wire halve the bytes; gradients are within two roundings', async () => {
+    test('fp16 and bf16 hooks, and a 16-bit wire type, halve the bytes; gradients are within two roundings', async () => {
       const plain = await of('plain');
       assert.equal(totalOf(plain), allReduced(WHOLE));
       for (const name of ['fp16', 'bf16', 'wire of bf16'] as const) {
@@ -51,7 +51,7 @@ for (const world of [2, 4]) {
       assert.deepEqual((await of('bf16'))[0]?.grads, (await of('wire of bf16'))[0]?.grads);
     });
 
-    test('sparse gradients are the dense ones to the bit, for untied and tied tables and for experts', async () => {
+    test('sparse gradients equal dense gradients to the bit, for untied and tied tables and for experts', async () => {
       for (const [sparse, dense] of [
         ['sparse', 'plain'],
         ['sparse, wire of bf16', 'wire of bf16'],
@@ -66,7 +66,7 @@ for (const world of [2, 4]) {
       }
     });
 
-    test('of tables only rows that some rank touched travel, and one field of counts a row', async (t) => {
+    test('of tables only touched rows are sent, and one field of counts per row', async (t) => {
       const plain = await of('plain');
       const touched = new Set(plain.flatMap((result) => result.touched['wte.weight'] ?? []));
       assert.ok(touched.size > 8 && touched.size < VOCAB / 4);
@@ -85,12 +85,12 @@ for (const world of [2, 4]) {
       }
     });
 
-    test('a tied table is touched in every row: sparseness saves nothing and costs the counts', async () => {
+    test('every row of a tied table is touched: sparse gradients save nothing and cost the counts', async () => {
       const dense = totalOf(await of('tied'));
       assert.equal(totalOf(await of('tied, sparse')), dense + allReduced(maskWords(VOCAB + SEQ, world)));
     });
 
-    test('experts that no rank routed a token to do not travel', async (t) => {
+    test('experts that got no token on any rank are not sent', async (t) => {
       const plain = await of('experts');
       const names = Object.keys(plain[0]?.sizes ?? {}).filter((name) => name.includes('.experts.'));
       const routed = names.filter((name) => plain.some((result) => (result.touched[name] ?? []).length > 0));
@@ -113,12 +113,12 @@ for (const world of [2, 4]) {
       t.diagnostic(`${saved / EXPERT} of ${names.length / 4} experts stayed where they are`);
     });
 
-    test('four micro-batches with sync reduce four times, without once', async () => {
+    test('four micro-batches are reduced four times with sync, once without', async () => {
       assert.equal(totalOf(await of('4 micro-batches, each reduced')), 4 * allReduced(WHOLE));
       assert.equal(totalOf(await of('4 micro-batches, the last reduced')), allReduced(WHOLE));
     });
 
-    test('sparseAllToAll brings each row to its rank and back, and nothing else travels', async () => {
+    test('sparseAllToAll sends each row to its rank and back, and nothing else', async () => {
       const ranks = (await finished).map(({ exchange }) => exchange);
       const rowsOf = (rank: number): number[][] =>
         Array.from({ length: 3 + rank }, (_, i) => [100 * rank + i, i]);

@@ -73,7 +73,7 @@ function wrapped(model: Stack, group: ProcessGroup, options: DdpOptions = {}): S
 const grads = (model: Module): number[][] =>
   model.parameters().map(({ grad }) => (grad === null ? [] : Array.from(grad.dataSync())));
 
-test('after a backward that was broken off, the next one reduces every bucket anew', () => {
+test('after an interrupted backward the next backward reduces every bucket again', () => {
   const counting = countingGroup();
   const model = wrapped(new Stack([0, 1]), counting.group);
   train(model);
@@ -108,7 +108,7 @@ test('after a backward that was broken off, the next one reduces every bucket an
   model.dispose();
 });
 
-test('a module that runs twice is refused where its gradient would miss the reduction, and right with one unit', () => {
+test('a module that runs twice is an error if a reduction would miss its gradient, and works with rootOnly', () => {
   const { group } = countingGroup();
   const model = wrapped(new Stack([1, 0, 1]), group);
   assert.throws(() => train(model), { code: 'CONFIG', message: /layers\.1.*more than once.*rootOnly/ });

@@ -28,14 +28,14 @@ function cutOff(within: (work: () => void) => void): void {
   engine.recover();
 }
 
-test('units reduce their gradients again after a noSync that was cut off', () => {
+test('units reduce their gradients again after an interrupted noSync', () => {
   const model = fullyShard(new Chain(), { engine, observer: SILENT, group: soloGroup(engine) });
   cutOff((work) => noSync(model, work));
   assert.ok(unitsOf(model).every(({ requiresGradientSync }) => requiresGradientSync));
   for (const unit of unitsOf(model)) unit.dispose();
 });
 
-test('DDP does so too', () => {
+test('DDP reduces its gradients again after an interrupted noSync', () => {
   const context = { engine, observer: SILENT, group: soloGroup(engine) };
   const ddp = new DDP(new Chain(), context);
   cutOff((work) => ddp.noSync(work));

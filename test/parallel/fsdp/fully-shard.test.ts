@@ -44,7 +44,7 @@ function disposeUnits(model: Module): void {
   for (const unit of unitsOf(model)) unit.dispose();
 }
 
-test('the units of a model are its wrapped modules and the rest', () => {
+test('the units of a model are its wrapped modules, and the root with the rest', () => {
   const model = sharded();
   assert.deepEqual(
     unitsOf(model).map((unit) => [unit.module, unit.members.map(({ name }) => name)]),
@@ -58,7 +58,7 @@ test('the units of a model are its wrapped modules and the rest', () => {
   disposeUnits(model);
 });
 
-test('after forward only the root is whole; after backward nothing is', () => {
+test('after forward only the root is unsharded; after backward no unit is', () => {
   const model = sharded();
   const x = input();
   const pass = gradients(engine, () => model.apply(x));
@@ -80,7 +80,7 @@ test('after forward only the root is whole; after backward nothing is', () => {
   disposeUnits(model);
 });
 
-test('reshardAfterForward false keeps all whole until backward; true frees the root as well', () => {
+test('reshardAfterForward false leaves all units unsharded until backward; true also frees the root', () => {
   for (const reshardAfterForward of [false, true]) {
     const model = sharded({ reshardAfterForward });
     const x = input();
@@ -96,7 +96,7 @@ test('reshardAfterForward false keeps all whole until backward; true frees the r
   }
 });
 
-test('unshard then reshard changes nothing, and the whole parameters are those that were sharded', () => {
+test('unshard and reshard change no shard, and unsharded parameters have their values from before sharding', () => {
   const plain = new Chain();
   const expected = new Map(
     [...plain.namedParameters()].map(([name, { tensor }]) => [name, tensor.dataSync()]),
@@ -113,7 +113,7 @@ test('unshard then reshard changes nothing, and the whole parameters are those t
   disposeUnits(model);
 });
 
-test('a sharded parameter says so when its tensor is asked for', () => {
+test('reading the tensor of a sharded parameter is an error that says so', () => {
   const model = sharded();
   assert.throws(
     () => model.last.weight.tensor,
@@ -123,7 +123,7 @@ test('a sharded parameter says so when its tensor is asked for', () => {
   disposeUnits(model);
 });
 
-test('an update of the shard makes whole copies of it stale: the next forward gathers again', () => {
+test('an update of the shard makes its whole copies stale, so that the next forward gathers again', () => {
   const model = sharded();
   const x = input();
   model.apply(x).dispose();
@@ -135,7 +135,7 @@ test('an update of the shard makes whole copies of it stale: the next forward ga
   disposeUnits(model);
 });
 
-test('gradients of several backwards add up in the shard', () => {
+test('gradients of several backward passes add up in the shard', () => {
   const model = sharded();
   const x = input();
   const run = (): Float32Array[] => {
@@ -154,7 +154,7 @@ test('gradients of several backwards add up in the shard', () => {
   disposeUnits(model);
 });
 
-test('all is given back: buffers after disposal are as many as before', () => {
+test('after disposal there are as many buffers as before', () => {
   const { numBuffers } = engine.memory;
   const model = sharded();
   const x = input();
@@ -165,7 +165,7 @@ test('all is given back: buffers after disposal are as many as before', () => {
   assert.equal(engine.memory.numBuffers, numBuffers);
 });
 
-test('after a pass that failed midway, units hold their shards alone and the next pass is right', () => {
+test('after a failed pass units hold only their shards, and the next pass is right', () => {
   const model = sharded({ forwardPrefetch: true });
   const x = input();
   const run = (): number => {
@@ -194,7 +194,7 @@ test('after a pass that failed midway, units hold their shards alone and the nex
   disposeUnits(model);
 });
 
-test('the pass after one whose collectives were broken off is right, and nothing of that one is left', () => {
+test('the pass after interrupted collectives is right, and nothing of the interrupted pass is left', () => {
   const solo = soloGroup(engine);
   let breaks = false;
   const wait = (): never => {
@@ -235,7 +235,7 @@ test('the pass after one whose collectives were broken off is right, and nothing
   disposeUnits(model);
 });
 
-test('a unit that ran before its root was wrapped is refused', () => {
+test('a unit that ran before its root was wrapped is an error', () => {
   const model = new Chain();
   const x = input();
   for (const layer of model.layers) fullyShard(layer, context);
@@ -257,14 +257,14 @@ class Single extends Module {
   }
 }
 
-test('a scalar parameter is refused by name where it would be cut', () => {
+test('a scalar parameter that would be sharded is an error that names it', () => {
   const scalar = new Single(new Parameter(tf.scalar(1)));
   assert.throws(() => fullyShard(scalar, context), /value is a scalar.*\[1\]/);
   fullyShard(scalar, context, { strategy: 'NO_SHARD' });
   disposeUnits(scalar);
 });
 
-test('a policy makes the modules that it chooses units, and the model the root even where nothing is left for it', () => {
+test('a policy makes units of the modules that it selects, and the model the root, even an empty root', () => {
   const model = new Chain();
   const policy = transformerAutoWrapPolicy({ transformerLayerCls: new Set([Linear]) });
   fullyShardByPolicy(model, policy, context);
@@ -291,7 +291,7 @@ test('a transformer policy wraps the modules of its classes, innermost first', (
   model.dispose();
 });
 
-test('units by size leave a tied table to the root, and the model trains; by hand the table is refused', () => {
+test('wrapping by size leaves a tied table to the root, and the model trains; wrapping the table by hand is refused', () => {
   const shape = { layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4 };
   const [ids, targets] = [tf.zeros([1, 4], 'int32'), tf.zeros([4], 'int32')];
   const model = gpt(shape);
@@ -315,7 +315,7 @@ test('units by size leave a tied table to the root, and the model trains; by han
   tf.dispose([pass.loss, ids, targets]);
 });
 
-test('a model whose values cannot be had stays as it was', () => {
+test('a model whose values cannot be read does not change', () => {
   const model = new Chain();
   const before = engine.memory.bytes;
   model.last.weight.defer({

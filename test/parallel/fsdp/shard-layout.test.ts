@@ -30,7 +30,7 @@ test('chunks of all ranks add up to the whole parameter, for any size, also belo
   );
 });
 
-test("every rank's share has the same length on the wire, padding included", () => {
+test('shares of all ranks have the same length on the wire, with padding', () => {
   fc.assert(
     fc.property(shapes, fc.integer({ min: 1, max: 8 }), (sizes, numRanks) => {
       const wholes = sizes.map((shape) => tf.zeros(shape));
@@ -51,7 +51,7 @@ test("every rank's share has the same length on the wire, padding included", () 
   );
 });
 
-test("chunks are torch.chunk's: 5 rows over 4 ranks are 2, 2, 1 and none", () => {
+test("chunks equal torch.chunk's: 5 rows over 4 ranks are 2, 2, 1 and none", () => {
   const layout = shardLayout([new Parameter(tf.zeros([5, 3]))], 4);
   const [entry] = layout.entries;
   assert.ok(entry);

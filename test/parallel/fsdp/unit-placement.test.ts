@@ -84,7 +84,7 @@ const gathers = (calls: readonly string[]): string[] =>
   calls.filter((call) => call.startsWith('allGatherPieces'));
 
 for (const strategy of ['ZERO_1', 'ZERO_2'] as const satisfies StrategyName[]) {
-  test(`${strategy}: whole parameters are gathered once after an update, however often it is told of, before they are used`, () => {
+  test(`${strategy}: whole parameters are gathered once after an update, before their next use, even after several notices`, () => {
     const one = sharded({ strategy });
     one.pass();
     assert.deepEqual(gathers(one.calls), [], 'nothing changed yet');
@@ -106,7 +106,7 @@ for (const strategy of ['ZERO_1', 'ZERO_2'] as const satisfies StrategyName[]) {
   });
 }
 
-test('noSync keeps gradients local; the next backward reduces their sum, once a unit', () => {
+test('noSync does not reduce gradients; the next backward reduces their sum, once per unit', () => {
   for (const strategy of ['ZERO_1', 'FULL_SHARD', 'NO_SHARD'] as const) {
     const plain = sharded({ strategy });
     plain.pass();
@@ -125,7 +125,7 @@ test('noSync keeps gradients local; the next backward reduces their sum, once a 
   }
 });
 
-test('frozen parameters are gathered with their unit; they have no gradient, no optimizer state, and stay as they are', () => {
+test('frozen parameters are gathered with their unit, have no gradient and no optimizer state, and do not change', () => {
   const one = sharded({}, (model) => {
     for (const layer of model.layers) layer.weight.requiresGrad = false;
     for (const parameter of model.layers.at(1)?.parameters() ?? []) parameter.requiresGrad = false;
@@ -177,7 +177,7 @@ function inFlight(
   return { most, order: gathers(one.calls) };
 }
 
-test('explicit lists say what is gathered ahead, already in the first step; limitAllGathers lets two be on their way', () => {
+test('explicit lists set what is prefetched, also in the first step; limitAllGathers allows two gathers at a time', () => {
   const all = ({ layers }: Chain) => [...layers];
   const listed = (model: Chain): void => {
     setModulesToForwardPrefetch(model, all(model));
@@ -197,13 +197,13 @@ test('explicit lists say what is gathered ahead, already in the first step; limi
   assert.deepEqual(limited.order.toSorted(), free.order.toSorted());
 });
 
-test('a module without a unit cannot be gathered ahead', () => {
+test('prefetch of a module without a unit is an error', () => {
   const one = sharded();
   assert.throws(() => setModulesToForwardPrefetch(one.model, [one.model.last]), /"last" has no unit/);
   one.dispose();
 });
 
-test('a number of ranks after forward must divide the group', () => {
+test('the number of ranks in reshardAfterForward must divide the group', () => {
   const model = new Chain();
   const context = { engine, observer: SILENT, group: soloGroup(engine) };
   assert.throws(
@@ -233,7 +233,7 @@ test('an ignored module stays whole, and its gradient is not reduced', () => {
   tf.dispose([pass.loss, x]);
 });
 
-test('where whole parameters stay, frozen ones are gathered after they were written to, and after no step', () => {
+test('frozen parameters that stay whole are gathered after a write, and not after a step', () => {
   for (const precision of [undefined, mixedPrecision({ paramDtype: 'bfloat16' })]) {
     const one = sharded({ strategy: 'ZERO_1', precision }, (model) => {
       for (const { bias } of model.layers) bias.requiresGrad = false;

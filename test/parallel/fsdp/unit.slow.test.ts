@@ -7,7 +7,7 @@ import type { UnitResult } from './unit-rank';
 const CASES = 40;
 
 for (const world of [2, 3, 5]) {
-  test(`${world} ranks: units of any shapes gather what was sharded and reduce to the exact mean`, async (t) => {
+  test(`${world} ranks: units of any shapes gather the sharded values and reduce to the exact mean`, async (t) => {
     const script = join(__dirname, 'unit-rank.js');
     const byRank = await launchRanks<UnitResult[]>({ script, world, args: { blas: 'none', cases: CASES } });
     for (let i = 0; i < CASES; i++) {

@@ -56,7 +56,7 @@ const refused = (options: object, said: RegExp): void => {
   model.dispose();
 };
 
-test("FSDP wraps in place by the articles' arguments, and passes the module's fields on", () => {
+test("FSDP wraps in place with the articles' arguments, and gives access to the module's fields", () => {
   const model = fsdp(gpt(SHAPE), context, {
     autoWrapPolicy: policy,
     shardingStrategy: ShardingStrategy.FULL_SHARD,
@@ -86,7 +86,7 @@ test("FSDP wraps in place by the articles' arguments, and passes the module's fi
   assert.deepEqual(warnings, []);
 });
 
-test('what has no effect here is warned of', () => {
+test('arguments without effect give warnings', () => {
   fsdp(gpt(SHAPE), context, { deviceId: 0, useOrigParams: true, paramInitFn: () => undefined });
   assert.equal(warnings.length, 3);
   assert.match(warnings[0] ?? '', /^FSDP: deviceId has no effect: every rank has one engine/);
@@ -97,7 +97,7 @@ test('what has no effect here is warned of', () => {
   assert.match(warnings[4] ?? '', /pinMemory has no effect/);
 });
 
-test('arguments that FSDP has not are refused with the right form', () => {
+test('the error of an unknown FSDP argument shows the right form', () => {
   refused({ mixedPrecision: true }, /mixedPrecision is true .*MixedPrecision\(\{ paramDtype/);
   refused(
     { checkpointWrapper: () => undefined },
@@ -128,7 +128,7 @@ test('arguments that FSDP has not are refused with the right form', () => {
   );
 });
 
-test('names that do not exist throw instead of being undefined', () => {
+test('names that do not exist throw and are not undefined', () => {
   // Typed as never: an argument made of them compiles, and says at run time what is meant.
   assert.throws(
     () => ShardStrategy.FULL_SHARD,
@@ -142,7 +142,7 @@ test('names that do not exist throw instead of being undefined', () => {
   assert.equal(Object.keys(ShardingStrategy).length, 5);
 });
 
-test("FairScale's arguments become FSDP's, and those without effect are said", () => {
+test("FairScale's arguments become FSDP's, and those without effect are named", () => {
   const options: FsdpOptions = fromFairScale(
     {
       reshard_after_forward: false,
@@ -167,7 +167,7 @@ test("FairScale's arguments become FSDP's, and those without effect are said", (
   );
 });
 
-test('a wrapper that is made and not put into the model is told at the first call, by name', () => {
+test('the first call names a wrapper that was made but not put into the model', () => {
   const model = moe({ ...SHAPE, experts: 2 });
   for (const block of model.blocks) {
     // As the article has it: the loop's variable is bound to the wrapper, the model keeps the bare module.
@@ -189,7 +189,7 @@ test('a wrapper that is made and not put into the model is told at the first cal
   );
 });
 
-test("a wrapper that takes its module's place is called and says nothing", () => {
+test('a wrapper that replaces its module is called without a warning', () => {
   const model = moe({ ...SHAPE, experts: 2 });
   for (const block of model.blocks) {
     [...block.moe.experts].forEach((expert, i) => {
@@ -209,7 +209,7 @@ test("a wrapper that takes its module's place is called and says nothing", () =>
   tf.dispose([ids, targets]);
 });
 
-test('clipGradNorm scales the gradients where they lie and gives the norm before', () => {
+test('clipGradNorm scales the gradients in place and returns the norm before', () => {
   const model = fsdp(gpt(SHAPE), context, { autoWrapPolicy: policy });
   const [ids, targets] = tokens();
   const pass = gradients(engine, () => model.apply(ids, targets));
@@ -222,7 +222,7 @@ test('clipGradNorm scales the gradients where they lie and gives the norm before
   tf.dispose([ids, targets, pass.loss]);
 });
 
-test('fullyShard takes every argument that its type has, and names the nearest to another', () => {
+test('fullyShard accepts every argument of its type, and its error for another names the nearest', () => {
   assert.equal(fullyShardOptions({ sparseGradients: true }).sparseGradients, true);
   const wrong = { sparseGradient: true } as object;
   assert.throws(() => fullyShardOptions(wrong), /no argument sparseGradient; did you mean sparseGradients\?/);

@@ -65,7 +65,7 @@ const gradientDifference = ({ folder: dump }: ParityRun): number => {
 };
 
 for (const strategy of STRATEGY_NAMES) {
-  test(`the comparison holds without a defect under ${strategy}`, () => {
+  test(`the comparison succeeds without a defect under ${strategy}`, () => {
     assert.ok(gradientDifference(runOf(strategy, null)) <= RELATIVE_BOUND);
   });
 

@@ -116,7 +116,7 @@ for (const blas of ['auto', 'none'] as const) {
       }
     });
 
-    test('3 ranks equal one process where no size is a multiple of 3', async (t) => {
+    test('3 ranks equal one process for sizes that are not multiples of 3', async (t) => {
       const model = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 259, seq: 7 } as const;
       const runOf = (name: string, more: TrainConfigInput): ParityRun => {
         return {

@@ -9,7 +9,7 @@ const typesOf = (input: TrainConfigInput) => {
   return [paramDtype, reduceDtype];
 };
 
-test('the type of the reduction is its own, else communicationDataType, else that of the parameters', () => {
+test("the type of the reduction is reduceDtype, else communicationDataType, else the parameters' type", () => {
   assert.deepEqual(typesOf({}), ['float32', 'float32']);
   assert.deepEqual(typesOf({ mixedPrecision: 'bf16' }), ['bfloat16', 'bfloat16']);
   const wide = { paramDtype: 'bf16', reduceDtype: 'fp32' } as const;
@@ -21,7 +21,7 @@ test('the type of the reduction is its own, else communicationDataType, else tha
   ]);
 });
 
-test('a cell may leave out what it does not set', () => {
+test('mixedPrecision fills in the settings that are left out', () => {
   const policy = mixedPrecision({ paramDtype: 'float16' });
   assert.deepEqual(
     [policy.reduceDtype, policy.outputDtype, policy.castForwardInputs],
@@ -30,7 +30,7 @@ test('a cell may leave out what it does not set', () => {
   assert.equal(mixedPrecision({}).reduceDtype, 'float32');
 });
 
-test('float16 is in use where parameters or gradients on the wire have it', () => {
+test('usesFloat16 is true if parameters or gradients on the wire are float16', () => {
   const uses = (input: TrainConfigInput): boolean => usesFloat16(parseTrainConfig(input));
   assert.equal(uses({ mixedPrecision: 'fp16' }), true);
   assert.equal(uses({ parallel: { communicationDataType: 'fp16' } }), true);

@@ -78,7 +78,7 @@ for (const [name, half] of [
   ['bf16', 'bfloat16'],
   ['fp16', 'float16'],
 ] as const satisfies (readonly [RunName, HalfDType])[]) {
-  test(`gradients in ${name} are within the bound that the format gives`, async (t) => {
+  test(`gradients in ${name} are within the bound of the format`, async (t) => {
     const bound = NUM_ROUNDINGS * HALF_FORMATS[half].unitRoundoff;
     const error = await gradientError(name);
     t.diagnostic(`${error.toExponential(2)}, bound ${bound.toExponential(2)}`);
@@ -87,12 +87,12 @@ for (const [name, half] of [
   });
 }
 
-test('the error is of first order in the unit roundoff: bfloat16 is 8 times as far off as float16', async () => {
+test("the error is of first order in the unit roundoff: bfloat16's is about 8 times float16's", async () => {
   const ratio = (await gradientError('bf16')) / (await gradientError('fp16'));
   assert.ok(ratio > 4 && ratio < 16, `${ratio}`);
 });
 
-test('two bytes travel instead of four; shards and what the optimizer updates stay four', async () => {
+test("two bytes per element are sent instead of four; shards and the optimizer's states stay four", async () => {
   const [wide, narrow] = [await ranksOf('fp32'), await ranksOf('bf16')];
   const bytes = (ranks: readonly PrecisionResult[], cause: CommCause): number[] =>
     ranks.map(({ collectives }) =>
@@ -111,7 +111,7 @@ test('two bytes travel instead of four; shards and what the optimizer updates st
   );
 });
 
-test('keepLowPrecisionGrads rounds sums of reduced gradients; without it they are float32', async () => {
+test('keepLowPrecisionGrads rounds sums of reduced gradients; without it the sums are float32', async () => {
   const numOthers = async (name: RunName): Promise<number> => {
     const values = await gradients(name);
     const rounded = values.slice();
@@ -124,7 +124,7 @@ test('keepLowPrecisionGrads rounds sums of reduced gradients; without it they ar
   assert.ok((await numOthers('bf16, taken up')) > length / 4);
 });
 
-test('a scale that is too large leaves steps out on all ranks until it fits, and training goes on', async (t) => {
+test('a scale that is too large skips steps on all ranks until it fits, and training continues', async (t) => {
   const ranks = await ranksOf('fp16, scaled too far');
   const [first] = ranks;
   for (const { skipped } of ranks) assert.deepEqual(skipped, first?.skipped);

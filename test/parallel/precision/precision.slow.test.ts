@@ -120,7 +120,7 @@ for (const world of [1, 2, 4]) {
 
     for (const policy of POLICY_NAMES) {
       for (const strategy of STRATEGIES) {
-        test(`${policy}, ${strategy}: parameters and gradients are those of one process that rounds at the same places`, async () => {
+        test(`${policy}, ${strategy}: parameters and gradients equal those of one process with the same roundings`, async () => {
           const [sharded, single] = await both;
           const ranks = mustHave(sharded, `${policy} ${strategy}`);
           const twin = mustHave(single, policy);
@@ -139,7 +139,7 @@ for (const world of [1, 2, 4]) {
       }
     }
 
-    test('parameters that are updated stay float32: they have bits that the policy rounds away', async () => {
+    test('the parameters that the optimizer updates stay float32: they have bits that the policy would round away', async () => {
       const [sharded] = await both;
       const ranks = mustHave(sharded, 'bf16 FULL_SHARD');
       const values = Float32Array.from(

@@ -23,11 +23,11 @@ function row(wanted: Partial<ReductionErrorRow>): ReductionErrorRow {
   return found;
 }
 
-test('no reduction is further from the exact mean than its format allows', () => {
+test("the error of every reduction is within its format's bound", () => {
   for (const each of rows) assert.ok(each.relativeError <= each.bound, JSON.stringify(each));
 });
 
-test('the bound is that of rounding: within a factor of 16 of what is measured, where sums are made in float32', () => {
+test('the bound is at most 16 times the measured error if sums are in float32', () => {
   const plain = rows.filter(
     ({ accumulation, underflowedShare }) => accumulation === 'float32' && underflowedShare === 0,
   );
@@ -36,7 +36,7 @@ test('the bound is that of rounding: within a factor of 16 of what is measured, 
 });
 
 /** Roundings of normal numbers are off by u at most: one of the contributions and one of the mean. */
-test('a gradient that the type can hold is off by less than u (1 + √N) and more, with sums in the wire type', () => {
+test('with sums in float32 the error of gradients of size 1 is below u (1 + √N); sums in the wire type have more', () => {
   for (const dtype of ['float16', 'bfloat16'] as const) {
     const { unitRoundoff } = HALF_FORMATS[dtype];
     for (const world of [2, 4, 64]) {
@@ -54,7 +54,7 @@ test('a gradient that the type can hold is off by less than u (1 + √N) and mor
  * row, of contributions and of their mean, are u·√(2/3) = 0.04%, below 0.1% where values are normal numbers. Below half of the
  * smallest subnormal, 3e-8, nothing is left.
  */
-test('float16 stays below 0.1% for gradients of 1 to 1e-3, not for 1e-6, and is 100% off for 1e-8; scaling mends both', () => {
+test("float16's error is below 0.1% for gradients of 1 to 1e-3, above for 1e-6, and 100% for 1e-8; scaling helps both", () => {
   const of = (scale: number): ReductionErrorRow =>
     row({ dtype: 'float16', accumulation: 'float32', world: 4, scale, distribution: 'normal' });
   assert.ok(of(1).relativeError < 1e-3);
@@ -74,14 +74,14 @@ test('float16 stays below 0.1% for gradients of 1 to 1e-3, not for 1e-6, and is 
     assert.ok(each.relativeError < 1e-3, JSON.stringify(each));
 });
 
-test('bfloat16 loses no small gradient, and is above 0.1% at every size', () => {
+test('bfloat16 loses no small gradient, and its error is above 0.1% at every size', () => {
   for (const each of rows.filter(({ dtype }) => dtype === 'bfloat16')) {
     assert.equal(each.underflowedShare, 0);
     if (each.accumulation === 'float32') assert.ok(each.relativeError > 1e-3, JSON.stringify(each));
   }
 });
 
-test('what overflows is counted, and makes the error infinite', () => {
+test('an overflow is counted and makes the error infinite', () => {
   const contributions = [Float32Array.of(1, 70_000, 3), Float32Array.of(1, 1, 60_000)];
   const measured = measureReduction(
     reduceOnWire(contributions, 'float16', 'float32'),
@@ -97,7 +97,7 @@ test('what overflows is counted, and makes the error infinite', () => {
   assert.deepEqual([...reduceOnWire(large, 'float16', 'float32')], [60_000]);
 });
 
-test('real ranks give the errors of the simulation to the bit', async () => {
+test('real ranks give the same errors as the simulation, to the bit', async () => {
   const options = {
     worlds: [2, 3],
     sizes: [1000, 40_000],

@@ -31,7 +31,7 @@ function roundedBy(values: ArrayLike<number>, half: HalfDType): number[] {
 }
 
 for (const half of HALVES) {
-  test(`a value cast to ${half} is rounded, and so is the gradient that comes back`, () => {
+  test(`a value that is cast to ${half} is rounded, and so is its gradient`, () => {
     const xs = [1 / 3, -2 / 3, 1e-3, 5];
     const dys = [1 / 7, -3 / 7, 1e-4, 9 / 7];
     const before = engine.memory.bytes;
@@ -46,7 +46,7 @@ for (const half of HALVES) {
   });
 }
 
-test('whole numbers of tokens are not cast', () => {
+test('int32 ids are not cast', () => {
   const ids = tf.tensor1d([70_001, 3], 'int32');
   assert.equal(rounded(engine, ids, 'bfloat16'), ids);
   ids.dispose();
@@ -69,7 +69,7 @@ class Weighted extends Module {
 }
 
 for (const half of HALVES) {
-  test(`under DDP with ${half} one computes with rounded parameters and inputs; parameters stay as they were`, () => {
+  test(`under DDP with ${half} a pass computes with rounded parameters and inputs, and parameters do not change`, () => {
     const factors = tf.tensor2d([[1.1, -0.7, 0.3]]);
     const model = new Weighted(factors);
     const [weight, bias] = model.parameters();
@@ -112,7 +112,7 @@ for (const half of HALVES) {
    * y = Σ w_j x_j + b with each of w, x, b rounded once: relative errors of at most u each, so every product is off by at
    * most (2u + u²)|w_j x_j| and the bias by u|b|. Sums in float32 add (n + 1) · 2^-24 of the sum of sizes.
    */
-  test(`a linear layer under ${half} is within the bound that its unit roundoff gives`, () => {
+  test(`a linear layer under ${half} is within the bound of its unit roundoff`, () => {
     const { unitRoundoff: u } = HALF_FORMATS[half];
     const ones = tf.ones([1, 3]);
     const plain = new Weighted(ones);
@@ -140,7 +140,7 @@ for (const half of HALVES) {
   });
 }
 
-test('what forward saves in a unit is counted at the declared type, whole numbers and float32 units are not', () => {
+test('saved activations of a unit count at the declared type, except integers and float32 units', () => {
   const activations = (precision: MixedPrecision): { bytes: number; logicalBytes: number } => {
     const model = gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
     new DDP(model, { engine, observer: SILENT, group: soloGroup(engine) }, { precision });
@@ -167,7 +167,7 @@ test('what forward saves in a unit is counted at the declared type, whole number
   assert.ok(narrow.bytes > 1000);
 });
 
-test('a forward that fails leaves float32 parameters in place', () => {
+test('a forward that fails leaves the float32 parameters in the model', () => {
   const factors = tf.tensor2d([[1, 1, 1]]);
   const model = new Weighted(factors);
   const masters = model.parameters().map(({ tensor }) => tensor);

@@ -16,7 +16,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-test('a first forward that is broken off does not count in the choice of layers', () => {
+test('an interrupted first forward does not affect the choice of layers', () => {
   const choices = [false, true].map((isBroken) => {
     const model = new Chain();
     const context = { engine, observer: SILENT, group: soloGroup(engine) };
@@ -46,7 +46,7 @@ test('a first forward that is broken off does not count in the choice of layers'
   assert.deepEqual(choices[1], choices[0]);
 });
 
-test('a product costs the same whichever of its operands are transposed', () => {
+test('a matmul costs the same whichever operands are transposed', () => {
   for (const [transposeA, transposeB] of [
     [false, false],
     [false, true],

@@ -19,7 +19,7 @@ describe('activation checkpointing by name', () => {
   const told: string[] = [];
   const warn = (message: string): void => void told.push(message);
 
-  test('checkpointWrapper wraps in place; REENTRANT warns, and what PyTorch has not is refused', () => {
+  test('checkpointWrapper wraps in place; REENTRANT gives a warning, and names that PyTorch does not have are refused', () => {
     const layer = new Linear(2, 3);
     const context = { engine, observer, warn };
     assert.equal(checkpointWrapper(context, layer), layer);
@@ -39,7 +39,7 @@ describe('activation checkpointing by name', () => {
     layer.dispose();
   });
 
-  test('operations are known by name, others are refused with the nearest', () => {
+  test('the error of an unknown operation names the nearest operation', () => {
     assert.ok(kernelsOf(['linear']).has('ShardlabLinear'));
     assert.deepEqual([...kernelsOf(['matMul'])], ['BatchMatMul', '_FusedMatMul']);
     assert.deepEqual([...kernelsOf(['Tanh'])], ['Tanh']);
@@ -50,7 +50,7 @@ describe('activation checkpointing by name', () => {
     assert.throws(() => kernelsOf(['Reshape']), { code: 'CONFIG' });
   });
 
-  test("every 4th layer is the document's: 0, 4, 8; a model without layers is refused", () => {
+  test("everyNth 4 selects the document's layers 0, 4 and 8; a model without layers is refused", () => {
     const model = gpt({ layers: 10, dim: 4, heads: 1, vocab: 5, seq: 2 });
     const { layers } = applyActivationCheckpointing({ engine, observer }, model, { everyNth: 4 }, false);
     assert.deepEqual(layers, ['blocks.0', 'blocks.4', 'blocks.8']);

@@ -18,7 +18,7 @@ function bruteForce(costs: readonly LayerCost[], budgetBytes: number): number | 
   return best;
 }
 
-test('the choice is the best of all, meets its budget, and is what it says it is', () => {
+test('the choice of layers is optimal and meets its budget, and its result states the right costs', () => {
   const cost = fc.record({
     savedBytes: fc.integer({ min: 0, max: 60 }),
     inputBytes: fc.integer({ min: 0, max: 30 }),
@@ -50,7 +50,7 @@ test('the choice is the best of all, meets its budget, and is what it says it is
   fc.assert(property, { seed: 7, numRuns: 300 });
 });
 
-test('of equal layers the first are checkpointed, and no more than must be', () => {
+test('of equal layers the first are checkpointed, and only as many as necessary', () => {
   const costs = Array.from({ length: 6 }, () => LAYER);
   assert.deepEqual(chooseLayers(costs, 600).checkpointed, []);
   assert.deepEqual(chooseLayers(costs, 599).checkpointed, [0]);
@@ -58,7 +58,7 @@ test('of equal layers the first are checkpointed, and no more than must be', () 
   assert.deepEqual(chooseLayers(costs, 60).checkpointed, [0, 1, 2, 3, 4, 5]);
 });
 
-test('a hundred layers of sizes without a common measure are chosen at once', () => {
+test('the choice among a hundred layers of uneven sizes is quick', () => {
   const costs = Array.from({ length: 100 }, (_, i) => ({
     savedBytes: 1_000_003 + 7919 * (i % 4),
     inputBytes: 1009,
@@ -68,7 +68,7 @@ test('a hundred layers of sizes without a common measure are chosen at once', ()
   assert.ok(savedBytes <= 50_000_000);
 });
 
-test('a budget below the inputs of all layers is refused with the least that is possible', () => {
+test('the error of a budget below the inputs of all layers names the smallest possible budget', () => {
   assert.throws(() => chooseLayers([LAYER, LAYER], 19), {
     code: 'CONFIG',
     message: /budgetBytes is 19, .* take 20 bytes; give at least 20/,

@@ -73,7 +73,7 @@ export function recomputeSuite({ world, blas, strategies }: RecomputeCase): void
     });
 
     for (const strategy of strategies) {
-      test(`${strategy}: losses and gradients are those without checkpointing, to the bit; nothing stays`, () => {
+      test(`${strategy}: losses and gradients equal those without checkpointing to the bit, and no memory leaks`, () => {
         const plain = results.get(`${strategy} plain`)?.map(({ digest }) => digest);
         for (const [name, found] of results) {
           if (!name.startsWith(strategy)) continue;
@@ -94,7 +94,7 @@ export function recomputeSuite({ world, blas, strategies }: RecomputeCase): void
         assert.deepEqual(resultOf(`${strategy} everyNth`).recomputed, ['blocks.2', 'blocks.0']);
         assert.deepEqual(resultOf(`${strategy} offload`).recomputed, []);
       });
-      test(`${strategy}: checkpoints inside units cost no collective`, () => {
+      test(`${strategy}: checkpoints inside units add no collective`, () => {
         const { collectives } = resultOf(`${strategy} plain`);
         for (const name of NAMES)
           assert.deepEqual(resultOf(`${strategy} ${name}`).collectives, collectives, name);

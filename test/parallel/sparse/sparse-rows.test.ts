@@ -15,7 +15,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-test('a row counts as touched when one of its values is not zero', () => {
+test('a row counts as touched if one of its values is not zero', () => {
   const grad = tf.tensor2d([
     [0, 0],
     [0, 1e-30],
@@ -28,7 +28,7 @@ test('a row counts as touched when one of its values is not zero', () => {
   grad.dispose();
 });
 
-test('touched neighbours travel as one piece, from where they lie', () => {
+test('neighbouring touched rows are sent as one piece, directly from their tensor', () => {
   const tensor = tf.zeros([6, 3]);
   const pieces = piecesOfRows(tensor, Uint8Array.of(1, 1, 0, 0, 1, 0));
   assert.deepEqual(
@@ -47,7 +47,7 @@ test('flags of 1,000 rows take 400 bytes between 4 ranks, and 10 bits each betwe
   assert.equal(maskWords(9, 1000), 3);
 });
 
-test('slices of pieces are the elements in the ranges, whatever the pieces', () => {
+test('slices of pieces are the elements of the ranges, whatever the pieces are', () => {
   const tensor = tf.zeros([100]);
   const list = fc.array(fc.tuple(fc.boolean(), fc.integer({ min: 0, max: 9 })), { maxLength: 9 });
   fc.assert(
@@ -77,7 +77,7 @@ function spread(pieces: readonly Piece[]): number[] {
   );
 }
 
-test('tables of embeddings go by rows, parameters of experts as a whole, and nothing else is sparse', () => {
+test("embedding tables are sparse by rows, experts' parameters as a whole, and other parameters are not sparse", () => {
   const model = moe({ layers: 1, dim: 8, heads: 2, vocab: 32, seq: 4, experts: 2 });
   const found = rowTables(model).map(({ parameter, rows }) => `${parameter.name} ${rows}`);
   const expert = (i: number): string[] =>

@@ -52,7 +52,7 @@ for (const world of [2, 3, 4]) {
 
     for (const model of models) {
       for (const strategy of strategies) {
-        test(`${model}, ${strategy}: sparse gradients train as dense ones to the bit, and travel in fewer bytes`, async (t) => {
+        test(`${model}, ${strategy}: sparse gradients train like dense ones to the bit, and fewer bytes are sent`, async (t) => {
           const [sparse, dense] = [
             await of(`${model} ${strategy} sparse`),
             await of(`${model} ${strategy} dense`),
@@ -69,7 +69,7 @@ for (const world of [2, 3, 4]) {
       }
     }
 
-    test('FULL_SHARD sends touched rows of the tables once to their owner, and one field of counts a row', async () => {
+    test('FULL_SHARD sends touched rows of tables once to their owner, and one field of counts per row', async () => {
       const [sparse, dense] = [await of('untied FULL_SHARD sparse'), await of('untied FULL_SHARD dense')];
       const touched = touchedRows(sparse, 'wte.weight');
       assert.ok(touched > 3 && touched < VOCAB / 3);
