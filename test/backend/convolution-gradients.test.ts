@@ -26,7 +26,7 @@ const CASES: Readonly<Record<string, () => readonly tf.Tensor[]>> = {
     gradientsOf((x, filter) => tf.conv2d(x, filter, 1, 'same'), random(3, 7, 6, 4), random(3, 3, 4, 5)),
   'a convolution with strides': () =>
     gradientsOf((x, filter) => tf.conv2d(x, filter, [2, 3], 'valid'), random(2, 9, 8, 3), random(3, 2, 3, 2)),
-  'a convolution with a padding of its own': () =>
+  'a convolution with explicit padding': () =>
     gradientsOf((x, filter) => tf.conv2d(x, filter, 2, 1), random(2, 6, 6, 2), random(4, 4, 2, 3)),
   'a depthwise convolution': () =>
     gradientsOf(

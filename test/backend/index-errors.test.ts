@@ -57,7 +57,7 @@ const CALLS: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
     () => tf.relu(tf.greater(x(), 0)),
     /Relu: x is bool \[4,3\]; cast it to float32 or int32/,
   ],
-  'an axis that comes twice': [() => tf.sum(x(), [1, 1]), /Sum: axis is \[1, 1\]; each axis may come once/],
+  'an axis that occurs twice': [() => tf.sum(x(), [1, 1]), /Sum: axis is \[1, 1\]; each axis may come once/],
   'a negative pad': [
     () =>
       tf.pad(x(), [
@@ -84,7 +84,7 @@ const CALLS: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
   ],
 };
 
-describe('an index or a shape out of range is an error that names the operation, the value and the valid range', () => {
+describe('a wrong argument is an error that names the kernel and the value', () => {
   before(async () => {
     await ENGINE_CASES[1]?.start();
   });

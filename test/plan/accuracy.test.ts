@@ -15,7 +15,7 @@ const rows = vtrainLayouts();
 const held = rows.filter(({ heldOut }) => heldOut);
 const baseline = constantEfficiency(rows.filter(({ heldOut }) => !heldOut));
 
-test('the held-out half of vTrain: mean error at most 8%, 95% of pairs ranked right', (context) => {
+test('on the held-out half of vTrain the mean error is at most 8%, and 95% of pairs are ranked right', (context) => {
   assert.equal(held.length, 720);
   const ours = errors(held, (layout) => predictTime(layout).seconds);
   const simplest = errors(held, baseline);
@@ -26,7 +26,7 @@ test('the held-out half of vTrain: mean error at most 8%, 95% of pairs ranked ri
   assert.ok(simplest.mean > 3 * ours.mean, told(simplest));
 });
 
-test("Megatron-LM's table 1, which some constants were fitted on, within 6% each", (context) => {
+test("Megatron-LM's table 1, on which some constants were fitted, is within 6% each", (context) => {
   const runs = megatronLayouts();
   context.diagnostic(`table 1: ${told(errors(runs, (layout) => predictTime(layout).seconds))}`);
   for (const { layout, seconds } of runs) {
@@ -35,7 +35,7 @@ test("Megatron-LM's table 1, which some constants were fitted on, within 6% each
   }
 });
 
-test('intervals hold about nine of ten held-out runs', (context) => {
+test('intervals contain at least 85% of the held-out runs', (context) => {
   const inside = held.filter(({ layout, seconds }) => {
     const { low, high } = predict(layout).seconds;
     return low <= seconds && seconds <= high;
@@ -44,7 +44,7 @@ test('intervals hold about nine of ten held-out runs', (context) => {
   assert.ok(inside.length >= 0.85 * held.length);
 });
 
-test('parts of an iteration add up, and a worse network, GPU or bubble never makes it shorter', () => {
+test('parts of an iteration add up, and slower hardware never makes it shorter', () => {
   for (const { layout } of rows.filter((_, index) => index % 29 === 0)) {
     const time = predictTime(layout);
     const sum = time.compute + time.exposedComm + time.bubble;

@@ -95,7 +95,7 @@ for (const engineCase of ENGINE_CASES) {
     for (const offload of [false, true]) {
       for (const checkpointing of POLICIES) {
         const name = `${JSON.stringify(checkpointing)}${offload ? ' on the host' : ''}`;
-        test(`what is held between forward and backward is predicted to the byte: ${name}`, () => {
+        test(`the memory held between forward and backward is predicted to the byte: ${name}`, () => {
           for (const shape of SHAPES) {
             const { deviceBytes, hostBytes } = measure(shape, checkpointing, offload);
             const fusedAttention = engine.blas.library !== null;
@@ -111,7 +111,7 @@ for (const engineCase of ENGINE_CASES) {
       }
     }
 
-    test('full checkpointing costs exactly one more forward of the layers, in kernels and by the formula', () => {
+    test('full checkpointing costs exactly one more forward of the layers, in kernels and in the formula', () => {
       for (const shape of SHAPES) {
         const { kernels } = measure(shape, 'full', false);
         assert.ok(kernels.first.length > 0);
@@ -127,7 +127,7 @@ for (const engineCase of ENGINE_CASES) {
       }
     });
 
-    test('selective checkpointing runs no product of the layers again, and all the rest', () => {
+    test('selective checkpointing repeats no matmul of the layers, and all their other kernels', () => {
       const [shape] = SHAPES as [(typeof SHAPES)[number]];
       const { backward } = measure(shape, 'selective', false);
       const count = (name: string): number => backward.filter((kernel) => kernel === name).length;

@@ -10,7 +10,7 @@ const GRID: AdviceGrid = {
   nicGbit: [200],
 };
 
-test('each advice is tried where it applies, against the best of all that fit', () => {
+test('each advice is tested where it applies, against the best layout that fits', () => {
   const findings = testAdvice(toyPredict, GRID);
   const of = (name: string) => findings.find((finding) => finding.name === name) ?? assert.fail(name);
   assert.ok(of('small').cases.every(({ params }) => params < 10e9));
@@ -23,7 +23,7 @@ test('each advice is tried where it applies, against the best of all that fit', 
   }
 });
 
-test('by rules that are known, the advice that follows from them holds and the other does not', () => {
+test('under known rules true advice holds and false advice does not', () => {
   const findings = testAdvice(toyPredict, GRID);
   const holds = (name: string): boolean[] =>
     findings.find((finding) => finding.name === name)?.cases.map((one) => one.holds) ?? [];
@@ -33,7 +33,7 @@ test('by rules that are known, the advice that follows from them holds and the o
   assert.ok(!holds('accumulation').some((held) => held));
 });
 
-test('what is advised but does not fit has no ratio, and does not hold', () => {
+test('an advised layout that does not fit has no ratio, and the advice does not hold', () => {
   const none = testAdvice((layout) => ({ ...toyPredict(layout), fits: layout.pp === 1 }), GRID);
   const layers = none.find(({ name }) => name === 'layers') ?? assert.fail();
   assert.ok(layers.cases.length > 0);

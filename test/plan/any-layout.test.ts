@@ -82,7 +82,7 @@ function assertSum(parts: Readonly<Record<string, number>>, whole: number): void
   assert.ok(Math.abs(sum - whole) <= 1e-9 * whole, `${sum} is not ${whole}`);
 }
 
-test('whatever the layout, causes are numbers from 0 and add up, and intervals hold their value', () => {
+test('for any layout causes are not negative and add up, and intervals contain their value', () => {
   fc.assert(
     fc.property(anyRequest, (request) => {
       const { time, memory, seconds, mfu } = predictionOf(request);

@@ -12,7 +12,7 @@ function layoutsOf(input: unknown): readonly Layout[] {
   return searchBases(request).flatMap((base) => [...candidates(base, request.search)]);
 }
 
-test('every candidate is what a request with its settings means', () => {
+test('every candidate equals the layout of a request with its settings', () => {
   for (const { model, hardware } of [
     { model: 'llama3-8b', hardware: 'H100-80G' },
     { model: 'gpt2-xl', hardware: 'A100-40G' },
@@ -29,13 +29,13 @@ test('every candidate is what a request with its settings means', () => {
   }
 });
 
-test('no layout comes twice', () => {
+test('no layout occurs twice', () => {
   const layouts = layoutsOf({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 256 });
   const keys = layouts.map(({ model, hardware, ...rest }) => JSON.stringify(rest));
   assert.equal(new Set(keys).size, layouts.length);
 });
 
-test('stacks run what they can: no pipeline with ZeRO-3, no tensor parallelism in plain DeepSpeed, whole stages in Megatron', () => {
+test("candidates follow each framework's limits: no pipeline with ZeRO-3, no tensor parallelism in DeepSpeed, whole stages in Megatron", () => {
   const layouts = layoutsOf({ model: 'llama3-405b', hardware: 'H100-80G', gpus: 512 });
   for (const { stack, strategy, tp, pp, cp, model } of layouts) {
     const rules = STACK_RULES[stack];
@@ -50,7 +50,7 @@ test('stacks run what they can: no pipeline with ZeRO-3, no tensor parallelism i
   ]);
 });
 
-test('a narrowed search tries what was named and nothing else', () => {
+test('a narrowed search tries only the named settings', () => {
   const search = { stacks: ['fsdp2'], strategies: ['FULL_SHARD'], tp: [8], pp: [1], cp: [1], micro: [1] };
   const layouts = layoutsOf({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64, search });
   assert.equal(layouts.length, 3);
@@ -60,7 +60,7 @@ test('a narrowed search tries what was named and nothing else', () => {
   );
 });
 
-test('strategies are told apart only where there are ranks to shard over, hybrids only across nodes', () => {
+test('several strategies are tried only if there are ranks to shard over, hybrids only across nodes', () => {
   const one = layoutsOf({ model: 'gpt2', gpus: 1 });
   assert.deepEqual([...new Set(one.map(({ strategy }) => strategy))], ['NO_SHARD']);
   const node = layoutsOf({ model: 'gpt2', gpus: 8 });
@@ -69,12 +69,12 @@ test('strategies are told apart only where there are ranks to shard over, hybrid
   assert.ok(nodes.length > 0 && nodes.every(({ shards, tp }) => shards === Math.max(1, 8 / tp)));
 });
 
-test('by cost fewer GPUs are tried too, down to a node', () => {
+test('a search by cost also tries fewer GPUs, down to one node', () => {
   const counts = new Set(layoutsOf({ model: 'llama3-8b', gpus: 64, by: 'cost' }).map(({ gpus }) => gpus));
   assert.deepEqual([...counts], [64, 32, 16, 8]);
 });
 
-test('states go to the host only where the host can hold them', () => {
+test('states are offloaded only if the host has room for them', () => {
   const offloaded = (gpus: number): Layout[] =>
     layoutsOf({ model: 'llama3-405b', gpus }).filter(({ offload }) => offload.optimizer);
   assert.equal(offloaded(16).length, 0);

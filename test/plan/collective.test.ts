@@ -7,7 +7,7 @@ import { hardwareOf } from '../../src/plan/hardware';
 
 const A100 = hardwareOf('A100-80G');
 
-test("bus bandwidth over algorithm bandwidth is NCCL's: 2(n-1)/n, (n-1)/n, and 1 for a broadcast", () => {
+test("bus bandwidth over algorithm bandwidth equals NCCL's: 2(n-1)/n, (n-1)/n, and 1 for a broadcast", () => {
   // Source: NCCL tests, doc/PERFORMANCE.md.
   for (const n of [2, 4, 8, 64, 1024]) {
     assert.equal(BUS_FACTOR.allReduce(n), (2 * (n - 1)) / n);
@@ -19,7 +19,7 @@ test("bus bandwidth over algorithm bandwidth is NCCL's: 2(n-1)/n, (n-1)/n, and 1
   }
 });
 
-test('a large collective reaches the links inside a node, and the cards of its members between nodes', () => {
+test("a large collective reaches the bandwidth of the links inside a node, and of its members' network cards between nodes", () => {
   const bytes = 64e9;
   const busGBps = (size: number, stride: number): number => {
     const place = placeOf(size, stride, A100.gpusPerNode);
@@ -35,7 +35,7 @@ test('a large collective reaches the links inside a node, and the cards of its m
   assert.ok(near(busGBps(16, 8), 25 * CALIBRATION.nicEfficiency), 'one member a node has one card');
 });
 
-test('a small one takes its latency, which grows with the ring; one rank takes nothing', () => {
+test('a small collective takes its latency, which grows with the ring; one rank takes no time', () => {
   const seconds = (size: number): number =>
     collectiveSeconds('allGather', 8, placeOf(size, 1, 8), A100, CALIBRATION);
   assert.equal(seconds(1), 0);

@@ -128,7 +128,7 @@ function choices(schema: z.core.$ZodType): readonly unknown[] {
   return [];
 }
 
-test('every case is of a setting, and every setting of a model is tried here', () => {
+test('every case is of a planned setting, and every setting of a model has a case', () => {
   const paths = PLANNED.map(({ path }) => path);
   assert.deepEqual(
     Object.keys(OTHERS).filter((path) => path !== 'mixedPrecision' && !paths.includes(path)),
@@ -149,7 +149,7 @@ for (const row of [...PLANNED, ...SETTING_ROWS.filter(({ path }) => path === 'mi
     });
   }
   if (planned === null || path === 'model') continue;
-  test(`a plan takes ${path} as its row says`, () => {
+  test(`a plan treats ${path} as its row says`, () => {
     const plans = others.flatMap(([value, beside = {}]) => {
       const base: Written = { model: GPT, batch: 4, ...beside };
       return isLegal(changed(base, path, value))
@@ -214,7 +214,7 @@ function changed(base: Written, path: string, value: unknown): Written {
   return { ...base, [section]: { ...(base[section] as Written | undefined), [key]: value } };
 }
 
-test('settings that the planner has a word for change the numbers as they do on GPUs', () => {
+test('settings with a counterpart in the planner change its numbers as on GPUs', () => {
   const base = { model: 'llama3-8b', batch: 1, mixedPrecision: 'bf16' } as const;
   const on = { hardware: 'H100-80G', gpus: 8 };
   const of = (more: TrainConfigInput): Plan => plan({ ...base, ...more }, on);
@@ -242,7 +242,7 @@ test('settings that the planner has a word for change the numbers as they do on 
   }
 });
 
-test('keys beside a config replace its own, and leave the others of a section', () => {
+test("keys beside a config replace the config's, and other keys of a section stay", () => {
   const config = {
     model: 'llama3-8b',
     batch: 2,
@@ -256,7 +256,7 @@ test('keys beside a config replace its own, and leave the others of a section', 
   );
 });
 
-test('figures of a plan name what they were not planned by', () => {
+test('figures of a plan name the settings that the plan does not read', () => {
   const config: TrainConfigInput = {
     model: 'gpt2',
     batch: 1,
@@ -274,7 +274,7 @@ test('figures of a plan name what they were not planned by', () => {
   }
 });
 
-test('a cost says where the plan does not fit', () => {
+test('a cost says if the plan does not fit', () => {
   const planned = plan({ model: 'llama3-70b', hardware: 'A100-40G', gpus: 8 });
   const { fits, note } = planned.cost({ tokens: 1e9 });
   assert.equal(fits, false);
@@ -283,7 +283,7 @@ test('a cost says where the plan does not fit', () => {
   assert.deepEqual([small.fits, small.note], [true, null]);
 });
 
-test('settings of a request that its layout does not have are named with what it has', () => {
+test("settings that a request's layout does not have are named, with the value that the plan uses", () => {
   const parallel = { sequenceParallel: true, asyncTensorParallel: true, dpShard: 4 };
   const request = { model: 'gpt2', gpus: 8, parallel, schedule: 'GPipe', virtualStages: 2 } as const;
   const { assumed } = plan({ ...request, recomputeEveryNth: 2, optimizerStates: { momentum: 0.9 } });

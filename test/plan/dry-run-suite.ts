@@ -23,7 +23,7 @@ export function dryRunsEqualRealRuns(
     const compared = launchRanks<DryRunComparison[]>({ script, world, args });
     compared.catch(() => undefined); // each test that awaits it reports its failure
     for (const [i, name] of [...cases.keys()].entries()) {
-      test(`${name}: the dry run of every rank is its real run, event for event`, async (t) => {
+      test(`${name}: the dry run of every rank equals its real run, event for event`, async (t) => {
         for (const [rank, comparisons] of (await compared).entries()) {
           const one = comparisons[i];
           assert.ok(one !== undefined);

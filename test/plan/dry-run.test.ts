@@ -20,7 +20,7 @@ function hasCode(code: string, message: RegExp) {
     error instanceof ShardlabError && error.code === code && message.test(error.message);
 }
 
-test('a world of thousands holds what the formulas say, and its ranks are not run one by one', () => {
+test("in a world of thousands the states equal the formulas', and not every rank is run", () => {
   const world = 4096;
   const config: TrainConfigInput = { ...CONFIG, model: { ...GPT, dim: 4096, vocab: 8192 } };
   const run = dryRun(config, { world, curve: false });
@@ -36,7 +36,7 @@ test('a world of thousands holds what the formulas say, and its ranks are not ru
   }
 });
 
-test('the Wan transformer of two experts and 28.6 billion parameters runs on 8 ranks without a value', () => {
+test('the Wan transformer with two experts and 28.6 billion parameters runs on 8 ranks, without values', () => {
   const config: TrainConfigInput = { model: 'wan2.2-a14b', batch: 1 };
   const run = dryRun(config, { world: 8, steps: 1, curve: false });
   assert.equal(Math.round(run.numParams / 1e8), 286);
@@ -44,7 +44,7 @@ test('the Wan transformer of two experts and 28.6 billion parameters runs on 8 r
   assert.ok(run.peak.held['param.shard'] >= (4 * run.numParams) / 8);
 });
 
-test("'all' runs every rank: they hold the same padded shards, and their own parts of the traffic", () => {
+test("'all' runs every rank: all hold equally many bytes, and each has its own collectives", () => {
   const run = dryRun({ ...CONFIG, model: { ...GPT, dim: 12, vocab: 259 } }, { world: 5, ranks: 'all' });
   assert.deepEqual(run.ranks, [0, 1, 2, 3, 4]);
   assert.equal(new Set(run.lastStep.map(({ memory }) => memory.restBytes)).size, 1);
@@ -52,7 +52,7 @@ test("'all' runs every rank: they hold the same padded shards, and their own par
   assert.ok(run.lastStep.every(({ collectives }) => collectives.length > 0));
 });
 
-test('kernels and collectives are told once each, and simulated time follows from their costs', () => {
+test('each kernel and collective is reported once, and simulated time follows from their costs', () => {
   const kernels: KernelCall[] = [];
   const collectives: CollectiveCall[] = [];
   const run = dryRun(CONFIG, {
@@ -82,7 +82,7 @@ test('kernels and collectives are told once each, and simulated time follows fro
   assert.equal(gather?.bytes, 4 * (256 * 32 + 16 * 32 + 2 * 32));
 });
 
-test('gathers are hidden behind computation as far as it lasts, by the schedule alone', () => {
+test('prefetch hides gathers behind computation', () => {
   const step = (kernel: number, collective: number, prefetch: boolean) =>
     dryRun(
       {
@@ -101,7 +101,7 @@ test('gathers are hidden behind computation as far as it lasts, by the schedule 
   assert.ok(Math.abs(fast.stepSeconds - compute - fast.exposedSeconds) < 1e-9);
 });
 
-test('what follows a stretch of a module up to its end can be cut out of the events', () => {
+test('the spans of equal blocks contain the same events', () => {
   const run = dryRun(CONFIG, { world: 2, steps: 2, events: true });
   const [, , step = []] = run.eventsOf();
   const stretchOf = (module: string, name: string) => {
@@ -120,7 +120,7 @@ test('what follows a stretch of a module up to its end can be cut out of the eve
   assert.deepEqual(stretchOf('blocks.2', 'backward'), stretchOf('blocks.1', 'backward'));
 });
 
-test('records are what figures of runs draw, and the text names peak, causes, traffic and assumptions', () => {
+test('figures of runs can draw a dry run, and its text names peak, causes, traffic and assumptions', () => {
   const config = { ...CONFIG, mixedPrecision: 'bf16' } as const;
   const run = dryRun(config, { world: 4, costs: { kernel: () => 1e-5, collective: () => 1e-4 } });
   const figure = memoryFigure(viewOf(run), {});
@@ -136,7 +136,7 @@ test('records are what figures of runs draw, and the text names peak, causes, tr
     assert.match(text, part);
 });
 
-test('a limit of memory is kept to as a real rank keeps to it', () => {
+test('memoryLimit ends a dry run as it ends a real rank', () => {
   const { heldBytes } = dryRun(CONFIG, { world: 4 }).peak;
   assert.equal(dryRun(CONFIG, { world: 4, memoryLimit: heldBytes }).peak.heldBytes, heldBytes);
   assert.throws(
@@ -145,7 +145,7 @@ test('a limit of memory is kept to as a real rank keeps to it', () => {
   );
 });
 
-test('ranks, worlds and steps that cannot be are refused', () => {
+test('impossible ranks, worlds and steps are refused', () => {
   assert.throws(() => dryRun(CONFIG, { world: 0 }), hasCode('CONFIG', /world is 0/));
   assert.throws(() => dryRun(CONFIG, { world: 4, rank: 4 }), hasCode('CONFIG', /rank 4/));
   assert.throws(() => dryRun(CONFIG, { world: 4, steps: 0 }), hasCode('CONFIG', /steps is 0/));
@@ -153,7 +153,7 @@ test('ranks, worlds and steps that cannot be are refused', () => {
   assert.throws(() => dryRun(CONFIG, { world: 4, rank: 1, ranks: 'all' }), hasCode('CONFIG', /contradict/));
 });
 
-test('code that looks at values is refused, but for a single number, which is 0', () => {
+test('reading values is refused, except for a single number, which is 0', () => {
   withMetaEngine({}, (engine) => {
     const x = tf.ones([2, 3]);
     assert.equal(tf.sum(x).dataSync()[0], 0);
@@ -163,7 +163,7 @@ test('code that looks at values is refused, but for a single number, which is 0'
   });
 });
 
-test('the backend that was current before is so again, also after an error', () => {
+test('the previous backend is restored, also after an error', () => {
   const before = tf.getBackend();
   assert.throws(() =>
     withMetaEngine({}, () => {
@@ -174,7 +174,7 @@ test('the backend that was current before is so again, also after an error', () 
   assert.equal(tf.getBackend(), before);
 });
 
-test('a dry run without a world, or with a number of ranks in its place, is refused', () => {
+test('a dry run without a world, or with ranks in its place, is refused', () => {
   const run = (options: unknown) => () => dryRun(CONFIG, options as { world: number });
   assert.throws(run(undefined), hasCode('CONFIG', /\{ world: 8 \}/));
   assert.throws(run({ ranks: 4 }), hasCode('CONFIG', /ranks is 4; .*how many there are is world/));

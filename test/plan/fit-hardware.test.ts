@@ -28,7 +28,7 @@ const measured = parseMeasured({
   ],
 });
 
-test('the figures are those with which the cost model gives what was measured', () => {
+test('the fitted figures reproduce the measurements in the cost model', () => {
   const fitted = fitHardware(measured);
   assert.equal(fitted.like, 'A100-80G');
   assert.equal(fitted.gemmTflops, 260);
@@ -39,7 +39,7 @@ test('the figures are those with which the cost model gives what was measured', 
   assert.deepEqual(fitted.notes, []);
 });
 
-test('one GPU measures no link, a GPU that is not known is named after the nearest', () => {
+test('one GPU gives no figure of the link, and an unknown GPU is named after the nearest known one', () => {
   const alone = fitHardware({
     ...measured,
     name: 'NVIDIA L40S',
@@ -55,7 +55,7 @@ test('one GPU measures no link, a GPU that is not known is named after the neare
   );
 });
 
-test('a calibration is read back from its file, and changes the plan', () => {
+test('a calibration is read back from its file and changes the plan', () => {
   const kept = parseCalibration(JSON.parse(JSON.stringify(fitHardware(measured))), 'a100.json');
   const { hardware } = layoutOf(questionOf({ model: 'gpt2', gpus: 4 }, {}, { calibration: kept }).request);
   assert.deepEqual([hardware.gemmTflops, hardware.gpusPerNode, hardware.tflops], [260, 4, 312]);
@@ -63,7 +63,7 @@ test('a calibration is read back from its file, and changes the plan', () => {
   assert.equal(layoutOf(stated).hardware.gemmTflops, 240);
 });
 
-test('a calibration of another GPU, or none at all, is refused', () => {
+test('a calibration of another GPU, and a file that is not a calibration, are refused', () => {
   const kept = fitHardware(measured);
   assert.throws(() => withCalibration({ hardware: 'H100-80G' }, kept), /is of A100-80G, .* is H100-80G/);
   assert.throws(() => parseCalibration({ gemmTflops: 3 }, 'x.json'), /x\.json is no calibration \(like: /);

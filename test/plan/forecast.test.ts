@@ -28,7 +28,7 @@ const CASES: Readonly<Record<string, Partial<TrainConfigInput>>> = {
 for (const [name, settings] of Object.entries(CASES)) {
   const worlds = name.includes('HYBRID') ? [4] : [1, 3, 4];
   for (const world of worlds) {
-    test(`${name} on ${world}: a dry run predicts the states and the wire bytes of ZeRO's formulas`, () => {
+    test(`${name} on ${world}: a dry run predicts the states and wire bytes of ZeRO's formulas`, () => {
       const config = parseTrainConfig({ model: GPT, data: 'synthetic', batch: 2, ...settings });
       const forecast = forecastRun(config, world) ?? assert.fail('no forecast');
       const { states, stateBytes, wireBytes } = predictRun(config, world);

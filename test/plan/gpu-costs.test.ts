@@ -30,7 +30,7 @@ const LINEAR = called({
   declared: 'bfloat16',
 });
 
-test('products take what the planner gives them at the declared type; everything else what it reads and writes', () => {
+test("matmuls take the planner's time at the declared type, other kernels the time to read and write their tensors", () => {
   const { kernel } = gpuCosts(A100, { ...CALIBRATION, launchSeconds: 0 });
   const product = { m: 64, n: 96, k: 32 };
   assert.equal(kernel?.(LINEAR), productSeconds(product, A100, 'bf16', CALIBRATION));
@@ -47,7 +47,7 @@ test('products take what the planner gives them at the declared type; everything
   assert.equal(kernel?.(called({ name: 'round', inputs: [tensor([1000])], outputs: [tensor([1000])] })), 0);
 });
 
-test('what an operation has to do follows from its shapes, transposed and batched products and tables included', () => {
+test("an operation's work follows from its shapes, also for transposed and batched matmuls and tables", () => {
   const product = (name: string, a: number[], b: number[], out: number[], attrs = {}) =>
     flopsOf(workOf(called({ name, inputs: [tensor(a), tensor(b)], outputs: [tensor(out)], attrs })));
   assert.equal(flopsOf(workOf(LINEAR)), 2 * 64 * 96 * 32);
@@ -70,7 +70,7 @@ test('what an operation has to do follows from its shapes, transposed and batche
   assert.equal(workOf(lookup).bytes, 2 * 4 * 4 * 8 + 4 * 4, 'the rows that are read, not the table');
 });
 
-test('launches are hidden behind the device as far as the host is ahead of it', () => {
+test('launches are hidden behind the device while the host is ahead', () => {
   const costs = gpuCosts(A100, { ...CALIBRATION, launchSeconds: 1e-3 });
   const small = called({ name: 'Add', inputs: [tensor([1])], outputs: [tensor([1])] });
   const bytes = 4e9;
@@ -81,7 +81,7 @@ test('launches are hidden behind the device as far as the host is ahead of it', 
   assert.ok((costs.kernel?.(small) ?? 1) < 1e-6);
 });
 
-test('groups are placed by the nodes of their ranks', () => {
+test('groups are mapped to nodes by their ranks', () => {
   const upTo = (count: number, stride = 1) => Array.from({ length: count }, (_, i) => i * stride);
   assert.deepEqual(placeOfRanks(upTo(8), 8), { size: 8, perNode: 8 });
   assert.deepEqual(placeOfRanks(upTo(16), 8), { size: 16, perNode: 8 });
@@ -89,7 +89,7 @@ test('groups are placed by the nodes of their ranks', () => {
   assert.deepEqual(placeOfRanks(upTo(4, 8), 8), { size: 4, perNode: 1 });
 });
 
-test('a GPU that is like another but for a figure is taken; unknown ones and two sources of times are refused', () => {
+test('a GPU that differs from a known one in one figure is accepted; unknown GPUs and two sources of times are refused', () => {
   const config: TrainConfigInput = {
     model: { kind: 'gpt', layers: 2, dim: 256, heads: 4, vocab: 256, seq: 64 },
   };

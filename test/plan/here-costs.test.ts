@@ -47,14 +47,14 @@ function near(actual: number | undefined, expected: number, message?: string): v
   assert.ok(Math.abs((actual ?? Number.NaN) / expected - 1) < 1e-6, `${message ?? ''} ${actual} ${expected}`);
 }
 
-test('a kernel takes what it took, at other sizes what the line of its name says', () => {
+test('a kernel takes its measured time, and at other sizes the time of the line fitted for its name', () => {
   const { kernel } = hereCosts(MEASURED, { world: 1 });
   near(kernel?.(added(1000)), 2e-6);
   near(kernel?.(added(5000)), 6e-6);
   near(kernel?.({ ...added(5000), name: 'Multiply' }), 6e-6, 'a name that was not measured');
 });
 
-test('ranks and threads of others share the cores, computing and communicating', () => {
+test('computing and communicating ranks and threads share the cores', () => {
   const at = (world: number, others = 0) => hereCosts(MEASURED, { world, others });
   near(at(2).kernel?.(added(1000)), 2e-6);
   near(at(4).kernel?.(added(1000)), 4e-6);
@@ -65,7 +65,7 @@ test('ranks and threads of others share the cores, computing and communicating',
   assert.equal(at(1).collective?.({ ...call, ranks: [0] }), 0);
 });
 
-test('on a shaped link a collective takes what the link takes, unless this machine is slower', () => {
+test("on a shaped link a collective takes the link's time, unless this machine is slower", () => {
   const call = { op: 'allReduce', bytes: 1e6, ranks: [0, 1], group: 'world' } as const;
   const on = (gbit: number) =>
     hereCosts(MEASURED, { world: 2, link: linkOf({ gbit, latencyUs: 50 }) }).collective?.(call);
@@ -73,7 +73,7 @@ test('on a shaped link a collective takes what the link takes, unless this machi
   near(on(100), 2 * 10e-6 + 1e-3);
 });
 
-test("times of a rank go with a dry run's calls one by one, and predict the same config's step as it was", () => {
+test("a rank's times match a dry run's calls one by one, and predict a step of the same config", () => {
   const config = parseTrainConfig(CONFIG);
   const seconds: number[] = [];
   const names: string[] = [];

@@ -25,7 +25,7 @@ const ROOMY = { like: 'H100-80G', memoryGB: 2000 };
 
 const CUBLAS_BYTES = 2 * 32 * 1024 ** 2;
 
-test('free memory of a stream serves that stream alone, and free neighbours join', () => {
+test('free memory of a stream is used by that stream alone, and free neighbours are joined', () => {
   const memory = new CachingAllocator();
   const [a, b] = [memory.allocate(30e6), memory.allocate(30e6)];
   memory.release(a);
@@ -39,7 +39,7 @@ test('free memory of a stream serves that stream alone, and free neighbours join
 
 for (const recompute of ['none', 'selective', 'full']) {
   for (const compile of [false, true]) {
-    test(`formulas against a replay of a step's allocations: ${recompute}, ${compile ? 'compiled' : 'op by op'}`, (t) => {
+    test(`the formulas are close to a replay of a step's allocations: ${recompute}, ${compile ? 'compiled' : 'op by op'}`, (t) => {
       for (const [model, gpus, tp, micro] of CASES) {
         const parallel = { tp, strategy: 'FULL_SHARD', stack: 'fsdp2' };
         const request = { model, hardware: ROOMY, gpus, parallel, batch: { micro }, recompute, compile };

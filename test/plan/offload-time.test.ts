@@ -12,11 +12,11 @@ const request = {
   batch: { global: 16 },
 };
 
-test('what stays on the GPU costs nothing', () => {
+test('states on the GPU cost no offload time', () => {
   assert.deepEqual(offloadTime(layoutOf(request), 8e9), { step: 0, copies: 0 });
 });
 
-test("the step on the host takes its memory's time and both ways of the link", () => {
+test('a step on the host takes the time of its memory and of both directions of the link', () => {
   const layout = layoutOf({ ...request, offload: { optimizer: true } });
   const link = 31.5e9 * (256 / 282);
   const expected = (1e9 * 28) / 51.2e9 + (2 * 1e9 * 4) / link;
@@ -24,7 +24,7 @@ test("the step on the host takes its memory's time and both ways of the link", (
   assert.equal(offloadTime(layout, 8e9).copies, 0);
 });
 
-test('shards on the host come twice a micro-batch, and hide beside compute as far as that lasts', () => {
+test('shards on the host are copied twice per micro-batch, hidden behind compute while it lasts', () => {
   const layout = layoutOf({ ...request, offload: { optimizer: true, parameters: true } });
   const link = 31.5e9 * (256 / 282);
   assert.ok(Math.abs(offloadTime(layout, 8e9).copies - (4 * 1e9 * 4) / link) < 1e-9);
@@ -37,7 +37,7 @@ test('shards on the host come twice a micro-batch, and hide beside compute as fa
   assert.ok(none < optimizer && optimizer <= all);
 });
 
-test('shards on the host come as often as they are gathered: once a micro-batch where they stay whole, once a step in pipelines', () => {
+test('shards on the host are copied as often as gathered: once per micro-batch if they stay whole, once per step in pipelines', () => {
   const copies = (parallel: object): number => {
     const offload = { optimizer: true, parameters: true };
     const layout = layoutOf({ ...request, parallel: { ...request.parallel, ...parallel }, offload });

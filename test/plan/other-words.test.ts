@@ -23,7 +23,7 @@ function refused(request: object): string {
   return assert.fail('was planned');
 }
 
-test('a GPU is known by the names that its maker and its drivers give it, and a PCIe board is another one', () => {
+test("a GPU is found by its maker's and drivers' names, and a PCIe board is a different GPU", () => {
   for (const name of ['a100-80g', 'A100-80GB', 'NVIDIA A100-SXM4-80GB', 'a100_80g']) {
     assert.equal(hardwareOf(name).name, 'A100-80G');
   }
@@ -32,14 +32,14 @@ test('a GPU is known by the names that its maker and its drivers give it, and a 
   assert.throws(() => hardwareOf('H100'), /did you mean 'H100-80G'/);
 });
 
-test('a model is known by its name on a hub', () => {
+test('a model is found by its name on a hub', () => {
   assert.equal(modelOf('meta-llama/Llama-3.1-8B').name, 'llama3-8b');
   assert.equal(modelOf('meta-llama/Meta-Llama-3-70B').name, 'llama3-70b');
   assert.equal(modelOf('Qwen/Qwen-7B').name, 'qwen-7b');
   assert.throws(() => modelOf('Qwen/Qwen2-7B'), /is not known/);
 });
 
-test('values are known in any case, with either dash, and by the words of other programs', () => {
+test('values are accepted in any case, with either dash, and in the words of other programs', () => {
   const { strategy, attention, precision, schedule } = layout({
     parallel: { strategy: 'full-shard', pp: 2 },
     attention: 'Flash-Attention-2',
@@ -50,7 +50,7 @@ test('values are known in any case, with either dash, and by the words of other 
   assert.equal(layout({ parallel: { strategy: 'ZeRO-3' } }).strategy, 'FULL_SHARD');
 });
 
-test("degrees and batches are known by Megatron-LM's and DeepSpeed's keys", () => {
+test("degrees and batches can be given by Megatron-LM's and DeepSpeed's keys", () => {
   const { tp, pp, dp, microBatch, globalBatch } = layout({
     parallel: { tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2 },
     batch: { micro_batch_size: 2, global_batch_size: 16 },
@@ -59,7 +59,7 @@ test("degrees and batches are known by Megatron-LM's and DeepSpeed's keys", () =
   assert.deepEqual([tp, pp, dp, microBatch, globalBatch], [2, 2, 2, 2, 16]);
 });
 
-test('an interleaved schedule has two stages a GPU where nothing else is said', () => {
+test('an interleaved schedule has two stages per GPU by default', () => {
   const parallel = { strategy: 'NO_SHARD', pp: 4 };
   const { virtualStages, schedule } = layout({ parallel, schedule: 'Interleaved1F1B' });
   assert.deepEqual([virtualStages, schedule], [2, 'interleaved']);
@@ -67,31 +67,31 @@ test('an interleaved schedule has two stages a GPU where nothing else is said', 
   assert.equal(layout({ parallel }).virtualStages, 1);
 });
 
-test('a wrong value within a model or GPU is named by its own key', () => {
+test('the error of a wrong value in a model or GPU names its key', () => {
   assert.match(refused({ model: { params: '7B' } }), /^model\.params: expected number, got "7B"/);
   assert.match(refused({ model: { ...GPT, kind: 'gpt2' } }), /^model\.kind: .*got "gpt2"/);
   assert.match(refused({ hardware: { memoryGB: 64 } }), /^hardware\.like: is missing/);
 });
 
-test('degrees that do not fit the GPUs are told with their product', () => {
+test('the error of degrees that do not fit the GPUs shows their product', () => {
   assert.match(refused({ parallel: { tp: 3 } }), /gpus \(8\) must be a multiple of tp\(3\) x .* = 3/);
   assert.match(refused({ gpus: 16, parallel: { dp: 2, tp: 2, pp: 2 } }), /= 8, but gpus is 16/);
 });
 
-test('heads that do not divide dim are refused, and heads that are left out do', () => {
+test('heads that do not divide dim are refused, and heads that are left out are chosen to divide it', () => {
   assert.match(refused({ model: { ...GPT, dim: 1000 } }), /dim \/ heads is 62\.5/);
   const { heads, headDim } = layout({ model: { ...GPT, dim: 1088, heads: undefined } }).model;
   assert.equal(heads * headDim, 1088);
 });
 
-test('fp8 is refused before Hopper, and bf16 on Volta is said to be none', () => {
+test('fp8 is refused before Hopper, and a note says that Volta has no bf16', () => {
   assert.match(refused({ precision: 'fp8' }), /A100-80G computes nothing in fp8/);
   assert.equal(layout({ precision: 'fp8', hardware: 'H100-80G' }).precision, 'fp8');
   const { outside } = predict(layout({ hardware: 'V100-32G' }));
   assert.ok(outside.some((text) => text.includes('no bf16')));
 });
 
-test('parameters in billions, or fewer than the tables have, are refused', () => {
+test('parameters given in billions, or fewer than in the tables, are refused', () => {
   assert.match(refused({ model: { params: 7.5 } }), /leaves nothing for layers: .*as 7\.5e9/);
   assert.match(refused({ model: { ...GPT, params: 1e6 } }), /leaves nothing for layers/);
   assert.equal(layout({ model: { params: 1e7 } }).model.params, 1e7);

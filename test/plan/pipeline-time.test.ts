@@ -48,7 +48,7 @@ function simulated(stages: readonly Stage[], m: number, all: typeof order): numb
 
 const gpipe: typeof order = (_, __, m) => [...Array(m).fill('forward'), ...Array(m).fill('backward')];
 
-test('equal stages: 1F1B and GPipe take (m + p - 1)(f + b), as simulated event by event', () => {
+test('for equal stages 1F1B and GPipe take (m + p - 1)(f + b), as in an event-by-event simulation', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 24 }), (p, m) => {
       const stages = Array.from({ length: p }, () => ({ forward: 1, backward: 2 }));
@@ -61,7 +61,7 @@ test('equal stages: 1F1B and GPipe take (m + p - 1)(f + b), as simulated event b
   );
 });
 
-test('stages of unequal length (embedding, head): at most 3% below and 15% above what is simulated, from m = 2p on', () => {
+test("for unequal stages (embedding, head) the time is 3% below to 15% above the simulation's, from m = 2p", () => {
   const stage = fc.record({
     forward: fc.integer({ min: 10, max: 14 }),
     backward: fc.integer({ min: 20, max: 28 }),
@@ -88,7 +88,7 @@ test('stages of unequal length (embedding, head): at most 3% below and 15% above
   );
 });
 
-test('virtual stages divide the bubble; waiting for hand-overs adds two a micro-batch and part', () => {
+test('virtual stages divide the bubble, and waiting for hand-overs adds two per micro-batch and part', () => {
   const stages = Array.from({ length: 4 }, () => ({ forward: 1, backward: 2 }));
   const at = (virtualStages: number, hop = 0) =>
     pipelineTime({ stages, numMicroBatches: 8, virtualStages, hop, waits: true }).seconds;

@@ -11,7 +11,7 @@ import { type PlanPlace, questionOf } from '../../src/plan/plan-input';
 
 const layoutOfInput = (input: unknown, place?: PlanPlace) => layoutOf(questionOf(input, place).request);
 
-test('a request means the same with the place beside it as with the place in it', () => {
+test('hardware and GPUs mean the same in the request and beside it', () => {
   const request = { model: 'llama3-8b', parallel: { tp: 2 }, batch: { global: 64 } };
   const place = { hardware: 'H100-80G', gpus: 16, batch: { micro: 2 } };
   assert.deepEqual(
@@ -22,13 +22,13 @@ test('a request means the same with the place beside it as with the place in it'
   assert.equal(layoutOfInput(request, { like: 'A100-80G', memoryGB: 64 }).hardware.memoryGB, 64);
 });
 
-test('a model with nothing but its parameters can be planned', () => {
+test('a model given only by its parameters can be planned', () => {
   const layout = layoutOfInput({ model: { params: 7.5e9 }, gpus: 64, parallel: { strategy: 'ZERO_1' } });
   assert.equal(layout.model.params, 7.5e9);
   assert.equal(layout.shards, 64);
 });
 
-test("a model's name alone, a preset and a file can be planned, and `on` says the hardware", () => {
+test("a model's name, a preset and a file can be planned, and `on` names the hardware", () => {
   const place = { on: 'H100-80G', gpus: 16 };
   assert.deepEqual(
     layoutOfInput('llama3-8b', place),
@@ -51,14 +51,14 @@ test("a model's name alone, a preset and a file can be planned, and `on` says th
   }
 });
 
-test('a plan knows every model that a config knows, with the same sizes', () => {
+test('a plan knows every model of a config, with the same sizes', () => {
   for (const name of MODEL_NAMES.filter((each) => !Object.hasOwn(PRESETS, each))) {
     const ofRequest = layoutOfInput({ model: name }).model;
     assert.deepEqual(ofRequest, layoutOfInput({ model: name, batch: 1 }).model, name);
   }
 });
 
-test('a TrainConfig is told from a request', () => {
+test('a TrainConfig is distinguished from a request', () => {
   for (const config of [
     { model: 'tiny' },
     { model: 'llama3-8b', batch: 4 },
@@ -72,7 +72,7 @@ test('a TrainConfig is told from a request', () => {
   }
 });
 
-test("a TrainConfig's settings become the request's", () => {
+test("a TrainConfig's settings become the request's settings", () => {
   const config = {
     model: 'tiny',
     batch: 4,
@@ -96,7 +96,7 @@ test("a TrainConfig's settings become the request's", () => {
   assert.equal(layoutOfInput({ model: 'tiny', parallel: { strategy: 'ZERO_2' } }).stack, 'deepspeed');
 });
 
-test('what the planner has no word for is named or refused', () => {
+test('settings without a counterpart in the planner are named or refused', () => {
   const { assumed } = questionOf(
     { activationCheckpointing: { saveOps: ['matMul'] }, offload: { activations: true } },
     { attention: 'flash' },
@@ -111,7 +111,7 @@ test('what the planner has no word for is named or refused', () => {
   assert.throws(() => layoutOfInput(8), /a plan needs a TrainConfig, a model's name or a request/);
 });
 
-test('the shapes of models as they are published can be planned as they stand', () => {
+test("published models' shapes can be planned as they are written", () => {
   const wan = {
     kind: 'dit',
     experts: 2,
@@ -153,7 +153,7 @@ test('the shapes of models as they are published can be planned as they stand', 
   );
 });
 
-test('what is no request and no place is refused with how they are written', () => {
+test('the error of a wrong request or wrong hardware shows how they are written', () => {
   const input = (value: unknown, place?: unknown) => () => layoutOfInput(value, place as PlanPlace);
   assert.throws(input('llama3-9b'), /neither a preset, a model nor a file .*did you mean llama3-8b/);
   assert.throws(

@@ -42,7 +42,7 @@ function gpt(changes: object = {}): Layout {
   return layoutOf({ ...GPT_22B, ...changes });
 }
 
-test('Llama 3 8B on 8 GPUs by FSDP2, selective recompute, compiled: each cause by hand', () => {
+test('for Llama 3 8B on 8 GPUs with FSDP2, selective recompute and compile, each cause equals a calculation by hand', () => {
   const [P, h, q, kv, f, V, T] = [8_030_261_248, 4096, 4096, 1024, 14_336, 128_256, 8192];
   const layer = 2 * h * q + 2 * h * kv + 3 * h * f + 2 * h;
   const root = 2 * V * h + h;
@@ -79,7 +79,7 @@ test('the causes add up to the peak, in bytes and in GiB', () => {
   }
 });
 
-test("a GPT's layer on Megatron-LM's stack keeps what Korthikanti's formulas say, to the byte", () => {
+test("a GPT's layer in Megatron-LM holds the activations of Korthikanti's formulas, to the byte", () => {
   const paper = { s: 2048, b: 4, h: 6144, a: 64, layers: 48, v: 51_200 };
   for (const recompute of ['none', 'selective'] as const) {
     for (const sequenceParallel of [false, true]) {
@@ -97,7 +97,7 @@ test("a GPT's layer on Megatron-LM's stack keeps what Korthikanti's formulas say
   assert.equal(layerActivations(full).saved, 2 * 2048 * 4 * 6144);
 });
 
-test("the first stage's layers in flight are Korthikanti's: all of them under 1F1B, 1 + (p - 1)/(pv) interleaved", () => {
+test("the first stage's layers in flight are Korthikanti's: all under 1F1B, 1 + (p - 1)/(pv) of them if interleaved", () => {
   const parallel = { ...GPT_22B.parallel, tp: 1, pp: 8 };
   const batch = { micro: 1, global: 64 };
   assert.equal(stageOf(gpt({ parallel, batch }), 0).layersInFlight, 48);
@@ -107,7 +107,7 @@ test("the first stage's layers in flight are Korthikanti's: all of them under 1F
   assert.equal(stageOf(gpt({ parallel, batch, schedule: 'GPipe' }), 7).layersInFlight, 64 * 6);
 });
 
-test("stages' parameters add up to the model's", () => {
+test("the stages' parameters add up to the model's", () => {
   for (const virtualStages of [1, 2]) {
     const parallel = { ...LLAMA_8B.parallel, pp: 4 };
     const layout = llama({ parallel, batch: { micro: 1, global: 16 }, virtualStages });
@@ -123,7 +123,7 @@ test("stages' parameters add up to the model's", () => {
 
 const peak = (layout: Layout): number => predictMemory(layout).peakBytes;
 
-test('more tensor parallelism, more shards, more recompute, less batch never need more memory', () => {
+test('more tensor parallelism, more shards, more recompute or a smaller batch never needs more memory', () => {
   for (const compile of [true, false]) {
     for (const recompute of ['none', 'selective', 'full']) {
       const at = (gpus: number, tp: number, micro = 2): number =>
@@ -141,14 +141,14 @@ test('more tensor parallelism, more shards, more recompute, less batch never nee
   assert.ok(zero('SHARD_GRAD_OP') < zero('NO_SHARD'));
 });
 
-test('the peak lies where the documents say: in the loss, in backward, or at the optimizer', () => {
+test('the peak is where the documents say: in the loss, in backward, or at the optimizer', () => {
   assert.equal(predictMemory(llama({ compile: false })).phase, 'loss');
   assert.equal(predictMemory(gpt()).phase, "last layer's backward");
   const steps = gpt({ precision: 'fp16', recompute: 'full', batch: { micro: 1, global: 1 } });
   assert.equal(predictMemory(steps).phase, 'optimizer step');
 });
 
-test('settings that hold less show: sequence parallelism, flash attention, offload, a distributed optimizer', () => {
+test('sequence parallelism, flash attention, offload and a distributed optimizer need less memory', () => {
   const sequence = { ...GPT_22B.parallel, sequenceParallel: true };
   assert.ok(peak(gpt({ parallel: sequence })) < peak(gpt()));
   assert.ok(peak(gpt({ attention: 'flash' })) < peak(gpt()));
@@ -160,7 +160,7 @@ test('settings that hold less show: sequence parallelism, flash attention, offlo
   assert.equal(at(distributed), at(replicated) / 2);
 });
 
-test('near capacity the allocator gives back what it only keeps; what is held does not shrink', () => {
+test('near capacity the allocator frees its cached memory, and the memory in use does not shrink', () => {
   const request = { batch: { micro: 2 }, compile: false };
   const roomy = predictMemory(llama({ ...request, hardware: 'H200-141G' }));
   const tight = predictMemory(llama(request));
@@ -171,14 +171,14 @@ test('near capacity the allocator gives back what it only keeps; what is held do
   assert.ok(beyond.peak.low > 80);
 });
 
-test('selective recompute of fp8 keeps inputs and attention alone, since its products are not on the list', () => {
+test('with fp8 selective recompute stores only inputs and attention, because its matmuls are not on the list', () => {
   const saved = (precision: string): number => layerActivations(llama({ precision })).saved;
   const [h, T] = [4096, 8192];
   assert.equal(saved('fp8'), T * (2 * (h + h) + 4 * 32));
   assert.equal(saved('bf16') - saved('fp8'), T * 2 * (h + 1024 + 14_336));
 });
 
-test("a pipeline's first stage with as many micro-batches as stages never has all activations and summed gradients at once", () => {
+test("in a pipeline's first stage with p micro-batches activations and summed gradients are never all held at once", () => {
   const parallel = { ...LLAMA_8B.parallel, pp: 4 };
   const at = (global: number) => {
     const layout = llama({ parallel, batch: { micro: 1, global }, recompute: 'none' });
@@ -192,7 +192,7 @@ test("a pipeline's first stage with as many micro-batches as stages never has al
   assert.ok(later.grads === steady.grads && later.activations < steady.activations);
 });
 
-test('a loss outside of torch.compile holds float32 copies of the logits, and moves them', () => {
+test('a loss outside torch.compile holds float32 copies of the logits, and takes time to copy them', () => {
   const [inside, outside] = [llama({ recompute: 'full' }), llama({ recompute: 'full', compileLoss: false })];
   assert.ok(predictMemory(outside).peakBytes > predictMemory(inside).peakBytes);
   assert.ok(predictTime(outside).computeByCause.loss > predictTime(inside).computeByCause.loss);

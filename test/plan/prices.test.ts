@@ -9,7 +9,7 @@ import { toyPredict } from './toy-predict';
 const layout = layoutOf({ model: 'gpt2', gpus: 8, batch: { global: 64, micro: 8 } });
 const planned = { layout, prediction: toyPredict(layout) };
 
-test('a run costs GPUs x hours x price, whatever measure its length has', () => {
+test('a run costs GPUs x hours x price, for a length in steps, samples or tokens', () => {
   const seconds = planned.prediction.seconds.value;
   const usd = (1000 * seconds * 8 * PRICES['A100-80G'].usdPerHour) / 3600;
   for (const length of [{ steps: 1000 }, { samples: 64_000 }, { tokens: 64_000 * 1024 }]) {
@@ -25,11 +25,11 @@ test('a run costs GPUs x hours x price, whatever measure its length has', () => 
   );
 });
 
-test('the last step is paid whole', () => {
+test('the last step counts as a whole', () => {
   assert.equal(costOf(planned, { samples: 65 }).steps, 2);
 });
 
-test('a length that is none is refused', () => {
+test('a length of 0 is refused', () => {
   assert.throws(() => costOf(planned, { steps: 0 }), /\{ steps: 0 \}|"steps":0/);
 });
 
@@ -41,7 +41,7 @@ test('every list price has a source and a date, and belongs to a known GPU', () 
   }
 });
 
-test("a user's table replaces single prices, the hardware's own price all of them", () => {
+test("a user's table replaces single prices; the hardware's own price replaces all of them", () => {
   const own = priceTable({ 'A100-80G': 1.79, rented: { usdPerHour: 2, source: 'contract' } }, 'prices.json');
   assert.deepEqual(priceOf(hardwareOf('A100-80G'), own), {
     usdPerHour: 1.79,
@@ -56,7 +56,7 @@ test("a user's table replaces single prices, the hardware's own price all of the
   );
 });
 
-test('a GPU without a price is refused by name', () => {
+test('the error of a GPU without a price names it', () => {
   const unlisted = layoutOf({ model: 'gpt2', hardware: 'H100-96G-grand-teton', gpus: 8 });
   assert.throws(
     () => costOf({ layout: unlisted, prediction: toyPredict(unlisted) }, { steps: 1 }),
@@ -64,7 +64,7 @@ test('a GPU without a price is refused by name', () => {
   );
 });
 
-test('a run without a length, or with an unknown one, is refused', () => {
+test('a run without a length or with an unknown one is refused', () => {
   for (const length of [undefined, {}, { token: 1e9 }, { steps: 0 }]) {
     assert.throws(() => costOf(planned, length as { steps: number }), /a run's length is \{ tokens \}/);
   }

@@ -42,7 +42,7 @@ function estimateOf(row: Row): StatesEstimate {
   });
 }
 
-test("every line that DeepSpeed's documentation prints for t5-3b, to its two decimals", () => {
+test("every line of DeepSpeed's documentation for t5-3b is reproduced to two decimals", () => {
   const rows = rowsOf('deepspeed_estimates.csv');
   for (const row of rows) {
     const { cpuBytes, gpuBytes } = estimateOf(row);
@@ -56,7 +56,7 @@ test("every line that DeepSpeed's documentation prints for t5-3b, to its two dec
 /** GPT-3 of the paper's table 3: 96 layers of 12288, 96 heads, 2048 tokens. */
 const GPT3: PaperGpt = { s: 2048, b: 1, h: 12_288, a: 96, layers: 96, v: 51_200 };
 
-test("Korthikanti's table 2: bytes a layer by technique", () => {
+test("Korthikanti's table 2 is reproduced: bytes per layer by technique", () => {
   const { s, b, h, a } = GPT3;
   for (const row of rowsOf('korthikanti_table2.csv')) {
     const t = row('tensor_parallel') === '1' ? 8 : 1;
@@ -68,7 +68,7 @@ test("Korthikanti's table 2: bytes a layer by technique", () => {
   }
 });
 
-test('without parallelism a layer keeps sbh(34 + 5as/h), of which attention is the share that the paper gives', () => {
+test("without parallelism a layer holds sbh(34 + 5as/h) bytes, and attention's share is the paper's", () => {
   const { s, h, a } = GPT3;
   // "for GPT-3, 5as/h = 80", section 5.
   assert.equal((5 * a * s) / h, 80);
@@ -76,7 +76,7 @@ test('without parallelism a layer keeps sbh(34 + 5as/h), of which attention is t
   assert.equal(activationsPerLayer(GPT3, saving), s * h * 114);
 });
 
-test('the first stage holds all layers under 1F1B, 1 + (p - 1)/(pm) of them interleaved, and the embedding of p micro-batches', () => {
+test('the first stage holds all layers under 1F1B, 1 + (p - 1)/(pm) of them if interleaved, and p embeddings', () => {
   const saving = { t: 8, sequenceParallel: true, recompute: 'selective' } as const;
   const perLayer = activationsPerLayer(GPT3, saving);
   const sbh = GPT3.s * GPT3.h;
@@ -87,7 +87,7 @@ test('the first stage holds all layers under 1F1B, 1 + (p - 1)/(pm) of them inte
   assert.equal(activationsOutside(GPT3, 8, 1), sbh / 8 + ((4 * sbh) / 8) * (1 + 51_200 / 12_288));
 });
 
-test("ZeRO's table 1 by the planner's table of states, to one unit of the last printed digit", () => {
+test("the planner's table of states reproduces ZeRO's table 1 to one unit of the last printed digit", () => {
   const bytes = stateBytesOf({ stack: 'deepspeed', precision: 'fp16', reduceDtype: null });
   const strategies = { zero1_gb: 'ZERO_1', zero2_gb: 'ZERO_2', zero3_gb: 'FULL_SHARD' } as const;
   for (const row of rowsOf('zero_table1.csv')) {

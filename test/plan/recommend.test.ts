@@ -7,7 +7,7 @@ import { toyPredict } from './toy-predict';
 
 const options = { predict: toyPredict };
 
-test('the winner is the fastest that fits, and the ranked ones follow in order', () => {
+test('the winner is the fastest layout that fits, and the ranked layouts follow in order', () => {
   const found = recommend({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64 }, options);
   const seconds = found.ranked.map(({ prediction }) => prediction.seconds.value);
   assert.equal(seconds.length, 10);
@@ -19,7 +19,7 @@ test('the winner is the fastest that fits, and the ranked ones follow in order',
   assert.ok(found.numFitting < found.numCandidates);
 });
 
-test('every other family says why it lost, by its best member', () => {
+test('every other family says why its best member lost', () => {
   const found = recommend({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64 }, options);
   const winning = familyOf(found.ranked[0]?.layout ?? assert.fail());
   assert.ok(!found.losses.some(({ family }) => family === winning));
@@ -31,7 +31,7 @@ test('every other family says why it lost, by its best member', () => {
   assert.match(pipelined.why, /^1\.\d+x slower: \d+% (bubble|exposed communication|compute)/);
 });
 
-test('where each lies in the interval of the other the assumption is named, and elsewhere none', () => {
+test('if a layout is in the interval of the winner, the deciding assumption is named, otherwise none', () => {
   const { losses, ranked } = recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 64 }, options);
   const { value = 0, high = 0 } = ranked[0]?.prediction.seconds ?? {};
   const fitting = losses.filter(({ best }) => best.prediction.fits);
@@ -42,7 +42,7 @@ test('where each lies in the interval of the other the assumption is named, and 
   assert.ok(fitting.some(({ undecided }) => undecided !== undefined));
 });
 
-test('by memory the smallest peak wins; by cost the cheapest tokens, by prices that the user may replace', () => {
+test('by memory the smallest peak wins, by cost the cheapest tokens, and the user may replace prices', () => {
   const by = (
     measure: string,
     prices?: Record<string, { usdPerHour: number; source: string; date: string }>,
@@ -61,7 +61,7 @@ test('by memory the smallest peak wins; by cost the cheapest tokens, by prices t
   assert.equal(by('cost', dear).layout.hardware.name, 'A100-80G');
 });
 
-test('a time that was asked for excludes what is slower', () => {
+test('a time limit excludes slower layouts', () => {
   const input = { model: 'llama3-8b', hardware: 'A100-80G', gpus: 64, by: 'cost' };
   const free = recommend(input, options).ranked[0] ?? assert.fail();
   const tokens = 1e9;
@@ -72,7 +72,7 @@ test('a time that was asked for excludes what is slower', () => {
   assert.throws(() => recommend({ ...input, within: { tokens } }, options), /within\.hours: is missing/);
 });
 
-test('where nothing fits, families are ordered by the memory that they lack', () => {
+test('if nothing fits, families are ordered by the memory that they lack', () => {
   const found = recommend(
     { model: 'llama3-405b', hardware: 'V100-32G', gpus: 8, batch: { global: 8 } },
     options,
@@ -86,7 +86,7 @@ test('where nothing fits, families are ordered by the memory that they lack', ()
   assert.ok(found.losses.every(({ why }) => why.startsWith('does not fit')));
 });
 
-test('degrees that the heads forbid are said, and a batch that nothing divides is refused with one that works', () => {
+test('degrees that do not divide the heads are named; the error of a batch without a layout suggests one that works', () => {
   const { notTried } = recommend({ model: 'gpt2-xl', gpus: 8 }, options);
   assert.deepEqual(notTried, ['tp 2, 4, 8: does not divide 25 heads (25 of keys and values)']);
   assert.throws(
@@ -95,7 +95,7 @@ test('degrees that the heads forbid are said, and a batch that nothing divides i
   );
 });
 
-test('wrong keys name the nearest', () => {
+test('the error of a wrong key names the nearest key', () => {
   assert.throws(() => recommend({ model: 'llama3-8', gpus: 8 }, options), /did you mean 'llama3-8b'/);
   assert.throws(() => recommend({ model: 'gpt2', gpu: 8 }, options), /gpu: unknown key; did you mean "gpus"/);
   assert.throws(
@@ -104,7 +104,7 @@ test('wrong keys name the nearest', () => {
   );
 });
 
-test('a config, a name and a request ask the same', () => {
+test('a config, a name and a request give the same question', () => {
   const place = { on: 'H100-80G', gpus: 16 };
   const request = { model: 'gpt2', hardware: 'H100-80G', gpus: 16 };
   assert.deepEqual(parseRecommend(recommendAsked('gpt2', place)), parseRecommend(request));

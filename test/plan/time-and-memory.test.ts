@@ -24,7 +24,7 @@ function layout(request: object, parallel: object, more: object = {}): Layout {
   return layoutOf({ ...request, ...more, parallel });
 }
 
-test('a distributed optimizer reduces each gradient to the rank that needs it: no more bytes than plain data parallelism', () => {
+test('a distributed optimizer sends as many gradient bytes as plain data parallelism', () => {
   const bytes = (strategy: string): number =>
     predictTime(layout(GPT, { strategy, stack: 'megatron' }, { precision: 'fp16' })).commBytes.dp;
   const params = shapeOf({ ...GPT.model, kind: 'gpt' }).params;
@@ -33,7 +33,7 @@ test('a distributed optimizer reduces each gradient to the rank that needs it: n
   assert.equal(bytes('ZERO_1'), bytes('NO_SHARD'));
 });
 
-test('an encoder of texts has no head: no logits in memory, none in time, none in operations', () => {
+test('a text encoder has no head: no logits in memory, in time or in operations', () => {
   const encoder = layoutOf({ model: 'umt5-xxl-encoder', gpus: 8, batch: { micro: 4 }, parallel: { pp: 2 } });
   const shape = shapeOf(modelOf('umt5-xxl-encoder'));
   const layer = 4 * 4096 ** 2 + 3 * 4096 * 10_240 + 2 * 512 * 4096;
@@ -44,14 +44,14 @@ test('an encoder of texts has no head: no logits in memory, none in time, none i
   assert.equal(predictTime(encoder).computeByCause.loss, 0);
 });
 
-test('a block with cross-attention has three pairs of products that tensor parallelism cuts', () => {
+test('a block with cross-attention has three pairs of matmuls that tensor parallelism shards', () => {
   const wan = { model: 'wan2.2-a14b', gpus: 4, batch: { global: 1 } };
   const { commBytes } = predictTime(layout(wan, { tp: 4, stack: 'fsdp2' }));
   const activation = 32_760 * 5120 * 2;
   assert.ok(Math.abs(commBytes.tp / (40 * 3 * 2 * activation * 2 * (3 / 4)) - 1) < 1e-9);
 });
 
-test('copies of gathered buffers are work of the device, and the causes still add up', () => {
+test('the copies of gathered buffers take time on the device, and the causes still add up', () => {
   for (const stack of ['fsdp2', 'deepspeed']) {
     const time = predictTime(layout(LLAMA, { stack }));
     const sum = Object.values(time.computeByCause).reduce((total, each) => total + each, 0);
@@ -66,7 +66,7 @@ test('copies of gathered buffers are work of the device, and the causes still ad
   assert.ok(Math.abs((elementwise('FULL_SHARD') - elementwise('NO_SHARD')) / copies - 1) < 1e-9);
 });
 
-test('parameters of fp8 are gathered so in time as in memory', () => {
+test("parameters are gathered in fp8, with half of bf16's bytes", () => {
   const gathered = (precision: string): number => {
     const each = (strategy: string): number =>
       predictTime(layout(LLAMA, { stack: 'fsdp2', strategy }, { precision })).commBytes.dp;
@@ -75,14 +75,14 @@ test('parameters of fp8 are gathered so in time as in memory', () => {
   assert.ok(Math.abs(gathered('bf16') / gathered('fp8') - 2) < 1e-9);
 });
 
-test('attention in float32 takes twice the time of 16 bits, and in fp8 the same', () => {
+test('attention in float32 takes twice the time of 16 bits, and fp8 the time of 16 bits', () => {
   const attention = (precision: string): number =>
     predictTime(layout(LLAMA, { stack: 'fsdp2' }, { precision })).computeByCause.attention;
   assert.ok(Math.abs(attention('fp32') / attention('bf16') - 2) < 1e-9);
   assert.equal(attention('fp8'), attention('bf16'));
 });
 
-test('float32 products run as TF32, at half the rate of 16 bits, but on V100, which lacks it', () => {
+test('float32 matmuls run as TF32 at half the rate of 16 bits, except on V100, which has no TF32', () => {
   const products = (hardware: string, precision: string): number =>
     predictTime(layout({ ...LLAMA, hardware }, { stack: 'fsdp2' }, { precision })).computeByCause.products;
   const ratio = (hardware: string, precision: string): number =>
@@ -91,7 +91,7 @@ test('float32 products run as TF32, at half the rate of 16 bits, but on V100, wh
   assert.ok(Math.abs(ratio('A100-80G', 'fp32') / 2 - 1) < 0.01);
 });
 
-test("DeepSpeed's optimizer on the host has the gradients there too, as its estimators say", () => {
+test("DeepSpeed's optimizer on the host also has the gradients there, as in its estimators", () => {
   const held = (strategy: string, offload: object): number =>
     predictMemory(layout(GPT, { strategy, stack: 'deepspeed' }, { offload })).grads;
   const params = shapeOf({ ...GPT.model, kind: 'gpt' }).params;
@@ -101,7 +101,7 @@ test("DeepSpeed's optimizer on the host has the gradients there too, as its esti
   }
 });
 
-test('ZeRO-3 makes float32 gradients of 1e9 parameters of a rank at once, ZeRO-2 of all it updates', () => {
+test('ZeRO-3 converts gradients of 1e9 parameters per rank at once to float32, ZeRO-2 all gradients that it updates', () => {
   const step = (strategy: string): number => {
     const wide = layout({ ...GPT, model: { params: 27e9 } }, { strategy, stack: 'deepspeed' });
     const phases = memoryPhases(wide, stageOf(wide, 0));
@@ -112,7 +112,7 @@ test('ZeRO-3 makes float32 gradients of 1e9 parameters of a rank at once, ZeRO-2
   assert.ok(Math.abs(step('ZERO_2') / ((4 * 27e9) / 8) - 1) < 1e-9);
 });
 
-test('fully_shard puts all states on the host or none; DeepSpeed the optimizer alone as well', () => {
+test('fully_shard offloads all states or none; DeepSpeed can also offload only the optimizer', () => {
   const base = layout(GPT, { stack: 'deepspeed' });
   const tried = (stack: 'fsdp2' | 'deepspeed'): string[] => {
     const found = [...candidates(base, { stacks: [stack], strategies: ['FULL_SHARD'] })];

@@ -33,7 +33,7 @@ const COLUMNS = [
   ['zero3_gb', 'FULL_SHARD'],
 ] as const;
 
-test("the ZeRO paper's table 1 (bytes of model states a device), to one unit of the last printed digit", (t) => {
+test("the ZeRO paper's table 1 (bytes of states per device) is reproduced to one unit of the last printed digit", (t) => {
   const [header = '', ...lines] = readFileSync(testData('zero_table1.csv'), 'utf8').trim().split(/\r?\n/);
   const names = header.split(',');
   let worst = 0;
@@ -63,7 +63,7 @@ test("the ZeRO paper's table 1 (bytes of model states a device), to one unit of 
   );
 });
 
-test('7.5 billion parameters on 64 ranks: the figures of the ZeRO paper (figure 1)', () => {
+test('for 7.5 billion parameters on 64 ranks the formulas give the figures of the ZeRO paper (figure 1)', () => {
   assert.equal(stateGb('NO_SHARD', 64), 120);
   assert.ok(Math.abs(stateGb('ZERO_1', 64) - 31.4) < 0.05);
   assert.ok(Math.abs(stateGb('FULL_SHARD', 64) - 1.88) < 0.01);
@@ -83,7 +83,7 @@ test('a rank receives 2 times the parameters under NO_SHARD and SHARD_GRAD_OP, 3
   assert.equal(received('FULL_SHARD'), (3 * 1200 - 400) * 0.75);
 });
 
-test('one rank holds everything and receives nothing, whatever the strategy', () => {
+test('a single rank holds everything and receives nothing, under every strategy', () => {
   for (const strategy of ['NO_SHARD', 'ZERO_1', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const) {
     const { stateBytes, wireBytes } = predictStates({
       units: [{ name: '', numParams: 10 }],
@@ -95,7 +95,7 @@ test('one rank holds everything and receives nothing, whatever the strategy', ()
   }
 });
 
-test('the tiny GPT has 1,063,680 parameters; padding appears where rows do not divide', () => {
+test('the tiny GPT has 1,063,680 parameters, and padding if ranks do not divide the rows', () => {
   const config = parseTrainConfig({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
   const even = predictRun(config, 4);
   assert.equal(even.numParams, 1_063_680);

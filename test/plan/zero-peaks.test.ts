@@ -20,7 +20,7 @@ function peak(strategy: StrategyName, cause: string, settings: Settings = {}): n
   return peaks.find((one) => one.cause === cause)?.bytes ?? Number.NaN;
 }
 
-test('FULL_SHARD: the root, the unit in use and the next one are whole', () => {
+test('under FULL_SHARD the root, the unit in use and the next unit are whole at the peak', () => {
   assert.equal(peak('FULL_SHARD', 'param.full'), 100 + 60 + 40);
   assert.equal(
     peak('FULL_SHARD', 'param.full', { forwardPrefetch: false, backwardPrefetch: null }),
@@ -28,26 +28,26 @@ test('FULL_SHARD: the root, the unit in use and the next one are whole', () => {
   );
 });
 
-test('SHARD_GRAD_OP and strategies that keep parameters whole hold them all', () => {
+test('under the other strategies all parameters are whole at the peak', () => {
   for (const strategy of ['SHARD_GRAD_OP', 'ZERO_1', 'ZERO_2', 'NO_SHARD'] as const) {
     assert.equal(peak(strategy, 'param.full'), 250);
   }
 });
 
-test("whole gradients: a unit's and those of the one before it on their way, or all where they stay whole", () => {
+test('at the peak of gradients a unit and the one before it are whole, or all units if gradients stay whole', () => {
   assert.equal(peak('FULL_SHARD', 'grad.full'), 100 + 60);
   assert.equal(peak('ZERO_2', 'grad.full'), 100 + 60);
   assert.equal(peak('ZERO_1', 'grad.full'), 250);
 });
 
-test('micro-batches that are reduced once cost all whole gradients and one unit more', () => {
+test('micro-batches that are reduced once need all whole gradients and one unit more', () => {
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: true }), 250 + 100);
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: false }), 100 + 60);
   // With two, the second one's reductions free what the first left, from the last unit on.
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 2, noSync: true }), 250 + 50);
 });
 
-test('shards over fewer ranks between forward and backward come on top of those at rest', () => {
+test('shards over fewer ranks between forward and backward are held beside the shards at rest', () => {
   const units = UNITS.map((unit) => ({ ...unit, postForwardPadding: 0 }));
   const [, shard] = predictPeaks({
     units,
@@ -60,7 +60,7 @@ test('shards over fewer ranks between forward and backward come on top of those 
   assert.equal(shard?.bytes, 250 / 4 + 250 / 2);
 });
 
-test('every term of a peak has its name', () => {
+test('every term of a peak has a name', () => {
   const { peaks } = predictRun(
     parseTrainConfig({
       model: { kind: 'gpt', layers: 2, dim: 4, heads: 2, vocab: 8, seq: 2 },

@@ -38,7 +38,7 @@ for (const [entry, starts] of Object.entries(STARTS)) {
     assert.deepEqual(undocumented, []);
   });
 
-  test(`where a person starts in src/${entry}.ts, the docstring has an example`, () => {
+  test(`docstrings of the entry points of src/${entry}.ts have an example`, () => {
     const without = starts.filter((path) => {
       const [name = '', member] = path.split('.');
       const symbol = symbols.get(name);

@@ -14,7 +14,7 @@ const QUICKSTART = join(repositoryRoot(), 'notebooks', '00-quickstart.ipynb');
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-execute-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test('npm start -- --execute runs the quickstart without an error and leaves notebook and HTML', {
+test('npm start -- --execute runs the quickstart without an error and writes notebook and HTML', {
   skip,
 }, async () => {
   const output = join(folder, 'inside');
@@ -24,7 +24,7 @@ test('npm start -- --execute runs the quickstart without an error and leaves not
   assert.ok(existsSync(join(output, '00-quickstart.html')));
 });
 
-test('the beginning of the quickstart, up to its first collective, runs outside the clone too', {
+test('the start of the quickstart, up to its first collective, also runs outside the clone', {
   skip,
 }, async () => {
   const copy = join(folder, '00-quickstart.ipynb');
@@ -39,7 +39,7 @@ test('the beginning of the quickstart, up to its first collective, runs outside 
   assertExecuted(join(output, '00-quickstart.ipynb'));
 });
 
-test('a failing cell ends it with status 1, is printed with its place, and the notebook is kept', {
+test('a failing cell ends the run with status 1 and is printed with its line, and the notebook is written', {
   skip,
 }, async () => {
   const path = writeNotebook('failing.ipynb', ['const a = 1;', 'throw new Error("on purpose");']);
@@ -53,13 +53,15 @@ test('a failing cell ends it with status 1, is printed with its place, and the n
   assert.match(readFileSync(join(output, 'failing.ipynb'), 'utf8'), /"output_type": "error"/);
 });
 
-test('a notebook that is not there ends it with status 1 and its name', { skip }, async () => {
+test('a missing notebook ends the run with status 1 and its name', { skip }, async () => {
   const ran = await execute(join(folder, 'absent.ipynb'));
   assert.equal(ran.status, 1);
   assert.match(ran.stderr, /No such notebook: .*absent\.ipynb/);
 });
 
-test('an output folder that cannot be written is named, and leaves no bare traceback', { skip }, async () => {
+test('the error of an output folder that cannot be written names it, without a bare traceback', {
+  skip,
+}, async () => {
   const file = writeNotebook('one-cell.ipynb', ['1']);
   const ran = await execute(file, '--output', join(file, 'inside-a-file'));
   assert.equal(ran.status, 1);

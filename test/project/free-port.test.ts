@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { importScript } from './scripts';
 
-test('a port in use is passed over for the next free one', async () => {
+test('a port in use is skipped for the next free port', async () => {
   const { freePort } = await importScript<{
     freePort(wanted: number, host: string): Promise<number | undefined>;
   }>('free-port');

@@ -8,7 +8,7 @@ test('every import of src and kernel points down the order of folders', () => {
   assert.equal(violations.length, 0, `\n${violations.join('\n')}`);
 });
 
-test('an import that points up is found and both sides are named', () => {
+test('an import that points up is found, and both sides are named', () => {
   const sources = new Map([
     ['src/dist/group.ts', `import { train } from '../train/trainer';`],
     ['src/train/trainer.ts', `import type { Group } from '../dist/group';`],
@@ -21,7 +21,7 @@ test('an import that points up is found and both sides are named', () => {
   );
 });
 
-test('an upward import is found in whatever form it is written', () => {
+test('an upward import is found in every form of import', () => {
   const forms = [
     `export { a } from '../cli/a';`,
     `import type { A } from '../cli/a';`,
@@ -39,7 +39,7 @@ test('an upward import is found in whatever form it is written', () => {
   }
 });
 
-test('an import between rooms of a folder that points up is found', () => {
+test('an upward import between rooms of a folder is found', () => {
   const sources = new Map([
     ['src/job/rank/scope.ts', `import { launch } from '../launch/fleet';`],
     ['src/job/launch/fleet.ts', `import '../rank/setup';`],
@@ -50,7 +50,7 @@ test('an import between rooms of a folder that points up is found', () => {
   ]);
 });
 
-test("the kernel's front may import core and cell, also through its own files, and nothing else", () => {
+test("the kernel's front may import only core and cell, also through its own files", () => {
   const sources = new Map([
     ['kernel/main.ts', `import './session';\nimport { wire } from '../src/core/wire';`],
     ['kernel/session.ts', `import '../src/cell/display';\nimport '../src/job/job';`],
@@ -65,6 +65,6 @@ test("the kernel's front may import core and cell, also through its own files, a
   ]);
 });
 
-test('a folder of src that the order does not know is an error', () => {
+test('a folder of src that is not in the order is an error', () => {
   assert.throws(() => layerViolations(new Map([['src/misc/a.ts', `import '../core/b';`]])), /src\/misc/);
 });

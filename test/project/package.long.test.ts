@@ -64,7 +64,7 @@ test('an installation has at most 40 packages and 200 MB', () => {
   assert.ok(bytes <= INSTALLED_BYTES, `${bytes} bytes`);
 });
 
-test('the installed declarations are read without a complaint where the optional packages are missing', () => {
+test('the installed declarations compile without errors, also without the optional packages', () => {
   const file = join(project, 'use.mts');
   writeFileSync(
     file,
@@ -98,7 +98,7 @@ test('the installed declarations are read without a complaint where the optional
   assert.deepEqual(said, []);
 });
 
-test('a frame without danfojs-node is an error that says what to install', () => {
+test('the error of a frame without danfojs-node says what to install', () => {
   const said = run(
     project,
     process.execPath,
@@ -113,7 +113,7 @@ test('the installed kernel runs the quickstart', { skip }, () => {
   runQuickstart(project);
 });
 
-test('the installation runs the quickstart after it was moved, and doctor finds its kernelspec', {
+test('the installation still runs the quickstart after it was moved, and doctor finds its kernelspec', {
   skip,
 }, () => {
   const moved = join(folder, 'moved elsewhere');

@@ -17,25 +17,25 @@ const READ_ONLY = process.platform === 'linux' ? '/proc/sys' : '/System';
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-places-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test('a clone that can be written keeps its own state', async () => {
+test('a writable clone stores its own state', async () => {
   const { stateFolder } = await importScript<Places>('places');
   assert.equal(stateFolder(folder, { HOME: folder }), folder);
 });
 
-test("a read-only clone keeps its state in the user's cache", async () => {
+test("a read-only clone stores its state in the user's cache", async () => {
   const { stateFolder } = await importScript<Places>('places');
   const state = stateFolder(READ_ONLY, { HOME: folder, XDG_CACHE_HOME: join(folder, 'cache') });
   assert.ok(state.startsWith(join(folder, 'cache', 'shardlab')), state);
 });
 
-test('a read-only clone of a user with a read-only HOME keeps its state in a temporary folder of its own', async () => {
+test('a read-only clone with a read-only HOME stores its state in its own temporary folder', async () => {
   const { stateFolder } = await importScript<Places>('places');
   const state = stateFolder(READ_ONLY, { HOME: READ_ONLY });
   assert.ok(state.startsWith(join(tmpdir(), 'shardlab-')), state);
   assert.equal(stateFolder(READ_ONLY, { HOME: READ_ONLY }), state);
 });
 
-test('with a read-only HOME, what Jupyter, npm and pip write goes elsewhere, and what the user set stays', async () => {
+test("with a read-only HOME Jupyter, npm and pip write to other folders, and the user's settings stay", async () => {
   const { homeVariables } = await importScript<Places>('places');
   const variables = homeVariables(folder, { HOME: READ_ONLY, JUPYTER_CONFIG_DIR: '/mine' });
   assert.equal(variables.JUPYTER_CONFIG_DIR, undefined);
@@ -43,7 +43,7 @@ test('with a read-only HOME, what Jupyter, npm and pip write goes elsewhere, and
   assert.equal(variables.npm_config_cache, join(folder, 'home', 'npm-cache'));
 });
 
-test("with a HOME that can be written, the user's own folders are used", async () => {
+test("with a writable HOME the user's own folders are used", async () => {
   const { homeVariables } = await importScript<Places>('places');
   assert.deepEqual(homeVariables(folder, { HOME: folder }), {});
 });

@@ -31,13 +31,13 @@ test('without any Python the message says how to get one', async () => {
   assert.match(failure.advice.join('\n'), /apt-get install python3 python3-venv/);
 });
 
-test('a Debian without python3-venv and pip gets the apt line', { skip }, async () => {
+test('on a Debian without python3-venv and pip the message gives the apt line', { skip }, async () => {
   const failure = await failureOf({ PATH: pathWith(DEBIAN_WITHOUT_VENV) });
   assert.match(failure.message, /ensurepip is not available \(python3-venv is not installed\)/);
   assert.match(failure.advice.join('\n'), /sudo apt-get install python3-venv/);
 });
 
-test('a Debian without python3-venv but with pip gets its environment by that pip', { skip }, async (t) => {
+test('on a Debian with pip but without python3-venv, pip makes the environment', { skip }, async (t) => {
   const wheels = bundledWheels();
   if (wheels === undefined) return t.skip('this Python does not bring the wheel of pip');
   const { makeVenv } = await importScript<{
@@ -51,7 +51,7 @@ test('a Debian without python3-venv but with pip gets its environment by that pi
   assert.ok(existsSync(join(target, 'bin', 'pip')));
 });
 
-test('an index that cannot be reached fails within 30 s and says what to do', { skip }, async () => {
+test('an unreachable index fails within 30 s, and the message says what to do', { skip }, async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -71,7 +71,7 @@ test('an index that cannot be reached fails within 30 s and says what to do', { 
   assert.match(failure.advice.join('\n'), /is the package index reachable/);
 });
 
-test('an index that accepts and never answers is given up', { skip }, async () => {
+test('an index that accepts and never answers is abandoned', { skip }, async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   // The server listens on TCP, so its address is not a pipe's name.
@@ -88,7 +88,7 @@ test('an index that accepts and never answers is given up', { skip }, async () =
   assert.match(failure.message, /gave no answer within 2 s/);
 });
 
-test('a Python on the PATH that has everything is used, and nothing is made', { skip }, async () => {
+test('a Python on the PATH with all packages is used, and nothing is made', { skip }, async () => {
   const state = fresh('state');
   const path = pathWith(`exec '${process.env.SHARDLAB_PYTHON}' "$@"`);
   const found = await ensure({ purpose: 'test', state, env: { PATH: path } });
@@ -96,7 +96,9 @@ test('a Python on the PATH that has everything is used, and nothing is made', { 
   assert.equal(found.jupyter, join(state, 'build', 'jupyter'));
 });
 
-test('a SHARDLAB_PYTHON that lacks packages is named with the pip line that mends it', { skip }, async () => {
+test('the error of a SHARDLAB_PYTHON without packages gives the pip line that installs them', {
+  skip,
+}, async () => {
   const failure = await failureOf({
     PATH: process.env.PATH,
     SHARDLAB_PYTHON: `${pathWith('exec "$REAL" -S "$@"')}/python3`,
@@ -105,7 +107,7 @@ test('a SHARDLAB_PYTHON that lacks packages is named with the pip line that mend
   assert.match(failure.advice.join('\n'), /-m pip install -r .*requirements\.txt/);
 });
 
-test('a SHARDLAB_PYTHON that has everything is used, and nothing is made', {
+test('a SHARDLAB_PYTHON with all packages is used, and nothing is made', {
   skip,
 }, async () => {
   const state = fresh('state');

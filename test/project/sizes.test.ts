@@ -16,7 +16,7 @@ const sources = readSources('src', 'kernel');
 const lengths = lengthsOf(sources);
 const folders = numFilesByFolder(readAllSources('src', 'kernel', 'test').keys());
 
-test('the numbers of src and kernel', (context) => {
+test('the number of lines of src and kernel is reported', (context) => {
   const [total, claims] = ['', 'src/plan/claims/'].map((start) => numLines(start)) as [number, number];
   const [largest = ['', 0]] = [...folders]
     .filter(([path]) => !path.startsWith('test'))
@@ -46,14 +46,14 @@ test('no files import each other in a circle, types included', () => {
   assert.deepEqual(importCircles(sources), [], 'move what both sides need into a file below them');
 });
 
-test('every file with a reason to be long is still there and still long', () => {
+test('every file with a reason to be long still exists and is still long', () => {
   const needless = Object.keys(LONGER).filter(
     (path) => !lengths.some((file) => file.path === path && file.lines > MOST_LINES),
   );
   assert.deepEqual(needless, []);
 });
 
-test('a circle of three files is found, also where its imports are of types, and what hangs on it is not in it', () => {
+test('a circle of three files is found, also through imports of types, without the files outside the circle', () => {
   const circular = new Map([
     ['src/a.ts', `import type { B } from './b';`],
     ['src/b.ts', `export { c } from './c';\nimport './d';`],

@@ -16,7 +16,7 @@ afterEach(() => {
   for (const child of running.splice(0)) child.kill('SIGKILL');
 });
 
-test('npm start prints an address with a token, guards it, and Ctrl-C leaves no process', {
+test('npm start prints an address with a token, requires the token, and leaves no process after Ctrl-C', {
   skip,
 }, async () => {
   const lab = await startLab(['--port', '18931']);
@@ -40,7 +40,7 @@ test('npm start prints an address with a token, guards it, and Ctrl-C leaves no 
   assert.deepEqual(server.filter(isAlive), []);
 });
 
-test('a port in use gives the next one and says so', { skip }, async () => {
+test('if its port is in use, npm start takes the next one and says so', { skip }, async () => {
   const blocker = createServer().listen(0, '127.0.0.1');
   await once(blocker, 'listening');
   // The server listens on TCP, so its address is not a pipe's name.
@@ -61,7 +61,7 @@ test('JupyterLab ends by itself when npm start is killed with -9', { skip }, asy
   assert.ok(await endOf(server, 120));
 });
 
-test('a wrong option ends with status 2 and the usage', async () => {
+test('a wrong option ends with status 2 and prints the usage', async () => {
   const child = start(['--prot', '1']);
   let stderr = '';
   child.stderr?.on('data', (text) => {

@@ -10,13 +10,13 @@ interface Options {
 
 const load = () => importScript<{ testFiles(options: Options): readonly string[] }>('run-tests');
 
-test('the usual run takes slow tests and leaves long ones', async () => {
+test('the usual run contains slow tests and no long tests', async () => {
   const files = (await load()).testFiles({ only: [] });
   assert.ok(files.includes('test/project/tslab-types.slow.test.ts'));
   assert.ok(!files.some((file) => file.endsWith('.long.test.ts')));
 });
 
-test('the fast run is the usual one without slow tests, the long run holds the usual one', async () => {
+test('the fast run is the usual run without slow tests, and the long run contains the usual run', async () => {
   const { testFiles } = await load();
   const usual = testFiles({ only: [] });
   assert.deepEqual(
@@ -27,7 +27,7 @@ test('the fast run is the usual one without slow tests, the long run holds the u
   assert.ok(usual.every((file) => long.has(file)));
 });
 
-test('names pick files, by source or compiled path', async () => {
+test('names select files, by source or compiled path', async () => {
   const { testFiles } = await load();
   const expected = ['test/project/test-files.test.ts'];
   assert.deepEqual(testFiles({ only: ['project/test-files'] }), expected);

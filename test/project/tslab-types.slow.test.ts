@@ -9,7 +9,7 @@ const ts: typeof typescript = require('@tslab/typescript-for-tslab');
 
 const ENTRIES = ['index', 'rank'].map((name) => join(ROOT, 'build', 'src', `${name}.d.ts`));
 
-test(`the declarations are read without a complaint by tslab's TypeScript ${ts.version}`, () => {
+test(`tslab's TypeScript ${ts.version} reads the declarations without an error`, () => {
   const program = ts.createProgram(ENTRIES, {
     module: ts.ModuleKind.CommonJS,
     moduleResolution: 2 satisfies typescript.ModuleResolutionKind,

@@ -64,7 +64,7 @@ function carry(from: Trainer, to: Trainer): void {
 }
 
 for (const [name, config] of Object.entries(CASES)) {
-  test(`${name}: a restored training goes on to the bit`, () => {
+  test(`${name}: a restored training continues to the bit`, () => {
     const [whole, first, second] = [trainerOf(config), trainerOf(config), trainerOf({ ...config, seed: 5 })];
     const facts = ({ step, loss, lr, gradNorm, skipped }: ReturnType<Trainer['step']>) => {
       return { step, loss, lr, gradNorm, skipped };

@@ -47,7 +47,7 @@ function trainerOf(task: Task, config: TrainConfigInput = {}, warn?: (message: s
   return createTrainer({ ...context, config: full, task, ...(warn === undefined ? {} : { warn }) });
 }
 
-test('any model with a loss is trained, under any strategy alike', () => {
+test('any model with a loss can be trained, with the same losses under every strategy', () => {
   const [whole, sharded] = (['NO_SHARD', 'FULL_SHARD'] as const).map((strategy) => {
     const trainer = trainerOf(doubling(), { clipNorm: null, parallel: { strategy, wrap: 'root' } });
     const results = Array.from({ length: 60 }, () => trainer.step());
@@ -61,14 +61,14 @@ test('any model with a loss is trained, under any strategy alike', () => {
   assert.equal(engine.memory.bytes, 0);
 });
 
-test('a step says its learning rate, by the schedule', () => {
+test('a step reports its learning rate, which follows the schedule', () => {
   const trainer = trainerOf(doubling(), { schedule: { warmupSteps: 2, maxSteps: 4 } });
   const rates = [1, 2, 3, 4, 5].map(() => Math.round(trainer.step().lr * 1e6) / 1e6);
   trainer.dispose();
   assert.deepEqual(rates, [0.05, 0.1, 0.05, 0, 0]);
 });
 
-test('losses that are no numbers are in the results, and the first is told', () => {
+test('NaN losses are in the results, and the first is reported once', () => {
   const warnings: string[] = [];
   const trainer = trainerOf(doubling(2), {}, (message) => warnings.push(message));
   const losses = [1, 2, 3, 4].map(() => trainer.step().loss);
@@ -79,7 +79,7 @@ test('losses that are no numbers are in the results, and the first is told', () 
   ]);
 });
 
-test('a step whose scaled gradients overflow is left out: neither parameters nor the schedule move', () => {
+test('a step whose scaled gradients overflow is skipped: parameters and schedule do not change', () => {
   const config = { gradScaler: { initScale: 2 ** 10 }, schedule: { maxSteps: 4 }, clipNorm: null } as const;
   const trainer = trainerOf(doubling(1), config);
   const [state] = trainer.model.states();
@@ -95,7 +95,7 @@ test('a step whose scaled gradients overflow is left out: neither parameters nor
   trainer.dispose();
 });
 
-test('a step that was cut off between its unscaling and its update is done anew', () => {
+test('a step that was cut off between unscaling and update is repeated', () => {
   const config = { gradScaler: { initScale: 2 ** 10 } } as const;
   const [cut, whole] = [trainerOf(doubling(), config), trainerOf(doubling(), config)];
   cut.step();

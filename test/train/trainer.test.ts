@@ -21,7 +21,7 @@ function trainerOf(config: TrainConfigInput = {}): Trainer {
   return createTrainer({ config: full, engine, group: soloGroup(engine), observer: tally });
 }
 
-test('the loss on text falls from the uniform guess', () => {
+test('the loss on text starts at a uniform guess and falls', () => {
   const trainer = trainerOf({ optimizer: { lr: 1e-2 } });
   const losses = Array.from({ length: 25 }, () => trainer.step().loss);
   trainer.dispose();
@@ -30,7 +30,7 @@ test('the loss on text falls from the uniform guess', () => {
   assert.ok((losses.at(-1) ?? Number.NaN) < first - 1, `last loss ${losses.at(-1)}`);
 });
 
-test('the same seed trains the same to the bit, another one otherwise', () => {
+test('the same seed gives the same losses to the bit, another seed gives others', () => {
   const losses = (seed: number): number[] => {
     const trainer = trainerOf({ seed });
     const all = [1, 2, 3].map(() => trainer.step().loss);
@@ -41,7 +41,7 @@ test('the same seed trains the same to the bit, another one otherwise', () => {
   assert.notDeepEqual(losses(3), losses(4));
 });
 
-test('a step counts its tokens over ranks and micro-batches, and its spans fill its time', () => {
+test('a step counts its tokens over ranks and micro-batches, and its spans cover its time', () => {
   const trainer = trainerOf({ accumulation: 3 });
   trainer.step();
   const { step, tokens, seconds, spans } = trainer.step();
@@ -52,7 +52,7 @@ test('a step counts its tokens over ranks and micro-batches, and its spans fill 
   assert.ok(total <= seconds && total > 0.8 * seconds, `${total} of ${seconds} s`);
 });
 
-test('an observer is told of the spans of every unit, forward and backward, and of the step', () => {
+test('an observer gets the spans of every unit, forward and backward, and of the step', () => {
   const trainer = trainerOf();
   tally.restart();
   trainer.step();
@@ -73,7 +73,7 @@ test('an observer is told of the spans of every unit, forward and backward, and 
   trainer.dispose();
 });
 
-test('activations carry the name of the module that saved them', () => {
+test('activations are tagged with the module that saved them', () => {
   const trainer = trainerOf();
   trainer.step();
   tally.restart();
@@ -91,7 +91,7 @@ test('activations carry the name of the module that saved them', () => {
   trainer.dispose();
 });
 
-test('a clipped step is the one of gradients scaled down to the norm', () => {
+test('a clipped step uses gradients that are scaled down to the norm', () => {
   const plain = trainerOf({ clipNorm: null });
   const clipped = trainerOf({ clipNorm: 1e-3 });
   assert.equal(plain.step().gradNorm, clipped.step().gradNorm);
@@ -106,7 +106,7 @@ test('a clipped step is the one of gradients scaled down to the norm', () => {
   clipped.dispose();
 });
 
-test('a trainer recovers from a step that was interrupted, and goes on as if it had not been', () => {
+test('a trainer recovers from an interrupted step, and continues as if it had not been interrupted', () => {
   const trainer = trainerOf({ data: 'synthetic' });
   const other = trainerOf({ data: 'synthetic' });
   trainer.step();
@@ -125,7 +125,7 @@ test('a trainer recovers from a step that was interrupted, and goes on as if it 
   other.dispose();
 });
 
-test('a trainer gives back every buffer', () => {
+test('a trainer frees every buffer', () => {
   const { numBuffers } = engine.memory;
   for (const strategy of ['NO_SHARD', 'FULL_SHARD'] as const) {
     const trainer = trainerOf({ parallel: { strategy } });

@@ -6,7 +6,7 @@ import { CommClient } from '../../src/transport/comm-client';
 const stub = join(__dirname, 'comm-thread-stub.js');
 
 for (const when of ['while it loads', 'at its first message'] as const) {
-  test(`a comm thread that ends ${when} is a typed error for whoever waits, at once and later`, async () => {
+  test(`a comm thread that ends ${when} is a typed error for every waiting and later call`, async () => {
     const client = new CommClient(stub, when);
     const posted = client.post((ticket) => ({ ticket }));
     // Blocks this thread: no event can tell it.
@@ -21,7 +21,7 @@ for (const when of ['while it loads', 'at its first message'] as const) {
   });
 }
 
-test('a comm thread whose script is not there is a typed error that names it', async () => {
+test('the error of a missing script of the comm thread names the script', async () => {
   const client = new CommClient(join(__dirname, 'nowhere.js'), null);
   const posted = client.post((ticket) => ({ ticket }));
   assert.throws(() => posted.wait(), { code: 'TRANSPORT', message: /nowhere\.js/ });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { barrierWord, isLater, isStale, tagged } from '../../src/transport/epoch-word';
 
-test('a word of a later epoch is told from one that an earlier epoch left behind, also over the wrap', () => {
+test('words of earlier and later epochs are distinguished, also when the count wraps', () => {
   for (const epoch of [1, 2, 4095, 4096, 4097]) {
     assert.equal(isLater(tagged(epoch, 7), epoch), false);
     assert.equal(isStale(tagged(epoch, 7), epoch), false);

@@ -25,18 +25,18 @@ function roundTrip(from: typeof kernels.fromF16, to: typeof kernels.toF16): void
   }
 }
 
-test('every float16 becomes a float32 and the same float16 again, NaN stays NaN', () => {
+test('every float16 converts to float32 and back to the same float16, and NaN stays NaN', () => {
   roundTrip(kernels.fromF16, kernels.toF16);
   floats[TARGET / 4] = 0;
   kernels.fromF16(TARGET, 2 * 0x3c01, 8);
   assert.equal(floats[TARGET / 4], 1 + 2 ** -10);
 });
 
-test('every bfloat16 becomes a float32 and the same bfloat16 again, NaN stays NaN', () => {
+test('every bfloat16 converts to float32 and back to the same bfloat16, and NaN stays NaN', () => {
   roundTrip(kernels.fromBf16, kernels.toBf16);
 });
 
-test('float32 rounds to the nearest half, ties to even, at every exponent', () => {
+test('float32 rounds to the nearest float16, ties to even, at every exponent', () => {
   const length = 4096;
   const cases = [
     [kernels.toF16, kernels.fromF16, roundToFloat16],
@@ -58,7 +58,7 @@ test('float32 rounds to the nearest half, ties to even, at every exponent', () =
   }
 });
 
-test('reductions run over sources in their order', () => {
+test('reductions add sources in their order', () => {
   const length = 64;
   const sources = [65536, 131072, 196608];
   sources.forEach((at, k) => {

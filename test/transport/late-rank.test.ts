@@ -68,7 +68,7 @@ function withRanks(work: (first: ReturnType<typeof openRank>, second: ReturnType
   }
 }
 
-test('a sender that is slow to see that it was received is no mismatch for the receiver, who is at a barrier', {
+test("a slow sender whose message was received is no mismatch with the receiver's next barrier", {
   skip,
 }, () => {
   withRanks((first, second) => {
@@ -84,7 +84,7 @@ test('a sender that is slow to see that it was received is no mismatch for the r
   });
 });
 
-test('a sender that nobody receives, and a receiver to whom nobody sends, are a mismatch for a rank at a barrier', {
+test('a send without a receiver and a recv without a sender are a mismatch for a rank at a barrier', {
   skip,
 }, () => {
   for (const op of ['send', 'recv'] as const) {
@@ -98,7 +98,7 @@ test('a sender that nobody receives, and a receiver to whom nobody sends, are a 
   }
 });
 
-test('a sender that looks around just after its receiver refused tells both sides', { skip }, () => {
+test("a sender that checks just after its receiver's refusal gets an error with both sides", { skip }, () => {
   withRanks((first, second) => {
     const sending = first.pairs.run(callOf('send', 1, 10));
     const sent = waitOf(sending.next());

@@ -14,7 +14,7 @@ import { ringCost } from '../../src/transport/ring-cost';
 
 const FOUR = [100, 100, 100, 100];
 
-test('steps and bytes follow the ring algorithm, at the wire’s dtype', () => {
+test("steps and bytes follow the ring algorithm, at the wire's dtype", () => {
   const cost = (op: Parameters<typeof ringCost>[0]['op'], inputs: number[], outputs: number[]) =>
     ringCost({ op, wireDType: 'float32', inputs, outputs }, 1, 4);
   assert.deepEqual(cost('allReduce', [400], [400]), { steps: 6, bytes: 2400 });
@@ -30,7 +30,7 @@ test('steps and bytes follow the ring algorithm, at the wire’s dtype', () => {
   assert.deepEqual(ringCost(low, 0, 4), { steps: 6, bytes: 1200 });
 });
 
-test('time is latency × steps + bytes / bandwidth', () => {
+test('time is latency x steps + bytes / bandwidth', () => {
   const link = linkOf({ gbit: 2, latencyUs: 50 });
   assert.deepEqual(link, { name: '', bytesPerSecond: 250e6, latencySeconds: 50e-6 });
   assert.equal(transferSeconds(link, { steps: 6, bytes: 2.5e6 }), 6 * 50e-6 + 0.01);
@@ -38,12 +38,12 @@ test('time is latency × steps + bytes / bandwidth', () => {
   assert.equal(linkText(linkOf('10GbE')), 'link 10GbE: 10 Gbit/s, 20 µs');
 });
 
-test('a link that is faster than this host is warned of: it only delays', () => {
+test('a link that is faster than this host gives a warning', () => {
   assert.equal(linkWarning(linkOf('40GbE')), undefined);
   assert.match(linkWarning(linkOf('PCIe4')) ?? '', /PCIe4: 252 Gbit\/s.*at most about 44\.8 Gbit\/s/);
 });
 
-test('every known link has its numbers; an unknown one names the nearest, numbers are checked', () => {
+test('every known link has its numbers; the error of an unknown link names the nearest, and numbers are checked', () => {
   for (const name of Object.keys(LINKS)) {
     const { bytesPerSecond, latencySeconds } = linkOf(name as LinkName); // its own key
     assert.ok(bytesPerSecond >= 125e6 && latencySeconds > 0, name);
@@ -62,7 +62,7 @@ test('every known link has its numbers; an unknown one names the nearest, number
     assert.throws(() => loose(wrong), { code: 'CONFIG', message: /a positive number of Gbit\/s/ });
 });
 
-test('transfers of one link queue: each begins where the one before ends, or when all are ready', () => {
+test('transfers over one link queue: each begins when the one before has ended and all ranks are ready', () => {
   const clock = new LinkClock(shareLink(linkOf({ gbit: 8, latencyUs: 0 })));
   const start = clock.freeAt(1) + 10;
   const first = clock.carry(1, start, { steps: 0, bytes: 2e9 });
@@ -74,7 +74,7 @@ test('transfers of one link queue: each begins where the one before ends, or whe
   assert.ok(Math.abs(late.started - start - 5) < 1e-6);
 });
 
-test('a reset of the job frees the link; main and comm thread have one', () => {
+test('a reset of the job frees the link, which main thread and comm thread share', () => {
   const shared = shareLink(linkOf('1GbE'));
   const [main, comm] = [new LinkClock(shared), new LinkClock(shared)];
   const busy = main.carry(1, main.freeAt(1), { steps: 0, bytes: 1e12 });

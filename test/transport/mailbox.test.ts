@@ -36,8 +36,8 @@ function letter(text: string): Letter {
   return { record: Buffer.from('record'), payload: Buffer.from(text) };
 }
 
-describe('the mailbox of a rank', () => {
-  it('ignores what a stranger sends to its port, also under the key of a letter that is waited for', async (context) => {
+describe("a rank's mailbox", () => {
+  it('ignores messages of strangers to its port, also with the key of an expected letter', async (context) => {
     const { mine, other, stranger, warnings } = await pair(context);
     const waited = mine.receive(KEY, 1);
     const forged = [

@@ -8,7 +8,7 @@ import { createSegment, openSegment, sharedBuffer } from '../../src/transport/se
 const probe = probeSharedMemory();
 const skip = probe.ok ? false : `no shared memory here: ${probe.reason}`;
 
-test('the first reason of an epoch stays, and a reset clears it', () => {
+test('the first abort reason of an epoch stays, and a reset clears it', () => {
   const control = new ControlBlock(createControlBuffer());
   assert.equal(control.epoch, 1);
   assert.equal(control.reason, undefined);
@@ -20,7 +20,7 @@ test('the first reason of an epoch stays, and a reset clears it', () => {
   assert.equal(control.epoch, 2);
 });
 
-test('what one mapping of a segment writes, another reads', { skip }, () => {
+test('one mapping of a segment reads what another writes', { skip }, () => {
   const segment = createSegment(2 ** 22);
   try {
     const [first, second] = [openSegment(segment.fd, segment.bytes), openSegment(segment.fd, segment.bytes)];
@@ -39,7 +39,7 @@ test('what one mapping of a segment writes, another reads', { skip }, () => {
   }
 });
 
-test('a region beyond the segment is refused with both sizes', { skip }, () => {
+test('the error of a region beyond the segment shows both sizes', { skip }, () => {
   const segment = createSegment(2 ** 20);
   try {
     const open = openSegment(segment.fd, segment.bytes);
@@ -52,7 +52,7 @@ test('a region beyond the segment is refused with both sizes', { skip }, () => {
   }
 });
 
-test('a descriptor that is no segment is refused', { skip }, () => {
+test('a descriptor that is not a segment is refused', { skip }, () => {
   assert.throws(() => openSegment(12345), { code: 'TRANSPORT', message: /mmap .* failed with errno 9/ });
 });
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StagingPool } from '../../src/transport/staging-pool';
 
-test('memory that was given back is taken again at its size, and no more is kept than the bound', () => {
+test('returned memory is reused for the same size, up to a bound', () => {
   const pool = new StagingPool();
   const [a, b] = [pool.take(1024), pool.take(1024)];
   assert.notEqual(a, b);

@@ -7,7 +7,7 @@ import { goneAfter, temporaryFolder } from '../job-fixture';
 const OCCUPATIONS = {
   'are idle': '',
   'are in a busy loop': 'while (true) {}',
-  'stand in a collective': 'if (rank === 0) await new Promise(() => {}); dist.barrier()',
+  'wait in a collective': 'if (rank === 0) await new Promise(() => {}); dist.barrier()',
   'wait for a child process': 'require("node:child_process").spawnSync("sleep", ["600"])',
   train: 'train',
 };

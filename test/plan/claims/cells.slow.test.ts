@@ -7,7 +7,7 @@ import { CLAIMS } from '../../../src/plan/claims/registry';
 import { surveyClaims } from '../../../src/plan/claims/survey';
 import { repositoryRoot } from '../../support/paths';
 
-test('every cell of evidence passes the type checks of a notebook', () => {
+test("every cell of evidence passes a notebook's type checks", () => {
   const compiler = new NotebookCompiler(repositoryRoot());
   const wrong: string[] = [];
   for (const { claim, finding } of surveyClaims(CLAIMS, PLAN_LAB, recordedRuns)) {
@@ -20,7 +20,7 @@ test('every cell of evidence passes the type checks of a notebook', () => {
   assert.deepEqual(wrong, []);
 });
 
-test('a cell that is wrong is told', () => {
+test('the type check finds a wrong cell', () => {
   const compiler = new NotebookCompiler(repositoryRoot());
   const source = `import * as sl from 'shardlab';\nsl.plan({ model: 'gpt2', gpu: 8 })`;
   assert.equal(compiler.compile({ source, namespace: 'notebook', cell: 1 }).ok, false);

@@ -11,15 +11,15 @@ import { testData } from '../../support/paths';
 
 const readDialect = (name: string): string => readFileSync(testData(`dialects/${name}`), 'utf8');
 
-test("the claims' copy of the Accelerate YAML says what the document's file says", () => {
+test("the claims' copy of the Accelerate YAML equals the document's file", () => {
   assert.deepEqual(parse(ACCELERATE_YAML), parse(readDialect('accelerate_4x8.yaml')));
 });
 
-test("the claims' copy of the model paths is the document's", () => {
+test("the claims' copy of the model paths equals the document's", () => {
   assert.deepEqual(MODEL_PATHS, JSON.parse(readDialect('model_paths.json')));
 });
 
-test("the claims' copy of NCCL's variables is the document's", () => {
+test("the claims' copy of NCCL's variables equals the document's", () => {
   const pairs = readDialect('nccl.env')
     .trim()
     .split('\n')

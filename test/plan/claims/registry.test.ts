@@ -12,19 +12,19 @@ import { changeOf, checkClaims, selectClaims } from '../../../src/plan/claims/su
 
 const CHECKS = checkClaims(CLAIMS, PLAN_LAB, recordedRuns);
 
-test('every claim of the documents is checked, and none twice', () => {
+test('every claim of the documents is checked exactly once', () => {
   const ids = CLAIMS.map(({ claim }) => claim.id);
   assert.equal(new Set(ids).size, ids.length);
   assert.deepEqual([...ids].sort(), [...CLAIM_IDS].sort());
   for (const { claim } of CLAIMS) assert.ok(claim.document in DOCUMENTS, claim.id);
 });
 
-test('every check finds what is expected of it, on the recorded runs where it needs some', () => {
+test('every check gives its expected result, on the recorded runs if it needs runs', () => {
   const changed = CHECKS.filter(({ holds }) => !holds).map(({ claim, change }) => `${claim.id}: ${change}`);
   assert.deepEqual(changed, []);
 });
 
-test('evidence without a run is a cell that runs, and one that ends in a number gives the one that is found', () => {
+test("evidence without a run is a cell that runs, and a cell's number is the finding's", () => {
   const context = createContext({ sl });
   for (const { claim, finding } of CHECKS) {
     const { kind, source } = finding.evidence;
@@ -38,7 +38,7 @@ test('evidence without a run is a cell that runs, and one that ends in a number 
   }
 });
 
-test('a finding that does not agree says by how much, and every one says why', () => {
+test('a finding that disagrees says by how much, and every finding says why', () => {
   for (const { claim, finding } of CHECKS) {
     assert.ok(finding.why.length > 20, claim.id);
     if (finding.verdict === 'off') assert.notEqual(finding.by, '', claim.id);
@@ -46,7 +46,7 @@ test('a finding that does not agree says by how much, and every one says why', (
   }
 });
 
-test('another verdict or number than expected is named', () => {
+test('a verdict or number that differs from the expected one is named', () => {
   const [{ finding } = assert.fail()] = CHECKS;
   const value = numberOf(finding) ?? 0;
   assert.equal(finding.verdict, 'off');
@@ -61,7 +61,7 @@ test('another verdict or number than expected is named', () => {
   );
 });
 
-test('patterns choose claims; one that finds none is told the nearest id', () => {
+test('patterns select claims; the error of a pattern without a match names the nearest id', () => {
   assert.equal(
     selectClaims(CLAIMS, 'wan.arith.*').length,
     CHECKS.filter(({ claim }) => claim.id.startsWith('wan.arith.')).length,
@@ -69,7 +69,7 @@ test('patterns choose claims; one that finds none is told the nearest id', () =>
   assert.throws(() => selectClaims(CLAIMS, 'wan.arith.batches'), /did you mean 'wan.arith.batch'/);
 });
 
-test('a formula that changes is found: verify names the claims that stand on it', () => {
+test('verify names the claims that a changed formula affects', () => {
   const slower: PlanLab = {
     ...PLAN_LAB,
     predict: (request) => {

@@ -6,7 +6,7 @@ import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../../src/plan/claims/registry';
 import { checkClaims, recordRuns } from '../../../src/plan/claims/survey';
 
-test('claims that stand on runs hold when the runs take place again', {
+test('claims with runs still hold when the runs are repeated', {
   timeout: 300_000,
 }, async (context) => {
   const lab = claimsLab();
