@@ -36,7 +36,7 @@ export interface Unit {
   readonly numTrained?: number | undefined;
   /** The module's full name, for tags. */
   readonly module: string;
-  /** For tags: the type in which a device would compute the unit. */
+  /** For tags: the type in which a GPU would compute the unit. */
   readonly declared?: HalfDType | undefined;
 }
 
@@ -46,7 +46,7 @@ export interface Pass {
   readonly loss: tf.Tensor;
   /**
    * Runs backward from `seed` (default 1). Each unit's gradients go to its hooks as soon as its own backward has run.
-   * At the end, this process's gradients of loose parameters are added to their `grad`. Throws: CONFIG on a second
+   * At the end, the gradients of loose parameters are added to their `grad`, without a reduction over ranks. Throws: CONFIG on a second
    * call, and if the loss depends on no trainable parameter.
    */
   backward(seed?: number): void;
@@ -62,7 +62,7 @@ export interface TrainedParts {
 
 /**
  * Runs `root` to a scalar loss and records the operations. Gradients go to the units that run inside, and to loose
- * parameters. After a backward, `trained` gets both. Throws: SHAPE when the loss is not a float32 scalar.
+ * parameters. After backward, `trained` is called with the loose parameters and the units' names. Throws: SHAPE when the loss is not a float32 scalar.
  */
 export function gradients(
   engine: Engine,
@@ -103,8 +103,8 @@ export function gradients(
 }
 
 /**
- * Runs a unit: hooks, then forward on its own recording. In `gradients` its backward follows later; elsewhere it is
- * inference. Throws: ENGINE inside tf.grads and similar functions, whose tape keeps parameters that a unit frees.
+ * Runs a unit: hooks, then forward on its own recording. Inside `gradients`, the unit's backward runs later; elsewhere, the call is
+ * only inference. Throws: ENGINE inside tf.grads and similar functions, because their tape refers to parameters that the unit frees.
  */
 export function runUnit(
   engine: Engine,
@@ -178,7 +178,7 @@ function unitNode(
   };
 }
 
-/** Backward of one unit. Hands the parameters' gradients over and returns those of inputs and captures. */
+/** Backward of one unit. Gives the parameters' gradients to the hook, and returns the gradients of inputs and of captured tensors. */
 function backwardUnit(
   engine: Engine,
   unit: Unit,
@@ -190,15 +190,15 @@ function backwardUnit(
   const { hooks, module, declared } = unit;
   untracked(() => hooks.preBackward());
   parameters.fill();
-  // A region inside that runs forward again uses the current tensors.
+  // A region inside the unit that runs its forward again uses the parameters' current tensors.
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
   return engine.tagged({ cause: 'temp', module, declared }, () => {
-    // The outer tape does not need it any more, so the first operations here may overwrite it, and it is freed early.
+    // The outer tape does not need `dy` any more, so the first operations here may overwrite `dy`, and it is freed early.
     const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, dy]]);
     const found = backward(engine, tape, seeds);
     const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
     for (const id of parameters.ids) found.delete(id);
-    // A hook waits for other ranks and may be cut off.
+    // A hook waits for other ranks and may be interrupted; the tape then disposes these gradients.
     for (const gradient of own) if (gradient !== null) tape.unfinished.add(gradient);
     try {
       untracked(() => hooks.postBackward(own));
@@ -212,7 +212,7 @@ function backwardUnit(
 
 /** Gives loose parameters their gradients; other gradients are not needed. */
 function handOut(engine: Engine, tape: Recording, found: Gradients): void {
-  // Released if this function is cut off.
+  // If this function is interrupted, the tape releases these gradients.
   tape.inFlight = found;
   for (const [id, gradient] of found) {
     const leaf = tape.loose.get(id);
@@ -286,7 +286,7 @@ function orElse<T>(undo: () => void, work: () => T): T {
 function dependsOnNothing(): ShardlabError {
   return new ShardlabError(
     'CONFIG',
-    'the loss depends on no trainable parameter: forward read none, all parameters that it read are frozen, or the code read a value with dataSync and made a new tensor from it; compute the loss from model.apply(…) inside gradients(() => loss)',
+    'the loss depends on no trainable parameter: either forward used none, or all parameters that it used are frozen, or the code read a value with dataSync and made a new tensor from it; compute the loss from model.apply(…) inside gradients(() => loss)',
   );
 }
 

@@ -27,13 +27,13 @@ export interface Evaluator {
   /** Runs a cell; its value is that of its last expression. Never rejects. */
   evaluate(js: string, options: EvaluateOptions): Promise<EvaluateResult>;
   /**
-   * Settles the running cell as interrupted unless it settles itself within `graceSeconds`. Asynchronous work that the
-   * cell started continues; the guardian ends a loop. False when no cell runs.
+   * Ends the running cell as interrupted, unless it ends within `graceSeconds`. Asynchronous work that the cell started
+   * continues; a loop is ended by the guardian (guardian.ts). Returns false if no cell runs.
    */
   interrupt(graceSeconds?: number): boolean;
-  /** The place in a cell's source for one in its compiled code. */
+  /** Converts a place in a cell's compiled code to the place in its source. */
   toWritten(name: string, compiled: CellPosition): CellPosition;
-  /** Describes an error as cells of this evaluator show theirs. */
+  /** Describes an error in the form in which cells of this evaluator show errors. */
   describe(thrown: unknown, name: string): CellError;
   dispose(): void;
 }

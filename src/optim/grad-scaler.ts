@@ -14,14 +14,14 @@ export interface GradScalerOptions extends Partial<GradScalerConfig> {
 /** The state that changes over time; a checkpoint stores it. Source: GradScaler.state_dict. */
 export interface GradScalerState {
   readonly scale: number;
-  /** Good steps since the scale changed. */
+  /** Steps without overflow since the last change of the scale. */
   readonly growthTracker: number;
 }
 
 /**
  * Keeps small gradients above float16's smallest number: the loss is multiplied by `scale`, and gradients are divided
  * by it before they are used. If a gradient overflowed on any rank, no rank updates, and the scale shrinks; after a
- * number of good steps it grows. Scales that are powers of two change no gradient. Source: torch.amp.GradScaler;
+ * number of good steps it grows. If the scale is a power of two, multiplying and dividing by it are exact. Source: torch.amp.GradScaler;
  * Micikevicius et al. 2018.
  */
 export class GradScaler {
@@ -31,7 +31,7 @@ export class GradScaler {
   readonly #enabled: boolean;
   #scale: number;
   #growthTracker = 0;
-  /** The finding of this step; null until gradients are unscaled. */
+  /** Whether a gradient of this step overflowed; null until gradients are unscaled. */
   #foundInf: boolean | null = null;
   #numSkipped = 0;
 
@@ -72,7 +72,7 @@ export class GradScaler {
   unscaleAndCheck(states: Iterable<StateBuffer>): boolean {
     if (this.#foundInf !== null) {
       throw new ConfigError(
-        'gradients are already unscaled in this step; call update() after it, then unscale again',
+        'gradients are already unscaled in this step; call update() at the end of the step before you unscale again',
       );
     }
     this.#foundInf = this.#enabled && this.#onAnyRank(this.#unscale(states));
@@ -91,7 +91,7 @@ export class GradScaler {
     return true;
   }
 
-  /** The step's end: the scale shrinks after an overflow and grows after growthInterval good steps. */
+  /** Ends the step: the scale shrinks after an overflow, and grows after growthInterval steps without overflow. */
   update(): void {
     const foundInf = this.#foundInf ?? false;
     this.#foundInf = null;

@@ -9,11 +9,11 @@ import { type CallLengths, CallRecord, type CallSide } from './record';
 import type { Steps, Wait } from './wait';
 
 /**
- * One stream of a group: a barrier among its ranks, with fingerprints that are compared at it.
+ * One stream of a group: a barrier of its ranks, which compare their fingerprints there.
  *
  * [Note: phases] Each barrier ends a phase. Data that a rank writes during phase p goes to buffer p mod 2, and the
  * other ranks read it during phase p + 1. It is overwritten in phase p + 2 at the earliest, and no rank enters that
- * phase before all have left p + 1. So one barrier per chunk is enough, within a collective and between collectives.
+ * phase before all have left p + 1. So one barrier per filled buffer is enough, within a collective and between collectives.
  */
 export class Channel implements Wait {
   readonly #group: GroupMemory;
@@ -30,13 +30,13 @@ export class Channel implements Wait {
   /** The values in all ranks' headers of the newest collective, in rank order. */
   values: readonly number[] = [];
   #header: CallHeader | undefined;
-  /** When this rank had arrived with its link free, and when all ranks had. */
+  /** The time at which this rank had arrived and its link was free; below, the same for all ranks. */
   #cameAt: Seconds = 0;
   #readyAt: Seconds = 0;
   #arrived: Arrival = { at: 0, cpu: 0 };
   readonly #serves: (rank: number) => boolean;
 
-  /** `serves` says whether this rank's other thread still exchanges with a rank point to point, or is about to. */
+  /** `serves` says whether this rank's other thread has a point-to-point exchange with a rank that has not ended or not begun. */
   constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean) {
     this.#group = group;
     this.#stream = stream;
@@ -57,7 +57,7 @@ export class Channel implements Wait {
     return (this.#phase & 1) ^ 1;
   }
 
-  /** When all ranks of the newest collective had arrived with their links free; 0 if links are not shaped. */
+  /** The time at which all ranks of the newest collective had arrived and had free links; 0 if links are not shaped. */
   get allReady(): Seconds {
     return this.#readyAt;
   }
@@ -117,7 +117,7 @@ export class Channel implements Wait {
     }
   }
 
-  /** A word of another epoch does not mean a passed barrier; the guard ends that wait. */
+  /** If the word is of another epoch, the barrier is not passed; the Guard (wait.ts) then ends the wait. */
   ready(): boolean {
     const word = Atomics.load(this.#group.words, this.#word);
     return phaseOf(word) !== this.#awaited && !isStale(word, this.#epoch);
@@ -135,7 +135,7 @@ export class Channel implements Wait {
     }
   }
 
-  /** Checks whether an absent rank runs this collective on its other stream, or waits for us point to point. */
+  /** Checks whether an absent rank runs this collective on its other stream, or waits for this rank in a point-to-point exchange. */
   diagnose(): void {
     this.#checkPoison();
     const header = this.#header;
@@ -145,7 +145,7 @@ export class Channel implements Wait {
       .some((record) => record.epoch === header.epoch && record.number === header.number);
     if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
     const partner = this.#rankThatAwaitsUs();
-    // A rank that awaits us in its next call has left this one: then we may go on too, and only have not seen it yet.
+    // If `partner` waits for us in its next call, it has left this collective. Then this rank can leave it too, which ready() shows.
     if (partner !== undefined && !this.ready()) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 
@@ -177,7 +177,7 @@ export class Channel implements Wait {
     return sides.sort((a, b) => a.rank - b.rank);
   }
 
-  /** A rank whose main thread waits for ours point to point, while ours waits here. */
+  /** A rank whose main thread waits in a point-to-point exchange for our main thread, which waits here. */
   #rankThatAwaitsUs(): number | undefined {
     if (this.#stream !== STREAM.main) return undefined;
     const { words, layout, rank, size } = this.#group;
@@ -191,7 +191,7 @@ export class Channel implements Wait {
 
   /**
    * Whether `other` began an exchange from `sender` to `receiver` in which we took no part. If we took part, the
-   * exchange was served, and `other` just had no time to continue.
+   * exchange is complete, and `other` has only not continued yet.
    */
   #lacksOurs(sender: number, receiver: number, other: number): boolean {
     const { buffer, layout, size } = this.#group;
@@ -233,8 +233,8 @@ export class Channel implements Wait {
     const { name } = this.#group.identity;
     return new ShardlabError(
       'INTERNAL',
-      `group ${name} is out of step with its barrier (word ${word}, epoch ${this.#epoch}, phase ${this.#phase}); ` +
-        'a collective was cut off without a reset of the job',
+      `group ${name} and its barrier are in different phases (word ${word}, epoch ${this.#epoch}, phase ${this.#phase}); ` +
+        'a collective was interrupted and the job was not reset: await job.shutdown(), then launch again',
     );
   }
 }

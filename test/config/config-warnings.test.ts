@@ -121,7 +121,7 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
   ],
   [
     { offload: { parameters: true, optimizer: true } },
-    /^offload\.optimizer is part of/,
+    /^offload\.optimizer is already part of/,
     { offload: { optimizer: true } },
   ],
   [

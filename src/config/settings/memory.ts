@@ -2,29 +2,29 @@ import { z } from 'zod';
 import { type Facts, type PlannedOn, type Settings, schemaOf } from '../setting';
 import { anyGathered, isGathered, type ParallelConfig } from './parallel';
 
-/** What the rules below read of a config. */
+/** The part of a config that the rules below read. */
 export interface Read {
   readonly parallel: ParallelConfig;
   readonly offload: OffloadConfig;
   readonly activationCheckpointing: ActivationCheckpointingConfig | null;
 }
 
-/** What lies on the host instead of the device. */
+/** What is stored on the host instead of the device. */
 export const OFFLOAD = {
   optimizer: {
     schema: z.boolean().default(false),
-    says: 'optimizer states lie on the host, and the step runs there',
+    says: 'optimizer states are stored on the host, and the optimizer runs there',
     names: { deepSpeed: 'offload_optimizer' },
     hint: ': true',
     warns: ({ config }: Facts<Read>): string | null =>
       config.offload.optimizer && config.offload.parameters && anyGathered(config)
-        ? 'is part of offload.parameters: where shards lie on the host, the optimizer steps there'
+        ? 'is already part of offload.parameters: if shards are on the host, the optimizer runs there'
         : null,
     planned: { reads: true },
   },
   parameters: {
     schema: z.boolean().default(false),
-    says: 'shards of parameters and gradients lie on the host, and the step runs there',
+    says: 'shards of parameters and gradients are stored on the host, and the optimizer runs there',
     names: {
       fsdp: 'cpu_offload',
       fullyShard: ['offload_policy', 'offload_parameters'],
@@ -47,7 +47,7 @@ export const OFFLOAD = {
   },
   activations: {
     schema: z.boolean().default(false),
-    says: 'what forward saves for backward lies on the host',
+    says: 'values that forward saves for backward are stored on the host',
     planned: { refused: 'is not read: activations are planned on the GPU' },
   },
 } as const satisfies Settings<Read>;
@@ -68,7 +68,7 @@ export type ActivationCheckpointingConfig = Readonly<z.output<typeof activationC
 /** Source: torch.utils.checkpoint and its selective contexts; torchtitan's activation_checkpoint. */
 export const ACTIVATION_CHECKPOINTING = {
   schema: activationCheckpointingSchema.nullable().default(null),
-  says: "which blocks run forward again in backward instead of saving what they need: all; all but results of matmuls and attention ('selective') or of named operations; each n-th, from the first; the choice that saves at most so many bytes and costs least time",
+  says: "which blocks run forward again in backward, instead of saving its results: 'full': all blocks; 'selective': all blocks, except that results of matmuls and attention are saved; saveOps: all blocks, except that results of the named operations are saved; everyNth: each n-th block, from the first; budgetBytes: the choice that costs the least time and saves at most this number of bytes",
   form: "'full', 'selective', { everyNth: 4 }, { saveOps: ['matMul'] }, { budgetBytes: 1e6 } or null",
   names: { torch: 'checkpoint_wrapper', transformers: 'gradient_checkpointing' },
   hint: ": 'full'",

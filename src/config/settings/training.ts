@@ -7,7 +7,7 @@ import { OPTIMIZER, optimizerSchema, SCHEDULE } from './optimizer';
 import { PARALLEL, parallelSchema } from './parallel';
 import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
 
-/** What the rules below read of a config. */
+/** The part of a config that the rules below read. */
 export interface Read {
   readonly model: ModelSetting;
   readonly data: string;
@@ -16,19 +16,19 @@ export interface Read {
 
 /**
  * [Note: the table of settings]
- * A row here, or in a section that it names, is all that is known of a setting: its schema and default, what it means, what others
- * call it, when it has no effect, what contradicts it, and what a plan makes of it. The config's types, its warnings and
- * conflicts, the nearest name of a slip, the arguments of calls, `--set`, docs/settings.md and the planner's reading are derived
- * from rows. A new setting is a row and the code that uses it.
+ * A row here, or in a section that a row names, defines everything about a setting: its schema and default, its meaning, its names
+ * in other frameworks, when it has no effect, what contradicts it, and how a plan uses it. These are derived from rows: the config's
+ * types, its warnings and conflicts, the suggestion for a misspelled name, the arguments of calls, `--set`, docs/settings.md and what
+ * the planner reads. A new setting is a row and the code that uses it.
  */
 export const SETTINGS = {
   model: {
     schema: modelSchema.default('tiny'),
     says: 'a name, or a kind and its sizes: see Models',
     form:
-      "'tiny', 'bench', a published model's name as 'llama3-8b', or " +
-      "{ kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; 'moe' has experts too, 'llama' kvHeads and ffn, " +
-      "'dit' ffn and latent in place of vocab and seq",
+      "'tiny', 'bench', a published model's name such as 'llama3-8b', or " +
+      "{ kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; 'moe' also has experts, 'llama' also has kvHeads and ffn, " +
+      "'dit' has ffn and latent in place of vocab and seq",
     conflict: (config: Read): readonly ConfigIssue[] => {
       const shape = modelShape(config);
       const found = modelConflicts(shape);
@@ -47,7 +47,7 @@ export const SETTINGS = {
   },
   mixedPrecision: {
     schema: mixedPrecisionSchema.default(null),
-    says: "types of values; 'bf16' and 'fp16' are parameters of that type and a reduction of the same. `null`: float32",
+    says: "types of values; 'bf16' and 'fp16' set the type of parameters and of the reduction. `null`: float32",
     form: "'bf16', 'fp16', { paramDtype: 'bf16', reduceDtype: 'fp32' }, or null for float32",
     names: {
       fsdp: 'mixed_precision',
@@ -68,7 +68,7 @@ export const SETTINGS = {
   gradScaler: GRAD_SCALER,
   offload: {
     schema: offloadSchema.prefault({}),
-    says: 'what lies on the host instead of the device',
+    says: 'what is stored on the host instead of the device',
     form: '{ optimizer: true }, { parameters: true } or { activations: true }',
     planned: 'by part',
     parts: OFFLOAD,
@@ -81,7 +81,7 @@ export const SETTINGS = {
       modelShape(config).kind === 'dit' && config.data !== 'synthetic'
         ? `${config.data} has no effect with a dit, whose videos and texts are random numbers; leave it out, or write 'synthetic'`
         : null,
-    planned: { ignored: 'batches have one shape' },
+    planned: { ignored: 'batches have the same shape with any data' },
   },
   batch: {
     schema: size.default(4),
@@ -92,7 +92,7 @@ export const SETTINGS = {
       transformers: 'per_device_train_batch_size',
       megatron: 'micro_batch_size',
     },
-    hint: ', of a rank and micro-batch',
+    hint: ', per rank and micro-batch',
     planned: { reads: true },
   },
   accumulation: {
@@ -103,7 +103,7 @@ export const SETTINGS = {
   },
   optimizer: {
     schema: optimizerSchema.prefault({}),
-    says: "torch's and bitsandbytes' defaults, as in cells",
+    says: "the optimizer and its options; the defaults are torch's and bitsandbytes', as in `%%ranks` cells",
     form: "{ kind: 'adamW', lr: 1e-3 }",
     planned: 'by part',
     parts: OPTIMIZER,
@@ -111,14 +111,14 @@ export const SETTINGS = {
   schedule: SCHEDULE,
   frozen: {
     schema: z.array(z.string()).default([]),
-    says: "modules, by name with '*' for one part, whose parameters are not trained",
+    says: "names of modules whose parameters are not trained; '*' stands for one part of a name",
     form: "['wte', 'blocks.0']",
     names: { torch: 'requires_grad_' },
     planned: { refused: 'is not read: all parameters are planned as trained' },
   },
   clipNorm: {
     schema: z.number().positive().nullable().default(1),
-    says: 'largest norm of all gradients together. `null`: they are left as they are',
+    says: 'largest norm of all gradients together: larger gradients are scaled down. `null`: gradients are not clipped',
     form: 'a number above 0, or null for none',
     names: {
       torch: 'clip_grad_norm_',
@@ -134,15 +134,15 @@ export const SETTINGS = {
   },
   seed: {
     schema: z.int().default(0),
-    says: 'of initial values and batches',
+    says: 'seed of initial values and batches',
     names: { torch: 'manual_seed' },
     planned: { ignored: 'the same work, whatever the value' },
   },
   steps: {
     schema: z.int().min(0).default(20),
-    says: "of `shardlab run`; a notebook's `run.step(n)` counts for itself",
+    says: 'number of steps of `shardlab run`; in a notebook, `run.step(n)` gives the number',
     names: { torch: 'epochs', transformers: ['num_train_epochs', 'max_steps'] },
-    hint: ', or run.step(n): data has no end here, and a run has steps',
-    planned: { ignored: 'a plan is of one step' },
+    hint: ', or run.step(n): data never ends here, so a run counts steps and not epochs',
+    planned: { ignored: 'a plan predicts one step' },
   },
 } as const satisfies Readonly<Record<string, Setting<never> | Section<never>>>;

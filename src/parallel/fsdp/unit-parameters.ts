@@ -12,18 +12,18 @@ import type { UnitPlacement } from './unit-placement';
 /** The state of a unit. Source: torch.distributed.fsdp, ShardedState. */
 export type ShardedState = 'sharded' | 'shardedPostForward' | 'unsharded';
 
-/** The parts that a unit's parameters need. */
+/** The arguments of `UnitParameters`. */
 export interface UnitParametersOptions {
   readonly engine: Engine;
   /** The module's full name. */
   readonly module: string;
   readonly parameters: readonly Parameter[];
   readonly placement: UnitPlacement;
-  /** Type of whole parameters' values, and of the wire; null: float32. */
+  /** Type to which whole parameters are rounded and in which they are sent; null: float32. */
   readonly half: HalfDType | null;
   /** Whether the shard is on the host and is copied to the device only for gathers. */
   readonly onHost: boolean;
-  /** Rank 0 of this group has the first values for all; null: every rank takes its own. */
+  /** All ranks get the initial values of this group's rank 0; null: each rank makes its own. */
   readonly syncGroup: ProcessGroup | null;
 }
 
@@ -38,8 +38,8 @@ interface Gather {
  * A unit's parameters: this rank's chunks, and whole tensors while they exist.
  *
  * [Note: master] If whole tensors are freed between uses or are rounded, chunks are in a separate flat shard, the
- * master. Otherwise they are parts of the whole tensors, which are gathered in place: after an update, all chunks
- * except this rank's are stale.
+ * master. Otherwise each chunk is a part of a whole tensor, which is gathered in place: after an update and until the
+ * next gather, all chunks except this rank's are stale.
  *
  * [Note: no staging buffers] A gather writes every rank's chunk directly into the whole tensors, and a reduction reads
  * directly from the gradients, because collectives take lists of pieces. Source: FSDPParamGroup, without its flat
@@ -63,7 +63,7 @@ export class UnitParameters {
     this.#rank = shardGroup?.rank ?? 0;
     this.layout = shardLayout(parameters, shardGroup?.size ?? 1);
     this.#wholes = shardsParameters ? [] : firstWholes(options, parameters, half);
-    // Whole tensors already have rank 0's values.
+    // If whole tensors stay, firstWholes has already copied rank 0's values.
     const first = shardsParameters ? options : { ...options, syncGroup: null };
     const hasMaster = shardsParameters || half !== null;
     this.master = hasMaster ? firstShard(first, this.layout, this.#rank, onHost) : null;
@@ -75,7 +75,7 @@ export class UnitParameters {
     return this.#state;
   }
 
-  /** Whether a gather is in flight that no caller has awaited. */
+  /** Whether a gather has started for which no caller has waited yet. */
   get isUnsharding(): boolean {
     return this.#gather !== null;
   }
@@ -96,7 +96,7 @@ export class UnitParameters {
     return { tensor: whole, offset: chunkOf(entry, this.#rank).start };
   }
 
-  /** Starts to gather the whole tensors; a second call joins the first. */
+  /** Starts to gather the whole tensors; has no effect if a gather already runs. */
   unshard(): void {
     if (this.#state === 'unsharded' || this.#gather !== null) return;
     if (this.#options.placement.shardsParameters) this.#allocateWholes();
@@ -122,7 +122,7 @@ export class UnitParameters {
     });
   }
 
-  /** Frees the whole tensors unless they stay. Waits for a gather in flight, whatever its outcome. */
+  /** Waits until a running gather has ended, even with an error; then frees the whole tensors, unless the placement keeps them. */
   reshard(): void {
     settled(this.#gather?.work ?? null);
     if (this.#gather?.staged) disposeSpan(this.#gather.staged);
@@ -134,7 +134,7 @@ export class UnitParameters {
     this.#wholes = [];
   }
 
-  /** As `reshard`, but shards over fewer ranks stay if the placement says so. */
+  /** Like `reshard`, but if the placement says so, parameters stay sharded over a smaller group of ranks. */
   reshardPostForward(): void {
     const { engine, module, placement, half } = this.#options;
     const { postForwardGroup: group } = placement;
@@ -152,8 +152,8 @@ export class UnitParameters {
   }
 
   /**
-   * Called when the chunks were changed: whole tensors are stale. Tensors that stay are gathered again on their next
-   * use.
+   * Must be called after the chunks were changed, because whole tensors are then stale. Whole tensors that are not freed
+   * are gathered again at their next use.
    */
   changed(): void {
     if (!this.unshards) return;
@@ -236,7 +236,7 @@ export class UnitParameters {
     return shardLayout(this.#options.parameters, numRanks);
   }
 
-  /** Takes a rank's chunks of the whole tensors; padding becomes 0. */
+  /** Copies a rank's chunks from the whole tensors into `target`; padding becomes 0. */
   #writeChunks(target: Span, layout: ShardLayout, rank: number): void {
     const { engine } = this.#options;
     fillAll(engine, target, 0);

@@ -7,11 +7,11 @@ import { FlatShard } from './flat-shard';
 
 /**
  * Fully sharded data parallelism in its naive form, to be read from top to bottom: the module is one unit; a rank holds its own
- * rows of each parameter (shard-layout.ts), and whole parameters are here during forward and backward only. Gives the module
- * back, to be called as before.
+ * rows of each parameter (shard-layout.ts), and whole parameters exist only during forward and backward. Returns the
+ * same module; it is called as before.
  *
- * The real one (fsdp/, see [Note: a step of FSDP]) has many units, gathers the next one beside the computation of this one, and
- * reduces gradients beside backward; here everything waits for every collective.
+ * The real form (fsdp/, see [Note: a step of FSDP]) has many units. It gathers the next unit while the current one computes, and
+ * reduces gradients while backward runs. Here, computation waits for every collective.
  */
 export function naiveFullyShard<M extends Module>(module: M, context: NaiveContext): M {
   const { engine, group } = context;
@@ -38,7 +38,7 @@ export function naiveFullyShard<M extends Module>(module: M, context: NaiveConte
     for (const [i, parameter] of parameters.entries()) parameter.replace(wholes[i] ?? null);
   };
 
-  // 3. After backward each rank receives the mean of its own rows of the gradients. Those of micro-batches are added up.
+  // 3. After backward each rank receives the mean of its own rows of the gradients. The means of several micro-batches are added.
   const reduce = (grads: readonly (tf.Tensor | null)[]): void => {
     const mean = tf.keep(engine.allocate([size], 'float32', { cause: 'grad.shard', module: path }));
     const own = [{ tensor: mean, offset: 0, length: size }];

@@ -11,10 +11,10 @@ import { ConfigError } from '../../core/errors';
 /**
  * The types of a model's computation and of its gradients on the wire.
  *
- * [Note: mixed precision] Values are rounded where torch casts, and stay float32 in memory; the wire carries 2 bytes.
- * Parameters are rounded when they are gathered (masters and optimizer states stay float32), a unit's inputs when its
- * forward begins, the gradients of these inputs when they leave the unit, and the gradients of parameters when its
- * backward ends. Between these points, operations compute in float32, while torch rounds every operation's result.
+ * [Note: mixed precision] Values are rounded where torch casts, and stay float32 in memory; they are sent as 2 bytes each.
+ * Rounding happens at four points: to parameters when they are gathered (masters and optimizer states stay float32); to a
+ * unit's inputs when its forward begins; to the gradients of these inputs when they leave the unit; and to the gradients
+ * of parameters when the unit's backward ends. Between these points, operations compute in float32, while torch rounds every operation's result.
  * Source: torch.distributed.fsdp.MixedPrecisionPolicy; FSDP1's MixedPrecision for bufferDtype and keepLowPrecisionGrads.
  */
 export interface MixedPrecision {
@@ -30,8 +30,8 @@ export interface MixedPrecision {
   readonly castForwardInputs: boolean;
   /**
    * Whether gradients between backward and the optimizer are rounded to reduceDtype. The result of every reduction is
-   * rounded. By default, several results (micro-batches that are each reduced) are added up in float32. With this
-   * setting, the sum is rounded to reduceDtype after each addition, and ledgers count the gradient at that type. The
+   * rounded in any case. By default, several results (micro-batches that are each reduced) are added up in float32. With this
+   * setting, the sum is rounded to reduceDtype after each addition, and ledgers count the gradient's bytes in that type. The
    * optimizer computes in float32.
    */
   readonly keepLowPrecisionGrads: boolean;
@@ -60,7 +60,7 @@ export function policyOf(settings: PrecisionSettings): MixedPrecision {
   };
 }
 
-/** A cell's policy; defaults are float32, and for reduceDtype paramDtype. */
+/** The policy that a cell asks for. Defaults: float32 for paramDtype, and paramDtype for reduceDtype. */
 export function mixedPrecision(options: Partial<MixedPrecisionConfig>): MixedPrecision {
   const given = { ...FULL_PRECISION, ...options, paramDtype: options.paramDtype ?? null };
   const config = { ...given, reduceDtype: options.reduceDtype ?? null };

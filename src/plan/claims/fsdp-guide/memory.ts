@@ -41,7 +41,7 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
       predicted: CARD - DOCUMENTED.ddp,
       unit: 'GB',
       by: `${DOCUMENTED.ddp} + ${DOCUMENTED.free} = ${DOCUMENTED.ddp + DOCUMENTED.free} GB on a card of ${CARD}`,
-      why: `A card of ${CARD} GB with ${DOCUMENTED.ddp} in use has ${CARD - DOCUMENTED.ddp} left, less what CUDA and NCCL take.`,
+      why: `A card of ${CARD} GB with ${DOCUMENTED.ddp} in use has ${CARD - DOCUMENTED.ddp} left, minus what CUDA and NCCL use.`,
       evidence: { kind: 'formula', source: '80 - 72' },
     }),
   },
@@ -52,10 +52,10 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
       verdict: 'contradicts itself',
       predicted: STATES.fsdp * BENCHMARK.gpus,
       unit: 'GB',
-      by: `8 cards together (8 x 3.5) are set against one card's ${DOCUMENTED.ddp}`,
+      by: `the sum of 8 cards (8 x 3.5) is compared with the ${DOCUMENTED.ddp} of one card`,
       why:
-        `${DOCUMENTED.fsdpTotal} = 8 x ${DOCUMENTED.fsdpCard} is the sum over all cards, where ${DOCUMENTED.ddp} of DDP leaves ` +
-        `10 free on each. Card by card it is ${DOCUMENTED.ddp} against ${DOCUMENTED.fsdpCard}; states alone are ` +
+        `${DOCUMENTED.fsdpTotal} = 8 x ${DOCUMENTED.fsdpCard} is the sum over all cards, but the ${DOCUMENTED.ddp} of DDP is for one card (10 are ` +
+        `free on each). For one card the two numbers are ${DOCUMENTED.ddp} and ${DOCUMENTED.fsdpCard}. The states alone are ` +
         `${STATES.fsdp * BENCHMARK.gpus} over all cards.`,
       evidence: { kind: 'formula', source: '((4 + 4 + 8) * 1.5e9) / 1e9' },
     }),
@@ -71,8 +71,8 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
         unit: 'GB',
         by: factorOff(DOCUMENTED.fsdpCard, card),
         why:
-          `FSDP turns ${STATES.ddp} GB of states into ${STATES.fsdp}; what else DDP holds, ${DOCUMENTED.ddp - STATES.ddp} of its ` +
-          `${DOCUMENTED.ddp} GB, are activations and buffers, which it does not shard. 3.5 GB hold at a far smaller batch only.`,
+          `FSDP turns ${STATES.ddp} GB of states into ${STATES.fsdp}; the other ${DOCUMENTED.ddp - STATES.ddp} of DDP's ` +
+          `${DOCUMENTED.ddp} GB are activations and buffers, which FSDP does not shard. 3.5 GB is possible only with a much smaller batch.`,
         evidence: {
           kind: 'formula',
           source: 'const states = ((4 + 4 + 8) * 1.5e9) / 1e9;\n72 - states + states / 8',
@@ -119,7 +119,7 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
       predicted: 100 * (1 - STATES.fsdp / STATES.ddp),
       unit: '%',
       by: '12.5 points too low',
-      why: 'Who keeps 1/8 saves 7/8, which is 87.5%; 75% is what 4 cards save.',
+      why: 'A card that stores 1/8 saves 7/8, which is 87.5%; 75% needs 4 cards.',
       evidence: { kind: 'formula', source: '100 * (1 - 1 / 8)' },
     }),
   },

@@ -21,7 +21,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
       ...sharded(['param.full', 'param.shard']),
       verdict: 'confirmed',
       by: '',
-      why: 'Between steps each of 8 cards keeps 1/8, so 87.5% go, which is more than 75. While a unit computes it is whole.',
+      why: 'Between steps each of 8 cards stores 1/8, so it saves 87.5%, which is more than 75%. While a unit computes, the unit is whole.',
     }),
   },
   {
@@ -29,7 +29,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
     expected: { verdict: 'off', value: -87.5 },
     check: () => ({
       ...sharded(['grad.full', 'grad.shard'], -90),
-      why: 'It is the same 7/8 as of parameters and optimizer states; 90% needs 10 cards.',
+      why: 'The saving is 7/8, as for parameters and optimizer states; 90% needs 10 cards.',
     }),
   },
   {
@@ -37,7 +37,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
     expected: { verdict: 'off', value: -87.5 },
     check: () => ({
       ...sharded(['optimizer'], -80),
-      why: 'It is the same 7/8 as of parameters and gradients; 80% is what 5 cards give.',
+      why: 'The saving is 7/8, as for parameters and gradients; 80% needs 5 cards.',
     }),
   },
   {

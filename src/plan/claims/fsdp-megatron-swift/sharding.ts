@@ -19,10 +19,10 @@ export const SWIFT_SHARDING: readonly ClaimEntry[] = [
       return {
         verdict: fact(facts, 'broadcasts') === 0 && gathers > reductions ? 'confirmed' : 'off',
         measured: gathers + reductions,
-        unit: 'collectives a step',
+        unit: 'collectives per step',
         by: '',
         why:
-          `Four blocks and the root: ${gathers} gathers (the root's only once, it stays whole), ${reductions} reduce-scatters, no ` +
+          `Four blocks and the root: ${gathers} gathers (the root is gathered only once, because it stays whole), ${reductions} reduce-scatters, no ` +
           'broadcast; each rank updates its own shards.',
         evidence: {
           kind: 'run',
