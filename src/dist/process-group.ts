@@ -20,7 +20,7 @@ interface CallParts {
   readonly signature?: number;
 }
 
-/** The ranks' group over a plane; without a plane, a group of only this rank, which does not communicate. */
+/** Makes the group of these ranks over a plane; without a plane, a group of this rank alone, which does not communicate. */
 export function createGroup(
   context: GroupContext,
   identity: GroupIdentity,
@@ -95,7 +95,7 @@ class Group implements ProcessGroup {
     return this.#start({ op: 'allToAll', inputs, outputs }, options, undefined);
   }
 
-  /** First exchanges all lengths (a blocking exchange of one number), so that parts may differ. */
+  /** First gathers the ranks' row counts, so that these may differ. That blocks, even if the all-gather is asynchronous. */
   allGather(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
     const [rows = 1, ...rest] = tensor.shape;
     const row = rest.reduce((product, length) => product * length, 1);
@@ -171,7 +171,7 @@ class Group implements ProcessGroup {
   }
 
   /**
-   * A second group with the same name and ranks is a different group. All members give it the same number, because they
+   * Numbers groups of the same name and ranks, so that each has its own name. Members agree on the number, because all
    * make groups in the same order.
    */
   #distinct(title: string, ranks: readonly number[]): string {
@@ -195,7 +195,7 @@ class Group implements ProcessGroup {
     return this.#runner.runInternal({ header, inputs: [], outputs: [] }).values;
   }
 
-  /** As `start`, with a result that was made for this call; disposes it if the call is refused or fails. */
+  /** As `#start`, with a result tensor that was made for this call; disposes it if the call is refused or fails. */
   #startInto(parts: CallParts, options: CollectiveOptions, result: tf.Tensor): Work<tf.Tensor> {
     try {
       return this.#start(parts, options, result, result);
@@ -218,7 +218,7 @@ class Group implements ProcessGroup {
 
   #header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
     const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
-    // Checks first, because a refused call gets no number.
+    // The type is checked first, because a refused call must not take a number.
     const wireDType = wireOf(this.#identity, op, dtype, options.wireDType);
     const epoch = this.#enterEpoch();
     return {
@@ -240,7 +240,7 @@ class Group implements ProcessGroup {
     };
   }
 
-  /** Numbers restart in each epoch. */
+  /** Returns the epoch; in a new one, call numbers restart at 1. */
   #enterEpoch(): number {
     const epoch = this.#context.plane?.epoch ?? 1;
     if (epoch !== this.#epoch) {
@@ -265,7 +265,7 @@ class Group implements ProcessGroup {
   }
 }
 
-/** Elements of this rank's tensor, as CollectiveEvent counts them. */
+/** The number of elements that this rank contributes, as in CollectiveEvent. */
 function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
   const lists = op === 'recv' ? outputs : inputs;
   return lists.reduce((sum, list) => sum + totalLength(list), 0);

@@ -7,7 +7,7 @@ import { type Column, createColumn } from './columns';
 import { LiveBuffers, OwnerTable } from './live-buffers';
 import { type BytesByCause, noBytes, type Owner, type ProcessMemory, type StepRecord } from './record';
 
-/** The caller's facts about an ended step. */
+/** What the caller knows about a step that has ended. */
 export interface StepFacts {
   readonly loss?: number | null;
   readonly tokens?: number | null;
@@ -18,13 +18,13 @@ export interface StepFacts {
   readonly curve?: boolean;
 }
 
-/** Collects the reports of one rank's lower layers, step by step. */
+/** Collects the events of one rank, step by step. */
 export interface Recorder extends Observer {
   readonly rank: number;
   readonly world: number;
   /**
-   * New buffers belong to this run from now on; 0 means no run. A step's record is about the run in which the step
-   * began.
+   * New buffers belong to this run from now on; 0: none. Do not call it within a step: the record is about the run at
+   * its end.
    */
   enter(run: number): void;
   /** Starts a step; an unfinished one is dropped (its buffers stay counted). */
@@ -36,11 +36,11 @@ export interface Recorder extends Observer {
   endStep(facts?: StepFacts): StepRecord;
   /** Bytes on the device now, by cause. */
   liveBytes(): BytesByCause;
-  /** Bytes on the device now, by cause and module, largest first (an out-of-memory error shows it). */
+  /** Bytes on the device now, by cause and module, largest first, for out-of-memory errors. */
   liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[];
 }
 
-/** Makes a recorder. `clock` is for tests and dry runs; `cpu` is the main thread's. */
+/** Makes a recorder. `clock` is for tests and dry runs; `cpu` is the CPU clock of the main thread. */
 export function createRecorder(
   place: { readonly rank: number; readonly world: number },
   clock: () => Seconds = now,
@@ -50,7 +50,7 @@ export function createRecorder(
 }
 
 /**
- * [Note: recorder] Hot calls append three numbers to columns and adjust two sums. The peak is stored as the number of
+ * [Note: recorder] Every allocation or free appends three numbers to columns and adjusts two sums. The peak is stored as the number of
  * the event that reached it; at the step's end, a replay of the columns up to that event finds the bytes by owner.
  */
 class ColumnarRecorder implements Recorder {
@@ -171,7 +171,7 @@ class ColumnarRecorder implements Recorder {
       loss: facts.loss ?? null,
       tokens: facts.tokens ?? null,
       memory: {
-        owners: listed.map((owner) => this.#table.owners[owner] as Owner), // one of its indices
+        owners: listed.map((owner) => this.#table.owners[owner] as Owner), // `listed` has only indices of this table
         atStart: of(this.#own(this.#atStart)),
         atPeak: of(atPeak),
         atRest: of(this.#own(this.#live)),
@@ -217,7 +217,7 @@ class ColumnarRecorder implements Recorder {
     const residual = engineBytes - this.#deviceBytes;
     throw new ShardlabError(
       'CHECK',
-      `[rank ${this.rank}/${this.world}] after step ${step} the engine holds ${engineBytes} bytes and the ledger ` +
+      `[rank ${this.rank}/${this.world}] after step ${step} the engine holds ${engineBytes} bytes, but the ledger counts ` +
         `${this.#deviceBytes}: a residual of ${residual} bytes (${formatBytes(residual)}), with ${this.#numUnknownFrees} ` +
         'frees of unknown buffers; some code changed buffers without reporting to the observer',
       { rank: this.rank, details: { engineBytes, ledgerBytes: this.#deviceBytes, residualBytes: residual } },
@@ -230,8 +230,8 @@ class ColumnarRecorder implements Recorder {
   }
 
   /**
-   * The owners in a record: those of the run and of its curve. Owners of earlier runs would make records longer and
-   * longer.
+   * The owners that a record lists: those of its run and of its curve. With the owners of all earlier runs, records
+   * would grow without limit.
    */
   #listed(inCurve: readonly number[]): number[] {
     const own = this.#table.runs.flatMap((run, owner) => (run === this.#run ? [owner] : []));

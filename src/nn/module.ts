@@ -12,7 +12,7 @@ export type Next = (...inputs: tf.Tensor[]) => tf.Tensor;
 export type Wrapper = (inputs: tf.Tensor[], next: Next) => tf.Tensor;
 
 /**
- * A part of a model: named parameters, children, and a forward on tfjs tensors. Parents call `apply`; subclasses write
+ * A part of a model: named parameters, children, and a forward on tfjs tensors. To run a module, call `apply` (torch's `__call__`); subclasses define
  * `forward`. Modules and parameters in its fields are its children and parameters, in the order in which they were set:
  *
  * ```ts
@@ -25,8 +25,8 @@ export type Wrapper = (inputs: tf.Tensor[], next: Next) => tf.Tensor;
  * }
  * ```
  *
- * Names are torch's: 'a.weight', in lists 'blocks.0.qkv.weight'. Several go in an `nn.ModuleList` or `nn.ModuleDict`,
- * not in a plain array; private `#fields` are not registered, so their modules do not train. See [Note: fields
+ * Names are as in torch: 'a.weight', in a ModuleList 'blocks.0.qkv.weight'. Put several modules into an `nn.ModuleList` or `nn.ModuleDict`,
+ * not into a plain array. Private `#fields` are not registered, so modules in them do not train. See [Note: fields
  * register].
  */
 export abstract class Module extends NoticesFields {
@@ -38,9 +38,9 @@ export abstract class Module extends NoticesFields {
   #path = '';
   #seed: number | null = null;
   /**
-   * Whether a step may run without the module, on all ranks (an expert that the timestep chooses). Such a module is
-   * always a separate unit, whatever a policy says, and in a step without it, its parameters have no gradients, not
-   * zeros.
+   * Whether a step may skip the module on all ranks (as in a model that picks one expert per diffusion timestep). It is
+   * always its own unit, whatever a policy says; in a step that skips it, its parameters have no gradients (not zero
+   * gradients).
    */
   isOptional = false;
 
@@ -71,17 +71,17 @@ export abstract class Module extends NoticesFields {
     return this.#parameters;
   }
 
-  /** The seed of this module's first values and random numbers, with its path. Default 0, on every rank. */
+  /** The seed of this module's initial values and random numbers, which also depend on its path. Default 0, on every rank. */
   get seed(): number {
     return this.#seed ?? this.#parent?.seed ?? 0;
   }
 
   /**
-   * Sets the seed of the first values of this module and all modules inside it; returns the module. Throws: CONFIG if
-   * all values are already made, by the first use or by sharding. Source: torch.manual_seed.
+   * Sets the seed of the initial values of this module and all modules inside it; returns the module. Throws: CONFIG if
+   * all values are made already, by the first use or by sharding. Unlike torch.manual_seed, it is not global.
    */
   manualSeed(seed: number): this {
-    if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is not a whole number; give one`);
+    if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is not an integer`);
     const parameters = this.parameters();
     if (parameters.length > 0 && parameters.every(({ source }) => source === null)) {
       throw new ConfigError(
@@ -111,7 +111,7 @@ export abstract class Module extends NoticesFields {
     return [...this.#names('').keys()];
   }
 
-  /** Parameters of this module and inside it, by full name; a tied one appears once, by its first name. */
+  /** Parameters of this module and of modules inside it, by full name; a tied one appears once, under its first name. */
   namedParameters(): Map<string, Parameter> {
     const found = new Map<Parameter, string>();
     for (const [module, path] of this.#names('')) {
@@ -127,7 +127,7 @@ export abstract class Module extends NoticesFields {
     return [...this.namedParameters().values()];
   }
 
-  /** The arrays that an optimizer updates. */
+  /** The parameter elements that an optimizer updates, as state buffers; not the optimizer's states. */
   states(): StateBuffer[] {
     return stateBuffers(this.parameters());
   }
@@ -150,7 +150,7 @@ export abstract class Module extends NoticesFields {
     }
   }
 
-  /** Its text in prints. */
+  /** The text that `print` and template strings show. */
   override toString(): string {
     return moduleText(this);
   }
@@ -173,7 +173,7 @@ export abstract class Module extends NoticesFields {
     else if (value instanceof Parameter) this.#takeParameter(checked(name), value);
   }
 
-  /** Registers a parameter without its own field. */
+  /** Registers a parameter that is not in a field. */
   protected addParameter(name: string, parameter: Parameter): Parameter {
     this.#takeParameter(free(name, this.#parameters), parameter);
     return parameter;
@@ -187,7 +187,7 @@ export abstract class Module extends NoticesFields {
     parameter.usedBy(this);
   }
 
-  /** Registers a module without its own field, as an item of a list. */
+  /** Registers a module that is not in a field, such as an item of a list. */
   protected addChild<M extends Module>(name: string, child: M): M {
     this.#takeChild(free(name, this.#children), child);
     return child;
@@ -225,13 +225,13 @@ export abstract class Module extends NoticesFields {
   #takeChild(name: string, child: Module): void {
     if (!(child instanceof Module)) {
       throw new ConfigError(
-        `${this.constructor.name} takes modules, as new nn.Linear(7, 13); "${name}" is ${classOf(child)}`,
+        `${this.constructor.name} takes modules, such as new nn.Linear(7, 13); "${name}" is ${classOf(child)}`,
       );
     }
     if (child.modules().includes(this)) {
       throw new ConfigError(
         `${this.constructor.name}.${name}: this ${child.constructor.name} holds the ${this.constructor.name} itself, and a ` +
-          'module cannot be within itself; keep what is only referred to in a private #field or a function',
+          'module cannot be within itself; put a mere reference into a private #field or a function',
       );
     }
     this.#children.set(name, child);
@@ -256,7 +256,7 @@ export abstract class Module extends NoticesFields {
     if (parameter !== next && !isStillHeld) parameter?.noLongerUsedBy(this);
   }
 
-  /** Names by module, from this module on: parents first; a module that is used twice has its first name. */
+  /** All modules from this one down, parents first, with their names; a module that is used twice has its first name. */
   #names(path: string, names = new Map<Module, string>()): Map<Module, string> {
     if (names.has(this)) return names;
     names.set(this, path);
@@ -289,10 +289,10 @@ function joined(path: string, name: string): string {
 
 function checked(name: string): string {
   if (name !== '' && !name.includes('.')) return name;
-  throw new ConfigError(`module name "${name}" is empty or has a dot; use another`);
+  throw new ConfigError(`name "${name}" is empty or has a dot; use another`);
 }
 
 function free(name: string, taken: ReadonlyMap<string, unknown>): string {
   if (!taken.has(name)) return checked(name);
-  throw new ConfigError(`module name "${name}" is taken; use another`);
+  throw new ConfigError(`name "${name}" is taken; use another`);
 }

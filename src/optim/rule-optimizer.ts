@@ -18,7 +18,7 @@ import type { BufferState, UpdateRule } from './update-rule';
 export interface OptimizerPlacement {
   /** true: states are on the host, and the step runs there. Parameters on the host are always updated there. */
   readonly onHost?: boolean;
-  /** Gets a warning about the first gradient that is NaN or infinite; if omitted, gradients are not checked. */
+  /** Called for the first gradient that is NaN or infinite; without it, gradients are not checked. */
   readonly warn?: Warn | undefined;
 }
 
@@ -31,7 +31,7 @@ interface Hyper {
   readonly gradScale: number;
 }
 
-/** A segment whose parameters took the same number of steps. */
+/** A segment whose parameters were updated equally often, with this number (for bias correction). */
 interface SteppedSegment extends StateSegment {
   readonly step: number;
 }
@@ -43,7 +43,7 @@ export function keepsStatesOnHost(buffer: StateBuffer, { onHost = false }: Optim
 
 /**
  * Updates each segment of each buffer by a rule, on the device or on the host. For an update on the host, segments on
- * the device travel there and back in chunks; segments on the host are updated in place.
+ * the device are copied to the host and back in pieces; segments on the host are updated in place.
  */
 export class RuleOptimizer implements Optimizer {
   lr: number;
@@ -53,7 +53,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #placement: OptimizerPlacement;
   readonly #watch: GradientWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
-  /** Number of steps in which a parameter had no gradient, and so took no step. */
+  /** Per parameter, the number of steps in which it had no gradient and was not updated. */
   readonly #leftOut = new Map<Parameter, number>();
   #steps = 0;
 
@@ -131,8 +131,8 @@ export class RuleOptimizer implements Optimizer {
   }
 
   /**
-   * A segment with the number of this step; in parts, if some of its parameters skipped earlier steps. Empty if there
-   * is no gradient.
+   * The segment with its step number, for bias correction; cut if its parameters skipped different numbers of steps.
+   * Empty without a gradient.
    */
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
     const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;
@@ -174,7 +174,7 @@ export class RuleOptimizer implements Optimizer {
     return made;
   }
 
-  /** If only some of the arrays fit into memory, none remains. */
+  /** Allocates all arrays of the state, or none if they do not fit. */
   #onDevice(size: number, tag: Tag): BufferState<tf.Tensor> {
     const engine = this.#engine;
     return engine.allOrNothing(() => this.#rule.createState(new DeviceStates(engine), size, tag));
@@ -184,8 +184,8 @@ export class RuleOptimizer implements Optimizer {
     const known = this.#rule.stateNames;
     if (known.includes(name)) return;
     const near = nearest(name, known);
-    const hint = near === undefined ? `it keeps ${known.join(', ') || 'none'}` : `did you mean "${near}"?`;
-    throw new ConfigError(`The optimizer keeps no state "${name}"; ${hint}`);
+    const hint = near === undefined ? `it has ${known.join(', ') || 'none'}` : `did you mean "${near}"?`;
+    throw new ConfigError(`the optimizer has no state "${name}"; ${hint}`);
   }
 }
 
@@ -213,7 +213,7 @@ function updateOnDevice(
 function onDevice(span: Span): Extract<Span, { readonly tensor: tf.Tensor }> {
   if (!isOnHost(span)) return span;
   throw new ConfigError(
-    'The optimizer keeps its states on the device, and a parameter or its gradient is on the host; ' +
+    "The optimizer's states are on the device, but a parameter or its gradient is on the host; " +
       'set offload.parameters before the first step, or make a new optimizer.',
   );
 }

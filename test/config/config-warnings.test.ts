@@ -19,7 +19,7 @@ const mesh = { dpReplicate: 2, dpShard: 2 };
 const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] = [
   [
     { parallel: { bucketBytes: 1000 } },
-    /^parallel\.bucketBytes has no effect under FULL_SHARD: .*unit by unit/,
+    /^parallel\.bucketBytes has no effect under FULL_SHARD: .*per unit/,
     { parallel: { ...WHOLE, bucketBytes: 1000 } },
   ],
   [
@@ -64,7 +64,7 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
   ],
   [
     { parallel: { limitAllGathers: false } },
-    /^parallel\.limitAllGathers false .*lists/,
+    /^parallel\.limitAllGathers false .*setModulesToForwardPrefetch/,
     { parallel: { limitAllGathers: true } },
   ],
   [
@@ -79,7 +79,7 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
   ],
   [
     { accumulation: 2, parallel: { strategy: 'ZERO_2', noSync: true } },
-    /^parallel\.noSync true keeps whole gradients/,
+    /^parallel\.noSync true stores whole gradients/,
     { accumulation: 2, parallel: { strategy: 'ZERO_1', noSync: false } },
   ],
   [
@@ -87,7 +87,7 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
     /^parallel\.sparseGradients .*no gradient is sparse/,
     { model: { ...MOE, tied: false }, parallel: { sparseGradients: true } },
   ],
-  [{ model: MOE, parallel: { sparseGradients: true } }, /only experts gain/, {}],
+  [{ model: MOE, parallel: { sparseGradients: true } }, /only experts benefit/, {}],
   [
     { mixedPrecision: { bufferDtype: 'bf16' } },
     /^mixedPrecision\.bufferDtype .*no buffers/,
@@ -166,7 +166,7 @@ test('a hybrid unit without a mesh gets one warning', () => {
 test('with one rank a strategy shards nothing, and a warning says so if a strategy was given', () => {
   assert.match(
     warnings({ parallel: { strategy: 'FULL_SHARD' } }, 1)[0] ?? '',
-    /^parallel\.strategy FULL_SHARD cuts nothing/,
+    /^parallel\.strategy FULL_SHARD shards nothing/,
   );
   assert.deepEqual(warnings({}, 1), []);
   assert.deepEqual(warnings({ parallel: WHOLE }, 1), []);

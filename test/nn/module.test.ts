@@ -175,7 +175,7 @@ test('values depend on seed and path: no two layers are equal, and two models of
 
 test('a seed that would come too late to have an effect is refused', () => {
   const linear = new Linear(2, 2);
-  assert.throws(() => linear.manualSeed(0.5), /0\.5 is not a whole number/);
+  assert.throws(() => linear.manualSeed(0.5), /0\.5 is not an integer/);
   for (const { tensor } of linear.parameters()) assert.ok(tensor.size > 0);
   assert.throws(() => linear.manualSeed(1), /manualSeed\(1\) of Linear has no effect, .* already made/);
   linear.dispose();

@@ -53,6 +53,6 @@ test('the error of an unknown state names the nearest name', () => {
   const buffer = {} as never;
   assert.throws(
     () => optimizer.readState(buffer, 'exp_avgs'),
-    /keeps no state "exp_avgs"; did you mean "exp_avg"\?/,
+    /has no state "exp_avgs"; did you mean "exp_avg"\?/,
   );
 });

@@ -12,10 +12,10 @@ import { type PartReport, type PartWriter, reportFile } from './part-writer';
 export interface CommitSpec {
   readonly folder: string;
   readonly id: string;
-  /** Marks of the ranks' processes, by rank; the first rank commits. */
+  /** Identity of each rank's process (`processMark`), by rank; the first rank commits. */
   readonly members: readonly string[];
   readonly rank: number;
-  /** Other documents of the first rank; null on other ranks. */
+  /** The files that only the first rank writes (indices, state); null on other ranks. */
   readonly documents: CommitDocuments | null;
 }
 
@@ -28,17 +28,17 @@ export interface CommitDocuments {
 const NO_ROOM: ErrorJson = {
   code: 'IO',
   message:
-    'it could not write anything, not even the reason: its disk is full or broken; free some space, or save to another disk',
+    'this rank could not write anything, not even its error: the disk is full or broken; free some space, or save to another disk',
 };
 
-/** Name of the file that other ranks leave in the folder of a failed save when they have read the reason. */
+/** Prefix of the empty files by which other ranks confirm that they have read why a save failed. */
 const READ = 'read-';
 /** Time between two checks of the folder. */
 const POLL_MS = 5;
 /** Checks of the folder between two checks that the other processes live. */
 const LOOKS_A_CHECK = 40;
 
-/** Ends this rank's part and waits for all other parts. Throws: as `committed`. */
+/** Ends this rank's part and waits for the commit. Throws: as `committed`, or this rank's error if it could not be reported. */
 export async function finishPart(writer: PartWriter, fs: FileSystem, spec: CommitSpec): Promise<void> {
   const unsaid = writer.finish();
   try {
@@ -50,7 +50,7 @@ export async function finishPart(writer: PartWriter, fs: FileSystem, spec: Commi
 
 /**
  * Waits until all ranks have written their parts and the checkpoint is in place. Throws: on all ranks, the error of the
- * first rank that failed; RANK_DIED when a rank's process ended meanwhile.
+ * lowest failed rank; RANK_DIED if a rank's process ended.
  */
 export async function committed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   if (spec.documents === null) {
@@ -75,7 +75,10 @@ async function followed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   hasRead(fs, spec);
   throw report !== undefined && 'error' in report
     ? ShardlabError.fromJSON(report.error)
-    : new ShardlabError('IO', `the save into ${folder} failed on rank 0, which could not say why; see there`);
+    : new ShardlabError(
+        'IO',
+        `the save into ${folder} failed on rank 0, which could not report why; see rank 0's output`,
+      );
 }
 
 async function allReports(fs: FileSystem, spec: CommitSpec): Promise<PartReport[]> {
@@ -114,7 +117,7 @@ function commit(
   replaceFolder(fs, folder, id);
 }
 
-/** The last rank that has read why a save failed deletes the file with the reason. */
+/** Records that a rank has read why the save failed; the last one deletes the failed folder. */
 export function hasRead(
   fs: FileSystem,
   { folder, id, members, rank }: Pick<CommitSpec, 'folder' | 'id' | 'members' | 'rank'>,
@@ -130,7 +133,7 @@ export function hasRead(
 }
 
 /**
- * Lets the other ranks see the reason, without needing disk space: renames the folder and deletes the written files.
+ * Shows the other ranks why the save failed: deletes the written files to make space, writes the reason, and renames the folder.
  */
 function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   const { folder, id, members } = spec;
@@ -147,16 +150,16 @@ function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   try {
     writeWhole(fs, reportFile(temporary, members.length), JSON.stringify(report));
   } catch {
-    // Then the other ranks learn that it failed, but not why.
+    // The other ranks learn from the renamed folder that the save failed, but not why.
   }
   fs.renameSync(temporary, failed);
-  // Some ranks may have left meanwhile.
+  // Some ranks may have given up meanwhile, and do not confirm.
   for (const rank of new Set([...left, ...ranksThatLeft(fs, failed, members.length)])) {
     hasRead(fs, { ...spec, rank });
   }
 }
 
-/** These ranks do not read why the save failed. */
+/** Ranks that gave up before they wrote, and so do not read why the save failed. */
 function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number[] {
   return [...Array(numRanks).keys()].filter((rank) => {
     const report = readReport(fs, reportFile(folder, rank));
@@ -187,7 +190,7 @@ function saidBy(rank: number, error: ErrorJson): ShardlabError {
   return ShardlabError.fromJSON({ ...error, message: `[rank ${rank}] ${error.message}`, rank });
 }
 
-/** Ranks that write into the same file have checksums of different ranges; one of them has the header's checksum. */
+/** Joins the checksums of all parts: ranks that write into one file have different ranges, and one has the header. */
 function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   const files: Record<string, FileChecksums> = {};
   for (const report of reports) {
@@ -225,7 +228,7 @@ async function until(
     if (look % LOOKS_A_CHECK === 0) {
       const ranks = typeof awaited === 'function' ? awaited() : awaited;
       const dead = ranks.find((rank) => !isRunning(spec.members[rank] ?? ''));
-      // Its last file may not have been seen yet.
+      // It may have written its report just before it ended.
       if (dead !== undefined && !isDone()) throw died(dead, spec.folder);
     }
     await setTimeout(POLL_MS);

@@ -4,22 +4,22 @@ import { STRATEGIES, type StrategyName, strategySchema } from '../strategies';
 import { type ModelSetting, modelShape, size } from './model';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
 
-/** Which modules become units of their own. */
+/** Which modules become separate units. */
 const wrapSchema = z.union([
-  /** Every block; none but the root; every Linear; every expert, and what is not one by blocks. */
+  /** Every block; only the root; every Linear; every block and every expert. */
   z.enum(['blocks', 'root', 'linear', 'moe']),
   /** Source: size_based_auto_wrap_policy. */
   z.strictObject({ minNumParams: size }),
-  /** Classes by name, as 'Block'. Source: transformer_auto_wrap_policy. */
+  /** Classes by name, such as 'Block'. Source: transformer_auto_wrap_policy, ModuleWrapPolicy. */
   z.strictObject({ layerCls: z.array(z.string()).min(1) }),
-  /** Modules by name, '*' for one part: 'blocks.*.fc1'. Source: ModuleWrapPolicy. */
+  /** Modules by name, '*' for one part: 'blocks.*.fc1'. torch: lambda_auto_wrap_policy. */
   z.strictObject({ modules: z.array(z.string()).min(1) }),
 ]);
 
 const meshSchema = z.strictObject({ dpReplicate: size, dpShard: size });
 const unitStrategySchema = z.strictObject({ modules: z.string(), strategy: strategySchema });
 
-/** What the rules below read of a config. */
+/** The part of a config that the rules below read. */
 export interface Read {
   readonly model: ModelSetting;
   readonly parallel: ParallelConfig;
@@ -31,7 +31,7 @@ export interface Read {
 export const PARALLEL = {
   strategy: {
     schema: strategySchema.default('FULL_SHARD'),
-    says: 'what each rank holds a shard of instead of the whole: nothing, optimizer states (ZERO_1), gradients too (ZERO_2), or parameters too; hybrid: copies of shards',
+    says: 'what is sharded over the ranks: nothing (NO_SHARD), optimizer states (ZERO_1), also gradients (ZERO_2), also parameters (the others); hybrid: shards within a group, replicated over groups',
     names: {
       fsdp: 'sharding_strategy',
       fullyShard: 'strategy',
@@ -51,13 +51,13 @@ export const PARALLEL = {
     warns: (facts: Facts<Read>): string | null => {
       const { strategy } = facts.config.parallel;
       if (facts.world > 1 || strategy === 'NO_SHARD') return withoutMesh(strategy, facts);
-      return `${strategy} cuts nothing with one rank: all states are whole, as under NO_SHARD; launch more ranks`;
+      return `${strategy} shards nothing with one rank: all states are whole, as under NO_SHARD; launch more ranks`;
     },
     planned: { reads: true },
   },
   mesh: {
     schema: meshSchema.nullable().default(null),
-    says: 'copies of the shards times ranks that share a copy, together the world; of the hybrid strategies. `null`: one copy',
+    says: 'hybrid strategies: dpReplicate replicas of dpShard ranks each, whose product is the world. `null`: one replica',
     form: '{ dpReplicate: 2, dpShard: 2 }',
     names: { fsdp: 'device_mesh', fullyShard: 'mesh' },
     warns: ({ config }: Facts<Read>): string | null =>
@@ -71,7 +71,7 @@ export const PARALLEL = {
         if (mesh === null) return null;
         if (!STRATEGIES[strategy].isHybrid) return withoutCopies(config);
         if (gpus === undefined || gpus === mesh.dpReplicate * mesh.dpShard) return null;
-        return `is planned as ${gpus / mesh.dpShard} copies over ${mesh.dpShard}, on ${gpus} GPUs`;
+        return `is planned with ${gpus / mesh.dpShard} replicas of ${mesh.dpShard} ranks, on ${gpus} GPUs`;
       },
     },
   },
@@ -80,14 +80,14 @@ export const PARALLEL = {
       .union([z.boolean(), z.int().min(2)])
       .nullable()
       .default(null),
-    says: 'whether whole parameters are freed after forward; a number: kept in shards over so many ranks. `null`: by strategy',
+    says: 'whether whole parameters are freed after forward; a number: resharded over this number of ranks. `null`: by strategy',
     form: 'true, false, a number of ranks from 2, or null',
     names: { fullyShard: 'reshard_after_forward', fairScale: 'reshard_after_forward' },
     warns: ({ config }: Facts<Read>): string | null => unlessGathered(config),
     conflict: (config: Read): string | null => {
       const { mesh, reshardAfterForward: ranks } = config.parallel;
       if (mesh === null || typeof ranks !== 'number' || mesh.dpShard % ranks === 0) return null;
-      return `${ranks} does not divide mesh.dpShard ${mesh.dpShard}; give a divisor of it, true or false`;
+      return `${ranks} does not divide mesh.dpShard ${mesh.dpShard}; give true, false or a divisor of ${mesh.dpShard}`;
     },
     planned: {
       reads: true,
@@ -96,14 +96,14 @@ export const PARALLEL = {
         if (!isGathered(strategy))
           return `has no effect under ${strategy}: parameters are whole, and nothing is gathered`;
         if (typeof asked === 'number')
-          return 'is planned as true: freed after forward, gathered again from all';
+          return 'is planned as true: freed after forward, gathered again from all ranks of the shard group';
         return asked === true ? 'is planned with the root whole until its backward, as by default' : null;
       },
     },
   },
   wrap: {
     schema: wrapSchema.default('blocks'),
-    says: 'which modules become units of their own, besides the root: blocks, none, every Linear, every expert (else blocks), those of a size, a class or a name (`*` for one part)',
+    says: 'which modules become units, besides the root: blocks, none, every Linear, blocks and experts, or modules by size, class or name (`*` for one part)',
     form: "'blocks', 'root', 'linear', 'moe', { minNumParams: 1e5 }, { layerCls: ['Block'] } or { modules: ['blocks.*'] }",
     names: { fsdp: 'auto_wrap_policy' },
     hint: ", as 'blocks'",
@@ -116,7 +116,7 @@ export const PARALLEL = {
   },
   unitStrategies: {
     schema: z.array(unitStrategySchema).default([]),
-    says: 'other strategies for some units, by name (`*` for one part); the first that fits counts',
+    says: 'other strategies for some units, by name (`*` for one part); the first match wins',
     form: "[{ modules: 'blocks.*', strategy: 'SHARD_GRAD_OP' }]",
     warns: (facts: Facts<Read>): string | null => {
       const hybrid = facts.config.parallel.unitStrategies.find((unit) => STRATEGIES[unit.strategy].isHybrid);
@@ -126,7 +126,7 @@ export const PARALLEL = {
   },
   ignoredModules: {
     schema: z.array(z.string()).default([]),
-    says: 'modules, by name, that stay whole and whose gradients are not reduced',
+    says: 'names of modules whose parameters stay whole and whose gradients are not reduced',
     form: "['wte', 'wpe']",
     names: { fsdp: 'ignored_modules', fullyShard: 'ignored_modules' },
     planned: { refused: 'is not read: all parameters are planned as part of units' },
@@ -134,16 +134,16 @@ export const PARALLEL = {
   syncModuleStates: {
     schema: z.boolean().default(false),
     says: "rank 0's initial values are sent to all",
-    names: { fsdp: 'sync_module_states', fullyShard: 'sync_module_states' },
+    names: { fsdp: 'sync_module_states', fullyShard: 'syncModuleStates' },
     warns: ({ config }: Facts<Read>): string | null =>
       config.parallel.syncModuleStates
-        ? 'sends what every rank has: initial values come from the seed, or from one file, and are the same everywhere'
+        ? 'has no effect on values: every rank makes the same initial values from the seed, or reads them from one file'
         : null,
     planned: { ignored: 'once, before the first step' },
   },
   forwardPrefetch: {
     schema: z.boolean().default(true),
-    says: "gathers the next unit while a unit's forward runs",
+    says: "whether the next unit is gathered while a unit's forward runs",
     names: { fsdp: 'forward_prefetch', fullyShard: 'forward_prefetch' },
     warns: ({ config }: Facts<Read>): string | null =>
       strategiesOf(config).every((name) => name === 'NO_SHARD') ? whole(config) : null,
@@ -157,35 +157,35 @@ export const PARALLEL = {
     warns: ({ config }: Facts<Read>): string | null =>
       unlessGathered(config) ??
       (keepsToBackward(config)
-        ? 'has no effect where parameters stay whole from forward to backward: backward gathers nothing'
+        ? 'has no effect if parameters stay whole from forward to backward: backward gathers nothing'
         : null),
     planned: { refused: "is planned as 'BACKWARD_PRE'" },
   },
   limitAllGathers: {
     schema: z.boolean().default(true),
-    says: "at most two units' gathers at once",
+    says: 'whether at most two all-gathers are in flight at once',
     names: { fsdp: 'limit_all_gathers', fullyShard: 'limit_all_gathers' },
     warns: ({ config }: Facts<Read>): string | null =>
       unlessGathered(config) ??
       (config.parallel.limitAllGathers
         ? null
-        : 'false has no effect without lists of modules to prefetch (setModulesToForwardPrefetch): the host computes, and never runs ahead of its gathers'),
+        : 'false has no effect without setModulesToForwardPrefetch: here the CPU computes, so it never runs ahead of its gathers'),
     planned: { refused: 'is not read: at most two gathers are planned at once' },
   },
   bucketBytes: {
     schema: size.default(25 * 2 ** 20),
-    says: 'size of a bucket of gradients under NO_SHARD',
+    says: 'size of a gradient bucket under NO_SHARD; the first bucket is closed at 1 MiB',
     names: { ddp: 'bucketBytes', torch: 'bucket_cap_mb' },
     hint: ', in bytes',
     warns: ({ config }: Facts<Read>): string | null =>
       strategiesOf(config).every((name) => name === 'NO_SHARD')
         ? null
-        : `has no effect under ${config.parallel.strategy}: gradients are reduced unit by unit, and parallel.wrap says what a unit is`,
+        : `has no effect under ${config.parallel.strategy}: gradients are reduced per unit, and parallel.wrap decides the units`,
     planned: { refused: 'is not read: a tenth of the gradients is planned to be reduced after backward' },
   },
   noSync: {
     schema: z.boolean().nullable().default(null),
-    says: 'gradients of all micro-batches but the last stay local and whole. `null`: by strategy (NO_SHARD and ZERO_1 do)',
+    says: 'gradients of all microbatches except the last stay local and whole. `null`: by strategy (true for NO_SHARD and ZERO_1)',
     names: { torch: 'no_sync' },
     warns: ({ config }: Facts<Read>): string | null => {
       const { noSync, strategy } = config.parallel;
@@ -193,7 +193,7 @@ export const PARALLEL = {
       if (config.accumulation === 1)
         return 'has no effect with accumulation 1: the only micro-batch of a step is its last';
       return noSync && strategy === 'ZERO_2'
-        ? 'true keeps whole gradients over the micro-batches, which ZERO_2 is to save'
+        ? 'true stores whole gradients across microbatches, although ZERO_2 shards gradients to save that memory'
         : null;
     },
     planned: {
@@ -203,22 +203,22 @@ export const PARALLEL = {
   },
   communicationDataType: {
     schema: floatSchema.nullable().default(null),
-    says: 'type of gradients on the wire. `null`: as mixedPrecision has it',
+    says: 'type of gradients on the wire. `null`: mixedPrecision.reduceDtype',
     names: { deepSpeed: 'communication_data_type', torch: 'fp16_compress_hook' },
     planned: { reads: true },
   },
   sparseGradients: {
     schema: z.boolean().default(false),
-    says: 'only rows of tables and experts that some rank touched travel',
+    says: 'reduces only gradients of embedding rows and experts that some rank used',
     names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
     warns: ({ config }: Facts<Read>): string | null => {
       const shape = modelShape(config);
       if (!config.parallel.sparseGradients) return null;
       if (shape.kind === 'dit')
-        return 'has no effect with a dit: it has no token table, and no gradient is sparse';
+        return 'has no effect with a dit: it has no token embedding, and no gradient is sparse';
       if (shape.kind === 't5-encoder' || !shape.tied) return null;
-      const rest = shape.kind === 'moe' ? 'only experts gain by it' : 'no gradient is sparse';
-      return `finds the token table's gradient dense: the table is the output head too, which touches every row, so ${rest}; set model.tied false`;
+      const rest = shape.kind === 'moe' ? 'only experts benefit' : 'no gradient is sparse';
+      return `has a dense gradient for the token embedding, because it is tied to the output head, which uses every row; so ${rest}; set model.tied false`;
     },
     planned: { refused: 'is not read: all gradients are planned as dense' },
   },
@@ -231,7 +231,7 @@ export type WrapConfig = z.output<typeof wrapSchema>;
 
 type Strategies = Pick<Read, 'parallel'>;
 
-/** Whether a strategy cuts parameters, so that units are gathered. */
+/** Whether a strategy shards parameters at rest, so that units are gathered. */
 export function isGathered(strategy: StrategyName): boolean {
   return STRATEGIES[strategy].shardedAtRest.includes('parameter');
 }
@@ -254,7 +254,7 @@ function whole({ parallel }: Strategies): string {
 }
 
 function withoutCopies({ parallel }: Strategies): string {
-  return `has no effect under ${parallel.strategy}, which keeps no copies of shards`;
+  return `has no effect under ${parallel.strategy}, which has no replicas`;
 }
 
 function keepsToBackward(config: Strategies): boolean {
@@ -263,12 +263,12 @@ function keepsToBackward(config: Strategies): boolean {
   return strategiesOf(config).every((name) => !isGathered(name) || !STRATEGIES[name].reshardAfterForward);
 }
 
-/** A hybrid strategy that has one copy. */
+/** A warning about a hybrid strategy that has one replica; null: there is none. */
 function withoutMesh(strategy: StrategyName, { config, world }: Facts<Strategies>): string | null {
   const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
   if (world === 1 || config.parallel.mesh !== null || !isHybrid) return null;
   return (
-    `${strategy} without parallel.mesh keeps one copy of the shards, for all ranks are on one host: it does what ` +
+    `${strategy} without parallel.mesh has one replica, because all ranks are on one host: it does what ` +
     `${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'} does; give mesh { dpReplicate, dpShard } whose product is ${world}`
   );
 }

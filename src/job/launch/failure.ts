@@ -30,7 +30,7 @@ export interface FailedCall {
 const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED', 'COLLECTIVE_MISSING'];
 
 /** What to do about a job whose rank has died. */
-export const AFTER_DEATH = 'the job cannot go on: await job.shutdown(), then launch again';
+export const AFTER_DEATH = 'the job cannot continue: await job.shutdown(), then launch again';
 
 /** The one error that a failed call throws; every rank's own error is in details.errors. */
 export function failureError(failure: Failure, call: FailedCall): ShardlabError {

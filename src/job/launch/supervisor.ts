@@ -22,21 +22,21 @@ import type { StatusDesk } from './status-desk';
 import { explain, type Why } from './why';
 
 /*
- * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first writes the abort word:
- * blocking collectives throw a typed error, and `finally` runs. Then the courier terminates the code that still runs.
+ * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag in
+ * shared memory: blocking collectives throw a ShardlabError, and `finally` runs. Then the courier terminates the code that still runs.
  * The same two stages cancel the other ranks when one rank has failed, with more time between them.
  *
  * [Note: recovery] After a failure, when no rank runs any more, the segment gets a new epoch, and every rank restores
  * its engine's scopes and restarts its groups. Only then does the failed call end, so the next cell works.
  */
 
-/** When the user stops the work, main threads learn it at once; those that do not answer are terminated 50 ms later. */
+/** After an interrupt by the user, couriers act at once; a main thread that does not stop within 50 ms is terminated (worker.ts). */
 const INTERRUPT_DELAY_MS = 0;
-/** When another rank has failed, ranks get this time to clean up. */
+/** After a failure of a rank, the other ranks have this time to clean up. */
 const CANCEL_DELAY_MS = 1000;
 /** A rank that neither ends nor can be terminated within this time (stuck in native code) is killed. */
 const STUCK_MS = 15_000;
-/** The time that couriers may take to answer, also on a busy machine; a slower one is reported as not answering. */
+/** A courier that does not answer within this time, even on a busy machine, is reported as not answering. */
 const ANSWER_MS = 3000;
 
 /** The parts that a supervisor needs. */
@@ -51,7 +51,7 @@ export interface SupervisorParts {
 export class Supervisor {
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
-  /** By rank, the kernel that trapped on its heap; the values of these ranks can't be trusted any more. */
+  /** By rank, the WebAssembly operation that crashed and may have damaged its heap; values of these ranks may be wrong. */
   readonly damages = new Map<number, string>();
   readonly #parts: SupervisorParts;
   readonly #running = new Map<number, Call>();
@@ -68,13 +68,13 @@ export class Supervisor {
     for (const { rank, exited } of processes) void exited.then((exit) => this.#died(rank, exit));
   }
 
-  /** RANK_DIED after a rank's process has ended by itself. */
+  /** Why the job cannot continue: a rank's process ended (RANK_DIED, OUT_OF_MEMORY), or recovery failed. */
   get broken(): ShardlabError | undefined {
     return this.#broken;
   }
 
   /**
-   * Runs `work` on `ranks` when they are free and gives their values in that order.
+   * Runs `work` on `ranks` when they are free; returns their results in the order of `ranks`.
    * Throws: RANK_FAILED or the code of a rank's error, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED.
    */
   async run(ranks: readonly number[], work: RankWork, sink: CallSink): Promise<unknown[]> {
@@ -110,7 +110,7 @@ export class Supervisor {
     this.#running.get(rank)?.emit(rank, output);
   }
 
-  /** Tells ranks how many steps of their call they may run. */
+  /** Sends ranks the number of steps of their call that they may run. */
   grant(grant: StepGrant): void {
     for (const { rank } of this.#parts.processes) this.#parts.control.send(rank, { type: 'grant', grant });
   }
@@ -130,7 +130,7 @@ export class Supervisor {
     return explain(await this.statuses(), processes.length, exitsOf(processes), undefined, this.damages);
   }
 
-  /** Ranks that run work now, and the calls that their processes are in. */
+  /** Ranks that run a call now, and what their processes are doing. */
   busyRanks(): BusyRank[] {
     return busyRanks(this.#running, this.#parts.processes);
   }
@@ -146,7 +146,7 @@ export class Supervisor {
       const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
-    // Only now, because errors of ranks that waited for an ended process are consequences.
+    // Child processes are interrupted last, so that errors of ranks that wait for them come after the interrupt.
     interruptChildrenOf(this.#running, this.#parts.processes);
     await this.#pending?.recovered;
   }
@@ -193,7 +193,7 @@ export class Supervisor {
     this.#recoverWhenIdle();
   }
 
-  /** The first failure counts; everything that runs fails with it. */
+  /** Cancels all running calls with this failure; a later failure is ignored. */
   #fail(reason: Failure, delayMs: number): void {
     if (this.#pending !== undefined) return;
     this.#pending = new Cancellation(reason);
@@ -261,7 +261,7 @@ export class Supervisor {
     this.#recoverWhenIdle();
   }
 
-  /** Finds a rank that waits for another one that has ended its work without calling the collective. */
+  /** Finds a rank that waits in a collective for a rank whose call has ended without it. */
   async #lookForMissing(): Promise<MissingCollective | undefined> {
     const { processes } = this.#parts;
     if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;

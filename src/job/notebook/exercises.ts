@@ -19,7 +19,7 @@ function checkAnswer(id: string, value: unknown, answer: Answer | undefined): Ve
   if (answer === undefined) return verdict(id, 'unknown', `there is no exercise '${id}'`);
   const given = Array.isArray(value) ? value.flat(3) : [value];
   if (given.length > 0 && given.every(isSkipped)) {
-    return verdict(id, 'skipped', 'skipped; the notebook goes on without it');
+    return verdict(id, 'skipped', 'skipped; the notebook continues without it');
   }
   const isRight = given.length > 0 && given.every((one) => matches(one, answer));
   if (isRight) return verdict(id, 'right', `right: ${answer.because}`);

@@ -18,7 +18,7 @@ import { SparseReducer } from './sparse-reducer';
 interface Reducing {
   readonly work: Work<void>;
   readonly parameters: readonly Parameter[];
-  /** By parameter: whether this rank has no gradient. */
+  /** Per parameter, whether its gradient is missing on this rank. */
   readonly missing: readonly boolean[];
   readonly module: string;
 }
@@ -38,14 +38,14 @@ export interface ReducerOptions {
   readonly wireDType: WireDType;
   /** The type at which ledgers count gradients; undefined: float32. */
   readonly declared: HalfDType | undefined;
-  /** Parameters whose gradients travel only in touched rows; they are in no bucket. */
+  /** Embeddings of whose gradients only touched rows are sent; they are in no bucket. */
   readonly tables: readonly RowTable[];
 }
 
 /**
  * Averages gradients over ranks, bucket by bucket, while backward continues. A bucket's reduction starts when all its
  * gradients are ready and all earlier buckets have started, so every rank starts them in the same order. Gradients are
- * reduced in place: a bucket is a list of tensors. Source: torch's c10d Reducer.
+ * reduced in place: a bucket is a list of tensors, not a flat buffer as in torch's c10d Reducer.
  */
 export class Reducer {
   readonly #options: ReducerOptions;
@@ -80,8 +80,8 @@ export class Reducer {
   }
 
   /**
-   * From now on, `hook` starts the buckets' reductions. Throws: CONFIG when there is already a hook, or a type for the
-   * wire.
+   * From now on, `hook` starts the buckets' reductions. Throws: CONFIG if there is a hook already, or if a wire type is
+   * set.
    */
   useHook(hook: (bucket: GradBucket) => Work<void>): void {
     if (this.#hook !== null) {
@@ -91,14 +91,14 @@ export class Reducer {
     }
     if (this.#options.wireDType !== 'float32') {
       throw new ConfigError(
-        `gradients travel as ${this.#options.wireDType} by setting (communicationDataType or mixed precision's reduceDtype), ` +
-          'and a communication hook chooses the type itself; leave out one of them',
+        `gradients are sent as ${this.#options.wireDType} because of communicationDataType or mixed precision's reduceDtype, ` +
+          'but a communication hook chooses the type itself; leave out the setting or the hook',
       );
     }
     this.#hook = hook;
   }
 
-  /** Within `work`, gradients of each backward stay local and add up. */
+  /** Runs `work`; gradients of its backward passes stay local and add up. Source: no_sync. */
   noSync<T>(work: () => T): T {
     const before = this.#sync;
     const restore = (): void => {
@@ -115,8 +115,8 @@ export class Reducer {
   }
 
   /**
-   * Takes over a gradient; the last gradient of a bucket starts the bucket's reduction. Throws: CONFIG for a gradient
-   * that arrives when its bucket is already being reduced.
+   * Takes over a gradient; the last gradient of a bucket starts the bucket's reduction. Throws: CONFIG if its bucket is
+   * already being reduced.
    */
   add(parameter: Parameter, grad: tf.Tensor | null): void {
     const bucket = this.#bucketOf.get(parameter);
@@ -131,8 +131,8 @@ export class Reducer {
   }
 
   /**
-   * Called when a backward begins that does not use these parameters, on all ranks: they are not reduced, and those
-   * without a gradient from earlier passes get none.
+   * Called at the start of a backward that uses these parameters on no rank. Those without a gradient from earlier
+   * passes are not reduced and get none; the others are reduced.
    */
   leaveOut(parameters: Iterable<Parameter>): void {
     for (const parameter of parameters) {
@@ -200,7 +200,7 @@ export class Reducer {
 function tooLate(parameter: Parameter, grad: tf.Tensor): ConfigError {
   grad.dispose();
   return new ConfigError(
-    `module "${parameter.module}" ran more than once in this forward: a gradient of ${parameter.name} came when its bucket was ` +
+    `module "${parameter.module}" ran more than once in this forward: ${parameter.name} got another gradient when its bucket was ` +
       'already being reduced. Give DDP { policy: rootOnly }, so that gradients are reduced when all of them are ready',
   );
 }

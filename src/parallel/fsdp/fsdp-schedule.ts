@@ -8,15 +8,14 @@ import { unitsOf } from './units-of';
 /** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
 export interface PrefetchOptions {
   /**
-   * Gathers the next unit (in the order of the last forward) while this unit's forward runs. On a GPU that happens by
-   * itself, because the host is ahead of the device (FSDP2's implicit prefetch); here the host computes, so it is a
-   * setting.
+   * Gathers the next unit (in the order of the last forward) while this unit's forward runs. On a GPU this needs no
+   * setting, because the CPU runs ahead of the GPU (FSDP2's implicit prefetch); here the CPU itself computes.
    */
   readonly forward: boolean;
   /** BACKWARD_PRE gathers the next unit before this one's gradients are computed, BACKWARD_POST after. */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
   /**
-   * At most two gathers in flight; further ones begin after a wait for one of them. Source: FSDP's limit_all_gathers.
+   * At most two gathers are in flight; the next one starts when a unit has waited for one of them. Source: FSDP's limit_all_gathers.
    */
   readonly limit: boolean;
 }
@@ -30,31 +29,30 @@ interface Reducing {
 }
 
 /**
- * Shared by the units of one root: the order in which they ran, and the reductions in flight.
+ * The state that the units of one root share: the order in which they ran, and the reductions in flight.
  *
- * [Note: a step of FSDP] The verbs are those of torch's FSDPState and FSDPParamGroup. A pass of a root R with units A and B:
+ * [Note: a step of FSDP] The method names are those of torch's FSDPState and FSDPParamGroup. A pass of a root R with units A and B:
  *
- * | rootPreForward     | R | abandons work in flight from the last pass, if that was aborted |
- * | preForward         | R | unshard: starts R's gather; with forward prefetch also A's; waitForUnshard |
+ * | rootPreForward     | R | abandons work that an aborted pass left in flight |
+ * | preForward         | R | unshard: starts R's all-gather, with forward prefetch also A's; then waitForUnshard |
  * | preForward         | A | unshard (joins a gather in flight), waitForUnshard |
  * | postForward        | A | reshard: frees whole parameters (reshardAfterForward), or shards them over fewer ranks |
  * | pre-, postForward  | B | as A |
  * | postForward        | R | by default R stays whole, because its backward is next |
  * | preBackward        | R | unshard; starts B's gather (BACKWARD_PRE); waitForUnshard |
  * | preBackward        | B | as R, with A's gather |
- * | postBackward       | B | reshard; then starts B's reduction; without gradient sync it adds the whole gradients up |
+ * | postBackward       | B | reshard; then starts B's reduction, or adds up the whole gradients (without gradient sync) |
  * | pre-, postBackward | A | as B; waits for B's reduction before A's starts: [Note: reductions in flight] |
  * | postBackward       | R | as B |
  * | finalizeBackward   | R | waits for all reductions, and reshards units that are still whole |
  *
- * Then the optimizer updates the shards, and `changed` marks whole parameters that stay as stale. A checkpointed region runs
+ * Then the optimizer updates the shards, and `changed` marks whole parameters that were not freed: they are stale. A checkpointed region runs
  * forward again; its units get preRecompute in place of preForward. After an error or an interrupt, `abandon` releases
  * everything in flight.
  *
- * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. When the next reduction
- * starts, the schedule waits for this one, so at most one unit's whole gradients await their reduction while another
- * unit's gradients are computed. If shards are replicated, the replicas' all-reduce then runs during one more unit's
- * backward. At the end of the root's backward, the schedule waits for all reductions. Source:
+ * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. Before a reduction
+ * starts, the schedule waits for the one before it. So besides the gradients that are being computed, at most one
+ * unit's whole gradients are in memory. With replicas (HSDP), the all-reduce after it runs during one more unit's backward. At the end of the root's backward, the schedule waits for all reductions. Source:
  * FSDPCommContext.reduce_scatter_state.
  */
 export class FsdpSchedule implements UnitSchedule {
@@ -63,7 +61,7 @@ export class FsdpSchedule implements UnitSchedule {
   readonly #engine: Engine;
   readonly #prefetch: PrefetchOptions;
   readonly units: readonly FsdpUnit[];
-  /** Units in the order in which they entered the last forward, and this one. */
+  /** Units in the order in which they entered the last forward; `#entered`: this forward. */
   #lastEntered: readonly FsdpUnit[] = [];
   #entered: FsdpUnit[] = [];
   /**
@@ -83,8 +81,8 @@ export class FsdpSchedule implements UnitSchedule {
   }
 
   /**
-   * Called when the root's forward begins. Work in flight from the last pass was aborted, so its outcome does not
-   * matter.
+   * Called when the root's forward begins. Work that is still in flight belongs to an aborted pass, so its result does
+   * not matter.
    */
   rootPreForward(): void {
     const entered = this.#entered;
@@ -116,7 +114,7 @@ export class FsdpSchedule implements UnitSchedule {
     this.#unshard(unit, unit?.backwardPrefetch ?? next);
   }
 
-  /** Takes the gradients over. */
+  /** Takes ownership of the gradients, and starts their reduction. */
   postBackward(unit: FsdpUnit, all: readonly (tf.Tensor | null)[]): void {
     const grads = all.slice(0, unit.numTrained).map((grad, i) => {
       if (unit.members[i]?.isSpare !== true) return grad;
@@ -143,14 +141,14 @@ export class FsdpSchedule implements UnitSchedule {
   }
 
   /**
-   * Called when the root's backward ends: waits for everything in flight, and frees parameters that do not stay whole.
+   * Called when the root's backward ends: waits for all reductions, and frees parameters that do not stay whole.
    */
   finalizeBackward(): void {
     this.#wanted = [];
     for (const unit of this.units) {
       unit.reshard();
       if (!unit.requiresGradientSync || !unit.gradients.hasLocal) continue;
-      // Its gradients stayed local before, and the unit was not used in this pass.
+      // Its gradients of earlier passes are still local, and it was not used in this pass.
       this.#advanceReductions();
       this.#startReduction(unit, []);
     }
@@ -172,7 +170,7 @@ export class FsdpSchedule implements UnitSchedule {
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
   }
 
-  /** Advances every reduction to its next group, and adds up finished ones. */
+  /** Waits for each reduction's current collective and starts its next (the replicas' all-reduce); adds finished ones to the unit's gradients. */
   #advanceReductions(): void {
     const reducing = this.#reducing;
     this.#reducing = [];

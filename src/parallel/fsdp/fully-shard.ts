@@ -18,46 +18,46 @@ import { ShardedModule } from './sharded-module';
 import { IGNORED, placementOf, type ReshardAfterForward, type UnitPlacement } from './unit-placement';
 import { UnitState } from './unit-state';
 
-/** The parts that `fullyShard` needs; a rank has one of each. */
+/** What `fullyShard` needs from its rank. */
 export interface ShardContext {
   readonly engine: Engine;
   readonly observer: Observer;
   /** The ranks to shard over. */
   readonly group: ProcessGroup;
-  /** The same ranks as replicas (first axis) times shards, for hybrid strategies. */
+  /** The same ranks as a 2D mesh (replicate, shard), for hybrid strategies. Source: HSDP's mesh. */
   readonly mesh?: DeviceMesh | undefined;
-  /** Groups that units share; default: made for each call. */
+  /** Subgroups for an integer `reshardAfterForward`, shared by the units; default: new ones for each call. */
   readonly rows?: RowsOfRanks | undefined;
 }
 
-/** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard. */
+/** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard; FullyShardedDataParallel for those that it lacks. */
 export interface FullyShardOptions {
   /** Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
   readonly strategy?: StrategyName | undefined;
   /**
-   * true: FULL_SHARD; false: SHARD_GRAD_OP; n: resharded over n consecutive ranks; default: true for every unit except
-   * the root.
+   * true: frees whole parameters, as FULL_SHARD; false: they stay, as SHARD_GRAD_OP; n: reshards over n consecutive
+   * ranks. Default: by strategy (FULL_SHARD: true except for the root).
    */
   readonly reshardAfterForward?: ReshardAfterForward;
   /**
-   * Only the root's setting counts. Default true: the next unit is gathered during this unit's forward; false: when it
-   * is called.
+   * Only the root's setting counts. true (default; torch: false): the next unit is gathered during this unit's forward;
+   * false: at its own forward.
    */
   readonly forwardPrefetch?: boolean | undefined;
   /** Only the root's setting counts. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
   /** Only the root's setting counts. Default true: at most two gathers in flight. */
   readonly limitAllGathers?: boolean | undefined;
-  /** Modules inside whose parameters stay whole and whose gradients are not reduced. */
+  /** Inner modules: their parameters stay whole, and their gradients are not reduced. */
   readonly ignoredModules?: readonly Module[] | undefined;
   /** Sends rank 0's values to all ranks before sharding. */
   readonly syncModuleStates?: boolean | undefined;
   /** Default float32. */
   readonly precision?: MixedPrecision | undefined;
-  /** Sends gradients only for table rows and experts that some rank touched. Source: DeepSpeed's sparse_gradients. */
+  /** Reduces only gradients of embedding rows and experts that some rank used. Source: DeepSpeed's sparse_gradients (embeddings only). */
   readonly sparseGradients?: boolean | undefined;
   /**
-   * Updates parameters without a gradient on any rank as if the gradient were zero. Default false: they do not change.
+   * If no rank has a gradient for a parameter, updates it as if the gradient were zero. Default false: they do not change.
    * Source: FSDP's flat parameter.
    */
   readonly missingAreZeros?: boolean | undefined;
@@ -66,11 +66,11 @@ export interface FullyShardOptions {
 }
 
 /**
- * Makes one unit of the module's parameters, without those of units inside it: sharded at rest, gathered around forward
- * and backward, gradients reduced to shards. Call it from the inside out, the root last. Returns the module. Deferred
+ * Makes one unit of the module's parameters, except those of units inside it. They are sharded at rest, gathered for
+ * forward and backward, and their gradients are reduced to shards. Call it from the inside out, the root last. Returns the module. Deferred
  * parameters are initialised shard by shard; the full tensor is never made. See [Note: deferred values].
- * Throws: CONFIG for a scalar parameter, and if a module outside also reads a parameter; later, at the first forward,
- * when the root was sharded too late.
+ * Throws: CONFIG for a scalar parameter, and if a module outside uses one of the parameters too; at the first forward,
+ * if the root was sharded after a unit had run.
  */
 export function fullyShard<M extends Module>(
   module: M,
@@ -89,8 +89,7 @@ export function fullyShard<M extends Module>(
 }
 
 /**
- * Leaves the module's parameters, without those of units inside it, whole and local to each rank: no gradient is
- * reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
+ * Leaves the module's parameters, except those of units inside it, whole on each rank; their gradients are not reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
  */
 export function ignoreModule(module: Module, context: ShardContext, options: FullyShardOptions = {}): void {
   if (freeParameters(module).length > 0) makeUnit(module, IGNORED, context, options);

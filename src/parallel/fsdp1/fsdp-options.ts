@@ -132,7 +132,7 @@ function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions
   }
   if (STRATEGIES[strategy].isHybrid && (deviceMesh?.axisNames.length ?? 1) < 2) {
     warn(
-      `FSDP: ${strategy} without a deviceMesh of two axes keeps one copy of the shards, as all ranks are on one host; ` +
+      `FSDP: ${strategy} without a deviceMesh of two axes has one replica, because all ranks are on one host; ` +
         "give deviceMesh: initDeviceMesh([copies, shards], ['replicate', 'shard'])",
     );
   }

@@ -32,11 +32,11 @@ test('a setting without effect is reported once when the run is made and once wh
   await run.reshard({ strategy: 'SHARD_GRAD_OP' });
   write.mock.restore();
   assert.deepEqual(
-    first.filter((line) => /^warning: parallel\.strategy FULL_SHARD cuts nothing with one rank/.test(line))
+    first.filter((line) => /^warning: parallel\.strategy FULL_SHARD shards nothing with one rank/.test(line))
       .length,
     1,
     first.join(''),
   );
   assert.deepEqual(stepping, []);
-  assert.match(written.join(''), /^warning: parallel\.strategy SHARD_GRAD_OP cuts nothing/m);
+  assert.match(written.join(''), /^warning: parallel\.strategy SHARD_GRAD_OP shards nothing/m);
 });

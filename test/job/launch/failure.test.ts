@@ -52,6 +52,6 @@ test('the error of a dead rank says how the process ended, who waited, its last 
   assert.equal(
     errorOf(failure, []).message,
     "rank 1's process ended (SIGABRT) while cell 8 ran; rank 0 waits; its last words: abort(); " +
-      'the job cannot go on: await job.shutdown(), then launch again',
+      'the job cannot continue: await job.shutdown(), then launch again',
   );
 });

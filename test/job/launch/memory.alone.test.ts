@@ -36,6 +36,6 @@ test('a rank with a full JavaScript heap dies with the error OUT_OF_MEMORY', asy
   const js = 'const a = []; if (rank === 0) for (;;) a.push(new Array(1000).fill(0.5));\ndist.barrier()';
   await assert.rejects(runCell(job, js), {
     code: 'OUT_OF_MEMORY',
-    message: /rank 0's process ended \(SIGABRT\).*FATAL ERROR.*heap out of memory; the job cannot go on/,
+    message: /rank 0's process ended \(SIGABRT\).*FATAL ERROR.*heap out of memory; the job cannot continue/,
   });
 });

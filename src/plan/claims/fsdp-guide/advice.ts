@@ -92,7 +92,7 @@ sl.compare(runs, 'comm')`,
         unit: "x SHARD_GRAD_OP's volume under FULL_SHARD",
         by: 'two statements exclude each other, twice',
         why:
-          'Bytes and products both grow with the parameters, so size does not decide the share of communication; tokens a card do, and ' +
+          'Bytes and matmuls both grow with the parameters, so the share of communication does not depend on size, but on tokens per GPU and, ' +
           `latency for small models. SHARD_GRAD_OP keeps ${times(held('SHARD_GRAD_OP') / held('FULL_SHARD'))} FULL_SHARD's whole ` +
           'parameters (tiny model, 8 ranks) and moves a third less.',
         evidence: { kind: 'formula', source: '(3 * 7 / 8) / (2 * 7 / 8)' },

@@ -74,10 +74,10 @@ export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
         verdict: isSame ? 'off' : 'confirmed',
         measured: 100 * (pre / onDemand - 1),
         unit: '%',
-        by: 'nothing on the wire; what falls is waiting, by a third of all at most',
+        by: 'no fewer bytes; only waiting shrinks, by at most a third',
         why:
-          'The same collectives carry the same bytes, some of them earlier: backward’s gathers, one of three passes, may hide ' +
-          'behind compute, where there is enough of it. 25% less waiting is possible and no property of the setting.',
+          'The same collectives move the same bytes, some of them earlier: the gathers of backward, a third of the bytes, may overlap ' +
+          'with computation, if there is enough. 25% less waiting is possible, but depends on model and network.',
         evidence: { kind: 'run', source: PREFETCH_CELL },
       };
     },

@@ -105,7 +105,7 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
         unit: 'parameters',
         by: factorOff(1e10, limit),
         why:
-          'DDP keeps everything on every card, so the card counts and not the machine: 16 bytes a parameter fill 80 GB at 5B, ' +
+          'DDP keeps everything on every card, so the card counts and not the machine: 16 bytes per parameter fill 80 GB at 5B, ' +
           `and 141 GB at ${(largest / 1e9).toPrecision(2)}B, before any activation.`,
         evidence: { kind: 'formula', source: '80e9 / (4 + 4 + 8)' },
       };
@@ -136,8 +136,8 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
         unit: '%',
         by: pointsOff(50, -change),
         why:
-          'Activations halve and model states do not: 4 + 4 + 8 bytes a parameter become 2 + 2 + 12 with a master copy, or stay as they ' +
-          `are under autocast. GPT-2 XL at 4 x 1024 tokens a card: ${(before.peakBytes / GB).toFixed(0)} GB become ` +
+          'Activations halve and model states do not: 4 + 4 + 8 bytes per parameter become 2 + 2 + 12 with a master copy, or stay as they ' +
+          `are under autocast. GPT-2 XL at 4 x 1024 tokens per GPU: ${(before.peakBytes / GB).toFixed(0)} GB become ` +
           `${(after.peakBytes / GB).toFixed(0)}.`,
         evidence: {
           kind: 'prediction',

@@ -63,7 +63,7 @@ export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
         by: isInside ? '' : 'outside of what the model predicts',
         why:
           `In fp32 three passes against two cost up to 33%: GPT-2 of 124M to 1.5B is predicted to lose ${(-predicted.value).toFixed(0)}%. With 16-bit ` +
-          `parameters and fp32 gradients both move the same, and little is lost. The figure lies between. Four ranks here moved ${volume.toPrecision(3)} x DDP's bytes.`,
+          `parameters and fp32 gradients both move the same, and little is lost. The guide's figure is between. Four ranks here, with a wider model, moved ${volume.toPrecision(3)} x DDP's bytes.`,
         evidence: {
           kind: 'prediction',
           source: changeCell(onEthernet('FULL_SHARD'), onEthernet('NO_SHARD'), SPEED),
@@ -85,7 +85,7 @@ export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
         unit: "x DDP's bytes",
         by: `half of it: ${gradients.toPrecision(3)} times DDP's bytes are left of ${(fact(facts, 'fsdpWireBytes') / ddp).toPrecision(3)}`,
         why:
-          'Gradients are one of three passes: fp16 on them alone leaves 2.5 of 3 against DDP’s 2. Parameters in 16 bits too make it ' +
+          'FULL_SHARD moves 3 volumes, DDP 2. fp16 gradients alone leave 2.5. With 16-bit parameters too, the ratio to DDP is ' +
           `${both.toPrecision(2)}. Overlap wins back what fits behind compute, and nothing where the wire is the limit.`,
         evidence: {
           kind: 'run',

@@ -44,8 +44,8 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
         unit: 'x',
         by: factorOff(3.2, predicted.value),
         why:
-          'At the same batch both compute the same products. FSDP gains where each card updates 1/8 of the parameters, and loses what ' +
-          'of its communication cannot be hidden. A larger batch gains little once the products are large.',
+          'At the same batch both compute the same matmuls. FSDP gains because each GPU updates 1/8 of the parameters, and loses what ' +
+          'of its communication cannot be overlapped. A larger batch gains little once the matmuls are large.',
         evidence: { kind: 'prediction', source: `${planCell(sharded)}.${SPEED} / ${planCell(ddp)}.${SPEED}` },
       };
     },
@@ -62,8 +62,8 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
         unit: '%',
         by: pointsOff(15, predicted.value),
         why:
-          'Products of 16-bit numbers take half the time of TF32 and a sixteenth of fp32 on an A100, and half the bytes move. 15% is what ' +
-          'is left where launches or the network are the limit.',
+          '16-bit matmuls take half the time of TF32 and a sixteenth of fp32 on an A100, and move half the bytes. 15% is what ' +
+          'remains if kernel launches or the network are the limit.',
         evidence: { kind: 'prediction', source: changeCell(half, { ...half, precision: 'fp32' }, SPEED) },
       };
     },
@@ -82,9 +82,9 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
         unit: '%',
         by: isInside ? '' : pointsOff(10, predicted.value),
         why:
-          'FULL_SHARD gathers for every micro-batch; a reduction after each saves nothing. With no_sync the bytes a sample fall by ' +
-          `${four.toFixed(0)}% at 4 and ${eight.toFixed(0)}% at 8 (measured here), so 10% is for those who wait a third of the time; ` +
-          'on NVLink hardly anyone does.',
+          'FULL_SHARD gathers for every micro-batch; a reduction after each saves nothing. With no_sync the bytes per sample fall by ' +
+          `${four.toFixed(0)}% at 4 and ${eight.toFixed(0)}% at 8 (measured here), so a run gains 10% only if it waits for a third of its time; ` +
+          'with NVLink few runs do.',
         evidence: { kind: 'prediction', source: changeCell(accumulated(8), accumulated(1), SPEED) },
       };
     },
