@@ -150,7 +150,9 @@ test('a ledger that differs from the engine is an error that names the differenc
       error instanceof ShardlabError &&
       error.code === 'CHECK' &&
       error.details.residualBytes === 512 &&
-      error.message.startsWith('[rank 1/2] after step 7 the engine holds 612 bytes, but the ledger counts 100'),
+      error.message.startsWith(
+        '[rank 1/2] after step 7 the engine holds 612 bytes, but the ledger counts 100',
+      ),
   );
 });
 
