@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import { globalSlot } from '../core/global-slot';
 import type { MimeBundle } from './mime';
 
 export interface DisplayOptions {
@@ -15,31 +17,32 @@ export interface DisplaySink {
   clear(wait?: boolean): void;
 }
 
-/** Key on globalThis under which the host of the running code registers its sink. */
-export const DISPLAY_SINK: unique symbol = Symbol.for('shardlab.display');
-
-interface DisplayHost {
-  [DISPLAY_SINK]?: DisplaySink | undefined;
-}
+/** The host of the running code registers its sink there. */
+const DISPLAY_SINK = globalSlot<DisplaySink>('shardlab.display');
 
 /** Makes `sink` the process's sink; the returned function puts back what was there. */
 export function registerDisplay(sink: DisplaySink): () => void {
-  const host = displayHost();
-  const previous = host[DISPLAY_SINK];
-  host[DISPLAY_SINK] = sink;
+  const previous = DISPLAY_SINK.value;
+  DISPLAY_SINK.value = sink;
   return () => {
-    host[DISPLAY_SINK] = previous;
+    DISPLAY_SINK.value = previous;
   };
 }
 
 /** The sink of the process: the registered one, else tslab's where the host is tslab, else none. */
 export function currentDisplay(): DisplaySink | undefined {
-  return displayHost()[DISPLAY_SINK] ?? findTslabDisplay();
+  return DISPLAY_SINK.value ?? findTslabDisplay();
 }
 
-function displayHost(): DisplayHost {
-  // globalThis has no index type for symbols; only we use this key.
-  return globalThis as DisplayHost;
+/** Shows bundles in one display: each replaces the one before it. Without a sink it does nothing. */
+export function replacingDisplay(sink = currentDisplay()): (bundle: MimeBundle) => void {
+  const displayId = `shardlab-${randomUUID()}`;
+  let isDisplayed = false;
+  return (bundle) => {
+    if (isDisplayed) sink?.update(displayId, bundle);
+    else sink?.display(bundle, { displayId });
+    isDisplayed = true;
+  };
 }
 
 interface TslabMessage {

@@ -1,4 +1,5 @@
 import type { Runtime, Session } from 'node:inspector';
+import { globalSlot } from '../core/global-slot';
 import type { CellPosition } from './stack-mapper';
 
 /** How V8 ended a cell. */
@@ -9,12 +10,8 @@ export type Evaluated =
 
 const OBJECT_GROUP = 'cell';
 
-/** Key on globalThis through which a value comes back from the inspector as itself. */
-const HANDOVER: unique symbol = Symbol.for('shardlab.handover');
-
-interface HandoverHost {
-  [HANDOVER]?: ((value: unknown) => void) | undefined;
-}
+/** Through it a value comes back from the inspector as itself. */
+const HANDOVER = globalSlot<(value: unknown) => void>('shardlab.handover');
 
 /** V8's REPL mode over an in-process inspector session, with values as real objects. */
 export class Repl {
@@ -68,10 +65,8 @@ export class Repl {
   }
 
   #handOver(objectId: string): unknown {
-    // globalThis has no index type for symbols; only we use this key.
-    const host = globalThis as HandoverHost;
     let received: unknown;
-    host[HANDOVER] = (value) => {
+    HANDOVER.value = (value) => {
       received = value;
     };
     // The call is made before `post` returns.
@@ -81,7 +76,7 @@ export class Repl {
       arguments: [{ objectId }],
       silent: true,
     });
-    delete host[HANDOVER];
+    HANDOVER.value = undefined;
     return received;
   }
 }

@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import { currentDisplay, type DisplaySink } from './display';
-import { encodeBinary } from './mime';
+import { currentDisplay, replacingDisplay } from './display';
+import { encodeBinary, type MimeBundle } from './mime';
 
 /** tslab's display interface: one media type per call. Source: tslab/dist/public.d.ts */
 export interface Display {
@@ -27,18 +26,11 @@ export const versions: Readonly<Record<'tslab' | 'typescript' | 'node', string>>
 };
 
 /** Shows content below the running cell. */
-export const display: Display = displayOver((sink, type, content) => sink.display(bundleOf(type, content)));
+export const display: Display = displayOver((bundle) => currentDisplay()?.display(bundle));
 
 /** A display whose later contents replace its first one. */
 export function newDisplay(): Display {
-  const displayId = randomUUID();
-  let shown = false;
-  return displayOver((sink, type, content) => {
-    const bundle = bundleOf(type, content);
-    if (shown) sink.update(displayId, bundle);
-    else sink.display(bundle, { displayId });
-    shown = true;
-  });
+  return displayOver(replacingDisplay());
 }
 
 interface Manifest {
@@ -50,17 +42,8 @@ function manifestOf(name: string): Manifest {
   return require(`${name}/package.json`) as Manifest;
 }
 
-type Content = string | Uint8Array;
-
-function bundleOf(type: string, content: Content): Record<string, unknown> {
-  return { ...encodeBinary({ [type]: content }) };
-}
-
-function displayOver(show: (sink: DisplaySink, type: string, content: Content) => void): Display {
-  const raw = (type: string, content: Content): void => {
-    const sink = currentDisplay();
-    if (sink !== undefined) show(sink, type, content);
-  };
+function displayOver(show: (bundle: MimeBundle) => void): Display {
+  const raw: Display['raw'] = (type, content) => show(encodeBinary({ [type]: content }));
   return {
     raw,
     javascript: (text) => raw('text/javascript', text),

@@ -7,7 +7,7 @@ import { parseTrainConfig } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
 import { memoryFigure } from '../../src/figures/memory-figure';
-import { viewOf } from '../../src/job/run/view';
+import { viewOf } from '../../src/job/run/figures';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
 import type { CollectiveCall } from '../../src/transport/meta-plane';
 import { predictRun } from '../support/formulas/zero-units';

@@ -19,7 +19,7 @@ export function parseSelection(selection: Selection, numRanks: number): number[]
     if (!Number.isInteger(rank)) throw unreadable(selection, numRanks);
     if (rank < 0 || rank >= numRanks) {
       throw new ConfigError(
-        `rank ${rank} was selected, but the job has ${rankNames(allRanks(numRanks))}; select some of those`,
+        `rank ${rank} was selected, but the job has ${rankNames(firstRanks(numRanks))}; select some of those`,
         { selection, numRanks },
       );
     }
@@ -29,7 +29,7 @@ export function parseSelection(selection: Selection, numRanks: number): number[]
 
 function parseText(text: string, numRanks: number): number[] {
   const trimmed = text.trim();
-  if (trimmed === 'all') return allRanks(numRanks);
+  if (trimmed === 'all') return firstRanks(numRanks);
   return trimmed.split(',').flatMap((part) => {
     const match = /^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$/.exec(part);
     if (match === null) throw unreadable(text, numRanks);
@@ -48,8 +48,9 @@ function unreadable(selection: Selection, numRanks: number): ConfigError {
   );
 }
 
-function allRanks(numRanks: number): number[] {
-  return Array.from({ length: numRanks }, (_, rank) => rank);
+/** Ranks 0 to `count` - 1. */
+export function firstRanks(count: number): number[] {
+  return Array.from({ length: count }, (_, rank) => rank);
 }
 
 /** Ranks in the fewest words: [1] → "rank 1", [0,1,2,3] → "ranks 0-3", [0,2,3] → "ranks 0, 2, 3". */

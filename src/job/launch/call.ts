@@ -39,14 +39,14 @@ export class Call {
   readonly id: number;
   readonly ranks: readonly number[];
   readonly work: RankWork;
-  readonly #sink: CallSink;
+  readonly sink: CallSink;
   #resolve: () => void = () => undefined;
 
   constructor(id: number, ranks: readonly number[], work: RankWork, sink: CallSink) {
     this.id = id;
     this.ranks = ranks;
     this.work = work;
-    this.#sink = sink;
+    this.sink = sink;
     this.ended = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -57,20 +57,9 @@ export class Call {
     return this.work.kind === 'cell' ? `cell ${this.work.cell}` : TITLES[this.work.kind];
   }
 
-  get cell(): number | undefined {
-    return this.work.kind === 'cell' ? this.work.cell : undefined;
-  }
-
   emit(rank: number, output: RankOutput): void {
-    this.#sink.output?.({ ...output, rank, cell: this.cell });
-  }
-
-  step(rank: number, step: RankStep): void {
-    this.#sink.step?.(rank, step);
-  }
-
-  progress(rank: number, progress: RankProgress): void {
-    this.#sink.progress?.(rank, progress);
+    const cell = this.work.kind === 'cell' ? this.work.cell : undefined;
+    this.sink.output?.({ ...output, rank, cell });
   }
 
   /** Records a rank's outcome; later reports about the same rank are ignored. */
@@ -78,5 +67,43 @@ export class Call {
     if (this.outcomes.has(rank)) return;
     this.outcomes.set(rank, outcome);
     if (this.outcomes.size === this.ranks.length) this.#resolve();
+  }
+}
+
+/** Runs calls on the same rank one after the other, in order of arrival. */
+export class RankLocks {
+  readonly #last = new Map<number, Promise<void>>();
+
+  /** Waits until all `ranks` are free and takes them; the returned function frees them. */
+  async acquire(ranks: readonly number[]): Promise<() => void> {
+    const before = ranks.map((rank) => this.#last.get(rank));
+    let release = (): void => undefined;
+    const freed = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    // All ranks are taken at once, so two calls can never each hold a rank that the other waits for.
+    for (const rank of ranks) this.#last.set(rank, freed);
+    await Promise.all(before);
+    return release;
+  }
+}
+
+/** A failure whose consequences are not over yet. */
+export class Cancellation {
+  /** Resolves when ranks can work again. */
+  readonly recovered: Promise<void>;
+  /** Whether no rank runs any more and recovery has begun. */
+  isRecovering = false;
+  finish: () => void = () => undefined;
+
+  /** Calls `overdue` if the cancellation is not over after `limitMs`. */
+  constructor(limitMs: number, overdue: () => void) {
+    const timer = setTimeout(overdue, limitMs).unref();
+    this.recovered = new Promise((resolve) => {
+      this.finish = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 }

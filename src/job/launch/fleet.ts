@@ -3,12 +3,13 @@ import { findInstallation } from '../../cell/importer';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
 import type { Link } from '../../transport/link';
-import type { Segment } from '../../transport/segment';
+import { probeSharedMemory } from '../../transport/native';
+import { createSegment, SEGMENT_BYTES, type Segment } from '../../transport/segment';
 import { type ControlServer, openControlServer } from '../control/control-server';
 import { createJobFolder, removeJobFolder, socketEndpoint } from '../control/folder';
 import type { ReadyReport } from '../control/messages';
+import { firstRanks } from '../control/selection';
 import { rankEnvironment } from '../rank/setup';
-import { createJobSegment } from './job-segment';
 import type { LaunchPlan } from './options';
 import { type RankProcess, startRankProcess } from './rank-process';
 import { sitePackages } from './site-packages';
@@ -40,7 +41,7 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
   checkOpenFiles(plan.ranks);
   const folder = createJobFolder();
   const processes: RankProcess[] = [];
-  const starting = new StartReports(plan.ranks);
+  const starting = new StartReports();
   let control: ControlServer | undefined;
   let segment: Segment | undefined;
   const killAll = (): void => {
@@ -69,6 +70,21 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
     await end();
     throw launchError(error);
   }
+}
+
+/**
+ * The memory that the job's ranks will share, or undefined if they exchange tensors by messages.
+ * Throws: TRANSPORT when the user demanded shared memory and the system refuses it.
+ */
+function createJobSegment(transport: LaunchPlan['transport']): Segment | undefined {
+  if (transport === 'zeromq') return undefined;
+  const probe = probeSharedMemory(SEGMENT_BYTES);
+  if (probe.ok) return createSegment();
+  if (transport === 'auto') return undefined;
+  throw new ShardlabError(
+    'TRANSPORT',
+    `shared memory between ranks is not possible here: ${probe.reason}; launch with transport: 'zeromq'`,
+  );
 }
 
 /** An error of the system, as an error of the launch. */
@@ -111,7 +127,7 @@ async function startProcesses(
       written: (name, text) => written(rank, name, text),
     });
   };
-  const started = await Promise.allSettled(Array.from({ length: plan.ranks }, (_, rank) => start(rank)));
+  const started = await Promise.allSettled(firstRanks(plan.ranks).map(start));
   const failed = started.find((result) => result.status === 'rejected');
   if (failed === undefined) return;
   // The started processes must be ended, so their list must have no gap.
@@ -139,10 +155,9 @@ async function endProcesses(
  * long.
  */
 function addressesIn(folder: string, numRanks: number): Promise<string[]> {
-  const addresses = Array.from({ length: numRanks }, async (_, rank) => {
-    return socketEndpoint(folder, `plane-${rank}`) ?? `tcp://127.0.0.1:${await freePort()}`;
-  });
-  return Promise.all(addresses);
+  const addressOf = async (rank: number): Promise<string> =>
+    socketEndpoint(folder, `plane-${rank}`) ?? `tcp://127.0.0.1:${await freePort()}`;
+  return Promise.all(firstRanks(numRanks).map(addressOf));
 }
 
 /** A port that is free now, for code that reads torchrun's variables and for links without socket files. */

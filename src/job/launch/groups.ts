@@ -1,4 +1,5 @@
 import type { GroupRef } from '../control/messages';
+import { firstRanks } from '../control/selection';
 import type { Supervisor } from './supervisor';
 
 /** The group of all ranks exists from the beginning. */
@@ -37,9 +38,4 @@ export class RankGroups {
     await this.#supervisor.run(firstRanks(this.#numRanks), { kind: 'group', group }, {});
     return group;
   }
-}
-
-/** Ranks 0 to `count` - 1. */
-export function firstRanks(count: number): number[] {
-  return Array.from({ length: count }, (_, rank) => rank);
 }

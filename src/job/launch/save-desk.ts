@@ -1,18 +1,17 @@
 import { ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
-import type { SaveNews } from '../control/messages';
+import type { FromRank } from '../control/messages';
+import { firstRanks } from '../control/selection';
 import { describeExit, type RankExit } from './rank-process';
-
-/** Gets the number of bytes on the disk, over all ranks. */
-export type SaveListener = (writtenBytes: Bytes, totalBytes: Bytes) => void;
 
 interface OpenSave {
   /** Ranks that have not reported their end. */
   readonly missing: Set<number>;
   readonly written: Map<number, { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }>;
-  readonly resolve: () => void;
-  readonly reject: (error: ShardlabError) => void;
-  listener: SaveListener;
+  /** Gets the number of bytes on the disk, over all ranks. */
+  readonly listener: (writtenBytes: Bytes, totalBytes: Bytes) => void;
+  /** Ends the save, by an error if there is one. */
+  readonly settle: (error?: ShardlabError) => void;
 }
 
 /** Saves that ranks write beside their other work: reports about them belong to no call. */
@@ -21,93 +20,47 @@ export class SaveDesk {
   #nextId = 1;
 
   /** Expects news of a save from ranks 0 to numRanks - 1. `done` rejects with a rank's error, or with its death. */
-  expect(numRanks: number): {
-    readonly id: number;
-    readonly done: Promise<void>;
-    listen(listener: SaveListener): void;
-    cancel(): void;
-  } {
+  expect(
+    numRanks: number,
+    listener: OpenSave['listener'],
+  ): { readonly id: number; readonly done: Promise<void>; cancel(): void } {
     const id = this.#nextId++;
-    const { promise, resolve, reject } = deferred();
-    const save: OpenSave = {
-      missing: new Set(Array.from({ length: numRanks }, (_, rank) => rank)),
-      written: new Map(),
-      resolve,
-      reject,
-      listener: () => undefined,
-    };
-    this.#open.set(id, save);
-    return {
-      id,
-      done: promise,
-      listen: (listener) => {
-        save.listener = listener;
-      },
-      cancel: () => this.#open.delete(id),
-    };
+    const done = new Promise<void>((resolve, reject) => {
+      const settle = (error?: ShardlabError): void => {
+        this.#open.delete(id);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      this.#open.set(id, { missing: new Set(firstRanks(numRanks)), written: new Map(), listener, settle });
+    });
+    // A caller that awaits it gets the failure; the save's line shows it also if nobody awaits it.
+    done.catch(() => undefined);
+    return { id, done, cancel: () => this.#open.delete(id) };
   }
 
-  receive(rank: number, id: number, news: SaveNews): void {
+  receive(rank: number, { save: id, news }: FromRank & { type: 'save' }): void {
     const save = this.#open.get(id);
     if (save === undefined) return;
-    if ('error' in news) this.#ended(id, save, rank, news.error);
-    else {
+    if (!('error' in news)) {
       save.written.set(rank, news);
       const all = [...save.written.values()];
-      const sum = (of: (one: { writtenBytes: Bytes; totalBytes: Bytes }) => Bytes): Bytes =>
-        all.reduce((total, one) => total + of(one), 0);
-      save.listener(
-        sum(({ writtenBytes }) => writtenBytes),
-        sum(({ totalBytes }) => totalBytes),
-      );
+      const sum = (key: 'writtenBytes' | 'totalBytes'): Bytes =>
+        all.reduce((total, one) => total + one[key], 0);
+      save.listener(sum('writtenBytes'), sum('totalBytes'));
+    } else if (news.error !== null) {
+      const { code, evalue, details = {} } = news.error;
+      save.settle(new ShardlabError(code, evalue, { details, rank }));
+    } else {
+      save.missing.delete(rank);
+      if (save.missing.size === 0) save.settle();
     }
   }
 
   /** A rank's process has ended, so its part of the save will not be written. */
   died(rank: number, exit: RankExit): void {
-    for (const [id, save] of this.#open) {
-      if (!save.missing.has(rank)) continue;
-      this.#open.delete(id);
-      save.reject(
-        new ShardlabError(
-          'RANK_DIED',
-          `rank ${rank}'s process ended (${describeExit(exit)}) while a checkpoint was written; the previous checkpoint is complete`,
-          { rank },
-        ),
-      );
+    const text = `rank ${rank}'s process ended (${describeExit(exit)}) while a checkpoint was written; the previous checkpoint is complete`;
+    for (const save of this.#open.values()) {
+      if (save.missing.has(rank)) save.settle(new ShardlabError('RANK_DIED', text, { rank }));
     }
   }
-
-  #ended(
-    id: number,
-    save: OpenSave,
-    rank: number,
-    error: Extract<SaveNews, { error: unknown }>['error'],
-  ): void {
-    save.missing.delete(rank);
-    if (error !== null) {
-      this.#open.delete(id);
-      const { code, evalue, details = {} } = error;
-      save.reject(new ShardlabError(code, evalue, { details, rank }));
-    } else if (save.missing.size === 0) {
-      this.#open.delete(id);
-      save.resolve();
-    }
-  }
-}
-
-function deferred(): {
-  readonly promise: Promise<void>;
-  readonly resolve: () => void;
-  readonly reject: (error: ShardlabError) => void;
-} {
-  let resolve = (): void => undefined;
-  let reject = (_: ShardlabError): void => undefined;
-  const promise = new Promise<void>((fulfil, refuse) => {
-    resolve = fulfil;
-    reject = refuse;
-  });
-  // A caller that awaits it gets the failure; the save's line shows it also if nobody awaits it.
-  promise.catch(() => undefined);
-  return { promise, resolve, reject };
 }

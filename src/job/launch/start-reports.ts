@@ -1,6 +1,6 @@
 import { ShardlabError } from '../../core/errors';
 import type { FromRank, ReadyReport } from '../control/messages';
-import { codeOfExit, describeExit, explainExit, type RankProcess } from './rank-process';
+import { codeOfExit, describeExit, explainExit, type RankExit, type RankProcess } from './rank-process';
 
 /** A rank's last output may still be in the pipes when it has ended; after this time it has been read. */
 const LAST_WORDS_MS = 50;
@@ -13,19 +13,12 @@ export interface FleetListener {
 
 /** Gathers the reports of ranks while they start. */
 export class StartReports implements FleetListener {
-  readonly #reports: (ReadyReport | undefined)[];
+  readonly #reports = new Map<number, ReadyReport>();
   #progress: () => void = () => undefined;
   #failure: ShardlabError | undefined;
 
-  readonly numRanks: number;
-
-  constructor(numRanks: number) {
-    this.numRanks = numRanks;
-    this.#reports = Array.from({ length: numRanks });
-  }
-
   receive(rank: number, message: FromRank): void {
-    if (message.type === 'ready') this.#reports[rank] = message.report;
+    if (message.type === 'ready') this.#reports.set(rank, message.report);
     if (message.type === 'failed') {
       const { code, evalue, details } = message.error;
       const text = `rank ${rank} could not start: ${evalue}`;
@@ -48,16 +41,15 @@ export class StartReports implements FleetListener {
         clearTimeout(timer);
         this.#progress = () => undefined;
         if (error !== undefined) reject(error);
-        else resolve(this.#reports.filter((report) => report !== undefined));
+        else resolve(processes.flatMap(({ rank }) => this.#reports.get(rank) ?? []));
       };
       const timer = setTimeout(() => settle(this.#late(processes, seconds)), seconds * 1e3);
       this.#progress = () => {
-        if (this.#failure !== undefined) settle(this.#failure);
-        else if (this.#reports.every((report) => report !== undefined)) settle();
+        if (this.#failure !== undefined || this.#reports.size === processes.length) settle(this.#failure);
       };
       for (const rank of processes) {
-        void rank.exited.then(() =>
-          setTimeout(() => settle(this.#failure ?? startError(rank)), LAST_WORDS_MS),
+        void rank.exited.then((exit) =>
+          setTimeout(() => settle(this.#failure ?? startError(rank, exit)), LAST_WORDS_MS),
         );
       }
       this.#progress();
@@ -65,24 +57,20 @@ export class StartReports implements FleetListener {
   }
 
   #late(processes: readonly RankProcess[], seconds: number): ShardlabError {
-    const late = processes.filter(({ rank }) => this.#reports[rank] === undefined);
+    const late = processes.filter(({ rank }) => !this.#reports.has(rank));
     const said = late.map(({ rank, stderrTail }) => `rank ${rank}: ${stderrTail || 'nothing'}`).join('\n');
     return new ShardlabError(
       'LAUNCH',
-      `${late.length} of ${this.numRanks} ranks were not ready after ${seconds} s; launch fewer ranks, or allow more time with startSeconds. ` +
+      `${late.length} of ${processes.length} ranks were not ready after ${seconds} s; launch fewer ranks, or allow more time with startSeconds. ` +
         `They wrote:\n${said}`,
       { details: { late: late.map(({ rank }) => rank) } },
     );
   }
 }
 
-function startError({ rank, exit, stderrTail }: RankProcess): ShardlabError {
-  const how = exit === undefined ? 'ended' : `ended (${describeExit(exit)})`;
+function startError({ rank, stderrTail }: RankProcess, exit: RankExit): ShardlabError {
   const said = stderrTail === '' ? 'It wrote nothing.' : `It wrote:\n${stderrTail}`;
-  const why = exit === undefined ? '' : explainExit(exit);
-  const code = exit === undefined || codeOfExit(exit) === 'RANK_DIED' ? 'LAUNCH' : codeOfExit(exit);
-  return new ShardlabError(code, `rank ${rank} ${how} before it was ready${why}. ${said}`, {
-    rank,
-    details: { exit, stderr: stderrTail },
-  });
+  const code = codeOfExit(exit) === 'RANK_DIED' ? 'LAUNCH' : codeOfExit(exit);
+  const text = `rank ${rank} ended (${describeExit(exit)}) before it was ready${explainExit(exit)}. ${said}`;
+  return new ShardlabError(code, text, { rank, details: { exit, stderr: stderrTail } });
 }

@@ -2,16 +2,10 @@ import type { ControlServer } from '../control/control-server';
 import type { FromRank } from '../control/messages';
 import type { Situation } from '../control/situation';
 
-/** A question that some couriers have not answered yet. */
-interface Question {
-  readonly unanswered: Set<number>;
-  readonly answers: Map<number, Situation>;
-  finish(): void;
-}
-
 /** Asks couriers what their main threads do. Couriers answer also while main threads compute or wait. */
 export class StatusDesk {
-  readonly #asked = new Map<number, Question>();
+  /** Of each question, what takes a rank's answer; no answer if its process has ended. */
+  readonly #asked = new Map<number, (rank: number, status?: Situation) => void>();
   readonly #control: ControlServer;
   #nextId = 1;
 
@@ -23,7 +17,8 @@ export class StatusDesk {
   ask(ranks: readonly number[], timeoutMs: number): Promise<Map<number, Situation>> {
     const id = this.#nextId++;
     const answers = new Map<number, Situation>();
-    if (ranks.length === 0) return Promise.resolve(answers);
+    const unanswered = new Set(ranks);
+    if (unanswered.size === 0) return Promise.resolve(answers);
     return new Promise((resolve) => {
       const finish = (): void => {
         clearTimeout(timer);
@@ -31,23 +26,20 @@ export class StatusDesk {
         resolve(answers);
       };
       const timer = setTimeout(finish, timeoutMs);
-      this.#asked.set(id, { unanswered: new Set(ranks), answers, finish });
+      this.#asked.set(id, (rank, status) => {
+        if (status !== undefined) answers.set(rank, status);
+        if (unanswered.delete(rank) && unanswered.size === 0) finish();
+      });
       for (const rank of ranks) this.#control.send(rank, { type: 'status', id });
     });
   }
 
-  receive(rank: number, message: FromRank & { type: 'status' }): void {
-    const question = this.#asked.get(message.id);
-    question?.answers.set(rank, message.status);
-    if (question !== undefined) settle(rank, question);
+  receive(rank: number, { id, status }: FromRank & { type: 'status' }): void {
+    this.#asked.get(id)?.(rank, status);
   }
 
   /** The process of a rank has ended, so its answers are no longer awaited. */
   died(rank: number): void {
-    for (const question of this.#asked.values()) settle(rank, question);
+    for (const answer of this.#asked.values()) answer(rank);
   }
-}
-
-function settle(rank: number, { unanswered, finish }: Question): void {
-  if (unanswered.delete(rank) && unanswered.size === 0) finish();
 }

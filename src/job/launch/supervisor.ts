@@ -1,24 +1,16 @@
+import { describeActivity, interruptChildren } from '../../cell/native-call';
 import { ShardlabError } from '../../core/errors';
-import type { AbortSwitch } from '../control/abort-switch';
-import type { ControlServer } from '../control/control-server';
-import type { FromRank, Outcome, RankOutput, RankWork, StepGrant } from '../control/messages';
+import type { AbortReason } from '../../transport/control-block';
+import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from '../control/messages';
 import type { Situation } from '../control/situation';
-import { type BusyRank, busyRanks, interruptChildrenOf } from './busy-ranks';
-import { Call, type CallSink } from './call';
-import { Cancellation } from './cancellation';
+import { Call, type CallSink, Cancellation, RankLocks } from './call';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
-import { RankLocks } from './locks';
+import type { Fleet } from './fleet';
 import { findMissing, type MissingCollective, watchForMissing } from './missing';
-import {
-  codeOfExit,
-  describeExit,
-  exitsOf,
-  explainExit,
-  lastWords,
-  type RankExit,
-  type RankProcess,
-} from './rank-process';
-import type { StatusDesk } from './status-desk';
+import { codeOfExit, describeExit, exitsOf, explainExit, lastWords, type RankExit } from './rank-process';
+import { SaveDesk } from './save-desk';
+import type { FleetListener } from './start-reports';
+import { StatusDesk } from './status-desk';
 import { explain, type Why } from './why';
 
 /*
@@ -39,38 +31,39 @@ const STUCK_MS = 15_000;
 /** A courier that does not answer within this time, even on a busy machine, is reported as not answering. */
 const ANSWER_MS = 3000;
 
-/** The parts that a supervisor needs. */
-export interface SupervisorParts {
-  readonly processes: readonly RankProcess[];
-  readonly control: ControlServer;
-  readonly desk: StatusDesk;
-  readonly abortSwitch: AbortSwitch;
+/** A rank that runs work. */
+export interface BusyRank {
+  readonly rank: number;
+  readonly pid: number;
+  /** The call that its process is in, as the end of a sentence; see [Note: native calls]. */
+  readonly activity: string;
 }
 
 /** Runs calls on ranks: order, failures, interrupts, recovery. It does not know how ranks were started. */
-export class Supervisor {
+export class Supervisor implements FleetListener {
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
   /** By rank, the WebAssembly operation that crashed and may have damaged its heap; values of these ranks may be wrong. */
   readonly damages = new Map<number, string>();
-  readonly #parts: SupervisorParts;
+  /** Saves that ranks write beside their calls. */
+  readonly saves = new SaveDesk();
+  readonly #fleet: Fleet;
+  readonly #desk: StatusDesk;
   readonly #running = new Map<number, Call>();
   readonly #locks = new RankLocks();
   #nextId = 1;
   #numInterrupts = 0;
   #pending: Cancellation | undefined;
+  /** Why the job cannot continue: a rank's process ended (RANK_DIED, OUT_OF_MEMORY), or recovery failed. */
   #broken: ShardlabError | undefined;
   #closed = false;
 
-  constructor(parts: SupervisorParts) {
-    this.#parts = parts;
-    const { processes } = parts;
-    for (const { rank, exited } of processes) void exited.then((exit) => this.#died(rank, exit));
-  }
-
-  /** Why the job cannot continue: a rank's process ended (RANK_DIED, OUT_OF_MEMORY), or recovery failed. */
-  get broken(): ShardlabError | undefined {
-    return this.#broken;
+  /** From now on it gets the messages of the fleet's ranks. */
+  constructor(fleet: Fleet) {
+    this.#fleet = fleet;
+    this.#desk = new StatusDesk(fleet.control);
+    fleet.listener = this;
+    for (const { rank, exited } of fleet.processes) void exited.then((exit) => this.#died(rank, exit));
   }
 
   /**
@@ -96,43 +89,46 @@ export class Supervisor {
 
   /** Takes a message of a rank. */
   receive(rank: number, message: FromRank): void {
-    const call = this.#running.get(rank);
+    if (message.type === 'status') this.#desk.receive(rank, message);
+    if (message.type === 'save') this.saves.receive(rank, message);
     if (message.type === 'ended' && message.damage !== undefined) this.damages.set(rank, message.damage);
-    if (message.type === 'status') this.#parts.desk.receive(rank, message);
-    else if (message.type === 'output' && call?.id === message.id) call.emit(rank, message.output);
-    else if (message.type === 'step' && call?.id === message.id) call.step(rank, message.step);
-    else if (message.type === 'progress' && call?.id === message.id) call.progress(rank, message.progress);
-    else if (message.type === 'ended' && call?.id === message.id) this.#ended(rank, call, message.outcome);
+    const call = this.#running.get(rank);
+    if (call === undefined || !('id' in message) || call.id !== message.id) return;
+    if (message.type === 'output') call.emit(rank, message.output);
+    if (message.type === 'step') call.sink.step?.(rank, message.step);
+    if (message.type === 'progress') call.sink.progress?.(rank, message.progress);
+    if (message.type === 'ended') this.#ended(rank, call, message.outcome);
   }
 
   /** Output of a rank's process itself goes to its current work; between works it is dropped. */
-  written(rank: number, output: RankOutput): void {
-    this.#running.get(rank)?.emit(rank, output);
+  written(rank: number, name: 'stdout' | 'stderr', text: string): void {
+    this.#running.get(rank)?.emit(rank, { kind: 'stream', name, text });
   }
 
   /** Sends ranks the number of steps of their call that they may run. */
   grant(grant: StepGrant): void {
-    for (const { rank } of this.#parts.processes) this.#parts.control.send(rank, { type: 'grant', grant });
+    this.#tellAll({ type: 'grant', grant });
   }
 
   /** What each living rank does now. */
   statuses(): Promise<Map<number, Situation>> {
-    const alive = this.#parts.processes.filter(({ exit }) => exit === undefined);
-    return this.#parts.desk.ask(
-      alive.map(({ rank }) => rank),
-      ANSWER_MS,
-    );
+    const alive = this.#fleet.processes.filter(({ exit }) => exit === undefined);
+    const ranks = alive.map(({ rank }) => rank);
+    return this.#desk.ask(ranks, ANSWER_MS);
   }
 
   /** Who waits for whom now. */
   async why(): Promise<Why> {
-    const { processes } = this.#parts;
+    const { processes } = this.#fleet;
     return explain(await this.statuses(), processes.length, exitsOf(processes), undefined, this.damages);
   }
 
   /** Ranks that run a call now, and what their processes are doing. */
   busyRanks(): BusyRank[] {
-    return busyRanks(this.#running, this.#parts.processes);
+    return [...this.#running].map(([rank, { since }]) => {
+      const pid = this.#fleet.processes[rank]?.pid ?? 0;
+      return { rank, pid, activity: describeActivity(pid, since) };
+    });
   }
 
   /** Stops running and queued calls; resolves when ranks can work again. */
@@ -146,8 +142,11 @@ export class Supervisor {
       const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
-    // Child processes are interrupted last, so that errors of ranks that wait for them come after the interrupt.
-    interruptChildrenOf(this.#running, this.#parts.processes);
+    // Only now, because errors of ranks that waited for an ended process are consequences.
+    for (const [rank, { since }] of this.#running) {
+      const { pid } = this.#fleet.processes[rank] ?? {};
+      if (pid !== undefined) interruptChildren(pid, since);
+    }
     await this.#pending?.recovered;
   }
 
@@ -178,7 +177,7 @@ export class Supervisor {
   #send(call: Call): void {
     for (const rank of call.ranks) {
       this.#running.set(rank, call);
-      this.#parts.control.send(rank, { type: 'work', id: call.id, work: call.work });
+      this.#fleet.control.send(rank, { type: 'work', id: call.id, work: call.work });
     }
   }
 
@@ -196,18 +195,28 @@ export class Supervisor {
   /** Cancels all running calls with this failure; a later failure is ignored. */
   #fail(reason: Failure, delayMs: number): void {
     if (this.#pending !== undefined) return;
-    this.#pending = new Cancellation(reason);
-    for (const call of this.#running.values()) call.failure ??= reason;
-    if (this.#running.size > 0) this.#parts.abortSwitch.abort(abortReason(reason));
-    this.#sendInterrupt(delayMs);
-    this.#pending.overdue(STUCK_MS, () => {
-      for (const rank of this.#running.keys()) this.#parts.processes[rank]?.kill();
+    this.#pending = new Cancellation(STUCK_MS, () => {
+      for (const rank of this.#running.keys()) this.#fleet.processes[rank]?.kill();
     });
+    for (const call of this.#running.values()) call.failure ??= reason;
+    if (this.#running.size > 0) this.#abort(abortReason(reason));
+    this.#sendInterrupt(delayMs);
     this.#recoverWhenIdle();
   }
 
   #sendInterrupt(delayMs: number): void {
-    for (const rank of this.#running.keys()) this.#parts.control.send(rank, { type: 'interrupt', delayMs });
+    for (const rank of this.#running.keys()) this.#fleet.control.send(rank, { type: 'interrupt', delayMs });
+  }
+
+  /** Makes every rank's collectives throw: through the shared segment if there is one, else by its courier. */
+  #abort(reason: AbortReason): void {
+    const { segment } = this.#fleet;
+    if (segment !== undefined) segment.abort(reason);
+    else this.#tellAll({ type: 'abort', reason });
+  }
+
+  #tellAll(message: ToRank): void {
+    for (const { rank } of this.#fleet.processes) this.#fleet.control.send(rank, message);
   }
 
   #recoverWhenIdle(): void {
@@ -222,8 +231,10 @@ export class Supervisor {
 
   async #recover(): Promise<void> {
     if (this.#broken !== undefined || this.#closed) return;
-    this.#parts.abortSwitch.reset();
-    const ranks = this.#parts.processes.map(({ rank }) => rank);
+    // Collectives work again in a new epoch; no rank is in a collective now.
+    if (this.#fleet.segment !== undefined) this.#fleet.segment.reset();
+    else this.#tellAll({ type: 'reset' });
+    const ranks = this.#fleet.processes.map(({ rank }) => rank);
     const call = new Call(this.#nextId++, ranks, { kind: 'recover' }, {});
     this.#send(call);
     await call.ended;
@@ -231,7 +242,8 @@ export class Supervisor {
   }
 
   #died(rank: number, exit: RankExit): void {
-    this.#parts.desk.died(rank);
+    this.#desk.died(rank);
+    this.saves.died(rank, exit);
     if (this.#closed) {
       this.#endDead(rank, exit);
       return;
@@ -241,7 +253,7 @@ export class Supervisor {
       `rank ${rank}'s process ended (${describeExit(exit)})${explainExit(exit)}; ${AFTER_DEATH}`,
       { rank, details: { rank, exit } },
     );
-    const process = this.#parts.processes[rank];
+    const process = this.#fleet.processes[rank];
     const said = process === undefined ? '' : lastWords(process);
     const others = [...this.#running.keys()].some((running) => running !== rank);
     void (others ? this.#snapshot(`when rank ${rank} ended`) : Promise.resolve('')).then((waiting) => {
@@ -263,7 +275,7 @@ export class Supervisor {
 
   /** Finds a rank that waits in a collective for a rank whose call has ended without it. */
   async #lookForMissing(): Promise<MissingCollective | undefined> {
-    const { processes } = this.#parts;
+    const { processes } = this.#fleet;
     if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;
     const statuses = await this.statuses();
     const idle = processes.map(({ rank }) => rank).filter((rank) => !this.#running.has(rank));
@@ -279,7 +291,7 @@ export class Supervisor {
   #error(failure: Failure, call: Call): ShardlabError {
     return failureError(failure, {
       title: call.title,
-      numRanks: this.#parts.processes.length,
+      numRanks: this.#fleet.processes.length,
       outcomes: call.outcomes,
     });
   }

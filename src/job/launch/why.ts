@@ -1,6 +1,6 @@
 import { formatSeconds, now, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
-import { rankNames } from '../control/selection';
+import { firstRanks, rankNames } from '../control/selection';
 import type { Situation, WaitingIn } from '../control/situation';
 import { describeExit, type RankExit } from './rank-process';
 
@@ -101,8 +101,7 @@ function plural(what: string, count: number): string {
 }
 
 function allSentence(numRanks: number, doing: (rank: number) => string): string {
-  const ranks = Array.from({ length: numRanks }, (_, rank) => rank);
-  return `nobody waits: ${byDoing(ranks, doing, ' ')}`;
+  return `nobody waits: ${byDoing(firstRanks(numRanks), doing, ' ')}`;
 }
 
 function describeRank(situation: Situation | undefined, exit: RankExit | undefined): string {

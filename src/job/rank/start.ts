@@ -19,7 +19,7 @@ import { createWorkBoard } from '../control/work-board';
 import { rankError } from './error';
 import { withoutForeignHandlers } from './foreign-handlers';
 import { createRankScope } from './scope';
-import { setRankScope } from './scope-host';
+import { RANK_SCOPE } from './scope-host';
 import { type RankSetup, SEGMENT_FD } from './setup';
 import { TensorPiles } from './tensor-piles';
 import { RankTraining } from './training';
@@ -94,7 +94,7 @@ async function buildRank(start: RankStart): Promise<void> {
     stepBegins: () => piles.look(),
     link: setup.link ?? undefined,
   });
-  setRankScope(scope);
+  RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   training = new RankTraining({ rank, engine, group: world.group, recorder, warn });
   const board = createWorkBoard(statusBoard);

@@ -6,6 +6,7 @@ import { registerDisplay } from '../../cell/display';
 import type { EvaluateResult, Evaluator } from '../../cell/evaluator';
 import { toMimeBundle } from '../../cell/mime';
 import { ShardlabError } from '../../core/errors';
+import { globalSlot } from '../../core/global-slot';
 import { now, type Seconds } from '../../core/units';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
@@ -27,8 +28,8 @@ const INTERRUPT_GRACE_SECONDS = 0.05;
  */
 const LOST_SECONDS = 0.25;
 
-/** Key on globalThis under which the evaluator finds work that is not a cell. */
-const TASK: unique symbol = Symbol.for('shardlab.task');
+/** The evaluator finds work there that is not a cell. */
+const TASK = globalSlot<() => unknown>('shardlab.task');
 
 /** The parts that a rank's main thread needs. */
 export interface RankWorkerParts {
@@ -113,8 +114,7 @@ export class RankWorker {
   #evaluate(work: RankWork): Promise<EvaluateResult> {
     const { evaluator } = this.#parts;
     if (work.kind === 'cell') return evaluator.evaluate(work.js, { name: `In[${work.cell}]` });
-    // globalThis has no index type for symbols; only we use this key.
-    (globalThis as { [TASK]?: () => unknown })[TASK] = () => this.#task(work);
+    TASK.value = () => this.#task(work);
     const name = work.kind === 'function' ? FUNCTION_NAME : work.kind;
     return evaluator.evaluate("await globalThis[Symbol.for('shardlab.task')]()", { name });
   }

@@ -1,79 +1,54 @@
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
-import { FoldedLines, type WriteLine, writeToStderr } from '../control/folded-lines';
+import type { Link } from '../../transport/link';
+import { FoldedLines, writeToStderr } from '../control/folded-lines';
 import type { GroupRef, RankWork } from '../control/messages';
+import { firstRanks } from '../control/selection';
 import type { CallSink } from '../launch/call';
-import { firstRanks } from '../launch/groups';
+import type { RankGroups } from '../launch/groups';
 import type { Supervisor } from '../launch/supervisor';
 import type { ProbeResult } from '../rank/probe';
+import type { RunHistory } from './history';
+
+/** What a run gets from its job. */
+export interface RunHome {
+  /** Number of the run in its job. */
+  readonly number: number;
+  readonly supervisor: Supervisor;
+  readonly groups: RankGroups;
+  /** The job's shaped wire, if there is one. */
+  readonly link?: Link | undefined;
+}
+
+/** What the work of a run needs. */
+export interface RunParts extends RunHome {
+  readonly calls: RunCalls;
+  readonly history: RunHistory;
+}
 
 /** Work of a run. */
 export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' | 'group' | 'measure' }>;
 
 /** How a run reaches its ranks, for as long as it lives. */
 export class RunCalls {
+  readonly #run: number;
   readonly #supervisor: Supervisor;
-  readonly #write: WriteLine;
   #ended: ShardlabError | undefined;
   /** The newest complete checkpoint. */
   #saved: string | undefined;
 
-  constructor(supervisor: Supervisor, write: WriteLine = writeToStderr) {
+  constructor({ number, supervisor }: RunHome) {
+    this.#run = number;
     this.#supervisor = supervisor;
-    this.#write = write;
   }
 
-  get isEnded(): boolean {
-    return this.#ended !== undefined;
-  }
-
-  /** Runs work on the job's first `numRanks` ranks. Throws: CLOSED when the run has ended; as calls on ranks do. */
+  /**
+   * Runs work on the job's first `numRanks` ranks. Lines that ranks write meanwhile are shown when all ranks have done
+   * a step, and at the call's end. Throws: CLOSED when the run has ended; as calls on ranks do.
+   */
   async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}): Promise<T[]> {
     if (this.#ended !== undefined) throw this.#ended;
-    return this.#run(numRanks, work, sink);
-  }
-
-  /** Measures a config on the run's ranks, even after the run has ended. Throws: as calls on ranks do. */
-  async probe(config: TrainConfig, run: number, group: GroupRef): Promise<ProbeResult[]> {
-    // No run has a negative number.
-    const work = { kind: 'probe', run: -run, config, group } as const;
-    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
-  }
-
-  /** Refuses further work, because after `what` ranks may hold different parameters. */
-  breakOff(what: string, cause: unknown): void {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    this.#ended ??= new ShardlabError(
-      'CLOSED',
-      `this run broke off ${what}, so its ranks may hold different parameters; ${this.#again}. It ended with: ${why}`,
-      { cause },
-    );
-  }
-
-  /** Frees the tensors of an ended run on the ranks that still answer. */
-  async free(numRanks: number, run: number): Promise<void> {
-    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {}).catch(() => undefined);
-  }
-
-  /** From now on the message of a broken run says how to continue from this checkpoint. */
-  saved(path: string): void {
-    this.#saved = path;
-  }
-
-  /** Refuses further work and frees the model. */
-  async dispose(numRanks: number, run: number): Promise<void> {
-    this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again}`);
-    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run }, {});
-  }
-
-  get #again(): string {
-    if (this.#saved === undefined) return 'make another with job.train(config)';
-    return `continue from the last checkpoint with job.train(config).load('${this.#saved}')`;
-  }
-
-  /** Lines that ranks write meanwhile are shown when all ranks have done a step, and at the call's end. */
-  async #run<T>(numRanks: number, work: RunWork, sink: CallSink): Promise<T[]> {
-    const lines = new FoldedLines(this.#write);
+    const lines = new FoldedLines(writeToStderr);
     const numSteps = firstRanks(numRanks).map(() => 0);
     const heard: CallSink = {
       ...sink,
@@ -91,5 +66,43 @@ export class RunCalls {
     } finally {
       lines.end(numRanks);
     }
+  }
+
+  /** Measures a config on the run's ranks, even after the run has ended. Throws: as calls on ranks do. */
+  async probe(config: TrainConfig, group: GroupRef): Promise<ProbeResult[]> {
+    // No run has a negative number.
+    const work = { kind: 'probe', run: -this.#run, config, group } as const;
+    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
+  }
+
+  /** Refuses further work, because after `what` ranks may hold different parameters. */
+  breakOff(what: string, cause: unknown): void {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    this.#ended ??= new ShardlabError(
+      'CLOSED',
+      `this run broke off ${what}, so its ranks may hold different parameters; ${this.#again}. It ended with: ${why}`,
+      { cause },
+    );
+  }
+
+  /** From now on the message of a broken run says how to continue from this checkpoint. */
+  saved(path: string): void {
+    this.#saved = path;
+  }
+
+  /** Frees the model on ranks. */
+  async free(numRanks: number): Promise<void> {
+    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run: this.#run }, {});
+  }
+
+  /** Refuses further work and frees the model. */
+  async dispose(numRanks: number): Promise<void> {
+    this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again}`);
+    await this.free(numRanks);
+  }
+
+  get #again(): string {
+    if (this.#saved === undefined) return 'make another with job.train(config)';
+    return `continue from the last checkpoint with job.train(config).load('${this.#saved}')`;
   }
 }

@@ -1,33 +1,120 @@
 import fs from 'node:fs';
-import { join, resolve } from 'node:path';
-import { currentDisplay } from '../../cell/display';
+import { join, relative, resolve } from 'node:path';
 import { folderToRead } from '../../checkpoint/format/checkpoint-folder';
 import { NOTHING_WRITTEN, STATE_FILE } from '../../checkpoint/format/checkpoint-state';
 import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/format/not-safetensors';
+import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
-import { type Bytes, formatBytes, now } from '../../core/units';
-import type { SaveDesk } from '../launch/save-desk';
+import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { RankLoad } from '../rank/saves';
-import type { RunCalls } from './calls';
-import type { RunHistory } from './history';
-import { createProgressLine } from './progress-line';
-import {
-  createRunLoad,
-  createRunSave,
-  type RunLoad,
-  type RunLoadOptions,
-  type RunSave,
-  type RunSaveOptions,
-  savedText,
-} from './save';
+import type { RunParts } from './calls';
+import { createProgressLine } from './progress';
 
-interface RunCheckpointsParts {
-  readonly run: number;
-  readonly calls: RunCalls;
-  readonly history: RunHistory;
-  readonly saves: SaveDesk;
+/** How run.save writes. */
+export interface RunSaveOptions extends Omit<SaveOptions, 'trainer'> {
+  /** Resolves when the state is copied, so steps may continue while it is written. Default false. */
+  readonly async?: boolean;
+}
+
+/** A checkpoint that is saved, or is being written. Shown in a notebook as one line. */
+export interface RunSave extends Shown {
+  /** Absolute path of the folder. */
+  readonly path: string;
+  /** Number of the run's last step in it. */
+  readonly step: number;
+  readonly bytes: Bytes;
+  /** The time until the state was copied; training waited for it. */
+  readonly copySeconds: Seconds;
+  /** Resolves when the checkpoint is in place. Throws: IO, RANK_DIED; then the previous checkpoint is complete. */
+  readonly done: Promise<void>;
+}
+
+/** How run.load reads. */
+export interface RunLoadOptions {
+  /** Does not change optimizer states and the count of steps. Default false. */
+  readonly parametersOnly?: boolean;
+}
+
+/** A checkpoint that was loaded. Shown in a notebook as one line. */
+export interface RunLoad extends Shown {
+  readonly path: string;
+  /** The run continues with the step after this one; null if only parameters were loaded. */
+  readonly step: number | null;
+  /** Bytes that all ranks read together. */
+  readonly bytesRead: Bytes;
+  readonly seconds: Seconds;
+}
+
+const SAVE_OPTIONS = ['type', 'maxShardBytes', 'dtype', 'async'] satisfies (keyof RunSaveOptions)[];
+
+/** Saves a run; `Run.save` says how. */
+export async function saveRun(parts: RunParts, given: string, settings: RunSaveOptions): Promise<RunSave> {
+  requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
+  const { async: isAsync = false, ...options } = settings;
+  const { number: run, calls, history, supervisor } = parts;
+  const path = pathOf('save', given);
+  const { world } = history.phase;
+  const step = history.lastStep;
+  const start = now();
+  const line = createProgressLine();
+  const expected = supervisor.saves.expect(world, (written, total) => {
+    line.show(`saving step ${step}: ${formatBytes(written)} of ${formatBytes(total)}`, written, total);
+  });
+  let bytes: Bytes;
+  try {
+    const work = { kind: 'save', run, save: expected.id, folder: path, options } as const;
+    const copied = await calls.on<Bytes>(world, work);
+    bytes = copied.reduce((sum, one) => sum + one, 0);
+  } catch (error) {
+    expected.cancel();
+    throw error;
+  }
+  const copySeconds = now() - start;
+  const text = `step ${step} saved: ${shortened(path)}, ${formatBytes(bytes)}`;
+  const done = expected.done.then(
+    () => {
+      calls.saved(path);
+      line.finish(text);
+    },
+    (error: unknown) => {
+      line.finish(`step ${step} was not saved: ${error instanceof Error ? error.message : String(error)}`);
+      throw error;
+    },
+  );
+  // The line also shows it to a user who does not await the save.
+  done.catch(() => undefined);
+  if (!isAsync) await done;
+  const facts = { path, step, bytes, copySeconds, done };
+  return withShown(facts, shownAsText(`${text}, copied in ${formatSeconds(copySeconds)}`));
+}
+
+/** Loads a checkpoint into a run; `Run.load` says how. */
+export async function loadRun(parts: RunParts, given: string, options: RunLoadOptions): Promise<RunLoad> {
+  requireKnownOptions('run.load(path, { … })', options, ['parametersOnly']);
+  const { parametersOnly = false } = options;
+  const { number: run, calls, history } = parts;
+  const path = pathOf('load', given);
+  checkFolder(path, parametersOnly);
+  const start = now();
+  try {
+    const work = { kind: 'load', run, folder: path, parametersOnly } as const;
+    const ranks = await calls.on<RankLoad>(history.phase.world, work);
+    const step = ranks[0]?.steps ?? null;
+    if (step !== null) history.resume(step);
+    calls.saved(path);
+    const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
+    const seconds = now() - start;
+    const what = step === null ? 'parameters' : `step ${step}`;
+    const text = `${what} loaded: ${shortened(path)}, ${formatBytes(bytesRead)} in ${formatSeconds(seconds)}`;
+    createProgressLine().finish(text);
+    return withShown({ path, step, bytesRead, seconds }, shownAsText(text));
+  } catch (error) {
+    if (!isUnchanged(error)) calls.breakOff(`while it loaded ${path}`, error);
+    throw error;
+  }
 }
 
 /**
@@ -38,84 +125,6 @@ function isUnchanged(error: unknown): boolean {
   return (
     error instanceof ShardlabError && (error.code === 'CLOSED' || error.details[NOTHING_WRITTEN] === true)
   );
-}
-
-const SAVE_OPTIONS: readonly string[] = [
-  'type',
-  'maxShardBytes',
-  'dtype',
-  'async',
-] satisfies (keyof RunSaveOptions)[];
-
-/** Saves and loads checkpoints of a run. */
-export class RunCheckpoints {
-  readonly #parts: RunCheckpointsParts;
-
-  constructor(parts: RunCheckpointsParts) {
-    this.#parts = parts;
-  }
-
-  async save(given: string, settings: RunSaveOptions): Promise<RunSave> {
-    requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
-    const { async: isAsync = false, ...options } = settings;
-    const { run, calls, history, saves } = this.#parts;
-    const path = pathOf('save', given);
-    const { world } = history.phase;
-    const step = history.lastStep;
-    const start = now();
-    const expected = saves.expect(world);
-    const line = createProgressLine(currentDisplay());
-    expected.listen((written, total) => {
-      line.show(`saving step ${step}: ${formatBytes(written)} of ${formatBytes(total)}`, written, total);
-    });
-    let bytes: Bytes;
-    try {
-      const work = { kind: 'save', run, save: expected.id, folder: path, options } as const;
-      const copied = await calls.on<Bytes>(world, work);
-      bytes = copied.reduce((sum, one) => sum + one, 0);
-    } catch (error) {
-      expected.cancel();
-      throw error;
-    }
-    const copySeconds = now() - start;
-    const done = expected.done.then(
-      () => {
-        calls.saved(path);
-        line.finish(savedText({ path, step, bytes }));
-      },
-      (error: unknown) => {
-        line.finish(`step ${step} was not saved: ${error instanceof Error ? error.message : String(error)}`);
-        throw error;
-      },
-    );
-    // The line also shows it to a user who does not await the save.
-    done.catch(() => undefined);
-    if (!isAsync) await done;
-    return createRunSave({ path, step, bytes, copySeconds, done });
-  }
-
-  async load(given: string, options: RunLoadOptions): Promise<RunLoad> {
-    requireKnownOptions('run.load(path, { … })', options, ['parametersOnly']);
-    const { parametersOnly = false } = options;
-    const { run, calls, history } = this.#parts;
-    const path = pathOf('load', given);
-    checkFolder(path, parametersOnly);
-    const start = now();
-    try {
-      const work = { kind: 'load', run, folder: path, parametersOnly } as const;
-      const ranks = await calls.on<RankLoad>(history.phase.world, work);
-      const step = ranks[0]?.steps ?? null;
-      if (step !== null) history.resume(step);
-      calls.saved(path);
-      const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
-      const loaded = createRunLoad({ path, step, bytesRead, seconds: now() - start });
-      createProgressLine(currentDisplay()).finish(String(loaded));
-      return loaded;
-    } catch (error) {
-      if (!isUnchanged(error)) calls.breakOff(`while it loaded ${path}`, error);
-      throw error;
-    }
-  }
 }
 
 function pathOf(what: 'save' | 'load', path: unknown): string {
@@ -166,4 +175,10 @@ function firstBytes(file: string): Buffer {
   } finally {
     fs.closeSync(opened);
   }
+}
+
+/** The path relative to the current folder, unless it is outside of that folder. */
+function shortened(path: string): string {
+  const seen = relative(process.cwd(), path);
+  return seen === '' || seen.startsWith('..') ? path : seen;
 }

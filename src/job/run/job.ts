@@ -1,23 +1,23 @@
+import { statSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
 import type { TrainConfigInput } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, now } from '../../core/units';
 import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
 import type { ReadyReport } from '../control/messages';
 import { parseSelection, type Selection } from '../control/selection';
-import type { BusyRank } from '../launch/busy-ranks';
 import type { OutputSink } from '../launch/call';
+import type { Fleet } from '../launch/fleet';
 import { RankGroups } from '../launch/groups';
-import { describeExit, type RankProcess } from '../launch/rank-process';
-import type { SaveDesk } from '../launch/save-desk';
-import type { Supervisor } from '../launch/supervisor';
+import { describeExit } from '../launch/rank-process';
+import { type BusyRank, Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
-import { type PendingRun, pendingRun } from './pending-run';
 import { RankSelection } from './rank-selection';
+import { checkWorld } from './reshard';
 import { Run } from './run';
-import { checkInit, checkWorld } from './train-arguments';
 
 /** A rank's report when it became ready. */
 export interface RankInfo extends ReadyReport {
@@ -54,37 +54,31 @@ export interface TrainOptions {
   readonly init?: string | undefined;
 }
 
-/** The rank processes, as the job needs them. */
-export interface JobFleet {
-  readonly processes: readonly RankProcess[];
-  readonly reports: readonly ReadyReport[];
-  /** The shaped wire, if there is one. */
-  readonly link?: Link | undefined;
-  /** Removed when the job ends. */
-  readonly folder: string;
-  /** Ends all processes and removes their resources. */
-  end(): Promise<void>;
+/** A run that is being built. */
+export interface PendingRun extends Promise<Run> {
+  /**
+   * The run, which continues from a checkpoint. Throws: as building and run.load do; then nothing of the run remains.
+   */
+  load(path: string): Promise<Run>;
 }
 
 /** Rank processes that work together. Shown in a notebook as the table of its ranks. */
 export class Job {
   readonly ranks: readonly RankInfo[];
-  readonly #fleet: JobFleet;
+  readonly #fleet: Fleet;
   readonly #supervisor: Supervisor;
   readonly #unregister: () => void;
-  readonly #saves: SaveDesk;
   readonly #groups: RankGroups;
   readonly #runs = new Set<Run>();
   #numRuns = 0;
   #ended: Promise<void> | undefined;
 
   /** `register` makes it known to its process; what it gives takes it out. */
-  constructor(fleet: JobFleet, supervisor: Supervisor, saves: SaveDesk, register: (job: Job) => () => void) {
+  constructor(fleet: Fleet, register: (job: Job) => () => void) {
     this.#fleet = fleet;
-    this.#supervisor = supervisor;
-    this.#saves = saves;
+    this.#supervisor = new Supervisor(fleet);
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
-    this.#groups = new RankGroups(supervisor, this.ranks.length);
+    this.#groups = new RankGroups(this.#supervisor, this.ranks.length);
     this.#unregister = register(this);
   }
 
@@ -120,7 +114,19 @@ export class Job {
    * const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
    */
   train(config: TrainConfigInput | string = {}, options: TrainOptions = {}): PendingRun {
-    return pendingRun(this.#train(config, options));
+    const building = this.#train(config, options);
+    const load = async (path: string): Promise<Run> => {
+      const run = await building;
+      try {
+        await run.load(path);
+        return run;
+      } catch (error) {
+        // The caller must get the reason why it was not loaded.
+        await run.dispose().catch(() => undefined);
+        throw error;
+      }
+    };
+    return Object.assign(building, { load });
   }
 
   /** What each rank does now, even while it computes or waits. */
@@ -214,23 +220,14 @@ export class Job {
       folder: this.#fleet.folder,
       supervisor: this.#supervisor,
       groups: this.#groups,
-      saves: this.#saves,
-      disposed: (ended) => this.#runs.delete(ended),
+      disposed: () => this.#runs.delete(run),
     });
     this.#runs.add(run);
     return run;
   }
 
   #table(): Table {
-    const rows = this.ranks.map(({ rank, pid, rssBytes, engine, blas, transport, readyMs }) => ({
-      rank,
-      pid,
-      rssBytes,
-      engine,
-      blas,
-      transport,
-      readyMs: Math.round(readyMs),
-    }));
+    const rows = this.ranks.map((report) => ({ ...report, readyMs: Math.round(report.readyMs) }));
     return createTable(rows, {
       title: `${rows.length === 1 ? '1 rank' : `${rows.length} ranks`}`,
       columns: [
@@ -244,4 +241,20 @@ export class Job {
       ],
     });
   }
+}
+
+/**
+ * Throws: CONFIG if job.train's init is not the path of one file. The code that reads the file reports whether it is
+ * readable.
+ */
+function checkInit(init: unknown): void {
+  if (init === undefined) return;
+  if (typeof init !== 'string' || init === '') {
+    throw new ConfigError(`job.train: init is ${String(init)}; give the path of a safetensors file`);
+  }
+  if (statSync(init, { throwIfNoEntry: false })?.isDirectory() !== true) return;
+  throw new ConfigError(
+    `job.train: init is ${init}, a folder, but must be one safetensors file; to continue from a checkpoint, use ` +
+      'job.train(config).load(folder), and to load only a model, use run.load(folder, { parametersOnly: true })',
+  );
 }

@@ -51,7 +51,7 @@ export async function withMemoryAdvice(error: ShardlabError, options: AdviceOpti
   if (isTooLarge(options.config, numParams)) {
     return advised(error, byFormula(numParams, options.world, limit), {});
   }
-  const tried = await new Trials(options, limit).run();
+  const tried = await tryAll(options, limit);
   return advised(error, sayingTried(tried, limit), { tried });
 }
 
@@ -65,69 +65,54 @@ export function isOverMemoryLimit(error: unknown): error is ShardlabError {
   );
 }
 
-class Trials {
-  readonly #options: AdviceOptions;
-  readonly #limit: Bytes;
-  readonly #tried: TriedSetting[] = [];
-  readonly #start = now();
-  #isEnded = false;
-
-  constructor(options: AdviceOptions, limit: Bytes) {
-    this.#options = options;
-    this.#limit = limit;
-  }
-
-  async run(): Promise<TriedSetting[]> {
-    const { config, world } = this.#options;
-    await this.#tryAll(singleSettings(config, world), Number.POSITIVE_INFINITY, BUDGET_SECONDS / 2);
-    const lacking = NUM_NAMED - this.#numFitting;
-    if (lacking > 0) {
-      const helping = [...this.#tried].sort((a, b) => a.peakBytes - b.peakBytes);
-      const texts = helping.map(({ setting }) => setting);
-      await this.#tryAll(pairedSettings(config, world, texts), lacking, BUDGET_SECONDS);
-    }
-    return this.#tried;
-  }
-
-  get #numFitting(): number {
-    return this.#tried.filter(({ fits }) => fits).length;
-  }
-
-  /** Stops when `enough` settings fit, the time is over, or ranks no longer answer. */
-  async #tryAll(settings: readonly MemorySetting[], enough: number, within: Seconds): Promise<void> {
-    const before = this.#numFitting;
+/** Tries settings until enough fit, the time is over, or ranks no longer answer. */
+async function tryAll(options: AdviceOptions, limit: Bytes): Promise<TriedSetting[]> {
+  const { config, world } = options;
+  const tried: TriedSetting[] = [];
+  const start = now();
+  let hasEnded = false;
+  const numFitting = (): number => tried.filter(({ fits }) => fits).length;
+  const tryThese = async (settings: readonly MemorySetting[], enough: number, within: Seconds) => {
+    const before = numFitting();
     for (const [i, setting] of settings.entries()) {
-      if (this.#isEnded || now() > this.#start + within || this.#numFitting - before >= enough) return;
-      this.#options.progress(`out of memory; trying ${setting.text}`, i, settings.length);
-      await this.#try(setting);
+      if (hasEnded || now() > start + within || numFitting() - before >= enough) return;
+      options.progress(`out of memory; trying ${setting.text}`, i, settings.length);
+      try {
+        tried.push(measured(setting, await options.probe(setting.config), world, limit));
+      } catch (error) {
+        // A setting that conflicts with this config is not advice.
+        hasEnded = !(error instanceof ShardlabError) || ENDINGS.includes(error.code);
+      }
     }
+  };
+  await tryThese(singleSettings(config, world), Number.POSITIVE_INFINITY, BUDGET_SECONDS / 2);
+  const lacking = NUM_NAMED - numFitting();
+  if (lacking > 0) {
+    const helping = [...tried].sort((a, b) => a.peakBytes - b.peakBytes);
+    const texts = helping.map(({ setting }) => setting);
+    await tryThese(pairedSettings(config, world, texts), lacking, BUDGET_SECONDS);
   }
+  return tried;
+}
 
-  async #try({ text, config }: MemorySetting): Promise<void> {
-    try {
-      const ranks = await this.#options.probe(config);
-      const highest = ranks.reduce((best, rank) => (rank.peakBytes > best.peakBytes ? rank : best));
-      const { peakBytes } = highest;
-      this.#tried.push({
-        setting: text,
-        peakBytes,
-        stepSeconds: Math.max(...ranks.map((rank) => rank.stepSeconds)),
-        fits: peakBytes <= this.#limit,
-        ranks: this.#ranksFor(config, highest),
-      });
-    } catch (error) {
-      // A setting that conflicts with this config is not advice.
-      this.#isEnded = !(error instanceof ShardlabError) || ENDINGS.includes(error.code);
-    }
-  }
-
-  /** Shards shrink with the number of ranks; other memory does not. */
-  #ranksFor({ parallel }: TrainConfig, { peakBytes, shardBytes }: ProbeResult): number | null {
-    const { shardedAtRest, isHybrid } = STRATEGIES[parallel.strategy];
-    const room = this.#limit - (peakBytes - shardBytes);
-    if (!shardedAtRest.includes('parameter') || isHybrid || room <= 0) return null;
-    return Math.ceil((shardBytes * this.#options.world) / room);
-  }
+function measured(
+  { text, config }: MemorySetting,
+  ranks: readonly ProbeResult[],
+  world: number,
+  limit: Bytes,
+): TriedSetting {
+  const { peakBytes, shardBytes } = ranks.reduce((a, b) => (b.peakBytes > a.peakBytes ? b : a));
+  const { shardedAtRest, isHybrid } = STRATEGIES[config.parallel.strategy];
+  // Shards shrink with the number of ranks; other memory does not.
+  const room = limit - (peakBytes - shardBytes);
+  const canShrink = shardedAtRest.includes('parameter') && !isHybrid && room > 0;
+  return {
+    setting: text,
+    peakBytes,
+    stepSeconds: Math.max(...ranks.map((rank) => rank.stepSeconds)),
+    fits: peakBytes <= limit,
+    ranks: canShrink ? Math.ceil((shardBytes * world) / room) : null,
+  };
 }
 
 function isTooLarge(config: TrainConfig, numParams: number): boolean {

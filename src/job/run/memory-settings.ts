@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 
@@ -13,82 +14,46 @@ export interface MemorySetting {
 /** Two changes that reduce the same memory are not tried together. */
 type Lessened = 'states' | 'activations' | 'both';
 
-/** A change of a config; null if the config has it already or it has no meaning there. */
-interface Change {
-  readonly less: Lessened;
-  readonly text: (config: TrainConfig) => string;
-  readonly apply: (config: TrainConfig, world: number) => TrainConfig | null;
-}
+/** Settings as the user writes them, with those of a group beside the group's other settings. */
+type Change = Partial<Pick<TrainConfig, 'batch' | 'accumulation' | 'activationCheckpointing'>> & {
+  readonly [Group in 'parallel' | 'offload' | 'optimizer']?: Partial<TrainConfig[Group]>;
+};
 
-/** The changes, roughly in order of their cost. */
-const CHANGES: readonly Change[] = [
-  {
-    less: 'states',
-    text: () => "parallel: { strategy: 'FULL_SHARD' }",
-    apply: (config, world) => {
-      const { parallel } = config;
-      const { shardedAtRest, reshardAfterForward, isHybrid } = STRATEGIES[parallel.strategy];
-      const isSharded = shardedAtRest.includes('parameter') && reshardAfterForward && !isHybrid;
-      if (world === 1 || (isSharded && parallel.reshardAfterForward !== false)) return null;
-      const rest = { mesh: null, reshardAfterForward: null, noSync: null };
-      return { ...config, parallel: { ...parallel, ...rest, strategy: 'FULL_SHARD' } };
-    },
-  },
-  {
-    less: 'activations',
-    text: ({ batch, accumulation }) => `batch: ${batch / 2}, accumulation: ${accumulation * 2}`,
-    apply: (config) =>
-      config.batch % 2 === 0
-        ? { ...config, batch: config.batch / 2, accumulation: config.accumulation * 2 }
-        : null,
-  },
-  {
-    less: 'activations',
-    text: () => "activationCheckpointing: 'selective'",
-    apply: (config) =>
-      config.activationCheckpointing === null ? { ...config, activationCheckpointing: 'selective' } : null,
-  },
-  {
-    less: 'activations',
-    text: () => "activationCheckpointing: 'full'",
-    apply: (config) =>
-      config.activationCheckpointing === 'full' ? null : { ...config, activationCheckpointing: 'full' },
-  },
-  {
-    less: 'states',
-    text: () => 'offload: { optimizer: true }',
-    apply: (config) =>
-      config.offload.optimizer ? null : { ...config, offload: { ...config.offload, optimizer: true } },
-  },
-  {
-    less: 'activations',
-    text: () => 'offload: { activations: true }',
-    apply: (config) =>
-      config.offload.activations ? null : { ...config, offload: { ...config.offload, activations: true } },
-  },
-  {
-    less: 'states',
-    text: () => 'offload: { parameters: true }',
-    apply: (config) =>
-      config.offload.parameters || !STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter')
-        ? null
-        : { ...config, offload: { ...config.offload, parameters: true } },
-  },
-  {
-    less: 'states',
-    text: () => "optimizer: { kind: 'adamW8bit' }",
-    apply: (config) =>
-      config.optimizer.kind === 'adamW'
-        ? { ...config, optimizer: { ...config.optimizer, kind: 'adamW8bit' } }
-        : null,
-  },
-];
+/** What a strategy keeps to itself; FULL_SHARD needs none of it. */
+const UNBOUND = { mesh: null, reshardAfterForward: null, noSync: null };
+
+/** The changes, roughly in order of their cost; null if the config has one already or it has no meaning there. */
+function changesOf(config: TrainConfig, world: number): readonly [Lessened, Change | null][] {
+  const { parallel, batch, accumulation, activationCheckpointing: checkpointing, offload } = config;
+  const { shardedAtRest, reshardAfterForward, isHybrid } = STRATEGIES[parallel.strategy];
+  const isSharded = shardedAtRest.includes('parameter');
+  const isWholly = isSharded && reshardAfterForward && !isHybrid && parallel.reshardAfterForward !== false;
+  return [
+    ['states', world === 1 || isWholly ? null : { parallel: { strategy: 'FULL_SHARD' } }],
+    ['activations', batch % 2 === 0 ? { batch: batch / 2, accumulation: accumulation * 2 } : null],
+    ['activations', checkpointing === null ? { activationCheckpointing: 'selective' } : null],
+    ['activations', checkpointing === 'full' ? null : { activationCheckpointing: 'full' }],
+    ['states', offload.optimizer ? null : { offload: { optimizer: true } }],
+    ['activations', offload.activations ? null : { offload: { activations: true } }],
+    ['states', offload.parameters || !isSharded ? null : { offload: { parameters: true } }],
+    ['states', config.optimizer.kind === 'adamW' ? { optimizer: { kind: 'adamW8bit' } } : null],
+  ];
+}
 
 /** The config with one change, for each change that has a meaning for it. */
 export function singleSettings(config: TrainConfig, world: number): MemorySetting[] {
-  return CHANGES.flatMap(({ text, apply, less }) => {
-    const changed = apply(config, world);
-    return changed === null ? [] : [{ text: text(config), config: changed, less }];
+  return changesOf(config, world).flatMap(([less, change]) => {
+    if (change === null) return [];
+    const { parallel, offload, optimizer, ...others } = change;
+    const changed = {
+      ...config,
+      ...others,
+      parallel: { ...config.parallel, ...(parallel && { ...UNBOUND, ...parallel }) },
+      offload: { ...config.offload, ...offload },
+      // adamW8bit has the settings of adamW.
+      optimizer: { ...config.optimizer, ...optimizer } as TrainConfig['optimizer'],
+    };
+    return [{ text: inspect(change).slice(2, -2), config: changed, less }];
   });
 }
 

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto';
-import type { DisplaySink } from '../../cell/display';
+import { currentDisplay, replacingDisplay } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
+import { escapeHtml } from '../../figures/escape';
 import type { Figure } from '../../figures/figure';
 import { LIGHT } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
@@ -8,49 +8,63 @@ import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
 import { createRunSummary } from './summary';
 
+/** Time between two drawings of a line. */
+const LINE_MS = 100;
 /** Fewer points make no curve, so a line of text is enough. */
 const LEAST_POINTS = 5;
-/** Time between two redraws: at least this time, and at least this multiple of the last redraw's time. */
+/** Time between two redraws of a curve: at least this time, and at least this multiple of the last redraw's time. */
 const REDRAW_MS = 200;
 const REDRAW_SHARE = 20;
 /** Number of newest steps that give the speed. */
 const NUM_SPEED = 10;
 
-/** Shows steps while they run. */
-export interface Progress {
-  show(last: StepResult): void;
-  /** Shows the final state: the whole figure, in the form that documents without plotly need. */
-  finish(): void;
+/** One line that shows the progress of work; nothing without a display. */
+export function createProgressLine() {
+  const draw = replacingDisplay();
+  let drawnAt = -Infinity;
+  return {
+    show(text: string, done: number, total: number): void {
+      if (performance.now() - drawnAt < LINE_MS) return;
+      draw(barBundle(text, done, total));
+      drawnAt = performance.now();
+    },
+    /** Replaces the line by a final text. */
+    finish(text: string): void {
+      draw({ 'text/html': `<div><code>${escapeHtml(text)}</code></div>`, 'text/plain': text });
+    },
+  };
 }
 
-/** Draws into one display that is updated at most five times a second; does nothing without a display. */
-export function createProgress(display: DisplaySink | undefined, numSteps: number): Progress {
-  const displayId = `shardlab-run-${randomUUID()}`;
+/** Shows steps while they run, in one display that is updated at most five times a second; nothing without a display. */
+export function createProgress(numSteps: number) {
+  const sink = currentDisplay();
+  const display = replacingDisplay(sink);
   const state: State = { numSteps, losses: [], newest: [] };
   let drawnAt = -Infinity;
   let drawingMs = 0;
-  let isDisplayed = false;
-  const draw = (bundleOf: (state: State) => MimeBundle): void => {
-    const start = performance.now();
-    const bundle = bundleOf(state);
-    if (isDisplayed) display?.update(displayId, bundle);
-    else display?.display(bundle, { displayId });
-    isDisplayed = true;
-    drawnAt = performance.now();
-    drawingMs = drawnAt - start;
-  };
   return {
-    show(last) {
-      if (display === undefined) return;
+    show(last: StepResult): void {
+      if (sink === undefined) return;
       state.losses.push(last.loss);
       state.newest.push(last);
       if (state.newest.length > NUM_SPEED) state.newest.shift();
-      if (performance.now() - drawnAt >= Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) draw(runningBundle);
+      const start = performance.now();
+      if (start - drawnAt < Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) return;
+      display(runningBundle(state));
+      drawnAt = performance.now();
+      drawingMs = drawnAt - start;
     },
-    finish() {
-      if (state.newest.length > 0) draw(finalBundle);
+    /** Shows the final state: the whole figure, in the form that documents without plotly need. */
+    finish(): void {
+      if (state.newest.length > 0) display(finalBundle(state));
     },
   };
+}
+
+/** A progress bar beside a text, over a picture. */
+function barBundle(text: string, done: number, total: number, picture = ''): MimeBundle {
+  const bar = `<progress value="${done}" max="${total}" style="width:12em;vertical-align:middle"></progress>`;
+  return { 'text/html': `<div>${bar} <code>${escapeHtml(text)}</code></div>${picture}`, 'text/plain': text };
 }
 
 /** The progress of the steps. */
@@ -64,10 +78,9 @@ interface State {
 function runningBundle(state: State): MimeBundle {
   const { losses, numSteps } = state;
   const text = progressText(state);
-  const bar = `<progress value="${losses.length}" max="${numSteps}" style="width:12em;vertical-align:middle"></progress>`;
   // No plotly while steps run, because JupyterLab's extension draws a display once and ignores its updates.
   const picture = losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(LIGHT);
-  return { 'text/html': `<div>${bar} <code>${text}</code></div>${picture}`, 'text/plain': text };
+  return barBundle(text, losses.length, numSteps, picture);
 }
 
 function finalBundle(state: State): MimeBundle {

@@ -4,35 +4,37 @@ import { configWarnings } from '../../config/config-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
-import type { CommTimelineOptions } from '../../figures/comm-timeline';
+import { commCauses } from '../../figures/comm-causes';
+import { type CommTimelineOptions, commTimeline } from '../../figures/comm-timeline';
 import type { Figure } from '../../figures/figure';
-import type { MemoryOptions } from '../../figures/memory-figure';
+import { counted } from '../../figures/format';
+import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
+import { processTable } from '../../figures/process-table';
 import type { RunView } from '../../figures/run-view';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type UnitFacts, unitsTable } from '../../figures/units-table';
 import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
-import type { Link } from '../../transport/link';
 import { warnOnStderr } from '../control/folded-lines';
-import type { RankGroups } from '../launch/groups';
-import type { SaveDesk } from '../launch/save-desk';
-import type { Supervisor } from '../launch/supervisor';
-import { RunCalls } from './calls';
-import { RunCheckpoints } from './checkpoints';
-import { RunFigures, type RunFrames } from './figures';
-import { RunHistory } from './history';
+import { RunCalls, type RunHome, type RunParts } from './calls';
+import {
+  loadRun,
+  type RunLoad,
+  type RunLoadOptions,
+  type RunSave,
+  type RunSaveOptions,
+  saveRun,
+} from './checkpoints';
+import { figureOf, lossFigure, type RunFrames, stepsFrame, viewOfStep } from './figures';
+import { placeText, RunHistory } from './history';
 import { requireModelRoom } from './model-room';
-import { planReshard, type ReshardChange } from './reshard-change';
-import type { ReshardReport } from './reshard-report';
-import type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './save';
-import { StepFile } from './step-file';
+import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
 import type { StepRecords } from './steps';
 import type { RunSummary } from './summary';
-import { placeText, runText } from './text';
 import { RunTraining } from './training';
 import { RunTurns } from './turns';
 
-export interface RunOptions {
+export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters; default: from the config's seed. */
   readonly init?: string | undefined;
@@ -40,101 +42,82 @@ export interface RunOptions {
   readonly numRanks: number;
   /** Ranks that train: the job's first. */
   readonly world: number;
-  /** The job's shaped wire, if there is one. */
-  readonly link?: Link | undefined;
-  /** Number of the run in its job. */
-  readonly number: number;
   /** The job's folder, for steps that are not in memory. */
   readonly folder: string;
-  readonly supervisor: Supervisor;
-  readonly groups: RankGroups;
-  readonly saves: SaveDesk;
   /** Called when the run is disposed. */
-  readonly disposed: (run: Run) => void;
+  readonly disposed: () => void;
 }
 
 /** A model in training on ranks of a job. Shown in a notebook as one line. */
 export class Run {
-  readonly #options: RunOptions;
-  readonly #calls: RunCalls;
-  readonly #checkpoints: RunCheckpoints;
+  readonly #parts: RunOptions & RunParts;
   readonly #turns = new RunTurns();
-  readonly #history: RunHistory;
-  readonly #figures: RunFigures;
   readonly #training: RunTraining;
-  #numParams = 0;
+  /** Number of parameters of the whole model; tied parameters count once. */
+  readonly numParams: number;
   #isDisposed = false;
 
-  private constructor(options: RunOptions, config: TrainConfig) {
-    const file = new SpillFile(join(options.folder, `run-${options.number}-steps`));
-    const history = new RunHistory(config, options.world, new StepFile(file, (message) => warn([message])));
-    const calls = new RunCalls(options.supervisor);
-    const { number: run, saves } = options;
-    this.#options = options;
-    this.#calls = calls;
-    this.#history = history;
-    this.#figures = new RunFigures(history, options.link);
-    this.#training = new RunTraining({ ...options, calls, history });
-    this.#checkpoints = new RunCheckpoints({ run, saves, calls, history });
+  private constructor(parts: RunOptions & RunParts, training: RunTraining, numParams: number) {
+    this.#parts = parts;
+    this.#training = training;
+    this.numParams = numParams;
   }
 
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
   static async create(options: RunOptions): Promise<Run> {
-    const run = new Run(options, parseTrainConfig(options.config));
-    const { number, init, world, groups } = options;
-    warn(configWarnings(options.config, run.config, world));
-    requireModelRoom(run.config, world);
+    const { number: run, init, world, groups } = options;
+    const config = parseTrainConfig(options.config);
+    const file = new SpillFile(join(options.folder, `run-${run}-steps`));
+    const calls = new RunCalls(options);
+    const parts = { ...options, calls, history: new RunHistory(config, world, file, warnOnStderr) };
+    const training = new RunTraining(parts);
+    warn(configWarnings(options.config, config, world));
+    requireModelRoom(config, world);
     const group = await groups.of(world);
-    const work = { kind: 'train', run: number, config: run.config, init, group } as const;
     try {
-      const [numParams] = await run.#calls.on<number>(world, work);
-      run.#numParams = numParams ?? 0;
-      return run;
+      const work = { kind: 'train', run, config, init, group } as const;
+      const [numParams = 0] = await calls.on<number>(world, work);
+      return new Run(parts, training, numParams);
     } catch (error) {
       // Ranks that had built the model when another rank failed still hold it.
-      await run.#calls.free(world, number);
-      throw await run.#training.advised(error);
+      await calls.free(world).catch(() => undefined);
+      throw await training.advised(error);
     }
   }
 
   /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes per step and rank. */
   get records(): StepRecords {
-    return this.#history.steps;
+    return this.#parts.history.steps;
   }
 
   /** The current config; resharding changes it. */
   get config(): TrainConfig {
-    return this.#history.phase.config;
+    return this.#parts.history.phase.config;
   }
 
   /** Number of ranks that train. */
   get world(): number {
-    return this.#history.phase.world;
+    return this.#parts.history.phase.world;
   }
 
   /** Number of the last step, from 1; steps before a loaded checkpoint count too. 0 before the first. */
   get lastStep(): number {
-    return this.#history.lastStep;
+    return this.#parts.history.lastStep;
   }
 
   /** The result of each step. */
   get results(): readonly StepResult[] {
-    return this.#history.steps.results();
+    return this.#parts.history.steps.results();
   }
 
   /** Mean loss over all ranks, step by step. */
   get losses(): number[] {
-    return this.#history.losses;
+    return this.#parts.history.losses;
   }
 
   /** As figures see it: the steps that were made with the newest config. */
   get view(): RunView {
-    return this.#figures.view;
-  }
-
-  /** Number of parameters of the whole model; tied parameters count once. */
-  get numParams(): number {
-    return this.#numParams;
+    return this.#viewOf();
   }
 
   /**
@@ -160,7 +143,7 @@ export class Run {
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return this.#turns.take('resharding', () => {
       const from = { config: this.config, world: this.world };
-      const to = planReshard(from, change, this.#options.numRanks);
+      const to = planReshard(from, change, this.#parts.numRanks);
       const { world: _, mixedPrecision = null, ...parallel } = change;
       warn(configWarnings({ mixedPrecision, parallel }, to.config, to.world));
       return this.#training.reshard(from, to);
@@ -174,7 +157,7 @@ export class Run {
    * Throws: IO naming file and tensor; then the run can continue, and the previous checkpoint is complete.
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
-    return this.#turns.take('saving', () => this.#checkpoints.save(path, options));
+    return this.#turns.take('saving', () => saveRun(this.#parts, path, options));
   }
 
   /**
@@ -182,7 +165,7 @@ export class Run {
    * steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
-    return this.#turns.take('loading', () => this.#checkpoints.load(path, options));
+    return this.#turns.take('loading', () => loadRun(this.#parts, path, options));
   }
 
   /**
@@ -190,9 +173,9 @@ export class Run {
    * Throws: CONFIG if the model has no units (NO_SHARD).
    */
   async units(): Promise<Table> {
-    const { number: run, link } = this.#options;
+    const { number: run, link, calls } = this.#parts;
     // All ranks have the same units.
-    const [facts = []] = await this.#calls.on<UnitFacts[]>(1, { kind: 'units', run });
+    const [facts = []] = await calls.on<UnitFacts[]>(1, { kind: 'units', run });
     if (facts.length === 0) {
       throw new ConfigError(
         `${placeText(this)} has no units: every rank holds the whole model; await run.reshard({ strategy: 'FULL_SHARD' })`,
@@ -209,46 +192,51 @@ export class Run {
    * run.memory({ over: 'time', rank: 0 });
    */
   memory(options: MemoryOptions = {}): Figure {
-    return this.#figures.memory(options);
+    return this.#draw(options.step, (view) => memoryFigure(view, options));
   }
 
   /** The bytes sent in one step, by cause. */
   comm(): Figure {
-    return this.#figures.comm();
+    return this.#draw(undefined, commCauses);
   }
 
   /** One step of all ranks: computing, waiting, and the wire's use. */
   timeline(options: CommTimelineOptions = {}): Figure {
-    return this.#figures.timeline(options);
+    return this.#draw(options.step, (view) => commTimeline(view, options));
   }
 
   /** The memory of each rank's process at the end of a step (default: the last), with a name for every resident byte. */
   processes(step?: number): Table {
-    return this.#figures.processes(step);
+    return processTable(this.#viewOf(step).records, step);
   }
 
   /** The loss over all steps, with a mark at each reshard. */
   loss(): Figure {
-    return this.#figures.loss();
+    return this.#draw(undefined, () => lossFigure(this.#parts.history));
   }
 
   /** The numbers behind the figures as danfojs DataFrames; its library loads on first use (seconds). */
   async frames(): Promise<RunFrames> {
-    return this.#figures.frames();
+    return {
+      steps: await stepsFrame(this.#parts.history),
+      memory: await this.memory().frame(),
+      comm: await this.comm().frame(),
+      timeline: await this.timeline().frame(),
+    };
   }
 
   [DISPLAY](): DisplayBundle {
     return { 'text/plain': this[inspect.custom]() };
   }
 
-  /** For hosts that inspect values. */
+  /** In one line: 'FULL_SHARD on 4 ranks, 1,063,680 parameters, 20 steps: loss 7.6 → 5.1'. For hosts that inspect values. */
   [inspect.custom](): string {
-    return runText({
-      ...this.config.parallel,
-      world: this.world,
-      numParams: this.numParams,
-      losses: this.losses,
-    });
+    const { losses } = this;
+    const head = `${placeText(this)}, ${this.numParams.toLocaleString('en-US')} parameters`;
+    const [first] = losses;
+    if (first === undefined) return `${head}, no step yet: await run.step(20)`;
+    const last = losses.at(-1) ?? first;
+    return `${head}, ${counted(losses.length, 'step')}: loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
   }
 
   /** Ends step() after the running step. Says whether it ended in time, or whether nothing had to be awaited. */
@@ -260,8 +248,17 @@ export class Run {
   async dispose(): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
-    this.#options.disposed(this);
-    await this.#calls.dispose(this.world, this.#options.number);
+    this.#parts.disposed();
+    await this.#parts.calls.dispose(this.world);
+  }
+
+  #viewOf(step?: number): RunView {
+    const { history, link } = this.#parts;
+    return viewOfStep(history, link, step);
+  }
+
+  #draw(step: number | undefined, figure: (view: RunView) => Figure): Figure {
+    return figureOf(this.#parts.history, () => figure(this.#viewOf(step)));
   }
 }
 

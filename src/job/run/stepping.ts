@@ -18,30 +18,24 @@ export function firstGrant(numSteps: number): StepGrant {
 /** Gathers the ranks' reports of their steps, and grants further steps. */
 export class Stepping {
   readonly #numSteps: number;
-  readonly #numRanks: number;
   readonly #grant: (grant: StepGrant) => void;
   readonly #done: (steps: readonly RankStep[]) => void;
   /** By rank, its steps that some other rank has not sent yet. */
   readonly #waiting: RankStep[][];
-  #numDone = 0;
+  /** Steps that all ranks have done. */
+  numDone = 0;
   #granted: StepGrant;
 
   constructor(
-    size: { readonly numSteps: number; readonly numRanks: number },
+    { numSteps, numRanks }: { readonly numSteps: number; readonly numRanks: number },
     grant: (grant: StepGrant) => void,
     done: (steps: readonly RankStep[]) => void,
   ) {
-    this.#numSteps = size.numSteps;
-    this.#numRanks = size.numRanks;
+    this.#numSteps = numSteps;
     this.#grant = grant;
     this.#done = done;
-    this.#waiting = Array.from({ length: size.numRanks }, () => []);
-    this.#granted = firstGrant(size.numSteps);
-  }
-
-  /** Steps that all ranks have done. */
-  get numDone(): number {
-    return this.#numDone;
+    this.#waiting = Array.from({ length: numRanks }, () => []);
+    this.#granted = firstGrant(numSteps);
   }
 
   /** Takes a rank's next step. */
@@ -49,8 +43,7 @@ export class Stepping {
     this.#waiting[rank]?.push(step);
     while (this.#waiting.every((steps) => steps.length > 0)) {
       const steps = this.#waiting.flatMap((queue) => queue.shift() ?? []);
-      if (steps.length !== this.#numRanks) return;
-      this.#numDone++;
+      this.numDone++;
       this.#goOn();
       this.#done(steps);
     }
@@ -65,7 +58,7 @@ export class Stepping {
 
   #goOn(): void {
     if (this.#granted.isFinal) return;
-    const granted = Math.min(this.#numDone + LEAD, this.#numSteps);
+    const granted = Math.min(this.numDone + LEAD, this.#numSteps);
     this.#granted = { granted, isFinal: granted === this.#numSteps };
     this.#grant(this.#granted);
   }

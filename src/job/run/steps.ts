@@ -1,37 +1,58 @@
+import { deserialize, serialize } from 'node:v8';
+import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { ShardlabError } from '../../core/errors';
 import type { StepRecord } from '../../ledger/record';
+import type { BlockRange, SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
-import type { Chunk, StepFile, WholeStep } from './step-file';
 
 /*
  * [Note: steps on disk] The records of a step are tens of kilobytes per rank. The newest steps are in memory. Older
- * steps are written, several at a time, to a file in the job's folder, and are read back on demand. RunHistory stores
- * the numbers that figures need from all steps (losses, sums of communication). So a run's memory hardly grows with its
- * steps.
+ * steps are written, several at a time, to a file in the job's folder, and are read back on demand: plain results,
+ * deflated records. RunHistory stores the numbers that figures need from all steps (losses, sums of communication). So
+ * a run's memory hardly grows with its steps.
  */
 
 /** The least number of steps in memory. Figures of several steps use fewer. */
 export const NUM_NEWEST = 16;
 /** Number of steps that are written to the file at once. */
 const NUM_PER_CHUNK = 16;
+/** Neighbouring steps differ only in their times, so a higher level saves little. */
+const DEFLATE = { level: 1 } as const;
 
-/** The records of a run's steps, step by step, rank by rank. Old records are in a file until they are read. */
-export interface StepRecords extends Iterable<StepRecord> {
-  readonly numSteps: number;
-  /** Records of one step, by rank; empty if the run did not do this step. Throws: IO if they could not be stored. */
-  ofStep(step: number): readonly StepRecord[];
-  /** Records of the newest steps, in order; default: of the last step. Throws: IO as above. */
-  newest(numSteps?: number): readonly StepRecord[];
+/** One step of all ranks. */
+interface WholeStep {
+  readonly result: StepResult;
+  /** By rank. */
+  readonly records: readonly StepRecord[];
 }
+
+/** Neighbouring steps that were written to the file together. */
+interface Chunk {
+  readonly firstStep: number;
+  readonly lastStep: number;
+  readonly numSteps: number;
+  /** In memory if the file could not take them. */
+  readonly results: BlockRange | readonly StepResult[];
+  /** Records by step, or the error if they are lost. */
+  readonly records: BlockRange | ShardlabError;
+}
+
+/** The records of a run's steps, step by step, rank by rank. */
+export interface StepRecords extends Pick<RunSteps, 'numSteps' | 'ofStep' | 'newest'>, Iterable<StepRecord> {}
 
 /** The steps of a run, in memory and in a file. [Note: steps on disk] */
 export class RunSteps implements StepRecords {
-  readonly #file: StepFile;
+  readonly #file: SpillFile;
+  readonly #warn: (message: string) => void;
   #chunks: Chunk[] = [];
   #newest: WholeStep[] = [];
   #numStored = 0;
+  #hasWarned = false;
 
-  constructor(file: StepFile) {
+  /** `warn` is called once, when records cannot be stored. */
+  constructor(file: SpillFile, warn: (message: string) => void) {
     this.#file = file;
+    this.#warn = warn;
   }
 
   get numSteps(): number {
@@ -42,7 +63,7 @@ export class RunSteps implements StepRecords {
   add(step: WholeStep): void {
     this.#newest.push(step);
     if (this.#newest.length < NUM_NEWEST + NUM_PER_CHUNK) return;
-    this.#chunks.push(this.#file.store(this.#newest.splice(0, NUM_PER_CHUNK)));
+    this.#chunks.push(this.#store(this.#newest.splice(0, NUM_PER_CHUNK)));
     this.#numStored += NUM_PER_CHUNK;
   }
 
@@ -55,7 +76,7 @@ export class RunSteps implements StepRecords {
 
   /** Drops the steps after number `step`. Throws: IO. */
   cut(step: number): void {
-    this.#chunks = this.#chunks.flatMap((chunk) => this.#file.cut(chunk, step));
+    this.#chunks = this.#chunks.flatMap((chunk) => this.#cut(chunk, step));
     this.#numStored = this.#chunks.reduce((sum, { numSteps }) => sum + numSteps, 0);
     this.#newest = this.#newest.filter(({ result }) => result.step <= step);
   }
@@ -65,45 +86,91 @@ export class RunSteps implements StepRecords {
     let begin = this.#numStored;
     let from = this.#chunks.length;
     while (begin > first && from > 0) begin -= this.#chunks[--from]?.numSteps ?? 0;
-    const stored = this.#chunks.slice(from).flatMap((chunk) => this.#file.resultsOf(chunk));
+    const stored = this.#chunks.slice(from).flatMap((chunk) => this.#resultsOf(chunk));
     return [...stored, ...this.#newest.map(({ result }) => result)].slice(first - begin);
   }
 
+  /** Records of one step, by rank; empty if the run did not do this step. Throws: IO if they could not be stored. */
   ofStep(step: number): readonly StepRecord[] {
     const newest = this.#newest.find(({ result }) => result.step === step);
     if (newest !== undefined) return newest.records;
     const chunk = this.#chunks.find(({ firstStep, lastStep }) => firstStep <= step && step <= lastStep);
-    const steps = chunk === undefined ? [] : this.#file.recordsOf(chunk);
+    const steps = chunk === undefined ? [] : this.#recordsOf(chunk);
     return steps.find(([record]) => record?.step === step) ?? [];
   }
 
+  /** Records of the newest steps before number `before`, in order; default: of the last step. Throws: IO as above. */
   newest(numSteps = 1, before = Number.POSITIVE_INFINITY): readonly StepRecord[] {
     const isBefore = ([record]: readonly StepRecord[]): boolean =>
       record !== undefined && record.step < before;
     let steps = this.#newest.map(({ records }) => records).filter(isBefore);
     for (const chunk of this.#chunks.toReversed()) {
       if (steps.length >= numSteps) break;
-      if (chunk.firstStep < before) steps = [...this.#file.recordsOf(chunk).filter(isBefore), ...steps];
+      if (chunk.firstStep < before) steps = [...this.#recordsOf(chunk).filter(isBefore), ...steps];
     }
     return steps.slice(-numSteps).flat();
   }
 
-  /**
-   * The records of steps from `first` to before `end`, step by step; only only only only only only only one chunk is in
-   * memory at a time. Throws: IO as above.
-   */
-  *between(first: number, end: number): Generator<readonly StepRecord[]> {
-    const isWithin = ([record]: readonly StepRecord[]): boolean =>
-      record !== undefined && record.step >= first && record.step < end;
-    for (const chunk of this.#chunks) {
-      if (chunk.lastStep >= first && chunk.firstStep < end)
-        yield* this.#file.recordsOf(chunk).filter(isWithin);
-    }
-    yield* this.#newest.map(({ records }) => records).filter(isWithin);
+  /** The records of all steps; only one chunk is in memory at a time. Throws: IO as above. */
+  *[Symbol.iterator](): Generator<StepRecord> {
+    for (const chunk of this.#chunks) yield* this.#recordsOf(chunk).flat();
+    for (const { records } of this.#newest) yield* records;
   }
 
-  /** Records of all steps, as above. */
-  *[Symbol.iterator](): Generator<StepRecord> {
-    for (const records of this.between(0, Number.POSITIVE_INFINITY)) yield* records;
+  /** Writes steps, at least one, to the file. If the disk is full, their records are lost, and `warn` reports it. */
+  #store(steps: readonly WholeStep[]): Chunk {
+    const results = steps.map(({ result }) => result);
+    const [firstStep, lastStep] = [results[0]?.step ?? 0, results.at(-1)?.step ?? 0];
+    const range = { firstStep, lastStep, numSteps: steps.length };
+    const records = deflateRawSync(serialize(steps.map((step) => step.records)), DEFLATE);
+    const { end } = this.#file;
+    try {
+      return {
+        ...range,
+        results: this.#file.append(serialize(results)),
+        records: this.#file.append(records),
+      };
+    } catch (error) {
+      if (!(error instanceof ShardlabError)) throw error;
+      this.#file.cut(end);
+      return { ...range, results, records: this.#lost(range, error) };
+    }
+  }
+
+  #resultsOf({ results, lastStep }: Chunk): readonly StepResult[] {
+    // `#store` has written them.
+    const stored = 'offset' in results ? (deserialize(this.#file.read(results)) as StepResult[]) : results;
+    return stored.filter(({ step }) => step <= lastStep);
+  }
+
+  /** Records by step and rank. Throws: IO, also if they are lost. */
+  #recordsOf({ records, lastStep }: Chunk): readonly (readonly StepRecord[])[] {
+    if (records instanceof ShardlabError) throw records;
+    // As above.
+    const stored = deserialize(inflateRawSync(this.#file.read(records))) as StepRecord[][];
+    return stored.filter(([record]) => record !== undefined && record.step <= lastStep);
+  }
+
+  /** The rest of a chunk when the steps after number `step` are dropped: nothing, or one chunk. */
+  #cut(chunk: Chunk, step: number): Chunk[] {
+    if (chunk.lastStep <= step) return [chunk];
+    if (chunk.firstStep <= step) {
+      const shorter = { ...chunk, lastStep: step };
+      return [{ ...shorter, numSteps: this.#resultsOf(shorter).length }];
+    }
+    if ('offset' in chunk.results) this.#file.cut(chunk.results.offset);
+    return [];
+  }
+
+  #lost({ firstStep, lastStep }: Pick<Chunk, 'firstStep' | 'lastStep'>, cause: ShardlabError): ShardlabError {
+    const what = `the records of steps ${firstStep} to ${lastStep} are lost: ${cause.message}`;
+    if (!this.#hasWarned) {
+      this.#hasWarned = true;
+      this.#warn(
+        `${what}. Training continues, and losses stay; figures of these steps cannot be drawn. Free some space, or set TMPDIR ` +
+          'to a larger disk before the launch. This warning appears once',
+      );
+    }
+    return new ShardlabError('IO', `${what}; choose another step`, { cause, details: cause.details });
   }
 }

@@ -28,17 +28,9 @@ export function createRunSummary(results: readonly StepResult[]): RunSummary {
     tokensPerSecond: tokens / total,
     stepSeconds: seconds[Math.floor(seconds.length / 2)] ?? Number.NaN,
   };
-  const text = summaryText(facts);
-  return withShown(facts, shownAsText(text));
-}
-
-function summaryText(
-  facts: Pick<RunSummary, 'lastStep' | 'firstLoss' | 'lastLoss' | 'tokensPerSecond' | 'stepSeconds'>,
-): string {
-  const loss =
-    facts.firstLoss === facts.lastLoss
-      ? facts.lastLoss.toFixed(4)
-      : `${facts.firstLoss.toFixed(4)} → ${facts.lastLoss.toFixed(4)}`;
+  const { lastStep, firstLoss, lastLoss, stepSeconds } = facts;
+  const before = firstLoss === lastLoss ? '' : `${firstLoss.toFixed(4)} → `;
   const speed = Math.round(facts.tokensPerSecond).toLocaleString('en-US');
-  return `step ${facts.lastStep}: loss ${loss}, ${speed} tokens/s, ${(facts.stepSeconds * 1e3).toFixed(1)} ms per step`;
+  const time = `${speed} tokens/s, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
+  return withShown(facts, shownAsText(`step ${lastStep}: loss ${before}${lastLoss.toFixed(4)}, ${time}`));
 }

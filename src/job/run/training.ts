@@ -1,36 +1,20 @@
-import { currentDisplay } from '../../cell/display';
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
-import type { RankGroups } from '../launch/groups';
-import type { Supervisor } from '../launch/supervisor';
-import type { RunCalls } from './calls';
-import type { RunHistory } from './history';
+import type { RunParts } from './calls';
+import { placeText, type RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
-import { createProgress } from './progress';
-import { createProgressLine } from './progress-line';
-import type { ReshardPlan } from './reshard-change';
-import { createReshardReport, type ReshardReport } from './reshard-report';
+import { createProgress, createProgressLine } from './progress';
+import { createReshardReport, type ReshardReport } from './reshard';
 import { firstGrant, Stepping } from './stepping';
 import { createRunSummary, type RunSummary } from './summary';
-import { placeText } from './text';
-
-/** What training needs of its run. */
-export interface RunTrainingParts {
-  /** Number of the run in its job. */
-  readonly number: number;
-  readonly supervisor: Supervisor;
-  readonly groups: RankGroups;
-  readonly calls: RunCalls;
-  readonly history: RunHistory;
-}
 
 /** Steps a run's ranks and moves them to other strategies, with progress and advice for the person; one thing at a time. */
 export class RunTraining {
-  readonly #parts: RunTrainingParts;
+  readonly #parts: RunParts;
   #steps: Stepping | undefined;
 
-  constructor(parts: RunTrainingParts) {
+  constructor(parts: RunParts) {
     this.#parts = parts;
   }
 
@@ -39,13 +23,11 @@ export class RunTraining {
     const { number: run, supervisor, calls, history } = this.#parts;
     const { world } = history.phase;
     const first = history.steps.numSteps;
-    const progress = createProgress(currentDisplay(), numSteps);
+    const progress = createProgress(numSteps);
     const steps = new Stepping(
       { numSteps, numRanks: world },
       (grant) => supervisor.grant(grant),
-      (done) => {
-        progress.show(history.keep(done));
-      },
+      (done) => progress.show(history.keep(done)),
     );
     this.#steps = steps;
     try {
@@ -74,11 +56,11 @@ export class RunTraining {
   }
 
   /** Throws: CHECK, and what ranks throw; once states were moving, that ends the run. */
-  async reshard(from: ReshardPlan, to: ReshardPlan): Promise<ReshardReport> {
+  async reshard(from: RunPlace, to: RunPlace): Promise<ReshardReport> {
     const { number: run, groups, calls, history } = this.#parts;
     const start = now();
     const [before, after] = [await groups.of(from.world), await groups.of(to.world)];
-    const line = createProgressLine(currentDisplay());
+    const line = createProgressLine();
     const head = `${placeText(from)} → ${placeText(to)}`;
     let isMoving = false;
     try {
@@ -89,7 +71,7 @@ export class RunTraining {
           line.show(`${head}: ${Math.round((100 * done) / total)}% moved`, done, total);
         },
       });
-      history.begin(to.config, to.world);
+      history.begin(to);
       const report = createReshardReport(from, to, ranks, now() - start);
       line.finish(String(report));
       return report;
@@ -102,16 +84,16 @@ export class RunTraining {
   /** An error over a memoryLimit with the settings that would have fit; others as they are. The model that did not fit goes first. */
   async advised(error: unknown): Promise<unknown> {
     if (!isOverMemoryLimit(error)) return error;
-    const { number, groups, calls, history } = this.#parts;
+    const { groups, calls, history } = this.#parts;
     const { config, world } = history.phase;
-    await calls.free(world, number);
-    const line = createProgressLine(currentDisplay());
+    await calls.free(world).catch(() => undefined);
+    const line = createProgressLine();
     const group = await groups.of(world);
     const advised = await withMemoryAdvice(error, {
       config,
       world,
-      probe: (tried) => calls.probe(tried, number, group),
-      progress: (text, done, total) => line.show(text, done, total),
+      probe: (tried) => calls.probe(tried, group),
+      progress: line.show,
     });
     line.finish('out of memory: see what fits below');
     return advised;

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { ConfigError } from '../../core/errors';
 
 /** An interrupt waits at most this long for the end of running work; then the work is aborted. */
@@ -8,7 +9,7 @@ export type Business = 'stepping' | 'resharding' | 'saving' | 'loading';
 
 interface Turn {
   readonly business: Business;
-  readonly ended: Promise<void>;
+  readonly ended: Promise<unknown>;
 }
 
 /**
@@ -28,13 +29,7 @@ export class RunTurns {
       );
     }
     const running = this.#after(before?.ended, work);
-    const turn: Turn = {
-      business,
-      ended: running.then(
-        () => undefined,
-        () => undefined,
-      ),
-    };
+    const turn = { business, ended: Promise.allSettled([running]) };
     this.#turn = turn;
     try {
       return await running;
@@ -54,16 +49,14 @@ export class RunTurns {
     this.#isStopping = true;
     if (turn.business === 'saving') return 'idle';
     tell();
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<'late'>((resolve) => {
-      timer = setTimeout(() => resolve('late'), STOP_MS);
-    });
+    const limit = new AbortController();
+    const late = delay(STOP_MS, 'late' as const, { signal: limit.signal });
     const stopped = turn.ended.then(() => 'stopped' as const);
-    return Promise.race([stopped, late]).finally(() => clearTimeout(timer));
+    return Promise.race([stopped, late]).finally(() => limit.abort());
   }
 
   /** Waits for stopped work that is still ending. */
-  async #after<T>(ended: Promise<void> | undefined, work: () => Promise<T>): Promise<T> {
+  async #after<T>(ended: Promise<unknown> | undefined, work: () => Promise<T>): Promise<T> {
     await ended;
     this.#isStopping = false;
     return work();

@@ -3,13 +3,13 @@ import { test } from 'node:test';
 import { compareRuns } from '../../../src/figures/compare';
 import { memoryTimeline } from '../../../src/figures/memory-timeline';
 import { checkExercise } from '../../../src/job/notebook/exercises';
-import { createGuesses } from '../../../src/job/run/guesses';
+import { Guesses } from '../../../src/job/run/guesses';
 import { simulatedRun } from '../../figures/gallery';
 
 const run = simulatedRun({ strategy: 'FULL_SHARD', world: 4 });
 
 test("the next figure on a guess's topic shows guess and truth, once", () => {
-  const guesses = createGuesses();
+  const guesses = new Guesses();
   guesses.guess('00.share', 40, 'paramShare');
   guesses.guess('00.other', 3, 'numCollectives');
   const first = guesses.reveal(memoryTimeline(run));
@@ -19,7 +19,7 @@ test("the next figure on a guess's topic shows guess and truth, once", () => {
 });
 
 test('without a guess the figure shows the truth alone', () => {
-  const guesses = createGuesses();
+  const guesses = new Guesses();
   guesses.guess('00.share', Number.NaN, 'paramShare');
   guesses.guess('00.free');
   assert.match(

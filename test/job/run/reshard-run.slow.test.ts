@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { Job } from '../../../src/job/run/job';
-import type { ReshardChange } from '../../../src/job/run/reshard-change';
+import type { ReshardChange } from '../../../src/job/run/reshard';
 import { launchFor } from '../job-fixture';
 
 // No size is divisible by the number of ranks.

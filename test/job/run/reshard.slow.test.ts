@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import type { ReshardChange } from '../../../src/job/run/reshard-change';
+import type { ReshardChange } from '../../../src/job/run/reshard';
 import type { Run } from '../../../src/job/run/run';
 import { launchFor, temporaryFolder } from '../job-fixture';
 

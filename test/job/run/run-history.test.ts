@@ -12,9 +12,8 @@ import type { Figure } from '../../../src/figures/figure';
 import { memoryFigure } from '../../../src/figures/memory-figure';
 import { processTable } from '../../../src/figures/process-table';
 import type { RunView } from '../../../src/figures/run-view';
+import { viewOf } from '../../../src/job/run/figures';
 import { RunHistory } from '../../../src/job/run/history';
-import { StepFile } from '../../../src/job/run/step-file';
-import { viewOf } from '../../../src/job/run/view';
 import type { StepRecord } from '../../../src/ledger/record';
 import { SpillFile } from '../../../src/ledger/spill-file';
 import { simulateRanks } from '../../ledger/simulated-step';
@@ -52,8 +51,9 @@ function historyFor(context: TestContext, { isThere = true } = {}) {
   const folder = join(base, 'job');
   if (isThere) mkdirSync(folder);
   const warnings: string[] = [];
-  const file = new StepFile(new SpillFile(join(folder, 'steps')), (message) => warnings.push(message));
-  return { history: new RunHistory(config, WORLD, file), folder, warnings };
+  const file = new SpillFile(join(folder, 'steps'));
+  const history = new RunHistory(config, WORLD, file, (message) => warnings.push(message));
+  return { history, folder, warnings };
 }
 
 /** The records that a history of these steps has to have: curves of the newest two steps alone. */
