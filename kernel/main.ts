@@ -1,11 +1,11 @@
 import { findInstallation } from '../src/cell/installation';
-import { startCompiler } from './front/compiler-client';
+import { CompilerClient } from './front/compiler-client';
 
 /** A kernel; Jupyter starts it with: `node main.js CONNECTION_FILE`. */
 async function main(connectionFile: string): Promise<void> {
   const settings = { baseDir: process.cwd(), installation: findInstallation() };
   // The compiler takes longest to start, so it starts before the rest of the front is even loaded.
-  const compiler = startCompiler(settings);
+  const compiler = new CompilerClient(settings);
   const { runKernel } = await import('./front/kernel.js');
   await runKernel(connectionFile, settings, compiler);
 }

@@ -12,37 +12,17 @@ export type { Dist } from './dist/facade';
 export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/types';
 export { StateDictType } from './job/rank/checkpoints';
 export type { RankFsdpWrapper } from './job/rank/fsdp';
+export * from './job/rank/fsdp-names';
 /** Modules, parameters, layers and models, by PyTorch's names. */
 export * as nn from './job/rank/nn-names';
 export type { RankScope } from './job/rank/scope';
 export type { AdamW, AdamWOptions } from './optim/adamw';
 export type { Optimizer } from './optim/optimizer';
-export { allreduceHook, bf16CompressHook, fp16CompressHook } from './parallel/ddp/comm-hooks';
 export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';
-export {
-  setModulesToBackwardPrefetch,
-  setModulesToForwardPrefetch,
-} from './parallel/fsdp/prefetch-lists';
 export type { FsdpOptions } from './parallel/fsdp1/fsdp-options';
 export type { FullyShardArguments } from './parallel/fsdp1/fully-shard-options';
 export type { Fsdp } from './parallel/fsdp1/fully-sharded-data-parallel';
-export {
-  CPUOffload,
-  MixedPrecision,
-  MixedPrecisionPolicy,
-  OffloadPolicy,
-} from './parallel/fsdp1/precision-and-offload';
-export { BackwardPrefetch, ShardingStrategy, ShardStrategy } from './parallel/fsdp1/sharding-strategy';
 export type { WrapPolicy } from './parallel/wrap-policies';
-export {
-  alwaysWrapPolicy,
-  lambdaAutoWrapPolicy,
-  ModuleWrapPolicy,
-  moeAutoWrapPolicy,
-  neverWrapPolicy,
-  sizeBasedAutoWrapPolicy,
-  transformerAutoWrapPolicy,
-} from './parallel/wrap-policies';
 
 const scope = currentRankScope();
 
@@ -92,8 +72,6 @@ export const naive = scope.naive;
 export const fromFairScale = scope.fromFairScale;
 /** fully_shard's offload policy: shards lie on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
 export const CPUOffloadPolicy = scope.CPUOffloadPolicy;
-/** The implementations of activation checkpointing in PyTorch; here both are the same. */
-export const CheckpointImpl = scope.CheckpointImpl;
 /** Runs a layer's forward again in backward instead of storing its activations; changes the layer in place. */
 export const checkpointWrapper = scope.checkpointWrapper;
 /** Checkpoints layers of a model, by the forms of a config's activationCheckpointing; default all. */

@@ -1,10 +1,8 @@
 import { join } from 'node:path';
 import ts from 'typescript';
-import { completenessOf } from './completeness';
-import { depthError, unlessTooDeep } from './depth';
+import { completenessOf, depthError, parse, rightImports, unlessTooDeep } from './cell-text';
 import { describeDiagnostics } from './diagnostics';
 import { replTransformer } from './emit';
-import { rightImports } from './imports';
 import { type CheckedFiles, createCheckedFiles } from './language-service';
 import type { ResolutionPlaces } from './module-resolution';
 import { type Outline, outlineOf } from './outline';
@@ -71,7 +69,8 @@ export class NotebookCompiler implements CompilerCalls {
     const outline = outlineOf(parse(source));
     const module = ++this.#modules;
     const path = this.#pathOf(module);
-    const exports = [...outline.declared.keys()].filter((declared) => !outline.exported.has(declared));
+    const { declared, exported, loadsPackages } = outline;
+    const exports = [...declared.keys()].filter((name) => !exported.has(name));
     const prelude = this.#scopes[namespace].prelude(outline);
     const text = `${source}\n;${prelude}export { ${exports.join(', ')} };`;
     this.#files.show(path, text);
@@ -84,8 +83,7 @@ export class NotebookCompiler implements CompilerCalls {
     }
     const js = emit(program, file, source, nameOf(cell));
     this.#files.drop(path);
-    const { loadsPackages } = outline;
-    const names = Object.fromEntries(outline.declared);
+    const names = Object.fromEntries(declared);
     return { ok: true, js, declaration: { namespace, cell, module, text, names, loadsPackages } };
   }
 
@@ -133,7 +131,7 @@ export class NotebookCompiler implements CompilerCalls {
     const adviceFor = (unknown: string): string | undefined =>
       this.#scopes[namespace].absenceOf(unknown) ?? this.#elsewhere(unknown, namespace);
     const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor });
-    const text = rightImports(parse(source), diagnostics);
+    const text = rightImports(source, diagnostics);
     const compiled = text === undefined ? undefined : this.compile({ ...asked, source: text });
     // Imports alone may show an error that the whole cell's syntax error had hidden.
     const imports = compiled?.ok === false ? compiled.imports : compiled;
@@ -152,12 +150,10 @@ export class NotebookCompiler implements CompilerCalls {
 
   /** The other namespace of a name that this one does not have. */
   #elsewhere(name: string, namespace: Namespace): string | undefined {
-    if (namespace === 'notebook') {
-      if (!this.#scopes.ranks.has(name)) return undefined;
-      return 'Ranks have it: begin the cell with %%ranks to use it there.';
-    }
-    if (!this.#scopes.notebook.has(name)) return undefined;
-    return "The notebook has it, ranks do not: send values with job.on('all').run(fn, ...values).";
+    if (!this.#scopes[namespace === 'notebook' ? 'ranks' : 'notebook'].has(name)) return undefined;
+    return namespace === 'notebook'
+      ? 'Ranks have it: begin the cell with %%ranks to use it there.'
+      : "The notebook has it, ranks do not: send values with job.on('all').run(fn, ...values).";
   }
 
   #show({ source, namespace }: Position, all: boolean): ShownSource {
@@ -200,10 +196,6 @@ function nameOf(cell: number): string {
 
 function moduleName(module: number): string {
   return `__cell${module}`;
-}
-
-function parse(source: string): ts.SourceFile {
-  return ts.createSourceFile('cell.mts', source, ts.ScriptTarget.ES2022, false, ts.ScriptKind.TS);
 }
 
 function errorsOf(program: ts.Program, file: ts.SourceFile): readonly ts.Diagnostic[] {

@@ -2,10 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
 import { toMimeBundle, toWireBundle } from '../../src/cell/mime';
 import type { StrayError } from '../../src/cell/stray-errors';
+import { ShardlabError } from '../../src/core/errors';
 import { interruptJobs, registeredJobs } from '../../src/job/run/registry';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
-import type { Person } from './person';
 import type { Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
 import { StuckRanks } from './stuck-ranks';
@@ -15,59 +15,78 @@ const INTERRUPT_GRACE_SECONDS = 0.03;
 /** The time that jobs get to stop their ranks before the cell ends without them. */
 const JOBS_LIMIT_MS = 8000;
 
-export interface CellRunnerParts {
-  readonly evaluator: Evaluator;
-  readonly channel: OutputChannel;
-  readonly timers: CellTimers;
-  readonly person: Person;
-  /** Loaded with the first `%%ranks` cell. */
-  readonly rankCells: () => Promise<RankCells>;
-}
-
 /** Runs one cell at a time and reports its outcome. */
 export class CellRunner {
-  readonly #parts: CellRunnerParts;
+  readonly #evaluator: Evaluator;
+  readonly #channel: OutputChannel;
+  readonly #timers: CellTimers;
   readonly #stuckRanks: StuckRanks;
+  /** Loaded with the first `%%ranks` cell. */
   #rankCells: RankCells | undefined;
   /** The running request. */
   #running: RunCell | RunRanks | undefined;
+  /** Whether the running cell's client can answer a prompt. */
+  #canAsk = false;
+  /** Takes the user's answer to a prompt. */
+  #answer: ((value: string) => void) | undefined;
 
-  constructor(parts: CellRunnerParts) {
-    this.#parts = parts;
-    this.#stuckRanks = new StuckRanks((text) => parts.channel.write('stderr', text));
+  constructor(evaluator: Evaluator, channel: OutputChannel, timers: CellTimers) {
+    this.#evaluator = evaluator;
+    this.#channel = channel;
+    this.#timers = timers;
+    this.#stuckRanks = new StuckRanks((text) => channel.write('stderr', text));
   }
 
   async run(request: RunCell): Promise<void> {
-    const { channel, evaluator, person } = this.#parts;
-    const { id, cell, js, allowStdin } = request;
-    channel.current = id;
-    this.#running = request;
-    person.reachable = allowStdin;
-    const name = `In[${cell}]`;
-    const result = await evaluator.evaluate(js, { name });
-    const outcome = await this.#outcome(result, name);
-    this.#running = undefined;
-    channel.done(id, outcome);
+    const name = `In[${request.cell}]`;
+    this.#begin(request);
+    const result = await this.#evaluator.evaluate(request.js, { name });
+    this.#end(request, await this.#outcome(result, name));
   }
 
   async runInRanks(request: RunRanks): Promise<void> {
-    const { channel, evaluator } = this.#parts;
-    channel.current = request.id;
-    this.#running = request;
-    let outcome: Outcome = { ok: true, result: undefined };
+    this.#begin(request);
     try {
-      this.#rankCells ??= await this.#parts.rankCells();
+      this.#rankCells ??= new (await import('./rank-cells.js')).RankCells(this.#channel.sink);
       await this.#rankCells.run(request);
+      this.#end(request, { ok: true, result: undefined });
     } catch (thrown) {
-      outcome = { ok: false, error: evaluator.describe(thrown, `In[${request.cell}]`) };
+      this.#end(request, { ok: false, error: this.#evaluator.describe(thrown, `In[${request.cell}]`) });
     }
+  }
+
+  /** Asks the user of the notebook for a line of text. Throws: IO when the running cell's client does not allow it. */
+  prompt(message = '', { password = false }: { readonly password?: boolean } = {}): Promise<string> {
+    const { current: id } = this.#channel;
+    if (!this.#canAsk) {
+      const advice = 'run the cell in a notebook, or give the value in the code';
+      throw new ShardlabError('IO', `prompt("${message}"): this client cannot be asked for input; ${advice}`);
+    }
+    return new Promise((resolve) => {
+      this.#answer = resolve;
+      this.#channel.send({ type: 'inputRequest', id, prompt: message, password });
+    });
+  }
+
+  answer(value: string): void {
+    this.#answer?.(value);
+    this.#answer = undefined;
+  }
+
+  #begin(request: RunCell | RunRanks): void {
+    this.#channel.current = request.id;
+    this.#running = request;
+    if (request.type === 'run') this.#canAsk = request.allowStdin;
+  }
+
+  #end({ id }: RunCell | RunRanks, outcome: Outcome): void {
     this.#running = undefined;
-    channel.done(request.id, outcome);
+    this.#channel.send({ type: 'done', id, outcome });
   }
 
   async interrupt(): Promise<void> {
     const running = this.#running;
-    this.#parts.channel.interrupting();
+    this.#channel.send({ type: 'interrupting', id: this.#channel.current });
     if (running !== undefined) {
       if (await this.#stuckRanks.end(running)) return;
       this.#stuckRanks.watch(running, () => this.#running === running);
@@ -76,11 +95,12 @@ export class CellRunner {
   }
 
   #interruptCell(): void {
-    const { channel, evaluator, timers } = this.#parts;
+    const channel = this.#channel;
     if (this.#rankCells?.interrupt() === true) return;
     const id = channel.current;
     const settle = (): void => {
-      if (channel.current === id && evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) timers.stop(id);
+      if (channel.current !== id) return;
+      if (this.#evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) this.#timers.stop(id);
     };
     // A cell that waits for ranks ends by their error, once they have stopped.
     if (registeredJobs().length === 0) settle();
@@ -89,13 +109,10 @@ export class CellRunner {
 
   /** Shows an error that no code caught, in the running cell's output. */
   reportStray({ cell, thrown }: StrayError): void {
-    const { channel, evaluator } = this.#parts;
     const name = cell === undefined ? '' : `In[${cell}]`;
     const from = cell === undefined ? '' : ` in ${name}`;
-    channel.write(
-      'stderr',
-      `Nobody caught this error${from}:\n${evaluator.describe(thrown, name).traceback.join('\n')}\n`,
-    );
+    const { traceback } = this.#evaluator.describe(thrown, name);
+    this.#channel.write('stderr', `Nobody caught this error${from}:\n${traceback.join('\n')}\n`);
   }
 
   async #outcome(result: EvaluateResult, name: string): Promise<Outcome> {
@@ -104,7 +121,7 @@ export class CellRunner {
     try {
       return { ok: true, result: toWireBundle(await toMimeBundle(result.value)) };
     } catch (thrown) {
-      return { ok: false, error: this.#parts.evaluator.describe(thrown, name) };
+      return { ok: false, error: this.#evaluator.describe(thrown, name) };
     }
   }
 }

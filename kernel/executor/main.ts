@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { captureConsole } from '../../src/cell/console-capture';
 import { registerDisplay } from '../../src/cell/display';
 import { createEvaluator } from '../../src/cell/evaluator';
@@ -6,39 +9,37 @@ import { watchStrayErrors } from '../../src/cell/stray-errors';
 import { CellRunner } from './cell-runner';
 import { trackTimers } from './cell-timers';
 import { Comms } from './comms';
-import { startGuardian } from './interrupts';
 import { OutputChannel } from './output-channel';
-import { Person } from './person';
 import { type ExecutorSettings, LIFELINE_FD, type ToExecutor } from './protocol';
 
 /** The executor process: runs the notebook's cells on its main thread. The front starts it and ends it. */
 async function main(settings: ExecutorSettings): Promise<void> {
   const channel = new OutputChannel();
-  const person = new Person(channel);
   const comms = new Comms((message) => channel.comm(message));
   const timers = trackTimers(channel);
-  const evaluator = createEvaluator({
-    ...settings,
-    globals: {
-      comms,
-      prompt: (message?: string, options?: { readonly password?: boolean }) =>
-        person.prompt(message, options),
-    },
-  });
-  const runner = new CellRunner({
-    evaluator,
-    channel,
-    timers,
-    person,
-    rankCells: async () => new (await import('./rank-cells.js')).RankCells(channel.sink),
-  });
+  const prompt: CellRunner['prompt'] = (message, options) => runner.prompt(message, options);
+  const evaluator = createEvaluator({ ...settings, globals: { comms, prompt } });
+  const runner = new CellRunner(evaluator, channel, timers);
   captureConsole(channel.write);
   registerDisplay(channel.sink);
   watchStrayErrors((stray) => runner.reportStray(stray));
   process.on('exit', endAll);
   await startGuardian(() => void runner.interrupt());
-  process.on('message', (message) => handle(message as ToExecutor, runner, person, comms));
-  channel.ready();
+  process.on('message', (message) => handle(message as ToExecutor, runner, comms));
+  channel.send({ type: 'ready' });
+}
+
+/** Starts the guardian thread; `interrupted` is called on this thread when the user interrupts. */
+async function startGuardian(interrupted: () => void): Promise<void> {
+  const heard = new Int32Array(new SharedArrayBuffer(4));
+  const worker = new Worker(join(__dirname, 'guardian-thread.js'), { workerData: { heard } });
+  await once(worker, 'message');
+  worker.on('message', (request: number) => {
+    // A repeated request: it was already noticed.
+    if (request <= Atomics.load(heard, 0)) return;
+    interrupted();
+    Atomics.store(heard, 0, request);
+  });
 }
 
 /**
@@ -50,7 +51,7 @@ function endAll(code: number): void {
   process.kill(-process.pid, 'SIGKILL');
 }
 
-function handle(message: ToExecutor, runner: CellRunner, person: Person, comms: Comms): void {
+function handle(message: ToExecutor, runner: CellRunner, comms: Comms): void {
   switch (message.type) {
     case 'run':
       void runner.run(message);
@@ -59,7 +60,7 @@ function handle(message: ToExecutor, runner: CellRunner, person: Person, comms: 
       void runner.runInRanks(message);
       return;
     case 'input':
-      person.answer(message.value);
+      runner.answer(message.value);
       return;
     case 'comm':
       comms.receive(message);

@@ -1,7 +1,7 @@
 import type { StreamWriter } from '../../src/cell/console-capture';
 import type { DisplaySink } from '../../src/cell/display';
 import { toWireBundle } from '../../src/cell/mime';
-import type { CommMessage, ExecutionId, FromExecutor, Outcome, Output } from './protocol';
+import type { CommMessage, ExecutionId, FromExecutor, Output } from './protocol';
 
 /** Sends the outputs of cells to the front, marked with their execution. */
 export class OutputChannel {
@@ -23,25 +23,9 @@ export class OutputChannel {
     clear: (wait = false) => this.#output({ kind: 'clear', wait }),
   };
 
-  ready(): void {
-    this.#send({ type: 'ready' });
-  }
-
-  interrupting(): void {
-    this.#send({ type: 'interrupting', id: this.current });
-  }
-
-  done(id: ExecutionId, outcome: Outcome): void {
-    this.#send({ type: 'done', id, outcome });
-  }
-
-  askInput(prompt: string, password: boolean): void {
-    this.#send({ type: 'inputRequest', id: this.current, prompt, password });
-  }
-
   comm(message: CommMessage): void {
     const { data, metadata = {} } = message;
-    this.#send({ ...message, data: toWireBundle(data), metadata: toWireBundle(metadata), id: this.current });
+    this.send({ ...message, data: toWireBundle(data), metadata: toWireBundle(metadata), id: this.current });
   }
 
   /** Runs a later piece of an execution, as a timer's callback, so that its outputs belong to that execution. */
@@ -55,16 +39,12 @@ export class OutputChannel {
     }
   }
 
+  send(message: FromExecutor): void {
+    // Without a channel the front is gone, this process is about to end, and the report has no receiver.
+    if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
+  }
+
   #output(output: Output): void {
-    this.#send({ type: 'output', id: this.current, output });
+    this.send({ type: 'output', id: this.current, output });
   }
-
-  #send(message: FromExecutor): void {
-    // Without a channel the front is gone, and this process is about to end.
-    if (process.connected) process.send?.(message, undefined, undefined, ignoreFailure);
-  }
-}
-
-function ignoreFailure(): void {
-  // As above: the report has no receiver.
 }

@@ -5,7 +5,6 @@ import type { Absence, AbsenceCause, CompiledCell, FailedCheck, Namespace } from
 import type { Outcome } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';
 import { type Ending, type Executions, INTERRUPTED } from './executions';
-import type { ExecutorClient } from './executor-client';
 import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
 import type { Json, Message } from './wire';
@@ -13,40 +12,27 @@ import type { Json, Message } from './wire';
 /** The outcome of a cell: its result, a help page, or its error. */
 export type CellOutcome = Outcome & { readonly page?: Json | undefined };
 
-/** The number of a cell, its namespace, and its ranks. */
-interface CellPlace {
-  readonly namespace: Namespace;
-  readonly cell: number;
-  readonly selection: string | undefined;
-}
-
 /** Compiles and runs the code of requests. */
 export class CellExecution {
   readonly #compiler: CompilerClient;
-  readonly #executor: ExecutorClient;
   readonly #executions: Executions;
-  #interrupted = false;
-  #current: object | undefined;
-
-  constructor(compiler: CompilerClient, executor: ExecutorClient, executions: Executions) {
-    this.#compiler = compiler;
-    this.#executor = executor;
-    this.#executions = executions;
-  }
-
   /** The current cell, in the compiler or in the executor. */
-  get current(): object | undefined {
-    return this.#current;
+  current: object | undefined;
+  #interrupted = false;
+
+  constructor(compiler: CompilerClient, executions: Executions) {
+    this.#compiler = compiler;
+    this.#executions = executions;
   }
 
   /** Runs one cell; `cell` is its number. */
   async run(request: Message, code: string, cell: number): Promise<CellOutcome> {
     this.#interrupted = false;
-    this.#current = request;
+    this.current = request;
     try {
       return await this.#perform(request, code, cell);
     } finally {
-      this.#current = undefined;
+      this.current = undefined;
     }
   }
 
@@ -61,12 +47,10 @@ export class CellExecution {
           `${asked.magic} is not known; there is %%ranks [--check] [selection], and ?name for help`,
         );
       case 'notebook':
-      case 'ranks': {
+      case 'ranks':
         if (asked.source.trim() === '') return { ok: true, result: undefined };
-        if (asked.kind === 'ranks' && asked.checkOnly) return this.#check(asked.source, cell);
-        const selection = asked.kind === 'ranks' ? asked.selection : undefined;
-        return this.#compileAndRun(request, asked.source, cell, selection);
-      }
+        if (asked.checkOnly === true) return this.#check(asked.source, cell);
+        return this.#compileAndRun(request, asked.source, cell, asked.selection);
       default:
         return asked satisfies never;
     }
@@ -90,7 +74,7 @@ export class CellExecution {
   /** Stops the running cell, or the cell in the compiler. */
   interrupt(patiently: boolean): void {
     this.#interrupted = true;
-    this.#executor.interrupt(patiently);
+    this.#executions.executor.interrupt(patiently);
   }
 
   async #compileAndRun(
@@ -101,7 +85,7 @@ export class CellExecution {
   ): Promise<CellOutcome> {
     const namespace: Namespace = selection === undefined ? 'notebook' : 'ranks';
     const compiled = await this.#compiler.call('compile', { source, namespace, cell });
-    if (!compiled.ok) return this.#keepImports(request, compiled, { namespace, cell, selection });
+    if (!compiled.ok) return this.#keepImports(request, compiled, { namespace, cell }, selection);
     if (this.#interrupted) {
       await this.#miss({ namespace, cell, names: namesOf(compiled), cause: 'interrupted' });
       return failed(INTERRUPTED, 'the cell was interrupted before it ran');
@@ -115,7 +99,6 @@ export class CellExecution {
     const { namespace, cell } = declaration;
     const allowStdin = request.content.allow_stdin === true;
     const outcome = await this.#executions.run(
-      this.#executor,
       request,
       selection === undefined
         ? { type: 'run', cell, js, allowStdin }
@@ -136,7 +119,8 @@ export class CellExecution {
   async #keepImports(
     request: Message,
     check: FailedCheck,
-    { selection, ...at }: CellPlace,
+    at: Pick<Absence, 'namespace' | 'cell'>,
+    selection: string | undefined,
   ): Promise<CellOutcome> {
     const { error, imports, missed } = check;
     await this.#miss({ ...at, names: missed, cause: 'unchecked' });
@@ -156,11 +140,7 @@ export class CellExecution {
 
   /** Type-checks a cell for ranks and shows the checker's messages; nothing runs and nothing is declared. */
   async #check(source: string, cell: number): Promise<CellOutcome> {
-    const compiled = await this.#compiler.call('compile', {
-      source,
-      namespace: 'ranks',
-      cell,
-    });
+    const compiled = await this.#compiler.call('compile', { source, namespace: 'ranks', cell });
     const words = compiled.ok ? ['no type errors'] : compiled.error.traceback;
     return {
       ok: true,

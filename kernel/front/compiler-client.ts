@@ -14,17 +14,6 @@ import {
 import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
-/** The compiler's calls for the front: a separate process does the work, so the front always answers. */
-export interface CompilerClient {
-  call<C extends CompilerCall>(
-    call: C,
-    ...argument: Parameters<CompilerCalls[C]>
-  ): Promise<ReturnType<CompilerCalls[C]>>;
-  /** Ends the process when the user interrupts a check; a new process takes over the declarations of earlier cells. */
-  replace(): void;
-  end(): void;
-}
-
 /** Time between the compiler's first answer and building a missing snapshot, because the first cells have priority. */
 const SNAPSHOT_DELAY_MS = 5000;
 
@@ -45,17 +34,15 @@ interface Waiting {
   deaths: number;
 }
 
-/** Starts the compiler process, from its snapshot if there is one; see [Note: compiler snapshot]. */
-export function startCompiler(settings: ExecutorSettings): CompilerClient {
-  return new CompilerProcess(settings);
-}
-
 /**
+ * The compiler's calls for the front: a separate process does the work, so the front always answers. It starts from its
+ * snapshot if there is one; see [Note: compiler snapshot].
+ *
  * [Note: a compiler that dies] The front stores every answered lasting call. A new process gets them all at once, in
  * order, and then the calls that the old one had not answered. Nothing is checked or run again, because a declaration
  * contains the text of its module.
  */
-class CompilerProcess implements CompilerClient {
+export class CompilerClient {
   readonly #settings: ExecutorSettings;
   /** In the order in which they were sent, which is the order of their answers. */
   readonly #waiting = new Map<number, Waiting>();
@@ -89,6 +76,7 @@ class CompilerProcess implements CompilerClient {
     });
   }
 
+  /** Ends the process when the user interrupts a check; a new process takes over the declarations of earlier cells. */
   replace(): void {
     const child = this.#child;
     for (const { request, reject } of this.#waiting.values()) {

@@ -41,17 +41,13 @@ export function parseConnection(content: unknown, path: string): Connection {
     if (typeof port !== 'number') throw unusable(path, `has no number ${channel}_port`);
     return endpoint(text('transport') ?? 'tcp', text('ip') ?? '127.0.0.1', port);
   };
-  const [shell, control, stdin, iopub, hb] = CHANNELS.map(address) as [
-    string,
-    string,
-    string,
-    string,
-    string,
-  ];
   const [publicKey, secretKey] = [text('curve_publickey'), text('curve_secretkey')];
   return {
     key: text('key') ?? '',
-    endpoints: { shell, control, stdin, iopub, hb },
+    // Every channel has its address.
+    endpoints: Object.fromEntries(
+      CHANNELS.map((channel) => [channel, address(channel)]),
+    ) as Connection['endpoints'],
     curve: publicKey !== undefined && secretKey !== undefined ? { publicKey, secretKey } : undefined,
   };
 }

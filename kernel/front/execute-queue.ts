@@ -7,22 +7,21 @@ import { describeFailure, errorReply } from './replies';
 import type { Sockets } from './sockets';
 import { type Json, type Message, readText } from './wire';
 
-export interface ExecuteQueueParts {
-  readonly cells: CellExecution;
-  readonly sockets: Sockets;
-  readonly publisher: Publisher;
-  readonly history: History;
-}
-
 /** Runs execute requests in order; after an error, waiting requests are aborted. */
 export class ExecuteQueue {
-  readonly #parts: ExecuteQueueParts;
+  readonly #cells: CellExecution;
+  readonly #sockets: Sockets;
+  readonly #publisher: Publisher;
+  readonly #history: History;
   #waiting: Message[] = [];
   #working = false;
   #count = 0;
 
-  constructor(parts: ExecuteQueueParts) {
-    this.#parts = parts;
+  constructor(cells: CellExecution, sockets: Sockets, publisher: Publisher, history: History) {
+    this.#cells = cells;
+    this.#sockets = sockets;
+    this.#publisher = publisher;
+    this.#history = history;
   }
 
   add(request: Message): void {
@@ -43,26 +42,24 @@ export class ExecuteQueue {
   }
 
   async #execute(request: Message): Promise<void> {
-    const { publisher } = this.#parts;
     const { content, header } = request;
     const silent = content.silent === true;
     const stored = !silent && content.store_history !== false;
-    publisher.status('busy', header);
+    this.#publisher.status('busy', header);
     const code = readText(content, 'code');
     const number = this.#count + 1;
     if (stored) {
       this.#count = number;
-      this.#parts.history.add(number, code);
+      this.#history.add(number, code);
     }
-    if (!silent) publisher.publish('execute_input', { code, execution_count: number }, header);
-    const outcome = await this.#parts.cells.run(request, code, number).catch(failedBy);
-    publisher.endStreams(header);
+    if (!silent) this.#publisher.publish('execute_input', { code, execution_count: number }, header);
+    const outcome = await this.#cells.run(request, code, number).catch(failedBy);
+    this.#publisher.endStreams(header);
     const reply = await this.#conclude(request, outcome, number, silent);
     this.#reply(request, { ...reply, execution_count: number });
   }
 
   async #conclude(request: Message, outcome: CellOutcome, number: number, silent: boolean): Promise<Json> {
-    const { cells, publisher } = this.#parts;
     const { content, header } = request;
     if (outcome.ok) {
       if (outcome.result !== undefined && !silent) {
@@ -71,16 +68,16 @@ export class ExecuteQueue {
           data: shortenedBundle(outcome.result),
           metadata: metadataOf(outcome.result),
         };
-        publisher.publish('execute_result', result, header);
+        this.#publisher.publish('execute_result', result, header);
       }
       const payload = outcome.page === undefined ? [] : [outcome.page];
       const asked = isJson(content.user_expressions) ? content.user_expressions : {};
-      const values = await cells.evaluateAll(request, asked, number);
+      const values = await this.#cells.evaluateAll(request, asked, number);
       return { status: 'ok', payload, user_expressions: values };
     }
     const error = errorReply(outcome.error);
     const { status: _, ...shown } = error;
-    if (!silent) publisher.publish('error', shown, header);
+    if (!silent) this.#publisher.publish('error', shown, header);
     if (content.stop_on_error !== false) await this.#abortWaiting();
     return { ...error, payload: [], user_expressions: {} };
   }
@@ -91,16 +88,16 @@ export class ExecuteQueue {
     const aborted = this.#waiting;
     this.#waiting = [];
     for (const request of aborted) {
-      this.#parts.publisher.status('busy', request.header);
+      this.#publisher.status('busy', request.header);
       this.#reply(request, { status: 'aborted', execution_count: this.#count });
     }
   }
 
   #reply(request: Message, content: Json): void {
     const { header: parent, identities } = request;
-    this.#parts.sockets.send('shell', { type: 'execute_reply', content, parent, identities });
-    this.#parts.publisher.endStreams(parent);
-    this.#parts.publisher.status('idle', parent);
+    this.#sockets.send('shell', { type: 'execute_reply', content, parent, identities });
+    this.#publisher.endStreams(parent);
+    this.#publisher.status('idle', parent);
   }
 }
 

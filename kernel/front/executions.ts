@@ -1,7 +1,17 @@
+import type { StreamName } from '../../src/cell/console-capture';
 import { childrenCountFrom } from '../../src/cell/native-call';
 import type { Seconds } from '../../src/core/units';
-import type { ExecutionId, FromExecutor, Outcome, RunCell, RunRanks, ToExecutor } from '../executor/protocol';
-import type { ExecutorClient } from './executor-client';
+import type {
+  CommMessage,
+  ExecutionId,
+  ExecutorSettings,
+  FromExecutor,
+  Outcome,
+  RunCell,
+  RunRanks,
+  ToExecutor,
+} from '../executor/protocol';
+import { type ExecutorClient, startExecutor } from './executor-client';
 import type { Publisher } from './publisher';
 import type { Message } from './wire';
 
@@ -26,24 +36,31 @@ export interface Running {
   readonly settle: (outcome: Ending) => void;
 }
 
-type Work = Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>;
+/** What executions need of their kernel. */
+export interface ExecutionEvents {
+  askInput(parent: Message, prompt: string, password: boolean): void;
+  comm(message: CommMessage): void;
+  /** The process of the cells has ended; its names are gone. */
+  lost(): void;
+}
 
 /** The executions that the front has sent to the executor. */
 export class Executions {
+  readonly executor: ExecutorClient;
   readonly #messages = new Map<ExecutionId, Message>();
   readonly #publisher: Publisher;
-  readonly #askInput: (parent: Message, prompt: string, password: boolean) => void;
+  readonly #events: ExecutionEvents;
   #running: Running | undefined;
   #last: ExecutionId = 0;
 
-  constructor(publisher: Publisher, askInput: (parent: Message, prompt: string, password: boolean) => void) {
+  constructor(settings: ExecutorSettings, publisher: Publisher, events: ExecutionEvents) {
     this.#publisher = publisher;
-    this.#askInput = askInput;
-  }
-
-  /** The request of the running cell, or of the last one. */
-  get current(): Message | undefined {
-    return this.#messages.get(this.#last);
+    this.#events = events;
+    this.executor = startExecutor(settings, {
+      message: (message) => this.#receive(message),
+      stray: (name, text) => this.write(name, text),
+      died: (how) => this.#died(how),
+    });
   }
 
   get running(): Running | undefined {
@@ -51,40 +68,39 @@ export class Executions {
   }
 
   /** Runs compiled code for a request; its outputs go to that request. */
-  run(executor: ExecutorClient, request: Message, work: Work): Promise<Ending> {
+  run(request: Message, work: Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>): Promise<Ending> {
     const id = ++this.#last;
     this.#messages.set(id, request);
     return new Promise((settle) => {
-      this.#running = {
-        id,
-        settle,
-        since: childrenCountFrom(),
-        isHeard: false,
-        hasChildrenInterrupted: false,
-      };
+      const since = childrenCountFrom();
+      this.#running = { id, settle, since, isHeard: false, hasChildrenInterrupted: false };
       // TypeScript does not treat the spread of a union as the union of its spreads.
-      executor.send({ ...work, id } as ToExecutor);
+      this.executor.send({ ...work, id } as ToExecutor);
     });
   }
 
-  receive(message: FromExecutor): void {
+  /** Shows text in the running cell, or in the last one. */
+  write(name: StreamName, text: string): void {
+    this.#publisher.stream(name, text, this.#messages.get(this.#last)?.header);
+  }
+
+  #receive(message: FromExecutor): void {
+    if (message.type === 'ready') return;
+    const parent = this.#messages.get(message.id);
     switch (message.type) {
-      case 'ready':
-        return;
       case 'interrupting':
         if (this.#running?.id === message.id) this.#running.isHeard = true;
         return;
       case 'output':
-        this.#publisher.output(message.output, this.#messages.get(message.id)?.header);
+        this.#publisher.output(message.output, parent?.header);
         return;
       case 'comm':
-        this.#publisher.comm(message, this.#messages.get(message.id)?.header);
+        this.#events.comm(message);
+        this.#publisher.comm(message, parent?.header);
         return;
-      case 'inputRequest': {
-        const parent = this.#messages.get(message.id);
-        if (parent !== undefined) this.#askInput(parent, message.prompt, message.password);
+      case 'inputRequest':
+        if (parent !== undefined) this.#events.askInput(parent, message.prompt, message.password);
         return;
-      }
       case 'done':
         if (this.#running?.id === message.id) this.#settle(message.outcome);
         return;
@@ -93,11 +109,15 @@ export class Executions {
     }
   }
 
-  /** Ends the running execution because its process is gone; false if nothing ran. */
-  abandon(outcome: Outcome): boolean {
-    const ran = this.#running !== undefined;
-    this.#settle({ ...outcome, processEnded: true });
-    return ran;
+  #died(how: string): void {
+    // SIGKILL comes from the host, SIGABRT from V8.
+    const hint = how === 'SIGKILL' || how === 'SIGABRT' ? ', as processes do when memory runs out' : '';
+    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone and its jobs' ranks have ended, the next cell starts a new one`;
+    const text = `KernelDied: ${evalue}`;
+    this.#events.lost();
+    if (this.#running === undefined) this.write('stderr', `${text}\n`);
+    const error = { ename: 'KernelDied', evalue, traceback: [text] };
+    this.#settle({ ok: false, error, processEnded: true });
   }
 
   #settle(outcome: Ending): void {

@@ -23,16 +23,7 @@ export interface ExecutorEvents {
 }
 
 /** The executor process, for the front. */
-export interface ExecutorClient {
-  send(message: ToExecutor): void;
-  /** Terminates running JavaScript; `patiently`: interrupted child processes may end it first. */
-  interrupt(patiently: boolean): void;
-  readonly pid: number;
-  /** Kills the process and starts a new one; `died` gets `why`. */
-  kill(why: string): void;
-  /** Ends the process and its child processes for good. */
-  end(): void;
-}
+export type ExecutorClient = ReturnType<typeof startExecutor>;
 
 interface Running {
   readonly child: ChildProcess;
@@ -42,7 +33,7 @@ interface Running {
 }
 
 /** Starts the executor, and a new one whenever it dies. */
-export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents): ExecutorClient {
+export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents) {
   let queue: ToExecutor[] | undefined = [];
   let ended = false;
   const start = (): Running => {
@@ -73,21 +64,24 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
   };
   let current = start();
   return {
-    send: (message) => {
+    send(message: ToExecutor): void {
       if (queue !== undefined) queue.push(message);
       else if (current.child.connected) current.child.send(message);
     },
-    interrupt: (patiently) => {
+    /** Terminates running JavaScript; `patiently`: interrupted child processes may end it first. */
+    interrupt(patiently: boolean): void {
       current.lifeline.write(Buffer.of(patiently ? PATIENT_INTERRUPT_BYTE : INTERRUPT_BYTE));
     },
-    get pid() {
+    get pid(): number {
       return current.child.pid ?? 0;
     },
-    kill: (why) => {
+    /** Kills the process and starts a new one; `died` gets `why`. */
+    kill(why: string): void {
       current.why = why;
       killGroup(current.child);
     },
-    end: () => {
+    /** Ends the process and its child processes for good. */
+    end(): void {
       ended = true;
       killGroup(current.child);
     },

@@ -1,16 +1,7 @@
+import type { Json } from './wire';
+
 /** One executed cell: session, number, source. */
 export type HistoryEntry = readonly [session: number, line: number, source: string];
-
-/** The content of a history_request. Source: Jupyter protocol, history_request */
-export interface HistoryRequest {
-  readonly hist_access_type?: unknown;
-  readonly n?: unknown;
-  readonly start?: unknown;
-  readonly stop?: unknown;
-  readonly pattern?: unknown;
-  readonly unique?: unknown;
-  readonly output?: unknown;
-}
 
 /** The sources of this kernel's cells. */
 export class History {
@@ -20,14 +11,17 @@ export class History {
     this.#entries.push([0, line, source]);
   }
 
-  /** The requested entries; with `output` each source is a pair with null as output. */
-  find(request: HistoryRequest): unknown[] {
+  /**
+   * The entries that a history_request's content asks for; with `output` each source is a pair with null as output.
+   * Source: Jupyter protocol, history_request
+   */
+  find(request: Json): unknown[] {
     const found = this.#select(request);
     if (request.output !== true) return found;
     return found.map(([session, line, source]) => [session, line, [source, null]]);
   }
 
-  #select({ hist_access_type: access, n, start, stop, pattern, unique }: HistoryRequest): HistoryEntry[] {
+  #select({ hist_access_type: access, n, start, stop, pattern, unique }: Json): HistoryEntry[] {
     const last = typeof n === 'number' && n > 0 ? n : this.#entries.length;
     if (access === 'range') {
       const from = typeof start === 'number' ? start : 0;

@@ -3,33 +3,37 @@ import { now, type Seconds } from '../../src/core/units';
 import type { CellExecution } from './cell-execution';
 import type { CompilerClient } from './compiler-client';
 import type { Executions, Running } from './executions';
-import type { ExecutorClient } from './executor-client';
 
-export interface InterruptionParts {
-  readonly cells: CellExecution;
-  readonly executions: Executions;
-  readonly executor: ExecutorClient;
-  readonly compiler: CompilerClient;
-  /** Shows text in the running cell. */
-  readonly say: (text: string) => void;
-}
-
-/** Handles the user's interrupts; see [Note: native calls]. */
-export class Interruption {
-  readonly #parts: InterruptionParts;
+/** Makes the function that handles the user's interrupts; see [Note: native calls]. */
+export function createInterrupt(
+  cells: CellExecution,
+  executions: Executions,
+  compiler: CompilerClient,
+): () => void {
+  const { executor } = executions;
   /** The watched work: an execution, or a cell in the compiler. */
-  #watched: object | undefined;
+  let watched: object | undefined;
   /** The execution whose process the next interrupt kills, and until when. */
-  #offer: { readonly running: Running; readonly until: Seconds } | undefined;
-
-  constructor(parts: InterruptionParts) {
-    this.#parts = parts;
-  }
-
-  interrupt(): void {
-    const { cells, executions, executor } = this.#parts;
+  let offer: { readonly running: Running; readonly until: Seconds } | undefined;
+  const watch = (what: object, late: () => void): void => {
+    if (watched === what) return;
+    watched = what;
+    setTimeout(() => {
+      watched = undefined;
+      late();
+    }, PATIENCE_MS).unref();
+  };
+  /** An executor that has noticed the interrupt waits for ranks and reports itself. */
+  const report = (running: Running): void => {
+    if (executions.running !== running || running.isHeard) return;
+    executions.write('stderr', notStopped(executor.pid, running.since));
+    offer = { running, until: now() + AGAIN_SECONDS };
+    // A starting process had not noticed the first interrupt.
+    executor.interrupt(false);
+  };
+  return () => {
     const { running } = executions;
-    if (running !== undefined && this.#offer?.running === running && now() < this.#offer.until) {
+    if (running !== undefined && offer?.running === running && now() < offer.until) {
       executor.kill('a second interrupt ended it');
       return;
     }
@@ -38,39 +42,20 @@ export class Interruption {
     if (running !== undefined) {
       running.isHeard = false;
       running.hasChildrenInterrupted ||= hasChildren;
-      this.#watch(running, () => this.#report(running));
+      watch(running, () => report(running));
     } else if (cells.current !== undefined) {
       const cell = cells.current;
-      this.#watch(cell, () => this.#replaceCompiler(cell));
+      watch(cell, () => {
+        if (cells.current === cell && executions.running === undefined) compiler.replace();
+      });
     }
-  }
+  };
+}
 
-  #watch(what: object, late: () => void): void {
-    if (this.#watched === what) return;
-    this.#watched = what;
-    setTimeout(() => {
-      this.#watched = undefined;
-      late();
-    }, PATIENCE_MS).unref();
-  }
-
-  /** An executor that has noticed the interrupt waits for ranks and reports itself. */
-  #report(running: Running): void {
-    const { executions, executor, say } = this.#parts;
-    if (executions.running !== running || running.isHeard) return;
-    const { pid } = executor;
-    say(
-      `The cell has not stopped: its process (pid ${pid}) ${describeActivity(pid, running.since)}. ` +
-        `Interrupt again within ${AGAIN_SECONDS} s to end it: the variables of the notebook are lost then, and the ranks of its ` +
-        'jobs end. Or wait: the cell stops when the process answers.\n',
-    );
-    this.#offer = { running, until: now() + AGAIN_SECONDS };
-    // A starting process had not noticed the first interrupt.
-    executor.interrupt(false);
-  }
-
-  #replaceCompiler(cell: object): void {
-    const { cells, compiler, executions } = this.#parts;
-    if (cells.current === cell && executions.running === undefined) compiler.replace();
-  }
+function notStopped(pid: number, since: Seconds): string {
+  return (
+    `The cell has not stopped: its process (pid ${pid}) ${describeActivity(pid, since)}. ` +
+    `Interrupt again within ${AGAIN_SECONDS} s to end it: the variables of the notebook are lost then, and the ranks of its ` +
+    'jobs end. Or wait: the cell stops when the process answers.\n'
+  );
 }

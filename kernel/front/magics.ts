@@ -1,6 +1,11 @@
 /** The request in a cell's first line. */
 export type CellRequest =
-  | { readonly kind: 'notebook'; readonly source: string }
+  | {
+      readonly kind: 'notebook';
+      readonly source: string;
+      readonly selection?: never;
+      readonly checkOnly?: never;
+    }
   /** For the ranks of the newest job; `selection` as in `job.on`. The first line is blanked, so positions stay. */
   | {
       readonly kind: 'ranks';

@@ -5,11 +5,15 @@ import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
 import type { Header, Json } from './wire';
 
+/** A loop of prints does not send one message per print. */
+const STREAM_LIMITS = { windowMs: 20, maxLength: 65_536 };
+
 /** Sends messages on iopub, each with the request that caused it; streams are coalesced and keep their order. */
 export class Publisher {
   readonly #sockets: Sockets;
-  readonly #streams = createStreamBuffer((name, text) =>
-    this.#send('stream', { name, text }, this.#streamParent),
+  readonly #streams = createStreamBuffer(
+    (name, text) => this.#send('stream', { name, text }, this.#streamParent),
+    STREAM_LIMITS,
   );
   #streamParent: Header | undefined;
   /** The prints of each request; text after its end has a separate excerpt. */

@@ -5,9 +5,8 @@ import { CommRegistry } from './comm-registry';
 import type { CompilerClient } from './compiler-client';
 import { ExecuteQueue } from './execute-queue';
 import { Executions } from './executions';
-import { type ExecutorClient, startExecutor } from './executor-client';
 import { History } from './history';
-import { Interruption } from './interruption';
+import { createInterrupt } from './interruption';
 import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import type { RequestChannel, Sockets } from './sockets';
@@ -28,88 +27,64 @@ export interface SessionParts {
 
 /** One kernel: answers requests at once, whatever the executor does, except execute requests. */
 export class KernelSession {
-  readonly #sockets: Sockets;
+  readonly #parts: SessionParts;
   readonly #publisher: Publisher;
   readonly #history = new History();
   readonly #comms = new CommRegistry();
-  readonly #compiler: CompilerClient;
-  readonly #executor: ExecutorClient;
   readonly #executions: Executions;
-  readonly #interruption: Interruption;
   readonly #queue: ExecuteQueue;
   readonly #answers: ReadonlyMap<string, Answer>;
-  readonly #warn: Warn;
-  readonly #ended: () => void;
 
-  constructor({ sockets, settings, compiler, warn, ended }: SessionParts) {
-    this.#sockets = sockets;
-    this.#warn = warn;
-    this.#compiler = compiler;
-    this.#ended = ended;
+  constructor(parts: SessionParts) {
+    const { sockets, settings, compiler } = parts;
+    this.#parts = parts;
     this.#publisher = new Publisher(sockets);
-    this.#executions = new Executions(this.#publisher, (parent, prompt, password) =>
-      sockets.send('stdin', {
-        type: 'input_request',
-        content: { prompt, password },
-        parent: parent.header,
-        identities: parent.identities,
-      }),
-    );
-    this.#executor = this.#start(settings);
-    const cells = new CellExecution(this.#compiler, this.#executor, this.#executions);
-    this.#interruption = new Interruption({
-      cells,
-      executions: this.#executions,
-      executor: this.#executor,
-      compiler: this.#compiler,
-      say: (text) => this.#publisher.stream('stderr', text, this.#executions.current?.header),
+    this.#executions = new Executions(settings, this.#publisher, {
+      askInput: (parent, prompt, password) =>
+        sockets.send('stdin', {
+          type: 'input_request',
+          content: { prompt, password },
+          parent: parent.header,
+          identities: parent.identities,
+        }),
+      comm: (message) => this.#comms.note(message),
+      lost: () => this.#forgetCells(),
     });
-    this.#queue = new ExecuteQueue({
-      cells,
-      sockets,
-      publisher: this.#publisher,
-      history: this.#history,
-    });
-    this.#answers = this.#answerTable(settings);
+    const cells = new CellExecution(compiler, this.#executions);
+    this.#queue = new ExecuteQueue(cells, sockets, this.#publisher, this.#history);
+    const interrupt = createInterrupt(cells, this.#executions, compiler);
+    this.#answers = new Map<string, Answer>([
+      ['kernel_info_request', () => kernelInfo(settings.installation)],
+      ['complete_request', ({ content }) => complete(compiler, content)],
+      ['inspect_request', ({ content }) => inspect(compiler, content)],
+      ['is_complete_request', ({ content }) => isComplete(compiler, content)],
+      ['history_request', ({ content }) => ({ status: 'ok', history: this.#history.find(content) })],
+      ['comm_info_request', ({ content }) => this.#comms.info(content)],
+      ['shutdown_request', ({ content }) => ({ status: 'ok', restart: content.restart === true })],
+      [
+        'interrupt_request',
+        () => {
+          interrupt();
+          return { status: 'ok' };
+        },
+      ],
+    ]);
   }
 
   listen(): void {
+    const { sockets } = this.#parts;
     this.#publisher.status('starting', undefined);
-    this.#sockets.listen('shell', (request) => this.#receive('shell', request));
-    this.#sockets.listen('control', (request) => this.#receive('control', request));
-    this.#sockets.listen('stdin', ({ content }) =>
-      this.#executor.send({ type: 'input', value: readText(content, 'value') }),
+    sockets.listen('shell', (request) => this.#receive('shell', request));
+    sockets.listen('control', (request) => this.#receive('control', request));
+    sockets.listen('stdin', ({ content }) =>
+      this.#executions.executor.send({ type: 'input', value: readText(content, 'value') }),
     );
   }
 
   /** Ends the processes of this kernel. */
   end(): void {
-    this.#executor.end();
-    this.#compiler.end();
-  }
-
-  #start(settings: ExecutorSettings): ExecutorClient {
-    return startExecutor(settings, {
-      message: (message) => {
-        if (message.type === 'comm') this.#comms.note(message);
-        this.#executions.receive(message);
-      },
-      stray: (name, text) => this.#publisher.stream(name, text, this.#executions.current?.header),
-      died: (how) => this.#executorDied(how),
-    });
-  }
-
-  #answerTable({ installation }: ExecutorSettings): ReadonlyMap<string, Answer> {
-    return new Map<string, Answer>([
-      ['kernel_info_request', () => kernelInfo(installation)],
-      ['complete_request', ({ content }) => complete(this.#compiler, content)],
-      ['inspect_request', ({ content }) => inspect(this.#compiler, content)],
-      ['is_complete_request', ({ content }) => isComplete(this.#compiler, content)],
-      ['history_request', ({ content }) => ({ status: 'ok', history: this.#history.find(content) })],
-      ['comm_info_request', ({ content }) => this.#comms.info(content)],
-      ['interrupt_request', () => this.#interrupt()],
-      ['shutdown_request', ({ content }) => ({ status: 'ok', restart: content.restart === true })],
-    ]);
+    this.#executions.executor.end();
+    this.#parts.compiler.end();
   }
 
   #receive(channel: RequestChannel, request: Message): void {
@@ -117,7 +92,7 @@ export class KernelSession {
     if (type === 'execute_request') this.#queue.add(request);
     else {
       this.#answer(channel, request, type).catch((thrown: unknown) =>
-        this.#warn(`${type} was ignored: ${describeFailure(thrown).evalue}`),
+        this.#parts.warn(`${type} was ignored: ${describeFailure(thrown).evalue}`),
       );
     }
   }
@@ -131,51 +106,39 @@ export class KernelSession {
     } finally {
       this.#publisher.status('idle', parent);
     }
-    if (type === 'shutdown_request') this.#ended();
+    if (type === 'shutdown_request') this.#parts.ended();
   }
 
   #passToComm(request: Message): void {
     const comm = this.#comms.read(request);
     if (comm === undefined) return;
     this.#comms.note(comm);
-    this.#executor.send(comm);
+    this.#executions.executor.send(comm);
   }
 
   async #reply(channel: RequestChannel, request: Message, type: string): Promise<void> {
     const { header: parent, identities } = request;
     const answer = this.#answers.get(type);
     if (answer === undefined) return;
-    const content = await this.#content(answer, request);
-    this.#sockets.send(channel, { type: type.replace(/request$/, 'reply'), content, parent, identities });
+    const content = await contentOf(answer, request);
+    const reply = { type: type.replace(/request$/, 'reply'), content, parent, identities };
+    this.#parts.sockets.send(channel, reply);
     if (type === 'shutdown_request') this.#publisher.publish('shutdown_reply', content, parent);
   }
 
-  async #content(answer: Answer, request: Message): Promise<Json> {
-    try {
-      return await answer(request);
-    } catch (thrown) {
-      return errorReply(describeFailure(thrown));
-    }
-  }
-
-  #interrupt(): Json {
-    this.#interruption.interrupt();
-    return { status: 'ok' };
-  }
-
-  #executorDied(how: string): void {
-    // SIGKILL comes from the host, SIGABRT from V8.
-    const hint = how === 'SIGKILL' || how === 'SIGABRT' ? ', as processes do when memory runs out' : '';
-    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone and its jobs' ranks have ended, the next cell starts a new one`;
-    const error = { ename: 'KernelDied', evalue, traceback: [`KernelDied: ${evalue}`] };
+  #forgetCells(): void {
     this.#comms.clear();
     for (const namespace of ['notebook', 'ranks'] as const) {
       // A compiler that fails to answer is restarted and has forgotten everything anyway.
-      this.#compiler.call('reset', namespace).catch(() => {});
+      this.#parts.compiler.call('reset', namespace).catch(() => {});
     }
-    const { current } = this.#executions;
-    if (!this.#executions.abandon({ ok: false, error })) {
-      this.#publisher.stream('stderr', `${error.traceback[0]}\n`, current?.header);
-    }
+  }
+}
+
+async function contentOf(answer: Answer, request: Message): Promise<Json> {
+  try {
+    return await answer(request);
+  } catch (thrown) {
+    return errorReply(describeFailure(thrown));
   }
 }

@@ -35,8 +35,8 @@ export function currentDisplay(): DisplaySink | undefined {
 }
 
 /** Shows bundles in one display: each replaces the one before it. Without a sink it does nothing. */
-export function replacingDisplay(sink = currentDisplay()): (bundle: MimeBundle) => void {
-  const displayId = `shardlab-${randomUUID()}`;
+export function replacingDisplay(sink = currentDisplay(), name = 'shardlab'): (bundle: MimeBundle) => void {
+  const displayId = `${name}-${randomUUID()}`;
   let isDisplayed = false;
   return (bundle) => {
     if (isDisplayed) sink?.update(displayId, bundle);

@@ -7,18 +7,14 @@ export interface StreamBuffer {
   flush(): void;
 }
 
-export interface StreamBufferOptions {
-  /** The longest time that text is held. */
-  readonly windowMs?: number | undefined;
-  /** The most text that is held, in characters. */
-  readonly maxLength?: number | undefined;
+/** How much text is held: for how long, and how many characters. */
+export interface StreamLimits {
+  readonly windowMs: number;
+  readonly maxLength: number;
 }
 
 /** Coalesces writes: pieces of one stream within a time window are passed on together. */
-export function createStreamBuffer(
-  pass: StreamWriter,
-  { windowMs = 20, maxLength = 65_536 }: StreamBufferOptions = {},
-): StreamBuffer {
+export function createStreamBuffer(pass: StreamWriter, { windowMs, maxLength }: StreamLimits): StreamBuffer {
   let held = '';
   let heldName: StreamName = 'stdout';
   let timer: NodeJS.Timeout | undefined;

@@ -4,8 +4,7 @@ import { describe, it } from 'node:test';
 import { parseConnection } from '../../kernel/front/connection';
 import { History } from '../../kernel/front/history';
 import { readMagics } from '../../kernel/front/magics';
-import { SeenSignatures } from '../../kernel/front/seen-signatures';
-import { Wire } from '../../kernel/front/wire';
+import { SeenSignatures, Wire } from '../../kernel/front/wire';
 
 const PORTS = { shell_port: 1, control_port: 2, stdin_port: 3, iopub_port: 4, hb_port: 5 };
 

@@ -1,5 +1,6 @@
 import { deserialize, serialize } from 'node:v8';
 import { Dealer } from 'zeromq';
+import { createStreamBuffer } from '../../cell/stream-buffer';
 import { createSender, receiveAll } from '../../core/message-loops';
 import { warnOnStderr } from './folded-lines';
 import type { ControlAddress, FromRank, ToRank } from './messages';
@@ -15,8 +16,6 @@ export interface CourierLink {
   /** Sends the gathered prints and closes. */
   close(): Promise<void>;
 }
-
-type StreamMessage = FromRank & { type: 'output'; output: { kind: 'stream' } };
 
 /** Connects to the launcher, sends a greeting, and gives every message of the launcher to `receive`. */
 export function openCourierLink(
@@ -34,10 +33,20 @@ export function openCourierLink(
   };
   void receiveAll('courier', dealer, hear, warnOnStderr);
   const post = (message: FromRank): void => sender.send(serialize(message));
-  const streams = gather(post);
+  /** The work of the gathered prints. */
+  let id = 0;
+  const streams = createStreamBuffer(
+    (name, text) => post({ type: 'output', id, output: { kind: 'stream', name, text } }),
+    { windowMs: GATHER_MS, maxLength: GATHER_CHARACTERS },
+  );
   return {
     send(message) {
-      if (streams.take(message)) return;
+      if (message.type === 'output' && message.output.kind === 'stream') {
+        if (message.id !== id) streams.flush();
+        id = message.id;
+        streams.write(message.output.name, message.output.text);
+        return;
+      }
       streams.flush();
       post(message);
     },
@@ -47,28 +56,4 @@ export function openCourierLink(
       dealer.close();
     },
   };
-}
-
-/** Joins neighbouring pieces of one stream, and preserves the order of all messages. */
-function gather(post: (message: FromRank) => void) {
-  let pending: StreamMessage | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  const flush = (): void => {
-    clearTimeout(timer);
-    timer = undefined;
-    if (pending !== undefined) post(pending);
-    pending = undefined;
-  };
-  const take = (message: FromRank): boolean => {
-    if (message.type !== 'output' || message.output.kind !== 'stream') return false;
-    const { id, output } = message;
-    const joins = pending?.id === id && pending.output.name === output.name;
-    if (!joins) flush();
-    const text = (pending?.output.text ?? '') + output.text;
-    pending = { type: 'output', id, output: { ...output, text } };
-    if (text.length > GATHER_CHARACTERS) flush();
-    else timer ??= setTimeout(flush, GATHER_MS);
-    return true;
-  };
-  return { take, flush };
 }

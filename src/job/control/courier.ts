@@ -5,7 +5,6 @@ import { attachGuardian, type Guardian, interruptInStages } from '../../cell/gua
 import { now, type Seconds } from '../../core/units';
 import { readStatus } from '../../dist/status-board';
 import { ControlBlock } from '../../transport/control-block';
-import { situationOf } from './board-situation';
 import { type CourierLink, openCourierLink } from './courier-link';
 import {
   type CourierData,
@@ -16,7 +15,7 @@ import {
   type ToMain,
   type ToRank,
 } from './messages';
-import type { Situation } from './situation';
+import { type Situation, situationOf } from './situation';
 
 /** A main thread in a collective gets this much time to notice the abort word, also on a busy machine. */
 const NOTICE_SECONDS: Seconds = 2;

@@ -1,5 +1,9 @@
 import type { CollectiveOp } from '../../core/events';
 import type { Seconds } from '../../core/units';
+import type { CollectiveStatus, RankStatus } from '../../dist/status-board';
+
+/** The board's number for work that is not a cell. */
+export const NO_CELL = 0;
 
 /** A collective in which a rank's main thread waits. */
 export interface WaitingIn {
@@ -26,4 +30,31 @@ export interface Situation {
   readonly hasBackground: boolean;
   /** Numbers of the collectives in which this rank's threads are now, by group. */
   readonly lastCalled: Readonly<Record<string, number>>;
+}
+
+/** What a status board says, in the words of this folder. `ranksOf` knows the ranks of each group. */
+export function situationOf(
+  status: RankStatus,
+  rank: number,
+  ranksOf: (group: string) => readonly number[],
+): Situation {
+  const { collective, background, since } = status;
+  const lastCalled: Record<string, number> = {};
+  for (const called of [background, collective]) if (called) lastCalled[called.group] = called.number;
+  return {
+    state: status.state === 'collective' ? 'waiting' : status.state,
+    cell: status.cell === NO_CELL ? undefined : status.cell,
+    since,
+    waiting: collective && waitingIn(collective, rank, ranksOf(collective.group)),
+    lastCalled,
+    hasBackground: background !== undefined,
+  };
+}
+
+function waitingIn(status: CollectiveStatus, rank: number, group: readonly number[]): WaitingIn {
+  const { op, number, module, cell, line, peer } = status;
+  const isPair = op === 'send' || op === 'recv';
+  // A size exchange is part of an uneven allGather.
+  const ranks = isPair ? [rank, group[peer] ?? peer] : group;
+  return { op: op === 'exchange' ? 'allGather' : op, group: status.group, ranks, number, module, cell, line };
 }

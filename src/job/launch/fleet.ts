@@ -60,9 +60,7 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
     segment = createJobSegment(plan.transport);
     const fleet = { processes, folder, segment, link: plan.link, end, listener: starting as FleetListener };
     control = await openControlServer(folder, (rank, message) => fleet.listener.receive(rank, message));
-    await startProcesses(plan, { ...fleet, control }, (rank, name, text) =>
-      fleet.listener.written(rank, name, text),
-    );
+    await startProcesses(plan, Object.assign(fleet, { control }));
     const reports = await starting.all(processes, plan.startSeconds);
     return Object.assign(fleet, { control, reports });
   } catch (error) {
@@ -96,13 +94,13 @@ function launchError(cause: unknown): unknown {
 
 async function startProcesses(
   plan: LaunchPlan,
-  shared: { processes: RankProcess[]; folder: string; segment: Segment | undefined; control: ControlServer },
-  written: FleetListener['written'],
+  fleet: Omit<Fleet, 'reports' | 'processes'> & { readonly processes: RankProcess[] },
 ): Promise<void> {
+  const { processes, folder, segment } = fleet;
   const installation = findInstallation();
   const searchPaths = sitePackages(process.env, installation);
   const masterPort = await freePort();
-  const planeAddresses = shared.segment === undefined ? await addressesIn(shared.folder, plan.ranks) : [];
+  const planeAddresses = segment === undefined ? await addressesIn(folder, plan.ranks) : [];
   const start = async (rank: number): Promise<void> => {
     const setup = {
       rank,
@@ -114,25 +112,25 @@ async function startProcesses(
       baseDir: plan.baseDir,
       searchPaths,
       planeAddresses,
-      segmentBytes: shared.segment?.bytes ?? null,
-      control: shared.control.address,
-      folder: shared.folder,
+      segmentBytes: segment?.bytes ?? null,
+      control: fleet.control.address,
+      folder,
       startedSeconds: now(),
     };
     const env = rankEnvironment(setup, process.env, masterPort);
-    shared.processes[rank] = await startRankProcess({
+    processes[rank] = await startRankProcess({
       rank,
       env,
-      segmentFd: shared.segment?.fd,
-      written: (name, text) => written(rank, name, text),
+      segmentFd: segment?.fd,
+      written: (name, text) => fleet.listener.written(rank, name, text),
     });
   };
   const started = await Promise.allSettled(firstRanks(plan.ranks).map(start));
   const failed = started.find((result) => result.status === 'rejected');
   if (failed === undefined) return;
   // The started processes must be ended, so their list must have no gap.
-  const alive = shared.processes.filter((rank) => rank !== undefined);
-  shared.processes.splice(0, shared.processes.length, ...alive);
+  const alive = processes.filter((rank) => rank !== undefined);
+  processes.splice(0, processes.length, ...alive);
   throw failed.reason;
 }
 

@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto';
-import type { DisplaySink } from '../../cell/display';
+import { type DisplaySink, replacingDisplay } from '../../cell/display';
 import type { RankEvent } from '../control/messages';
 import { richParts, sectionsBundle } from './output-text';
 import { GroupedOutput } from './outputs';
@@ -31,7 +30,7 @@ export function createPlainOutput(): LiveOutput {
  */
 export function createLiveOutput(display: DisplaySink): LiveOutput {
   const output = new GroupedOutput();
-  const displayId = `shardlab-${randomUUID()}`;
+  const show = replacingDisplay(display);
   let drawn: string | undefined;
   let timer: NodeJS.Timeout | undefined;
   const draw = (): void => {
@@ -41,8 +40,7 @@ export function createLiveOutput(display: DisplaySink): LiveOutput {
     const bundle = sectionsBundle(output.sections);
     const text = JSON.stringify(bundle);
     if (text === drawn) return;
-    if (drawn === undefined) display.display(bundle, { displayId });
-    else display.update(displayId, bundle);
+    show(bundle);
     drawn = text;
   };
   return {

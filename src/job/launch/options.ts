@@ -1,7 +1,6 @@
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { type Bytes, formatBytes } from '../../core/units';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
-import type { RankSetup } from '../rank/setup';
 
 /**
  * The most ranks of one job on one host. A rank is a process with its own engine; for larger jobs, use a plan instead.
@@ -38,15 +37,9 @@ export interface LaunchOptions {
 }
 
 /** Checked launch options with all defaults filled in. */
-export interface LaunchPlan {
-  readonly ranks: number;
-  readonly engine: RankSetup['engine'];
-  readonly blas: RankSetup['blas'];
-  readonly transport: 'auto' | 'shared-memory' | 'zeromq';
+export interface LaunchPlan extends Required<Omit<LaunchOptions, 'link' | 'memoryLimit'>> {
   readonly link: Link | undefined;
   readonly memoryLimit: Bytes | undefined;
-  readonly baseDir: string;
-  readonly startSeconds: number;
 }
 
 const KNOWN = ['ranks', 'engine', 'blas', 'transport', 'link', 'memoryLimit', 'baseDir', 'startSeconds'];

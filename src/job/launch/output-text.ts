@@ -8,7 +8,9 @@ import type { OutputSection } from './outputs';
  */
 export function sectionsBundle(sections: readonly OutputSection[]): MimeBundle {
   return {
-    'text/plain': sections.map(sectionText).join('\n'),
+    'text/plain': sections
+      .flatMap((section) => [section.title, ...itemsOf(section).map(({ text }) => text)])
+      .join('\n'),
     'text/html': sections.map(sectionHtml).join(''),
   };
 }
@@ -18,45 +20,41 @@ export function richParts(sections: readonly OutputSection[]): MimeBundle[] {
   return sections.flatMap((section) => bundlesOf(section).filter(isRich));
 }
 
-function sectionText(section: OutputSection): string {
-  return [section.title, ...partTexts(section)].join('\n');
+/** An output as text and as HTML. */
+interface Item {
+  readonly text: string;
+  readonly html: string;
 }
 
 function sectionHtml(section: OutputSection): string {
-  const parts = [...shownHtml(section), ...resultHtml(section), ...errorHtml(section)];
   const title = `<div style="opacity:.65;font-size:90%">${escapeHtml(section.title)}</div>`;
+  const parts = itemsOf(section).map(({ html }) => html);
   return `<div style="margin-bottom:.4em">${title}${parts.join('')}</div>`;
 }
 
-function partTexts({ shown, result, error }: OutputSection): string[] {
-  const before = shown.map((item) =>
-    item.kind === 'text' ? item.text.replace(/\n$/, '') : plainText(item.bundle),
-  );
-  const last = result === undefined ? [] : [plainText(result)];
-  return [...before, ...last, ...(error === undefined ? [] : [error.traceback.join('\n')])];
-}
-
-function shownHtml({ shown }: OutputSection): string[] {
-  return shown.map((item) => {
-    if (item.kind === 'bundle') return bundleHtml(item.bundle);
+/** The prints, displays, last value and error of a section, in order. */
+function itemsOf({ shown, result, error }: OutputSection): Item[] {
+  const items = shown.map((item) => {
+    if (item.kind === 'bundle') return bundleItem(item.bundle);
     const style = item.name === 'stderr' ? 'border-left:3px solid #c44e52;padding-left:.5em' : '';
-    return pre(item.text.replace(/\n$/, ''), style);
+    return textItem(item.text.replace(/\n$/, ''), style);
   });
+  if (result !== undefined) items.push(bundleItem(result));
+  if (error !== undefined) items.push(textItem(error.traceback.join('\n'), 'color:#c44e52'));
+  return items;
 }
 
-function resultHtml({ result }: OutputSection): string[] {
-  return result === undefined ? [] : [bundleHtml(result)];
-}
-
-function errorHtml({ error }: OutputSection): string[] {
-  return error === undefined ? [] : [pre(error.traceback.join('\n'), 'color:#c44e52')];
+function textItem(text: string, style: string): Item {
+  return { text, html: pre(text, style) };
 }
 
 /** A value's own HTML if it has any, else its text; a figure is shown below, separately. */
-function bundleHtml(bundle: MimeBundle): string {
-  if (isRich(bundle)) return pre('(shown below)', 'opacity:.65');
+function bundleItem(bundle: MimeBundle): Item {
+  const plain = bundle['text/plain'];
+  const text = typeof plain === 'string' ? plain : `(${Object.keys(bundle).join(', ')})`;
+  if (isRich(bundle)) return { text, html: pre('(shown below)', 'opacity:.65') };
   const html = bundle['text/html'];
-  return typeof html === 'string' ? html : pre(plainText(bundle), '');
+  return { text, html: typeof html === 'string' ? html : pre(text, '') };
 }
 
 function bundlesOf({ shown, result }: OutputSection): MimeBundle[] {
@@ -66,11 +64,6 @@ function bundlesOf({ shown, result }: OutputSection): MimeBundle[] {
 
 function isRich(bundle: MimeBundle): boolean {
   return Object.keys(bundle).some((type) => type.startsWith('image/') || type.startsWith('application/vnd.'));
-}
-
-function plainText(bundle: MimeBundle): string {
-  const text = bundle['text/plain'];
-  return typeof text === 'string' ? text : `(${Object.keys(bundle).join(', ')})`;
 }
 
 function pre(text: string, style: string): string {

@@ -39,8 +39,6 @@ export interface RankProcessOptions {
   readonly segmentFd: number | undefined;
   /** Takes the output of the rank's native code and child processes. */
   readonly written: (name: 'stdout' | 'stderr', text: string) => void;
-  /** The program to run; default: the rank's program. */
-  readonly program?: string;
 }
 
 /**
@@ -49,7 +47,7 @@ export interface RankProcessOptions {
  * Throws: LAUNCH when the process cannot be started.
  */
 export async function startRankProcess(options: RankProcessOptions): Promise<RankProcess> {
-  const program = options.program ?? join(__dirname, '..', 'rank', 'main.js');
+  const program = join(__dirname, '..', 'rank', 'main.js');
   const child = spawn(process.execPath, [...EVALUATOR_FLAGS, program], {
     detached: true,
     env: options.env,

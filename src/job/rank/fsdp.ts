@@ -1,7 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { ModelStateDict } from '../../checkpoint/load/state-dicts';
+import { type Call, checkArguments } from '../../config/call-arguments';
 import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
-import { strictNames } from '../../config/strict-names';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Observer } from '../../core/events';
@@ -12,17 +12,12 @@ import type { ProcessGroup } from '../../dist/types';
 import { asModule, isLayer, type Layer } from '../../nn/layers-model';
 import type { Module } from '../../nn/module';
 import { withParameters } from '../../nn/require-parameters';
-import { allreduceHook, bf16CompressHook, fp16CompressHook } from '../../parallel/ddp/comm-hooks';
 import {
   type DdpOptions,
   DDP as DistributedDataParallel,
 } from '../../parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../parallel/fsdp/fully-shard';
 import { noSync } from '../../parallel/fsdp/no-sync';
-import {
-  setModulesToBackwardPrefetch,
-  setModulesToForwardPrefetch,
-} from '../../parallel/fsdp/prefetch-lists';
 import { RowsOfRanks } from '../../parallel/fsdp/rows-of-ranks';
 import { unitsOf } from '../../parallel/fsdp/units-of';
 import { type FairScaleOptions, fromFairScale } from '../../parallel/fsdp1/fair-scale';
@@ -35,38 +30,20 @@ import {
   fsdpModules,
   shardInPlace,
 } from '../../parallel/fsdp1/fully-sharded-data-parallel';
-import {
-  CPUOffload,
-  CPUOffloadPolicy,
-  type CPUOffloadPolicyOptions,
-  MixedPrecision,
-  MixedPrecisionPolicy,
-  OffloadPolicy,
-} from '../../parallel/fsdp1/precision-and-offload';
-import { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../../parallel/fsdp1/sharding-strategy';
+import { CPUOffloadPolicy, type CPUOffloadPolicyOptions } from '../../parallel/fsdp1/precision-and-offload';
 import { type SummonOptions, summonFullParams } from '../../parallel/fsdp1/summon-full-params';
 import { naiveDDP } from '../../parallel/naive/ddp';
 import { naiveFullyShard } from '../../parallel/naive/fsdp';
 import { type ReductionErrorOptions, reductionError } from '../../parallel/precision/reduction-error';
 import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
 import {
-  CheckpointImpl,
   type CheckpointWrapperOptions,
   checkpointWrapper,
 } from '../../parallel/recompute/checkpoint-wrapper';
 import { sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
-import {
-  alwaysWrapPolicy,
-  lambdaAutoWrapPolicy,
-  ModuleWrapPolicy,
-  moeAutoWrapPolicy,
-  neverWrapPolicy,
-  sizeBasedAutoWrapPolicy,
-  transformerAutoWrapPolicy,
-} from '../../parallel/wrap-policies';
 import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
-import { ddpArguments, replicable } from './ddp-arguments';
+import * as names from './fsdp-names';
 
 /** The mesh over which a module is replicated. */
 export interface MeshOption {
@@ -105,32 +82,23 @@ export interface FsdpFunction extends StateDictMethods {
   summonFullParams<T>(model: Module | Layer, work: () => T, options?: SummonOptions): T;
 }
 
-/** The names of torch.distributed.fsdp that do not depend on the rank. */
-const FSDP_NAMES = {
-  ShardingStrategy,
-  ShardStrategy,
-  BackwardPrefetch,
-  MixedPrecision,
-  MixedPrecisionPolicy,
-  CPUOffload,
-  OffloadPolicy,
-  CheckpointImpl: strictNames('CheckpointImpl', CheckpointImpl, {
-    NO_CHECKPOINT:
-      'it has NO_REENTRANT and REENTRANT; for no checkpointing omit checkpointWrapper, or give activationCheckpointing: null',
-  } as const),
-  transformerAutoWrapPolicy,
-  sizeBasedAutoWrapPolicy,
-  lambdaAutoWrapPolicy,
-  ModuleWrapPolicy,
-  moeAutoWrapPolicy,
-  alwaysWrapPolicy,
-  neverWrapPolicy,
-  setModulesToForwardPrefetch,
-  setModulesToBackwardPrefetch,
-  allreduceHook,
-  fp16CompressHook,
-  bf16CompressHook,
-} as const;
+const DDP_CALL: Call<'ddp', DdpOptions> = {
+  what: 'DDP(model, { … })',
+  by: 'ddp',
+  own: {
+    firstBucketBytes: true,
+    policy: true,
+    deviceIds: { noEffect: 'every rank has one engine' },
+    outputDevice: { noEffect: 'every rank has one engine' },
+    findUnusedParameters: {
+      noEffect: 'DDP always finds parameters that no rank uses, and leaves them unchanged',
+    },
+    gradientAsBucketView: { noEffect: 'gradients are always views of their buckets' },
+    bucketCapMb: {
+      refused: 'it takes the bucket size in bytes: bucketBytes: 25 * 2 ** 20 is bucket_cap_mb=25',
+    },
+  },
+};
 
 /** The parts that data parallelism needs from a rank. */
 export interface RankFsdpParts {
@@ -157,7 +125,7 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts) {
   });
   const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }));
   return {
-    ...FSDP_NAMES,
+    ...names,
     /** Shards a module or a tfjs layer, and returns it. */
     fullyShard<M extends Module | Layer>(module: M, options: FullyShardArguments = {}): M {
       const taken = withParameters(module, 'fullyShard');
@@ -166,8 +134,10 @@ export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts) {
       return module;
     },
     DDP: callableClass(
-      (module: Module | Layer, { mesh: chosen, ...options }: DdpOptions & MeshOption = {}) =>
-        new DistributedDataParallel(replicable(module), contextOf(chosen), ddpArguments(options, warn)),
+      (module: Module | Layer, { mesh: chosen, ...options }: DdpOptions & MeshOption = {}) => {
+        checkArguments(DDP_CALL, options, warn);
+        return new DistributedDataParallel(replicable(module), contextOf(chosen), options);
+      },
     ),
     FSDP,
     FullyShardedDataParallel: FSDP,
@@ -246,4 +216,17 @@ function checkedCheckpointing(
   config: ActivationCheckpointingConfig | null,
 ): ActivationCheckpointingConfig | null {
   return parseTrainConfig({ activationCheckpointing: config }).activationCheckpointing;
+}
+
+/**
+ * The module that DDP wraps. Throws: CONFIG for a value that is not a module, a module without parameters, and a
+ * sharded model.
+ */
+function replicable(module: Module | Layer): Module {
+  const taken = withParameters(module, 'DDP');
+  if (unitsOf(taken).length === 0) return taken;
+  throw new ConfigError(
+    'DDP(model): fullyShard or FSDP has already sharded the model, and DDP needs the whole model on every rank; ' +
+      "build it again for DDP, or keep copies of shards: fullyShard(model, { mesh: initDeviceMesh([copies, shards], ['replicate', 'shard']) })",
+  );
 }

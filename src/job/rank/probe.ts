@@ -14,17 +14,11 @@ export interface ProbeResult {
   readonly stepSeconds: Seconds;
 }
 
-interface Probe {
-  readonly engine: Engine;
-  readonly recorder: Recorder;
-  readonly build: () => Trainer;
-}
-
 /**
  * Builds a trainer, runs two steps without the memoryLimit, measures, and disposes the trainer. If that fails, the
  * rank's recovery disposes the trainer.
  */
-export function probeOnRank({ engine, recorder, build }: Probe): ProbeResult {
+export function probeOnRank(engine: Engine, recorder: Recorder, build: () => Trainer): ProbeResult {
   return engine.withoutLimit(() => {
     recorder.beginStep(0);
     const trainer = build();

@@ -5,16 +5,6 @@ import { ShardlabError } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
 import type { Trainer } from '../../train/trainer';
 import type { TrainerState } from '../../train/trainer-state';
-import type { RankWork } from '../control/messages';
-
-/** One rank's part of a run. */
-export interface RunOnRank {
-  readonly trainer: Trainer;
-  /** The ranks of the run. */
-  readonly group: ProcessGroup;
-}
-
-export type ReshardWork = Extract<RankWork, { kind: 'reshard' }>;
 
 interface ReshardOnRank {
   readonly engine: Engine;
@@ -32,10 +22,9 @@ const TELL_EVERY = 0.05;
  * Moves a run from one trainer to another. Until all ranks have built the new trainer, the old one does not change; the
  * first call of `progress` means that the change begins.
  */
-export function reshardOnRank(options: ReshardOnRank): Redistributed {
-  const { engine, group, before, after } = options;
+export function reshardOnRank({ engine, group, before, after, progress }: ReshardOnRank): Redistributed {
   group.barrier({ cause: 'control' }).wait();
-  options.progress(0, 1);
+  progress(0, 1);
   // Pending gradients and whole copies are dropped; the next step makes new ones.
   before?.recover();
   const state = stateOf(exchange({ engine, group }, 'run.reshard()', before?.state() ?? null));
@@ -49,7 +38,7 @@ export function reshardOnRank(options: ReshardOnRank): Redistributed {
       before?.optimizer.release(buffer);
       buffer.dispose();
     },
-    progress: seldom(options.progress),
+    progress: seldom(progress),
   });
   after?.restore(state);
   return moved;

@@ -70,14 +70,6 @@ export class RankSaves {
   }
 }
 
-function requireTrainerState(folder: string, trainer: Json | undefined): TrainerState {
-  const state = trainerStateOf(trainer);
-  if (state !== undefined) return state;
-  throw new ConfigError(
-    `${folder} does not say after how many steps it was saved; load only its parameters: run.load(path, { parametersOnly: true })`,
-  );
-}
-
 /** Reports how many bytes are on the disk, until all of them are. */
 async function follow(save: CheckpointSave, tell: (news: SaveNews) => void): Promise<void> {
   const timer = setInterval(() => {
@@ -93,11 +85,16 @@ async function follow(save: CheckpointSave, tell: (news: SaveNews) => void): Pro
   }
 }
 
-/** The state that `start` stored, if it did. */
-function trainerStateOf(kept: Json | undefined): TrainerState | undefined {
-  if (typeof kept !== 'object' || kept === null || Array.isArray(kept)) return undefined;
-  const { state } = kept;
-  if (typeof state !== 'object' || state === null || Array.isArray(state)) return undefined;
+/** The state that `start` stored. Throws: CONFIG if it did not. */
+function requireTrainerState(folder: string, kept: Json | undefined): TrainerState {
+  const { state } = fieldsOf(kept);
   // The checksums prove that a trainer wrote it.
-  return typeof state.steps === 'number' ? (state as unknown as TrainerState) : undefined;
+  if (typeof fieldsOf(state).steps === 'number') return state as unknown as TrainerState;
+  throw new ConfigError(
+    `${folder} does not say after how many steps it was saved; load only its parameters: run.load(path, { parametersOnly: true })`,
+  );
+}
+
+function fieldsOf(value: Json | undefined): Readonly<Record<string, Json>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
 }

@@ -11,11 +11,10 @@ import type { Link } from '../../transport/link';
 import { callableClass } from './callable-class';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
 import { describeModel } from './describe-model';
-import { namesForgottenRoots } from './forgotten-root';
 import { type RankFsdp, rankFsdp } from './fsdp';
 import * as nn from './nn-names';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './optim';
-import { Untrained } from './untrained';
+import { ParameterWarnings } from './parameter-warnings';
 
 /** The parts that a rank's scope needs. */
 export interface RankParts {
@@ -51,9 +50,8 @@ type RankBasics = Readonly<ReturnType<typeof rankBasics>>;
 
 function rankBasics({ rank, world, engine, warn, stepBegins, link }: RankParts, mesh: DeviceMesh) {
   const { group } = world;
-  const forgottenRoots = namesForgottenRoots(group, warn);
-  const untrained = new Untrained(warn);
-  const optim: RankOptim = rankOptim(engine, warn, (model) => untrained.takes(model));
+  const warnings = new ParameterWarnings(group, warn);
+  const optim: RankOptim = rankOptim(engine, warn, (model) => warnings.takes(model));
   return {
     /** This process's rank index, from 0. */
     rank,
@@ -84,10 +82,7 @@ function rankBasics({ rank, world, engine, warn, stepBegins, link }: RankParts, 
      */
     gradients(loss: () => tf.Tensor): Pass {
       stepBegins?.();
-      return gradients(engine, loss, (parts) => {
-        forgottenRoots(parts);
-        untrained.names(parts.loose);
-      });
+      return gradients(engine, loss, (parts) => warnings.check(parts));
     },
   };
 }

@@ -1,5 +1,4 @@
 import { availableParallelism } from 'node:os';
-import type { BlasAbsent, BlasInfo } from '../../backend/blas';
 import type { Engine } from '../../backend/engine';
 import { createWasmEngine } from '../../backend/wasm-engine';
 import { captureConsole } from '../../cell/console-capture';
@@ -11,13 +10,12 @@ import { Tensor } from '../../core/tf';
 import { openThreadCpuClock } from '../../core/thread-cpu';
 import { now } from '../../core/units';
 import { findCallSite, NO_SITE } from '../../dist/call-site';
-import { joinWorld, type PlaneConfig, type World } from '../../dist/world';
+import { StatusWriter } from '../../dist/status-board';
+import { joinWorld, type PlaneConfig } from '../../dist/world';
 import { createRecorder } from '../../ledger/recorder';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
-import { createWorkBoard } from '../control/work-board';
 import { rankError } from './error';
-import { withoutForeignHandlers } from './foreign-handlers';
 import { createRankScope } from './scope';
 import { RANK_SCOPE } from './scope-host';
 import { type RankSetup, SEGMENT_FD } from './setup';
@@ -29,6 +27,9 @@ const STDERR_FD = 2;
 
 /** The number of stack frames that an error stores in a rank. */
 const STACK_FRAMES = 60;
+
+/** The events of errors that no code caught. */
+const ERROR_EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
 
 /** The parts that the rank's program makes before it loads the engine. */
 export interface RankStart {
@@ -97,26 +98,40 @@ async function buildRank(start: RankStart): Promise<void> {
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   training = new RankTraining({ rank, engine, group: world.group, recorder, warn });
-  const board = createWorkBoard(statusBoard);
-  const worker: RankWorker = new RankWorker({
-    courier,
-    evaluator,
-    engine,
-    scope,
-    training,
-    board,
-    piles,
-  });
+  const board = new StatusWriter(statusBoard, 'main');
+  board.idle();
+  const parts = { courier, evaluator, engine, scope, training, board, piles };
+  const worker: RankWorker = new RankWorker(parts);
   const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
   process.on('exit', tellExit);
-  worker.listen(() => {
+  worker.listen(async () => {
     process.off('exit', tellExit);
-    return end(world);
+    await world.close();
+    process.exit(0);
   });
   watchStrayErrors(({ thrown }) => worker.write('stderr', `Nobody caught: ${String(thrown)}\n`));
   await courier.attached;
   courier.send({ type: 'ready', report: readyReport(setup, engine) });
   captureConsole((name, text) => worker.write(name, text));
+}
+
+/**
+ * Runs `load` and removes the process-wide error handlers that it installs. The wasm backend's loader (Emscripten)
+ * installs handlers that throw again, so one stray rejection of a cell would end the process.
+ */
+async function withoutForeignHandlers<T>(load: () => Promise<T>): Promise<T> {
+  const before = ERROR_EVENTS.map((event) => new Set(process.rawListeners(event)));
+  try {
+    return await load();
+  } finally {
+    ERROR_EVENTS.forEach((event, i) => {
+      for (const listener of process.rawListeners(event)) {
+        // The types of `process` name the arguments of each event; removal does not use them.
+        if (!before[i]?.has(listener))
+          process.removeListener(event, listener as (...args: unknown[]) => void);
+      }
+    });
+  }
 }
 
 function planeOf({ setup, controlBlock }: RankStart): PlaneConfig {
@@ -131,17 +146,8 @@ function readyReport(setup: RankSetup, engine: Engine): ReadyReport {
     pid: process.pid,
     rssBytes: process.memoryUsage.rss(),
     engine: engine.name,
-    blas: blasName(engine.blas),
+    blas: engine.blas.library ?? 'none',
     transport: setup.segmentBytes === null ? 'zeromq' : 'shared memory',
     readyMs: (now() - setup.startedSeconds) * 1e3,
   };
-}
-
-function blasName(blas: BlasInfo | BlasAbsent): string {
-  return blas.library ?? 'none';
-}
-
-async function end(world: World): Promise<void> {
-  await world.close();
-  process.exit(0);
 }

@@ -9,10 +9,12 @@ import type { Recorder } from '../../ledger/recorder';
 import type { StateDict } from '../../nn/load-state';
 import type { StepResult } from '../../train/step-result';
 import type { Trainer } from '../../train/trainer';
-import type { GroupRef, RankProgress, RankStep, RankWork, SaveNews } from '../control/messages';
+import type { CourierHandle } from '../control/courier-handle';
+import type { GroupRef, RankStep, RankWork } from '../control/messages';
+import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { type ProbeResult, probeOnRank } from './probe';
-import { type ReshardWork, type RunOnRank, reshardOnRank } from './reshard';
+import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
 
 /** Number of newest steps of a call whose allocations and frees are all sent. */
@@ -24,14 +26,6 @@ const NO_RUN = 0;
 /** Work of runs. */
 export type TrainingWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'measure' | 'recover' }>;
 
-/** Takes a rank's reports about the running work of its runs. */
-export interface TrainingCourier {
-  mayStep(index: number): boolean;
-  done(step: RankStep): void;
-  progress(progress: RankProgress): void;
-  saving(save: number, news: SaveNews): void;
-}
-
 /** The parts that training on a rank needs. */
 export interface RankTrainingParts {
   readonly rank: number;
@@ -40,6 +34,13 @@ export interface RankTrainingParts {
   readonly group: ProcessGroup;
   readonly recorder: Recorder;
   readonly warn: Warn;
+}
+
+/** One rank's part of a run. */
+interface RunOnRank {
+  readonly trainer: Trainer;
+  /** The ranks of the run. */
+  readonly group: ProcessGroup;
 }
 
 /** The runs of one rank, by their number in the job. */
@@ -64,20 +65,22 @@ export class RankTraining {
     return this.#isStepping;
   }
 
-  /** Performs a run's work. The launcher has checked it. */
-  async perform(work: TrainingWork, courier: TrainingCourier): Promise<unknown> {
+  /** Performs a run's work of number `id`, and reports its progress. The launcher has checked it. */
+  async perform(id: number, work: TrainingWork, courier: CourierHandle): Promise<unknown> {
     switch (work.kind) {
       case 'group':
         return this.#makeGroup(work.group);
       case 'train':
         return this.#create(work);
       case 'steps':
-        return this.#steps(work.run, work.numSteps, courier);
+        return this.#steps(id, work, courier);
       case 'reshard':
-        return this.#reshard(work, courier);
+        return this.#reshard(id, work, courier);
       case 'save': {
         const { trainer, group } = this.#run(work.run);
-        return this.#saves.start(work, trainer, group, (news) => courier.saving(work.save, news));
+        return this.#saves.start(work, trainer, group, (news) =>
+          courier.send({ type: 'save', save: work.save, news }),
+        );
       }
       case 'load': {
         const { trainer, group } = this.#run(work.run);
@@ -104,7 +107,7 @@ export class RankTraining {
 
   #makeGroup({ id, size }: GroupRef): void {
     const { group } = this.#parts;
-    const ranks = Array.from({ length: size }, (_, rank) => rank);
+    const ranks = firstRanks(size);
     this.#groups.set(id, group.subgroup(ranks, `ranks ${ranks.join(',')} #${id}`));
   }
 
@@ -122,17 +125,26 @@ export class RankTraining {
   }
 
   /** Runs the granted steps and reports each one when it is done. */
-  async #steps(run: number, numSteps: number, courier: TrainingCourier): Promise<void> {
+  async #steps(
+    id: number,
+    { run, numSteps }: TrainingWork & { kind: 'steps' },
+    courier: CourierHandle,
+  ): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
       // Sends every allocation of the first step, in case of an early end, and of the newest steps.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
-      courier.done(this.#within(run, () => this.#step(run, curve)));
+      const step = this.#within(run, () => this.#step(run, curve));
+      courier.send({ type: 'step', id, step });
       // Lets messages to this thread arrive.
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
 
-  async #reshard(work: ReshardWork, courier: TrainingCourier): Promise<unknown> {
+  async #reshard(
+    id: number,
+    work: TrainingWork & { kind: 'reshard' },
+    courier: CourierHandle,
+  ): Promise<unknown> {
     const { run, before, after } = work;
     const union = this.#group(before.size > after.size ? before : after);
     const isIn = this.#parts.rank < after.size;
@@ -144,7 +156,7 @@ export class RankTraining {
         group: union,
         before: old?.trainer,
         after: trainer,
-        progress: (done, total) => courier.progress({ done, total }),
+        progress: (done, total) => courier.send({ type: 'progress', id, progress: { done, total } }),
       }),
     );
     old?.trainer.dispose();
@@ -156,7 +168,7 @@ export class RankTraining {
   async #probe({ run, config, group }: TrainingWork & { kind: 'probe' }): Promise<ProbeResult> {
     const build = await this.#builder(config as TrainConfig, this.#group(group));
     const { engine, recorder } = this.#parts;
-    const measured = this.#within(run, () => probeOnRank({ engine, recorder, build }));
+    const measured = this.#within(run, () => probeOnRank(engine, recorder, build));
     this.#unfinished = undefined;
     return measured;
   }

@@ -8,9 +8,10 @@ import { toMimeBundle } from '../../cell/mime';
 import { ShardlabError } from '../../core/errors';
 import { globalSlot } from '../../core/global-slot';
 import { now, type Seconds } from '../../core/units';
+import type { StatusWriter } from '../../dist/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
-import type { WorkBoard } from '../control/work-board';
+import { NO_CELL } from '../control/situation';
 import { rankError } from './error';
 import { measure } from './measure';
 import type { RankScope } from './scope';
@@ -38,7 +39,8 @@ export interface RankWorkerParts {
   readonly engine: Engine;
   readonly scope: RankScope;
   readonly training: RankTraining;
-  readonly board: WorkBoard;
+  /** The main thread writes its current work there. */
+  readonly board: StatusWriter;
   readonly piles: TensorPiles;
 }
 
@@ -79,7 +81,7 @@ export class RankWorker {
 
   async #work(id: number, work: RankWork): Promise<void> {
     this.#id = id;
-    this.#parts.board.running(work.kind === 'cell' ? work.cell : undefined);
+    this.#parts.board.running(work.kind === 'cell' ? work.cell : NO_CELL);
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const outcome = await this.#outcome(work);
     this.#parts.piles.look();
@@ -130,12 +132,7 @@ export class RankWorker {
         engine.recover();
         return training.recover();
       default:
-        return training.perform(work, {
-          mayStep: (index) => courier.mayStep(index),
-          done: (step) => courier.send({ type: 'step', id: this.#id, step }),
-          saving: (save, news) => courier.send({ type: 'save', save, news }),
-          progress: (progress) => courier.send({ type: 'progress', id: this.#id, progress }),
-        });
+        return training.perform(this.#id, work, courier);
     }
   }
 

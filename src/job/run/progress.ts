@@ -38,7 +38,7 @@ export function createProgressLine() {
 /** Shows steps while they run, in one display that is updated at most five times a second; nothing without a display. */
 export function createProgress(numSteps: number) {
   const sink = currentDisplay();
-  const display = replacingDisplay(sink);
+  const display = replacingDisplay(sink, 'shardlab-run');
   const state: State = { numSteps, losses: [], newest: [] };
   let drawnAt = -Infinity;
   let drawingMs = 0;

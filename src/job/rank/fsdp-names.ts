@@ -1,0 +1,35 @@
+/*
+ * The names of torch.distributed.fsdp that do not depend on the rank. They need a separate module, because src/rank.ts
+ * exports the same ones.
+ */
+
+import { strictNames } from '../../config/strict-names';
+import { CheckpointImpl as Implementations } from '../../parallel/recompute/checkpoint-wrapper';
+
+export { allreduceHook, bf16CompressHook, fp16CompressHook } from '../../parallel/ddp/comm-hooks';
+export {
+  setModulesToBackwardPrefetch,
+  setModulesToForwardPrefetch,
+} from '../../parallel/fsdp/prefetch-lists';
+export {
+  CPUOffload,
+  MixedPrecision,
+  MixedPrecisionPolicy,
+  OffloadPolicy,
+} from '../../parallel/fsdp1/precision-and-offload';
+export { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../../parallel/fsdp1/sharding-strategy';
+export {
+  alwaysWrapPolicy,
+  lambdaAutoWrapPolicy,
+  ModuleWrapPolicy,
+  moeAutoWrapPolicy,
+  neverWrapPolicy,
+  sizeBasedAutoWrapPolicy,
+  transformerAutoWrapPolicy,
+} from '../../parallel/wrap-policies';
+
+/** The implementations of activation checkpointing in PyTorch; here both are the same. */
+export const CheckpointImpl = strictNames('CheckpointImpl', Implementations, {
+  NO_CHECKPOINT:
+    'it has NO_REENTRANT and REENTRANT; for no checkpointing omit checkpointWrapper, or give activationCheckpointing: null',
+} as const);

@@ -1,0 +1,83 @@
+import type { Leaf } from '../../autograd/leaves';
+import type { TrainedParts } from '../../autograd/unit';
+import type { Warn } from '../../core/warn';
+import type { ProcessGroup } from '../../dist/types';
+import { Parameter } from '../../nn/parameter';
+import type { HasStates } from '../../optim/optimizer';
+
+/** The most names in a message. */
+const MOST_NAMES = 4;
+
+/** Warns about parameters of cells that no wrapper or no optimizer has. */
+export class ParameterWarnings {
+  readonly #group: ProcessGroup;
+  readonly #warn: Warn;
+  readonly #told = new WeakSet<Leaf>();
+  /** What optimizers train, with the models that it belongs to. */
+  readonly #trained = new WeakSet<object>();
+  #hasSpoken = false;
+
+  constructor(group: ProcessGroup, warn: Warn) {
+    this.#group = group;
+    this.#warn = warn;
+  }
+
+  /** Called when an optimizer is made. */
+  takes(model: HasStates): void {
+    for (const { slices } of model.states()) {
+      for (const { parameter } of slices)
+        for (const part of [parameter, ...rootsOf(parameter)]) this.#trained.add(part);
+    }
+  }
+
+  /** Called with the parts of a backward. */
+  check({ loose, units }: TrainedParts): void {
+    this.#checkWrappers(loose, units);
+    this.#checkOptimizers(loose);
+  }
+
+  /**
+   * Warns, once per model, about parameters without a wrapper in a model whose other parts have one: their gradients are
+   * not averaged, so the ranks' values drift apart. A model without any wrapper is meant to be separate on each rank.
+   */
+  #checkWrappers(loose: readonly Leaf[], units: readonly string[]): void {
+    if (this.#group.size === 1 || units.length === 0 || loose.length === 0) return;
+    const isKnown = loose.some((leaf) => this.#told.has(leaf));
+    for (const leaf of loose) this.#told.add(leaf);
+    if (isKnown) return;
+    this.#warn(
+      `${listed(loose.map(({ name }) => name))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
+        `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: each rank steps ` +
+        'with its own gradients of them, which are not averaged, so their values drift apart between ranks. Call fullyShard on ' +
+        'the model itself, after its blocks and before the first forward (or DDP on all of it), or average parameter.grad with ' +
+        'dist.allReduce. This warning appears once per model',
+    );
+  }
+
+  /**
+   * Warns once about parameters that the loss depends on but that belong to no optimizer's model, while an optimizer
+   * trains other parameters. They usually belong to a module in a private #field or in a variable. A user who trains only
+   * a part of a model on purpose gives the optimizer that part of the same root.
+   */
+  #checkOptimizers(loose: readonly Leaf[]): void {
+    if (this.#hasSpoken) return;
+    const unknown = loose.filter((leaf) => ![leaf, ...rootsOf(leaf)].some((part) => this.#trained.has(part)));
+    if (unknown.length === 0 || unknown.length === loose.length) return;
+    this.#hasSpoken = true;
+    this.#warn(
+      `${listed(unknown.map(({ name }) => name || 'a parameter'))}: the loss depends on ${unknown.length === 1 ? 'it' : 'them'}, but no ` +
+        'optimizer got the module that holds it, so it does not train. A private #field and a variable hide a module from its ' +
+        'model: put it in a field, give it to an optimizer too, or freeze it. This warning appears once',
+    );
+  }
+}
+
+/** Names in a message: the first ones, and the number of the others. */
+function listed(names: readonly string[]): string {
+  const left = names.length - MOST_NAMES;
+  return names.slice(0, MOST_NAMES).join(', ') + (left > 0 ? ` and ${left} more` : '');
+}
+
+function rootsOf(leaf: Leaf): readonly object[] {
+  return leaf instanceof Parameter ? [...leaf.users].map(({ root }) => root) : [];
+}
