@@ -1,4 +1,4 @@
-/** Names in the scope of every cell (src/cell/display-globals.ts, kernel/executor/interaction.ts), for the checker. */
+/** Names in the scope of every cell (src/cell/display.ts, kernel/executor/main.ts), for the checker. */
 export const GLOBALS_DECLARATION = `
 interface CellDisplayOptions {
   /** Names the display, so that updateDisplay can replace its content. */

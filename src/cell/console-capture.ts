@@ -6,26 +6,19 @@ export type StreamName = 'stdout' | 'stderr';
 export type StreamWriter = (name: StreamName, text: string) => void;
 
 /**
- * Sends everything that is written to stdout, stderr and the console to `write`, in order; the returned function undoes it.
+ * Sends everything that is written to stdout, stderr and the console to `write`, in order.
  * The console is replaced as well: the built-in one keeps its arguments alive for a debugger to look at.
  */
-export function captureConsole(write: StreamWriter): () => void {
-  const restoreOut = redirect(process.stdout, (text) => write('stdout', text));
-  const restoreErr = redirect(process.stderr, (text) => write('stderr', text));
-  const previous = globalThis.console;
+export function captureConsole(write: StreamWriter): void {
+  redirect(process.stdout, (text) => write('stdout', text));
+  redirect(process.stderr, (text) => write('stderr', text));
   globalThis.console = new Console({ stdout: process.stdout, stderr: process.stderr });
-  return () => {
-    globalThis.console = previous;
-    restoreOut();
-    restoreErr();
-  };
 }
 
 type WriteCallback = (error?: Error | null) => void;
 
-function redirect(stream: NodeJS.WriteStream, write: (text: string) => void): () => void {
-  const previous = stream.write;
-  const replacement = (
+function redirect(stream: NodeJS.WriteStream, write: (text: string) => void): void {
+  stream.write = (
     chunk: string | Uint8Array,
     encodingOrDone?: BufferEncoding | WriteCallback,
     done?: WriteCallback,
@@ -34,9 +27,5 @@ function redirect(stream: NodeJS.WriteStream, write: (text: string) => void): ()
     const callback = typeof encodingOrDone === 'function' ? encodingOrDone : done;
     if (callback !== undefined) process.nextTick(callback);
     return true;
-  };
-  stream.write = replacement;
-  return () => {
-    stream.write = previous;
   };
 }

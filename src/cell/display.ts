@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { globalSlot } from '../core/global-slot';
-import type { MimeBundle } from './mime';
+import { encodeBinary, type MimeBundle, toMimeBundle } from './mime';
 
 export interface DisplayOptions {
   /** Names the display so that `update` can replace its content later. */
@@ -43,6 +43,37 @@ export function replacingDisplay(sink = currentDisplay(), name = 'shardlab'): (b
     else sink?.display(bundle, { displayId });
     isDisplayed = true;
   };
+}
+
+interface ShowOptions {
+  /** Names the display, so that `updateDisplay` can replace its content. */
+  readonly displayId?: string | undefined;
+  /** The value is a MIME bundle itself. */
+  readonly raw?: boolean | undefined;
+}
+
+/** Functions that every cell finds on globalThis. They show in the process's sink; without one they do nothing. */
+export function createDisplayGlobals() {
+  return {
+    display: (value: unknown, { displayId, raw }: ShowOptions = {}): Promise<void> =>
+      withBundle(value, raw, (bundle) => currentDisplay()?.display(bundle, { displayId })),
+    updateDisplay: (displayId: string, value: unknown, { raw }: ShowOptions = {}): Promise<void> =>
+      withBundle(value, raw, (bundle) => currentDisplay()?.update(displayId, bundle)),
+    clearOutput: (wait = false): void => currentDisplay()?.clear(wait),
+  };
+}
+
+// A raw bundle is shown before the call returns, so that code without `await` keeps its order.
+function withBundle(
+  value: unknown,
+  raw: boolean | undefined,
+  show: (bundle: MimeBundle) => void,
+): Promise<void> {
+  if (raw === true && typeof value === 'object' && value !== null) {
+    show(encodeBinary({ ...value }));
+    return Promise.resolve();
+  }
+  return toMimeBundle(value).then(show);
 }
 
 interface TslabMessage {

@@ -44,8 +44,6 @@ function waitsForSystem(): boolean {
 export interface StagedInterrupt {
   /** Notifies the main thread; a free main thread then ends its cell. Repeated until it has answered. */
   readonly notify: () => void;
-  /** Makes blocking collectives throw, so that `finally` blocks run. */
-  readonly abort?: (() => void) | undefined;
   /**
    * Whether the main thread has answered. It answers after handling the interrupt, so that a termination cannot cut
    * that off.
@@ -71,7 +69,6 @@ const DOUBLINGS = 4;
  */
 export function interruptInStages(steps: StagedInterrupt): void {
   steps.notify();
-  steps.abort?.();
   const check = (attempt: number): void => {
     if (steps.answered() || attempt > ATTEMPTS) return;
     steps.guardian.terminate();

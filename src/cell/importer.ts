@@ -5,22 +5,12 @@ import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import type * as MendedGradients from '../backend/mended-gradients';
 import { ShardlabError } from '../core/errors';
-import { findInstallation } from './installation';
-import { ownName } from './own-packages';
+import { findInstallation, ownName } from './installation';
 import { showTensorValues } from './tensor-text';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 
-export { findInstallation } from './installation';
-
 /** Loads a package or file for a cell; `names` are the bindings that the cell imports. */
 export type Importer = (specifier: string, names?: readonly string[]) => Promise<object>;
-
-export interface ImporterOptions {
-  /** Folder of the notebook: relative paths and packages are resolved from here. */
-  readonly baseDir: string;
-  /** Folder of shardlab's package.json, the source of packages that the notebook's folder lacks. */
-  readonly installation?: string | undefined;
-}
 
 const TFJS = /^(@tensorflow\/tfjs|shardlab\/tf$)/;
 const EXTENSIONS = [
@@ -35,16 +25,15 @@ const EXTENSIONS = [
 ];
 
 /**
- * Imports as Node does for a module in the notebook's folder: ESM and CommonJS packages, `exports`, built-ins, files.
+ * Imports as Node does for a module in the notebook's folder `baseDir`: ESM and CommonJS packages, `exports`, built-ins, files.
  * Throws IO with what to install when a package is missing.
  */
-export function createImporter(options: ImporterOptions): Importer {
-  const { installation = findInstallation() } = options;
-  const fromNotebook = importFrom(options.baseDir);
-  const fromInstallation = importFrom(installation);
+export function createImporter(baseDir: string): Importer {
+  const fromNotebook = importFrom(baseDir);
+  const fromInstallation = importFrom(findInstallation());
   let typescriptEnabled = false;
   const load = async (specifier: string): Promise<object> => {
-    const { url, typescript } = locate(specifier, options.baseDir);
+    const { url, typescript } = locate(specifier, baseDir);
     if (typescript && !typescriptEnabled) enableTypescriptFiles();
     typescriptEnabled ||= typescript;
     try {
@@ -53,7 +42,7 @@ export function createImporter(options: ImporterOptions): Importer {
       if (!isMissing(error, specifier)) throw error;
       const own = ownName(specifier);
       if (own !== undefined) return fromInstallation(own);
-      throw missing(specifier, options.baseDir, error);
+      throw missing(specifier, baseDir, error);
     }
   };
   return async (specifier, names = []) => {

@@ -7,16 +7,7 @@ export interface CellPosition {
 }
 
 /** Turns positions in compiled cells into positions in their sources, in every stack trace of the process. */
-export interface StackMapper {
-  /** Notes a compiled cell; gives its JavaScript without the inlined map. */
-  register(name: string, js: string): string;
-  /** The position in the source for one in the compiled cell; unchanged if there is no map. */
-  original(name: string, compiled: CellPosition): CellPosition;
-  /** The text of a cell's source line, if it is known. */
-  sourceLine(name: string, line: number): string | undefined;
-  /** Stops mapping. */
-  dispose(): void;
-}
+export type StackMapper = ReturnType<typeof createStackMapper>;
 
 interface CellSource {
   readonly map: SourceMap;
@@ -31,7 +22,7 @@ const CELL_FRAME = /(In\[\d+\]):(\d+):(\d+)/g;
  * `console.log(error)` and the kernel's tracebacks show lines of the cell as written. Frames of the runner below a cell
  * are removed.
  */
-export function createStackMapper(): StackMapper {
+export function createStackMapper() {
   const sources = new Map<string, CellSource>();
   const original = (name: string, compiled: CellPosition): CellPosition =>
     originalPosition(sources.get(name), compiled);
@@ -40,16 +31,14 @@ export function createStackMapper(): StackMapper {
       const found = original(name, { line: Number(line), column: Number(column) });
       return `${name}:${found.line}:${found.column}`;
     });
-  const previous = Error.prepareStackTrace;
   Error.prepareStackTrace = (error, frames) => formatStack(error, frames.map(String), mapFrame);
   return {
-    register: (name, js) => registerSource(sources, name, js),
+    /** Notes a compiled cell; gives its JavaScript without the inlined map. */
+    register: (name: string, js: string): string => registerSource(sources, name, js),
+    /** The position in the source for one in the compiled cell; unchanged if there is no map. */
     original,
-    sourceLine: (name, line) => sources.get(name)?.lines[line - 1],
-    dispose: () => {
-      if (previous === undefined) Reflect.deleteProperty(Error, 'prepareStackTrace');
-      else Error.prepareStackTrace = previous;
-    },
+    /** The text of a cell's source line, if it is known. */
+    sourceLine: (name: string, line: number): string | undefined => sources.get(name)?.lines[line - 1],
   };
 }
 

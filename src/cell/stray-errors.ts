@@ -1,4 +1,4 @@
-import { isRepair } from './repair';
+import { writeSync } from 'node:fs';
 
 /** An error that no code caught, with the number of its cell if the stack names one. */
 export interface StrayError {
@@ -6,21 +6,42 @@ export interface StrayError {
   readonly thrown: unknown;
 }
 
-/** Reports unhandled rejections and exceptions, and keeps the process alive; the returned function undoes this. */
-export function watchStrayErrors(report: (stray: StrayError) => void): () => void {
+/** The exception that is thrown for repair. */
+const REPAIR: unique symbol = Symbol('shardlab.repair');
+
+/**
+ * [Note: repair after termination] V8 skips `finally` when it ends running JavaScript, so Node's own stack of
+ * asynchronous contexts keeps entries of callbacks that never returned. Node clears that stack after handling an
+ * uncaught exception, so this function throws one. A listener is enough to make Node handle it.
+ */
+export function repairAfterTermination(): void {
+  setImmediate(() => {
+    process.prependOnceListener('uncaughtException', () => undefined);
+    throw REPAIR;
+  });
+}
+
+/** Reports unhandled rejections and exceptions, and keeps the process alive. */
+export function watchStrayErrors(report: (stray: StrayError) => void): void {
   const onStray = (thrown: unknown): void => {
-    if (!isRepair(thrown)) report({ cell: cellOf(thrown), thrown });
+    if (thrown !== REPAIR) report({ cell: cellOf(thrown), thrown });
   };
   process.on('unhandledRejection', onStray);
   process.on('uncaughtException', onStray);
-  return () => {
-    process.off('unhandledRejection', onStray);
-    process.off('uncaughtException', onStray);
-  };
+}
+
+/** Writes that the code called process.exit; call it in a listener of 'exit', below that call. */
+export function writeExitCall(fd: number, code: number): void {
+  const cell = cellOf(new Error());
+  try {
+    writeSync(fd, `the code called process.exit(${code})${cell === undefined ? '' : ` in In[${cell}]`}\n`);
+  } catch {
+    // The reader is gone; the process ends without a last message.
+  }
 }
 
 /** Number of the cell in an error's stack; undefined also for a stack that cannot be read. */
-export function cellOf(thrown: unknown): number | undefined {
+function cellOf(thrown: unknown): number | undefined {
   try {
     if (!(thrown instanceof Error) || typeof thrown.stack !== 'string') return undefined;
     const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);

@@ -1,5 +1,5 @@
 import { createServer } from 'node:net';
-import { findInstallation } from '../../cell/importer';
+import { findInstallation } from '../../cell/installation';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
 import type { Link } from '../../transport/link';
