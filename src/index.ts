@@ -35,11 +35,11 @@ export type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './job/run
 export type { CellRequest, Job, PendingRun, RankInfo } from './job/run/job';
 export { launch } from './job/run/launch';
 export type { TriedSetting } from './job/run/memory-advice';
+export type { RunSummary } from './job/run/progress';
 export type { RankFunction, RankSelection } from './job/run/rank-selection';
 export { interruptJobs } from './job/run/registry';
 export type { ReshardChange, ReshardReport } from './job/run/reshard';
 export type { Run } from './job/run/run';
-export type { RunSummary } from './job/run/summary';
 export type { Cost, RunLength } from './plan/cost-of';
 export type { DryRunOptions } from './plan/dry-run/dry-run';
 export type { DryRun } from './plan/dry-run/dry-run-result';

@@ -34,7 +34,8 @@ export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFil
       place.push(...topLevel(inner));
     }
     const last = own.at(-1);
-    if (last !== undefined && !ts.isExpressionStatement(last)) rest.push(undefinedStatement());
+    if (last !== undefined && !ts.isExpressionStatement(last))
+      rest.push(factory.createExpressionStatement(factory.createVoidZero()));
     const names = [...hoisted].map((name) => letStatement(name, undefined));
     return factory.updateSourceFile(file, [...names, ...functions, ...imports, ...rest]);
   };
@@ -142,10 +143,6 @@ function awaitImport(specifier: ts.Expression, names: readonly string[]): ts.Exp
   return factory.createAwaitExpression(at(specifier, call));
 }
 
-function undefinedStatement(): ts.Statement {
-  return factory.createExpressionStatement(factory.createVoidZero());
-}
-
 /**
  * Changes code inside statements: dynamic imports, and `var` in blocks, which would otherwise become a second kind of
  * global.
@@ -180,11 +177,10 @@ function assignments(statement: ts.VariableStatement, hoisted: Set<string>): ts.
   );
   const [first, ...rest] = parts;
   if (first === undefined) return at(statement, factory.createEmptyStatement());
-  return at(statement, factory.createExpressionStatement(rest.reduce<ts.Expression>(commaOf, first)));
-}
-
-function commaOf(left: ts.Expression, right: ts.Expression): ts.Expression {
-  return factory.createComma(left, right);
+  return at(
+    statement,
+    factory.createExpressionStatement(rest.reduce<ts.Expression>(factory.createComma, first)),
+  );
 }
 
 function dynamicImport(node: ts.Node): ts.Node {

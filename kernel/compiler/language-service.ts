@@ -1,6 +1,5 @@
 import { dirname, join } from 'node:path';
 import ts from 'typescript';
-import { GLOBALS_DECLARATION } from './globals';
 import {
   createModuleResolver,
   createTypeReferenceResolver,
@@ -8,20 +7,7 @@ import {
 } from './module-resolution';
 
 /** TypeScript's language service over files in memory and on disk. */
-export interface CheckedFiles {
-  readonly service: ts.LanguageService;
-  /** Sets a file's text and makes it the checked file. */
-  show(path: string, text: string): void;
-  /**
-   * Stores a file for others to import. The files of packages that it loads stay in memory; otherwise the service would
-   * forget them whenever a cell does not mention them, and read them again for the next cell that does.
-   */
-  keep(path: string, text: string, loadsPackages: boolean): void;
-  drop(path: string): void;
-  /** A program with the current text of the shown file. */
-  program(): ts.Program;
-  file(path: string): ts.SourceFile;
-}
+export type CheckedFiles = ReturnType<typeof createCheckedFiles>;
 
 interface VirtualFile {
   readonly version: number;
@@ -30,7 +16,7 @@ interface VirtualFile {
 }
 
 /** Starts the service; nothing is read or checked before the first question. */
-export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
+export function createCheckedFiles(places: ResolutionPlaces) {
   const files = new Map<string, VirtualFile>();
   const globals = join(places.cellDir, 'globals.d.ts');
   const options = compilerOptions(places.installation);
@@ -54,21 +40,27 @@ export function createCheckedFiles(places: ResolutionPlaces): CheckedFiles {
   };
   return {
     service,
-    show: (path, text) => {
+    /** Sets a file's text and makes it the checked file. */
+    show(path: string, text: string): void {
       put(path, text);
       shown = path;
     },
-    keep: (path, text, loadsPackages) => {
+    /**
+     * Stores a file for others to import. The files of packages that it loads stay in memory; otherwise the service
+     * would forget them whenever a cell does not mention them, and read them again for the next cell that does.
+     */
+    keep(path: string, text: string, loadsPackages: boolean): void {
       put(path, text);
       if (!loadsPackages) return;
       loaders.add(path);
       keeper.getProgram();
     },
-    drop: (path) => {
+    drop(path: string): void {
       files.delete(path);
     },
+    /** A program with the current text of the shown file. */
     program,
-    file: (path) => {
+    file(path: string): ts.SourceFile {
       const file = program().getSourceFile(path);
       if (file === undefined) throw new Error(`the program lacks ${path}`);
       return file;
@@ -171,3 +163,37 @@ function createDiskVersions(): (path: string) => string {
     return version;
   };
 }
+
+/** Names in the scope of every cell (src/cell/display.ts, kernel/executor/main.ts), for the checker. */
+export const GLOBALS_DECLARATION = `
+interface CellDisplayOptions {
+  /** Names the display, so that updateDisplay can replace its content. */
+  readonly displayId?: string;
+  /** The value is a MIME bundle: { 'text/html': '<b>bold</b>' }. */
+  readonly raw?: boolean;
+}
+interface CellComm {
+  readonly id: string;
+  readonly target: string;
+  send(data: object, buffers?: readonly Uint8Array[]): void;
+  close(data?: object): void;
+  onMessage: (data: Record<string, unknown>, buffers: readonly Uint8Array[]) => void;
+  onClose: (data: Record<string, unknown>) => void;
+}
+interface CellComms {
+  /** Opens a channel to the front end's side of the target. */
+  open(target: string, data?: object, metadata?: object): CellComm;
+  /** Accepts channels that the front end opens. */
+  register(target: string, opened: (comm: CellComm, data: Record<string, unknown>) => void): void;
+}
+/** Shows a value in the same form as a cell's result. */
+declare function display(value: unknown, options?: CellDisplayOptions): Promise<void>;
+/** Replaces the content of the displays of that name. */
+declare function updateDisplay(displayId: string, value: unknown, options?: CellDisplayOptions): Promise<void>;
+/** Clears the cell's output; with wait, when the next output arrives. */
+declare function clearOutput(wait?: boolean): void;
+/** Asks the user of the notebook for a line of text. */
+declare function prompt(message?: string, options?: { readonly password?: boolean }): Promise<string>;
+/** Channels to widgets. */
+declare const comms: CellComms;
+`;

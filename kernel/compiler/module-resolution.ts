@@ -27,7 +27,14 @@ export function createModuleResolver(
   const resolve = (specifier: string, file: string): ts.ResolvedModuleWithFailedLookupLocations => {
     const inCell = dirname(file) === cellDir;
     const cell = join(cellDir, specifier.replace(/\.mjs$/, '.mts'));
-    if (inCell && specifier.startsWith('./') && virtual(cell)) return resolvedCell(cell);
+    if (inCell && specifier.startsWith('./') && virtual(cell)) {
+      const resolvedModule = {
+        resolvedFileName: cell,
+        extension: ts.Extension.Mts,
+        isExternalLibraryImport: false,
+      };
+      return { resolvedModule };
+    }
     const from = inCell ? join(places.baseDir, 'notebook.mts') : file;
     const result = ts.resolveModuleName(specifier, from, options, ts.sys);
     const own = ownName(specifier);
@@ -61,10 +68,4 @@ export function createTypeReferenceResolver(
       found.set(key, result);
       return result;
     });
-}
-
-function resolvedCell(resolvedFileName: string): ts.ResolvedModuleWithFailedLookupLocations {
-  return {
-    resolvedModule: { resolvedFileName, extension: ts.Extension.Mts, isExternalLibraryImport: false },
-  };
 }

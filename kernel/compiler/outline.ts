@@ -19,11 +19,12 @@ export function outlineOf(file: ts.SourceFile): Outline {
   const exported = new Set<string>();
   const mentioned = new Set<string>();
   for (const statement of file.statements) {
-    const names = declaredNames(statement);
-    const exports = ts.canHaveModifiers(statement) && hasExport(statement);
-    for (const { name, kind } of names) {
-      declared.set(name, merged(declared.get(name), kind));
-      if (exports) exported.add(name);
+    const modifiers = ts.canHaveModifiers(statement) ? ts.getModifiers(statement) : undefined;
+    const isExported = modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) === true;
+    for (const { name, kind } of declaredNames(statement)) {
+      const before = declared.get(name) ?? kind;
+      declared.set(name, before === kind ? kind : 'value-and-type');
+      if (isExported) exported.add(name);
     }
   }
   const visit = (node: ts.Node): void => {
@@ -37,14 +38,6 @@ export function outlineOf(file: ts.SourceFile): Outline {
 interface Declared {
   readonly name: string;
   readonly kind: NameKind;
-}
-
-function hasExport(statement: ts.HasModifiers): boolean {
-  return ts.getModifiers(statement)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) ?? false;
-}
-
-function merged(first: NameKind | undefined, second: NameKind): NameKind {
-  return first === undefined || first === second ? second : 'value-and-type';
 }
 
 function declaredNames(statement: ts.Statement): Declared[] {

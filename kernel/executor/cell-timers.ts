@@ -6,19 +6,13 @@ type Callback = (...values: unknown[]) => void;
 type Start = (callback: Callback, ...rest: unknown[]) => object;
 
 /** Timers that cells have started, by execution. */
-export interface CellTimers {
-  /**
-   * Stops the timers of an execution, so that an interrupted loop that sleeps between its iterations does not wake up
-   * again.
-   */
-  stop(id: ExecutionId): void;
-}
+export type CellTimers = ReturnType<typeof trackTimers>;
 
 /**
  * Makes the global timers run their callbacks as part of the execution that started them.
  * Only timers that a cell's own code starts are tracked: those of libraries must survive an interrupt.
  */
-export function trackTimers(channel: OutputChannel): CellTimers {
+export function trackTimers(channel: OutputChannel) {
   const started = new Map<ExecutionId, Set<object>>();
   const own = (id: ExecutionId): Set<object> => {
     const timers = started.get(id) ?? new Set();
@@ -49,7 +43,11 @@ export function trackTimers(channel: OutputChannel): CellTimers {
     Reflect.set(globalThis, name, wrap(start, name !== 'setInterval'));
   }
   return {
-    stop: (id) => {
+    /**
+     * Stops the timers of an execution, so that an interrupted loop that sleeps between its iterations does not wake up
+     * again.
+     */
+    stop(id: ExecutionId): void {
       // clearTimeout also ends intervals, and clearImmediate ignores other timers.
       for (const timer of started.get(id) ?? []) {
         clearTimeout(timer as NodeJS.Timeout);

@@ -39,7 +39,8 @@ export function parseConnection(content: unknown, path: string): Connection {
   const address = (channel: Channel): string => {
     const port = fields.get(`${channel}_port`);
     if (typeof port !== 'number') throw unusable(path, `has no number ${channel}_port`);
-    return endpoint(text('transport') ?? 'tcp', text('ip') ?? '127.0.0.1', port);
+    const [transport, ip] = [text('transport') ?? 'tcp', text('ip') ?? '127.0.0.1'];
+    return transport === 'ipc' ? `ipc://${ip}-${port}` : `${transport}://${ip}:${port}`;
   };
   const [publicKey, secretKey] = [text('curve_publickey'), text('curve_secretkey')];
   return {
@@ -50,10 +51,6 @@ export function parseConnection(content: unknown, path: string): Connection {
     ) as Connection['endpoints'],
     curve: publicKey !== undefined && secretKey !== undefined ? { publicKey, secretKey } : undefined,
   };
-}
-
-function endpoint(transport: string, ip: string, port: number): string {
-  return transport === 'ipc' ? `ipc://${ip}-${port}` : `${transport}://${ip}:${port}`;
 }
 
 function unusable(path: string, what: string): ShardlabError {

@@ -1,6 +1,5 @@
-import type { StreamName } from '../../src/cell/console-capture';
+import { createStreamBuffer, type StreamName } from '../../src/cell/console-capture';
 import { Excerpt, metadataOf, shortenedBundle } from '../../src/cell/excerpt';
-import { createStreamBuffer } from '../../src/cell/stream-buffer';
 import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
 import type { Header, Json } from './wire';

@@ -1,7 +1,6 @@
 import type { Warn } from '../../src/core/warn';
-import type { ExecutorSettings } from '../executor/protocol';
+import type { CommMessage, ExecutorSettings } from '../executor/protocol';
 import { CellExecution } from './cell-execution';
-import { CommRegistry } from './comm-registry';
 import type { CompilerClient } from './compiler-client';
 import { ExecuteQueue } from './execute-queue';
 import { Executions } from './executions';
@@ -101,7 +100,11 @@ export class KernelSession {
     const { header: parent } = request;
     this.#publisher.status('busy', parent);
     try {
-      this.#passToComm(request);
+      const comm = this.#comms.read(request);
+      if (comm !== undefined) {
+        this.#comms.note(comm);
+        this.#executions.executor.send(comm);
+      }
       await this.#reply(channel, request, type);
     } finally {
       this.#publisher.status('idle', parent);
@@ -109,18 +112,16 @@ export class KernelSession {
     if (type === 'shutdown_request') this.#parts.ended();
   }
 
-  #passToComm(request: Message): void {
-    const comm = this.#comms.read(request);
-    if (comm === undefined) return;
-    this.#comms.note(comm);
-    this.#executions.executor.send(comm);
-  }
-
   async #reply(channel: RequestChannel, request: Message, type: string): Promise<void> {
     const { header: parent, identities } = request;
     const answer = this.#answers.get(type);
     if (answer === undefined) return;
-    const content = await contentOf(answer, request);
+    let content: Json;
+    try {
+      content = await answer(request);
+    } catch (thrown) {
+      content = errorReply(describeFailure(thrown));
+    }
     const reply = { type: type.replace(/request$/, 'reply'), content, parent, identities };
     this.#parts.sockets.send(channel, reply);
     if (type === 'shutdown_request') this.#publisher.publish('shutdown_reply', content, parent);
@@ -135,10 +136,48 @@ export class KernelSession {
   }
 }
 
-async function contentOf(answer: Answer, request: Message): Promise<Json> {
-  try {
-    return await answer(request);
-  } catch (thrown) {
-    return errorReply(describeFailure(thrown));
+/** The open comms, whoever opened them. */
+export class CommRegistry {
+  readonly #targets = new Map<string, string>();
+
+  /** Notes a message of a comm, either way. */
+  note({ kind, commId, target }: CommMessage): void {
+    if (kind === 'open') this.#targets.set(commId, target);
+    if (kind === 'close') this.#targets.delete(commId);
+  }
+
+  /** Content of comm_info_reply. */
+  info(content: Json): Json {
+    const wanted = content.target_name;
+    const open = [...this.#targets].filter(
+      ([, target]) => wanted === undefined || wanted === '' || wanted === target,
+    );
+    return {
+      status: 'ok',
+      comms: Object.fromEntries(open.map(([id, target]) => [id, { target_name: target }])),
+    };
+  }
+
+  clear(): void {
+    this.#targets.clear();
+  }
+
+  /**
+   * A front end's comm message for the executor; undefined when the request is not a comm message. Throws: CONFIG for a
+   * wrong type.
+   */
+  read({ header, content, metadata, buffers }: Message): CommMessage | undefined {
+    const kind = KINDS.get(header.msg_type);
+    if (kind === undefined) return undefined;
+    const commId = readText(content, 'comm_id');
+    const target = readText(content, 'target_name') || (this.#targets.get(commId) ?? '');
+    const data = typeof content.data === 'object' && content.data !== null ? { ...content.data } : {};
+    return { type: 'comm', kind, commId, target, data, metadata, buffers };
   }
 }
+
+const KINDS: ReadonlyMap<string, CommMessage['kind']> = new Map([
+  ['comm_open', 'open'],
+  ['comm_msg', 'message'],
+  ['comm_close', 'close'],
+]);

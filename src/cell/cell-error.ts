@@ -115,13 +115,9 @@ function causes(error: Error): string[] {
     if (passed.has(cause)) return [...lines, 'Caused by an error that stands above'];
     if (passed.size > MAX_CAUSES) return [...lines, `… and more causes than ${MAX_CAUSES}`];
     passed.add(cause);
-    lines.push(...causeLines(cause));
+    lines.push(`Caused by ${causeHead(cause)}`, ...(isError(cause) ? stackFrames(cause) : []));
   }
   return lines;
-}
-
-function causeLines(cause: unknown): string[] {
-  return [`Caused by ${causeHead(cause)}`, ...(isError(cause) ? stackFrames(cause) : [])];
 }
 
 function causeHead(cause: unknown): string {

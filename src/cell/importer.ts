@@ -6,7 +6,7 @@ import { constants, Script } from 'node:vm';
 import type * as MendedGradients from '../backend/mended-gradients';
 import { ShardlabError } from '../core/errors';
 import { findInstallation, ownName } from './installation';
-import { showTensorValues } from './tensor-text';
+import { showTensorValues } from './mime';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 
 /** Loads a package or file for a cell; `names` are the bindings that the cell imports. */
@@ -91,15 +91,12 @@ function locate(specifier: string, baseDir: string): Located {
   if (!/^\.{0,2}\//.test(specifier) && !isAbsolute(specifier)) return { url: specifier, typescript: false };
   const path = resolve(baseDir, specifier);
   const candidates = [path, ...EXTENSIONS.map((end) => path + end), path.replace(/\.(m?)js$/, '.$1ts')];
-  const found = candidates.find((file) => isFile(file, path));
+  const isBare = !/\.\w+$/.test(path);
+  const found = candidates.find((file) => existsSync(file) && !(isBare && file === path));
   const typescript = found !== undefined && isTypescript(found);
   const { href } = pathToFileURL(found ?? path);
   // Node caches modules by URL: an edited TypeScript file gets a new URL, so that running the cell again reads it.
   return { url: typescript ? `${href}?${statSync(found).mtimeMs}` : href, typescript };
-}
-
-function isFile(file: string, bare: string): boolean {
-  return existsSync(file) && (file !== bare || /\.\w+$/.test(bare));
 }
 
 function isMissing(error: unknown, specifier: string): boolean {
@@ -126,10 +123,7 @@ function withInterop(namespace: object, names: readonly string[]): object {
   const transpiled = '__esModule' in whole && 'default' in whole;
   const lacking = names.some((name) => !(name in namespace));
   const guessedNothing = Object.keys(namespace).every((key) => key === 'default' || key === 'module.exports');
-  if (!transpiled && !lacking && !(guessedNothing && isCommonJs(namespace))) return namespace;
+  const isCommonJs = 'module.exports' in namespace || Object.keys(namespace).length === 1;
+  if (!transpiled && !lacking && !(guessedNothing && isCommonJs)) return namespace;
   return { ...whole, ...namespace, default: transpiled ? whole.default : whole };
-}
-
-function isCommonJs(namespace: object): boolean {
-  return 'module.exports' in namespace || Object.keys(namespace).length === 1;
 }

@@ -1,7 +1,6 @@
 import { inspect } from 'node:util';
 import { isPromise } from 'node:util/types';
 import { ConfigError } from '../core/errors';
-import { tensorText } from './tensor-text';
 
 /** A value in several media types, richest first or not: the front end picks. Plain JSON; binary values in base64. */
 export type MimeBundle = Readonly<Record<string, unknown>>;
@@ -75,4 +74,44 @@ function displayMethod(value: unknown): (() => unknown) | undefined {
 
 function isBundle(value: unknown): value is MimeBundle {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+interface TensorLike {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly isDisposed: boolean;
+  toString(): string;
+}
+
+/** A tensor's type, shape and values; undefined for a value that is not a tensor. */
+export function tensorText(value: unknown): string | undefined {
+  if (!isTensor(value)) return undefined;
+  const head = `${value.dtype}[${value.shape.join(', ')}]`;
+  if (value.isDisposed) return `${head} (disposed)`;
+  return `${head}\n${value.toString().replace(/^Tensor\n/, '')}`;
+}
+
+/**
+ * Makes `console.log` and other inspections show tensors of this class in this form, also within arrays and objects.
+ */
+export function showTensorValues(tensorClass: unknown): void {
+  if (typeof tensorClass !== 'function') return;
+  Object.defineProperty(tensorClass.prototype, inspect.custom, {
+    configurable: true,
+    value(this: unknown): string {
+      return tensorText(this) ?? 'Tensor';
+    },
+  });
+}
+
+function isTensor(value: unknown): value is TensorLike {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'dataId' in value &&
+    'dtype' in value &&
+    'isDisposed' in value &&
+    'shape' in value &&
+    Array.isArray(value.shape)
+  );
 }

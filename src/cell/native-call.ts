@@ -71,7 +71,10 @@ export function isStopped({ state }: ProcessStat): boolean {
 function callOf(pid: number, state: string, children: readonly Member[]): string {
   if (state === 'R') return 'computes (state R)';
   if (children.length > 0) {
-    const named = children.slice(0, MAX_NAMED).map((one) => `'${commandOf(one.pid)}' (pid ${one.pid})`);
+    const named = children.slice(0, MAX_NAMED).map((child) => {
+      const command = readText(`/proc/${child.pid}/cmdline`).replaceAll('\0', ' ').trim();
+      return `'${command.slice(0, COMMAND_CHARACTERS)}' (pid ${child.pid})`;
+    });
     const rest = children.length > MAX_NAMED ? ` and ${children.length - MAX_NAMED} more` : '';
     return `waits for its child process ${named.join(', ')}${rest}, which got SIGINT and did not end`;
   }
@@ -114,10 +117,6 @@ function numbersIn(folder: string): number[] {
   } catch {
     return [];
   }
-}
-
-function commandOf(pid: number): string {
-  return readText(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim().slice(0, COMMAND_CHARACTERS);
 }
 
 /** The file of the descriptor that the process reads: the first argument of its system call. */

@@ -7,20 +7,13 @@ import { socketEndpoint } from './folder';
 import type { ControlAddress, FromRank, ToRank } from './messages';
 
 /** The launcher's end of the links to all ranks. */
-export interface ControlServer {
-  readonly address: ControlAddress;
-  send(rank: number, message: ToRank): void;
-  close(): void;
-}
+export type ControlServer = Awaited<ReturnType<typeof openControlServer>>;
 
 /**
  * Listens in the job's folder, or on loopback where socket paths are impossible. A peer counts as a rank once it has
  * sent the job's token. `receive` gets every message of a rank in the order in which the rank sent it.
  */
-export async function openControlServer(
-  folder: string,
-  receive: (rank: number, message: FromRank) => void,
-): Promise<ControlServer> {
+export async function openControlServer(folder: string, receive: (rank: number, message: FromRank) => void) {
   // Unlimited queues: if a full queue dropped a message, a call would never end.
   const router = new Router({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 0 });
   const token = randomBytes(16).toString('hex');
@@ -31,12 +24,12 @@ export async function openControlServer(
   void receiveAll('control', router, hear, warnOnStderr);
   const sender = createSender('control', router, warnOnStderr);
   return {
-    address: { endpoint: router.lastEndpoint ?? '', token },
-    send(rank, message) {
+    address: { endpoint: router.lastEndpoint ?? '', token } satisfies ControlAddress,
+    send(rank: number, message: ToRank): void {
       const peer = peers.get(rank);
       if (peer !== undefined && !router.closed) sender.send([peer, serialize(message)]);
     },
-    close: () => router.close(),
+    close: (): void => router.close(),
   };
 }
 

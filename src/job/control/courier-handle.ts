@@ -10,23 +10,10 @@ const CLOSE_MS = 1000;
 const GRANT_MS = 5;
 
 /** The courier as its main thread sees it. */
-export interface CourierHandle {
-  /** Resolves when the courier can terminate what the main thread runs. */
-  readonly attached: Promise<void>;
-  send(message: FromRank): void;
-  /** Tells the courier which ranks belong to a group, so that it can report who waits for whom. */
-  knowGroup(name: string, ranks: readonly number[]): void;
-  receive(listener: (message: ToMain) => void): void;
-  /** Reports that the main thread has ended a work, before the message with the outcome. */
-  ended(id: number): void;
-  /** Whether the running call may run step `index`; waits until the launcher has decided. */
-  mayStep(index: number): boolean;
-  /** Reports that the main thread has noticed the interrupt of a work. */
-  heard(id: number): void;
-}
+export type CourierHandle = ReturnType<typeof startCourier>;
 
 /** Starts the courier thread of this process. At the process's exit, the courier gets time to send and close. */
-export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
+export function startCourier(data: Omit<CourierData, 'shared'>) {
   const buffer = new SharedArrayBuffer(4 * SHARED_WORDS.length);
   const shared = new Int32Array(buffer);
   const workerData = { ...data, shared: buffer } satisfies CourierData;
@@ -35,14 +22,12 @@ export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
     resourceLimits: MESSAGE_THREAD_LIMITS,
   });
   const post = (message: ToCourier): void => worker.postMessage(message);
-  let attach = (): void => undefined;
-  const attached = new Promise<void>((resolve) => {
-    attach = resolve;
-  });
   const listeners = new Set<(message: ToMain) => void>();
-  worker.on('message', (message: ToMain) => {
-    if (message.type === 'attached') attach();
-    for (const listener of listeners) listener(message);
+  const attached = new Promise<void>((resolve) => {
+    worker.on('message', (message: ToMain) => {
+      if (message.type === 'attached') resolve();
+      for (const listener of listeners) listener(message);
+    });
   });
   // Without its courier, nobody can reach or end a rank, so the rank ends itself.
   worker.on('error', (error) => {
@@ -55,13 +40,18 @@ export function startCourier(data: Omit<CourierData, 'shared'>): CourierHandle {
     Atomics.wait(shared, SHARED_WORDS.closed, 0, CLOSE_MS);
   });
   return {
+    /** Resolves when the courier can terminate what the main thread runs. */
     attached,
-    send: post,
-    knowGroup: (name, ranks) => post({ type: 'group', name, ranks }),
-    receive: (listener) => listeners.add(listener),
-    ended: (id) => Atomics.store(shared, SHARED_WORDS.ended, id),
-    mayStep: (index) => mayStep(shared, index),
-    heard: (id) => Atomics.store(shared, SHARED_WORDS.heard, id),
+    send: (message: FromRank): void => post(message),
+    /** Tells the courier which ranks belong to a group, so that it can report who waits for whom. */
+    knowGroup: (name: string, ranks: readonly number[]): void => post({ type: 'group', name, ranks }),
+    receive: (listener: (message: ToMain) => void) => listeners.add(listener),
+    /** Reports that the main thread has ended a work, before the message with the outcome. */
+    ended: (id: number) => Atomics.store(shared, SHARED_WORDS.ended, id),
+    /** Whether the running call may run step `index`; waits until the launcher has decided. */
+    mayStep: (index: number): boolean => mayStep(shared, index),
+    /** Reports that the main thread has noticed the interrupt of a work. */
+    heard: (id: number) => Atomics.store(shared, SHARED_WORDS.heard, id),
   };
 }
 

@@ -1,14 +1,19 @@
 import { rmSync } from 'node:fs';
 import { Socket } from 'node:net';
+import { deserialize, serialize } from 'node:v8';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { Dealer } from 'zeromq';
+import { createStreamBuffer } from '../../cell/console-capture';
 import { attachGuardian, type Guardian, interruptInStages } from '../../cell/guardian';
+import { createSender, receiveAll } from '../../core/message-loops';
 import { now, type Seconds } from '../../core/units';
 import { readStatus } from '../../dist/status-board';
 import { ControlBlock } from '../../transport/control-block';
-import { type CourierLink, openCourierLink } from './courier-link';
+import { warnOnStderr } from './folded-lines';
 import {
+  type ControlAddress,
   type CourierData,
-  type RankWork,
+  type FromRank,
   SHARED_WORDS,
   type StepGrant,
   type ToCourier,
@@ -34,7 +39,7 @@ class Courier {
   readonly #main: MessagePort;
   readonly #shared: Int32Array;
   readonly #controlBlock: ControlBlock | undefined;
-  readonly #link: CourierLink;
+  readonly #link: ReturnType<typeof openCourierLink>;
   readonly #guardian: Guardian;
   /** Global ranks of the groups that the main thread has made, by name. */
   readonly #groups = new Map<string, readonly number[]>();
@@ -68,7 +73,11 @@ class Courier {
     switch (message.type) {
       case 'work':
         this.#work = message.id;
-        this.#beginning = { state: 'running', cell: cellOf(message.work), since: now() };
+        this.#beginning = {
+          state: 'running',
+          cell: message.work.kind === 'cell' ? message.work.cell : undefined,
+          since: now(),
+        };
         if (message.work.kind === 'steps') this.#grant(message.work.grant);
         this.#tell(message);
         break;
@@ -160,10 +169,6 @@ class Courier {
   }
 }
 
-function cellOf(work: RankWork): number | undefined {
-  return work.kind === 'cell' ? work.cell : undefined;
-}
-
 /** Ends this rank and what it started when the launcher's end of the pipe closes. */
 function holdLifeline({ folder, lifelineFd }: CourierData): void {
   const end = (): void => {
@@ -176,3 +181,46 @@ function holdLifeline({ folder, lifelineFd }: CourierData): void {
 
 // rank-main passed workerData; nothing else starts this file.
 if (parentPort !== null) new Courier(workerData as CourierData, parentPort);
+
+/** Prints of this time span go into one message, so that a loop of prints does not send one message per print. */
+const GATHER_MS = 8;
+/** At this size, the gathered prints are sent at once. */
+const GATHER_CHARACTERS = 32_768;
+
+/** Connects to the launcher, sends a greeting, and gives every message of the launcher to `receive`. */
+function openCourierLink(rank: number, address: ControlAddress, receive: (message: ToRank) => void) {
+  const dealer = new Dealer({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 500 });
+  dealer.connect(address.endpoint);
+  const sender = createSender('courier', dealer, warnOnStderr);
+  sender.send(JSON.stringify({ rank, token: address.token }));
+  // Only the launcher writes to the job's own link. The loop ends when the socket is closed.
+  const hear = ([frame]: readonly Buffer[]): void => {
+    if (frame !== undefined) receive(deserialize(frame) as ToRank);
+  };
+  void receiveAll('courier', dealer, hear, warnOnStderr);
+  const post = (message: FromRank): void => sender.send(serialize(message));
+  /** The work of the gathered prints. */
+  let id = 0;
+  const streams = createStreamBuffer(
+    (name, text) => post({ type: 'output', id, output: { kind: 'stream', name, text } }),
+    { windowMs: GATHER_MS, maxLength: GATHER_CHARACTERS },
+  );
+  return {
+    send(message: FromRank): void {
+      if (message.type === 'output' && message.output.kind === 'stream') {
+        if (message.id !== id) streams.flush();
+        id = message.id;
+        streams.write(message.output.name, message.output.text);
+        return;
+      }
+      streams.flush();
+      post(message);
+    },
+    /** Sends the gathered prints and closes. */
+    async close(): Promise<void> {
+      streams.flush();
+      await sender.drained();
+      dealer.close();
+    },
+  };
+}

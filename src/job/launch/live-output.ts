@@ -1,7 +1,6 @@
 import { type DisplaySink, replacingDisplay } from '../../cell/display';
 import type { RankEvent } from '../control/messages';
-import { richParts, sectionsBundle } from './output-text';
-import { GroupedOutput } from './outputs';
+import { GroupedOutput, richParts, sectionsBundle } from './outputs';
 
 /** Time between two redraws while outputs arrive. */
 const REDRAW_MS = 100;

@@ -4,17 +4,6 @@ import { setTimeout } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { now, type Seconds } from '../../core/units';
 
-/** Says how many threads of other programs want a core. */
-export interface LoadProbe {
-  readonly cores: number;
-  /**
-   * Waits until ended work has settled, then spins on every core for `seconds`, and measures the time that the
-   * operating system gives to other programs.
-   */
-  others(seconds?: Seconds): Promise<number>;
-  close(): Promise<void>;
-}
-
 const SPIN = `
   const { parentPort } = require('node:worker_threads');
   parentPort.on('message', (milliseconds) => {
@@ -26,13 +15,20 @@ const SPIN = `
 
 const SETTLE_MILLISECONDS = 30;
 
+/** Says how many threads of other programs want a core. */
+export type LoadProbe = ReturnType<typeof openLoadProbe>;
+
 /** Starts one spinning thread per core; the threads sleep between probes. */
-export function openLoadProbe(): LoadProbe {
+export function openLoadProbe() {
   const cores = availableParallelism();
   const workers = Array.from({ length: cores }, () => new Worker(SPIN, { eval: true }));
   return {
     cores,
-    async others(seconds = 0.15) {
+    /**
+     * Waits until ended work has settled, then spins on every core for `seconds`, and measures the time that the
+     * operating system gives to other programs.
+     */
+    async others(seconds: Seconds = 0.15): Promise<number> {
       await setTimeout(SETTLE_MILLISECONDS);
       const [before, started] = [process.cpuUsage(), now()];
       await Promise.all(
@@ -47,7 +43,7 @@ export function openLoadProbe(): LoadProbe {
       const share = (user + system) / 1e6 / (wall * cores);
       return Math.max(0, cores / share - cores);
     },
-    async close() {
+    async close(): Promise<void> {
       await Promise.all(workers.map((worker) => worker.terminate()));
     },
   };

@@ -174,8 +174,3 @@ export function explainExit({ signal, cause }: RankExit): string {
 export function codeOfExit({ cause }: RankExit): ErrorCode {
   return cause === 'memory' ? 'OUT_OF_MEMORY' : 'RANK_DIED';
 }
-
-/** How the ended processes ended, by rank. */
-export function exitsOf(processes: readonly RankProcess[]): Map<number, RankExit> {
-  return new Map(processes.flatMap(({ rank, exit }) => (exit === undefined ? [] : [[rank, exit]])));
-}

@@ -6,12 +6,11 @@ import type { Situation } from '../control/situation';
 import { Call, type CallSink, Cancellation, RankLocks } from './call';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet } from './fleet';
-import { findMissing, type MissingCollective, watchForMissing } from './missing';
-import { codeOfExit, describeExit, exitsOf, explainExit, lastWords, type RankExit } from './rank-process';
+import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
 import { SaveDesk } from './save-desk';
 import type { FleetListener } from './start-reports';
 import { StatusDesk } from './status-desk';
-import { explain, type Why } from './why';
+import { explain, findMissing, type MissingCollective, type Why, watchForMissing } from './why';
 
 /*
  * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag in
@@ -120,7 +119,9 @@ export class Supervisor implements FleetListener {
   /** Who waits for whom now. */
   async why(): Promise<Why> {
     const { processes } = this.#fleet;
-    return explain(await this.statuses(), processes.length, exitsOf(processes), undefined, this.damages);
+    const situations = await this.statuses();
+    const exits = new Map(processes.flatMap(({ rank, exit }) => (exit === undefined ? [] : [[rank, exit]])));
+    return explain(situations, processes.length, exits, undefined, this.damages);
   }
 
   /** Ranks that run a call now, and what their processes are doing. */

@@ -32,18 +32,11 @@ export type StateDictMethods = Pick<
   | 'loadOptimState'
 >;
 
-/** The parts that checkpoints need from a rank. */
-export interface RankCheckpointParts {
-  readonly engine: Engine;
-  readonly group: ProcessGroup;
-  readonly warn: Warn;
-}
-
 /** Saves and loads models and optimizers of cells. */
 export interface RankCheckpoints extends Readonly<ReturnType<typeof rankCheckpoints>> {}
 
 /** Checkpoints of this rank's models. Their modules are loaded on first use. */
-export function rankCheckpoints({ engine, group, warn }: RankCheckpointParts) {
+export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn) {
   let checkpointer: Checkpointer | undefined;
   return {
     StateDictType,

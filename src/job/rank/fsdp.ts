@@ -100,20 +100,11 @@ const DDP_CALL: Call<'ddp', DdpOptions> = {
   },
 };
 
-/** The parts that data parallelism needs from a rank. */
-export interface RankFsdpParts {
-  readonly engine: Engine;
-  readonly observer: Observer;
-  /** All ranks. */
-  readonly mesh: DeviceMesh;
-  readonly warn: Warn;
-}
-
 /** The functions of data parallelism that are bound to a rank. */
 export interface RankFsdp extends Readonly<ReturnType<typeof rankFsdp>> {}
 
-/** Data parallelism on this rank's engine and groups. */
-export function rankFsdp({ engine, observer, mesh, warn }: RankFsdpParts) {
+/** Data parallelism on this rank's engine and groups; `mesh` has all ranks. */
+export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, warn: Warn) {
   const rows = new RowsOfRanks();
   const contextOf = (chosen: DeviceMesh = mesh) => ({
     engine,

@@ -1,5 +1,4 @@
 import { now, type Seconds } from '../../core/units';
-import type { ProcessGroup } from '../../dist/types';
 import type { Measurement } from '../control/messages';
 import type { RankScope } from './scope';
 
@@ -9,7 +8,9 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
   switch (measurement.what) {
     case 'collectives': {
       const { benchCollectives } = await import('../../dist/bench-collectives.js');
-      const first = firstOf(group, measurement.numRanks);
+      const { numRanks } = measurement;
+      const first =
+        numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
       return first === null ? [] : benchCollectives(first, engine, measurement.sizes);
     }
     case 'kernels': {
@@ -27,10 +28,6 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
     default:
       return measurement satisfies never;
   }
-}
-
-function firstOf(group: ProcessGroup, numRanks: number): ProcessGroup | null {
-  return numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
 }
 
 /** Two rounds come first that do not count. */

@@ -40,9 +40,9 @@ export function createRankScope(parts: RankParts): RankScope {
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
   return {
     ...rankBasics(parts, mesh),
-    ...rankFsdp({ engine, observer, mesh, warn }),
+    ...rankFsdp(engine, observer, mesh, warn),
     ...rankSchedules(engine, group),
-    ...rankCheckpoints({ engine, group, warn }),
+    ...rankCheckpoints(engine, group, warn),
   };
 }
 

@@ -7,7 +7,7 @@ import { firstRanks } from '../control/selection';
 import type { CallSink } from '../launch/call';
 import type { RankGroups } from '../launch/groups';
 import type { Supervisor } from '../launch/supervisor';
-import type { ProbeResult } from '../rank/probe';
+import type { ProbeResult } from '../rank/training';
 import type { RunHistory } from './history';
 
 /** What a run gets from its job. */

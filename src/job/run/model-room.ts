@@ -41,9 +41,11 @@ export function requireModelRoom(
     ? `the heap of a rank's wasm engine ends at ${formatBytes(HEAP_END)}`
     : `all ${world} would take ${formatBytes(total)}, and this machine or container has ${formatBytes(free)} free`;
   const { kind } = modelShape(config);
+  const { model } = config;
+  const name = typeof model === 'string' ? `'${model}'` : `of kind '${model.kind}'`;
   throw new ShardlabError(
     'OUT_OF_MEMORY',
-    `model ${nameOf(config)} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
+    `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
       'sl.dryRun(config, { world: 64 }) runs the same code on shapes, sl.plan({ model, hardware, gpus }) predicts GPUs. ' +
       `To train here: a small one of its kind, as model: ${SMALL[kind]}${moreRanks(config, world)}.`,
     {
@@ -77,10 +79,6 @@ function bytesOfRank(
     device: (isOffloaded ? 0 : parameters) + (isOffloaded || offload.optimizer ? 0 : states),
     host: (isOffloaded ? parameters : 0) + (isOffloaded || offload.optimizer ? states : 0),
   };
-}
-
-function nameOf({ model }: TrainConfig): string {
-  return typeof model === 'string' ? `'${model}'` : `of kind '${model.kind}'`;
 }
 
 function moreRanks({ parallel }: TrainConfig, world: number): string {

@@ -28,9 +28,9 @@ import {
 import { figureOf, lossFigure, type RunFrames, stepsFrame, viewOfStep } from './figures';
 import { placeText, RunHistory } from './history';
 import { requireModelRoom } from './model-room';
+import type { RunSummary } from './progress';
 import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
 import type { StepRecords } from './steps';
-import type { RunSummary } from './summary';
 import { RunTraining } from './training';
 import { RunTurns } from './turns';
 

@@ -1,13 +1,12 @@
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
+import type { RankStep, StepGrant } from '../control/messages';
 import type { RunParts } from './calls';
 import { placeText, type RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
-import { createProgress, createProgressLine } from './progress';
+import { createProgress, createProgressLine, createRunSummary, type RunSummary } from './progress';
 import { createReshardReport, type ReshardReport } from './reshard';
-import { firstGrant, Stepping } from './stepping';
-import { createRunSummary, type RunSummary } from './summary';
 
 /** Steps a run's ranks and moves them to other strategies, with progress and advice for the person; one thing at a time. */
 export class RunTraining {
@@ -97,5 +96,69 @@ export class RunTraining {
     });
     line.finish('out of memory: see what fits below');
     return advised;
+  }
+}
+
+/*
+ * [Note: grants] The launcher grants all ranks the same number of steps, and ranks run granted steps without waiting
+ * for the launcher. To stop, the launcher grants no more steps: every rank then ends after the same step, so the model
+ * is consistent. The launcher grants one step beyond the running one, so that no rank waits for a message between two
+ * steps.
+ */
+
+/** Granted steps beyond those that all ranks have done. */
+const LEAD = 2;
+
+/** The first grant of a call. */
+export function firstGrant(numSteps: number): StepGrant {
+  return { granted: Math.min(LEAD, numSteps), isFinal: numSteps <= LEAD };
+}
+
+/** Gathers the ranks' reports of their steps, and grants further steps. */
+export class Stepping {
+  readonly #numSteps: number;
+  readonly #grant: (grant: StepGrant) => void;
+  readonly #done: (steps: readonly RankStep[]) => void;
+  /** By rank, its steps that some other rank has not sent yet. */
+  readonly #waiting: RankStep[][];
+  /** Steps that all ranks have done. */
+  numDone = 0;
+  #granted: StepGrant;
+
+  constructor(
+    { numSteps, numRanks }: { readonly numSteps: number; readonly numRanks: number },
+    grant: (grant: StepGrant) => void,
+    done: (steps: readonly RankStep[]) => void,
+  ) {
+    this.#numSteps = numSteps;
+    this.#grant = grant;
+    this.#done = done;
+    this.#waiting = Array.from({ length: numRanks }, () => []);
+    this.#granted = firstGrant(numSteps);
+  }
+
+  /** Takes a rank's next step. */
+  receive(rank: number, step: RankStep): void {
+    this.#waiting[rank]?.push(step);
+    while (this.#waiting.every((steps) => steps.length > 0)) {
+      const steps = this.#waiting.flatMap((queue) => queue.shift() ?? []);
+      this.numDone++;
+      this.#goOn();
+      this.#done(steps);
+    }
+  }
+
+  /** Lets ranks end after the granted steps. */
+  stop(): void {
+    if (this.#granted.isFinal) return;
+    this.#granted = { ...this.#granted, isFinal: true };
+    this.#grant(this.#granted);
+  }
+
+  #goOn(): void {
+    if (this.#granted.isFinal) return;
+    const granted = Math.min(this.numDone + LEAD, this.#numSteps);
+    this.#granted = { granted, isFinal: granted === this.#numSteps };
+    this.#grant(this.#granted);
   }
 }

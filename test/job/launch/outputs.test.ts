@@ -3,8 +3,7 @@ import { test } from 'node:test';
 import type { MimeBundle } from '../../../src/cell/mime';
 import type { RankEvent, RankOutput } from '../../../src/job/control/messages';
 import { createLiveOutput } from '../../../src/job/launch/live-output';
-import { richParts, sectionsBundle } from '../../../src/job/launch/output-text';
-import { GroupedOutput } from '../../../src/job/launch/outputs';
+import { GroupedOutput, richParts, sectionsBundle } from '../../../src/job/launch/outputs';
 
 function event(rank: number, output: RankOutput): RankEvent {
   return { ...output, rank, cell: 3 };

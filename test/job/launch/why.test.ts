@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Situation } from '../../../src/job/control/situation';
-import { findMissing } from '../../../src/job/launch/missing';
-import { explain } from '../../../src/job/launch/why';
+import { explain, findMissing } from '../../../src/job/launch/why';
 
 const WORLD = [0, 1, 2, 3];
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankStep, StepGrant } from '../../../src/job/control/messages';
-import { firstGrant, Stepping } from '../../../src/job/run/stepping';
+import { firstGrant, Stepping } from '../../../src/job/run/training';
 
 /** A step as far as stepping looks at it. */
 function step(number: number): RankStep {
