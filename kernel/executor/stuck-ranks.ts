@@ -1,7 +1,7 @@
 import { AGAIN_SECONDS, PATIENCE_MS } from '../../src/cell/native-call';
 import { now, type Seconds } from '../../src/core/units';
 import { rankNames } from '../../src/job/control/selection';
-import type { BusyRank } from '../../src/job/launch/supervisor';
+import type { BusyRank } from '../../src/job/launch/call';
 import type { Job } from '../../src/job/run/job';
 import { registeredJobs } from '../../src/job/run/registry';
 

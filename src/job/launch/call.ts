@@ -70,6 +70,14 @@ export class Call {
   }
 }
 
+/** A rank that runs work. */
+export interface BusyRank {
+  readonly rank: number;
+  readonly pid: number;
+  /** The call that its process is in, as the end of a sentence; see [Note: native calls]. */
+  readonly activity: string;
+}
+
 /** Runs calls on the same rank one after the other, in order of arrival. */
 export class RankLocks {
   readonly #last = new Map<number, Promise<void>>();

@@ -22,7 +22,6 @@ export type Failure =
 export interface FailedCall {
   /** "cell 8" or "job.on().run". */
   readonly title: string;
-  readonly numRanks: number;
   readonly outcomes: ReadonlyMap<number, Outcome>;
 }
 
@@ -33,12 +32,12 @@ const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED
 export const AFTER_DEATH = 'the job cannot continue: await job.shutdown(), then launch again';
 
 /** The one error that a failed call throws; every rank's own error is in details.errors. */
-export function failureError(failure: Failure, call: FailedCall): ShardlabError {
+export function failureError(failure: Failure, call: FailedCall, numRanks: number): ShardlabError {
   const errors = errorsByRank(call.outcomes);
   const details = { call: call.title, errors };
   switch (failure.kind) {
     case 'thrown':
-      return thrownError(failure.rank, call, errors);
+      return thrownError(failure.rank, call, numRanks, errors);
     case 'died':
       return diedError(failure, call.title, details);
     case 'missing':
@@ -89,14 +88,18 @@ function diedError(
   );
 }
 
-function thrownError(first: number, call: FailedCall, errors: Record<number, RankError>): ShardlabError {
+function thrownError(
+  first: number,
+  call: FailedCall,
+  numRanks: number,
+  errors: Record<number, RankError>,
+): ShardlabError {
   const own = Object.entries(errors).filter(([, error]) => !CONSEQUENCES.includes(error.code));
   const root = errors[Number(own[0]?.[0] ?? first)];
   if (root === undefined) throw new Error(`rank ${first} failed without an error`);
   const same = own.filter(([, error]) => sameError(error, root)).map(([rank]) => Number(rank));
   const ranks = same.length > 0 ? same : [first];
-  const who =
-    ranks.length === 1 ? `[rank ${ranks[0]}/${call.numRanks}]` : `[${rankNames(ranks)} of ${call.numRanks}]`;
+  const who = ranks.length === 1 ? `[rank ${ranks[0]}/${numRanks}]` : `[${rankNames(ranks)} of ${numRanks}]`;
   const details = { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors };
   const sameLine = ranks.every((rank) => errors[rank]?.line === root.line);
   const message = `${who} ${saying(root)} (${sameLine ? place(call.title, root) : call.title})`;

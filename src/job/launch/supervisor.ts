@@ -3,7 +3,7 @@ import { ShardlabError } from '../../core/errors';
 import type { AbortReason } from '../../transport/control-block';
 import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from '../control/messages';
 import type { Situation } from '../control/situation';
-import { Call, type CallSink, Cancellation, RankLocks } from './call';
+import { type BusyRank, Call, type CallSink, Cancellation, RankLocks } from './call';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet } from './fleet';
 import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
@@ -29,14 +29,6 @@ const CANCEL_DELAY_MS = 1000;
 const STUCK_MS = 15_000;
 /** A courier that does not answer within this time, even on a busy machine, is reported as not answering. */
 const ANSWER_MS = 3000;
-
-/** A rank that runs work. */
-export interface BusyRank {
-  readonly rank: number;
-  readonly pid: number;
-  /** The call that its process is in, as the end of a sentence; see [Note: native calls]. */
-  readonly activity: string;
-}
 
 /** Runs calls on ranks: order, failures, interrupts, recovery. It does not know how ranks were started. */
 export class Supervisor implements FleetListener {
@@ -290,11 +282,7 @@ export class Supervisor implements FleetListener {
   }
 
   #error(failure: Failure, call: Call): ShardlabError {
-    return failureError(failure, {
-      title: call.title,
-      numRanks: this.#fleet.processes.length,
-      outcomes: call.outcomes,
-    });
+    return failureError(failure, call, this.#fleet.processes.length);
   }
 
   #assertUsable(): void {

@@ -9,11 +9,11 @@ import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } fro
 import type { Link } from '../../transport/link';
 import type { ReadyReport } from '../control/messages';
 import { parseSelection, type Selection } from '../control/selection';
-import type { OutputSink } from '../launch/call';
+import type { BusyRank, OutputSink } from '../launch/call';
 import type { Fleet } from '../launch/fleet';
 import { RankGroups } from '../launch/groups';
 import { describeExit } from '../launch/rank-process';
-import { type BusyRank, Supervisor } from '../launch/supervisor';
+import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
 import { RankSelection } from './rank-selection';
 import { checkWorld } from './reshard';

@@ -16,7 +16,7 @@ function failed(error: RankError): Outcome {
 }
 
 function errorOf(failure: Failure, outcomes: readonly Outcome[]) {
-  return failureError(failure, { title: 'cell 8', numRanks: 3, outcomes: new Map(outcomes.entries()) });
+  return failureError(failure, { title: 'cell 8', outcomes: new Map(outcomes.entries()) }, 3);
 }
 
 test('the error names the rank that threw first, not the ranks that were cancelled because of it', () => {
