@@ -41,7 +41,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
     2,
     ...shown.map((one) => (one.firstStep ?? 1) + one.losses.length - 1),
   );
-  // Training that goes on from a checkpoint begins where it was loaded.
+  // Training that continues from a checkpoint begins at the step of the load.
   const firstStep = shown.length === 0 ? 1 : Math.min(...shown.map((one) => one.firstStep ?? 1));
   const low = Math.min(...values, values.length === 0 ? 0 : Number.POSITIVE_INFINITY);
   const high = Math.max(...values, values.length === 0 ? 1 : Number.NEGATIVE_INFINITY);

@@ -114,7 +114,7 @@ function shardsOf(strategy: StrategyName, { hardware }: Layout, { dp, tp, cp }: 
 const ON_GPU = { optimizer: false, parameters: false };
 
 /**
- * What each choice puts on the host, bytes a parameter: DeepSpeed's optimizer takes float32 master, two moments and gradients of
+ * What each choice puts on the host, bytes per parameter: DeepSpeed's optimizer takes float32 master, two moments and gradients of
  * 16 bits along; with parameters 2 more. fully_shard has no choice but all (CPUOffloadPolicy): 4 float32 values.
  */
 const ON_HOST: Readonly<Record<Stack, readonly { offload: Layout['offload']; bytes: number }[]>> = {

@@ -34,7 +34,7 @@ export interface ZeromqLoopOptions {
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
   readonly watcher: CommWatcher;
-  /** Takes what a socket says that fails and goes on. */
+  /** Gets the error of a socket that fails and then continues. */
   readonly warn: Warn;
 }
 

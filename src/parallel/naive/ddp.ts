@@ -21,7 +21,7 @@ export interface NaiveContext {
  * a batch of its own, and all ranks average them. Gives the module back, to be called as before.
  *
  * The real one (ddp/distributed-data-parallel.ts) puts gradients together in buckets, so that there are fewer and larger
- * collectives, and reduces a bucket while backward goes on; here nothing is sent before backward is over.
+ * collectives, and reduces a bucket while backward continues; here nothing is sent before backward is over.
  */
 export function naiveDDP<M extends Module>(module: M, { engine, observer, group }: NaiveContext): M {
   // 1. All ranks begin with the same values: rank 0's.

@@ -45,7 +45,7 @@ export interface OpenFinding extends Found {
   readonly command: string;
 }
 
-/** What a check of a claim came to. */
+/** The result of a check of a claim. */
 export type Finding = SettledFinding | OpenFinding;
 
 /** The number that a finding stands on: the measured one before the predicted one; null where it has none. */

@@ -38,7 +38,7 @@ export interface LabCollectives {
   readonly overlappedSeconds: Seconds;
 }
 
-/** What a run on this machine came to; bytes and collectives of its last step. */
+/** The results of a run on this machine; bytes and collectives are those of its last step. */
 export interface RunFacts {
   readonly world: number;
   readonly numParams: number;

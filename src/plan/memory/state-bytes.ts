@@ -4,7 +4,7 @@ import type { Layout, Precision, Stack } from '../layout';
 import { ADAM_BYTES, optimizerBytesOf } from '../optimizer-bytes';
 import { shardedStates } from '../sharded-states';
 
-/** Bytes a parameter that one stack keeps at one precision with Adam, when nothing is sharded. */
+/** Bytes per parameter in one framework at one precision with Adam, without sharding. */
 export interface StateBytes {
   readonly parameter: number;
   readonly gradient: number;
@@ -72,8 +72,8 @@ export function optimizerStateBytes(
 }
 
 /**
- * Fresh while the optimizer steps, bytes a parameter. Source: torch/optim/adam.py, _foreach_sqrt; sgd.py, whose weight decay
- * makes gradients anew (_foreach_add); bitsandbytes' fused update makes nothing. Copies of gradients are there for any optimizer.
+ * Fresh while the optimizer steps, bytes per parameter. Source: torch/optim/adam.py, _foreach_sqrt; sgd.py, whose weight decay
+ * makes new gradients (_foreach_add); bitsandbytes' fused update makes nothing. Copies of gradients are there for any optimizer.
  */
 export function freshInStep(
   { stack, optimizer }: Pick<Layout, 'stack' | 'optimizer'>,

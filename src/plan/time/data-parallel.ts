@@ -13,7 +13,7 @@ import type { Layout } from '../layout';
 import { MAX_LIVE } from '../memory/whole-units';
 import { shardedStates } from '../sharded-states';
 
-/** Bytes a parameter or gradient has on the wire. */
+/** Bytes of a parameter or gradient on the wire. */
 export interface WireItems {
   readonly param: Bytes;
   readonly grad: Bytes;

@@ -155,7 +155,7 @@ function layerCollectives(
   return { forward: tensor + pass, backward: tensor + 2 * pass };
 }
 
-/** Share of a decomposed collective that runs beside its product: all but the first of as many parts as ranks (8). */
+/** Share of a decomposed collective that runs beside its matmul: all except the first of as many parts as ranks (8). */
 const ASYNC_SHARE = 7 / 8;
 
 /** Full recompute runs forward again. Selective recompute's share is what its stack leaves out of memory. */

@@ -37,7 +37,7 @@ const HOSTS: Readonly<Record<Hardware['generation'], Host>> = {
 /** The step reads gradient and parameter and writes the parameter, 4 bytes each; its states besides. Source: DeepSpeed's cpu_adam; torch's AdamW. */
 const UPDATE_BYTES = 12;
 
-/** Bytes a parameter that go each way: DeepSpeed moves 16-bit gradients and parameters, fully_shard its float32 shards. */
+/** Bytes per parameter in each direction: DeepSpeed moves 16-bit gradients and parameters, fully_shard its float32 shards. */
 const MOVED: Readonly<Record<Layout['stack'], number>> = { deepspeed: 2, fsdp2: 4, megatron: 4 };
 
 /** Time of what `layout.offload` puts on the host, on a rank that holds `params` of the model. */

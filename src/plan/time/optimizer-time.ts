@@ -6,7 +6,7 @@ import { optimizerBytesOf } from '../optimizer-bytes';
 import { shardedStates } from '../sharded-states';
 
 /**
- * Bytes a parameter of one step, without what the optimizer keeps of its own, which it reads and writes: Adam reads gradient, parameter and two states and writes three (28). fully_shard's norm reads
+ * Bytes per parameter that one step reads and writes, except the optimizer's own states: Adam reads gradient, parameter and two states and writes three (28). fully_shard's norm reads
  * and scales float32 gradients besides (12). Mixed precision in Megatron-LM and DeepSpeed reads 16-bit gradients and writes
  * float32 ones and 16-bit parameters (8): 36, which is also what vTrain's rows take (20 to 25 ms for 1e9 parameters).
  */

@@ -140,7 +140,7 @@ export const EVERY_FOURTH: Experiment = {
   },
 };
 
-/** Saved under FULL_SHARD, loaded under SHARD_GRAD_OP: the run goes on as it would have. */
+/** Saved under FULL_SHARD, loaded under SHARD_GRAD_OP: the run continues as it would have without the load. */
 export const SHARDED_CHECKPOINT: Experiment = {
   name: 'sharded checkpoint',
   async run(lab) {
