@@ -90,9 +90,9 @@ describe('recovery from a pass that is cut off at any kernel, as in an interrupt
         let ran = 0;
         const undo = interceptKernels(() => {
           if (ran++ !== last) return undefined;
-          // A signal, not a limit of time: on a busy machine that would end the pass anywhere, be it within malloc.
+          // A signal, not a time limit: on a busy machine a time limit would end the pass anywhere, even within malloc.
           process.kill(process.pid, 'SIGINT');
-          for (;;); // No `finally` runs when it ends here.
+          for (;;); // No `finally` runs when the pass ends here.
         });
         const options = { breakOnSigint: true };
         assert.throws(() => runInNewContext('pass()', { pass }, options), {
@@ -100,7 +100,7 @@ describe('recovery from a pass that is cut off at any kernel, as in an interrupt
         });
         undo();
         engine.recover();
-        // It is the caller's.
+        // The tensor belongs to the caller.
         tf.dispose(loss ?? []);
         assert.deepEqual(held(), rest, `cut off at kernel ${last} of ${kernels}`);
       }

@@ -44,7 +44,7 @@ describe('errors and early ends of checkpointed regions', () => {
 
   const product = (y: tf.Tensor): tf.Tensor => tf.matMul(y, weight);
 
-  /** Runs work that must leave as much behind as it found. */
+  /** Runs work and requires that it leaves no memory behind. */
   function leavesNothing(work: () => void): void {
     const before = [engine.memory.bytes, engine.host.bytes, tf.memory().numTensors];
     work();

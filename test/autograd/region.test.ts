@@ -15,7 +15,7 @@ const ROWS = 6;
 const square = (label: string): tf.Tensor => tf.tensor2d(normals(DIM * DIM, label, 0.3), [DIM, DIM]);
 const input = (): tf.Tensor => tf.tensor2d(normals(ROWS * DIM, 'x'), [ROWS, DIM]);
 
-/** How a model's parts run: as regions or as they are. */
+/** How a model runs its parts: as regions or directly. */
 type Run = (module: string, forward: (x: tf.Tensor) => tf.Tensor, x: tf.Tensor) => tf.Tensor;
 
 for (const engineCase of ENGINE_CASES) {
@@ -34,7 +34,7 @@ for (const engineCase of ENGINE_CASES) {
         tf.add(x, tf.matMul(tf.tanh(tf.matMul(x, w1 as tf.Tensor)), w2 as tf.Tensor, false, true)),
       );
 
-    /** Gradients of a model's units, whatever `run` does with its parts; nothing stays behind. */
+    /** Gradients of a model's units, whether `run` makes regions or not; requires that no memory is left. */
     function collect(
       units: readonly ShardedUnit[],
       model: (runner: (unit: ShardedUnit, x: tf.Tensor) => tf.Tensor, run: Run) => tf.Tensor,

@@ -4,15 +4,15 @@ import { valuesOf } from '../support/close';
 
 type Forward = (x: tf.Tensor, parameters: readonly tf.Tensor[]) => tf.Tensor;
 
-/** A unit as FSDP makes them: its values lie outside the engine; whole tensors exist from hook to hook only. */
+/** A unit like FSDP's: its values are stored outside the engine, and whole tensors exist only between hooks. */
 export class ShardedUnit implements Unit {
   readonly module: string;
   readonly hooks: UnitHooks;
-  /** Gradients of the last backward, copied out. */
+  /** Gradients of the last backward, copied from the engine. */
   collected: (Float32Array | null)[] = [];
   /** Called in postBackward before the gradients are freed. */
   onBackward: (gradients: readonly (tf.Tensor | null)[]) => void = () => {};
-  /** Further work on the output of forward. */
+  /** Additional work on the output of forward. */
   extra: (y: tf.Tensor) => tf.Tensor = (y) => y;
   readonly #values: readonly Float32Array[];
   readonly #shapes: readonly number[][];
@@ -48,7 +48,7 @@ export class ShardedUnit implements Unit {
     return this.extra(this.#forward(x, this.parameters()));
   }
 
-  /** The parameters as tensors of the caller's. */
+  /** The parameters as tensors that belong to the caller. */
   wholeCopies(): tf.Tensor[] {
     return this.#values.map((values, i) => tf.tensor(values, this.#shapes[i]));
   }

@@ -5,13 +5,13 @@ import { ShardedUnit } from './sharded-unit';
 export const DIM = 12;
 export const ROWS = 6;
 
-/** A parameter of values by its label. Shape [DIM, DIM]. */
+/** A parameter whose values depend on its label. Shape [DIM, DIM]. */
 export const square = (label: string): tf.Tensor => tf.tensor2d(normals(DIM * DIM, label, 0.3), [DIM, DIM]);
 
 /** Shape [ROWS, DIM]. */
 export const input = (): tf.Tensor => tf.tensor2d(normals(ROWS * DIM, 'x'), [ROWS, DIM]);
 
-/** A unit of two products with a residual. Shapes: [ROWS, DIM] → the same. */
+/** A unit of two matmuls with a residual. Shapes: [ROWS, DIM] → the same. */
 export const block = (name: string): ShardedUnit =>
   new ShardedUnit(
     name,

@@ -26,14 +26,14 @@ for (const engineCase of ENGINE_CASES) {
         );
         return tf.mean(tf.square(y));
       });
-      // tanh's output in each unit, and the outputs of the units but the first's input, which is ours.
+      // tanh's output in each unit, and the units' outputs; the first unit's input is the test's own.
       const activations = 4 * 4 * ROWS * DIM;
       assert.equal(engine.memory.bytes - held, activations + 4);
       const duringBackward: number[] = [];
       for (const unit of units) unit.onBackward = () => void duringBackward.push(engine.memory.bytes - held);
       pass.backward();
       const whole = 2 * PARAMETER_BYTES + 4 * DIM;
-      // At the end of b: its parameters and gradients, the gradient of its input, and what a saved.
+      // At the end of b: b's parameters and gradients, the gradient of b's input, and a's saved tensors.
       assert.equal(duringBackward[0], 2 * whole + 4 * ROWS * DIM * 2 + 4);
       tf.dispose([x, pass.loss]);
     });

@@ -16,7 +16,7 @@ for (const engineCase of ENGINE_CASES) {
       engine = await engineCase.start();
     });
 
-    /** Runs a model of units and compares what they collected with tf.grads on the same function. */
+    /** Runs a model of units and compares the collected gradients with tf.grads of the same function. */
     function compare(
       units: readonly ShardedUnit[],
       model: (run: (unit: ShardedUnit, x: tf.Tensor) => tf.Tensor) => tf.Tensor,

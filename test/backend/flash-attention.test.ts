@@ -22,7 +22,7 @@ interface Case {
 
 const [SHORT, SEQ] = [5, 130];
 
-// Lengths below, at and beyond those of blocks; widths that are and are not divisible by the four lanes of SIMD.
+// Lengths below, at and above block sizes; widths that are and are not multiples of the four SIMD lanes.
 const CASES: readonly Case[] = [
   { batch: 2, queries: SHORT, keys: SHORT, heads: 2, groups: 2, headDim: 3, causal: true },
   { batch: 1, queries: 1, keys: 1, heads: 1, groups: 1, headDim: 1, causal: true },
@@ -51,7 +51,7 @@ function inputsOf({ batch, queries, keys, heads, groups, headDim }: Case): Input
   ];
 }
 
-/** A number that both outputs influence. */
+/** A number that depends on both outputs. */
 function weighted({ out, lse }: FlashAttention): tf.Tensor {
   const weights = (x: tf.Tensor, name: string): tf.Tensor => tf.tensor(normals(x.size, name), x.shape);
   return tf.add(
@@ -67,13 +67,13 @@ function valuesAndGradients(op: (...inputs: Inputs) => FlashAttention, inputs: I
   return [out, lse, ...grads([...inputs])].map(valuesOf);
 }
 
-/** A buffer that was made, and what for. */
+/** A buffer that was allocated, and its tag. */
 interface Made {
   readonly bytes: number;
   readonly cause: MemoryCause;
 }
 
-/** What a forward with its backward did: the peak of bytes beyond what was held, and all buffers that were made. */
+/** Memory use of a forward and backward: the peak of additional bytes, and all allocated buffers. */
 interface MemoryUse {
   readonly peak: number;
   readonly made: readonly Made[];

@@ -9,7 +9,7 @@ import { ENGINE_CASES } from '../support/engines';
 const ids = (...values: number[]): tf.Tensor1D => tf.tensor1d(values, 'int32');
 const x = (): tf.Tensor2D => tf.ones([4, 3]);
 
-/** Calls as a person writes them, and the sentence that each is answered with. */
+/** Calls as a user writes them, and the error of each. */
 const CALLS: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
   'tf.slice beyond the end': [
     () => tf.slice(x(), [2, 0], [8, 3]),

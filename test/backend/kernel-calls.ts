@@ -1,17 +1,17 @@
 import * as tf from '../../src/core/tf';
 
-/** What a kernel is given. Concat and its kin take a list. */
+/** Inputs and attributes of a kernel. Concat and similar kernels take a list. */
 export interface KernelArguments {
   readonly inputs: Readonly<Record<string, tf.Tensor>> | readonly tf.Tensor[];
   readonly attrs?: Readonly<Record<string, unknown>>;
 }
 
-/** A number that a kernel trusts: fits from `low` to `high`, is an error elsewhere. */
+/** A number that a kernel trusts: valid from `low` to `high`, an error elsewhere. */
 export interface TrustedNumber {
   readonly low: number;
-  /** Infinity where no number is too large, but for memory. */
+  /** Infinity if only memory limits the number. */
   readonly high: number;
-  /** Attributes may be any number, elements of tensors those of int32, lengths of shapes here 2 to 9; fractions must be finite. */
+  /** Attributes may be any number, elements of tensors any int32, lengths of shapes here 2 to 9; fractions must be finite. */
   readonly from: 'attribute' | 'tensor' | 'shape' | 'fraction';
   readonly call: (value: number) => KernelArguments;
 }
@@ -20,7 +20,7 @@ const ints = (values: number[], shape: number[] = [values.length]): tf.Tensor =>
   tf.tensor(values, shape, 'int32');
 const floats = (...shape: number[]): tf.Tensor => tf.fill(shape, 1);
 
-/** Calls with one number that is trusted, and that must be refused outside of its range. */
+/** Calls with one trusted number, which must be refused out of its range. */
 function attribute(low: number, high: number, call: (value: number) => KernelArguments): TrustedNumber {
   return { low, high, from: 'attribute', call };
 }
@@ -41,7 +41,7 @@ const conv = { strides: 1, pad: 'valid', dilations: 1, dataFormat: 'NHWC', dimRo
 const pool = { strides: 1, pad: 'valid', dimRoundingMode: 'floor' };
 const image = (): tf.Tensor => floats(1, 3, 3, 2);
 const volume = (): tf.Tensor => floats(1, 3, 3, 3, 2);
-/** A window's gradient, whose last length fits where `length` is 1. */
+/** A window's gradient, whose last length fits if `length` is 1. */
 const dyOf = (length: number, ...shape: number[]): tf.Tensor =>
   floats(1, ...shape.slice(0, -1), (shape.at(-1) ?? 1) + length - 1);
 
@@ -100,7 +100,7 @@ const labels = [element(3, (value) => ({ inputs: { logits: floats(2, 4), labels:
 const ofSize = (count: number, call: (one: tf.Tensor) => KernelArguments): TrustedNumber =>
   length(count, count, (value) => call(floats(value)));
 
-/** For each kernel the numbers that it trusts. A kernel that stands neither here nor among those without any fails a test. */
+/** The numbers that each kernel trusts. A kernel that is neither here nor among those without any fails a test. */
 export const TRUSTED_NUMBERS: Readonly<Record<string, readonly TrustedNumber[]>> = {
   GatherV2: [
     element(2, (value) => ({

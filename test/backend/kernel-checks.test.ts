@@ -11,10 +11,10 @@ import { type KernelArguments, TRUSTED_NUMBERS, type TrustedNumber } from './ker
 
 const RUNS = { numRuns: 12, seed: 10 };
 const INT32 = { min: -(2 ** 31), max: 2 ** 31 - 1 };
-/** Kernels on JavaScript's own arrays. */
+/** Kernels that run in JavaScript on its own arrays. */
 const ON_STRINGS = ['BroadcastArgs', 'StringNGrams', 'StringSplit', 'StringToHashBucketFast'];
 
-/** Numbers that do not fit. */
+/** Numbers that must be refused. */
 function outside({ low, high, from }: TrustedNumber): fc.Arbitrary<number> {
   if (from === 'fraction')
     return fc.constantFrom(Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY);
@@ -31,7 +31,7 @@ function outside({ low, high, from }: TrustedNumber): fc.Arbitrary<number> {
 }
 
 function runKernel(name: string, { inputs, attrs = {} }: KernelArguments): tf.Tensor[] {
-  // tfjs's types know neither lists nor attributes of every kind.
+  // tfjs's types do not include lists and attributes of every kind.
   const outputs = tf.engine().runKernel(name, inputs as tf.NamedTensorMap, attrs as tf.NamedAttrMap);
   return [outputs as tf.Tensor | tf.Tensor[]].flat();
 }
@@ -72,7 +72,7 @@ for (const engineCase of ENGINE_CASES) {
 
     for (const [name, numbers] of Object.entries(TRUSTED_NUMBERS)) {
       test(`${name} refuses numbers out of range and does not touch memory`, () => {
-        if (!kernels().includes(name)) return; // attention without a BLAS is made of other kernels
+        if (!kernels().includes(name)) return; // without a BLAS, attention consists of other kernels
         for (const number of numbers) {
           const held = engine.memory.bytes;
           tf.tidy(() => void runKernel(name, number.call(number.low)));
@@ -114,7 +114,7 @@ for (const engineCase of ENGINE_CASES) {
   });
 }
 
-/** The results of a kernel as text, or that it refuses the type. */
+/** The results of a kernel as text, or a text that says it refuses the type. */
 function elementwise(name: string, dtype: 'float32' | 'int32' | 'bool', heap: GuardedHeap): string {
   return tf.tidy(() => {
     const x = tf.tensor([1, 0, 1, 1, 0, 1, 1], [7], dtype);

@@ -9,7 +9,7 @@ import { ENGINE_CASES } from '../support/engines';
 
 const GUARD = 1234.5;
 
-/** Arrays on a memory of the test's own, each between guards, so that a write outside is seen. */
+/** Arrays in the test's own memory, each between guards that show a write out of bounds. */
 class Arena {
   readonly kernels: FusedKernels;
   readonly #memory = new WebAssembly.Memory({ initial: 16 });
@@ -22,7 +22,7 @@ class Arena {
     this.#floats = new Float32Array(this.#memory.buffer).fill(GUARD);
   }
 
-  /** Offset in bytes of a new array; `shift` elements off 16-byte alignment. */
+  /** Offset in bytes of a new array, `shift` elements away from 16-byte alignment. */
   put(values: ArrayLike<number>, shift = 1): number {
     const start = this.#top + shift;
     this.#floats.set(values, start);
@@ -50,7 +50,7 @@ class Arena {
   }
 }
 
-/** Attention of `rows` queries to 2n keys, of 3 values each, in two blocks of keys; and its gradient in the second. */
+/** Attention of `rows` queries to 2n keys, with 3 values each, in two blocks of keys; and its gradient in the second block. */
 function flashBlocks(arena: Arena, rows: number, n: number): void {
   const { kernels } = arena;
   const width = 3;

@@ -216,12 +216,12 @@ describe('running out of memory', () => {
 
   for (const engineCase of ENGINE_CASES) {
     test(`a kernel that runs out of memory half-way frees what it allocated (${engineCase.name})`, async () => {
-      // 640 + 64 bytes are held, layerNorm's output takes 640 more, its statistics do not fit.
+      // 640 + 64 bytes are held, layerNorm's output needs 640 more, and its statistics do not fit.
       const engine = await engineCase.start({ memoryLimit: 1400 });
       const [x, w] = [tf.ones([10, 16]), tf.ones([16])];
       const held = engine.memory.bytes;
       refusal(() => layerNorm(x, w, w));
-      // The left operand is transposed, the product's output does not fit beside it, or the other way round.
+      // One operand is transposed, and either its copy or the matmul's output does not fit beside the other.
       refusal(() => tf.matMul(x, x, true, false));
       refusal(() => tf.cumsum(tf.concat([x, x])));
       assert.equal(engine.memory.bytes, held);

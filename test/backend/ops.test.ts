@@ -85,7 +85,7 @@ const CASES: readonly OpCase[] = [
   ...[13, 16].flatMap((classes) =>
     [false, true].map((consumeLogits) => ({
       name: `softmaxCrossEntropy over ${classes}${consumeLogits ? ', logits consumed' : ''}`,
-      // The logits are an intermediate result, as in a model: an input would be overwritten where they are consumed.
+      // The logits are an intermediate result, as in a model, because cross-entropy may overwrite them.
       fused: ((x) => softmaxCrossEntropy(tf.mul(x as tf.Tensor, 2), labels(), { consumeLogits })) as Op,
       plain: ((x) => plainCrossEntropy(tf.mul(x as tf.Tensor, 2), labels())) as Op,
       shapes: [[6, classes]],
@@ -105,7 +105,7 @@ const CASES: readonly OpCase[] = [
   })),
 ];
 
-/** The output and the gradients of a sum weighted by fixed numbers, by tfjs's own machinery. */
+/** The output, and the gradients of a sum weighted by fixed numbers, computed by tfjs itself. */
 function byTfjs(op: Op, shapes: OpCase['shapes']): Float32Array[] {
   return tf.tidy(() => {
     const inputs = inputsOf(shapes);
@@ -115,7 +115,7 @@ function byTfjs(op: Op, shapes: OpCase['shapes']): Float32Array[] {
   }) as unknown as Float32Array[]; // tidy's types know tensors only
 }
 
-/** The same gradients through a unit's recording, where kernels may write over what nobody needs any more. */
+/** The same gradients through a unit's recording, where kernels may overwrite inputs that nothing reads later. */
 function byUnit(engine: Engine, op: Op, shapes: OpCase['shapes']): Float32Array[] {
   const parameters = inputsOf(shapes);
   const collected: Float32Array[] = [];
@@ -226,7 +226,7 @@ for (const engineCase of ENGINE_CASES) {
       const pass = gradients(engine, () => runUnit(engine, unit, root, []));
       pass.backward();
       tf.dispose([pass.loss, table, rows, targets]);
-      // Without a BLAS the products' transposed operands come on top: the gradient of the logits once more.
+      // Without a BLAS there is also the transposed operand of a matmul: the gradient of the logits once more.
       const buffers = engine.blas.library === null ? 2 : 1;
       assert.ok(
         peak < (buffers + 0.25) * logitBytes,

@@ -16,7 +16,7 @@ const random = (shape: readonly number[], label: string): tf.Tensor =>
     [...shape],
   );
 
-/** tfjs's JavaScript product broadcasts a batch of one only, so both are repeated to the whole batch first. */
+/** tfjs's JavaScript matmul broadcasts only a batch of one, so both operands are repeated to the whole batch first. */
 function repeatedFirst(a: tf.Tensor, b: tf.Tensor, transposeA: boolean, transposeB: boolean): tf.Tensor {
   const batch = tf.broadcast_util.assertAndGetBroadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
   const [left, right] = [a, b].map((x) => tf.broadcastTo(x, [...batch, ...x.shape.slice(-2)])) as [

@@ -8,7 +8,7 @@ import {
 import { predictTime } from '../../src/plan/time/predict-time';
 import { nelderMead } from './nelder-mead';
 
-/** Those that [Note: what was fitted on what] calls fitted, and the most that each may be. */
+/** The constants that [Note: what was fitted on what] calls fitted, with the largest value of each. */
 const FITTED: Partial<Record<keyof Calibration, number>> = {
   gemmEfficiency: 1,
   gemmRampK: 2000,
@@ -20,7 +20,7 @@ const FITTED: Partial<Record<keyof Calibration, number>> = {
   hostSkew: 0.1,
 };
 
-/** Fits the constants anew, from the frozen ones, and prints them with their errors. Run by scripts/calibrate.mjs. */
+/** Fits the constants again, starting from the stored ones, and prints them with their errors. scripts/calibrate.mjs runs this. */
 function main(rounds: number): void {
   const vtrain = vtrainLayouts();
   const fit = vtrain.filter(({ heldOut }) => !heldOut);

@@ -1,5 +1,5 @@
 // node build/test/bench/collectives.js [--world N] [--plane shared-memory|zeromq] [--peer PYTHON] [--rounds K] [--sizes BYTES,…]
-// Collectives here and, in turn with them, torch's gloo in the interpreter PYTHON; prints medians over rounds and ratios.
+// Times collectives here and, alternating, torch's gloo in the interpreter PYTHON; prints medians over rounds and ratios.
 import { execFileSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { join } from 'node:path';

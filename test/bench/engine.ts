@@ -27,7 +27,7 @@ interface BenchUnit extends Unit {
   readonly grads: (tf.Tensor | null)[];
 }
 
-/** Weights normal, biases zero; `gains` are the places of layer norms' weights, which start at one. */
+/** Weights normal, biases zero; `gains` are the indices of layer norms' weights, which start at one. */
 function unit(module: string, shapes: readonly (readonly number[])[], gains: readonly number[]): BenchUnit {
   const random = seeded(0, module);
   const tensors = shapes.map((shape, place) => {
@@ -159,7 +159,7 @@ async function main(): Promise<void> {
     span() {},
   });
   const times: number[] = [];
-  // On a shared machine the processor time says more than the clock.
+  // On a shared machine processor time is more reliable than the clock.
   const processorTimes: number[] = [];
   const losses: number[] = [];
   for (let i = 0; i < Number(values.steps); i++) {

@@ -1,6 +1,6 @@
 import * as tf from '../../src/core/tf';
 
-/** Time that one kernel took by itself, without the kernels it called. */
+/** Time in one kernel alone, without the kernels that it called. */
 export interface KernelTime {
   readonly kernel: string;
   calls: number;

@@ -1,7 +1,7 @@
 import { parentPort } from 'node:worker_threads';
 import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
 
-// A worker for tests: interrupts the main thread in stages when told to, `after` milliseconds later.
+// A worker for tests: when asked, interrupts the main thread in stages, `after` milliseconds later.
 const guardian = attachGuardian();
 let asked = 0;
 let answers: Int32Array;

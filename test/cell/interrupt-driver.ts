@@ -5,7 +5,7 @@ import { Worker } from 'node:worker_threads';
 import { createEvaluator } from '../../src/cell/evaluator';
 import type { InterruptOutcome } from './interrupt-outcomes';
 
-/** Ways in which a cell can keep the main thread, or itself, busy; begin() says that it does so now. */
+/** Ways in which a cell can keep the main thread, or itself, busy; begin() reports that it now does. */
 export const FORMS: Readonly<Record<string, string>> = {
   'a busy loop': 'begin(); while (true) {}',
   'a busy loop after an await': 'await 1; begin(); while (true) {}',
@@ -17,10 +17,10 @@ export const FORMS: Readonly<Record<string, string>> = {
     "require('node:fs').readFile('/dev/null', () => { begin(); while (true) {} }); await new Promise(() => {})",
 };
 
-/** An interrupt is asked for so long after a cell has begun. */
+/** Time between the start of a cell and the request of its interrupt. */
 const WAIT_BEFORE_MS = 60;
 
-// node:test tracks asynchronous contexts, which a termination upsets; so this runs in a process of its own.
+// node:test tracks asynchronous contexts, which a termination breaks; so this runs in its own process.
 async function main(): Promise<void> {
   const worker = new Worker(join(__dirname, 'guardian-worker.js'));
   let begun = 0;

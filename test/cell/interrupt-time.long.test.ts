@@ -6,7 +6,7 @@ import { interruptOutcomes } from './interrupt-outcomes';
 const LIMIT_MS = 100;
 
 test(`an interrupt ends a cell in under ${LIMIT_MS} ms`, () => {
-  // The best of three: what else the machine does is no property of the interrupt.
+  // The best of three, because other load on the machine does not count.
   const runs = [1, 2, 3].map(() => interruptOutcomes());
   for (const form of Object.keys(FORMS)) {
     const times = runs.flat().flatMap((one) => (one.form === form ? [one.milliseconds] : []));

@@ -12,7 +12,7 @@ import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 import { dumpState } from './state-files';
 
-/** What ranks do, one after another; 'train' makes the trainer that the rest is about. */
+/** The actions of ranks, one after another; 'train' makes the trainer that later actions use. */
 export type Action =
   | { readonly do: 'train'; readonly config: TrainConfigInput; readonly steps: number }
   | {
@@ -35,7 +35,7 @@ interface CheckpointArgs extends RankArgs {
   readonly blockElements?: number;
 }
 
-/** What an action gave: plain JSON, or the error that it threw. */
+/** The result of an action: plain JSON, or the error that it threw. */
 export type ActionResult = { readonly value: unknown } | { readonly code: string; readonly error: string };
 
 void runAsRank<CheckpointArgs>(async (rank) => {
@@ -118,7 +118,7 @@ class Session {
       case 'stateDicts':
         return this.#stateDicts(action.other);
       case 'localStateDict':
-        // As a cell that is not checked could have it.
+        // As in a cell that is not type-checked.
         return new StateDicts(this.#rank).stateDictType(
           this.#state.model,
           'LOCAL_STATE_DICT' as 'FULL_STATE_DICT',
@@ -138,7 +138,7 @@ class Session {
     return Array.from({ length: steps }, () => trainer.step().loss);
   }
 
-  /** Dicts of both types, taken to another placement and back; gives what differs. */
+  /** Dicts of both types, moved to another placement and back; returns the differences. */
   #stateDicts(other: TrainConfigInput): unknown {
     const { model, optimizer } = this.#state;
     if (optimizer === null) throw new Error('a trainer has an optimizer');
@@ -188,7 +188,7 @@ class Session {
     };
   }
 
-  /** The article's save_checkpoint: the dict of the model on all ranks, all the rest on rank 0 alone. */
+  /** The article's save_checkpoint: all ranks make the model's dict, rank 0 alone does the rest. */
   #articleSave(): void {
     const { model, optimizer } = this.#state;
     const { group } = this.#rank;
@@ -200,7 +200,7 @@ class Session {
     group.barrier().wait();
   }
 
-  /** Dumps the state at the moment of the save, goes on training, and says how far the save was meanwhile. */
+  /** Dumps the state at the moment of the save, continues training, and returns the losses and the size of the save. */
   async #saveWhileTraining(folder: string, steps: number): Promise<unknown> {
     const save = await this.#checkpointer.start(this.#state, folder);
     mkdirSync(`${folder}-dump`, { recursive: true });
@@ -228,7 +228,7 @@ function errorFrom(work: () => unknown): string {
   }
 }
 
-/** Has room for 12000 bytes; a file that is cut gives its room back. */
+/** Has room for 12000 bytes; truncating a file frees its bytes. */
 function fullDisk(): typeof nodeFs {
   let room = 12_000;
   const writeSync = (file: number, bytes: Uint8Array, from: number, length: number, position: number) => {
@@ -240,6 +240,6 @@ function fullDisk(): typeof nodeFs {
     if (length === 0) room = 12_000;
     nodeFs.ftruncateSync(file, length);
   };
-  // Of the overloads, a save uses this one.
+  // A save uses this one of the overloads.
   return { ...nodeFs, writeSync: writeSync as typeof nodeFs.writeSync, ftruncateSync };
 }

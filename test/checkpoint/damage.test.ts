@@ -225,7 +225,7 @@ test('a save that was interrupted while it copied leaves nothing, and the next s
       return { write, fail: (error) => sink.fail(error), finish: () => sink.finish() };
     },
   });
-  void checkpointer.start(state, folder); // it never resolves: what was interrupted does not go on
+  void checkpointer.start(state, folder); // never resolves: the interrupted code does not continue
   assert.ok(isCopying && fs.readdirSync(root).some((name) => name.startsWith('halted.saving-')));
   state.engine.recover();
   while (fs.readdirSync(root).some((name) => name.startsWith('halted'))) await setTimeout(1);
@@ -283,7 +283,7 @@ test('invalid shard sizes and state dict types are refused', async () => {
     soloCheckpointer().save(state, good, { maxShardBytes: 0 }),
     /maxShardBytes is 0; give/,
   );
-  const type = 'LOCAL_STATE_DICT' as 'FULL_STATE_DICT'; // as a cell that is not checked could give it
+  const type = 'LOCAL_STATE_DICT' as 'FULL_STATE_DICT'; // as in a cell that is not type-checked
   await assert.rejects(soloCheckpointer().save(state, good, { type }), { code: 'CONFIG' });
 });
 

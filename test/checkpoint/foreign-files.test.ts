@@ -25,7 +25,7 @@ const f32 = (...values: number[]): Tensor => ({
   bytes: new Uint8Array(Float32Array.from(values).buffer),
 });
 
-/** A safetensors file as any program may write one. */
+/** A safetensors file as any program may write it. */
 function safetensors(tensors: Readonly<Record<string, Tensor>>, metadata: object = {}): Buffer {
   let end = 0;
   const entries = Object.entries(tensors).map(([name, { dtype, shape, bytes }]) => {

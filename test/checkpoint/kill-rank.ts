@@ -10,15 +10,15 @@ import { tinyConfig } from './runs';
 
 export interface KillArgs extends RankArgs {
   readonly folder: string;
-  /** Gets a line at each save's beginning and end, from rank 0. */
+  /** Receives a line from rank 0 at the start and at the end of each save. */
   readonly log: string;
   readonly first: number;
 }
 
-/** More than any kill lets it come to. */
+/** More saves than any kill allows. */
 const MOST_SAVES = 10_000;
 
-/** Loads what is there and then saves state after state until it is killed. State n has n in all values, n + 1/4 and n + 1/2 in the moments. */
+/** Loads the checkpoint and then saves state after state until it is killed. State n has n in all values, n + 1/4 and n + 1/2 in the moments. */
 void runAsRank<KillArgs>(async (rank) => {
   const { folder, log, first } = rank.args;
   const config = parseTrainConfig(tinyConfig('FULL_SHARD'));

@@ -12,20 +12,20 @@ import type { KillArgs } from './kill-rank';
 import { readCheckpoint } from './state-files';
 
 const WORLD = 2;
-/** Kills fall into one of so many saves after the ranks' start, or right behind it. */
+/** The number of saves after the ranks' start within which a kill comes, or directly after one. */
 const MOST_SAVES = 3;
-/** Of the longest save so far: how late after a save's beginning the kill may come. */
+/** The kill comes at most this share of the longest save after a save's start. */
 const REACH = 1.1;
 
-/** What kills came to. */
+/** The result of all kills. */
 export interface KillReport {
   /** Saves that were complete. */
   readonly numSaved: number;
-  /** Kills after which the newest complete state was one whose save had not ended, or which left something beside the folder. */
+  /** Kills after which the newest complete state came from an unfinished save, or files were left beside the folder. */
   readonly numAmidst: number;
 }
 
-/** Kills ranks at seeded moments while they save, one or both, and looks every time at what is left. */
+/** Kills one or both ranks at seeded moments while they save, and checks each time what is left. */
 export async function killWhileSaving(numKills: number, seed: number): Promise<KillReport> {
   const parent = mkdtempSync(join(tmpdir(), 'shardlab-kill-'));
   const [folder, log] = [join(parent, 'ckpt'), join(parent, 'log')];
@@ -57,14 +57,14 @@ export async function killWhileSaving(numKills: number, seed: number): Promise<K
 }
 
 interface Kill {
-  /** The save after whose beginning it comes, and how many milliseconds. */
+  /** The save after whose start the kill comes, and the delay in milliseconds. */
   readonly save: number;
   readonly delay: number;
   /** 0, 1: a rank; 2: both. */
   readonly which: number;
 }
 
-/** Starts ranks and kills the first, the second or both; the launcher ends the one that is left. Gives how long a save took. */
+/** Starts ranks and kills the first, the second or both; the launcher ends the other. Returns the duration of a save. */
 async function killed(args: KillArgs, { save, delay, which }: Kill): Promise<number> {
   const children: ChildProcess[] = [];
   const run = launchRanks({
@@ -95,7 +95,7 @@ async function killed(args: KillArgs, { save, delay, which }: Kill): Promise<num
   return duration;
 }
 
-/** The number of the state that is there; all of it must be that one. 0 where none was ever complete. */
+/** The number of the state on disk, after checking that all values are of that state. 0 if none was ever complete. */
 function checkLeft(folder: string, complete: number): number {
   if (complete === 0 && fs.readdirSync(join(folder, '..')).every((name) => !/^ckpt/.test(name))) return 0;
   let path: string;

@@ -21,7 +21,7 @@ function run(code: string, ...args: readonly string[]): unknown {
   return JSON.parse(result.stdout);
 }
 
-/** Names, shapes and sums of all tensors of a folder, and what is written beside them. */
+/** Names, shapes and sums of all tensors of a folder, and the metadata. */
 const READ = `
 import sys, json, glob
 from safetensors import safe_open
@@ -35,7 +35,7 @@ for name in sorted(glob.glob(sys.argv[1] + '/model*.safetensors')):
 print(json.dumps(found))
 `;
 
-/** The same tensors in files of numpy's own, with an index. */
+/** The same tensors in files written by numpy, with an index. */
 const WRITE = `
 import sys, json, os
 import numpy as np

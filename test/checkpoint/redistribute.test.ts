@@ -25,7 +25,7 @@ function placed({ model, optimizer }: Trainer): PlacedState {
   return { parameters: model.parameters(), optimizer };
 }
 
-/** Moves everything of one trainer into another that may do something wrong. */
+/** Moves a trainer's states into another trainer, which may be faulty. */
 function move(from: Trainer, to: PlacedState, released: StateBuffer[] = []) {
   return redistribute({
     engine,

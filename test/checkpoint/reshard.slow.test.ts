@@ -13,7 +13,7 @@ import { type Arrays, differences, readCheckpoint, readDump } from './state-file
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-reshard-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Elements of one checksum, so few that most arrays have several. */
+/** Elements of one checksum: few, so that most arrays have several checksums. */
 const BLOCK = 8;
 
 type Placement = readonly [world: number, strategy: StrategyName];
@@ -43,7 +43,7 @@ const PAIRS: readonly (readonly [save: string, ...Placement])[] = [
   ['F', 4, 'SHARD_GRAD_OP'],
 ];
 
-/** Worlds in the order in which they are launched: what one loads, an earlier one saved. */
+/** Worlds in the order of their launches: a world loads what an earlier one saved. */
 const LAUNCHES = [4, 3, 2, 1, 4] as const;
 
 function configOf(strategy: StrategyName, more: TrainConfigInput = {}): TrainConfigInput {
@@ -80,7 +80,7 @@ test(`every parameter and moment is bit-equal after a load, for ${PAIRS.length} 
     for (const [name] of saves) done.add(name);
     loads.forEach(([save, , strategy], i) => {
       const at = 3 * (saves.length + i) + 1;
-      // checkpoint-rank reports loads so.
+      // checkpoint-rank reports loads in this form.
       const ofRanks = byRank.map((results) => resultOf(results[at]) as LoadReport);
       reports.set(`${save}-${world}-${strategy}`, ofRanks);
     });
@@ -100,7 +100,7 @@ test(`every parameter and moment is bit-equal after a load, for ${PAIRS.length} 
   checkStreaming(reports);
 });
 
-/** Ranks of FULL_SHARD read their share and what else lies in its blocks, a block at a time. */
+/** Ranks of FULL_SHARD read their share and the rest of its blocks, one block at a time. */
 function checkStreaming(reports: ReadonlyMap<string, readonly LoadReport[]>): void {
   const whole = [...readCheckpoint(join(folder, 'D')).values()].reduce(
     (sum, values) => sum + values.byteLength,

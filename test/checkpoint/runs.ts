@@ -4,7 +4,7 @@ import type { TrainConfigInput } from '../../src/config/train-config';
 import { launchRanks } from '../support/launch-ranks';
 import type { Action, ActionResult } from './checkpoint-rank';
 
-/** A model none of whose extents can be divided by 3, and few by 4. */
+/** A model without any size divisible by 3, and with few divisible by 4. */
 export function tinyConfig(strategy: StrategyName, more: TrainConfigInput = {}): TrainConfigInput {
   return {
     model: { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 37, seq: 8 },
@@ -16,7 +16,7 @@ export function tinyConfig(strategy: StrategyName, more: TrainConfigInput = {}):
   };
 }
 
-/** Runs actions on so many ranks; gives each rank's results. */
+/** Runs actions on `world` ranks; returns each rank's results. */
 export function runActions(
   world: number,
   actions: readonly Action[],
@@ -26,7 +26,7 @@ export function runActions(
   return launchRanks<ActionResult[]>({ script, world, args: { blas: 'none', actions, ...more } });
 }
 
-/** A result's value. Throws: the error that there was instead. */
+/** The value of a result. Throws: the error in its place. */
 export function resultOf(result: ActionResult | undefined): unknown {
   if (result !== undefined && 'value' in result) return result.value;
   throw new Error(result === undefined ? 'no result' : `${result.code}: ${result.error}`);

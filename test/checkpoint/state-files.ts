@@ -17,7 +17,7 @@ interface DumpedSlice {
   readonly length: number;
 }
 
-/** Writes what this rank holds, by its state buffers, without any code of a checkpoint. */
+/** Writes the state that this rank holds, from its state buffers, without code of checkpoints. */
 export function dumpState({ engine, group, model, optimizer }: TrainingState, folder: string): void {
   const names = new Map([...model.namedParameters()].map(([name, parameter]) => [parameter, name]));
   const slices: DumpedSlice[] = [];
@@ -40,7 +40,7 @@ export function dumpState({ engine, group, model, optimizer }: TrainingState, fo
   writeFileSync(join(folder, `dump.${group.rank}.bin`), Buffer.concat(parts));
 }
 
-/** Puts together what all ranks dumped; copies of an element must be equal. */
+/** Joins the dumps of all ranks; copies of an element must be equal. */
 export function readDump(folder: string, world: number): Arrays {
   const arrays: Arrays = new Map();
   const filled = new Map<string, Uint8Array>();
@@ -87,7 +87,7 @@ export function readCheckpoint(folder: string, kinds: readonly ArrayKind[] = ['m
   return arrays;
 }
 
-/** Names of arrays that differ in a bit, or that one side lacks. */
+/** Names of arrays that differ in a bit, or that one side does not have. */
 export function differences(a: Arrays, b: Arrays): string[] {
   const names = new Set([...a.keys(), ...b.keys()]);
   return [...names].filter((name) => {

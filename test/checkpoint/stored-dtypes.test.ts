@@ -21,7 +21,7 @@ for (const dtype of ['BF16', 'F16'] as const) {
 
 test("values are rounded as by the engine's kernels", async () => {
   const engine = await testEngine();
-  // Any bits, and all around the middle between two numbers of either type.
+  // Random bits, and values around the middle between two numbers of either type.
   const words = Uint32Array.from({ length: 40_000 }, (_, i) => {
     const random = Math.imul(i + 1, 2654435761) >>> 0;
     return i % 2 === 0 ? random : ((random & 0xffff0000) | (0x8000 + (i % 3) - 1)) >>> 0;

@@ -86,7 +86,7 @@ test("rounds hold every element of every state once, in the order of parameters,
   ]);
 });
 
-/** Whole copies or shards, on some of the ranks; together all elements. */
+/** Whole copies or shards, on some of the ranks; together they contain all elements. */
 function randomPlacement(integer: (bound: number) => number, size: number, numRanks: number): Placement {
   const active = 1 + integer(numRanks);
   const isWhole = integer(3) === 0;

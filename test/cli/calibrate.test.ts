@@ -8,7 +8,7 @@ import { shardlab } from './run-command';
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-calibrate-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A Python that prints what a machine with GPUs would have measured. */
+/** A stand-in for Python that prints the measurements of a machine with GPUs. */
 function python(name: string, printed: string, status = 0): string {
   const path = join(folder, name);
   writeFileSync(path, `#!/bin/sh\ncat <<'END'\n${printed}\nEND\nexit ${status}\n`);

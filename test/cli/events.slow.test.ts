@@ -47,7 +47,7 @@ test('a full disk loses nothing of the result, and the event file says where it 
   assert.throws(() => readEventFile(path), { code: 'IO', message: /the last line is cut off/ });
 });
 
-/** Runs the command where no file may be longer than so many blocks of 512 bytes: a disk that fills. */
+/** Runs the command with a limit on the size of files, in blocks of 512 bytes, as on a disk that fills up. */
 function withFileLimit(blocks: number, argv: readonly string[]): Promise<Ran> {
   const script = `ulimit -f ${blocks}; exec "$0" "$@"`;
   return new Promise((resolve) => {

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { runCommand } from '../../src/cli/program';
 
-/** What one call of the command did. */
+/** The result of one call of the command. */
 export interface Ran {
   readonly status: number;
   readonly stdout: string;
@@ -11,11 +11,11 @@ export interface Ran {
 interface ShardlabOptions {
   readonly env?: NodeJS.ProcessEnv;
   readonly cwd?: string;
-  /** What is piped in. */
+  /** The text on stdin. */
   readonly stdin?: string | Readable;
 }
 
-/** Runs the command in this process with streams and environment of its own. */
+/** Runs the command in this process with its own streams and environment. */
 export async function shardlab(
   argv: readonly string[],
   { env = process.env, cwd = process.cwd(), stdin }: ShardlabOptions = {},

@@ -15,7 +15,7 @@ const GRAD_OP = { strategy: 'SHARD_GRAD_OP' } as const;
 const WHOLE = { strategy: 'NO_SHARD' } as const;
 const mesh = { dpReplicate: 2, dpShard: 2 };
 
-/** An input whose one warning begins with a path and says a reason; and the same with nothing to warn of. */
+/** An input with exactly one warning, which begins with a path and gives a reason; and a similar input without a warning. */
 const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] = [
   [
     { parallel: { bucketBytes: 1000 } },

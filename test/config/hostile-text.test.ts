@@ -14,7 +14,7 @@ test('a bomb of YAML aliases is refused, and the error names its line', () => {
   refused(`# first\n${levels.join('\n')}\n`, /x\.yaml:\d+:\d+: aliases/);
 });
 
-test('an alias of its own container is refused', () => {
+test('an alias of the mapping around it is refused', () => {
   refused('a: &a\n  b: *a\n', /x\.yaml:2:\d+: /);
 });
 

@@ -6,7 +6,7 @@ import { KINDS, MODEL_PARTS } from '../../src/config/settings/model';
 
 // The generated parts of docs/settings.md, each between two comments that name it.
 
-/** The page with its generated parts as the table of settings has them. */
+/** The page with its generated parts replaced by the table of settings. */
 export function settingsPage(page: string): string {
   return Object.entries(PARTS).reduce((text, [name, lines]) => {
     const [before, rest] = split(text, `<!-- ${name}: \`npm run golden\` writes it -->\n`);
@@ -74,7 +74,7 @@ function valuesOf(schema: z.ZodType, form: string | undefined): string {
     .join('; ');
 }
 
-/** What a schema lets one choose from; nothing where it is a number or a text. */
+/** The choices of a schema; empty for a number or a text. */
 function choicesOf(schema: z.core.$ZodType): readonly string[] {
   if (schema instanceof z.ZodEnum || schema instanceof z.ZodLiteral) {
     const values = schema instanceof z.ZodEnum ? schema.options : [...schema.values];

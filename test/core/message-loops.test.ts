@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createSender, receiveAll } from '../../src/core/message-loops';
 
-/** A socket that gives what a test wrote down, one after another, and is closed then. */
+/** A socket that returns the test's messages one after another, and is then closed. */
 function scripted(script: readonly (Error | string)[]) {
   const left = [...script];
   return {

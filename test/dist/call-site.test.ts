@@ -25,7 +25,7 @@ test('errors are formatted as before, also if an interrupt left the hook behind'
       set: (hook: unknown) => void hooks.push(hook),
     });
     findCallSite();
-    // The hook as it stood while the call site was looked for.
+    // The hook during the search for the call site.
     const [left] = hooks;
     Object.defineProperty(Error, 'prepareStackTrace', { ...property, value: left });
     assert.equal(typeof left, 'function');

@@ -1,4 +1,4 @@
-// What every plane must do, in every world. Each function runs in all ranks at once.
+// The contract of every plane in every world. Each function runs in all ranks at once.
 import assert from 'node:assert/strict';
 import { seeded } from '../../src/core/random';
 import * as tf from '../../src/core/tf';
@@ -135,7 +135,7 @@ export function sixteenBitWiresKeepSpecialValues({ group }: RankContext): void {
 export function reduceScatterGivesEachRankItsShare({ group }: RankContext): void {
   const { rank, size } = group;
   for (const length of SIZES) {
-    // Uneven on purpose; rank 0's share is empty where the world has more than one rank.
+    // Uneven on purpose; rank 0's share is empty if the world has more than one rank.
     const shares = Array.from({ length: size }, (_, r) => (size === 1 ? length : r * length));
     const inputs = shares.map((share, to) => vector(share, (i) => valueAt(rank, i + to)));
     const mine = vector(shares[rank] ?? 0, () => -1);
@@ -186,7 +186,7 @@ export function piecesScatterAndGatherWithPadding({ group }: RankContext): void 
   const { rank, size } = group;
   const a = vector(10, (i) => rank * 100 + i);
   const b = vector(7, (i) => rank * 1000 + i);
-  // On the wire: a[2..5), two of padding, b[1..7), one of padding.
+  // On the wire: a[2..5), two elements of padding, b[1..7), one of padding.
   const input: PieceList = [piece(a, 2, 3), { padding: 2 }, piece(b, 1, 6), { padding: 1 }];
   const targets = Array.from({ length: size }, () => vector(12, () => -7));
   const outputs = targets.map((t): PieceList => [piece(t, 0, 9), { padding: 1 }, piece(t, 9, 2)]);
@@ -280,7 +280,7 @@ export function asynchronousSendsAndRecvsGoBothWaysAtOnce({ group }: RankContext
   into.forEach((x, k) => {
     expectValues(x, (i) => valueAt(previous, i) + k, `message ${k}`);
   });
-  // A blocking end meets an asynchronous one.
+  // A blocking collective meets an asynchronous one.
   if (rank === 0) group.send(out[0] ?? vector(1, () => 0), 1).wait();
   if (rank === 1) group.recv(into[0] ?? vector(1, () => 0), 0, { async: true }).wait();
   tf.dispose([...out, ...into]);

@@ -18,7 +18,7 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
   const skip = plane === 'shared-memory' && !probe.ok ? `no shared memory here: ${probe.reason}` : false;
   for (const world of [1, 2, 3, 4]) {
     if (world === 1 && plane === 'zeromq') continue;
-    const title = world === 1 ? 'a world of one, without any plane' : `${world} ranks over ${plane}`;
+    const title = world === 1 ? 'a world of one without a plane' : `${world} ranks over ${plane}`;
     test(`${title}: collectives follow the contract`, { skip, timeout: 60_000 }, async (t) => {
       const ranks = await RankProcesses.start(plane, world);
       try {

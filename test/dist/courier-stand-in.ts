@@ -1,4 +1,4 @@
-// Does for a test rank what the courier does for a real one: hears the parent while the main thread is blocked.
+// The courier of a test rank: listens to the parent while the main thread is blocked.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';

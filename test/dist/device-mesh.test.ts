@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { coordinateOf, initDeviceMesh, rankAt } from '../../src/dist/device-mesh';
 import type { ProcessGroup } from '../../src/dist/types';
 
-/** A group that only knows its place, and makes subgroups of the same kind. */
+/** A group that only knows its rank index, and makes subgroups of the same kind. */
 function standIn(ranks: readonly number[], rank: number, name = 'world'): ProcessGroup {
   const group = {
     name,
@@ -22,7 +22,7 @@ function standIn(ranks: readonly number[], rank: number, name = 'world'): Proces
           );
     },
   };
-  // The mesh uses nothing else of a group.
+  // The mesh uses no other methods of a group.
   return group as unknown as ProcessGroup;
 }
 

@@ -1,4 +1,4 @@
-// Ranks that do not agree, or do not come.
+// Ranks that disagree, or are missing.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createContext, Script } from 'node:vm';
@@ -186,8 +186,8 @@ export function rankZeroDoesNotCome({ group }: RankContext): void {
 }
 
 /**
- * Rank 1 is stopped while it waits in a broadcast and goes on when rank 0 waits for it in the call after it: what it
- * finds first is that rank 0 awaits it, and only then that the broadcast is over.
+ * Rank 1 is stopped while it waits in a broadcast and continues when rank 0 waits for it in the call after it: rank 1
+ * first finds that rank 0 waits for it, and only then that the broadcast is over.
  */
 export function aRankSleepsPastTheEndOfABroadcast({ group }: RankContext): void {
   const { rank } = group;
@@ -195,7 +195,7 @@ export function aRankSleepsPastTheEndOfABroadcast({ group }: RankContext): void 
   group.allReduce(pids).wait();
   const [source = 0, sleeper = 0] = pids.dataSync();
   const x = vector(10, () => 1);
-  // Rank 0 hears of rank 2 when all are out of the all-reduce: from here on rank 1 waits in the broadcast alone.
+  // Rank 0 knows from rank 2 that all have left the all-reduce: from here on only rank 1 waits in the broadcast.
   if (rank === 2) group.send(x, 0).wait();
   if (rank === 0) {
     group.recv(x, 2).wait();
@@ -207,7 +207,7 @@ export function aRankSleepsPastTheEndOfABroadcast({ group }: RankContext): void 
   group.broadcast(x, 0).wait();
   if (rank === 0) group.send(x, 1).wait();
   if (rank === 2) {
-    // Longer than a waiting rank is patient before it looks why.
+    // Longer than a rank waits before it checks the others.
     const until = now() + (2 * PATIENCE_MS) / 1e3;
     while (stateOf(source) !== 'S' || now() < until);
     process.kill(sleeper, 'SIGCONT');
@@ -216,6 +216,6 @@ export function aRankSleepsPastTheEndOfABroadcast({ group }: RankContext): void 
   group.barrier().wait();
 }
 
-/** The state of a process's main thread, as Linux has it: R runs, S waits, T is stopped. */
+/** The state of a process's main thread on Linux: R runs, S waits, T is stopped. */
 const stateOf = (pid: number): string | undefined =>
   /^\d+ \(.*\) (\w)/.exec(readFileSync(`/proc/${pid}/task/${pid}/stat`, 'utf8'))?.[1];

@@ -10,7 +10,7 @@ import type { TestPlane } from './scenario';
 
 const FILE = join(__dirname, 'failures.scenarios.js');
 
-/** Scenario → words that every rank's message must have. */
+/** Scenario → patterns that every rank's message must match. */
 const MISMATCHES: Readonly<Record<string, readonly RegExp[]>> = {
   oneRankCallsABarrierInsteadOfAllReduce: [
     /rank 0 called allReduce of 1000 float32 \(sum, number 1, module blocks\.0\.qkv\) at In\[3\]:12/,
@@ -90,7 +90,7 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
     test(`when a rank is killed in ${name} over ${plane}, the others throw RANK_DIED`, options, async () => {
       const ranks = await RankProcesses.start(plane, 3);
       try {
-        // Both threads of every rank are up.
+        // Both threads of every rank are running.
         expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
         const running = ranks.run(FILE, name);
         await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);

@@ -1,4 +1,4 @@
-// Collectives over a shaped wire: what they bring, and when they say that the wire carried them.
+// Collectives over a shaped wire: their results, and their reported times on the wire.
 import assert from 'node:assert/strict';
 import type { CollectiveEvent } from '../../src/core/events';
 import { now } from '../../src/core/units';
@@ -9,10 +9,10 @@ import { expectValues, vector } from './values';
 /** What the tests give the ranks. */
 export const SHAPED = { gbit: 0.1, latencyUs: 500 } as const;
 const LINK = linkOf(SHAPED);
-/** Clocks are read in steps; a transfer is never shorter by more. */
+/** Clocks advance in steps; a transfer is never shorter by more than this. */
 const TICK = 1e-6;
 
-/** The event's time is the model's, and no less. */
+/** The event's time is at least the model's. */
 function expectCarried(event: CollectiveEvent | undefined, steps: number, bytes: number): void {
   assert.ok(event !== undefined);
   const model = transferSeconds(LINK, { steps, bytes });
@@ -45,7 +45,7 @@ export function blockingCollectivesTakeTheirTimeOnTheWire({ group, events }: Ran
   expectCarried(events.at(-1), 2 * others, 0);
 }
 
-/** Three posts at once: the second begins where the first ends, and the wire is never given to two at a time. */
+/** Three posts at once: the second begins when the first ends, and the wire never carries two at a time. */
 export function postedCollectivesQueueOnOneWire({ group, events }: RankContext): void {
   const { rank, size } = group;
   const pair = group.subgroup([0, 1], 'pair');
@@ -86,7 +86,7 @@ export function postedCollectivesQueueOnOneWire({ group, events }: RankContext):
   });
 }
 
-/** The time that counts begins with the last rank, wherever the others wait. */
+/** The time begins when the last rank arrives, wherever the others wait. */
 export function theTransferBeginsWhenAllHaveArrived({ group, events }: RankContext): unknown {
   if (group.rank === 0) {
     const until = now() + 0.03;

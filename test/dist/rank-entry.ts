@@ -1,4 +1,4 @@
-// A rank process of a test: joins the world, then runs the scenarios that its parent names, one message each.
+// A rank process of a test: joins the world, then runs the scenarios that its parent names, one per message.
 import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { ShardlabError } from '../../src/core/errors';
 import type { CollectiveEvent } from '../../src/core/events';

@@ -12,10 +12,10 @@ import type { RankReply, RankRequest, RankSetup, TestPlane } from './scenario';
 
 const SEGMENT_FD = 3;
 
-/** What a rank answered: its value, or the error that it threw. */
+/** The answer of a rank: its value, or the error that it threw. */
 export type Outcome = { readonly value: unknown } | { readonly error: ErrorJson };
 
-/** Rank processes of a test, with the part of a launcher that they need. */
+/** Rank processes of a test, with the necessary part of a launcher. */
 export class RankProcesses {
   readonly children: readonly ChildProcess[];
   private readonly segment: Segment | undefined;
@@ -42,7 +42,7 @@ export class RankProcesses {
     return ranks;
   }
 
-  /** Runs one scenario on all ranks; a rank that dies meanwhile gives undefined. */
+  /** Runs one scenario on all ranks; the answer of a rank that dies is undefined. */
   async run(file: string, name: string): Promise<(Outcome | undefined)[]> {
     return this.ask({ kind: 'scenario', file, name });
   }
@@ -57,7 +57,7 @@ export class RankProcesses {
     );
   }
 
-  /** As a launcher does when a rank died. */
+  /** As a launcher does when a rank has died. */
   abort(reason: AbortReason): void {
     this.segment?.abort(reason);
     this.order({ abort: reason });
@@ -100,7 +100,7 @@ export class RankProcesses {
   }
 }
 
-// Descriptor 4 was asked for as a pipe.
+// Descriptor 4 was requested as a pipe.
 const ordersOf = (child: ChildProcess): Writable | null => child.stdio[4] as Writable | null;
 const endOrders = (child: ChildProcess): void => void ordersOf(child)?.end();
 
@@ -118,7 +118,7 @@ function startRank(
   const child = spawn(process.execPath, [join(__dirname, 'rank-entry.js'), JSON.stringify(setup)], {
     stdio: ['ignore', 'inherit', 'inherit', segment?.fd ?? 'ignore', 'pipe', 'ipc'],
   });
-  // Writing an order to a rank that just died is no failure of the test.
+  // A failed write of an order to a rank that just died does not fail the test.
   child.stdio[4]?.on('error', () => undefined);
   return child;
 }
@@ -130,7 +130,7 @@ async function nextReply(child: ChildProcess): Promise<Outcome | undefined> {
       child.off('exit', died);
       resolve(outcome);
     };
-    // Ranks send nothing but replies.
+    // Ranks send only replies.
     const heard = (message: unknown): void => settle(asOutcome(message as RankReply));
     const died = (): void => settle(undefined);
     child.once('message', heard);

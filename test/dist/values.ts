@@ -3,10 +3,10 @@ import * as tf from '../../src/core/tf';
 
 /** Elements per tensor: below, equal to, and not divisible by any world; one chunk and several. */
 export const SIZES = [1, 2, 3, 4, 5, 64, 1000, 4099, 20_000, 300_001] as const;
-/** More chunks of a slot than two buffers hold. */
+/** More chunks of a slot than fit into two buffers. */
 export const LARGE_SIZE = 4_300_007;
 
-/** Small whole numbers that tell rank and place apart, exact in every type that travels. */
+/** Small integers that differ by rank and index, exact in every type on the wire. */
 export function valueAt(rank: number, index: number): number {
   return (index % 13) + rank * 2 - 3;
 }
@@ -47,7 +47,7 @@ export function roundToBfloat16(value: number): number {
   return words.getFloat32(0);
 }
 
-/** float32 → nearest float16, ties to even, as a number; too large becomes infinity. */
+/** float32 → nearest float16, ties to even, as a number; numbers that are too large become infinity. */
 export function roundToFloat16(value: number): number {
   if (!Number.isFinite(value) || value === 0) return value;
   const exponent = Math.max(-14, Math.floor(Math.log2(Math.abs(value))));

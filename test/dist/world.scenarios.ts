@@ -1,4 +1,4 @@
-// What ranks report about themselves, and what they refuse.
+// Reports of ranks about themselves, and calls that they refuse.
 import assert from 'node:assert/strict';
 import * as tf from '../../src/core/tf';
 import { initDeviceMesh } from '../../src/dist/device-mesh';
@@ -83,7 +83,7 @@ export function theFacadeSpeaksAsTorch({ world, engine, group }: RankContext): v
   dist.barrier();
 }
 
-/** On a busy machine the comm thread takes longer to start than it takes until a wait is looked into. */
+/** On a busy machine the comm thread starts later than the first check of a wait. */
 export function aPostedSendIsNoMismatchWhileItsThreadStarts({ group }: RankContext): void {
   const { rank } = group;
   const x = vector(10, () => rank);

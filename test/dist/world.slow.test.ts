@@ -21,13 +21,13 @@ test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
     });
   };
   try {
-    // First, while no rank has a comm thread yet.
+    // First, because no rank has a comm thread yet.
     await t.test('wait for a posted send while its thread starts', async () => {
       await valuesOf('aPostedSendIsNoMismatchWhileItsThreadStarts');
     });
     await t.test('count received bytes by the ring algorithm', async () => {
       await valuesOf('wireBytesFollowTheRing');
-      // 10 elements over 4 ranks: parts of 2, 3, 2, 3; 3 parts of the own size in, then the other parts.
+      // 10 elements over 4 ranks: parts of 2, 3, 2, 3; a rank receives its part 3 times, then the other parts.
       assert.deepEqual(await valuesOf('unevenPartsAreCountedAsTheyTravel'), [56, 64, 56, 64]);
     });
     await t.test('communicate along the axes of a mesh', async () => {
@@ -66,7 +66,7 @@ test('a group that no longer fits into the segment is a typed error on all ranks
 });
 
 test('ranks and worlds out of range are refused', async () => {
-  // Refused before the engine is looked at.
+  // Refused before the engine is used.
   const engine = {} as Engine;
   const join = (rank: number, world: number) => joinWorld({ rank, world, engine, observer: SILENT });
   await assert.rejects(join(0, 0), { code: 'CONFIG', message: /1 to 64 ranks, not 0/ });

@@ -2,10 +2,10 @@ import type { Figure } from '../../src/figures/figure';
 import { plain } from '../../src/figures/grammar/ink';
 import type { Annotation, Axis, Shape, Trace } from '../../src/figures/grammar/plotly';
 
-/** Longer series are told by their ends, extremes and sum. */
+/** Longer series are shortened to their ends, extremes and sum. */
 const MOST_VALUES = 16;
 
-/** A figure in lines that a person reads: what it says, its axes, its series in three digits, its texts. Style is tested once. */
+/** A figure as readable lines: its sentences, its axes, its series in three digits, its texts. Style is tested once elsewhere. */
 export function digestOf({ title, subtitle, data, layout, quantities }: Figure): string {
   const { annotations = [], shapes = [], height, margin } = layout;
   const axes = Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key));

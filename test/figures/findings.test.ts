@@ -13,7 +13,7 @@ import { whatIf } from '../../src/job/notebook/what-if';
 import type { StepRecord } from '../../src/ledger/record';
 import { simulateRanks } from '../ledger/simulated-step';
 
-/** A record whose every time is `factor` as long. */
+/** A record with all times multiplied by `factor`. */
 function stretched(record: StepRecord, factor: number): StepRecord {
   const at = (time: number): number => record.start + (time - record.start) * factor;
   return {
@@ -38,7 +38,7 @@ function stretched(record: StepRecord, factor: number): StepRecord {
   };
 }
 
-/** A run whose steps take these times as long as the simulated one; `tokens` are a rank's. */
+/** A run whose step times are these multiples of the simulated step's; `tokens` are per rank. */
 function runOf(factors: readonly number[], tokens = 256, wireMs = 1.2): RunView {
   const records = factors.flatMap((factor, i) =>
     simulateRanks({ world: 2, strategy: 'FULL_SHARD', step: i + 1, wireMs }).map((record) => ({

@@ -58,7 +58,7 @@ function emptied(record: StepRecord): StepRecord {
   };
 }
 
-/** The same bytes with values rounded to bfloat16, where ranks round them. */
+/** The same bytes with values rounded to bfloat16, when ranks round them. */
 function rounded(run: RunView): RunView {
   const records = run.records.map((record): StepRecord => {
     const owners = record.memory.owners.map(
@@ -80,7 +80,7 @@ function accumulated(run: RunView): RunView {
 const LONG = 'model.decoder.a_module_with_a_name_that_nobody_would_like_to_read.layers';
 const LOSSES = Array.from({ length: 20 }, (_, i) => 7.6 * Math.exp(-i / 40) + 0.02 * Math.sin(i * 3));
 
-/** Every kind of figure over ordinary and extreme runs, by name. Made anew on every call. */
+/** Every kind of figure over ordinary and extreme runs, by name, made again on every call. */
 export function gallery(): Record<string, Figure> {
   const four = simulatedRun({ strategy: 'FULL_SHARD', world: 4 });
   const whole = simulatedRun({ strategy: 'NO_SHARD', world: 4 });

@@ -5,7 +5,7 @@ import { repositoryRoot } from '../support/paths';
 
 const FOLDER = join(repositoryRoot(), 'test/figures/golden');
 
-/** Compares with a golden file. `npm run golden` writes the files anew. */
+/** Compares with a golden file. `npm run golden` rewrites the files. */
 export function assertGolden(name: string, actual: string): void {
   const path = join(FOLDER, `${name}.txt`);
   if (process.env.SHARDLAB_GOLDEN === '1') {

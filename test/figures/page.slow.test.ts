@@ -14,7 +14,7 @@ const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
 const browser = BROWSERS.find((name) => spawnSync(name, ['--version']).status === 0);
 const skip = browser === undefined ? 'there is no Chromium here (Debian: apt-get install chromium)' : false;
 
-/** What the page found in one interactive figure. */
+/** The measurements of one interactive figure in the page. */
 interface Drawn {
   readonly name: string;
   readonly width: number;
@@ -101,7 +101,7 @@ function drawn(width: number, page: string): Drawn[] {
   }
 }
 
-/** Runs in the page: draws the figures, and looks at where plotly put their texts. */
+/** Runs in the page: draws the figures, and measures where plotly put their texts. */
 const IN_PAGE = `
 const faultsOf = (node) => {
   const area = node.getBoundingClientRect();

@@ -15,9 +15,9 @@ import type { Finding, Verdict } from '../../src/plan/claims/finding';
 import type { ClaimResult } from '../../src/plan/claims/survey';
 import type { Estimate } from '../../src/plan/prediction';
 
-// Numbers here are invented: they only show how figures look.
+// The numbers here are invented, only to show figures.
 
-/** An estimate of `share` of the value to both sides. */
+/** An estimate with an interval of `share` of the value to both sides. */
 export function about(value: number, share = 0.06): Estimate {
   return { value, low: value * (1 - share), high: value * (1 + share) };
 }
@@ -78,7 +78,7 @@ const DOCUMENT_NAMES: readonly DocumentName[] = [
   'fsdp-megatron-swift',
 ];
 
-/** As many claims as asked for, of all documents and verdicts. */
+/** `count` claims of all documents and verdicts. */
 export function manyClaims(count: number): ClaimResult[] {
   const verdicts = ['confirmed', 'off', 'confirmed', 'not checkable here', 'contradicts itself'] as const;
   return Array.from({ length: count }, (_, i) => {
@@ -195,7 +195,7 @@ function timeRow(name: string, seconds: TimeRow['seconds'], note: string): TimeR
   return { name, seconds: all, total: about(sum), note };
 }
 
-/** Runs of 0.2 to 20 s whose predictions lie some percent off, without chance. */
+/** Runs of 0.2 to 20 s whose predictions differ by some percent, without randomness. */
 export function measuredRuns(count: number): MeasuredRun[] {
   return Array.from({ length: count }, (_, i) => {
     const measured = 0.2 * 100 ** ((i * 0.618) % 1);

@@ -12,7 +12,7 @@ interface Plotly {
   validate(data: unknown, layout: unknown): readonly Problem[] | undefined;
 }
 
-/** What plotly looks up in a browser while it loads; nothing is drawn, so nothing has to work. */
+/** What plotly reads from a browser while it loads; nothing is drawn, so the functions do nothing. */
 class Node {
   readonly style = { setProperty: () => undefined };
   readonly childNodes = [];
@@ -90,12 +90,12 @@ export function loadPlotly(): Plotly {
   return holder.exports as Plotly; // the bundle's exports
 }
 
-/** What plotly's own schema says against a figure; empty when it is valid. */
+/** Faults that plotly's own schema finds in a figure; empty if it is valid. */
 export function problemsOf(
   plotly: Plotly,
   figure: { readonly data: unknown; readonly layout: unknown },
 ): string[] {
-  // Plotly fills in what it is given; through JSON, as a notebook gives it.
+  // Plotly changes its input; a copy through JSON, as in a notebook.
   const { data, layout } = JSON.parse(JSON.stringify({ data: figure.data, layout: figure.layout })) as {
     data: unknown;
     layout: unknown;

@@ -1,6 +1,6 @@
 import { textWidth } from '../../src/figures/grammar/text-width';
 
-/** A line of text in a picture and the box that it fills. */
+/** A line of text in a picture and its box. */
 export interface PlacedText {
   readonly text: string;
   readonly left: number;
@@ -9,7 +9,7 @@ export interface PlacedText {
   readonly bottom: number;
 }
 
-/** Every text of one of our pictures, as its font's widths place it. */
+/** Every text of one of our pictures, with the box computed from the font's widths. */
 export function textsOf(svg: string): PlacedText[] {
   return [...svg.matchAll(/<text ([^>]*)>(.*?)<\/text>/g)].flatMap(([, attributes = '', inner = '']) => {
     const number = (name: string): number =>
@@ -39,7 +39,7 @@ function widthOf(line: string, size: number, isBold: boolean): number {
   return sum;
 }
 
-/** Texts that leave the picture, and pairs that lie over each other. */
+/** Texts that leave the picture, and pairs that overlap. */
 export function textFaults(svg: string): string[] {
   const [, width = '0', height = '0'] = /<svg [^>]*? width="(\d+)" height="(\d+)"/.exec(svg) ?? [];
   const texts = textsOf(svg).filter(({ text }) => text.trim() !== '');

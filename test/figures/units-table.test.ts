@@ -13,7 +13,7 @@ const unit = (module: string, numParams: number, numShards = 4) => ({
 
 test('a unit whose latency is longer than its transfer is marked as too small, with both numbers', () => {
   const link = linkOf({ gbit: 8, latencyUs: 100 });
-  // 3 steps of 100 µs; 3/4 of its bytes at 1 GB/s: even at 400 kB.
+  // 3 steps of 100 µs; 3/4 of its bytes at 1 GB/s: both take equally long at 400 kB.
   const table = unitsTable([unit('', 120_000), unit('a', 99_999), unit('b', 100_001)], { link });
   const [root, small, large] = table.rows;
   assert.ok(root !== undefined && small !== undefined && large !== undefined);

@@ -7,7 +7,7 @@ import type { LaunchOptions } from '../../src/job/launch/options';
 import type { Job } from '../../src/job/run/job';
 import { launch } from '../../src/job/run/launch';
 
-/** Cells that never end, by what they do; they print when they do so. */
+/** Cells that never end, by what they do; they print 'running' when they start it. */
 export const ENDLESS = {
   'a busy loop': 'console.log("running"); while (true) {}',
   'a busy loop after an await': 'await 0; console.log("running"); while (true) {}',
@@ -22,7 +22,7 @@ export const ENDLESS = {
     'console.log("running"); while (true) { try { if (rank === 0) dist.barrier(); } catch {} }',
 };
 
-/** Longer than anything takes on a busy machine: what is not over by then hangs. */
+/** Longer than anything takes on a busy machine: a test that exceeds this hangs. */
 export const HANG_MS = 30_000;
 
 /** A job that is shut down when the test ends. */
@@ -32,7 +32,7 @@ export async function launchFor(context: TestContext, options: LaunchOptions): P
   return job;
 }
 
-/** Runs a cell and gives all that ranks showed. */
+/** Runs a cell and returns all output of ranks. */
 export async function runCell(job: Job, js: string, cell = 1, selection = 'all'): Promise<RankEvent[]> {
   const events: RankEvent[] = [];
   await job.runCell({ js, cell, selection }, (event) => events.push(event));
@@ -66,7 +66,7 @@ export function printed(
   return { seen, ended };
 }
 
-/** A folder for temporary files of one test alone, so that what a job leaves in it can be seen. */
+/** A folder for temporary files of one test alone, so that the test sees what a job leaves. */
 export function temporaryFolder(context: TestContext): {
   readonly path: string;
   readonly left: () => string[];
@@ -88,7 +88,7 @@ export async function withTmpdir<T>(path: string, work: () => Promise<T>): Promi
   }
 }
 
-/** Whether a process exists; one that has ended and waits to be reaped by its parent does not count. */
+/** Whether a process exists; a process that has ended and waits for its parent to reap it does not count. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -99,12 +99,12 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Milliseconds until all processes are gone; undefined when they are not within the limit. */
+/** Milliseconds until all processes have ended; undefined if they have not within the limit. */
 export async function goneAfter(pids: readonly number[], limitMs = HANG_MS): Promise<number | undefined> {
   const start = performance.now();
   while (pids.some(isAlive)) {
     if (performance.now() - start > limitMs) return undefined;
-    // The end of a process that is not a child cannot be awaited, only looked for.
+    // The end of a process that is not a child cannot be awaited, only polled.
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   return performance.now() - start;

@@ -8,7 +8,7 @@ import { JupyterClient } from './jupyter-client';
 
 const README = readFileSync(join(repositoryRoot(), 'README.md'), 'utf8');
 
-/** Where an example leans on what others declare, those come first. */
+/** Examples that declare names which other examples use come first. */
 const ORDER = ['launch', 'train', 'step', 'memory', 'compare', 'plan', 'recommend', 'dryRun', 'claims'];
 
 let client: JupyterClient;

@@ -11,7 +11,7 @@ before(async () => {
 
 after(() => client.stop());
 
-/** What the error of a cell says, with its number. */
+/** The error of a cell, with the cell's number. */
 async function failure(code: string): Promise<{ number: number; evalue: string; traceback: string }> {
   const { content } = (await client.execute(code)).reply;
   assert.equal(content.status, 'error', `this cell succeeded: ${code}`);

@@ -4,13 +4,13 @@ import { NotebookCompiler } from '../../kernel/compiler/notebook-compiler';
 import { findInstallation } from '../../src/cell/installation';
 import { FRAGMENTS } from '../../src/config/fragments';
 
-/** What the examples are given. */
+/** The names that the examples use. */
 const GIVEN = `const shape = { layers: 1, dim: 8, heads: 1, vocab: 16, seq: 4 };
 const model = nn.gpt(shape);
 const optimizer = optim.adamW(model);
 const folder: string = '.';`;
 
-/** Code of cells whose errors are the rank's own: the type checker lets it pass. */
+/** Code of cells whose errors only the rank reports: the type checker accepts it. */
 const TOLD_AT_RUN_TIME = [
   'for (let expert of model.blocks) expert = FSDP(expert, { ignoreUnusedParameters: true });',
   'FSDP(model, { autoWrapPolicy: sizeBasedAutoWrapPolicy, checkpointWrapper: () => undefined })',

@@ -12,7 +12,7 @@ import { type Header, type Json, type Message, Wire } from '../../kernel/front/w
 /** The kernel's program, as built beside these tests. */
 export const KERNEL_MAIN = join(__dirname, '..', '..', 'kernel', 'main.js');
 
-/** What one request caused: its reply, and what came on iopub until idle. */
+/** The results of one request: its reply, and the messages on iopub until idle. */
 export interface Exchange {
   readonly reply: Message;
   readonly published: readonly Published[];
@@ -101,7 +101,7 @@ export class JupyterClient {
     void this.#follow();
   }
 
-  /** Port of a channel, for clients that are none. */
+  /** Port of a channel, for clients that do not speak the protocol. */
   port(channel: KernelChannel): number {
     return Number(this.#connection[`${channel}_port`]);
   }
@@ -123,12 +123,12 @@ export class JupyterClient {
     await this.#sockets.shell.send(this.#wire.encode({ type, content }));
   }
 
-  /** Sends frames as they are, as no client should. */
+  /** Sends frames unchanged, as no client should. */
   async sendFrames(frames: readonly (Buffer | string)[], channel: Channel = 'shell'): Promise<void> {
     await this.#sockets[channel].send([...frames]);
   }
 
-  /** Frames of a message whose parts are signed by the kernel's key, whatever they are. */
+  /** Frames of a message whose parts, valid or not, are signed by the kernel's key. */
   signed(parts: readonly (Buffer | string)[], buffers: readonly Buffer[] = []): (Buffer | string)[] {
     const hmac = createHmac('sha256', String(this.#connection.key));
     for (const part of parts) hmac.update(part);
@@ -174,7 +174,7 @@ export class JupyterClient {
   async stop(): Promise<void> {
     if (this.process.exitCode === null && this.process.signalCode === null) {
       const exited = once(this.process, 'exit');
-      // The end is what counts here; that its reply comes is a test of its own.
+      // Only the end counts here; another test checks the reply.
       void this.request('shutdown_request', { restart: false }, 'control');
       await exited;
     }

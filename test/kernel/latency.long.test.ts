@@ -8,7 +8,7 @@ test('an interrupt ends a cell in under 100 ms', async () => {
   const client = await JupyterClient.start();
   try {
     for (const form of ENDLESS) {
-      // The best of three: what else the machine does is no property of the kernel.
+      // The best of three, because other load on the machine does not count.
       const times = [];
       for (let i = 0; i < 3; i++) times.push(await interruptTime(client, form));
       assert.ok(Math.min(...times) < 100, `${form}: ${times.join(', ')} ms`);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Random } from '../../src/core/random';
 import type { JupyterClient } from './jupyter-client';
 
-/** Requests of every kind, but for the one that ends the kernel. */
+/** Requests of every kind, except the one that ends the kernel. */
 const REQUESTS: readonly (readonly [type: string, content: Record<string, unknown>])[] = [
   ['kernel_info_request', {}],
   ['complete_request', { code: 'parseFl', cursor_pos: 7 }],
@@ -21,7 +21,7 @@ const REQUESTS: readonly (readonly [type: string, content: Record<string, unknow
 const CHANNELS = ['shell', 'control', 'stdin'] as const;
 
 const DEEP = 20_000;
-/** Values that stand where the protocol wants others. */
+/** Values in the place of others that the protocol requires. */
 const WRONG = [
   'null',
   '[]',
@@ -40,7 +40,7 @@ const WRONG = [
   `"${'x'.repeat(200_000)}"`,
 ];
 
-/** Sends seeded messages that the kernel's key signed and that are wrong in one way or several. */
+/** Sends seeded messages that are signed by the kernel's key and wrong in one or several ways. */
 export async function sendMutants(client: JupyterClient, count: number, random: Random): Promise<void> {
   for (let i = 0; i < count; i++) {
     const frames = mutant(client, random);
@@ -86,7 +86,7 @@ function wrongField(object: Record<string, unknown>, random: Random): string {
   return `{${fields.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(',')}}`;
 }
 
-/** Bytes cut off, or some of them others. */
+/** Some bytes removed, or some replaced. */
 function damaged(text: string, random: Random): Buffer {
   const bytes = Buffer.from(text);
   if (random.integer(2) === 0) return bytes.subarray(0, random.integer(bytes.length + 1));

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { contents, type Exchange, JupyterClient, resultText } from './jupyter-client';
 import { commandOf, compilerOf, family, NO_PROC } from './processes';
 
-/** A test that an interrupt does not reach would wait for ever. */
+/** A test whose interrupt has no effect would wait for ever. */
 const LIMITS = { skip: NO_PROC, timeout: 120_000 };
 
 const STUBBORN = 'trap "" INT; sleep 600';
@@ -42,7 +42,7 @@ async function line(): Promise<string> {
   return String((await said).content.text);
 }
 
-/** Resolves when the process that a cell waits for is there. */
+/** Resolves when the process that a cell waits for has started. */
 async function sleeps(pid: number): Promise<void> {
   while (!family(pid).some((one) => commandOf(one) === 'sleep 600 ')) await delay(20);
 }

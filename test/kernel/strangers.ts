@@ -15,7 +15,7 @@ export async function assertAlive(client: JupyterClient, code: string, text: str
     const info = await client.request('kernel_info_request');
     assert.equal(info.content.status, 'ok');
     let exchange = await client.execute(code);
-    // What was sent before may abort or interrupt a cell.
+    // Messages that were sent before may abort or interrupt a cell.
     for (let i = 0; i < 20 && exchange.reply.content.status !== 'ok'; i++)
       exchange = await client.execute(code);
     assert.equal(resultText(exchange), text);
@@ -23,9 +23,9 @@ export async function assertAlive(client: JupyterClient, code: string, text: str
   await Promise.race([answers(), ended]);
 }
 
-/** How long a stranger's bytes may take to leave before its connection is cut. */
+/** How long a stranger's bytes may take to be sent before the test closes its connection. */
 const LINGER_MS = 200;
-/** Where the kernel refuses a kind of socket, a message would wait for ever. */
+/** If the kernel refuses a kind of socket, a message would wait for ever. */
 const OPTIONS = { linger: LINGER_MS, sendTimeout: 2 };
 /** Frames per connection. */
 const BATCH = 50;
@@ -45,7 +45,7 @@ export async function pester(port: number, numFrames: number, random: Random): P
 type Stranger = (port: number, numFrames: number, random: Random) => Promise<void>;
 
 const KINDS: readonly Stranger[] = [
-  // Noise.
+  // Random bytes.
   (port, count, random) =>
     sendRaw(
       port,
@@ -71,7 +71,7 @@ const PEERS = ['DEALER', 'REQ', 'ROUTER', 'SUB', 'XSUB', 'PUSH', 'nonsense'];
 /** Writes bytes to a port and closes the connection. */
 export async function sendRaw(port: number, chunks: readonly Buffer[]): Promise<void> {
   const socket = connect(port, '127.0.0.1');
-  // The kernel may cut the connection at any of the chunks.
+  // The kernel may close the connection at any of the chunks.
   socket.on('error', () => undefined);
   socket.resume();
   for (const chunk of chunks) socket.write(chunk);
@@ -121,7 +121,7 @@ async function subscriber(port: number, count: number, random: Random): Promise<
   socket.close();
 }
 
-/** A ROUTER reaches only peers whose names it knows: those of the kernel are the ones that it makes up itself. */
+/** A ROUTER reaches only peers whose names it knows: the names of the kernel's sockets are those that the ROUTER invents. */
 async function router(port: number, count: number, random: Random): Promise<void> {
   const socket = new Router({ ...OPTIONS, probeRouter: true });
   socket.connect(`tcp://127.0.0.1:${port}`);

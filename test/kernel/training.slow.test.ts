@@ -13,7 +13,7 @@ const TRAIN =
   "const run = await job.train({ model: 'tiny', data: 'synthetic', parallel: { strategy: 'FULL_SHARD' } });";
 const STEP = "console.log('training'); await run.step(100_000);";
 
-/** Launches a job in the kernel and gives its ranks' processes. */
+/** Launches a job in the kernel and returns its ranks' processes. */
 async function launchIn(client: JupyterClient, name: string): Promise<number[]> {
   const code = `import * as sl from 'shardlab';\nconst ${name} = await sl.launch({ ranks: 2 });\n${name}.ranks.map((r) => r.pid).join()`;
   const { reply, published } = await client.execute(code);
@@ -21,14 +21,14 @@ async function launchIn(client: JupyterClient, name: string): Promise<number[]> 
   return String(resultText({ reply, published })).replaceAll("'", '').split(',').map(Number);
 }
 
-/** A kernel that is gone with the test, also where the test fails. */
+/** A kernel that ends with the test, also if the test fails. */
 async function startKernel(context: TestContext): Promise<JupyterClient> {
   const client = await JupyterClient.start();
   context.after(() => client.process.kill('SIGKILL'));
   return client;
 }
 
-/** Starts a training that does not end by itself; resolves once it has made a step, which shows itself. */
+/** Starts a training that does not end by itself; resolves when the first step is shown. */
 async function startTraining(client: JupyterClient): Promise<{ readonly ended: Promise<Exchange> }> {
   assert.equal((await client.execute(TRAIN)).reply.content.status, 'ok');
   const shown = client.until(({ header }) => header.msg_type === 'display_data');
@@ -109,7 +109,7 @@ describe('a connection file whose port is in use', () => {
   });
 });
 
-/** Resolves when the process and all that hold its standard error have ended. */
+/** Resolves when the process and all others that hold its standard error have ended. */
 async function endOf(child: ChildProcess): Promise<{ readonly code: number; readonly said: string }> {
   let said = '';
   child.stderr?.on('data', (text) => {

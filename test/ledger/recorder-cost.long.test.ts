@@ -19,7 +19,7 @@ test('2,000 allocations and frees cost under 0.5 ms: 2% of a step of 25 ms', () 
     recorder.endStep({ engineBytes: 0 });
     return Number(process.hrtime.bigint() - start) / 1e6;
   });
-  // The best of many steps: the machine may be busy with something else.
+  // The best of many steps, because the machine may be busy with something else.
   const best = Math.min(...costs);
   assert.ok(best < 0.5, `${best} ms`);
 });

@@ -2,7 +2,7 @@ import type { CollectiveOp, CommCause, MemoryCause, Space, SpanName } from '../.
 import type { StepRecord } from '../../src/ledger/record';
 import { createRecorder, type Recorder } from '../../src/ledger/recorder';
 
-/** A step as FSDP would tell it, on a clock of its own: the shape of a real one, without its work. */
+/** The events of an FSDP step, on its own clock, in the shape of a real step but without its work. */
 export interface Scenario {
   readonly rank: number;
   readonly world: number;
@@ -12,14 +12,14 @@ export interface Scenario {
   /** Elements of one block and of the root. */
   readonly blockParams?: number;
   readonly rootParams?: number;
-  /** Milliseconds that a whole gather of one block takes on the wire. */
+  /** Milliseconds on the wire for the whole gather of one block. */
   readonly wireMs?: number;
   /** Prefix of the blocks' names. */
   readonly blockName?: string;
   readonly curve?: boolean;
   /** Whether the next unit is gathered while one computes. Default true. */
   readonly prefetch?: boolean;
-  /** Every so many layers keep no activations and compute them again in backward; 0 (default): none do. */
+  /** Every n-th layer stores no activations and computes them again in backward; 0 (default): none does. */
   readonly recomputeEvery?: number;
   /** Whether the optimizer's states lie on the host. */
   readonly offload?: boolean;
@@ -33,7 +33,7 @@ export function simulateStep(scenario: Scenario): StepRecord {
   return new Simulation(scenario).run();
 }
 
-/** The same step on all ranks, slightly apart in time. */
+/** The same step on all ranks, at slightly different times. */
 export function simulateRanks(scenario: Omit<Scenario, 'rank'>): StepRecord[] {
   return Array.from({ length: scenario.world }, (_, rank) => simulateStep({ ...scenario, rank }));
 }
@@ -164,7 +164,7 @@ class Simulation {
     this.recorder.span({ kind: 'span', name, module, start, end: this.now });
   }
 
-  /** `exposed`: how much of its time the main thread waits. */
+  /** `exposed`: the share of its time for which the main thread waits. */
   private collective(
     op: CollectiveOp,
     cause: CommCause,
@@ -218,7 +218,7 @@ class Simulation {
     return every > 0 && (this.layers.indexOf(layer) + 1) % every === 0;
   }
 
-  /** Drops all results of a layer but its first. */
+  /** Drops all results of a layer except its first. */
   private keepFirst([first, ...rest]: readonly number[]): number[] {
     for (const buffer of rest) this.drop(buffer);
     return first === undefined ? [] : [first];

@@ -34,7 +34,7 @@ for (const activationCheckpointing of [null, 'full'] as const) {
     const { byCause, ring } = memoryOverTime(record);
     const temp = Math.max(...byCause.temp);
     assert.ok(most !== null && most.pool <= temp && most.pool + most.ring >= temp);
-    // One gradient on its way from block to block, and the loss.
+    // One gradient that is passed from block to block, and the loss.
     assert.equal(most.ring, STREAM_BYTES + 4);
     assert.equal(Math.max(...ring), most.ring);
     assert.ok(ring.every((bytes, i) => bytes >= 0 && bytes <= (byCause.temp[i] ?? 0)));

@@ -35,12 +35,12 @@ function kinds(records: readonly StepRecord[], rank: number) {
   return { wire, peer, core };
 }
 
-/** Comes at once, and is held up by the wire from 5 to 8. */
+/** Arrives at once; the wire is busy from 5 to 8. */
 const EARLY: Facts = {
   ...{ posted: 1, free: 1, arrived: 1, lacked: 0, postedCpu: 1 },
   ...{ started: 5, carried: 3, ended: 8, resumed: 8, exposed: 7 },
 };
-/** Comes 4 s later, after as much computing. */
+/** Arrives 4 s later, after 4 s of computing. */
 const LATE: Facts = { ...EARLY, posted: 5, free: 5, arrived: 5, postedCpu: 5, exposed: 3 };
 
 test('a rank waits for its peer until the last rank has arrived, then for the wire', () => {
@@ -50,7 +50,7 @@ test('a rank waits for its peer until the last rank has arrived, then for the wi
 });
 
 test('waiting for a peer whose main thread had no core is a wait for a core', () => {
-  // 5 s passed until it posted, of which it computed 2.
+  // 5 s passed before it posted, and it computed for 2 of them.
   const step = stepOf(EARLY, { ...LATE, postedCpu: 2 });
   assert.deepEqual(kinds(step, 0), { wire: 3, peer: 1, core: 3 });
 });

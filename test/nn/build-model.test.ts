@@ -45,7 +45,7 @@ test('an untied head is its own parameter and gets its own gradient', async () =
   });
   const of = (i: number, name: string): number[] => [...(grads[i]?.get(name) ?? [])];
   const sum = of(1, 'wte.weight').map((value, i) => value + (of(1, 'lm_head.weight')[i] ?? 0));
-  // A tied table's gradient is the sum of both uses.
+  // The gradient of a tied table is the sum of both uses.
   assertClose(of(0, 'wte.weight'), sum, 1e-6, 'table');
   tied.dispose();
   untied.dispose();

@@ -17,7 +17,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-/** All values in order, as they were made before values could wait. */
+/** All values in order, as if they were made at once. */
 const SEQUENCES = {
   normal: () => {
     const random = seeded(3, 'init', 'a', 'weight');

@@ -37,7 +37,7 @@ const random = (shape: readonly number[], number: number): tf.Tensor =>
     [...shape],
   );
 
-/** As the reference's: latents, timesteps, text, velocity. */
+/** As in the reference: latents, timesteps, text, velocity. */
 function inputsOf({ latent, inChannels = 16, outChannels = 16, textLen = 512, textDim = 4096 }: DitOptions) {
   return {
     latents: random([2, inChannels, ...latent], 1001),
@@ -54,7 +54,7 @@ for (const reference of referenceCases<DitOptions>('dit_reference.json')) {
     const { latents, timesteps, text, velocity } = inputsOf(reference.shape);
     const lossOf = (): tf.Tensor =>
       tf.mean(tf.square(tf.sub(model.apply(latents, timesteps, text), velocity)));
-    // Values are made when they are first asked for.
+    // Values are made when they are first read.
     tf.tidy(() => void lossOf());
     const held = engine.memory.bytes;
     requireReference(engine, model, reference, lossOf, 5e-5);

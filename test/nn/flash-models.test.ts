@@ -23,7 +23,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-/** Loss and gradients of a model, and how often its attention ran as the kernel of blocks. */
+/** Loss and gradients of a model, and how often its attention ran as the flash attention kernel. */
 function run(model: (typeof MODELS)[keyof typeof MODELS], attention: 'eager' | 'flash') {
   const built = buildModel(parseTrainConfig({ model: { ...model, attention } }));
   const ids = tf.tensor2d([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8], [2, 6], 'int32');

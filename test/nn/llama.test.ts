@@ -30,7 +30,7 @@ for (const reference of referenceCases<LlamaOptions>('llama_reference.json')) {
       'int32',
     );
     const lossOf = (): tf.Tensor => model.apply(ids, targets);
-    // Values are made when they are first asked for.
+    // Values are made when they are first read.
     tf.tidy(() => void lossOf());
     const held = engine.memory.bytes;
     requireReference(engine, model, reference, lossOf, 1e-5);

@@ -15,7 +15,7 @@ interface ReferenceGradient {
   readonly every7th: readonly number[];
 }
 
-/** What another implementation gave for one model with values by formula. */
+/** The results of another implementation for one model whose values follow a formula. */
 export interface ReferenceCase<Shape> {
   readonly name: string;
   readonly shape: Shape;
@@ -23,7 +23,7 @@ export interface ReferenceCase<Shape> {
   readonly gradients: Readonly<Record<string, ReferenceGradient>>;
 }
 
-/** The cases of a file of test/data. */
+/** The cases in a file of test/data. */
 export function referenceCases<Shape>(file: string): readonly ReferenceCase<Shape>[] {
   // Written by the script that its note describes.
   return (JSON.parse(readFileSync(testData(file), 'utf8')) as { cases: ReferenceCase<Shape>[] }).cases;
@@ -53,7 +53,7 @@ export function loadReferenceValues(
   loadState(engine, model, new Map(entries));
 }
 
-/** The loss and every gradient are the reference's, within a relative bound. */
+/** Requires that the loss and every gradient equal the reference's, within a relative bound. */
 export function requireReference(
   engine: Engine,
   model: Module,

@@ -109,7 +109,7 @@ test('wrappers run from the last to the first, and a wrapper with a key only onc
   model.dispose();
 });
 
-/** Two layers of one shape in public fields, and one that nobody outside sees. */
+/** Two layers of one shape in public fields, and one in a private field. */
 class Fields extends Module {
   readonly a = new Linear(4, 4);
   b: Linear | null = new Linear(4, 4);

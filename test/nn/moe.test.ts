@@ -138,7 +138,7 @@ function newMixture(experts: number): MixtureOfExperts {
   return new MixtureOfExperts({ dim: DIM, experts, keys: valueKeys }).manualSeed(5);
 }
 
-/** Every expert on every row, weighted by the gate: 1 where it is chosen, with the soft choice's gradient. */
+/** Every expert on every row, weighted by the gate: 1 for the selected expert, with the soft choice's gradient. */
 function dense(
   mixture: MixtureOfExperts,
   x_BTD: tf.Tensor,
@@ -157,7 +157,7 @@ function dense(
     const linear = (input: tf.Tensor2D, name: string): tf.Tensor2D =>
       tf.add(tf.matMul(input, of(`${name}.weight`), false, true), of(`${name}.bias`));
     const again = tf.softmax(tf.add(tf.div(linear(x, 'gate.gate'), of('gate.temperature')), noise));
-    // chosen + again - soft is `chosen` in value, and has the gradient of `again` where it is used.
+    // chosen + again - soft has the value of `chosen` and the gradient of `again`.
     const outputs = [0, 1, 2].map((i) => {
       const fc1 = gelu(linear(x, `experts.${i}.fc1`)) as tf.Tensor2D;
       const mask = tf.slice(chosen, [0, i], [ROWS, 1]);

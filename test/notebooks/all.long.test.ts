@@ -7,10 +7,10 @@ import { errorsIn, executed, notebookInputs, skip } from './executed';
 import { unshownFacts } from './facts';
 import { falseSentences } from './sentences';
 
-/** How often each notebook is executed on the machine as it is, and on one whose cores are all taken. */
+/** How often each notebook is executed on the idle machine, and on one whose cores are all busy. */
 const RUNS = Number(process.env.SHARDLAB_NOTEBOOK_RUNS ?? 1);
 
-/** Keeps every core busy until it is told to stop. */
+/** Keeps every core busy until the returned function is called. */
 function occupyCores(): () => void {
   const loops = Array.from(
     { length: availableParallelism() },

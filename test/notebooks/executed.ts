@@ -5,7 +5,7 @@ import { basename, join } from 'node:path';
 import { importScript } from '../project/scripts';
 import { repositoryRoot } from '../support/paths';
 
-/** A notebook's file as nbformat writes it, as far as the tests ask. */
+/** A notebook's file as nbformat writes it, with the fields that the tests read. */
 export interface Notebook {
   readonly cells: readonly {
     readonly cell_type: 'code' | 'markdown';
@@ -28,7 +28,7 @@ interface Inputs {
   isStale(path: string): boolean;
 }
 
-/** Why notebooks cannot be executed here; false where they can. */
+/** The reason why notebooks cannot be executed here; false if they can. */
 export const skip =
   process.env.SHARDLAB_PYTHON === undefined ? 'there is no Python here (npm test --no-python)' : false;
 
@@ -42,7 +42,7 @@ export function readNotebook(path: string): Notebook {
   return JSON.parse(readFileSync(path, 'utf8')) as Notebook;
 }
 
-/** Executes a notebook as `npm start -- --execute` does; what failed, or undefined. */
+/** Executes a notebook as `npm start -- --execute` does; returns the failure, or undefined. */
 export function executed(path: string): {
   readonly notebook: Notebook;
   readonly failure: string | undefined;

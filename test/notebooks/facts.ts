@@ -2,10 +2,10 @@ import { basename } from 'node:path';
 import type { Notebook } from './executed';
 import { figuresOf, textOf } from './sentences';
 
-/** A sentence in a notebook's prose, and what its outputs must show for it. */
+/** A sentence in a notebook's prose, and what the outputs must show for it. */
 interface Fact {
   readonly notebook: string;
-  /** As the prose writes it. */
+  /** As it is written in the prose. */
   readonly sentence: string;
   holds(outputs: readonly string[], notebook: Notebook): boolean;
 }
@@ -17,7 +17,7 @@ const answers = (notebook: Notebook, pattern: RegExp): boolean =>
 const shows = (outputs: readonly string[], pattern: RegExp): boolean =>
   outputs.some((text) => pattern.test(text));
 
-/** Numbers and outcomes that the prose of the notebooks states. */
+/** Numbers and results that the prose of the notebooks states. */
 const FACTS: readonly Fact[] = [
   {
     notebook: '00-quickstart',
@@ -108,7 +108,7 @@ const FACTS: readonly Fact[] = [
   },
 ];
 
-/** Facts that a notebook's prose states and its outputs do not show; also those whose sentence is no longer there. */
+/** Facts of a notebook's prose that its outputs do not show, and facts whose sentence no longer exists. */
 export function unshownFacts(path: string, notebook: Notebook): string[] {
   const name = basename(path, '.ipynb');
   const prose = notebook.cells

@@ -18,7 +18,7 @@ interface StoredBars {
 
 const FIGURE = 'application/vnd.plotly.v1+json';
 
-/** Sentences of an executed notebook that its own numbers contradict, each with what contradicts it. */
+/** Sentences of an executed notebook that its own numbers contradict, each with the reason. */
 export function falseSentences(notebook: Notebook): string[] {
   return figuresOf(notebook).flatMap((figure) => CHECKS.flatMap((check) => check(figure)));
 }
@@ -28,7 +28,7 @@ export function figuresOf({ cells }: Notebook): StoredFigure[] {
   return cells.flatMap(({ outputs = [] }) => outputs.flatMap(figureOf));
 }
 
-/** What an output shows as text; '' where it shows none. */
+/** The text of an output; '' if it has none. */
 export function textOf({ data }: Output): string {
   const text = data?.['text/plain'];
   return Array.isArray(text) ? text.join('') : typeof text === 'string' ? text : '';
@@ -36,7 +36,7 @@ export function textOf({ data }: Output): string {
 
 function figureOf(output: Output): StoredFigure[] {
   if (output.data?.['image/png'] === undefined) return [];
-  // Written by the library's own figures; a stored notebook keeps it of timelines only.
+  // Written by the library's own figures; a stored notebook has it only for timelines.
   const plot = output.data[FIGURE] as { data: Record<string, unknown>[]; layout: object } | undefined;
   const [title = '', subtitle = '', ...table] = textOf(output)
     .replace(/^step \d+\/\d+ .*\n/, '')
@@ -51,7 +51,7 @@ function barsOf({ name, x, base }: Record<string, unknown>): StoredBars {
   return { name: String(name ?? '').replaceAll(/<[^>]+>/g, ''), x: numbers(x), base: numbers(base) };
 }
 
-/** Cells of a line under their headings; where the first ones are empty, under the last headings. */
+/** Cells of a line under their headings; if the first cells are empty, under the last headings. */
 function rowsOf([head = '', ...lines]: readonly string[]): Record<string, string>[] {
   const keys = head.split(/ {2,}/).filter((key) => key !== '');
   return lines.flatMap((line) => {
@@ -68,10 +68,10 @@ const DIVISORS: Readonly<Record<string, number>> = {
   ...{ B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 },
 };
 
-/** Whether a written number is a value, rounded to the digits that are written. */
+/** Whether a written number is a value, rounded to the written digits. */
 function isRounded(written: string, value: number): boolean {
   const digits = written.split('.')[1]?.length ?? 0;
-  // Table cells have four digits themselves.
+  // Table cells themselves have four digits.
   return Math.abs(number(written) - value) <= 0.5 * 10 ** -digits + Math.abs(value) * 1e-3;
 }
 
@@ -127,7 +127,7 @@ const oneTimeline: Check = (figure) => {
   const total = sums.reduce((all, { sum }) => all + sum, 0);
   const drawn = `the bars come to ${total.toFixed(2)}: ${sums.map(({ name, sum }) => `${name} ${sum.toFixed(2)}`)}`;
   const top = sums.find(({ name }) => name === `waits ${said[2]}`)?.sum ?? total;
-  // Bars shorter than a span's border are merged: a few per cent.
+  // Bars shorter than a span's border are merged: an error of a few per cent.
   const isSame = Math.abs(number(said[1]) - total) <= 0.05 * total + 0.1;
   return isSame && (said[2] === undefined || top > total * 0.45) ? [] : problem(figure, drawn);
 };

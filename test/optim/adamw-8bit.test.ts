@@ -23,7 +23,7 @@ before(async () => {
   engine.observe(tally);
 });
 
-/** Gradients of very different sizes, with zeros: rows of a table that nobody used. */
+/** Gradients of very different sizes, with zeros: rows of a table that no token used. */
 function gradientOf(size: number, seed: string): Float32Array {
   return normals(size, seed).map((value, i) => (i % 5 === 0 ? 0 : value * 10 ** -(i % 7)));
 }

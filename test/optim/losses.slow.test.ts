@@ -8,7 +8,7 @@ import { TallyObserver } from '../support/tally-observer';
 import { testEngine } from '../support/wasm-test-engine';
 
 const STEPS = 40;
-/** Its products are of 4096 elements and more: their moments are in 8 bits. */
+/** Its matrices have 4096 elements and more, so their moments are in 8 bits. */
 const MODEL = { kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 } as const;
 
 let engine: Engine;

@@ -21,7 +21,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-/** The parameter after three steps whose gradients are multiplied by a sign. */
+/** The parameter after three steps with gradients multiplied by a sign. */
 function trained(settings: Partial<OptimizerConfig>, sign: 1 | -1, onHost: boolean): Float32Array {
   const parameter = new Parameter(tf.tensor1d(normals(SIZE, 'start')));
   const offload = { optimizer: onHost, parameters: false, activations: false };
@@ -38,7 +38,7 @@ function trained(settings: Partial<OptimizerConfig>, sign: 1 | -1, onHost: boole
   return values;
 }
 
-// As torch.optim's maximize, which negates gradients before anything else.
+// As torch.optim's maximize, which first negates gradients.
 for (const settings of CASES) {
   for (const onHost of [false, true]) {
     const where = onHost ? 'on the host' : 'on the device';

@@ -125,7 +125,7 @@ test('states and values on the host are updated there, without staging', () => {
       { offset: 0, length: size, values: { host: values, offset: 3 }, grad: { host: grad, offset: 0 } },
     ],
     updated: () => undefined,
-  } as unknown as StateBuffer; // what an optimizer uses of it
+  } as unknown as StateBuffer; // the part that an optimizer uses
   const parameter = new Parameter(tf.tensor1d(start.slice(3)));
   parameter.grad = tf.tensor1d(gradient);
   const config = optimizerSchema.parse({});

@@ -1,4 +1,4 @@
-// 8-bit AdamW element by element, by its definition: what the kernel is tested against.
+// 8-bit AdamW element by element, by its definition: the reference for the kernel.
 
 /** The dynamic map as its authors build it: means of a linear grid in each decade, both signs, 0 and 1. */
 export function referenceMap(signed: boolean): Float32Array {
@@ -15,7 +15,7 @@ export function referenceMap(signed: boolean): Float32Array {
   return Float32Array.from(values).sort();
 }
 
-/** Index of the value that is nearest to x; the one nearer to 0 of two that are as near. */
+/** Index of the value nearest to x; of two equally near, the one nearer to 0. */
 export function nearestIndex(map: Float32Array, x: number): number {
   let best = 0;
   map.forEach((value, i) => {

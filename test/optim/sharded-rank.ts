@@ -3,13 +3,13 @@ import { readState } from '../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 
-/** A config and its twin: trained side by side, compared element by element on every rank. */
+/** A config and its twin, trained beside each other and compared element by element on every rank. */
 export interface Pair {
   readonly config: TrainConfigInput;
   readonly twin: TrainConfigInput;
 }
 
-/** How far a config and its twin are apart on one rank. */
+/** The differences of a config and its twin on one rank. */
 export interface Apart {
   /** By step. */
   readonly losses: readonly number[];
@@ -45,7 +45,7 @@ function compare(rank: TestRank<ShardedArgs>, { config, twin }: Pair): Apart {
   return apart;
 }
 
-/** The relative distance over what this rank holds of the first; the second holds parameters whole. */
+/** The relative distance over the elements that this rank holds of the first; the second holds whole parameters. */
 function distance({ engine }: TestRank<ShardedArgs>, one: Trainer, other: Trainer, what: string): number {
   const read = (trainer: Trainer, buffer: Parameters<typeof readState>[1], offset: number, length: number) =>
     what === 'values'

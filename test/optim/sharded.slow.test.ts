@@ -6,7 +6,7 @@ import type { TrainConfigInput } from '../../src/config/train-config';
 import { launchRanks } from '../support/launch-ranks';
 import type { Apart, Pair } from './sharded-rank';
 
-/** No dimension is divisible by 3: shards have padding at that world. */
+/** No dimension is divisible by 3: shards have padding in that world. */
 const MODEL = { kind: 'gpt', layers: 2, dim: 16, heads: 2, vocab: 257, seq: 16 } as const;
 /** Its larger parameters, whole and in shards over 3 ranks, are above the size from which moments are in 8 bits. */
 const LARGER = { ...MODEL, dim: 64 } as const;
@@ -15,7 +15,7 @@ const STEPS = 3;
 interface Case {
   readonly settings: TrainConfigInput;
   readonly strategies: readonly StrategyName[];
-  /** Largest ‖a − b‖ / ‖b‖ of parameters; states may be ten times as far apart. */
+  /** Largest ‖a − b‖ / ‖b‖ of parameters; the bound of states is ten times as large. */
   readonly bound: number;
   /** Largest relative difference of losses. Default 1e-6. */
   readonly lossBound?: number;
@@ -25,8 +25,8 @@ const ALL = ['FULL_SHARD', 'SHARD_GRAD_OP', 'ZERO_1', 'ZERO_2'] as const;
 const TWO = ['FULL_SHARD', 'ZERO_1'] as const;
 
 /**
- * AdamW divides by the root of the second moment: noise of gradients near zero is amplified. 8-bit moments are in other
- * blocks where they are sharded: their codes differ by up to a step, 0.007 of a block's largest value.
+ * AdamW divides by the root of the second moment, which amplifies noise of gradients near zero. Sharded 8-bit moments are in other
+ * blocks than whole ones: their codes differ by up to a step, 0.007 of a block's largest value.
  */
 const OPTIMIZERS: Readonly<Record<string, Case>> = {
   AdamW: { settings: {}, strategies: ALL, bound: 1e-5 },
@@ -46,7 +46,7 @@ const OPTIMIZERS: Readonly<Record<string, Case>> = {
   },
 };
 
-/** More ways to lie on 4 ranks: each has its own sums to make one norm of. */
+/** Other placements on 4 ranks: each has its own way to compute the norm. */
 const PLACEMENTS: Readonly<Record<string, TrainConfigInput>> = {
   HYBRID_SHARD: { parallel: { strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } } },
   '_HYBRID_SHARD_ZERO2 with accumulation': {
@@ -118,7 +118,7 @@ function testPairs(world: number, cases: readonly PairCase[]): void {
 }
 
 function pairOf(settings: TrainConfigInput): Pair {
-  // The norm is above: each step clips.
+  // The norm is above the limit: each step clips.
   const config = { model: MODEL, data: 'synthetic', batch: 2, clipNorm: 0.1, ...settings } as const;
   const { offload: _, ...onDevice } = config;
   return { config, twin: { ...onDevice, parallel: { strategy: 'NO_SHARD' } } };

@@ -6,31 +6,31 @@ import { createTrainer } from '../../src/train/trainer';
 import { LiveBuffers } from '../support/live-buffers';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 
-/** What one rank saw while it built a trainer. */
+/** Measurements of one rank while it built a trainer. */
 export interface BuildingResult {
-  /** Most bytes on the device while it was built, and what it holds after. */
+  /** Most bytes on the device during building, and the bytes after it. */
   readonly peakBytes: number;
   readonly restBytes: number;
-  /** Bytes that the peaks of causes add up to, by cause. */
+  /** The sum of the causes' peaks, by cause. */
   readonly peaks: Readonly<Partial<Record<MemoryCause, number>>>;
   /** Bytes of the shards of parameters, with padding, whether on the device or on the host. */
   readonly shardBytes: number;
   /** Elements of parameters that this rank holds, without padding. */
   readonly held: number;
   readonly numParams: number;
-  /** Bytes that were read of the file. */
+  /** Bytes that were read from the file. */
   readonly bytesRead: number;
-  /** What it holds of each parameter: its first element and its values. */
+  /** The part of each parameter that this rank holds: its first element and its values. */
   readonly values: Readonly<Record<string, { readonly start: number; readonly values: readonly number[] }>>;
 }
 
 export interface BuildingArgs extends RankArgs {
   readonly cases: readonly { readonly config: TrainConfigInput; readonly file?: string }[];
-  /** Whether ranks but the first build from another seed. */
+  /** Whether all ranks except the first build from another seed. */
   readonly seeds?: 'ranks differ';
 }
 
-/** Notes the largest number of bytes of each cause, tags as they were given first. */
+/** Records the largest number of bytes of each cause, by the tags at allocation. */
 class Causes extends LiveBuffers {
   readonly peaks: Partial<Record<MemoryCause, number>> = {};
 

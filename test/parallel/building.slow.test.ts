@@ -14,7 +14,7 @@ import type { BuildingArgs, BuildingResult } from './building-rank';
 const script = join(__dirname, 'building-rank.js');
 
 const SHAPE = { layers: 2, dim: 24, heads: 2, vocab: 70, seq: 8 };
-/** Without states: what is there after building are parameters alone. */
+/** Without optimizer states, so that after building only parameters are held. */
 const SHARED: TrainConfigInput = {
   model: { kind: 'gpt', ...SHAPE },
   data: 'synthetic',
@@ -47,7 +47,7 @@ async function built(world: number, seeds?: BuildingArgs['seeds']): Promise<Reco
   >;
 }
 
-/** Whole values by name, of the seed that ranks build from. */
+/** Whole values by name, of the seed from which ranks build. */
 function wholeValues(): Map<string, Float32Array> {
   const model = gpt(SHAPE);
   const values = [...model.namedParameters()].map(([name, { tensor }]) => {

@@ -6,7 +6,7 @@ const EVEN = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } 
 /** None is a multiple of 3. */
 const ODD = { kind: 'gpt', layers: 3, dim: 10, heads: 2, vocab: 259, seq: 7 } as const;
 
-/** Settings that the contract holds for, and the worlds in which they can be. */
+/** Settings for which the contract holds, and the worlds that they need. */
 export interface ContractCase {
   readonly config: TrainConfigInput;
   readonly worlds: readonly number[];
@@ -114,13 +114,13 @@ const CASES: Readonly<Record<string, ContractCase>> = {
   },
 };
 
-/** The cases whose contract a naive form keeps too; DDP without buckets, but for the number of its all-reduces. */
+/** The cases whose contract a naive form also meets; DDP without buckets, except for the number of its all-reduces. */
 export const NAIVE_TWINS: Readonly<Record<string, NaiveName>> = {
   'NO_SHARD, root only': 'DDP',
   'FULL_SHARD, one unit without prefetch': 'FSDP',
 };
 
-/** Optimizers by what they keep; blocks of 8-bit states depend on how parameters are cut, and so do their updates. */
+/** Optimizers by their states; blocks of 8-bit states depend on the sharding of parameters, and so do their updates. */
 const OPTIMIZER_CASES: Readonly<Record<string, ContractCase>> = {
   '8-bit AdamW': { config: { optimizer: { kind: 'adamW8bit' } }, worlds: SOME },
   '8-bit AdamW, NO_SHARD': {
@@ -140,7 +140,7 @@ const OPTIMIZER_CASES: Readonly<Record<string, ContractCase>> = {
   'SGD without': { config: { optimizer: { kind: 'sgd' } }, worlds: [2] },
 };
 
-/** The settings of a world, with a model that fits it; all of them train as one process does. */
+/** The settings of a world, with a model for it; all of them train as one process does. */
 export function casesOf(world: number): Map<string, TrainConfigInput> {
   return inWorld(world, CASES);
 }
@@ -174,7 +174,7 @@ function hybrid(
   return { config: { parallel: { strategy, mesh: { dpReplicate, dpShard } } }, worlds };
 }
 
-/** Three micro-batches: reduced each, and once. */
+/** Three micro-batches: reduced each, and reduced once. */
 function accumulating(
   strategy: 'NO_SHARD' | 'ZERO_1' | 'ZERO_2' | 'SHARD_GRAD_OP' | 'FULL_SHARD',
 ): Record<string, ContractCase> {

@@ -16,7 +16,7 @@ const CAUSES = [
 ] as const;
 export type CountedCause = (typeof CAUSES)[number];
 
-/** What one rank saw of one training step. */
+/** Measurements of one rank in one training step. */
 export interface ContractResult {
   readonly rank: number;
   readonly numParams: number;
@@ -31,13 +31,13 @@ export interface ContractResult {
   /** The engine's own count of bytes, and the observer's. */
   readonly engineBytes: number;
   readonly observedBytes: number;
-  /** Growth of the engine's bytes over further steps. */
+  /** Growth of the engine's bytes over later steps. */
   readonly growth: number;
-  /** What is left after the trainer was disposed. */
+  /** Bytes that are left after the trainer was disposed. */
   readonly left: number;
 }
 
-/** A config, trained by its strategy or by a naive form. */
+/** A config that is trained by its strategy or by a naive form. */
 export interface PlacedCase {
   readonly config: TrainConfigInput;
   readonly naive?: NaiveName;
@@ -49,7 +49,7 @@ interface ContractArgs extends RankArgs {
 
 void runAsRank<ContractArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
 
-/** Trains two steps, watches the third, and trains two more. */
+/** Trains two steps, measures the third, and trains two more. */
 function observe(rank: TestRank<ContractArgs>, { config, naive }: PlacedCase): ContractResult {
   const { engine, tally } = rank;
   const held = (): number => engine.memory.bytes + engine.host.bytes;

@@ -12,7 +12,7 @@ import { NAIVE_TWINS } from './contract-cases';
 import type { ContractResult, CountedCause, PlacedCase } from './contract-rank';
 import type { NaiveName } from './naive';
 
-/** What all ranks saw of a case, and what the formulas say. */
+/** The measurements of all ranks in a case, and the values of the formulas. */
 interface Observed {
   readonly config: TrainConfig;
   readonly naive: NaiveName | undefined;
@@ -22,7 +22,7 @@ interface Observed {
 
 const STATES = ['param.shard', 'param.full', 'grad.shard', 'grad.full', 'optimizer'] as const;
 
-/** What every strategy keeps to on so many ranks, case by case; one set of rank processes runs them all. */
+/** The contract of every strategy on `world` ranks, case by case; one set of rank processes runs all cases. */
 export function contractOf(world: number, given: ReadonlyMap<string, TrainConfigInput>): void {
   const cases = withNaiveTwins(given);
   describe(`${world} ranks`, () => {
@@ -161,7 +161,7 @@ function requireBytes(
   assert.deepEqual(seen, expected, where);
 }
 
-/** Sums of parts of bytes: exact but for the formula's own division. */
+/** Sums of fractions of bytes: exact except for the formula's own division. */
 function requireClose(actual: number, expected: number, what: string): void {
   assert.ok(Math.abs(actual - expected) < 1e-6, `${what}: ${actual} B, the formula has ${expected} B`);
 }
@@ -172,7 +172,7 @@ function received({ collectives }: ContractResult, cause: CommCause): number {
     .reduce((total, event) => total + event.wireBytes, 0);
 }
 
-/** One element is one rank's part: that rank receives it from all others, each of those the sum from it. */
+/** One element is one rank's part: that rank receives it from all others, and each of them receives the sum from it. */
 function scalarBytes(rank: number, world: number): number {
   return 4 * (rank === world - 1 ? world - 1 : 1);
 }

@@ -10,7 +10,7 @@ const NAMES = Object.keys(LAYERS_MODELS) as LayersModelName[]; // its own keys
 const AROUND: readonly Around[] = ['every layer a unit', 'the root a unit', 'DDP'];
 const RUNS = NAMES.flatMap((model) => AROUND.map((around): LayersRun => ({ model, around, ranks: 1 })));
 
-/** Sums of the same products in another order, over four steps. */
+/** Sums of the same terms in another order, over four steps. */
 const BOUND = 1e-5;
 
 const finish = (world: number, runs: readonly LayersRun[]): Promise<LayersResult[][]> =>

@@ -31,7 +31,7 @@ const regression = (inputShape: number[]): Pick<LayersModelCase, 'batch' | 'loss
   loss: (y, predicted) => tf.losses.meanSquaredError(y, predicted),
 });
 
-/** tf.LayersModels of every kind; sizes are no multiples of the number of ranks. */
+/** tf.LayersModels of every kind; sizes are not multiples of the number of ranks. */
 export const LAYERS_MODELS = {
   sequential: {
     create: () =>

@@ -9,21 +9,21 @@ import { fullyShard, type ShardContext } from '../../src/parallel/fsdp/fully-sha
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 import { LAYERS_MODELS, type LayersModelName } from './layers-models';
 
-/** What is put around a tfjs model. */
+/** The wrapper of a tfjs model. */
 export type Around = 'every layer a unit' | 'the root a unit' | 'DDP';
 
 /** One training run of a tfjs model. */
 export interface LayersRun {
   readonly model: LayersModelName;
   readonly around: Around;
-  /** Ranks whose batches this process takes at once. */
+  /** Ranks whose batches this process computes together. */
   readonly ranks: number;
 }
 
-/** What one rank found. */
+/** Results of one rank. */
 export interface LayersResult {
   readonly losses: readonly number[];
-  /** Parameters after the last step, flat, with their place in the whole. */
+  /** Parameters after the last step, flat, with their offset in the whole. */
   readonly parts: readonly {
     readonly name: string;
     readonly start: number;
@@ -33,7 +33,7 @@ export interface LayersResult {
   readonly heldBytes: number;
   readonly shapes: readonly (readonly number[])[];
   readonly numCollectives: number;
-  /** Bytes of the engine that are left after all was disposed. */
+  /** Bytes of the engine that are left after everything was disposed. */
   readonly left: number;
 }
 

@@ -34,7 +34,7 @@ type Wrap = (model: Gpt) => void;
 
 const blocks = (model: Gpt) => [...model.blocks];
 
-/** Ways to leave something of a model, or all, without a wrapper. */
+/** Ways to leave a part of a model, or all of it, without a wrapper. */
 const MIXES: Readonly<Record<string, Wrap>> = {
   'nothing wrapped': () => {},
   'blocks under fullyShard': (model) => {
@@ -101,7 +101,7 @@ function train(model: Gpt, optimizer: Optimizer, steps = 4): Trained {
   for (let step = 0; step < steps; step++) {
     const ids = tf.randomUniform([2, 8], 0, 32, 'int32', step + 1);
     const targets = tf.randomUniform([16], 0, 32, 'int32', step + 100);
-    // Two backwards add up.
+    // The gradients of two backwards add up.
     for (const seed of [0.25, 0.75]) {
       const pass = gradients(engine, () => model.apply(ids, targets));
       pass.backward(seed);

@@ -11,22 +11,22 @@ import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process
 /** One training. */
 export interface ModelRun {
   readonly config: TrainConfigInput;
-  /** One process that takes the batches of so many ranks, one after another. */
+  /** One process that computes the batches of `ranks` ranks, one after another. */
   readonly inTurn?: number;
-  /** Gradients of the last step times two on rank 1: a test that cannot see that sees nothing. */
+  /** Gradients of the last step times two on rank 1: a comparison must find this defect. */
   readonly isBroken?: boolean;
 }
 
-/** A stretch of a parameter that a rank holds: values and gradient. */
+/** A range of a parameter that a rank holds: values and gradient. */
 export interface HeldPart {
   readonly parameter: string;
   readonly start: number;
   readonly values: readonly number[];
-  /** Empty where there is none. */
+  /** Empty if there is none. */
   readonly grad: readonly number[];
 }
 
-/** What one rank reports of one training. */
+/** The report of one rank on one training. */
 export interface ModelResult {
   readonly losses: readonly number[];
   readonly gradNorms: readonly number[];
@@ -79,7 +79,7 @@ function train(rank: TestRank<ModelArgs>, run: ModelRun): ModelResult {
 }
 
 /**
- * Matrices of a transformer of videos begin small, and its head with zeros: gradients of its attention to the text would be
+ * Matrices of a video transformer begin small, and its head with zeros: gradients of its attention to the text would be
  * rounding noise.
  */
 function giveValues(model: Module): void {

@@ -42,7 +42,7 @@ const MODELS: Readonly<Record<string, TrainConfigInput['model']>> = {
   dit: { ...DIT },
   'dit of two experts': { ...DIT, experts: 2 },
 };
-/** What runs with how many ranks; hardly a size is a multiple of 3. */
+/** Models of each world; few sizes are multiples of 3. */
 const WORLDS = {
   2: ['llama', 'dit of two experts'],
   3: ['llama with biases, tied', 'dit', 'dit of two experts'],
@@ -54,12 +54,12 @@ const configOf = (model: TrainConfigInput['model'], more: TrainConfigInput = {})
   data: 'synthetic',
   batch: 2,
   steps: STEPS,
-  // A large eps: noise is not amplified where gradients are small.
+  // A large eps, so that noise of small gradients is not amplified.
   optimizer: { lr: 1e-2, eps: 1e-2, weightDecay: 0.1 },
   ...more,
 });
 
-/** Every run of a world by its name, and what its ranks reported. */
+/** Every run of a world by its name, with the reports of its ranks. */
 async function results(
   world: number,
   runs: Readonly<Record<string, ModelRun>>,
@@ -71,7 +71,7 @@ async function results(
   );
 }
 
-/** A step's values and gradients of whole parameters, from the parts that ranks hold; no gradient is an empty list. */
+/** A step's values and gradients of whole parameters, from the parts that ranks hold; an empty list means no gradient. */
 function wholes(
   found: readonly ModelResult[],
   step: number,
@@ -91,7 +91,7 @@ function wholes(
   return all;
 }
 
-/** The largest relative distance of any parameter or gradient at any step; infinite where only one has a gradient. */
+/** The largest relative distance of any parameter or gradient at any step; infinite if only one side has a gradient. */
 function distance(found: readonly ModelResult[], expected: readonly ModelResult[]): number {
   let worst = 0;
   for (let step = 0; step < STEPS; step++) {

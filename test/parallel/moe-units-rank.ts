@@ -12,22 +12,22 @@ import { rootOnly } from '../../src/parallel/wrap-policy';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 import { fullyShardByPolicy } from './fsdp/shard-by-policy';
 
-/** How the model is spread. */
+/** The sharding of the model. */
 export interface MoeUnitsArgs extends RankArgs {
   readonly steps: number;
   readonly cases: readonly ('DDP' | 'FULL_SHARD' | 'SHARD_GRAD_OP' | 'NO_SHARD' | 'Wan')[];
 }
 
-/** What one rank found in one case. */
+/** Results of one rank in one case. */
 export interface MoeUnitsResult {
   readonly losses: readonly number[];
   /** Squared norm of this rank's share of all parameters at the end. */
   readonly squares: number;
-  /** Rows that went to each expert of the first block in the first step. */
+  /** Rows that each expert of the first block got in the first step. */
   readonly routed: readonly number[];
 }
 
-/** As the document has it: experts keep their parameters to backward, gates are whole on every rank. */
+/** As in the document: experts stay whole until backward, gates are whole on every rank. */
 const WAN = parseTrainConfig({
   parallel: {
     wrap: 'moe',
@@ -57,7 +57,7 @@ function train(rank: TestRank<MoeUnitsArgs>, name: MoeUnitsArgs['cases'][number]
   } else if (name === 'Wan') {
     parallelize(model, WAN, rank);
   } else {
-    // FSDP() itself updates an expert that no rank used by zeros, and DDP leaves it alone.
+    // FSDP() itself updates an expert that no rank used with zeros, and DDP does not update it.
     fullyShardByPolicy(model, moeAutoWrapPolicy, rank, { strategy: name });
   }
   const optimizer = new AdamW(engine, model, { lr: 1e-2 });

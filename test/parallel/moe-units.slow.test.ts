@@ -22,7 +22,7 @@ test('experts as units train as under DDP, also if a rank has no row for an expe
   for (const [i, name] of CASES.entries()) {
     const results = ofCase(i);
     results.forEach(({ losses }, rank) => {
-      // Means over three ranks are made in another order: some float32 roundings apart.
+      // Means over three ranks are added in another order: some float32 roundings of difference.
       assertClose(losses, ddp[rank]?.losses ?? [], 1e-5, `${name}, rank ${rank}: losses`);
     });
     assert.ok(Math.abs(total(results) / total(ddp) - 1) < 1e-5, `${name}: parameters`);

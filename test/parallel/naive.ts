@@ -3,12 +3,12 @@ import { naiveDDP } from '../../src/parallel/naive/ddp';
 import { naiveFullyShard } from '../../src/parallel/naive/fsdp';
 import type { parallelize } from '../../src/parallel/parallelize';
 
-/** The naive forms, as suites name them. */
+/** The naive forms, by the suites' names. */
 export type NaiveName = keyof typeof FORMS;
 
 const FORMS = { DDP: naiveDDP, FSDP: naiveFullyShard };
 
-/** A naive form in place of the strategy that a trainer's config names; undefined: that strategy. */
+/** A naive form in place of the strategy of a trainer's config; undefined: that strategy. */
 export function naively(name: NaiveName | undefined): typeof parallelize | undefined {
   if (name === undefined) return undefined;
   return (model, { parallel }, context) => {

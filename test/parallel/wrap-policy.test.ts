@@ -81,7 +81,7 @@ test('a policy by size does not count parameters that inner units already took',
     });
   const bySize = (minNumParams: number, more: object = {}): string[] =>
     names(tree(), sizeBasedAutoWrapPolicy({ minNumParams, ...more }));
-  // a: 11 - 6 = 5 are left; the list's 10 are left to the root, for lists are no units; c: all 8.
+  // a: 11 - 6 = 5 are left; the list's 10 are left to the root, because lists do not become units; c: all 8.
   assert.deepEqual(bySize(6), ['a.big', 'list.2', 'c']);
   assert.deepEqual(bySize(5), ['a', 'a.big', 'list.0', 'list.1', 'list.2', 'c']);
   assert.deepEqual(bySize(12), []);
@@ -119,7 +119,7 @@ test('every form of parallel.wrap selects its modules', () => {
   assert.deepEqual(chosen({ minNumParams: 1e8 }), []);
 });
 
-test('a module is no unit if another one reads its parameter; the surrounding unit takes the parameter', () => {
+test('a module does not become a unit if another one reads its parameter; the outer unit takes the parameter', () => {
   const tied = names(gpt(), alwaysWrapPolicy);
   const untied = new GPT({ ...SHAPE, tied: false });
   assert.deepEqual(
@@ -167,7 +167,7 @@ test('the error of an unknown class or module names the nearest one', () => {
 });
 
 test('the error of a policy without its options shows the right form', () => {
-  // What the articles write, which TypeScript refuses as well.
+  // The form of the articles, which TypeScript refuses as well.
   const bare = [
     transformerAutoWrapPolicy,
     sizeBasedAutoWrapPolicy,

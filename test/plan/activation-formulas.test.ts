@@ -41,7 +41,7 @@ for (const engineCase of ENGINE_CASES) {
       engine.observe(tally);
     });
 
-    /** Bytes between forward and backward; kernels of forward and of the second forwards. */
+    /** Bytes held between forward and backward; kernels of forward and of the second forwards. */
     function measure(
       { batch, ...shape }: (typeof SHAPES)[number],
       checkpointing: ActivationCheckpointingConfig | null,
@@ -61,7 +61,7 @@ for (const engineCase of ENGINE_CASES) {
         tf.zeros([batch, shape.seq], 'int32'),
         tf.zeros([batch * shape.seq], 'int32'),
       ]) as [tf.Tensor, tf.Tensor];
-      // A budget is solved at the end of the first forward.
+      // The layers for a budget are chosen at the end of the first forward.
       if (applied.layers === null) {
         const first = gradients(engine, () => model.apply(ids, targets));
         first.dispose();

@@ -32,7 +32,7 @@ const ONE_OF = {
 
 type Chosen = { readonly [Key in keyof typeof ONE_OF]: (typeof ONE_OF)[Key][number] };
 
-/** Any layout of any model, all settings free of each other. */
+/** Any layout of any model, with independent settings. */
 const anyRequest = fc
   .record({
     // Each key's arbitrary gives one of its own values.
@@ -100,7 +100,7 @@ test('for any layout causes are not negative and add up, and intervals contain t
   );
 });
 
-/** What a change can only make slower, or never faster. */
+/** Changes that can never make a layout faster. */
 const NEVER_FASTER: Readonly<Record<string, (request: AnyRequest) => [PlanRequestInput, PlanRequestInput]>> =
   {
     'a slower card': (request) => [

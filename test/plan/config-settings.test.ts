@@ -9,7 +9,7 @@ import { scaling } from '../../src/job/notebook/scaling';
 import { whatIf } from '../../src/job/notebook/what-if';
 import { textFaults } from '../figures/svg-texts';
 
-// What a plan makes of every setting of a TrainConfig: it is read, or it is named, or it is refused.
+// The plan's treatment of every setting of a TrainConfig: it is read, or named, or refused.
 
 type Written = Readonly<Record<string, unknown>>;
 
@@ -18,7 +18,7 @@ const LLAMA = { ...GPT, kind: 'llama', kvHeads: 4 };
 const DIT = { kind: 'dit', layers: 2, dim: 256, heads: 4, ffn: 512, latent: [4, 8, 8], attention: 'eager' };
 const T5 = { kind: 't5-encoder', layers: 2, dim: 256, heads: 4, ffn: 512, vocab: 512 };
 
-/** Other values of a setting than the default, each with the settings that it needs beside it. */
+/** Values of a setting other than the default, each with the settings that it needs. */
 const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown, beside?: Written])[]>> = {
   model: [['bench']],
   'parallel.strategy': [['NO_SHARD'], ['ZERO_1'], ['SHARD_GRAD_OP'], ['_HYBRID_SHARD_ZERO2']],
@@ -65,7 +65,7 @@ const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown, beside
   frozen: [[['*']]],
 };
 
-/** Settings of models, beside a model that has them. */
+/** Settings of models, with a model that has them. */
 const MODELS: Readonly<Record<string, readonly (readonly [model: Written, other: unknown])[]>> = {
   kind: [[GPT, 'llama']],
   layers: [[GPT, 6]],
@@ -110,7 +110,7 @@ const MODELS: Readonly<Record<string, readonly (readonly [model: Written, other:
 
 const PLANNED = SETTING_ROWS.filter(({ planned }) => planned !== null);
 
-/** Values that a row's schema takes beside its default, where no other case is listed above. */
+/** Values of a row's schema other than its default, for settings without a case above. */
 function othersOf({ path, schema }: SettingRow): readonly (readonly [value: unknown, beside?: Written])[] {
   const usual = schema.parse(undefined);
   const tried = [true, false, 1, 2, 0.5, usual === 0.5 ? 0.25 : 0.5, null, 'full', ...choices(schema)];

@@ -17,7 +17,7 @@ const DIT = {
   textLen: 5,
 } as const;
 
-/** Settings beside those of the strategies' contract: what is computed twice, offloaded, delayed, cut otherwise; other models. */
+/** Settings in addition to the strategies' contract: recomputation, offload, delayed updates, other sharding, other models. */
 export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
   Object.entries({
     'everything recomputed': { activationCheckpointing: 'full' },
@@ -75,7 +75,7 @@ export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
   ]),
 );
 
-/** Of which a dry run assumes that all rows travel: memory is the real run's, traffic is no less. */
+/** Cases for which a dry run assumes that all rows are sent: memory equals the real run's, traffic is at least as much. */
 export const SPARSE_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
   (['NO_SHARD', 'ZERO_2', 'FULL_SHARD'] as const).map((strategy) => [
     `sparse gradients, ${strategy}`,

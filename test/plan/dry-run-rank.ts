@@ -7,12 +7,12 @@ import { type DryRunEvent, EventLog } from '../../src/plan/dry-run/event-log';
 import { createTrainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 
-/** A real rank's events beside those of its dry run. */
+/** Compares a real rank's events with those of its dry run. */
 export interface DryRunComparison {
-  /** Allocations, changes of tag, frees and stretches that are equal, in order. */
+  /** Allocations, retags, frees and spans that are equal, in order. */
   readonly numEvents: number;
   readonly numCollectives: number;
-  /** The first that is not: what the real rank did, and what the dry run did; null: there is none. */
+  /** The first difference: the real rank's event and the dry run's; null if there is none. */
   readonly difference: { readonly at: string; readonly real: string; readonly dry: string } | null;
   readonly realPeak: number;
   readonly dryPeak: number;
@@ -30,7 +30,7 @@ void runAsRank<DryRunArgs>((rank) => {
   return rank.args.configs.map((config) => compare(rank, log, config));
 });
 
-/** What a dry run assumes of gates, made so: rows go to experts in turn, whatever the gate computes. */
+/** Makes gates behave as a dry run assumes: rows go to experts in turn, whatever the gate computes. */
 function spreadEvenly(): void {
   const { forward } = TemperatureGating.prototype;
   TemperatureGating.prototype.forward = function (x: tf.Tensor): tf.Tensor {
@@ -56,7 +56,7 @@ function compare(rank: TestRank<DryRunArgs>, log: EventLog, input: TrainConfigIn
     trainer.step();
     real.push(log.take());
   }
-  // The group tells another observer.
+  // The group reports to another observer.
   const sent = collectivesOf(tally.collectives);
   trainer.dispose();
   const options = { world: group.size, rank: group.rank, steps: args.steps, events: true };
@@ -70,7 +70,7 @@ function compare(rank: TestRank<DryRunArgs>, log: EventLog, input: TrainConfigIn
   };
 }
 
-/** What happens on the main thread in its order. When a collective is found to have ended depends on timing. */
+/** The events of the main thread in their order. The moment at which a collective is found complete depends on timing. */
 function ordered(events: readonly DryRunEvent[]): string[] {
   return events.flatMap((event) => {
     switch (event.kind) {
@@ -95,7 +95,7 @@ function ordered(events: readonly DryRunEvent[]): string[] {
   });
 }
 
-/** Group by group in the order of their numbers; groups that were made before in the same process count on. */
+/** Group by group in the order of their numbers; earlier groups of the same process have lower numbers. */
 function collectivesOf(events: readonly CollectiveEvent[]): string[] {
   const groups = new Map<string, CollectiveEvent[]>();
   for (const event of events) groups.set(event.group, [...(groups.get(event.group) ?? []), event]);
@@ -131,7 +131,7 @@ function firstDifference(
   return { ...counts, difference: { at: `collective ${at}`, real: a ?? 'none', dry: b ?? 'none' } };
 }
 
-/** Numbers of buffers in the order in which a step meets them: a process has other buffers too. */
+/** Numbers of buffers in the order of their first use in a step, because a process also has other buffers. */
 function numbering(): (event: string | undefined) => string {
   const known = new Map<string, number>();
   return (event = 'nothing') =>

@@ -7,11 +7,11 @@ import type { DryRunComparison } from './dry-run-rank';
 
 interface SuiteOptions {
   readonly blas?: 'none' | 'auto';
-  /** Whether the dry run may send more than the real one. */
+  /** Whether the dry run may send more than the real run. */
   readonly isTrafficAssumed?: boolean;
 }
 
-/** What real ranks allocate, tag, free and send is what their dry runs say, event for event; one set of processes runs all cases. */
+/** Requires that real ranks allocate, tag, free and send as in their dry runs, event for event; one set of processes runs all cases. */
 export function dryRunsEqualRealRuns(
   world: number,
   cases: ReadonlyMap<string, TrainConfigInput>,

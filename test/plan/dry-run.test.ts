@@ -40,7 +40,7 @@ test('the Wan transformer with two experts and 28.6 billion parameters runs on 8
   const config: TrainConfigInput = { model: 'wan2.2-a14b', batch: 1 };
   const run = dryRun(config, { world: 8, steps: 1, curve: false });
   assert.equal(Math.round(run.numParams / 1e8), 286);
-  // Shards, and Adam's two moments of those that a step trains.
+  // Shards, and Adam's two moments of the shards that a step trains.
   assert.ok(run.peak.held['param.shard'] >= (4 * run.numParams) / 8);
 });
 
@@ -95,7 +95,7 @@ test('prefetch hides gathers behind computation', () => {
   const fast = step(1e-3, 1e-3, true);
   assert.ok(fast.exposedSeconds < slow.exposedSeconds);
   const gathers = slow.collectives.filter(({ op }) => op === 'allGather');
-  // One more where a reduction is before them on the group's stream.
+  // Some wait longer, because a reduction is before them on the group's stream.
   assert.ok(gathers.every(({ exposed }) => exposed > 1e-3 - 1e-9));
   const compute = step(1e-3, 0, true).stepSeconds;
   assert.ok(Math.abs(fast.stepSeconds - compute - fast.exposedSeconds) < 1e-9);

@@ -52,8 +52,8 @@ function simulatedOverPredicted({ model, gpus, micro, hardware }: Dense, recompu
 }
 
 /*
- * Seen: 0.89 to 1.00. The simulated step is the shorter one: it fuses attention's and the loss's passes, copies no gathered
- * parameters (its units are read where they lie), gives collectives no multiprocessors, and has no time between iterations.
+ * Measured: 0.89 to 1.00. The simulated step is shorter: it fuses attention's and the loss's passes, copies no gathered
+ * parameters (it reads units in place), gives collectives no multiprocessors, and has no time between iterations.
  */
 test('a dry run on busy GPUs takes 0.85 to 1.05 of the time predicted for fully_shard', () => {
   for (const dense of DENSE) {
@@ -65,7 +65,7 @@ test('a dry run on busy GPUs takes 0.85 to 1.05 of the time predicted for fully_
   }
 });
 
-/* Seen: 0.36. Eager PyTorch launches about a hundred kernels a layer, this library's steps thirty. */
+/* Measured: 0.36. Eager PyTorch launches about a hundred kernels per layer, this library's steps thirty. */
 test('if launches dominate, this library takes less time than PyTorch, because it has fewer kernels', () => {
   const ratio = simulatedOverPredicted({ model: SMALL, gpus: 8, micro: 1, hardware: 'A100-80G' }, 'none');
   assert.ok(ratio > 0.2 && ratio < 0.6, ratio.toFixed(2));

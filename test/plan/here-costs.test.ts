@@ -30,14 +30,14 @@ function measuredAt(elements: number, seconds: number) {
   return { name: 'Add', key: keyOf(added(elements)), ...sizeOfWork(added(elements)), seconds };
 }
 
-/** A quiet machine of two cores: 1 µs and 1 ns an element; a collective 10 µs a step and 1 ns a byte. */
+/** A quiet machine of two cores: 1 µs and 1 ns per element; a collective takes 10 µs per step and 1 ns per byte. */
 const MEASURED: HereMeasurements = {
   world: 2,
   cores: 2,
   others: 0,
   kernels: [measuredAt(1000, 2e-6), measuredAt(9000, 10e-6)],
   collectives: [
-    // By the ring a rank of two receives as many bytes as an all-reduce has.
+    // In the ring of two ranks each rank receives as many bytes as the all-reduce has.
     { op: 'allReduce', bytes: 1000, seconds: 2 * 10e-6 + 1e-6 },
     { op: 'allReduce', bytes: 1e6, seconds: 2 * 10e-6 + 1e-3 },
   ],

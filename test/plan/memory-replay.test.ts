@@ -9,7 +9,7 @@ import { replayLlamaStep } from '../support/llama-step-trace';
 
 const GIB = 1024 ** 3;
 
-/** Model, GPUs, tp, sequences a rank. */
+/** Model, GPUs, tp, sequences per rank. */
 const CASES = [
   ['llama3-8b', 8, 1, 1],
   ['llama3-8b', 8, 1, 2],

@@ -8,14 +8,14 @@ interface Stage {
   readonly backward: number;
 }
 
-/** The order in which a stage of a 1F1B pipeline takes micro-batches: warm-up forwards, pairs, the remaining backwards. */
+/** The order in which a stage of a 1F1B pipeline computes micro-batches: warm-up forwards, pairs, the remaining backwards. */
 function order(place: number, numStages: number, m: number): readonly ('forward' | 'backward')[] {
   const ahead = Math.min(m, numStages - place - 1);
   const pairs = Array.from({ length: m - ahead }, () => ['forward', 'backward'] as const).flat();
   return [...Array(ahead).fill('forward'), ...pairs, ...Array(ahead).fill('backward')];
 }
 
-/** Event by event: a pass begins when its stage is free and its input has come. */
+/** Event by event: a pass begins when its stage is free and its input has arrived. */
 function simulated(stages: readonly Stage[], m: number, all: typeof order): number {
   const last = stages.length - 1;
   const done = { forward: stages.map((): number[] => []), backward: stages.map((): number[] => []) };

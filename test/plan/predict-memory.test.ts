@@ -52,7 +52,7 @@ test('for Llama 3 8B on 8 GPUs with FSDP2, selective recompute and compile, each
   assert.ok(loss);
   // float32 shards; root and last block whole in bf16.
   assert.equal(loss.params, (4 * P) / 8 + 2 * (root + layer));
-  // float32 shards, which the reducing stream keeps.
+  // float32 shards on the reducing stream.
   assert.equal(loss.grads, (4 * P) / 8);
   assert.equal(loss.optimizer, (8 * P) / 8);
   // A block: its input, q, v, attention's output, gate; the log-sum-exp in float32.
@@ -63,7 +63,7 @@ test('for Llama 3 8B on 8 GPUs with FSDP2, selective recompute and compile, each
   assert.equal(loss.activations, 32 * block + last + T * V * 4);
   // Gathers of root and a block, and the shards that were sent; cuBLAS's two workspaces on Hopper.
   const buffers = 2 * (root + layer) * (1 + 1 / 8) + 2 * 32 * 1024 ** 2;
-  // Holes of six tenths of what a block's forward makes: 8 streams (input, both norms, q, k, v, attention, its product), 3 of f.
+  // Holes of six tenths of the tensors of a block's forward: 8 streams (input, both norms, q, k, v, attention, its matmul), 3 of f.
   const holes = 0.6 * T * (2 * (8 * h + 3 * f) + 4 * 32);
   assert.ok(Math.abs(loss.temporary - (buffers + holes)) < 1);
 });

@@ -1,7 +1,7 @@
 import type { Layout } from '../../src/plan/layout';
 import type { Prediction } from '../../src/plan/prediction';
 
-/** A made-up prediction by simple rules, so that a test knows what must win. */
+/** A made-up prediction by simple rules, so that a test knows which layout must win. */
 export function toyPredict(layout: Layout): Prediction {
   const { model, gpus, globalBatch, pp, tp, numMicroBatches, virtualStages, shards, recompute, hardware } =
     layout;

@@ -10,7 +10,7 @@ const PARAMS = 7_500_000_000;
 const GB = 1e9;
 
 function stateGb(strategy: ZeroStrategy, world: number): number {
-  // The paper's mixed precision: 2 + 2 + 12 bytes a parameter.
+  // The paper's mixed precision: 2 + 2 + 12 bytes per parameter.
   const units = [{ name: '', numParams: PARAMS }];
   const { stateBytes, states } = predictStates({
     units,
@@ -26,7 +26,7 @@ function stateGb(strategy: ZeroStrategy, world: number): number {
   return stateBytes / GB;
 }
 
-/** A column of the paper's table, and the strategy that it is of. */
+/** A column of the paper's table, and its strategy. */
 const COLUMNS = [
   ['zero1_gb', 'ZERO_1'],
   ['zero2_gb', 'ZERO_2'],

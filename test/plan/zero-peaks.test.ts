@@ -5,7 +5,7 @@ import { parseTrainConfig } from '../../src/config/train-config';
 import { predictPeaks } from '../support/formulas/zero-peaks';
 import { predictRun } from '../support/formulas/zero-units';
 
-/** A root of 100 around blocks of 60, 40 and 50 elements; item 1 byte, so that bytes are elements. */
+/** A root of 100 around blocks of 60, 40 and 50 elements; 1 byte per item, so that bytes are elements. */
 const UNITS = [
   { name: '', parent: null, numParams: 100, staysWhole: true },
   { name: 'a', parent: '', numParams: 60 },
@@ -43,7 +43,7 @@ test('at the peak of gradients a unit and the one before it are whole, or all un
 test('micro-batches that are reduced once need all whole gradients and one unit more', () => {
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: true }), 250 + 100);
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: false }), 100 + 60);
-  // With two, the second one's reductions free what the first left, from the last unit on.
+  // With two, the second one's reductions free the first one's gradients, from the last unit on.
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 2, noSync: true }), 250 + 50);
 });
 

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import * as ts from 'typescript';
 import { ROOT } from './sources';
 
-/** Where a person starts, and where its example stands. */
+/** The names with which a user starts; each needs an example. */
 const STARTS = {
   index: [
     'launch',
@@ -62,7 +62,7 @@ function exportsOf(path: string): ReadonlyMap<string, ts.Symbol> {
   return new Map(found);
 }
 
-/** A namespace is a module: its exports speak for themselves. */
+/** A namespace is a module: only its exports need docstrings. */
 function isDocumented(symbol: ts.Symbol): boolean {
   return (
     (symbol.flags & ts.SymbolFlags.ValueModule) !== 0 || symbol.getDocumentationComment(checker).length > 0

@@ -80,7 +80,7 @@ interface Cell {
   readonly outputs?: readonly { readonly output_type: string }[];
 }
 
-/** Every code cell ran, and none failed that was not meant to. */
+/** Every code cell ran, and none failed except on purpose. */
 function assertExecuted(path: string): void {
   const { cells } = JSON.parse(readFileSync(path, 'utf8')) as { cells: readonly Cell[] };
   const code = cells.filter(({ cell_type }) => cell_type === 'code');

@@ -30,10 +30,10 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   job: ['control', 'rank', 'launch', 'run', 'notebook'],
 };
 
-/** What src/index.ts and src/rank.ts are to the order: above every folder. */
+/** The names of src/index.ts and src/rank.ts in the order: above every folder. */
 const FACADE = 'index and rank';
 
-/** What the kernel's front process may use of src. */
+/** The part of src that the kernel's front process may use. */
 const FRONT_MAY_USE = ['core', 'cell'];
 
 /** Source texts by their path from the clone's root, with forward slashes. */
@@ -45,7 +45,7 @@ interface Import {
   readonly to: string;
 }
 
-/** Every import that points up the folder order or out of what the kernel's front may use, each in a sentence. */
+/** Every import that points up the folder order or leaves the part for the kernel's front, each in a sentence. */
 export function layerViolations(sources: Sources): readonly string[] {
   const imports = importsOf(sources);
   const upward = imports.flatMap(({ from, to }) => upwardImport(from, to) ?? []);
@@ -72,7 +72,7 @@ function upwardRoom(from: string, to: string): string | undefined {
   return `${from} imports ${to}: ${folder}/${lower} lies below ${folder}/${upper}.`;
 }
 
-/** The front process is kernel/main.ts and all that it imports of kernel/; the executor is started by its path. */
+/** The front process is kernel/main.ts and all its imports of kernel/; the executor is started by its path. */
 function frontViolations(imports: readonly Import[]): readonly string[] {
   const front = new Set(['kernel/main.ts']);
   for (const file of front) {
@@ -84,7 +84,7 @@ function frontViolations(imports: readonly Import[]): readonly string[] {
     .map(({ from, to }) => `${from} imports ${to}: the kernel's front imports core and cell only.`);
 }
 
-/** The folder of src that a file lies in; undefined outside src. Throws: Error when the order does not know the folder. */
+/** The folder of src that contains a file; undefined outside src. Throws: Error when the order does not know the folder. */
 function layerOf(path: string): string | undefined {
   const [top, folder, ...rest] = path.split('/');
   if (top !== 'src' || folder === undefined) return undefined;
@@ -97,7 +97,7 @@ function rankOf(layer: string): number {
   return layer === FACADE ? LAYERS.length : LAYERS.indexOf(layer);
 }
 
-/** All relative imports of these files, in whatever form they are written. */
+/** All relative imports of these files, in every form of import. */
 export function importsOf(sources: Sources): readonly Import[] {
   return [...sources].flatMap(([from, text]) =>
     ts

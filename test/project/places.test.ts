@@ -11,7 +11,7 @@ interface Places {
   homeVariables(state: string, env: NodeJS.ProcessEnv): Readonly<Record<string, string>>;
 }
 
-// Nobody writes into /proc/sys, root included: it stands for a clone or a HOME that cannot be written.
+// Not even root writes into /proc/sys: it stands for a read-only clone or HOME.
 const READ_ONLY = process.platform === 'linux' ? '/proc/sys' : '/System';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-places-'));

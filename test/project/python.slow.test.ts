@@ -116,7 +116,7 @@ test('a SHARDLAB_PYTHON with all packages is used, and nothing is made', {
   assert.equal(found.jupyter, join(state, 'build', 'jupyter'));
 });
 
-/** Answers as Debian's python3 does where neither python3-venv nor python3-pip is installed. */
+/** Answers like Debian's python3 without python3-venv and python3-pip. */
 const DEBIAN_WITHOUT_VENV = `
 case "$*" in
   "-m venv --without-pip"*) exec "$REAL" "$@";;
@@ -153,7 +153,7 @@ function fresh(name: string): string {
   return mkdtempSync(join(folder, `${name}-`));
 }
 
-/** A folder for PATH in which python3 is this shell script; REAL is a bare Python, and no other program is there. */
+/** A folder for PATH whose only program is python3, this shell script; REAL is a bare Python. */
 function pathWith(script: string): string {
   const path = fresh('path');
   const file = join(path, 'python3');
@@ -162,7 +162,7 @@ function pathWith(script: string): string {
   return path;
 }
 
-/** The program that the environment of SHARDLAB_PYTHON was made from. */
+/** The program from which the environment of SHARDLAB_PYTHON was made. */
 function basePython(): string | undefined {
   const python = process.env.SHARDLAB_PYTHON;
   if (python === undefined) return undefined;

@@ -68,7 +68,7 @@ function lengthsOf(files: Sources): readonly { readonly path: string; readonly l
   return [...files].map(([path, text]) => ({ path, lines: text.trimEnd().split('\n').length }));
 }
 
-/** Lines of src and kernel, those that AssemblyScript compiles too, of files whose path begins so. */
+/** Lines of src and kernel, including files that AssemblyScript compiles, whose path starts with the prefix. */
 function numLines(start: string): number {
   return lengthsOf(readAllSources('src', 'kernel'))
     .filter(({ path }) => path.startsWith(start))

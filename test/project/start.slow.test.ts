@@ -25,7 +25,7 @@ test('npm start prints an address with a token, requires the token, and leaves n
   assert.equal((await fetch(`${origin}/api/status`)).status, 403);
   assert.equal((await fetch(`${origin}/api/status?${lab.url.split('?')[1]}`)).status, 200);
   const notices = `/lab/api/settings/@jupyterlab/apputils-extension:notification?${lab.url.split('?')[1]}`;
-  // What the lab would ask and look for on the network by itself.
+  // What the lab would request from the network by itself.
   const { schema } = (await (await fetch(origin + notices)).json()) as Settings;
   assert.deepEqual(
     [schema.properties.fetchNews?.default, schema.properties.checkForUpdates?.default],
@@ -133,7 +133,7 @@ function isAlive(pid: number): boolean {
   return processes().some((process) => process.pid === pid && !process.isDead);
 }
 
-/** Only a parent is told of a process's end; anybody else has to look. */
+/** Only a parent gets the event of a process's end; others have to poll. */
 async function endOf(pid: number, seconds: number): Promise<boolean> {
   const deadline = performance.now() + seconds * 1e3;
   while (isAlive(pid) && performance.now() < deadline) await setTimeout(100);

@@ -6,15 +6,15 @@ import { repositoryRoot } from './paths';
 let folders: readonly string[] | undefined;
 
 /**
- * Folders in which numpy's BLAS may lie: the project's own environment's, then the first python3's of the path. Python is
- * asked once per process.
+ * Folders that may contain numpy's BLAS: those of the project's own environment, then of the path's first python3. Python is
+ * called once per process.
  */
 export function blasSearchPaths(): readonly string[] {
   folders ??= [...sitePackages(process.env, repositoryRoot()), ...pythonPackages()];
   return folders;
 }
 
-/** Why tests with a BLAS cannot run here; false where they can. */
+/** The reason why tests with a BLAS cannot run here; false if they can. */
 export function whyNoBlas(): string | false {
   const found = findBlas({ blas: 'auto', searchPaths: blasSearchPaths() });
   return found.library === null ? `no BLAS here: ${found.reason}` : false;

@@ -1,4 +1,4 @@
-/** A piece of a stream's memory, given out or free, between its neighbours. */
+/** A block of a stream's memory, allocated or free, between its neighbours. */
 export interface AllocatedBlock {
   readonly pool: string;
   size: number;
@@ -8,15 +8,15 @@ export interface AllocatedBlock {
 }
 
 const MIB = 1024 ** 2;
-/** Requests up to this come from a pool of their own. */
+/** Smaller requests have their own pool. */
 const SMALL = MIB;
 const SMALL_STEP = 2 * MIB;
 const LARGE_STEP = 20 * MIB;
 const ROUNDING = 512;
 
 /**
- * PyTorch's caching allocator with expandable segments: one segment a stream and size class, which grows at its end; the smallest free
- * block that is large enough is split, the end being taken last; free neighbours join.
+ * PyTorch's caching allocator with expandable segments: one segment per stream and size class, which grows at its end; the smallest free
+ * block that is large enough is split, and the block at the end is used last; free neighbours are joined.
  * Source: c10/cuda/CUDACachingAllocator.cpp: round_size, get_free_block, should_split, try_merge_blocks, try_allocate_expandable_block.
  */
 export class CachingAllocator {
@@ -27,7 +27,7 @@ export class CachingAllocator {
   private readonly free = new Map<string, AllocatedBlock[]>();
   private readonly ends = new Map<string, AllocatedBlock>();
 
-  /** Counts peaks anew from what is there. */
+  /** Starts the counts of peaks again from the current state. */
   resetPeaks(): void {
     this.peakReservedBytes = this.reservedBytes;
     this.peakAllocatedBytes = this.allocatedBytes;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { seeded } from '../../src/core/random';
 import type * as tf from '../../src/core/tf';
 
-/** ‖a − b‖ / ‖b‖, or ‖a‖ where b is zero. */
+/** ‖a − b‖ / ‖b‖, or ‖a‖ if b is zero. */
 export function relativeDistance(a: ArrayLike<number>, b: ArrayLike<number>): number {
   assert.equal(a.length, b.length);
   let difference = 0;
@@ -25,7 +25,7 @@ export function assertClose(
   assert.ok(distance <= bound, `${what}: relative distance ${distance.toExponential(2)} > ${bound}`);
 }
 
-/** A tensor's values, copied out. */
+/** A copy of a tensor's values. */
 export function valuesOf(tensor: tf.Tensor): Float32Array {
   return Float32Array.from(tensor.dataSync());
 }

@@ -7,7 +7,7 @@ import { valuesOf } from './close';
 import { TallyObserver } from './tally-observer';
 
 /**
- * Makes a module one unit that hands its gradients out. The returned function runs a loss and its backward and gives the
+ * Makes a module one unit whose gradients are collected. The returned function runs a loss and its backward and returns the
  * gradients by full name; null for parameters that the loss does not depend on.
  */
 export function collectGradients(

@@ -3,7 +3,7 @@ import { createWasmEngine, type WasmEngineOptions } from '../../src/backend/wasm
 import { sitePackages } from '../../src/job/launch/site-packages';
 import { repositoryRoot } from './paths';
 
-/** A way to compute products that a suite runs with. */
+/** A way to compute matmuls with which a suite runs. */
 export interface EngineCase {
   readonly name: string;
   start(options?: WasmEngineOptions): Promise<Engine>;

@@ -3,7 +3,7 @@ import * as tf from '../../src/core/tf';
 
 const PAD_BYTES = 4096;
 
-/** Lays a pad of known bytes before and behind every buffer that the current engine makes from now on. */
+/** Puts known bytes before and behind every buffer that the current engine allocates from now on. */
 export class GuardedHeap {
   readonly backend = tf.backend() as unknown as WasmBackend; // the engine's
   readonly #blocks = new Map<number, number>();
@@ -31,7 +31,7 @@ export class GuardedHeap {
     return work();
   }
 
-  /** Bytes of pads that were written over. */
+  /** Bytes of these pads that were overwritten. */
   get damage(): number {
     const { HEAPU8 } = this.backend.wasm;
     let damage = 0;

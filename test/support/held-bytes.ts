@@ -1,10 +1,10 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-/** What this process's objects hold: V8's heap after a collection, and what lies outside it for them. */
+/** The memory of this process's objects: V8's heap after a collection, and their memory outside it. */
 export function heldBytes(): number {
   setFlagsFromString('--expose-gc');
-  // Where the flag is set the global function is there; each call collects all.
+  // With the flag the global function exists; each call collects all garbage.
   const collect = runInNewContext('gc') as () => void;
   collect();
   collect();

@@ -2,26 +2,26 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createSegment, type Segment } from '../../src/transport/segment';
 import { blasSearchPaths } from './blas-search';
 
-/** Which compiled script the ranks run, and with what. */
+/** The compiled script that the ranks run, and its arguments. */
 export interface RankLaunch {
   /** Absolute path of a compiled script that calls `runAsRank`. */
   readonly script: string;
   readonly world: number;
   /** Plain JSON for all ranks. */
   readonly args: unknown;
-  /** Is given every process as it starts: a test may kill it. */
+  /** Gets every process as it starts, so that a test can kill it. */
   readonly started?: (child: ChildProcess) => void;
 }
 
 /** The descriptor under which a rank inherits the shared segment. */
 export const SEGMENT_FD = 4;
 
-/** What a rank process tells at its end. */
+/** The message of a rank process at its end. */
 export type RankMessage = { readonly result: unknown } | { readonly error: string };
 
 /**
- * Runs a script in `world` real processes over shared memory and gives their results by rank. If one fails, the
- * others are ended. A rank ends with its parent: descriptor 0 is a pipe that closes then.
+ * Runs a script in `world` real processes over shared memory and returns their results by rank. If one fails, the
+ * others are ended. A rank ends with its parent: descriptor 0 is a pipe that then closes.
  */
 export async function launchRanks<T>(launch: RankLaunch): Promise<T[]> {
   const segment = createSegment();
@@ -32,7 +32,7 @@ export async function launchRanks<T>(launch: RankLaunch): Promise<T[]> {
       const child = start(launch, rank, segment, searchPaths);
       children.push(child);
       launch.started?.(child);
-      // The script's own type: it is the only one that sends.
+      // The script's own type, because only the script sends.
       return (await finished(child, rank)) as T;
     });
     return await Promise.all(results);

@@ -1,6 +1,6 @@
 import type { BufferId, Observer, Space, Tag } from '../../src/core/events';
 
-/** An observer that keeps every live buffer of a space, and fails on a free or retag of one that is not alive. */
+/** An observer that stores every live buffer of a space, and fails on a free or retag of one that is not alive. */
 export class LiveBuffers implements Observer {
   readonly buffers = new Map<BufferId, { readonly bytes: number; tag: Tag }>();
   /** Largest sum of live bytes so far. */

@@ -17,7 +17,7 @@ interface Widths {
   readonly lse: number;
 }
 
-/** What a block keeps until its backward. */
+/** The tensors that a block stores until its backward. */
 const KEPT = {
   eager: {
     none: ['x32', 'h1', 'n1', 'q', 'k', 'v', 'o', 'lse', 'y32', 'h2', 'n2', 'w1', 'silu', 'w3', 'product'],
@@ -33,7 +33,7 @@ const KEPT = {
 
 /**
  * One rank's allocations in steps of a Llama under FSDP2, op by op in their order, replayed on a model of the allocator; the last step's peaks.
- * Nothing here knows the planner's formulas: sizes of tensors, who frees them, and when.
+ * The replay does not use the planner's formulas: only sizes of tensors, and who frees them when.
  */
 export function replayLlamaStep(layout: Layout, steps = 3) {
   const step = new LlamaStep(layout);
@@ -78,7 +78,7 @@ class LlamaStep {
       gathered = next;
       whole = this.whole(this.block);
       const { output, tensors } = this.forward(KEPT[this.mode][this.layout.recompute]);
-      // The chain of a norm run op by op keeps a copy of its input, not the input.
+      // The operations of an uncompiled norm store a copy of its input, not the input.
       const keepsInput = this.layout.recompute !== 'none' || this.layout.compile;
       kept.push({ input: keepsInput ? x : null, tensors });
       if (!keepsInput) this.memory.release(x);
@@ -104,7 +104,7 @@ class LlamaStep {
     return this.memory.allocate(bytes, stream);
   }
 
-  /** So many bytes a token. */
+  /** `bytes` bytes for each token. */
   private values(bytes: number): AllocatedBlock {
     return this.take(bytes * this.widths.tokens);
   }
@@ -303,7 +303,7 @@ class LlamaStep {
     return { grads, output };
   }
 
-  /** A checkpointed block's forward, but for what was kept. */
+  /** A checkpointed block's forward, except the stored results. */
   private blockAgain(saved: Tensors): Tensors {
     const again: Tensors = new Map();
     if (this.layout.recompute === 'none') return again;
@@ -317,7 +317,7 @@ class LlamaStep {
   }
 
   /**
-   * A compiled backward that has attention's output makes the feed-forward again, and attention's inputs when that is done.
+   * A compiled backward with a stored attention output computes the feed-forward again, and attention's inputs after that.
    * Source: the order of nodes in the backward graph of torch 2.13's partitioner for TorchTitan's block and policy.
    */
   private feedForwardAgain(): Tensors {
@@ -336,7 +336,7 @@ class LlamaStep {
     for (const name of ['q', 'k', 'v']) again.set(name, this.values(2 * q));
   }
 
-  /** The root's reduction, then the optimizer, whose states the first step makes. */
+  /** The root's reduction, then the optimizer, whose states are allocated in the first step. */
   private end(root: AllocatedBlock[], head: AllocatedBlock, grads: AllocatedBlock[]): void {
     const { shards } = this.layout;
     const embedding = this.take(2 * (this.root[0] ?? 0));

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-/** The repository's root, from wherever the compiled tests lie. */
+/** The repository's root, found from the compiled tests. */
 export function repositoryRoot(): string {
   let folder = __dirname;
   while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder);

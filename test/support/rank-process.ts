@@ -7,7 +7,7 @@ import { joinWorld } from '../../src/dist/world';
 import { type RankMessage, SEGMENT_FD } from './launch-ranks';
 import { TallyObserver } from './tally-observer';
 
-/** What a rank's script works with. */
+/** The values that a rank's script uses. */
 export interface TestRank<A> {
   readonly engine: Engine;
   readonly group: ProcessGroup;
@@ -54,7 +54,7 @@ async function inWorld<A extends RankArgs>(work: (rank: TestRank<A>) => unknown)
   }
 }
 
-/** Ends this process when the launcher's pipe closes, whatever the main thread waits for. */
+/** Ends this process when the launcher's pipe closes, even if the main thread waits. */
 function endWithParent(): void {
   const watch = `
     const { Socket } = require('node:net');

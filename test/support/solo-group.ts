@@ -4,7 +4,7 @@ import type { PieceList, ProcessGroup, Work } from '../../src/dist/types';
 
 const done = <T>(value: T): Work<T> => ({ done: true, agrees: true, wait: () => value });
 
-/** A group of one in this process, for tests of code around collectives; it moves pieces as a real one does. */
+/** A group of one in this process, for tests of code around collectives; it copies pieces as a real group does. */
 export function soloGroup(engine: Engine): ProcessGroup {
   const unsupported = (): never => {
     throw new Error('a group of one has nobody to talk to');

@@ -14,13 +14,13 @@ interface LiveBuffer {
   tag: Tag;
 }
 
-/** The largest a cause ever was, and which modules made it up then. */
+/** The peak of a cause, and its modules at that moment. */
 export interface Peak {
   readonly bytes: number;
   readonly byModule: Readonly<Record<string, number>>;
 }
 
-/** Adds up what an engine and a group tell: live bytes by cause, peaks, collectives, spans. Of the device unless it says host. */
+/** Adds up the events of an engine and a group: live bytes by cause, peaks, collectives, spans. Of the device unless a method says host. */
 export class TallyObserver implements Observer {
   readonly #live = new Map<BufferId, LiveBuffer>();
   readonly #now = new Map<MemoryCause, number>();
@@ -97,7 +97,7 @@ export class TallyObserver implements Observer {
     return sums;
   }
 
-  /** Forgets peaks, collectives and spans; what is held stays. */
+  /** Resets peaks, collectives and spans; live bytes stay. */
   restart(): void {
     this.#peaks.clear();
     for (const [cause, bytes] of this.#now) this.#peaks.set(cause, { bytes, byModule: this.byModule(cause) });

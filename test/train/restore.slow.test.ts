@@ -48,7 +48,7 @@ function trainerOf(config: TrainConfigInput): Trainer {
   });
 }
 
-/** What a checkpoint does, without files. */
+/** As a checkpoint does, but without files. */
 function carry(from: Trainer, to: Trainer): void {
   const buffers = from.model.states();
   to.model.states().forEach((buffer, i) => {
@@ -59,7 +59,7 @@ function carry(from: Trainer, to: Trainer): void {
       to.optimizer.writeState(buffer, name, 0, from.optimizer.readState(source, name));
     }
   });
-  // Through JSON: it has to be plain.
+  // Through JSON, because the state must be plain.
   to.restore(JSON.parse(JSON.stringify(from.state())) as TrainerState);
 }
 

@@ -16,7 +16,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-/** Learns to double its input, by mean squared error; from batch `spoiled` on inputs are no numbers. */
+/** Learns to double its input, by mean squared error; from batch `spoiled` on, inputs are NaN. */
 function doubling(spoiled = Number.POSITIVE_INFINITY): Task {
   const model = new Linear(4, 4).manualSeed(1);
   return {

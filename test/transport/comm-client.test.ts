@@ -9,7 +9,7 @@ for (const when of ['while it loads', 'at its first message'] as const) {
   test(`a comm thread that ends ${when} is a typed error for every waiting and later call`, async () => {
     const client = new CommClient(stub, when);
     const posted = client.post((ticket) => ({ ticket }));
-    // Blocks this thread: no event can tell it.
+    // Blocks this thread, so that no event can arrive.
     const expected = { code: 'ENGINE', message: /has ended: the kernels are missing.*launch the job again/ };
     assert.throws(() => posted.wait(), expected);
     assert.throws(() => posted.wait(), expected);

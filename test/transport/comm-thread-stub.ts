@@ -1,4 +1,4 @@
-// A comm thread of tests that ends while it loads, or at its first message.
+// A comm thread for tests that ends while it loads, or at its first message.
 import { workerData } from 'node:worker_threads';
 import { ShardlabError } from '../../src/core/errors';
 import type { CommThreadInput } from '../../src/transport/comm-client';

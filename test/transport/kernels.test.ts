@@ -12,7 +12,7 @@ const halves = new Uint16Array(memory.buffer);
 const TARGET = 2 ** 20;
 const BACK = 2 ** 21;
 
-/** All 65,536 halves as floats, then back: every value must survive. */
+/** All 65,536 16-bit values as float32, then back: every value must be unchanged. */
 function roundTrip(from: typeof kernels.fromF16, to: typeof kernels.toF16): void {
   for (let bits = 0; bits < 65536; bits++) halves[bits] = bits;
   from(TARGET, 0, 65536);

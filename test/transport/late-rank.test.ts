@@ -12,7 +12,7 @@ import { createSegment, openSegment, type Segment } from '../../src/transport/se
 import type { SpanCall } from '../../src/transport/spans';
 import type { Wait } from '../../src/transport/wait';
 
-// Both ranks are played by one process, step by step: each stands still wherever a busy machine may leave it.
+// One process plays both ranks, step by step, and stops each wherever a busy machine may stop it.
 
 const probe = probeSharedMemory();
 const skip = probe.ok ? false : `no shared memory here: ${probe.reason}`;
@@ -30,7 +30,7 @@ function openRank({ fd, bytes }: Segment, rank: number) {
   return { pairs: new PairLane(memory, STREAM.main), collectives: new CollectiveLane(memory, STREAM.main) };
 }
 
-/** A call of `count` elements that lie nowhere: zeros where they are read. */
+/** A call of `count` elements without memory: zeros where they are read. */
 function callOf(op: CallOp, peer = -1, count = 0): SpanCall {
   const header: CallHeader = {
     op,
@@ -53,7 +53,7 @@ function callOf(op: CallOp, peer = -1, count = 0): SpanCall {
   return { header, inputs: op === 'send' ? spans : [], outputs: op === 'recv' ? spans : [] };
 }
 
-/** The wait at which steps stand still. */
+/** The wait at which a call stands still. */
 function waitOf(step: IteratorResult<Wait, unknown>): Wait {
   assert.ok(step.done !== true);
   return step.value;

@@ -48,7 +48,7 @@ describe("a rank's mailbox", () => {
       [],
     ];
     for (const frames of forged) await stranger.send(frames.length === 0 ? '' : frames);
-    // One connection keeps its order: when this one is there, the others were.
+    // One connection preserves the order: when this letter has arrived, the others have too.
     await stranger.send(['secret', '1||1|0|2', 'record', 'last']);
     await mine.receive('1||1|0|2', 1);
     other.send(0, KEY, letter('true'));

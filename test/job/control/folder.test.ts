@@ -8,7 +8,7 @@ import { createJobFolder, removeJobFolder } from '../../../src/job/control/folde
 
 const FOLDER = join(__dirname, '..', '..', '..', 'src', 'job', 'control', 'folder.js');
 
-/** A folder as a launcher leaves it that is killed before it can remove anything. */
+/** A folder that a launcher leaves when it is killed. */
 function leftFolder(): string {
   const program = `
     process.stdout.write(require(${JSON.stringify(FOLDER)}).createJobFolder());

@@ -40,6 +40,6 @@ test("the file cache of a container counts as available memory, up to the host's
     '/proc/self/cgroup': '0::/\n',
     '/sys/fs/cgroup/memory.stat': 'inactive_file 9000000000000000\n',
   });
-  // Other processes take and free memory between two looks at it.
+  // Other processes allocate and free memory between the two reads.
   assert.ok(Math.abs(availableMemory(huge) - freemem()) < 0.1 * freemem());
 });

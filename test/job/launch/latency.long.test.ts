@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { ENDLESS, goneAfter, launchFor, printed, runCell, temporaryFolder } from '../job-fixture';
 
-/** What else the machine does may slow one attempt; the best of three is the job's own time. */
+/** Other load on the machine may slow one attempt; the best of three is the job's own time. */
 async function bestOfThree(attempt: () => Promise<number>): Promise<number> {
   let best = Infinity;
   for (let i = 0; i < 3; i++) best = Math.min(best, await attempt());

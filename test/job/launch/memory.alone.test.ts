@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { availableMemory } from '../../../src/job/launch/host-memory';
 import { launchFor, resultsOf, runCell } from '../job-fixture';
 
-/** A full heap, and the array of values on its way there. */
+/** A full heap, and the array of values that is copied to it. */
 const NEEDED_BYTES = 6e9;
 
 test("tensors beyond the wasm heap's 4 GiB are a typed error that names the held memory, and the job still works", {
@@ -16,7 +16,7 @@ test("tensors beyond the wasm heap's 4 GiB are a typed error that names the held
     message:
       /^\[rank 0\/2\] 268 MB for temp .* do not fit: 4\.\d+ GB are held and the wasm engine's heap ends at 4\.29 GB\. Held: temp 4\.\d+ GB\..*\(cell 7, line 2\)/,
   });
-  // Kernels that need scratch or an output fail as well, whatever they allocate in C++.
+  // Kernels that need temporary memory or an output also fail, even if they allocate in C++.
   for (const [cell, op] of ['tf.cumsum(kept[0])', 'kept[0].add(1)', 'kept[0].transpose()'].entries()) {
     await assert.rejects(runCell(job, `if (rank === 0) ${op}`, 8 + cell), { code: 'OUT_OF_MEMORY' });
   }

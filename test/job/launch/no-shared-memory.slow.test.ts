@@ -18,7 +18,7 @@ const NO_KOFFI = `
     return load.call(this, name, ...rest);
   };`;
 
-/** Launches without saying how tensors travel, and prints how they do, with a sum over the ranks. */
+/** Launches without a choice of transport, and prints the transport with a sum over the ranks. */
 const PROGRAM = `
   const { launch } = require(${JSON.stringify(LAUNCH)});
   (async () => {
@@ -42,7 +42,7 @@ test('if koffi does not load, ranks exchange tensors over zeromq, and the doctor
   const { stdout } = await promisify(execFile)(process.execPath, ['-e', PROGRAM], { env });
   assertFallback(JSON.parse(stdout), /koffi does not load.*launch with transport: 'zeromq'/s);
   const doctor = await promisify(execFile)(process.execPath, [COMMAND, 'doctor', '--json'], { env }).catch(
-    // Another missing part (a kernelspec, say) ends the doctor with status 1; what it says counts here.
+    // Another missing part (a kernelspec, say) ends the doctor with status 1; only the text counts here.
     (failed: { stdout: string }) => failed,
   );
   const { checks } = JSON.parse(doctor.stdout) as {

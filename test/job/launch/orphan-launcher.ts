@@ -1,6 +1,6 @@
 import { launch } from '../../../src/job/run/launch';
 
-/** A launcher to be killed: tells its ranks' pids and keeps them at what the argument says. */
+/** A launcher that the test kills: prints its ranks' pids and starts the argument's code on them. */
 async function main(): Promise<void> {
   const job = await launch({ ranks: 2, blas: 'none' });
   const tell = (): void => {

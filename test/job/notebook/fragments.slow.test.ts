@@ -11,14 +11,14 @@ import { lookup } from '../../../src/job/notebook/lookup';
 import type { Job } from '../../../src/job/run/job';
 import { launchFor, resultsOf, runCell } from '../job-fixture';
 
-/** What the answer to each fragment that is refused must name. */
+/** What the answer to each refused fragment must name. */
 const ANSWERS: Readonly<Record<string, RegExp>> = {
   'CheckpointImpl.NO_CHECKPOINT': /NO_REENTRANT and REENTRANT/,
   'mixed_precision=True': /write mixedPrecision: MixedPrecision\(\{/,
   'ShardStrategy.FULL_SHARD': /ShardingStrategy\.FULL_SHARD/,
 };
 
-/** The example as a cell, with what it is given. */
+/** The example as a cell, with the values that it needs. */
 const cellOf = (example: string, folder: string): string => `await (async () => {
   const shape = { layers: 1, dim: 8, heads: 1, vocab: 16, seq: 4 };
   const model = nn.gpt(shape);
@@ -67,7 +67,7 @@ async function checkOne(fragment: Fragment, { job, names, folder }: Where): Prom
       });
       return;
     default: {
-      // What lands later, or was never there, must not be in the scope: then its status has to change.
+      // A name that is missing or planned must not be in the scope; if it is, its status has to change.
       const parts = name.split(/[^A-Za-z_]+/).filter((part) => part.length > 3);
       for (const part of parts) assert.ok(!names.has(camelCase(part)), `${name}: ${part} is here`);
     }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { predictions } from '../../../src/job/notebook/predictions';
 
-/** Enough for a machine that others use as well; see docs/benchmarks.md for what was seen. */
+/** Large enough for a machine that others use too; docs/benchmarks.md has the measured errors. */
 const MOST_MEAN_ERROR = 0.6;
 const MOST_ERROR = 2;
 

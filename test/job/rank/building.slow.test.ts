@@ -15,7 +15,7 @@ const CONFIG: TrainConfigInput = {
   optimizer: { kind: 'sgd' },
 };
 
-/** Of every parameter the same value; gives the file's name. */
+/** Writes the same value for every element of every parameter; returns the file's name. */
 function writeConstants(folder: string, value: number): string {
   const file = join(folder, 'first.safetensors');
   const parameters = [...buildModel(parseTrainConfig(CONFIG)).namedParameters()];

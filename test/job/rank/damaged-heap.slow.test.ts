@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { ShardlabError } from '../../../src/core/errors';
 import { launchFor, runCell } from '../job-fixture';
 
-/** Makes C++ code forget a tensor, so that the next kernel on it aborts, as a damaged heap does. */
+/** Makes C++ code forget a tensor, so that the next kernel on it aborts, as with a damaged heap. */
 const TRAP = `const backend = tf.backend();
 const x = tf.ones([4]);
 if (rank === 1) backend.wasm.tfjs.disposeData(backend.dataIdMap.get(x.dataId).id);

@@ -10,14 +10,14 @@ interface Reference {
   readonly values: Readonly<Record<string, readonly number[]>>;
 }
 
-/** By what is around the middle layer, then by rank. Source: partial_reference.py. */
+/** By the wrapper of the middle layer, then by rank. Source: partial_reference.py. */
 const REFERENCES = JSON.parse(readFileSync(testData('partial_reference.json'), 'utf8')) as Readonly<
   Record<string, readonly Reference[]>
 >;
 
 const WRAPPERS = { fullyShard: 'fullyShard(model.b)', DDP: 'DDP(model.b)', none: '' };
 
-/** The reference's model and training. `wrap`: what is put around its middle layer. */
+/** The reference's model and training. `wrap`: the wrapper of its middle layer. */
 const trainingOf = (wrap: string): string => `
   class Model extends nn.Module {
     a = new nn.Linear(4, 4);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { testData } from '../../support/paths';
 import { launchFor } from '../job-fixture';
 
-/** What is put around the model, or nothing. */
+/** The wrapper of the model, or none. */
 const AROUND: readonly string[] = [
   'none',
   'DDP',
@@ -38,7 +38,7 @@ for (const world of [1, 2, 4]) {
             return this.b.apply(tf.relu(this.a.apply(x)));
           }
         }
-        // As model_reference.py's.
+        // As in model_reference.py.
         const scattered = (from: number, count: number, number: number, size: number): Float32Array =>
           Float32Array.from({ length: count }, (_, i) => {
             const first = Math.imul((from + i) * 7919 + number * 104729 + 17, 2654435761) >>> 0;

@@ -44,7 +44,7 @@ test("an article's training script runs with its names: policy, precision, check
 
 test('mistakes of the articles are errors in the rank that runs them', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
-  // Each compiles, so that the error is ours and not only the type checker's.
+  // Each compiles, so that the error is the rank's and not the type checker's.
   const wrong: ((scope: RankScope) => unknown)[] = [
     ({ FSDP, nn }) =>
       FSDP(nn.gpt({ layers: 1, dim: 4, heads: 1, vocab: 8, seq: 2 }), { mixedPrecision: true }),

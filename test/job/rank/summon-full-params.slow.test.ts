@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { launchFor } from '../job-fixture';
 
-test('summonFullParams makes parameters whole under every strategy, and written back only if the caller asks for it', async (context) => {
+test('summonFullParams makes parameters whole under every strategy, and writes them back only on request', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const found = await job.on('all').run(async ({ FSDP, engine, nn, tf, MixedPrecision, CPUOffload }) => {
     const before = engine.memory.bytes;

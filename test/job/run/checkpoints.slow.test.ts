@@ -146,10 +146,10 @@ test('checkpoints of a run', async (context) => {
         const end = await saving;
         assert.ok(end === 'saved' || end === 'INTERRUPTED', end);
         if (end === 'INTERRUPTED') numInterrupted++;
-        // The others learn of the end from files, beside the call.
+        // The others notice the end from files, apart from the call.
         while (left().filter((name) => name.startsWith('cut')).length > 1) await setTimeout(5);
         if (end === 'saved') lastSaved = before;
-        // Ranks that had copied all when the interrupt came go on to its end.
+        // Ranks that had copied everything before the interrupt continue to the end of the save.
         const { step } = await run.load(path);
         assert.ok(step === lastSaved || step === before, `step ${step}`);
         lastSaved = step ?? 0;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { heldBytes } from '../../support/held-bytes';
 import { launchFor, temporaryFolder, withTmpdir } from '../job-fixture';
 
-/** A model whose steps take no time: what counts is how many there are. */
+/** A model whose steps take almost no time, because only the number of steps matters. */
 const CONFIG = {
   model: { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 64, seq: 8 },
   data: 'synthetic',

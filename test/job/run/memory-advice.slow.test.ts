@@ -14,7 +14,7 @@ const CONFIG: TrainConfigInput = {
   parallel: { strategy: 'NO_SHARD' },
 };
 
-/** Bytes of a rank at the peak of two steps, its building included. */
+/** Bytes of a rank at the peak of two steps, including the building of the model. */
 async function neededBytes(run: Run): Promise<number> {
   await run.step(2);
   return Math.max(...[...run.records].map(({ memory }) => memory.peakBytes + memory.elsewhereBytes));
@@ -38,7 +38,7 @@ test('an out-of-memory error of a run names settings that really fit', async (co
   );
   assert.doesNotMatch(error.message, /, line \d/, 'a step has no line of a cell');
   await assert.rejects(run.step(), { code: 'CLOSED', message: /job\.train\(config\)/ });
-  // What it names is true of a run under the limit.
+  // The suggested settings fit in a run under the limit.
   const tried = error.details.tried as readonly TriedSetting[]; // as the advice gives it
   const shards = tried.find(({ setting }) => setting === "parallel: { strategy: 'FULL_SHARD' }");
   assert.ok(shards?.fits);

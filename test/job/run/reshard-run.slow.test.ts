@@ -85,7 +85,7 @@ test('a run in resharding', async (context) => {
       [{ world: 4 }, /world is 4, but this job has 3 ranks/],
       [{ wrap: { layerCls: ['Blok'] } }, /Blok/],
     ] as const) {
-      // Wrong on purpose: what no checker saw.
+      // Wrong on purpose, as in a cell that is not type-checked.
       await assert.rejects(run.reshard(change as ReshardChange), { code: 'CONFIG', message });
     }
     await run.step(1);

@@ -13,7 +13,7 @@ const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 2 };
 const LARGER = { ...MODEL, dim: 48, vocab: 512 } as const;
 const HYBRID = { dpReplicate: 2, dpShard: 2 } as const;
 
-/** One change after another; whatever the placement, the whole tensors stay as they are. */
+/** One change after another; the whole tensors stay equal under every placement. */
 const CHANGES: readonly ReshardChange[] = [
   { strategy: 'ZERO_1' },
   { world: 3 },

@@ -22,7 +22,7 @@ const WORLD = 2;
 const config = parseTrainConfig({ parallel: { strategy: 'FULL_SHARD' } });
 const spans = { data: 0, forward: 1, backward: 2, loss: 3, optimizer: 4 };
 
-/** What ranks send of a step; no two steps take the same time or have the same loss. */
+/** The events that ranks send for a step; all steps have different times and losses. */
 function stepOf(step: number, version = 0) {
   const result = {
     step,
@@ -44,7 +44,7 @@ function stepOf(step: number, version = 0) {
   return simulateRanks(shape).map((record) => ({ result, record: { ...record, loss: result.loss } }));
 }
 
-/** A history with its file in a folder of its own, and what it warned of. */
+/** A history with a file in its own folder, and the list of its warnings. */
 function historyFor(context: TestContext, { isThere = true } = {}) {
   const base = mkdtempSync(join(tmpdir(), 'history-'));
   context.after(() => rmSync(base, { recursive: true, force: true }));
@@ -56,7 +56,7 @@ function historyFor(context: TestContext, { isThere = true } = {}) {
   return { history, folder, warnings };
 }
 
-/** The records that a history of these steps has to have: curves of the newest two steps alone. */
+/** The records that a history of these steps must have: curves only of the newest two steps. */
 function recordsOf(steps: readonly (readonly { readonly record: StepRecord }[])[]): StepRecord[] {
   return steps.flatMap((ranks, i) =>
     ranks.map(({ record }) =>

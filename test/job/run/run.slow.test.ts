@@ -139,7 +139,7 @@ test('runs of a job', async (context) => {
       ]);
       assert.equal(shown.filter(({ how }) => how.startsWith('display')).length, 1);
       assert.equal(shown.filter(({ bundle }) => 'image/png' in bundle).length, 1);
-      // JupyterLab's plotly draws a display once: it may only come last.
+      // JupyterLab's plotly draws a display once, so it may only come last.
       assert.equal(shown.filter(({ bundle }) => 'application/vnd.plotly.v1+json' in bundle).length, 1);
       await run.dispose();
     },
@@ -159,7 +159,7 @@ test('a model beyond the memory limit is a typed error that names the held memor
   const large = job.train(config('NO_SHARD', { model: { ...MODEL, dim: 256 } }));
   await assert.rejects(
     large.then((run) => run.step(1)),
-    // Of whichever rank comes to its limit first.
+    // From the rank that reaches its limit first.
     {
       code: 'OUT_OF_MEMORY',
       message: /^\[(rank [01]\/2|ranks 0-1 of 2)\] .* are held and the memoryLimit is 300 kB\. Held: /,

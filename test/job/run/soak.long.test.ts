@@ -16,18 +16,18 @@ const CONFIG = {
 } as const;
 
 /*
- * [Note: what is flat] Resident memory as a whole says little: V8 collects old garbage when it likes, so that the heap of a rank
- * that holds 38 MB of objects has any size from 85 to 185 MB. Compared are what processes hold after a collection, from the
- * first 1,000 steps on: within 5%. So is the median over 5,000 steps of what is resident outside of the main thread's heap: the
- * engine's heap, native code, and the heaps of the other threads, which cannot be made to collect but are small.
+ * [Note: what is flat] Resident memory as a whole says little: V8 collects old garbage at any time, so that the heap of a rank
+ * that holds 38 MB of objects has any size from 85 to 185 MB. The test compares the memory after a garbage collection, from the
+ * first 1,000 steps on: within 5%. The same holds for the median over 5,000 steps of memory outside the main thread's heap: the
+ * engine's heap, native code, and the heaps of the other threads, which cannot be forced to collect but are small.
  */
 
-/** What processes hold after a collection. */
+/** The memory of processes after a garbage collection. */
 interface Held {
   readonly launcher: number;
-  /** By rank: V8's heap and what lies outside it, with the engine's heap. */
+  /** By rank: V8's heap and the memory outside it, with the engine's heap. */
   readonly ranks: readonly number[];
-  /** By rank: bytes and tensors that live. */
+  /** By rank: bytes and tensors that are alive. */
   readonly tensors: readonly (readonly [number, number])[];
 }
 
@@ -44,7 +44,7 @@ async function held(job: Job): Promise<Held> {
   return { launcher, ranks: ranks.map(({ bytes }) => bytes), tensors: ranks.map(({ tensors }) => tensors) };
 }
 
-/** As notebooks do it: many steps in a call, and many calls of one step. */
+/** As in notebooks: many steps in a call, and many calls of one step. */
 async function thousand(run: Run): Promise<void> {
   await run.step(900);
   for (let i = 0; i < 100; i++) await run.step();

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { RankStep, StepGrant } from '../../../src/job/control/messages';
 import { firstGrant, Stepping } from '../../../src/job/run/training';
 
-/** A step as far as stepping looks at it. */
+/** The part of a step that stepping reads. */
 function step(number: number): RankStep {
   return { result: { step: number } } as RankStep;
 }

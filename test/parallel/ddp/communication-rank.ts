@@ -14,10 +14,10 @@ import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-proc
 import { soloGroup } from '../../support/solo-group';
 
 export const SHAPE = { layers: 2, dim: 16, heads: 2, vocab: 512, seq: 8, tied: false } as const;
-/** Sequences a rank and micro-batch; few tokens, so that few of the table's rows are touched. */
+/** Sequences per rank and micro-batch; few tokens, so that few rows of the table are touched. */
 const BATCH = 1;
 
-/** How gradients are reduced, by name. */
+/** Settings of the gradients' reduction, by name. */
 export const CASES = {
   plain: {},
   fp16: { hook: 'fp16' },
@@ -44,16 +44,16 @@ interface Reduced {
   readonly experts?: number;
 }
 
-/** What one rank saw of one backward. */
+/** Measurements of one rank in one backward. */
 export interface CommunicationResult {
-  /** Empty for a parameter that no rank has a gradient of. */
+  /** Empty for a parameter without a gradient on all ranks. */
   readonly grads: Readonly<Record<string, readonly number[]>>;
   /** Elements by parameter. */
   readonly sizes: Readonly<Record<string, number>>;
   readonly collectives: readonly (Pick<CollectiveEvent, 'op' | 'count' | 'wireBytes'> & {
     wireDType: WireDType;
   })[];
-  /** Rows of tables and experts' parameters that this rank touched, by parameter. */
+  /** Rows of tables and parameters of experts that this rank touched, by parameter. */
   readonly touched: Readonly<Record<string, readonly number[]>>;
   readonly left: number;
 }
@@ -66,7 +66,7 @@ export interface ExchangeResult {
   readonly left: number;
 }
 
-/** Both parts of the suite. */
+/** The results of both parts of the suite. */
 export interface SuiteResult {
   readonly reductions: Readonly<Record<string, CommunicationResult>>;
   readonly exchange: ExchangeResult;
@@ -141,7 +141,7 @@ function backward({ engine, group }: TestRank<RankArgs>, model: Module, micro: n
   tf.dispose([ids, targets, pass.loss]);
 }
 
-/** Rank r sends row i to rank (r · i) mod size: some send nothing somewhere, some rows stay. */
+/** Rank r sends row i to rank (r · i) mod size: some ranks send nothing to some others, some rows stay. */
 function exchange({ engine, group, tally }: TestRank<RankArgs>): ExchangeResult {
   const before = engine.memory.bytes;
   const count = 3 + group.rank;

@@ -23,7 +23,7 @@ for (const world of [2, 4]) {
       collectives.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
     const totalOf = (results: readonly CommunicationResult[]): number =>
       results.reduce((sum, result) => sum + bytesOf(result), 0);
-    /** What all ranks together receive for an all-reduce of `elements`. */
+    /** Bytes that all ranks together receive in an all-reduce of `elements`. */
     const allReduced = (elements: number, itemBytes = 4): number => 2 * (world - 1) * elements * itemBytes;
 
     test('fp16 and bf16 hooks, and a 16-bit wire type, halve the bytes; gradients are within two roundings', async () => {
@@ -39,7 +39,7 @@ for (const world of [2, 4]) {
             const exact = plain[rank]?.grads[parameter] ?? [];
             const all = plain.map((_, r) => plain[r]?.grads[parameter] ?? []);
             assert.ok(all.length > 0);
-            // Contributions are unknown here: their mean size is bounded by the largest value of the tensor.
+            // The contributions are unknown here: their mean size is bounded by the largest value of the tensor.
             const largest = Math.max(...exact.map(Math.abs));
             values.forEach((value, i) => {
               const bound = u * (Math.abs(exact[i] ?? 0) + world * largest) + 2 * smallestSubnormal;
@@ -103,7 +103,7 @@ for (const world of [2, 4]) {
       const values = allReduced(all - saved - (VOCAB - rows) * DIM);
       const sparse = await of('experts, sparse');
       assert.equal(totalOf(sparse.map(withoutFlags)), values);
-      // Touched rows of both tables and touched experts; then which of these have no gradient at all, a flag each.
+      // Touched rows of both tables and touched experts; then one flag for each that has no gradient at all.
       const masks = [VOCAB + SEQ + names.length, 2 + names.length].map((flags) => maskWords(flags, world));
       for (const { collectives } of sparse) {
         const flags = collectives.filter(({ wireDType }) => wireDType === 'int32').map(({ count }) => count);
@@ -145,7 +145,7 @@ for (const world of [2, 4]) {
   });
 }
 
-/** Without what travels as whole numbers: flags of rows and of parameters. */
+/** Without the integers on the wire: flags of rows and of parameters. */
 function withoutFlags(result: CommunicationResult): CommunicationResult {
   return { ...result, collectives: result.collectives.filter(({ wireDType }) => wireDType !== 'int32') };
 }

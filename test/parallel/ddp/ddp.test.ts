@@ -13,7 +13,7 @@ import { rootOnly } from '../../../src/parallel/wrap-policy';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 
-/** Runs its layers in the order that it was given. */
+/** Runs its layers in the given order. */
 class Stack extends Module {
   readonly layers = new ModuleList([0, 1].map(() => new Linear(3, 3)));
   readonly order: readonly number[];
@@ -36,7 +36,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-/** A group of one that counts its reductions; while `breaks`, they are broken off. */
+/** A group of one that counts its reductions and, while `breaks`, interrupts them. */
 function countingGroup(): { readonly group: ProcessGroup; numReductions: number; breaks: boolean } {
   const solo = soloGroup(engine);
   const counting = { group: solo, numReductions: 0, breaks: false };
@@ -85,7 +85,7 @@ test('after an interrupted backward the next backward reduces every bucket again
   const layer = model.layers.at(0);
   layer?.wrap((inputs, next) => {
     const y = next(...inputs);
-    // Its gradient fails, after the gradients of the layer behind it are on their way.
+    // Its gradient fails after the reduction of the next layer's gradients has begun.
     return fails
       ? tf.customGrad((...[z]) => ({
           value: tf.clone(z as tf.Tensor), // the input; the types allow for tfjs's save function

@@ -18,7 +18,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-/** Runs work that does not end by itself; as in an interrupted cell, no `finally` runs. */
+/** Starts work that is cut off; as in an interrupted cell, no `finally` runs. */
 function cutOff(within: (work: () => void) => void): void {
   const run = (): void =>
     within(() => {

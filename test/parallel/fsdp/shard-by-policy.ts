@@ -7,7 +7,7 @@ import {
 import type { WrapPolicy } from '../../../src/parallel/wrap-policies';
 import { modulesToWrap } from '../../../src/parallel/wrap-policy';
 
-/** Makes the modules that a policy chooses units, innermost first, and the model the root. Returns the model. */
+/** Makes units of the modules that a policy selects, innermost first, and the model the root. Returns the model. */
 export function fullyShardByPolicy<M extends Module>(
   model: M,
   policy: WrapPolicy,

@@ -29,7 +29,7 @@ before(async () => {
   engine = await testEngine();
 });
 
-/** A group of one that notes the modules of its collectives. */
+/** A group of one that records the modules of its collectives. */
 function noting(calls: string[]): ProcessGroup {
   return new Proxy(soloGroup(engine), {
     get(target, key) {
@@ -47,7 +47,7 @@ function noting(calls: string[]): ProcessGroup {
 interface Sharded {
   readonly model: Chain;
   readonly calls: string[];
-  /** Forward and backward; gives the loss. */
+  /** Forward and backward; returns the loss. */
   pass(): number;
   dispose(): void;
 }
@@ -157,7 +157,7 @@ test('frozen parameters are gathered with their unit, have no gradient and no op
   one.dispose();
 });
 
-/** The most units that were being gathered while some module ran, and the layers' gathers in order. */
+/** The largest number of units in gathers while some module ran, and the layers' gathers in order. */
 function inFlight(
   options: FullyShardOptions,
   prefetch: (model: Chain) => void,

@@ -9,7 +9,7 @@ import { chunkOf, paddingOf, shardLayout } from '../../../src/parallel/fsdp/shar
 import { placementOf } from '../../../src/parallel/fsdp/unit-placement';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
 
-/** What one rank found for one random unit. */
+/** Measurements of one rank for one random unit. */
 export interface UnitResult {
   readonly shapes: readonly (readonly number[])[];
   /** Elements of all parameters, of this rank's shard, and of padding in it. */
@@ -17,11 +17,11 @@ export interface UnitResult {
   readonly shard: number;
   readonly padding: number;
   readonly shardBytes: number;
-  /** Whether gathered parameters are those that were sharded. */
+  /** Whether gathered parameters equal those before sharding. */
   readonly gathered: boolean;
-  /** Whether the shard of reduced gradients is this rank's part of their mean, and zero where it is padding. */
+  /** Whether the shard of reduced gradients is this rank's part of their mean, with zeros in the padding. */
   readonly reduced: boolean;
-  /** Whether the reduced shards, gathered, are what an all-reduce gives. */
+  /** Whether the reduced shards, gathered, equal the result of an all-reduce. */
   readonly likeAllReduce: boolean;
 }
 

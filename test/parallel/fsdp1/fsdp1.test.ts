@@ -129,7 +129,7 @@ test('the error of an unknown FSDP argument shows the right form', () => {
 });
 
 test('names that do not exist throw and are not undefined', () => {
-  // Typed as never: an argument made of them compiles, and says at run time what is meant.
+  // Typed as never: code that uses them compiles, and at run time the error gives the right form.
   assert.throws(
     () => ShardStrategy.FULL_SHARD,
     /ShardStrategy\.FULL_SHARD does not exist; PyTorch calls it ShardingStrategy/,
@@ -170,7 +170,7 @@ test("FairScale's arguments become FSDP's, and those without effect are named", 
 test('the first call names a wrapper that was made but not put into the model', () => {
   const model = moe({ ...SHAPE, experts: 2 });
   for (const block of model.blocks) {
-    // As the article has it: the loop's variable is bound to the wrapper, the model keeps the bare module.
+    // As in the article: the loop's variable is bound to the wrapper, and the model still has the bare module.
     for (let expert of block.moe.experts)
       expert = fsdp(expert, context, { shardingStrategy: 'SHARD_GRAD_OP' });
   }

@@ -4,15 +4,15 @@ import { FIELDS, type Field, type WholeState } from './state-dump';
 export const RELATIVE_BOUND = 1e-5;
 
 /**
- * The gradient of the keys' bias is zero by theory (it shifts all scores of a row alike, which softmax ignores), so
- * what is computed is rounding noise: it and its moments get an absolute bound.
+ * The gradient of the keys' bias is zero in theory (it shifts all scores of a row equally, which softmax ignores), so
+ * its computed value is rounding noise: it and its moments get an absolute bound.
  */
 export const ZERO_BY_THEORY_BOUND = 1e-9;
 
 /** Largest difference of parameters under AdamW's eps 1e-8, which amplifies noise of gradients near zero. */
 export const AMPLIFIED_BOUND = 5e-5;
 
-/** Differences of one kind: the largest, and where. */
+/** The largest difference of one kind, and where it is. */
 export interface Difference {
   readonly value: number;
   readonly where: string;
@@ -92,7 +92,7 @@ function zeros(): Record<Field, Difference> {
   return { values: none, grad: none, expAvg: none, expAvgSq: none };
 }
 
-/** Keeps the larger difference; NaN is larger than all. */
+/** Returns the larger difference; NaN is larger than all. */
 function note(all: Record<Field, Difference>, field: Field, value: number, where: string): void {
   if (!(value <= all[field].value)) all[field] = { value, where };
 }

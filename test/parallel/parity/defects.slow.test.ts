@@ -38,7 +38,7 @@ const runOf = (strategy: StrategyName, mutation: Mutation | null): ParityRun => 
   return mutation === null ? run : { ...run, mutation };
 };
 
-/** The defects that a strategy's collectives can have; two copies of one shard gather within one rank. */
+/** The possible defects of a strategy's collectives; with two copies of one shard a gather is within one rank. */
 const mutationsOf = (strategy: StrategyName): Mutation[] => {
   const { shardedAtRest, isHybrid } = STRATEGIES[strategy];
   const gathers = shardedAtRest.length > 0 && !isHybrid;
@@ -55,7 +55,7 @@ before(async () => {
 });
 after(() => folder.remove());
 
-/** The largest over the steps. Copies that differ are a difference too. */
+/** The largest over the steps. Copies that differ count as a difference too. */
 const gradientDifference = ({ folder: dump }: ParityRun): number => {
   const differences = Array.from({ length: STEPS }, (_, step) => {
     const { relative } = compareStates(readStep(dump, 2, step), readStep(single.folder, 1, step));

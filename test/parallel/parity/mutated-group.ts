@@ -1,10 +1,10 @@
 import type { Engine } from '../../../src/backend/engine';
 import type { PieceList, ProcessGroup, Work } from '../../../src/dist/types';
 
-/** A defect that the parity suite must see. */
+/** A defect that the parity suite must find. */
 export type Mutation = 'sumForMean' | 'missedShard' | 'doubleCount' | 'missedGather';
 
-/** The group, and groups made of it, with a defect in a collective; all else goes through. */
+/** The group, and groups made of it, with a defect in one collective; all others are unchanged. */
 export function mutated(group: ProcessGroup, engine: Engine, mutation: Mutation): ProcessGroup {
   const defect = DEFECTS[mutation](group, engine);
   return new Proxy(group, {
@@ -32,7 +32,7 @@ const DEFECTS: Record<Mutation, (group: ProcessGroup, engine: Engine) => Defect>
     allReducePieces: (pieces, _op, options) => group.allReducePieces(pieces, 'sum', options),
   }),
 
-  /** Rank 1 forgets what it received. */
+  /** Rank 1 drops the received values. */
   missedShard: (group, engine) => ({
     reduceScatterPieces(inputs, output, op, options) {
       return after(group.reduceScatterPieces(inputs, output, op, options), () => {
@@ -46,7 +46,7 @@ const DEFECTS: Record<Mutation, (group: ProcessGroup, engine: Engine) => Defect>
     },
   }),
 
-  /** Rank 1 loses what was gathered. */
+  /** Rank 1 drops the gathered values. */
   missedGather: (group, engine) => ({
     allGatherPieces(input, outputs, options) {
       return after(group.allGatherPieces(input, outputs, options), () => {

@@ -10,7 +10,7 @@ import {
 import { type EpsName, type FinishedRun, STEPS, torchLosses } from './parity-runs';
 import { readStep } from './state-dump';
 
-/** The recorded losses of torch's ranks, under the bound that two implementations' rounding needs. */
+/** Compares with the recorded losses of torch's ranks, within the bound for the rounding of two implementations. */
 export function requireTorchLosses({ results }: FinishedRun, world: number, t: TestContext): void {
   const expected = torchLosses(world);
   let worst = 0;
@@ -25,7 +25,7 @@ export function requireTorchLosses({ results }: FinishedRun, world: number, t: T
   t.diagnostic(`losses differ from torch's by at most ${worst.toExponential(1)} of 2.0e-4`);
 }
 
-/** Losses, gradients before clipping and their norm at every step are those of one process with the same parameters. */
+/** Compares losses, gradients before clipping and their norm at every step with one process that has the same parameters. */
 export function requireSameGradients(finished: FinishedRun, single: FinishedRun, t: TestContext): void {
   const [expected] = single.results;
   assert.ok(expected);
@@ -41,7 +41,7 @@ export function requireSameGradients(finished: FinishedRun, single: FinishedRun,
   ]);
 }
 
-/** Parameters and AdamW's moments at every step are those of one process that trained by itself. */
+/** Compares parameters and AdamW's moments at every step with one process that trained by itself. */
 export function requireSameStates(
   finished: FinishedRun,
   single: FinishedRun,
@@ -88,7 +88,7 @@ function requireWithin(
 
 const comparisons = new Map<string, Comparison>();
 
-/** What differs after a step; worked out once, for gradients and states are asked of the same pair. */
+/** The differences after a step, computed once because gradients and states of the same pair are read. */
 function compared({ run, world }: FinishedRun, single: FinishedRun, step: number): Comparison {
   const key = [run.folder, single.run.folder, step].join('\0');
   const known = comparisons.get(key);

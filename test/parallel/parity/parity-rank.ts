@@ -18,20 +18,20 @@ import { type DumpManifest, readStep } from './state-dump';
 export interface ParityRun {
   readonly name: string;
   readonly config: TrainConfigInput;
-  /** Where every rank writes its state after every step. */
+  /** The folder into which every rank writes its state after every step. */
   readonly folder: string;
-  /** Ranks and micro-batches a step whose batches this one process takes at once; default only its own. */
+  /** Ranks and micro-batches per step whose batches this process computes together; default only its own. */
   readonly concatenated?: { readonly ranks: number; readonly micros: number };
   readonly mutation?: Mutation;
   /** Trains by a naive form in place of the config's strategy. */
   readonly naive?: NaiveName | undefined;
-  /** Before each step takes the parameters that another run's ranks had then: gradients of the same parameters. */
+  /** Before each step takes the parameters of another run's ranks at that step, so that gradients are of the same parameters. */
   readonly follow?: { readonly folder: string; readonly world: number };
   /** Initial weights from the config's seed instead of torch's recorded ones. */
   readonly seeded?: boolean;
 }
 
-/** What one rank reports of one run. */
+/** The report of one rank on one run. */
 export interface ParityResult {
   readonly losses: readonly number[];
   readonly gradNorms: readonly number[];
@@ -71,7 +71,7 @@ function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
   return { losses, gradNorms };
 }
 
-/** The batches of several ranks and micro-batches as one: what a single process trains on for comparison. */
+/** The batches of several ranks and micro-batches as one, on which a single process trains for comparison. */
 function concatenatedBatches(
   of: { readonly ranks: number; readonly micros: number },
   run: ParityRun,

@@ -16,14 +16,14 @@ export type EpsName = keyof typeof EPS;
 
 const SCRIPT = join(__dirname, 'parity-rank.js');
 
-/** A strategy's settings in a world: hybrid ones with two copies where there are ranks for them. */
+/** A strategy's settings in a world: hybrid strategies have two copies if there are enough ranks. */
 export function parallelOf(strategy: StrategyName, world: number): TrainConfigInput['parallel'] {
   if (!STRATEGIES[strategy].isHybrid || world === 1) return { strategy };
   const dpReplicate = world % 2 === 0 ? 2 : world;
   return { strategy, mesh: { dpReplicate, dpShard: world / dpReplicate } };
 }
 
-/** A finished run: what its ranks reported, and where their states lie. */
+/** A finished run: the reports of its ranks, and the folder of their states. */
 export interface FinishedRun {
   readonly run: ParityRun;
   readonly world: number;
@@ -71,13 +71,13 @@ export async function finishRuns(
   }));
 }
 
-/** A temporary folder that is gone after the tests. */
+/** A temporary folder that is deleted after the tests. */
 export function temporaryFolder(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), 'shardlab-parity-'));
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-/** One process that takes the batches of `ranks` ranks and `micros` micro-batches at once. */
+/** One process that computes the batches of `ranks` ranks and `micros` micro-batches together. */
 export function singleRun(folder: string, eps: EpsName, ranks: number, micros = 1, steps = STEPS): ParityRun {
   const name = `single-${ranks}x${micros}-${eps}`;
   const parallel = { strategy: 'NO_SHARD' } as const;
@@ -85,7 +85,7 @@ export function singleRun(folder: string, eps: EpsName, ranks: number, micros = 
   return { name, config, folder: join(folder, name), concatenated: { ranks, micros } };
 }
 
-/** One process that takes the same batches with the parameters that a finished run's ranks had at every step. */
+/** One process that computes the same batches with the parameters of a finished run's ranks at every step. */
 export function followerOf(run: ParityRun, world: number): ParityRun {
   const name = `${run.name}-follower`;
   const config = { ...run.config, batch: 2 * world, parallel: { strategy: 'NO_SHARD' } } as const;

@@ -20,7 +20,7 @@ import {
 
 const EPS_NAMES = ['torch', 'smooth'] as const satisfies EpsName[];
 
-/** All worlds and strategies with a BLAS, a sample without. */
+/** All worlds and strategies with a BLAS, some without. */
 const SCOPES = {
   auto: { what: 'with a BLAS', skip: whyNoBlas(), worlds: [1, 2, 4], strategies: STRATEGY_NAMES },
   none: {
@@ -34,14 +34,14 @@ const SCOPES = {
   { readonly strategies: readonly StrategyName[]; [rest: string]: unknown }
 >;
 
-/** The naive forms, and the strategies that they are forms of. */
+/** The naive forms, and their strategies. */
 const NAIVE = {
   'naive DDP': { naive: 'DDP', strategy: 'NO_SHARD' },
   'naive FSDP': { naive: 'FSDP', strategy: 'FULL_SHARD' },
 } as const;
 const NAIVE_NAMES = ['naive DDP', 'naive FSDP'] as const;
 
-/** How a run trains by a strategy, or by a naive form. */
+/** The settings that train by a strategy, or by a naive form. */
 function formOf(
   form: StrategyName | keyof typeof NAIVE,
   eps: number,
@@ -51,7 +51,7 @@ function formOf(
   if (!(form in NAIVE)) {
     return { config: referenceConfig(eps, { parallel: parallelOf(form as StrategyName, world), ...more }) };
   }
-  const { naive, strategy } = NAIVE[form as keyof typeof NAIVE]; // one of the two, as just asked
+  const { naive, strategy } = NAIVE[form as keyof typeof NAIVE]; // one of the two, as just checked
   return { config: referenceConfig(eps, { parallel: { strategy }, ...more }), naive };
 }
 
@@ -76,7 +76,7 @@ for (const blas of ['auto', 'none'] as const) {
           }),
         );
         const finished = await finishRuns(world, blas, runs);
-        // Under torch's eps parameters part by amplified noise: gradients are compared for the same parameters.
+        // With torch's eps parameters diverge by amplified noise, so gradients are compared for the same parameters.
         const amplified = runs.filter(({ eps }) => eps === 'torch').map((run) => followerOf(run, world));
         const followed = await finishRuns(1, blas, amplified);
         for (const [i, run] of finished.entries()) {

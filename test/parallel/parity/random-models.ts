@@ -7,7 +7,7 @@ import { Linear } from '../../../src/nn/linear';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
 
-/** What a random model is made of, from one seed. */
+/** The parts of a random model, from one seed. */
 export interface RandomModel {
   readonly model: Module;
   /** Width of inputs and targets. */
@@ -40,7 +40,7 @@ class Nest extends Module {
   }
 }
 
-/** A model whose table is used at its begin and its end, as a GPT's is. */
+/** A model that uses its table at its start and at its end, as a GPT does. */
 class RandomNet extends Module {
   readonly blocks: ModuleList<Nest>;
   readonly table: Parameter;
@@ -65,7 +65,7 @@ class RandomNet extends Module {
   }
 }
 
-/** The same model on every rank: sizes that fit no number of ranks, nested blocks, tied and unused parameters. */
+/** The same model on every rank: sizes that no number of ranks divides, nested blocks, tied and unused parameters. */
 export function randomModel(seed: number): RandomModel {
   const random = seeded(seed, 'random model');
   const width = 2 + random.integer(11);

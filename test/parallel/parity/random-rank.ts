@@ -11,12 +11,12 @@ import { randomSettings } from './random-settings';
 /** A random model and settings, from a seed. */
 export interface RandomRun {
   readonly seed: number;
-  /** The number of ranks that the settings are for; one process then takes the batches of all. */
+  /** The number of ranks of the settings; one process then computes the batches of all. */
   readonly world: number;
   readonly alone: boolean;
 }
 
-/** A stretch of a parameter or of an optimizer state on one rank. */
+/** A range of a parameter or of an optimizer state on one rank. */
 export interface Part {
   /** Field and parameter. */
   readonly name: string;
@@ -24,12 +24,12 @@ export interface Part {
   readonly values: readonly number[];
 }
 
-/** What one rank found. */
+/** Results of one rank. */
 export interface RandomResult {
   readonly losses: readonly number[];
   readonly gradNorms: readonly number[];
   readonly parts: readonly Part[];
-  /** Bytes that the engine holds more than before, when all was disposed. */
+  /** Bytes that the engine still holds after everything was disposed. */
   readonly left: number;
 }
 
@@ -76,7 +76,7 @@ function train(rank: TestRank<RandomArgs>, run: RandomRun): RandomResult {
   };
 }
 
-/** What does not concern where things lie. */
+/** The settings that do not concern placement. */
 function plain({ optimizer, clipNorm, frozen }: TrainConfigInput): TrainConfigInput {
   return { parallel: { strategy: 'NO_SHARD' }, optimizer, clipNorm, frozen };
 }

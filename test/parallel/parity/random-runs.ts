@@ -4,9 +4,9 @@ import { relativeDistance } from '../../support/close';
 import { launchRanks } from '../../support/launch-ranks';
 import type { RandomResult, RandomRun } from './random-rank';
 
-/** Sums of the same products in another order, over three steps under an eps of 1e-4. */
+/** Sums of the same terms in another order, over three steps with an eps of 1e-4. */
 const BOUND = 2e-5;
-/** A tensor whose values are nearly zero has rounding noise of the whole model's size. */
+/** A tensor with values near zero has rounding noise of the whole model's size. */
 const NOISE = 1e-7;
 
 const finish = (world: number, runs: readonly RandomRun[]): Promise<RandomResult[][]> =>
@@ -34,7 +34,7 @@ export async function finishSeeds(
   );
 }
 
-/** Losses, norms, parameters and optimizer states of all ranks are those of one process. */
+/** Compares losses, norms, parameters and optimizer states of all ranks with one process. */
 export function requireSame(together: readonly RandomResult[], alone: RandomResult): void {
   for (const { losses, gradNorms, left } of together) {
     requireNumbers(losses, alone.losses, 'losses');

@@ -55,7 +55,7 @@ test("gradients of ignored modules are each rank's own, have the whole batch's m
   assert.ok(difference <= RELATIVE_BOUND * size, `${difference} of ${size}`);
 });
 
-/** Low precision has bounds of its own, ignored modules have values of their own. */
+/** Low precision has its own bounds, ignored modules have their own values. */
 function hasOtherValues({ mixedPrecision, parallel }: TrainConfigInput): boolean {
   return (mixedPrecision ?? null) !== null || (parallel?.ignoredModules ?? []).length > 0;
 }
@@ -70,7 +70,7 @@ function runOf(world: number, name: string, input: TrainConfigInput): ParityRun 
   };
 }
 
-/** Runs that train the same are compared with one process. */
+/** Runs with the same training are compared with one process. */
 function singleName({ accumulation = 1, frozen = [] }: TrainConfigInput): string {
   return `single, ${accumulation} micro-batches, frozen ${frozen.join(' ')}`;
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Where every parameter's elements lie in what one rank wrote. */
+/** The placement of every parameter's elements in one rank's dump. */
 export type DumpManifest = readonly {
   readonly name: string;
   readonly size: number;
@@ -23,14 +23,14 @@ export type Field = (typeof FIELDS)[number];
 /** A parameter after a step, whole. */
 export type WholeState = Readonly<Record<Field, Float32Array>>;
 
-/** Puts together what all ranks wrote after a step. Copies must be the same on all ranks to the bit. */
+/** Joins the dumps of all ranks after a step. Copies must be equal on all ranks to the bit. */
 export function readStep(folder: string, world: number, step: number): Map<string, WholeState> {
   const wholes = new Map<string, WholeState>();
   const covered = new Map<string, number>();
   for (let rank = 0; rank < world; rank++) {
     for (const { ranks, slice, fields } of partsOf(folder, rank, step)) {
       const whole = wholeOf(wholes, slice.parameter, slice.size);
-      // Rank 0 and those that share with it hold the first copy.
+      // Rank 0 and the ranks that share with it hold the first copy.
       const isFirst = ranks === null ? rank === 0 : ranks.includes(0);
       FIELDS.forEach((field) => {
         const part = fields[field];
@@ -49,14 +49,14 @@ export function readStep(folder: string, world: number, step: number): Map<strin
   return wholes;
 }
 
-/** A stretch of a parameter that a rank wrote. */
+/** A range of a parameter in a rank's dump. */
 interface DumpPart {
   readonly ranks: readonly number[] | null;
   readonly slice: DumpManifest[number]['slices'][number];
   readonly fields: WholeState;
 }
 
-/** What one rank wrote after a step. */
+/** One rank's dump after a step. */
 export function partsOf(folder: string, rank: number, step: number): DumpPart[] {
   const manifest = JSON.parse(
     readFileSync(join(folder, `manifest.rank${rank}.json`), 'utf8'),

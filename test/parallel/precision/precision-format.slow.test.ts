@@ -27,7 +27,7 @@ const RUNS = {
 } as const satisfies Record<string, Omit<PrecisionRun, 'name'>>;
 type RunName = keyof typeof RUNS;
 
-/** Two micro-batches that are each reduced, so that reduced gradients are added up. */
+/** Two micro-batches that are both reduced, so that reduced gradients are added up. */
 function low(policy: object, strategy: 'FULL_SHARD' | 'ZERO_1' = 'FULL_SHARD') {
   const mixedPrecision = { paramDtype: 'bf16', ...policy } as const;
   const config: TrainConfigInput = { mixedPrecision, accumulation: 2, parallel: { strategy, noSync: false } };
@@ -66,10 +66,10 @@ async function gradientError(name: RunName): Promise<number> {
 }
 
 /**
- * Rounding moves a value by at most u of its size: u = 2^-8 for bfloat16, 2^-11 for float16. On the way to a gradient there
+ * Rounding changes a value by at most u of its size: u = 2^-8 for bfloat16, 2^-11 for float16. Before a gradient there
  * are 2 L + 3 roundings one after another in a model of L blocks: of the input of every block and of its gradient on the way
  * back, of the parameters, of their gradients, and on the wire. To first order their effects add up, each times how strongly
- * the gradient answers to a relative change there. A pre-norm model with small weights answers about one to one, since every
+ * the gradient depends on a relative change there. A pre-norm model with small weights has a factor of about one, because every
  * block's input is normalized: the bound is (2 L + 3) u.
  */
 const NUM_ROUNDINGS = 2 * LAYERS + 3;

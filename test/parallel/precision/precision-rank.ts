@@ -11,7 +11,7 @@ export interface PrecisionRun {
   readonly name: string;
   readonly config: TrainConfigInput;
   readonly steps: number;
-  /** One process whose micro-batches are the batches of so many ranks; undefined: every rank takes its own. */
+  /** One process whose micro-batches are the batches of `ranks` ranks; undefined: every rank computes its own. */
   readonly standsFor?: number;
 }
 
@@ -23,10 +23,10 @@ export interface Part {
   readonly grads: readonly number[];
 }
 
-/** What one rank reports of one run. */
+/** The report of one rank on one run. */
 export interface PrecisionResult {
   readonly losses: readonly number[];
-  /** Whether each step's update was left out. */
+  /** Whether each step's update was skipped. */
   readonly skipped: readonly boolean[];
   readonly parts: readonly Part[];
   /** Of the last step. */

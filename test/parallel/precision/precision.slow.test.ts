@@ -18,7 +18,7 @@ const STRATEGIES = [
   'FULL_SHARD',
 ] as const satisfies StrategyName[];
 
-/** Policies under which roundings fall at the same places whatever the number of ranks. */
+/** Policies whose roundings are at the same operations for any number of ranks. */
 const POLICIES = {
   bf16: { paramDtype: 'bf16' },
   'bf16, reduced in fp32': { paramDtype: 'bf16', reduceDtype: 'fp32' },
@@ -99,8 +99,8 @@ const mustHave = (all: ReadonlyMap<string, PrecisionResult[]>, name: string): Pr
 };
 
 /**
- * A single process takes the batches of all ranks as micro-batches, and rounds at the same places. With a number of ranks
- * that is a power of two, dividing by it commutes with rounding, and sums run in rank order in both: equal to the bit.
+ * A single process computes the batches of all ranks as micro-batches, with the same roundings. With a number of ranks
+ * that is a power of two, dividing by it commutes with rounding, and sums are in rank order in both: equal to the bit.
  */
 for (const world of [1, 2, 4]) {
   describe(`${world} ranks`, () => {
@@ -124,7 +124,7 @@ for (const world of [1, 2, 4]) {
           const [sharded, single] = await both;
           const ranks = mustHave(sharded, `${policy} ${strategy}`);
           const twin = mustHave(single, policy);
-          // A few gradients are below float16's normal numbers in spite of the scale: halving them loses a bit.
+          // A few gradients are below float16's normal numbers despite the scale: halving them loses a bit.
           const bound = policy === 'fp16, scaled' ? 1e-7 : 0;
           assert.ok(
             difference(ranks, twin, 'grads') <= bound,

@@ -35,7 +35,7 @@ test('the bound is at most 16 times the measured error if sums are in float32', 
   for (const each of plain) assert.ok(each.bound <= 16 * each.relativeError, JSON.stringify(each));
 });
 
-/** Roundings of normal numbers are off by u at most: one of the contributions and one of the mean. */
+/** A rounding of a normal number has an error of at most u: one for the contributions and one for the mean. */
 test('with sums in float32 the error of gradients of size 1 is below u (1 + √N); sums in the wire type have more', () => {
   for (const dtype of ['float16', 'bfloat16'] as const) {
     const { unitRoundoff } = HALF_FORMATS[dtype];
@@ -50,9 +50,9 @@ test('with sums in float32 the error of gradients of size 1 is below u (1 + √N
 });
 
 /**
- * float16's u is 2^-11 = 0.049%. A rounding's error is spread evenly up to u of the value, so u/√3 in the mean; two of them in a
- * row, of contributions and of their mean, are u·√(2/3) = 0.04%, below 0.1% where values are normal numbers. Below half of the
- * smallest subnormal, 3e-8, nothing is left.
+ * float16's u is 2^-11 = 0.049%. A rounding's error is spread evenly up to u of the value, so u/√3 in the mean; two of them one after
+ * the other, of contributions and of their mean, are u·√(2/3) = 0.04%, below 0.1% for normal numbers. Below half of the
+ * smallest subnormal, 3e-8, the result is zero.
  */
 test("float16's error is below 0.1% for gradients of 1 to 1e-3, above for 1e-6, and 100% for 1e-8; scaling helps both", () => {
   const of = (scale: number): ReductionErrorRow =>
@@ -91,7 +91,7 @@ test('an overflow is counted and makes the error infinite', () => {
   );
   assert.equal(measured.overflowed, 1);
   assert.equal(measured.relativeError, Number.POSITIVE_INFINITY);
-  // 60,000 + 60,000 is too large for a ring that adds in float16, and no problem for a sum in float32.
+  // 60,000 + 60,000 is too large for a ring that adds in float16, but not for a sum in float32.
   const large = [Float32Array.of(60_000), Float32Array.of(60_000)];
   assert.deepEqual([...reduceOnWire(large, 'float16', 'wire')], [Number.POSITIVE_INFINITY]);
   assert.deepEqual([...reduceOnWire(large, 'float16', 'float32')], [60_000]);

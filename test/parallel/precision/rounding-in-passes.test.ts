@@ -92,7 +92,7 @@ for (const half of HALVES) {
     const ys = b.map((bi, i) => bi + xs.reduce((sum, xj, j) => sum + (w[4 * i + j] ?? 0) * xj, 0));
     const exact = ys.reduce((sum, y, i) => sum + y * (fs[i] ?? 0), 0);
     assert.ok(Math.abs((pass.loss.dataSync()[0] ?? 0) - exact) < 1e-5, 'the loss is that of rounded values');
-    // One product in float32, rounded once at the end.
+    // One matmul in float32, rounded once at the end.
     const product = fs.flatMap((f) => xs.map((xj) => Math.fround(f * xj)));
     assert.deepEqual([...(weight.grad?.dataSync() ?? [])], roundedBy(product, half));
     assert.deepEqual([...(bias.grad?.dataSync() ?? [])], roundedBy(fs, half));
@@ -109,7 +109,7 @@ for (const half of HALVES) {
   });
 
   /**
-   * y = Σ w_j x_j + b with each of w, x, b rounded once: relative errors of at most u each, so every product is off by at
+   * y = Σ w_j x_j + b with each of w, x, b rounded once: relative errors of at most u each, so the error of each term is at
    * most (2u + u²)|w_j x_j| and the bias by u|b|. Sums in float32 add (n + 1) · 2^-24 of the sum of sizes.
    */
   test(`a linear layer under ${half} is within the bound of its unit roundoff`, () => {
@@ -161,7 +161,7 @@ test('saved activations of a unit count at the declared type, except integers an
   const wide = activations(mixedPrecision({}));
   assert.equal(wide.logicalBytes, wide.bytes);
   const narrow = activations(mixedPrecision({ paramDtype: 'bfloat16' }));
-  // Indices of an embedding are saved as whole numbers.
+  // Indices of an embedding are saved as integers.
   const whole = 2 * narrow.logicalBytes - narrow.bytes;
   assert.ok(whole >= 0 && whole <= 64, `${whole} bytes are not float32`);
   assert.ok(narrow.bytes > 1000);

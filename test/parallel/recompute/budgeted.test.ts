@@ -20,7 +20,7 @@ test('an interrupted first forward does not affect the choice of layers', () => 
   const choices = [false, true].map((isBroken) => {
     const model = new Chain();
     const context = { engine, observer: SILENT, group: soloGroup(engine) };
-    // Each saves its input and its result, 3 numbers each; the budget is that of three inputs.
+    // Each layer saves its input and its result, 3 numbers each; the budget is that of three inputs.
     for (const layer of model.layers) layer.wrap((inputs, next) => tf.tanh(next(...inputs)));
     const applied = applyActivationCheckpointing(context, model, { budgetBytes: 36 }, false);
     let breaks = isBroken;
@@ -53,7 +53,7 @@ test('a matmul costs the same whichever operands are transposed', () => {
     [true, false],
     [true, true],
   ]) {
-    // The outer length of b is that of a's rows: lengths alone do not tell which is summed over.
+    // b's outer length equals a's rows, so that lengths alone do not show which axis is summed over.
     const a = tf.zeros(transposeA ? [2, 5, 3] : [2, 3, 5]);
     const b = tf.zeros(transposeB ? [2, 3, 5] : [2, 5, 3]);
     const product = tf.matMul(a, b, transposeA, transposeB);

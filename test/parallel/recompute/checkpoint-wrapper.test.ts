@@ -30,7 +30,7 @@ describe('activation checkpointing by name', () => {
     assert.deepEqual(told, []);
     checkpointWrapper(context, layer, { impl: 'REENTRANT' });
     assert.match(told.join(), /impl REENTRANT behaves as NO_REENTRANT does/);
-    // What an untyped cell gives.
+    // As in an untyped cell.
     const impl = 'NO_CHECKPOINT' as 'REENTRANT';
     assert.throws(() => checkpointWrapper(context, layer, { impl }), {
       code: 'CONFIG',

@@ -6,7 +6,7 @@ import type { LayerCost } from '../../../src/parallel/recompute/layer-meter';
 
 const LAYER: LayerCost = { savedBytes: 100, inputBytes: 10, flops: 7 };
 
-/** The least flops of all choices within a budget; undefined where none is. */
+/** The fewest flops of all choices within a budget; undefined if no choice is. */
 function bruteForce(costs: readonly LayerCost[], budgetBytes: number): number | undefined {
   let best: number | undefined;
   for (let bits = 0; bits < 2 ** costs.length; bits++) {

@@ -19,7 +19,7 @@ export interface RecomputeRun {
   readonly around?: readonly string[];
 }
 
-/** What one rank found. */
+/** Results of one rank. */
 export interface RecomputeResult {
   /** Of losses and gradients, to the last bit. */
   readonly digest: string;
@@ -31,7 +31,7 @@ export interface RecomputeResult {
   /** Bytes of activations on the device and the host when the last forward had ended. */
   readonly activationBytes: number;
   readonly hostActivationBytes: number;
-  /** Bytes that were held after all was disposed, less those before. */
+  /** Bytes that were held after everything was disposed, less those before. */
   readonly leakedBytes: number;
   readonly layers: readonly string[] | null;
 }
@@ -40,7 +40,7 @@ interface RecomputeArgs extends RankArgs {
   readonly runs: readonly RecomputeRun[];
 }
 
-/** Micro-batches: the first ones stay local where the strategy says so. */
+/** Micro-batches: the first ones are not reduced if the strategy says so. */
 const PASSES = 3;
 
 void runAsRank<RecomputeArgs>((rank) => rank.args.runs.map((run) => runPasses(rank, run)));

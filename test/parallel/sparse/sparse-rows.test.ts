@@ -68,7 +68,7 @@ test('slices of pieces are the elements of the ranges, whatever the pieces are',
   tensor.dispose();
 });
 
-/** Each element's place in the tensor; -1 for padding. */
+/** Each element's index in the tensor; -1 for padding. */
 function spread(pieces: readonly Piece[]): number[] {
   return pieces.flatMap((piece) =>
     'padding' in piece

@@ -73,7 +73,7 @@ for (const world of [2, 3, 4]) {
       const [sparse, dense] = [await of('untied FULL_SHARD sparse'), await of('untied FULL_SHARD dense')];
       const touched = touchedRows(sparse, 'wte.weight');
       assert.ok(touched > 3 && touched < VOCAB / 3);
-      // All rows of positions are touched; padding of both tables' last chunks does not travel.
+      // All rows of positions are touched; the padding of both tables' last chunks is not sent.
       const padded = (rows: number): number => world * Math.ceil(rows / world);
       const saved = padded(VOCAB) - touched + padded(SEQ) - SEQ;
       const expected =
@@ -85,7 +85,7 @@ for (const world of [2, 3, 4]) {
   });
 }
 
-/** What all ranks receive of gradients. */
+/** Bytes of gradients that all ranks receive. */
 function gradBytes(results: readonly PrecisionResult[]): number {
   return results
     .flatMap(({ collectives }) => collectives)

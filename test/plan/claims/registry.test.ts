@@ -29,7 +29,7 @@ test("evidence without a run is a cell that runs, and a cell's number is the fin
   for (const { claim, finding } of CHECKS) {
     const { kind, source } = finding.evidence;
     if (kind === 'run' || kind === 'dry run' || source.startsWith('$ ')) continue;
-    // A scope of its own: cells may use the same names.
+    // Each cell gets its own scope, because cells may use the same names.
     const value: unknown = runInContext(`{\n${source}\n}`, context);
     assert.notEqual(value, undefined, `${claim.id} shows nothing`);
     const number = numberOf(finding);

@@ -16,6 +16,6 @@ test('claims with runs still hold when the runs are repeated', {
   const checks = checkClaims(measured, PLAN_LAB, { ...recordedRuns, experiments });
   const changed = checks.filter(({ holds }) => !holds).map(({ claim, change }) => `${claim.id}: ${change}`);
   assert.deepEqual(changed, []);
-  // Every experiment of the file is one that is still asked.
+  // Every recorded experiment still belongs to a claim.
   assert.deepEqual(Object.keys(recordedRuns.experiments).sort(), Object.keys(experiments).sort());
 });

@@ -11,7 +11,7 @@ export interface ActivationQuestion {
   /** Sequences of the rank's micro-batch, of `shape.seq` tokens. */
   readonly batch: number;
   readonly checkpointing: ActivationCheckpointingConfig | null;
-  /** Whether blocks' activations lie on the host. Default false. */
+  /** Whether blocks' activations are on the host. Default false. */
   readonly offload?: boolean;
   /** Whether attention is one kernel, as it is on an engine with a BLAS. Default true. */
   readonly fusedAttention?: boolean;
@@ -19,17 +19,17 @@ export interface ActivationQuestion {
 
 /** A tensor that is saved for backward. */
 export interface ActivationTerm {
-  /** What it is, and for whom it is saved. */
+  /** Its name, and the operation for which it is saved. */
   readonly name: string;
   readonly bytes: Bytes;
 }
 
-/** What a GPT holds between forward and backward, by module. */
+/** The tensors of a GPT that are held between forward and backward, by module. */
 export interface ActivationPrediction {
   readonly modules: readonly { readonly module: string; readonly terms: readonly ActivationTerm[] }[];
   readonly deviceBytes: Bytes;
   readonly hostBytes: Bytes;
-  /** Operations of all second forwards; one forward of each checkpointed layer, less what is kept. */
+  /** Operations of all second forwards; one forward of each checkpointed layer, except the stored results. */
   readonly recomputedFlops: number;
 }
 
@@ -39,23 +39,23 @@ type Elements = readonly (readonly [name: string, elements: number])[];
 interface Sizes {
   /** Values of one activation of the residual stream: B·T·d. */
   readonly stream: number;
-  /** Rows of it: B·T. */
+  /** Its rows: B·T. */
   readonly rows: number;
   /** Weights of attention: B·h·T². */
   readonly pairs: number;
   readonly dim: number;
   readonly seq: number;
   readonly vocab: number;
-  /** Which operation attention is, or 'parts'. */
+  /** The operation of attention, or 'parts'. */
   readonly attention: 'causalAttention' | 'flashAttention' | 'parts';
-  /** What attention saves beside its inputs and its output. */
+  /** Tensors that attention saves in addition to its inputs and its output. */
   readonly ofAttention: readonly [name: string, elements: number];
 }
 
 const ITEM_BYTES = 4;
 
 /**
- * Activations of a GPT to the byte, a term a saved tensor, as the operations of src/backend/ops.ts save them.
+ * Activations of a GPT to the byte, one term per saved tensor, as the operations of src/backend/ops.ts save them.
  * Throws: CONFIG for a budget that cannot be met, and for kernels that no formula knows.
  * Source: the shape of the list is that of Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
  * Models", section 4.1; the terms are those of this engine: float32, no dropout, fused norms.
@@ -94,7 +94,7 @@ function sizesOf({ shape, batch, fusedAttention: fused = true }: ActivationQuest
   return { ...common, attention, ofAttention: ['attention weights', pairs] };
 }
 
-/** The final norm, the head's product and the loss, whose gradient takes the logits' place. */
+/** The final norm, the head's matmul and the loss, whose gradient takes the logits' buffer. */
 function savedByRoot({ stream, rows, vocab }: Sizes): Elements {
   return [
     ['last block’s output, for ln_f', stream],
@@ -121,10 +121,10 @@ function savedByBlock({ stream, rows, ofAttention }: Sizes): Elements {
   ];
 }
 
-/** What a checkpointed block keeps: its input, and results of operations, less those that nobody reads. */
+/** The tensors that a checkpointed block stores: its input, and results of operations except unused ones. */
 function keptTerms(sizes: Sizes, ops: ReadonlySet<string>): Elements {
   const results = resultsOf(sizes).filter(({ op }) => ops.has(op));
-  // Scores are for the softmax; where its result is kept, it does not run again.
+  // Scores are only for the softmax; if its result is stored, the scores are not computed again.
   const unread = ops.has('causalSoftmax') ? [SCORES, LAST] : [LAST];
   return [
     ['input', sizes.stream],
@@ -137,7 +137,7 @@ function keptFlops(sizes: Sizes, ops: ReadonlySet<string>): number {
 }
 
 const SCORES = 'scores';
-/** Its sum with the residual stream is the block's output, which the next one keeps. */
+/** Its sum with the residual stream is the block's output, which the next block stores. */
 const LAST = 'fc2 output';
 
 interface Result {
@@ -187,7 +187,7 @@ function flopsOfBlock(sizes: Sizes): number {
   return resultsOf(sizes).reduce((sum, { flops }) => sum + flops, 2 * sizes.stream);
 }
 
-/** Operations whose results are kept, attention without a kernel of its own by its parts. */
+/** Operations whose results are stored; attention without its own kernel counts by its parts. */
 function opsOf(config: ActivationCheckpointingConfig | null): ReadonlySet<string> {
   if (config === 'selective') return new Set([...EXPENSIVE_OPS, 'causalSoftmax']);
   if (config === null || config === 'full' || !('saveOps' in config)) return new Set();

@@ -1,12 +1,12 @@
 import type { Bytes } from '../../../src/core/units';
 
-/** A node's memory by DeepSpeed's estimate of parameters, gradients and optimizer states. */
+/** A node's memory by DeepSpeed's estimate for parameters, gradients and optimizer states. */
 export interface StatesEstimate {
   readonly cpuBytes: Bytes;
   readonly gpuBytes: Bytes;
 }
 
-/** What both estimators ask. */
+/** The arguments of both estimators. */
 export interface StatesQuestion {
   readonly totalParams: number;
   readonly gpusPerNode: number;
@@ -14,11 +14,11 @@ export interface StatesQuestion {
   readonly offloadsOptimizer: boolean;
 }
 
-/** What DeepSpeed adds to host memory to be on the safe side. */
+/** The safety factor that DeepSpeed adds for host memory. */
 const BUFFER_FACTOR = 1.5;
 
 /**
- * ZeRO-2: 2 bytes a parameter with its optimizer on the host, else 4 and 16 of the rank's part.
+ * ZeRO-2: 2 bytes per parameter with its optimizer on the host, else 4 and 16 for the rank's part.
  * Source: DeepSpeed, docs/code-docs/source/memory.rst, whose printed lines these are; the function's later code counts 2 and 18.
  */
 export function estimateZero2ModelStates(question: StatesQuestion): StatesEstimate {
@@ -36,17 +36,17 @@ export function estimateZero2ModelStates(question: StatesQuestion): StatesEstima
   };
 }
 
-/** ZeRO-3 needs the largest layer besides, and says where parameters lie and whether they are sharded when they are made. */
+/** ZeRO-3 also needs the largest layer, where parameters are, and whether they are sharded when they are made. */
 export interface Zero3StatesQuestion extends StatesQuestion {
   readonly largestLayerParams: number;
-  /** Counts only where the optimizer is on the host too. */
+  /** Counts only if the optimizer is on the host too. */
   readonly offloadsParameters: boolean;
   /** zero.Init. */
   readonly shardsAtInit: boolean;
 }
 
 /**
- * ZeRO-3: the largest layer's parameters and gradients whole (4 bytes), and 18, 2 or 0 of the rank's part.
+ * ZeRO-3: the largest layer's whole parameters and gradients (4 bytes), and 18, 2 or 0 bytes for the rank's part.
  * Source: DeepSpeed, deepspeed/runtime/zero/stage3.py, estimate_zero3_model_states_mem_needs.
  */
 export function estimateZero3ModelStates(question: Zero3StatesQuestion): StatesEstimate {

@@ -1,6 +1,6 @@
 import type { Bytes } from '../../../src/core/units';
 
-/** A GPT as the paper writes it: s tokens, b sequences a micro-batch, h values, a heads, L layers, v tokens known. */
+/** A GPT in the paper's letters: s tokens, b sequences per micro-batch, h values, a heads, L layers, v tokens in the vocabulary. */
 export interface PaperGpt {
   readonly s: number;
   readonly b: number;
@@ -17,14 +17,14 @@ export interface PaperSaving {
   readonly recompute: 'none' | 'selective' | 'full';
 }
 
-/** A pipeline of p stages, each in m parts that are interleaved (m = 1: 1F1B). */
+/** A pipeline of p stages, each in m interleaved parts (m = 1: 1F1B). */
 export interface PaperPipeline {
   readonly p: number;
   readonly m: number;
 }
 
 /**
- * Activations of one transformer layer, 16 bits a value and a byte a mask.
+ * Activations of one transformer layer, 16 bits per value and one byte per mask.
  * Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", equations 1 to 4 and 6, table 2.
  */
 export function activationsPerLayer({ s, b, h, a }: PaperGpt, saving: PaperSaving): Bytes {
@@ -36,8 +36,8 @@ export function activationsPerLayer({ s, b, h, a }: PaperGpt, saving: PaperSavin
 }
 
 /**
- * Activations of the first stage, which holds most: of p micro-batches' L/p layers, or (1 + (p - 1)/(pm)) of the model's when
- * interleaved; and what lies before and behind the layers.
+ * Activations of the first stage, which holds most: of p micro-batches' L/p layers, or (1 + (p - 1)/(pm)) of the model's if
+ * interleaved; and the activations before and behind the layers.
  * Source: section 4.2.3, equation 5, and section 4.3.
  */
 export function activationsOfFirstStage(gpt: PaperGpt, saving: PaperSaving, { p, m }: PaperPipeline): Bytes {

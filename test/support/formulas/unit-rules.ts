@@ -1,36 +1,36 @@
 import type { ParallelConfig } from '../../../src/config/settings/parallel';
 import { type ModelState, STRATEGIES, type StrategyName } from '../../../src/config/strategies';
 
-/** The settings, besides a strategy, that say how units lie on ranks and when they communicate. */
+/** The settings besides the strategy that determine the placement of units and their communication. */
 export type RuleSettings = Partial<
   Pick<ParallelConfig, 'mesh' | 'reshardAfterForward' | 'forwardPrefetch' | 'backwardPrefetch' | 'noSync'>
 > & {
   readonly world: number;
-  /** Micro-batches a step. Default 1. */
+  /** Micro-batches per step. Default 1. */
   readonly accumulation?: number | undefined;
   /** Whether whole parameters are rounded copies of a float32 shard. */
   readonly roundsParameters?: boolean | undefined;
-  /** Whether shards of parameters and gradients lie on the host. */
+  /** Whether shards of parameters and gradients are on the host. */
   readonly offloadsParameters?: boolean | undefined;
-  /** Whether all optimizer states do; those of shards on the host always do. */
+  /** Whether all optimizer states are on the host; those of shards on the host always are. */
   readonly offloadsOptimizer?: boolean | undefined;
 };
 
-/** What a strategy means for one unit on so many ranks. */
+/** The rule of a strategy for one unit on a number of ranks. */
 export interface UnitRule {
   /** Ranks that share the unit's elements. */
   readonly numShards: number;
   /** Ranks that hold the same elements and agree on their gradients. */
   readonly numCopies: number;
-  /** What is in shards at rest. */
+  /** The states that are sharded at rest. */
   readonly cuts: (state: ModelState) => boolean;
   /** Whether whole parameters exist only around forward and backward. */
   readonly isGatheredForUse: boolean;
   /** Whether whole parameters are freed after forward. */
   readonly reshards: boolean;
-  /** Ranks over which parameters lie between forward and backward; null: as at rest. */
+  /** Ranks over which parameters are sharded between forward and backward; null: as at rest. */
   readonly postForward: number | null;
-  /** Whether chunks have an array of their own at rest beside, or in place of, the whole tensors. */
+  /** Whether chunks have their own array at rest beside, or in place of, the whole tensors. */
   readonly hasMaster: boolean;
   /** Gradients reduced in a step: once, or after every micro-batch. */
   readonly reductions: number;

@@ -3,7 +3,7 @@ import type { MemoryCause } from '../../../src/core/events';
 import type { Bytes } from '../../../src/core/units';
 import { type RuleSettings, ruleOf, type UnitRule } from './unit-rules';
 
-/** What is cut over the ranks. */
+/** The states that are sharded over the ranks. */
 export type ZeroStrategy = StrategyName;
 
 /** Parameters that are gathered and reduced together. */
@@ -13,13 +13,13 @@ export interface ZeroUnit {
   readonly numParams: number;
   /** Elements added so that all ranks' shards are equal. Default 0. */
   readonly padding?: number;
-  /** Elements added where shards after forward lie over fewer ranks. Default 0. */
+  /** Elements added if shards after forward are over fewer ranks. Default 0. */
   readonly postForwardPadding?: number;
-  /** How many of the elements do not train, and how many of the padding are theirs. Default none. */
+  /** How many of the elements are frozen, and how much of the padding is theirs. Default none. */
   readonly frozen?: { readonly numParams: number; readonly padding: number };
-  /** Elements of each buffer that the optimizer updates on one rank. Default one: what the rank holds of those that train. */
+  /** Elements of each buffer that the optimizer updates on one rank. Default one: all trainable elements that the rank holds. */
   readonly buffers?: readonly number[] | undefined;
-  /** It runs first and ends last, and stays whole from forward to backward (FSDP's root): it is gathered once a step. */
+  /** It runs first and ends last, and stays whole from forward to backward (FSDP's root): it is gathered once per step. */
   readonly staysWhole?: boolean;
   /** Default the model's. */
   readonly strategy?: ZeroStrategy | 'IGNORED';
@@ -32,23 +32,23 @@ export interface ZeroQuestion extends RuleSettings {
   readonly itemBytes?: number;
   /** Bytes of an element on the wire. Default itemBytes. */
   readonly wireItemBytes?: { readonly param: number; readonly grad: number } | undefined;
-  /** Bytes of the optimizer's states of a buffer, by its elements. Default 8 an element (Adam's two float32 moments). */
+  /** Bytes of the optimizer's states of a buffer, by its elements. Default 8 per element (Adam's two float32 moments). */
   readonly optimizerBytes?: ((elements: number) => Bytes) | undefined;
 }
 
-/** Model states of one rank, and what it receives in one step. */
+/** Model states of one rank, and the bytes that it receives in one step. */
 export interface ZeroPrediction {
   readonly strategy: ZeroStrategy;
   readonly world: number;
   readonly numParams: number;
   readonly padding: number;
-  /** States on the device by the cause under which a ledger finds them; what is not sharded counts as full. */
+  /** States on the device by their cause in a ledger; unsharded states count as full. */
   readonly states: readonly { readonly cause: MemoryCause; readonly bytes: Bytes }[];
   /** The same on the host. */
   readonly hostStates: readonly { readonly cause: MemoryCause; readonly bytes: Bytes }[];
   /** On the device. */
   readonly stateBytes: Bytes;
-  /** Received from others by the ring algorithms, parameters and gradients only; the mean over ranks where parts differ. */
+  /** Received from others by the ring algorithms, parameters and gradients only; the mean over ranks if parts differ. */
   readonly wireBytes: { readonly param: Bytes; readonly grad: Bytes };
   /** Collectives for parameters and gradients. */
   readonly collectives: {
@@ -60,10 +60,10 @@ export interface ZeroPrediction {
 
 /**
  * Model states and communication by ZeRO's formulas. With Ψ parameters on N ranks: a sharded state costs its bytes
- * times Ψ/N; a gather or reduction of all parameters receives Ψ(N-1)/N elements. Where shards lie in R copies over S ranks
+ * times Ψ/N; a gather or reduction of all parameters receives Ψ(N-1)/N elements. With R copies of shards over S ranks
  * each, N is S, and copies agree by an all-reduce of Ψ/S elements: 2Ψ/S(R-1)/R more.
  * Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
- * section 5 (states), section 7 (communication); in bytes of float32 where the paper has 2 + 2 + 12.
+ * section 5 (states), section 7 (communication); in bytes of float32 instead of the paper's 2 + 2 + 12.
  */
 export function predictStates(question: ZeroQuestion): ZeroPrediction {
   const { units, world, strategy, itemBytes = 4 } = question;
@@ -165,7 +165,7 @@ function twoMoments(elements: number): Bytes {
   return 8 * elements;
 }
 
-/** All-gathers of a step, and what they receive. */
+/** All-gathers of a step, and the bytes that they receive. */
 function gathers(
   { numParams, padding = 0, postForwardPadding = 0, frozen = { numParams: 0, padding: 0 } }: ZeroUnit,
   rule: UnitRule,
@@ -176,7 +176,7 @@ function gathers(
   const fromOthers = (numShards - 1) / numShards;
   const whole = (numParams + padding) * fromOthers;
   if (!isGatheredForUse) {
-    // Parameters that stay whole are gathered once, after the optimizer changed the chunks; frozen ones never.
+    // Parameters that stay whole are gathered once, after the optimizer changed the chunks; frozen parameters never.
     const changed = numParams + padding - frozen.numParams - frozen.padding;
     return { gathered: changed * fromOthers, allGathers: changed > 0 ? 1 : 0 };
   }

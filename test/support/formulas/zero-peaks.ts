@@ -3,37 +3,37 @@ import type { Bytes } from '../../../src/core/units';
 import { type RuleSettings, ruleOf, type UnitRule } from './unit-rules';
 import type { ZeroQuestion, ZeroUnit } from './zero-formulas';
 
-/** A unit of a model whose units run in a known order. */
+/** A unit of a model whose order of units is known. */
 export interface PeakUnit extends ZeroUnit {
   /** Name of the unit around it; null for the root. */
   readonly parent: string | null;
 }
 
-/** What is held at the moment when a cause is at its largest: bytes by name, and their sum. */
+/** The bytes held at the moment of a cause's peak, by name, and their sum. */
 export interface PeakPrediction {
   readonly cause: MemoryCause;
   readonly terms: Readonly<Record<string, Bytes>>;
   readonly bytes: Bytes;
 }
 
-/** Elements by unit, and why. */
+/** Elements by unit, with the reason. */
 type Moment = ReadonlyMap<string, number>;
 
 interface Ruled {
   readonly unit: PeakUnit;
   readonly rule: UnitRule;
   readonly trained: number;
-  /** Elements of this rank's shard, and of that of the parameters that train. */
+  /** Elements of this rank's shard, and of the shard's trainable parameters. */
   readonly chunk: number;
   readonly trainedChunk: number;
 }
 
 /**
- * The largest that parameters and gradients are at any moment of a step, once the order of units is known (from the second
+ * The peaks of parameters and gradients in a step, once the order of units is known (from the second
  * step on). Units are given in the order in which they are entered, the root first.
  *
- * [Note: moments] Whole parameters: a unit is whole together with those around it, those that stay whole from their forward to
- * their backward, and the one that is gathered ahead. Whole gradients: a unit's are complete at the end of its backward, when those
+ * [Note: moments] Whole parameters: a unit is whole together with the units around it, those that stay whole from their forward to
+ * their backward, and the one that is prefetched. Whole gradients: a unit's are complete at the end of its backward, when those
  * of the unit before it are still being reduced.
  */
 export function predictPeaks(
@@ -75,13 +75,13 @@ function largest(cause: MemoryCause, moments: readonly Moment[], itemBytes: numb
   return most;
 }
 
-/** Those around a unit, itself last. */
+/** The units around a unit, itself last. */
 function around(units: readonly Ruled[], of: Ruled): Ruled[] {
   const parent = units.find(({ unit }) => unit.name === of.unit.parent);
   return [...(parent === undefined ? [] : around(units, parent)), of];
 }
 
-/** In the order of backward's begin: the root, then each unit before those that were entered earlier. */
+/** In the order in which backward begins: the root, then each unit before those that were entered earlier. */
 function backwardOrder(units: readonly Ruled[]): Ruled[] {
   const within = (parent: string | null): Ruled[] =>
     units
@@ -91,7 +91,7 @@ function backwardOrder(units: readonly Ruled[]): Ruled[] {
   return within(null);
 }
 
-/** Units that are gathered: those that are cut. */
+/** Units that are gathered: the sharded ones. */
 function gathered(units: readonly Ruled[]): Ruled[] {
   return units.filter(({ rule }) => rule.cuts('optimizer') || rule.hasMaster);
 }
@@ -120,7 +120,7 @@ function wholeParameters(units: readonly Ruled[], settings: RuleSettings): Momen
   ];
 }
 
-/** Masters at rest; besides, shards after forward, or what is copied from the host for gathers on their way. */
+/** Masters at rest; and shards after forward, or copies from the host for running gathers. */
 function parameterShards(units: readonly Ruled[], settings: RuleSettings): Moment[] {
   const { offloadsParameters = false, forwardPrefetch = true, backwardPrefetch = 'BACKWARD_PRE' } = settings;
   const isOnHost = ({ rule }: Ruled): boolean => offloadsParameters && rule.isGatheredForUse;
@@ -153,7 +153,7 @@ function parameterShards(units: readonly Ruled[], settings: RuleSettings): Momen
   ];
 }
 
-/** Walks through the ends of all units' backwards: what is held then, what is local, what is on its way. */
+/** Goes through the ends of all units' backwards: whole gradients, unreduced gradients, and those in reduction. */
 function gradients(units: readonly Ruled[], settings: RuleSettings): { whole: Moment[]; shards: Moment[] } {
   const { accumulation = 1, offloadsParameters = false } = settings;
   const order = units.filter(({ trained }) => trained > 0).reverse();
@@ -178,7 +178,7 @@ function gradients(units: readonly Ruled[], settings: RuleSettings): { whole: Mo
       reducing = one;
       if (!rule.cuts('gradient')) continue;
       const leaves = offloadsParameters && rule.isGatheredForUse;
-      // The first of a step is the one that others are added to.
+      // The first one of a step is the one to which others are added.
       const isFirst = (other: Ruled): boolean => !leaves && !heldShards.has(other.unit.name);
       const passing = [...(agreeing !== undefined && (leaves || micro > 0) ? [agreeing] : []), one];
       shards.push(

@@ -12,7 +12,7 @@ import { type RuleSettings, ruleOf } from './unit-rules';
 import { predictStates, type ZeroPrediction, type ZeroQuestion } from './zero-formulas';
 import { type PeakPrediction, type PeakUnit, predictPeaks } from './zero-peaks';
 
-/** What the formulas say of a config's run: states, communication, and the largest that parameters and gradients are. */
+/** The formulas' values for a config's run: states, communication, and the peaks of parameters and gradients. */
 export interface RunPrediction extends ZeroPrediction {
   readonly units: readonly PeakUnit[];
   readonly peaks: readonly PeakPrediction[];
@@ -32,7 +32,7 @@ export function predictRun(config: TrainConfig, world: number): RunPrediction {
     strategy: parallel.strategy,
     optimizerBytes: optimizerBytesOf(config.optimizer),
   };
-  // Without units, micro-batches add up in place whether they are reduced or not.
+  // Without units, micro-batches add up in place, reduced each or once.
   const peaks = predictPeaks(inUnits ? question : { ...question, noSync: true });
   const prediction = { ...predictStates(question), units, peaks };
   if (inUnits) return prediction;
@@ -40,7 +40,7 @@ export function predictRun(config: TrainConfig, world: number): RunPrediction {
   return { ...prediction, collectives: { ...prediction.collectives, allReduce } };
 }
 
-/** All-reduces of whole gradients: one a bucket. */
+/** All-reduces of whole gradients: one per bucket. */
 function numBuckets(model: Module, { parallel: { bucketBytes } }: TrainConfig): number {
   const trained = model.parameters().filter(({ requiresGrad }) => requiresGrad);
   return assignBuckets(trained, { ...DEFAULT_BUCKET_SIZES, bucketBytes }).length;
@@ -111,7 +111,7 @@ function numel(parameters: readonly Parameter[]): number {
   return parameters.reduce((sum, { size }) => sum + size, 0);
 }
 
-/** What equal chunks of rows need besides. */
+/** Additional elements for equal chunks of rows. */
 function paddingOver(parameters: readonly Parameter[], numRanks: number): number {
   return parameters.reduce((sum, { shape: [rows = 1], size }) => {
     return sum + (Math.ceil(rows / numRanks) * numRanks - rows) * (size / rows);
