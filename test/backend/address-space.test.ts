@@ -9,7 +9,7 @@ const ENGINE = join(__dirname, '..', '..', 'src', 'backend', 'wasm-engine.js');
 const PROGRAM = `require(${JSON.stringify(ENGINE)}).createWasmEngine({ blas: 'none' })
   .then(() => console.log('started'), ({ code, message }) => console.log(code, message));`;
 
-test('an engine that cannot reserve addresses for its heap fails with an error that says so', {
+test('if the engine cannot reserve addresses for its heap, the error says so', {
   skip: process.platform !== 'linux' && 'limits of virtual memory are kept on Linux alone',
 }, async () => {
   const limited = ['-c', 'ulimit -v 8000000; exec "$0" -e "$1"', process.execPath, PROGRAM];
@@ -17,7 +17,7 @@ test('an engine that cannot reserve addresses for its heap fails with an error t
   assert.match(stdout, /^OUT_OF_MEMORY The wasm engine cannot start.*ulimit -v unlimited/m);
 });
 
-test('the error of a heap that the host does not let grow differs from that of a full heap', () => {
+test('a heap that the host does not let grow has another error than a full heap', () => {
   const request = {
     bytes: 2e9,
     shape: [5e8],

@@ -13,7 +13,7 @@ const searchPaths = sitePackages(process.env, repositoryRoot());
 const found = findBlas({ searchPaths });
 const skip = found.library === null ? `no BLAS on this machine: ${found.reason}` : false;
 
-test('a BLAS that is switched off is absent, and the reason says so', () => {
+test('if BLAS is switched off, the library is null and the reason says so', () => {
   const absent = findBlas({ blas: 'none', searchPaths });
   assert.equal(absent.library, null);
   assert.match(absent.reason, /switched off/);

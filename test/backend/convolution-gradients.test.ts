@@ -46,7 +46,7 @@ for (const { name, start } of ENGINE_CASES) {
   describe(name, () => {
     before(() => start());
     for (const [what, work] of Object.entries(CASES)) {
-      test(`the gradients of ${what} are those of tfjs's plain backend`, async () => {
+      test(`the gradients of ${what} equal those of tfjs's plain backend`, async () => {
         const { expected, actual } = await onBothBackends(work);
         for (const [i, values] of expected.entries()) {
           assertClose(actual[i] ?? new Float32Array(), values, 1e-5);

@@ -28,7 +28,7 @@ for (const axis of [0, 1, 2, [0, 2], [0, 1, 2]]) {
   }
 }
 
-test("a fused kernel's gradient function gets no gradients for outputs that it does not read", () => {
+test("a fused kernel's gradient function gets gradients only for the outputs that it reads", () => {
   const [rows, width] = [64, 8];
   const x = tf.randomNormal([rows, width], 0, 1, 'float32', 1);
   const [weight, bias] = [tf.ones([width]), tf.zeros([width])];

@@ -10,7 +10,7 @@ describe('an excerpt', () => {
     assert.equal(rest, 'b'.repeat(15));
   });
 
-  it('shows the first part of a longer text at once, its last part at the end, and the number of characters between', () => {
+  it('shows the start of a long text at once and its end at the end, and counts the characters between', () => {
     const excerpt = new Excerpt(100);
     let shown = '';
     for (let i = 0; i < 1000; i++) shown += excerpt.add(`${String(i).padStart(9)}\n`);
@@ -23,12 +23,12 @@ describe('an excerpt', () => {
 });
 
 describe('output that is too large for a browser', () => {
-  it('loses the middle of a long text', () => {
+  it('shortens a long text in the middle', () => {
     assert.equal(shortened('abc', 4), 'abc');
     assert.match(shortened('abcdefg', 4), /^ab\n… 3 characters are left out here; .*…\nfg$/s);
   });
 
-  it('loses the parts of a bundle that are too large, and the text names them', () => {
+  it('drops parts of a bundle that are too large, and its text names them', () => {
     const small = { 'text/html': '<b>', 'text/plain': 'b' };
     assert.equal(shortenedBundle(small), small);
     const cut = shortenedBundle({ 'image/png': 'x'.repeat(2e7), 'text/plain': 'a picture' });

@@ -90,7 +90,7 @@ test('the error of a damaged byte names file, tensor and offset', () => {
   assert.equal(details.tensor, tensor);
 });
 
-test('the errors of a damaged header, a cut file and a missing shard name them', () => {
+test('a damaged header, a cut file and a missing shard are named in their errors', () => {
   const header = damaged('header', (path) => {
     const file = shardWith(path, 'ln_f.weight');
     fs.writeFileSync(

@@ -5,7 +5,7 @@ import type { Placement } from '../../src/checkpoint/state/placement';
 import { overlapOf, type Range, withoutRanges } from '../../src/checkpoint/state/ranges';
 import { seeded } from '../../src/core/random';
 
-test('the overlap of ranges is what both contain; a range without others is the rest of it', () => {
+test('overlapOf returns the common part of two ranges, and withoutRanges the rest of a range', () => {
   assert.deepEqual(overlapOf({ start: 2, length: 5 }, { start: 4, length: 9 }), { start: 4, length: 3 });
   assert.equal(overlapOf({ start: 2, length: 2 }, { start: 4, length: 9 }), null);
   assert.deepEqual(

@@ -27,7 +27,7 @@ test('run trains a preset and prints one JSON document with speed, memory and co
   assert.equal(readEventFile(join(folder, 'run.jsonl')).records.length, 8);
 });
 
-test('a default value without effect is warned of if a config file contains it', async (context) => {
+test('a default value in a config file gives a warning if it has no effect', async (context) => {
   const lines = ['model: tiny', 'data: synthetic', 'batch: 2', 'steps: 1', 'optimizer: { nesterov: false }'];
   writeFileSync(join(folder, 'written.yaml'), `${lines.join('\n')}\n`);
   // Warnings of a run go to the process's stderr, as in a notebook.

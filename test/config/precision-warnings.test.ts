@@ -42,7 +42,7 @@ test('the error of an unknown key of a policy or a scaler names the nearest key'
   assert.match(message({ gradScaler: { initScal: 3 } }), /initScal: unknown key; did you mean "initScale"/);
 });
 
-test('float16 brings a GradScaler; otherwise there is one only if it is set', () => {
+test('a config has a GradScaler if it uses float16 or sets gradScaler', () => {
   const scaler = (input: TrainConfigInput) => gradScalerOf(parseTrainConfig(input));
   assert.equal(scaler({}), null);
   assert.equal(scaler({ mixedPrecision: 'bf16' }), null);

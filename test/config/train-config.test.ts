@@ -131,7 +131,7 @@ test('two types for gradients on the wire are a contradiction, and the error nam
   assert.equal(parseTrainConfig(same).mixedPrecision?.reduceDtype, 'float16');
 });
 
-test("the error of a setting in the wrong section, or with another library's name, says where it is here", () => {
+test("the error of a setting in the wrong place, or with another library's name, gives its place here", () => {
   const cases: readonly [object, RegExp][] = [
     [{ strategy: 'FULL_SHARD' }, /^strategy: unknown key; here it is parallel\.strategy$/],
     [{ lr: 1 }, /^lr: .* optimizer\.lr$/],

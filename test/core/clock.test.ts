@@ -10,7 +10,7 @@ test('simulated time advances by computation only', () => {
   assert.equal(clock.now(), 5);
 });
 
-test('work that is posted to a stream starts when it is posted and the stream is free, whatever other streams do', () => {
+test('posted work starts when its stream is free, whatever other streams do', () => {
   const clock = new SimulatedClock();
   clock.compute(1);
   assert.deepEqual(clock.post('a', 10), { started: 1, ended: 11 });

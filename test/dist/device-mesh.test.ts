@@ -67,7 +67,7 @@ test('the error of a mesh that does not fit the job says how many ranks it needs
   assert.throws(() => initDeviceMesh(group, [-2, -2], ['dp', 'tp']), { code: 'MESH' });
 });
 
-test('the error of an axis whose size is not a whole number from 1 names it, also if the product fits', () => {
+test('the size of an axis must be a whole number from 1, even if the product of sizes fits', () => {
   const group = standIn([0, 1, 2, 3], 0);
   for (const [shape, size] of [
     [[2, 0], '0'],

@@ -19,7 +19,7 @@ function caseOf(name: string, states: number, peak: number): ComparedCase {
   };
 }
 
-test('the finding of a run without state on the device does not say that it holds as much as the others', () => {
+test('if a run has no state on the device, the finding says so and compares only the peaks', () => {
   const cases = [caseOf('whole', 2e6, 4e6), caseOf('offloaded', 0, 1e6)];
   assert.equal(
     comparisonFinding(cases, SCALE),

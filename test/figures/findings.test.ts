@@ -168,7 +168,7 @@ test('a plan shows its peak in one unit, and says whether the interval crosses t
   assert.equal(fitText(false, of(4, 6), 3), 'does not fit');
 });
 
-test('the numbers of a column all have thousands separators, or none has', () => {
+test('either all numbers of a column have thousands separators, or none of them', () => {
   const text = createTable([
     { tokens: 16000 },
     { tokens: 16000.4 },

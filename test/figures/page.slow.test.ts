@@ -28,7 +28,7 @@ for (const [width, page] of [
   [1600, '#ffffff'],
   [1600, '#111111'],
 ] as const) {
-  test(`on a page of ${width} pixels and ${page} interactive figures fill it, have their own background and no overlapping texts`, {
+  test(`on a page of ${width} pixels and ${page} interactive figures fill the width, and no texts overlap`, {
     skip,
   }, () => {
     const found = drawn(width, page);

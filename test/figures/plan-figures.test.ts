@@ -97,7 +97,7 @@ test('a request that is wrong at every value is an error, not an empty figure', 
   assert.throws(() => whatIf({ ...LLAMA, model: 'lama' }, { tp: [1] }), { code: 'CONFIG' });
 });
 
-test('efficiency is 100% at the first count, and never rises with the number of nodes in this example', () => {
+test('efficiency is 100% at the first count and does not rise with the number of nodes', () => {
   const values = FIGURES.efficiency.table.rows.map(({ predicted }) => Number(predicted));
   assert.equal(Math.round((values[0] ?? 0) * 1e9), 100e9);
   assert.deepEqual(
@@ -106,7 +106,7 @@ test('efficiency is 100% at the first count, and never rises with the number of 
   );
 });
 
-test('the batch is given per GPU and grows with them, or as a total that stays the same', () => {
+test('the batch can be set per GPU or in total', () => {
   const at = (batch: { perGpu: number } | { global: number }) =>
     scaling({ a: LLAMA }, { counts: [16, 32], quantity: 'tokensPerSecond', batch }).table.rows.map(
       ({ predicted }) => Number(predicted),

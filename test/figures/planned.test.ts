@@ -118,7 +118,7 @@ test('the interval decides whether a documented number is inside the prediction,
   assert.match(at(90, 'up to'), /is inside/);
 });
 
-test('with several lines the title names the line that agrees with the document, else the two lines around it', () => {
+test('of several lines the title names the one that agrees with the document, else the two nearest', () => {
   const line = (name: string, value: number) => ({
     name,
     points: [{ count: 128, value: { value, low: value - 2, high: value + 2 } }],

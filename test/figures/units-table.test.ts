@@ -11,7 +11,7 @@ const unit = (module: string, numParams: number, numShards = 4) => ({
   numShards,
 });
 
-test('a unit whose latency is longer than its transfer is marked as too small, with both numbers', () => {
+test('a unit whose latency is longer than its transfer is marked as too small', () => {
   const link = linkOf({ gbit: 8, latencyUs: 100 });
   // 3 steps of 100 µs; 3/4 of its bytes at 1 GB/s: both take equally long at 400 kB.
   const table = unitsTable([unit('', 120_000), unit('a', 99_999), unit('b', 100_001)], { link });
@@ -29,7 +29,7 @@ test('a unit whose latency is longer than its transfer is marked as too small, w
   assert.match(String(half.rows[1]?.hint), /transfer 150 µs/);
 });
 
-test('a unit of more than half of the model is marked as too large; a unit that is not gathered gets no time and no hint', () => {
+test('a unit of more than half of the model is marked as too large', () => {
   const table = unitsTable([unit('', 60), unit('head', 40)]);
   assert.match(String(table.rows[0]?.hint), /too large: 60% of the model is whole at once \(over 50%\)/);
   assert.equal(table.rows[1]?.hint, null);

@@ -38,7 +38,7 @@ describe('the kernel', () => {
     assert.equal(resultText(after_), '6');
   });
 
-  it('does not count silent cells and shows nothing of them, and evaluates user expressions', async () => {
+  it('shows nothing of silent cells and does not count them, and evaluates user expressions', async () => {
     const before_ = (await client.execute('let shared = 7')).reply.content.execution_count;
     const silent = await client.execute('shared = 8', { silent: true });
     assert.deepEqual(

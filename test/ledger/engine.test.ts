@@ -11,7 +11,7 @@ import { testEngine } from '../support/wasm-test-engine';
 const MODEL = { kind: 'gpt', layers: 2, dim: 32, heads: 2, vocab: 96, seq: 16 } as const;
 
 for (const strategy of ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const) {
-  test(`${strategy}: the ledger equals the engine's buffers after every step, and its states equal ZeRO's formulas`, async () => {
+  test(`${strategy}: the ledger equals the engine's buffers after every step, and states equal ZeRO's formulas`, async () => {
     const engine = await testEngine();
     const before = engine.memory.bytes;
     const recorder = createRecorder({ rank: 0, world: 1 });
@@ -39,7 +39,7 @@ for (const strategy of ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const) {
   });
 }
 
-test('optimizer states on the host are missing on the device to the byte, and the ledger lists them on the host', async () => {
+test('with offload the ledger has the optimizer states on the host, and the device holds exactly their bytes less', async () => {
   const engine = await testEngine();
   const rests = [false, true].map((optimizer) => {
     const recorder = createRecorder({ rank: 0, world: 1 });

@@ -25,7 +25,7 @@ function ticking(): () => number {
   return () => ++now / 1000;
 }
 
-test('the peak lists who held what at the fullest moment, the rest who holds what at the end', () => {
+test('a record lists who held what at the peak, and who holds what at the end', () => {
   const recorder = createRecorder(PLACE, ticking());
   recorder.allocated(1, 100, 'float32', { cause: 'param.shard', module: '' }, 'device');
   recorder.beginStep(1);
@@ -78,7 +78,7 @@ test('a buffer that changes its owner changes no total, not even for a moment', 
   assert.equal(memoryAtRest(record).temp, 0);
 });
 
-test("a step records its own run only; memory of other runs is in the engine's count", () => {
+test("a step records only its own run, and the engine's count includes other runs", () => {
   const recorder = createRecorder(PLACE, ticking());
   const shard: Tag = { cause: 'param.shard', module: '' };
   recorder.enter(1);

@@ -14,7 +14,7 @@ const BATCH = 2;
 const STREAM_BYTES = 4 * BATCH * MODEL.seq * MODEL.dim;
 
 for (const activationCheckpointing of [null, 'full'] as const) {
-  test(`temporaries are of the pool or the ring, and the ring holds the tensors between blocks: ${activationCheckpointing}`, async () => {
+  test(`temporaries are pool or ring, and the ring holds the tensors between blocks: ${activationCheckpointing}`, async () => {
     const engine = await testEngine();
     const recorder = createRecorder({ rank: 0, world: 1 });
     engine.observe(recorder);

@@ -55,7 +55,7 @@ test('waiting for a peer whose main thread had no core is a wait for a core', ()
   assert.deepEqual(kinds(step, 0), { wire: 3, peer: 1, core: 3 });
 });
 
-test('a comm thread that comes late because it had no core is a wait for a core, on its own rank and on others', () => {
+test('if the comm thread is late because it had no core, its own rank and others waited for a core', () => {
   const step = stepOf(EARLY, { ...LATE, posted: 2, postedCpu: 2, free: 2, lacked: 3, exposed: 6 });
   assert.deepEqual(kinds(step, 0), { wire: 3, peer: 1, core: 3 });
   assert.deepEqual(kinds(step, 1), { wire: 3, peer: 0, core: 3 });

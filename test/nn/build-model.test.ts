@@ -66,7 +66,7 @@ test('parameters are frozen by the name of their module or by their own name', (
   model.dispose();
 });
 
-test('the error of a pattern without a match names the nearest module; a model with nothing left to train is refused', () => {
+test('a pattern without a match is an error that names the nearest module', () => {
   const model = gpt(SHAPE);
   assert.throws(() => freeze(model, ['blocks.*.fc3']), {
     code: 'CONFIG',

@@ -87,7 +87,7 @@ test('the timestep selects one of two experts, and the other has no gradients', 
   model.dispose();
 });
 
-test('the error of sizes that do not fit names them', () => {
+test('sizes that do not fit are an error that names them', () => {
   assert.throws(
     () => dit({ ...SHAPE, latent: [2, 5, 4] }),
     /latent: \[2,5,4\] is not divisible by patch \[1,2,2\] \(5 by 2\)/,

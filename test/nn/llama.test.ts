@@ -40,7 +40,7 @@ for (const reference of referenceCases<LlamaOptions>('llama_reference.json')) {
   });
 }
 
-test('the error of sizes that do not fit names them', () => {
+test('sizes that do not fit are an error that names them', () => {
   const said = (sizes: object): RegExp | string => {
     try {
       llama({ ...SHAPE, ...sizes });

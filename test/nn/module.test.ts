@@ -136,7 +136,7 @@ test('modules and parameters in fields are registered with the names of the fiel
   model.dispose();
 });
 
-test('a field that is set again registers the new module, or none', () => {
+test('a field that is set again registers the new module instead of the old one', () => {
   const model = new Fields();
   const other = new Linear(4, 1);
   model.b = other;
@@ -201,12 +201,12 @@ test("layers start like torch's: Linear uniform within 1/sqrt(inputs), Embedding
   for (const each of [linear, table, norm]) each.dispose();
 });
 
-test('the error of a size that is not a whole number from 1 names it', () => {
+test("a layer's size must be a whole number from 1", () => {
   assert.throws(() => new Linear(7, 0), /nn\.Linear: outputs is 0; give a whole number/);
   assert.throws(() => new LayerNorm(1.5), /nn\.LayerNorm: dim is 1\.5/);
 });
 
-test('values are loaded by exact name and shape; the error of values that do not fit names all of them', () => {
+test('values are loaded by exact name and shape, and the error names all that do not fit', () => {
   const linear = new Linear(2, 1);
   const weight = { shape: [1, 2], values: Float32Array.of(3, 4) };
   const bias = { shape: [1], values: Float32Array.of(5) };
@@ -234,7 +234,7 @@ test('values are loaded by exact name and shape; the error of values that do not
   linear.dispose();
 });
 
-test("a value that would not train is refused in a parameter's or module's field, as in torch; null is accepted", () => {
+test("a tensor in a parameter's field and an array in a module's are refused, as in torch; null is accepted", () => {
   const layer = new Linear(2, 2);
   assert.throws(() => Object.assign(layer, { weight: tf.ones([2, 2]) }), {
     code: 'CONFIG',
@@ -258,7 +258,7 @@ test('a parameter takes only a float tensor that no other parameter has', () => 
   assert.throws(() => new Parameter(values), /this tensor \[3\] is another parameter's/);
 });
 
-test('the error of a GPT without targets, or with one-dimensional ids, says what it takes', () => {
+test('a GPT without targets, or with one-dimensional ids, is an error that shows the right shapes', () => {
   const model = gpt({ layers: 1, dim: 4, heads: 1, vocab: 5, seq: 4 });
   const ids = tf.zeros([4], 'int32');
   assert.throws(() => model.apply(ids, ids), /GPT takes ids \[B, T\].* given ids int32 \[4\]/);

@@ -105,7 +105,7 @@ test('an expert without rows has no gradient', () => {
   mixture.dispose();
 });
 
-test("a model's loss over two sequences is the mean of their losses: a token's expert does not depend on its batch", () => {
+test("a model's loss over two sequences is the mean of the losses of each alone", () => {
   const model = moe({ ...SHAPE, seed: 2 });
   const loss = (tokens: number[]): number =>
     tf.tidy(() => {

@@ -55,7 +55,7 @@ test('a title that contradicts its table is found', () => {
   }
 });
 
-test('a fact of the prose that no output shows is found, and a listed fact that the prose no longer has', () => {
+test('a stated fact is found if no output shows it, or if its sentence is gone from the prose', () => {
   const cell = { cell_type: 'markdown', source: 'The loss does not change by a bit:' } as const;
   const problems = unshownFacts('03-offload-and-checkpoint.ipynb', { cells: [cell] });
   assert.equal(problems.length, 2);

@@ -88,7 +88,7 @@ test('moments take two bytes per element and two scales per block; in buffers be
   for (const { tensor } of parameters) tensor.dispose();
 });
 
-test('a range inside blocks changes only its own parameters, and the other values of its blocks stay close', () => {
+test('a range inside blocks changes only its own parameters, and other values of the blocks stay close', () => {
   const [size, blockSize, first, length] = [1000, 256, 300, 420];
   const param = tf.tensor1d(normals(length, 'p'));
   const grad = tf.tensor1d(normals(length, 'g'));
@@ -110,7 +110,7 @@ test('a range inside blocks changes only its own parameters, and the other value
   tf.dispose([param, grad, expAvg, expAvgSq]);
 });
 
-test('states that are read and written into another optimizer continue to the bit, whole or in parts in any order', () => {
+test('restored states continue to the bit, whole or in parts in any order', () => {
   const grads = Array.from({ length: 6 }, (_, t) => gradientOf(SIZE, `restore ${t}`));
   const start = normals(SIZE, 'restored');
   const make = () => {

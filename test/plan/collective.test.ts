@@ -19,7 +19,7 @@ test("bus bandwidth over algorithm bandwidth equals NCCL's: 2(n-1)/n, (n-1)/n, a
   }
 });
 
-test("a large collective reaches the bandwidth of the links inside a node, and of its members' network cards between nodes", () => {
+test("a large collective gets the bandwidth of the links in a node, or of the members' network cards", () => {
   const bytes = 64e9;
   const busGBps = (size: number, stride: number): number => {
     const place = placeOf(size, stride, A100.gpusPerNode);

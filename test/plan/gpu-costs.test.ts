@@ -89,7 +89,7 @@ test('groups are mapped to nodes by their ranks', () => {
   assert.deepEqual(placeOfRanks(upTo(4, 8), 8), { size: 4, perNode: 1 });
 });
 
-test('a GPU that differs from a known one in one figure is accepted; unknown GPUs and two sources of times are refused', () => {
+test('one figure of a known GPU can be replaced; unknown GPUs and two sources of times are refused', () => {
   const config: TrainConfigInput = {
     model: { kind: 'gpt', layers: 2, dim: 256, heads: 4, vocab: 256, seq: 64 },
   };

@@ -39,7 +39,7 @@ test('free memory of a stream is used by that stream alone, and free neighbours 
 
 for (const recompute of ['none', 'selective', 'full']) {
   for (const compile of [false, true]) {
-    test(`the formulas are close to a replay of a step's allocations: ${recompute}, ${compile ? 'compiled' : 'op by op'}`, (t) => {
+    test(`the formulas are close to a replay of a step: ${recompute}, ${compile ? 'compiled' : 'op by op'}`, (t) => {
       for (const [model, gpus, tp, micro] of CASES) {
         const parallel = { tp, strategy: 'FULL_SHARD', stack: 'fsdp2' };
         const request = { model, hardware: ROOMY, gpus, parallel, batch: { micro }, recompute, compile };

@@ -37,7 +37,7 @@ test('shards on the host are copied twice per micro-batch, hidden behind compute
   assert.ok(none < optimizer && optimizer <= all);
 });
 
-test('shards on the host are copied as often as gathered: once per micro-batch if they stay whole, once per step in pipelines', () => {
+test('shards on the host are copied as often as they are gathered', () => {
   const copies = (parallel: object): number => {
     const offload = { optimizer: true, parameters: true };
     const layout = layoutOf({ ...request, parallel: { ...request.parallel, ...parallel }, offload });

@@ -42,7 +42,7 @@ function gpt(changes: object = {}): Layout {
   return layoutOf({ ...GPT_22B, ...changes });
 }
 
-test('for Llama 3 8B on 8 GPUs with FSDP2, selective recompute and compile, each cause equals a calculation by hand', () => {
+test('the causes of Llama 3 8B on 8 GPUs with FSDP2 equal a calculation by hand', () => {
   const [P, h, q, kv, f, V, T] = [8_030_261_248, 4096, 4096, 1024, 14_336, 128_256, 8192];
   const layer = 2 * h * q + 2 * h * kv + 3 * h * f + 2 * h;
   const root = 2 * V * h + h;
@@ -178,7 +178,7 @@ test('with fp8 selective recompute stores only inputs and attention, because its
   assert.equal(saved('bf16') - saved('fp8'), T * 2 * (h + 1024 + 14_336));
 });
 
-test("in a pipeline's first stage with p micro-batches activations and summed gradients are never all held at once", () => {
+test('with p micro-batches the first stage never holds all activations and summed gradients at once', () => {
   const parallel = { ...LLAMA_8B.parallel, pp: 4 };
   const at = (global: number) => {
     const layout = llama({ parallel, batch: { micro: 1, global }, recompute: 'none' });

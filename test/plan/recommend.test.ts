@@ -86,7 +86,7 @@ test('if nothing fits, families are ordered by the memory that they lack', () =>
   assert.ok(found.losses.every(({ why }) => why.startsWith('does not fit')));
 });
 
-test('degrees that do not divide the heads are named; the error of a batch without a layout suggests one that works', () => {
+test('degrees that do not divide the heads are named, and a batch without a layout is refused with a suggestion', () => {
   const { notTried } = recommend({ model: 'gpt2-xl', gpus: 8 }, options);
   assert.deepEqual(notTried, ['tp 2, 4, 8: does not divide 25 heads (25 of keys and values)']);
   assert.throws(

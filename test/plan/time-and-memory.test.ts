@@ -101,7 +101,7 @@ test("DeepSpeed's optimizer on the host also has the gradients there, as in its 
   }
 });
 
-test('ZeRO-3 converts gradients of 1e9 parameters per rank at once to float32, ZeRO-2 all gradients that it updates', () => {
+test('the optimizer step converts 1e9 gradients per rank at once under ZeRO-3, and all under ZeRO-2', () => {
   const step = (strategy: string): number => {
     const wide = layout({ ...GPT, model: { params: 27e9 } }, { strategy, stack: 'deepspeed' });
     const phases = memoryPhases(wide, stageOf(wide, 0));

@@ -30,7 +30,7 @@ test('finally blocks run when an interrupt ends a blocking collective', async (c
   assert.deepEqual(resultsOf(await runCell(job, 'cleaned', 3)), { 0: '0', 1: '1' });
 });
 
-test('while ranks wait, why and status name the rank that they wait for; after the interrupt why says who waited', async (context) => {
+test('why and status name the rank that others wait for; after an interrupt why says who waited', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
   const js = 'console.log("running");\nif (rank === 2) while (true) {}\ndist.barrier()';
   const { seen, ended } = printed(job, js, 'running', 8);

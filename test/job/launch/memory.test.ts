@@ -13,7 +13,7 @@ const HEAP_FULL = [
   ' 1: 0xb8ced1 node::OOMErrorHandler',
 ].join('\n');
 
-test('a kill that the job did not send may mean memory; a kill that the kernel counted does mean memory', () => {
+test("a SIGKILL that the job did not send may mean too little memory; the kernel's count proves it", () => {
   const alive = { killedByJob: false, oomKills: 0, tail: '' };
   const unknown = withCause(KILLED, alive);
   assert.equal(codeOfExit(unknown), 'RANK_DIED');

@@ -37,7 +37,7 @@ test('differing outputs are shown by rank, in the order of ranks', () => {
   assert.equal(plain(output), 'ranks 0, 2 agree\n10\nrank 1\n11');
 });
 
-test('pieces of a stream are joined, so that equal outputs fold whatever their timing', () => {
+test('pieces of a stream are joined, so that equal outputs are folded with any timing', () => {
   const output = grouped([text(0, 'a'), text(1, 'ab\n'), text(0, 'b\n'), result(0, '1'), result(1, '1')]);
   assert.equal(plain(output), 'ranks 0-1 agree\nab\n1');
 });

@@ -81,7 +81,7 @@ test('why says that nobody waits, and what each rank does', () => {
   assert.equal(text, 'nobody waits: ranks 0-1 are idle');
 });
 
-test('a collective is missing if a rank was idle, and others waited for it, for longer than the grace period', () => {
+test('a collective is missing if a rank is idle while others wait for it longer than the grace period', () => {
   const situations = new Map([
     [0, waiting(41, 10)],
     [1, doing('idle', 10)],

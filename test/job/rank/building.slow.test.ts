@@ -34,7 +34,7 @@ test('a model too large for one rank is built, loaded, trained and resharded in 
   const job = await launchFor(context, { ranks: 4, memoryLimit: Math.floor(0.9 * 4 * numParams) });
 
   await context.test(
-    "the memory limit is below the model's size: an unsharded model does not fit, and the error names its parameters",
+    'an unsharded model does not fit under the memory limit, and the error names its parameters',
     async () => {
       const error: unknown = await job
         .train({ ...CONFIG, parallel: { strategy: 'NO_SHARD' } })

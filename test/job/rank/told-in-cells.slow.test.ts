@@ -65,7 +65,7 @@ test('a long loop of steps is warned of undisposed tensors before its cell ends'
   assert.ok(told >= 0 && told < over, `told at ${told}, the loop's end at ${over}`);
 });
 
-test('a module in a private field that no optimizer got is reported once; training only a part on purpose is not reported', async (context) => {
+test('a module in a private field that no optimizer got is reported once', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const net = (hidden: string): string => `{
     class Net extends nn.Module {

@@ -162,7 +162,7 @@ test('checkpoints of a run', async (context) => {
     },
   );
 
-  await context.test('are named, when a run breaks, with how to resume from them', async () => {
+  await context.test('are named with the call that loads them when a run breaks', async () => {
     const path = join(folder, 'again');
     const run = await job.train(CONFIG);
     await run.step(1);

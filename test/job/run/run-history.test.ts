@@ -167,7 +167,7 @@ test('after any steps and loads, steps, losses and communication equal those of 
   );
 });
 
-test('a file that cannot be written is reported once; training continues, and figures of old steps are a typed error', (context) => {
+test('a file that cannot be written is reported once, and training continues', (context) => {
   const { history, folder, warnings } = historyFor(context, { isThere: false });
   for (let step = 1; step <= 64; step++) history.keep(stepOf(step));
   assert.equal(warnings.length, 1);

@@ -84,7 +84,7 @@ const gathers = (calls: readonly string[]): string[] =>
   calls.filter((call) => call.startsWith('allGatherPieces'));
 
 for (const strategy of ['ZERO_1', 'ZERO_2'] as const satisfies StrategyName[]) {
-  test(`${strategy}: whole parameters are gathered once after an update, before their next use, even after several notices`, () => {
+  test(`${strategy}: whole parameters are gathered once after an update, before their next use`, () => {
     const one = sharded({ strategy });
     one.pass();
     assert.deepEqual(gathers(one.calls), [], 'nothing changed yet');
@@ -125,7 +125,7 @@ test('noSync does not reduce gradients; the next backward reduces their sum, onc
   }
 });
 
-test('frozen parameters are gathered with their unit, have no gradient and no optimizer state, and do not change', () => {
+test('frozen parameters are gathered with their unit, have no gradient or state, and do not change', () => {
   const one = sharded({}, (model) => {
     for (const layer of model.layers) layer.weight.requiresGrad = false;
     for (const parameter of model.layers.at(1)?.parameters() ?? []) parameter.requiresGrad = false;
@@ -177,7 +177,7 @@ function inFlight(
   return { most, order: gathers(one.calls) };
 }
 
-test('explicit lists set what is prefetched, also in the first step; limitAllGathers allows two gathers at a time', () => {
+test('explicit lists set what is prefetched, and limitAllGathers allows two gathers at a time', () => {
   const all = ({ layers }: Chain) => [...layers];
   const listed = (model: Chain): void => {
     setModulesToForwardPrefetch(model, all(model));

@@ -34,7 +34,7 @@ for (const world of [1, 2, 3, 4]) {
   });
 }
 
-test("gradients of ignored modules are each rank's own, have the whole batch's mean, and do not count in the norm", async () => {
+test("ignored modules have each rank's own gradients, whose mean is the whole batch's", async () => {
   const [input] = [...casesOf(2)]
     .filter(([name]) => name === 'an ignored module')
     .map(([, config]) => config);

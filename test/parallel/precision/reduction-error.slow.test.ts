@@ -36,7 +36,7 @@ test('the bound is at most 16 times the measured error if sums are in float32', 
 });
 
 /** A rounding of a normal number has an error of at most u: one for the contributions and one for the mean. */
-test('with sums in float32 the error of gradients of size 1 is below u (1 + √N); sums in the wire type have more', () => {
+test('sums in float32 have an error below u (1 + √N), and sums in the wire type have more', () => {
   for (const dtype of ['float16', 'bfloat16'] as const) {
     const { unitRoundoff } = HALF_FORMATS[dtype];
     for (const world of [2, 4, 64]) {
@@ -54,7 +54,7 @@ test('with sums in float32 the error of gradients of size 1 is below u (1 + √N
  * the other, of contributions and of their mean, are u·√(2/3) = 0.04%, below 0.1% for normal numbers. Below half of the
  * smallest subnormal, 3e-8, the result is zero.
  */
-test("float16's error is below 0.1% for gradients of 1 to 1e-3, above for 1e-6, and 100% for 1e-8; scaling helps both", () => {
+test("float16's error is below 0.1% for gradients down to 1e-3, and 100% for 1e-8; loss scaling helps", () => {
   const of = (scale: number): ReductionErrorRow =>
     row({ dtype: 'float16', accumulation: 'float32', world: 4, scale, distribution: 'normal' });
   assert.ok(of(1).relativeError < 1e-3);

@@ -19,7 +19,7 @@ describe('activation checkpointing by name', () => {
   const told: string[] = [];
   const warn = (message: string): void => void told.push(message);
 
-  test('checkpointWrapper wraps in place; REENTRANT gives a warning, and names that PyTorch does not have are refused', () => {
+  test('checkpointWrapper wraps in place, warns of REENTRANT, and refuses names that PyTorch does not have', () => {
     const layer = new Linear(2, 3);
     const context = { engine, observer, warn };
     assert.equal(checkpointWrapper(context, layer), layer);

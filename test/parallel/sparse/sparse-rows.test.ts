@@ -77,7 +77,7 @@ function spread(pieces: readonly Piece[]): number[] {
   );
 }
 
-test("embedding tables are sparse by rows, experts' parameters as a whole, and other parameters are not sparse", () => {
+test("embedding tables are sparse by rows, experts' parameters as a whole, and others not at all", () => {
   const model = moe({ layers: 1, dim: 8, heads: 2, vocab: 32, seq: 4, experts: 2 });
   const found = rowTables(model).map(({ parameter, rows }) => `${parameter.name} ${rows}`);
   const expert = (i: number): string[] =>
