@@ -21,7 +21,7 @@ export interface Scenario {
   readonly prefetch?: boolean;
   /** Every n-th layer stores no activations and computes them again in backward; 0 (default): none does. */
   readonly recomputeEvery?: number;
-  /** Whether the optimizer's states lie on the host. */
+  /** Whether the optimizer's states are on the host. */
   readonly offload?: boolean;
 }
 
