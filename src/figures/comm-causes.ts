@@ -1,17 +1,17 @@
-import type { Bytes, Seconds } from '../core/units';
+import type { CommCause } from '../core/events';
 import { type CommunicationRow, communication } from '../ledger/communication';
-import { WAIT_KINDS, type WaitSeconds } from '../ledger/waits';
+import { byWaitKind, WAIT_KINDS } from '../ledger/waits';
 import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
-import { createFigure, type Figure, type Quantities, titleOf } from './figure';
+import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange } from './grammar/axes';
 import { soft, strong } from './grammar/ink';
 import { bars, note, PAPER } from './grammar/marks';
-import { COMM_FILL, type Fill, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
+import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
-import type { Annotation, BarTrace } from './grammar/plotly';
 import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
+import { sumOf } from './spread';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
 
@@ -19,216 +19,173 @@ const ROW = 46;
 /** Shares of the width that bytes and times have. */
 const SPLIT = { bytes: [0, 0.5], time: [0.64, 1] } as const;
 
-/** One kind of collective, as the mean over ranks of one step. */
-interface Kind {
-  readonly name: string;
-  readonly row: CommunicationRow;
-  readonly count: number;
-  readonly bytes: Bytes;
-  readonly wireBytes: Bytes;
-  readonly exposed: Seconds;
-  readonly waits: WaitSeconds;
-  /** Of the time that bytes travelled: in all, and while the main thread worked on. */
-  readonly wire: Seconds;
-  readonly overlapped: Seconds;
-}
-
 /** What was sent and why: payload and received bytes by cause and operation, and how much of the time was hidden. */
 export function commCauses(run: RunView): Figure {
   const kinds = kindsOf(run);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
   const frame = { top: 92, left, right: 84, pixels: Math.max(1, kinds.length) * ROW, foot: 40 } as const;
+  const wireMB = sumOf(kinds, (kind) => kind.wireBytes) / 1e6;
+  const payloadMB = sumOf(kinds, (kind) => kind.bytes) / 1e6;
   return createFigure({
     title: findingOf(kinds),
     subtitle: subtitleOf(run, kinds),
     ...(kinds.length === 0
       ? plot(frame, [emptyPanel(run)])
       : plot({ ...frame, legend: 'edge' }, [bytesPanel(kinds), timePanel(kinds)])),
-    quantities: quantitiesOf(kinds),
-    table: createTable(kinds.map(tableRow)),
+    quantities: {
+      numCollectives: {
+        value: sumOf(kinds, (kind) => kind.count),
+        unit: '',
+        says: (count) => `one step takes ${count} collectives`,
+      },
+      wireMB: { value: wireMB, unit: 'MB', says: (mb) => `each rank receives ${mb} per step` },
+      payloadMB: { value: payloadMB, unit: 'MB', says: (mb) => `the payload is ${mb} per rank and step` },
+    },
+    table: createTable(
+      kinds.map(({ cause, op, count, bytes, wireBytes, exposed, waits, wire, overlapped }) => ({
+        cause,
+        op,
+        countPerStep: count,
+        bytes,
+        wireBytes,
+        exposedSeconds: exposed,
+        wireWaitSeconds: waits.wire,
+        peerWaitSeconds: waits.peer,
+        coreWaitSeconds: waits.core,
+        wireSeconds: wire,
+        overlappedSeconds: overlapped,
+      })),
+    ),
   });
+}
+
+/** Kinds of collectives, each as the mean over ranks of one step. */
+function kindsOf(run: RunView) {
+  const records = lastSteps(run).flat();
+  const byKind = new Map<string, { cause: CommCause; op: string; rows: CommunicationRow[] }>();
+  for (const row of communication(records)) {
+    const { cause, op } = row;
+    const kind = byKind.get(`${cause} ${op}`) ?? { cause, op, rows: [] };
+    kind.rows.push(row);
+    byKind.set(`${cause} ${op}`, kind);
+  }
+  return [...byKind.values()].map(({ cause, op, rows }) => {
+    const mean = (of: (row: CommunicationRow) => number): number => sumOf(rows, of) / records.length;
+    const count = mean((row) => row.count);
+    return {
+      name: `${CAUSE_WORDS[cause]}: ${Number(count.toFixed(1))} ${spoken(op)}`,
+      cause,
+      op,
+      count,
+      bytes: mean((row) => row.bytes),
+      wireBytes: mean((row) => row.wireBytes),
+      exposed: mean((row) => row.exposedSeconds),
+      waits: byWaitKind((kind) => mean((row) => row.waits[kind])),
+      /** Seconds in which bytes travelled: in all, and while the main thread worked. */
+      wire: mean((row) => row.wireSeconds),
+      overlapped: mean((row) => row.overlappedSeconds),
+    };
+  });
+}
+
+type Kind = ReturnType<typeof kindsOf>[number];
+
+function findingOf(kinds: readonly Kind[]): string {
+  const wire = sumOf(kinds, (kind) => kind.wireBytes);
+  if (kinds.length === 0) return 'Nothing was communicated';
+  if (wire === 0) return 'Ranks met, but no bytes were exchanged';
+  const byCause = new Map<string, number>();
+  for (const { cause, wireBytes } of kinds) {
+    byCause.set(CAUSE_WORDS[cause], (byCause.get(CAUSE_WORDS[cause]) ?? 0) + wireBytes);
+  }
+  const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
+  const share = Math.round((most / wire) * 100);
+  return titleOf(`Each rank receives ${inUnit(wire, byteScale(wire))} per step, ${share}% of it ${words}`);
 }
 
 function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
   const numSteps = counted(lastSteps(run).length, 'step');
   const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step of ${numSteps}.`;
-  const wire = kinds.reduce((sum, kind) => sum + kind.wire, 0);
-  const hidden = kinds.reduce((sum, kind) => sum + kind.overlapped, 0);
+  const wire = sumOf(kinds, (kind) => kind.wire);
   if (wire === 0) return where;
-  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, ${percent(hidden / wire)} of it while ranks compute.`;
-}
-
-function kindsOf(run: RunView): Kind[] {
-  const byKind = new Map<string, CommunicationRow[]>();
-  const records = lastSteps(run).flat();
-  for (const row of communication(records)) {
-    const key = `${row.cause} ${row.op}`;
-    byKind.set(key, [...(byKind.get(key) ?? []), row]);
-  }
-  const numRecords = records.length;
-  return [...byKind.values()].flatMap((rows): Kind[] => {
-    const [row] = rows;
-    if (row === undefined) return [];
-    const mean = (field: (r: CommunicationRow) => number): number =>
-      rows.reduce((sum, r) => sum + field(r), 0) / numRecords;
-    const count = mean((r) => r.count);
-    return [
-      {
-        name: `${CAUSE_WORDS[row.cause]}: ${Number(count.toFixed(1))} ${spoken(row.op)}`,
-        row,
-        count,
-        bytes: mean((r) => r.bytes),
-        wireBytes: mean((r) => r.wireBytes),
-        exposed: mean((r) => r.exposedSeconds),
-        waits: {
-          wire: mean((r) => r.waits.wire),
-          peer: mean((r) => r.waits.peer),
-          core: mean((r) => r.waits.core),
-          unknown: mean((r) => r.waits.unknown),
-        },
-        wire: mean((r) => r.wireSeconds),
-        overlapped: mean((r) => r.overlappedSeconds),
-      },
-    ];
-  });
-}
-
-function quantitiesOf(kinds: readonly Kind[]): Quantities {
-  const sum = (field: (kind: Kind) => number): number =>
-    kinds.reduce((total, kind) => total + field(kind), 0);
-  return {
-    numCollectives: {
-      value: sum((kind) => kind.count),
-      unit: '',
-      says: (count) => `one step takes ${count} collectives`,
-    },
-    wireMB: {
-      value: sum((kind) => kind.wireBytes) / 1e6,
-      unit: 'MB',
-      says: (mb) => `each rank receives ${mb} per step`,
-    },
-    payloadMB: {
-      value: sum((kind) => kind.bytes) / 1e6,
-      unit: 'MB',
-      says: (mb) => `the payload is ${mb} per rank and step`,
-    },
-  };
-}
-
-function findingOf(kinds: readonly Kind[]): string {
-  const wire = kinds.reduce((sum, kind) => sum + kind.wireBytes, 0);
-  if (wire === 0)
-    return kinds.length === 0 ? 'Nothing was communicated' : 'Ranks met, but no bytes were exchanged';
-  const byCause = new Map<string, Bytes>();
-  for (const { row, wireBytes } of kinds) {
-    byCause.set(CAUSE_WORDS[row.cause], (byCause.get(CAUSE_WORDS[row.cause]) ?? 0) + wireBytes);
-  }
-  const [top] = [...byCause].sort((a, b) => b[1] - a[1]);
-  const share = Math.round(((top?.[1] ?? 0) / wire) * 100);
-  return titleOf(`Each rank receives ${inUnit(wire, byteScale(wire))} per step, ${share}% of it ${top?.[0]}`);
+  const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
+  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, ${hidden} of it while ranks compute.`;
 }
 
 const UPPER = -0.17;
 const LOWER = 0.17;
-const THICK = 0.3;
-
-function mostOf(values: readonly number[]): readonly [number, number] {
-  return [0, Math.max(...values) * 1.04 || 1];
-}
+const MARGIN = 0.55;
 
 function bytesPanel(kinds: readonly Kind[]): Panel {
-  const scale = byteScale(Math.max(0, ...kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes))));
-  const causes = [...new Set(kinds.map(({ row }) => row.cause))];
-  const lane = (shift: number, of: (kind: Kind) => Bytes, isOf: (kind: Kind) => boolean) =>
-    kinds.flatMap((kind, i) => (isOf(kind) ? [{ row: i + shift, length: of(kind) / scale.divisor }] : []));
-  const payload = bars(
-    lane(
-      UPPER,
-      ({ bytes }) => bytes,
-      () => true,
-    ),
+  const most = Math.max(...kinds.flatMap(({ bytes, wireBytes }) => [bytes, wireBytes]));
+  const { divisor, unit } = byteScale(most);
+  const lane = (at: number, bytes: number) => ({ at, length: bytes / divisor });
+  const end = (at: number, bytes: number) => endNote(bytes / divisor, at, inUnit(bytes, byteScale(bytes)));
+  const series = [
     {
-      name: 'payload held',
-      fill: NEUTRAL_FILL,
-      width: THICK,
-      hover: `payload %{x:.3f} ${scale.unit}<extra></extra>`,
+      what: 'payload',
+      style: { name: 'payload held', fill: NEUTRAL_FILL },
+      items: kinds.map(({ bytes }, i) => lane(i + UPPER, bytes)),
     },
-  );
-  const received = causes.map((cause) =>
-    bars(
-      lane(
-        LOWER,
-        ({ wireBytes }) => wireBytes,
-        ({ row }) => row.cause === cause,
-      ),
-      {
-        name: `received: ${CAUSE_WORDS[cause]}`,
-        fill: COMM_FILL[cause],
-        width: THICK,
-        hover: `received %{x:.3f} ${scale.unit}<extra></extra>`,
-      },
-    ),
-  );
+    ...[...new Set(kinds.map(({ cause }) => cause))].map((cause) => ({
+      what: 'received',
+      style: { name: `received: ${CAUSE_WORDS[cause]}`, fill: COMM_FILL[cause] },
+      items: kinds.flatMap((kind, i) => (kind.cause === cause ? [lane(i + LOWER, kind.wireBytes)] : [])),
+    })),
+  ];
+  const names = kinds.map(({ name }) => strong(name));
   return {
     heading: 'Bytes',
-    aside: `, ${scale.unit}`,
-    x: {
-      domain: SPLIT.bytes,
-      range: mostOf(kinds.map((kind) => Math.max(kind.bytes, kind.wireBytes) / scale.divisor)),
-    },
-    y: rowAxis(
-      kinds.map(({ name }) => strong(name)),
-      rowRange(kinds.length, 0.55, 0.55),
+    aside: `, ${unit}`,
+    x: { domain: SPLIT.bytes, range: [0, (most / divisor) * 1.04 || 1] },
+    y: rowAxis(names, rowRange(kinds.length, MARGIN, MARGIN)),
+    data: series.map(({ what, style, items }) =>
+      bars(items, { ...style, width: 0.3, hover: `${what} %{x:.3f} ${unit}<extra></extra>` }),
     ),
-    data: [payload, ...received],
     annotations: kinds.flatMap(({ bytes, wireBytes }, i) => [
-      end(bytes / scale.divisor, i + UPPER, inUnit(bytes, byteScale(bytes))),
-      end(wireBytes / scale.divisor, i + LOWER, inUnit(wireBytes, byteScale(wireBytes))),
+      end(i + UPPER, bytes),
+      end(i + LOWER, wireBytes),
     ]),
   };
 }
 
 function timePanel(kinds: readonly Kind[]): Panel {
   const totals = kinds.map(({ exposed, overlapped }) => exposed + overlapped);
-  const scale = timeScale(Math.max(0, ...totals));
-  const base = kinds.map(() => 0);
-  const stacked = (name: string, fill: Fill, of: (kind: Kind) => Seconds): BarTrace => {
-    const items = kinds.map((kind, row) => ({ row, length: of(kind) / scale.divisor, from: base[row] ?? 0 }));
-    for (const { row, length, from } of items) base[row] = from + length;
-    const line = Object.values(WAIT_FILLS).includes(fill) ? { line: WAIT_OUTLINE } : {};
-    return bars(items, {
-      name,
-      fill,
-      width: 0.42,
-      hover: `${name} %{x:.3f} ${scale.unit}<extra></extra>`,
-      ...line,
-    });
-  };
-  const waited = WAIT_KINDS.filter((what) => kinds.some(({ waits }) => waits[what] > 0));
+  const { divisor, unit } = timeScale(Math.max(...totals));
+  const waited = WAIT_KINDS.filter((kind) => kinds.some(({ waits }) => waits[kind] > 0));
+  const parts = [
+    ...waited.map((kind) => ({
+      name: `waits ${WAIT_WORDS[kind]}`,
+      style: { fill: WAIT_FILLS[kind], line: WAIT_OUTLINE },
+      of: ({ waits }: Kind) => waits[kind],
+    })),
+    {
+      name: 'travels while ranks compute',
+      style: { fill: { color: PHASE_FILL.forward.color } },
+      of: ({ overlapped }: Kind) => overlapped,
+    },
+  ];
   return {
     heading: 'Time',
-    aside: `, ${scale.unit}`,
-    x: { domain: SPLIT.time, range: mostOf(totals.map((total) => total / scale.divisor)) },
-    y: bareRowAxis(rowRange(kinds.length, 0.55, 0.55)),
-    data: [
-      ...waited.map((what) =>
-        stacked(`waits ${WAIT_WORDS[what]}`, WAIT_FILLS[what], ({ waits }) => waits[what]),
-      ),
-      stacked(
-        'travels while ranks compute',
-        { color: PHASE_FILL.forward.color },
-        ({ overlapped }) => overlapped,
-      ),
-    ],
+    aside: `, ${unit}`,
+    x: { domain: SPLIT.time, range: [0, (Math.max(...totals) / divisor) * 1.04 || 1] },
+    y: bareRowAxis(rowRange(kinds.length, MARGIN, MARGIN)),
+    data: parts.map(({ name, style, of }, i) => {
+      const items = kinds.map((kind, at) => {
+        const before = sumOf(parts.slice(0, i), (part) => part.of(kind));
+        return { at, length: of(kind) / divisor, from: before / divisor };
+      });
+      return bars(items, { ...style, name, width: 0.42, hover: `${name} %{x:.3f} ${unit}<extra></extra>` });
+    }),
     annotations: kinds.map(({ exposed }, i) => {
       const total = totals[i] ?? 0;
       const share = total > 0 ? `${Math.round((exposed / total) * 100)}% waits` : '0 s';
-      return end(total / scale.divisor, i, share);
+      return endNote(total / divisor, i, share);
     }),
   };
 }
 
-function end(x: number, y: number, text: string): Annotation {
+function endNote(x: number, y: number, text: string) {
   return note(x, y, soft(text), { xshift: 2, font: { size: 10 } });
 }
 
@@ -236,20 +193,4 @@ function emptyPanel(run: RunView): Panel {
   const text = run.world === 1 ? 'one rank has nobody to talk to' : 'no collective was recorded';
   const place = { ...PAPER, xanchor: 'center', font: { size: 12 } } as const;
   return { x: { visible: false }, y: { visible: false }, annotations: [note(0.45, 0.5, soft(text), place)] };
-}
-
-function tableRow(kind: Kind) {
-  return {
-    cause: kind.row.cause,
-    op: kind.row.op,
-    countPerStep: kind.count,
-    bytes: kind.bytes,
-    wireBytes: kind.wireBytes,
-    exposedSeconds: kind.exposed,
-    wireWaitSeconds: kind.waits.wire,
-    peerWaitSeconds: kind.waits.peer,
-    coreWaitSeconds: kind.waits.core,
-    wireSeconds: kind.wire,
-    overlappedSeconds: kind.overlapped,
-  };
 }

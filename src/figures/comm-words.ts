@@ -10,11 +10,10 @@ export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
   unknown: 'for wire, peer or core',
 };
 
-/** "mostly for a core": the kind that is more than half of a wait; '' where none is. */
+/** ", mostly for a core": the kind that is more than half of a wait; '' if none is. */
 export function mostlyFor(waits: WaitSeconds): string {
-  const total = totalWait(waits);
-  const top = WAIT_KINDS.find((kind) => waits[kind] > total / 2);
-  return top === undefined || top === 'unknown' ? '' : `mostly ${WAIT_WORDS[top]}`;
+  const top = WAIT_KINDS.find((kind) => waits[kind] > totalWait(waits) / 2);
+  return top === undefined || top === 'unknown' ? '' : `, mostly ${WAIT_WORDS[top]}`;
 }
 
 /** "3.1 for the wire, 2.0 for a peer and 40.2 for a core", in some unit; kinds that do not occur are left out. */

@@ -1,152 +1,184 @@
-import { ConfigError } from '../core/errors';
-import {
-  bytesPerToken,
-  type CommCase,
-  commCaseOf,
-  commFinding,
-  countsTokens,
-  WIRE_GROUP_NAMES,
-  type WireBytes,
-  wireTotal,
-} from './comm-case';
-import { createFigure, type Figure } from './figure';
-import { byteScale, counted, short } from './format';
+import type { CommCause } from '../core/events';
+import type { Bytes } from '../core/units';
+import { createFigure, type Figure, titleOf } from './figure';
+import { byteScale, counted, inUnit, short, timesText } from './format';
 import { bareRowAxis, rowRange } from './grammar/axes';
 import { bars, endLabel } from './grammar/marks';
-import { COMM_FILL, NEUTRAL_FILL } from './grammar/palette';
+import { COMM_FILL, type Fill, NEUTRAL_FILL } from './grammar/palette';
 import type { Panel } from './grammar/plot';
-import { plotStacks, type StackStyle } from './grammar/stacks';
+import { plotStacks } from './grammar/stacks';
 import type { RunView } from './run-view';
-import { createTable, type Table } from './table';
+import { type Cases, casesOf, extremes, missedFinding, type Runs, valuesOf, wireRatio } from './runs';
+import { mean, sumOf } from './spread';
+import { lastSteps } from './step-times';
+import { createTable } from './table';
 
-/** Right of the bars stand counts beside totals. */
+/** Counts beside totals are right of the bars. */
 const NOTE_ROOM = 72;
-/** Shares of the width that bytes per step and bytes per token have, where both are shown. */
+/** Shares of the width that bytes per step and bytes per token have, if both are shown. */
 const SPLIT = { step: [0, 0.55], token: [0.78, 1] } as const;
 
-const WORDS = {
-  param: 'parameters',
-  grad: 'gradients',
-  user: 'your own',
-  other: 'norm, loss, buffers',
-} as const;
-type Words = (typeof WORDS)[keyof typeof WORDS];
-const FILLS = {
-  parameters: COMM_FILL.param,
-  gradients: COMM_FILL.grad,
-  'your own': COMM_FILL.user,
-  'norm, loss, buffers': COMM_FILL.norm,
-} as const;
+type Words = 'parameters' | 'gradients' | 'your own' | 'norm, loss, buffers';
+type WireBytes = Readonly<Record<Words, Bytes>>;
 
-const STYLE: StackStyle<Words> = {
-  order: WIRE_GROUP_NAMES.map((group) => WORDS[group]),
-  fillOf: (words) => FILLS[words],
-  hover: (words) => `<b>${words}</b> %{customdata:,} B<extra></extra>`,
+/** What bytes on the wire are for, as this figure puts causes together. */
+const GROUPS: Readonly<Record<Words, { readonly fill: Fill; readonly causes: readonly CommCause[] }>> = {
+  parameters: { fill: COMM_FILL.param, causes: ['param'] },
+  gradients: { fill: COMM_FILL.grad, causes: ['grad'] },
+  'your own': { fill: COMM_FILL.user, causes: ['user'] },
+  'norm, loss, buffers': { fill: COMM_FILL.norm, causes: ['norm', 'loss', 'buffer', 'control'] },
 };
-
-interface Row {
-  readonly name: string;
-  readonly bytes: WireBytes;
-  /** Of measured rows. */
-  readonly measuredCase: CommCase | undefined;
-}
+const WORDS = Object.keys(GROUPS) as readonly Words[]; // its own keys
 
 /**
- * What a rank of each run receives in a step, by cause, beside what a dry run predicts; bytes per token besides where the runs'
+ * What a rank of each run receives in a step, by cause, beside what a dry run predicts; bytes per token besides if the runs'
  * steps hold different numbers of tokens. Throws: CONFIG without runs or steps.
  */
-export function compareComm(runs: Readonly<Record<string, RunView>>): Figure {
-  const cases = Object.entries(runs).map(([name, run]) => commCaseOf(name, run));
-  if (cases.length === 0) throw new ConfigError('no runs to compare; pass an object of runs by name');
+export function compareComm(runs: Runs): Figure {
+  const cases = casesOf(runs, caseOf);
   const rows = cases.flatMap(rowsOf);
-  const scale = byteScale(Math.max(...rows.map(({ bytes }) => wireTotal(bytes))));
-  const panel = {
-    heading: 'Received per step',
-    aside: `, ${scale.unit} per rank`,
-    rows: rows.map(stackRow),
-    scale,
+  const scale = byteScale(Math.max(...rows.map(({ values }) => totalOf(values))));
+  const aside = `, ${scale.unit} per rank`;
+  const perToken = countsTokens(cases) ? { across: SPLIT.step, beside: tokenPanel(rows) } : {};
+  const style = {
+    order: WORDS,
+    fillOf: (words: Words) => GROUPS[words].fill,
+    hover: (words: Words) => `<b>${words}</b> %{customdata:,} B<extra></extra>`,
   };
-  const place = countsTokens(cases)
-    ? { noteRoom: NOTE_ROOM, across: SPLIT.step, beside: tokenPanel(rows) }
-    : { noteRoom: NOTE_ROOM };
   return createFigure({
-    title: commFinding(cases),
+    title: findingOf(cases),
     subtitle: subtitleOf(runs, cases),
-    ...plotStacks([panel], STYLE, place),
-    quantities: quantitiesOf(cases),
-    table: tableOf(cases),
+    ...plotStacks([{ heading: 'Received per step', aside, rows, scale }], style, {
+      noteRoom: NOTE_ROOM,
+      ...perToken,
+    }),
+    quantities: { wireRatio: wireRatio(cases.map(({ total }) => total)) },
+    table: createTable(
+      cases.map(
+        ({ name, measured, predicted, residual, numCollectives, tokens, perToken: bytesPerToken }) => ({
+          run: name,
+          paramBytes: measured.parameters,
+          gradBytes: measured.gradients,
+          userBytes: measured['your own'],
+          otherBytes: measured['norm, loss, buffers'],
+          predictedParamBytes: predicted?.param ?? null,
+          predictedGradBytes: predicted?.grad ?? null,
+          residualBytes: residual,
+          numCollectives,
+          tokens,
+          bytesPerToken,
+        }),
+      ),
+    ),
   });
 }
 
-function rowsOf(one: CommCase): Row[] {
-  const { name, measured, predicted } = one;
-  if (predicted === null) return [{ name, bytes: measured, measuredCase: one }];
-  return [
-    { name: `${name} predicted`, bytes: { ...predicted, user: 0, other: 0 }, measuredCase: undefined },
-    { name: 'measured', bytes: measured, measuredCase: one },
-  ];
-}
+type CommCase = ReturnType<typeof caseOf>;
 
-function stackRow({ name, bytes, measuredCase }: Row) {
-  const values = Object.fromEntries(
-    WIRE_GROUP_NAMES.map((group) => [WORDS[group], Math.round(bytes[group])]),
-  ) as Readonly<Record<Words, number>>; // of all groups
-  if (measuredCase === undefined) return { name, values };
-  return { name, values, note: `in ${Number(measuredCase.numCollectives.toFixed(1))} calls` };
-}
-
-function tokenPanel(rows: readonly Row[]): Panel {
-  const items = rows.flatMap(({ measuredCase }, row) => {
-    const length = measuredCase === undefined ? null : bytesPerToken(measuredCase);
-    return length === null ? [] : [{ row, length }];
-  });
-  const most = Math.max(...items.map(({ length }) => length)) || 1;
-  const trace = bars(items, { fill: NEUTRAL_FILL, width: 0.5, hover: '%{x:.4g} B per token<extra></extra>' });
+/** What one run's rank receives in a step, predicted and measured: means over ranks and the last steps. */
+function caseOf(name: string, run: RunView) {
+  const records = lastSteps(run).flat();
+  const bytesOf = (words: Words): Bytes =>
+    mean(
+      records.map(({ collectives }) =>
+        sumOf(collectives, ({ cause, wireBytes }) => (GROUPS[words].causes.includes(cause) ? wireBytes : 0)),
+      ),
+    );
+  const measured = Object.fromEntries(WORDS.map((words) => [words, bytesOf(words)])) as WireBytes; // all words
+  const total = totalOf(measured);
+  const predicted = run.forecast?.()?.wireBytes ?? null;
+  const counts = records.map((record) => record.tokens).filter((count) => count !== null);
+  const tokens = counts.length === records.length ? mean(counts) : null;
   return {
-    x: { domain: SPLIT.token, range: [0, most * 1.02] },
-    y: bareRowAxis(rowRange(rows.length)),
-    data: [trace],
-    heading: 'Per token',
-    aside: ', bytes',
-    annotations: items.map(({ row, length }) => endLabel(length, row, short(length))),
+    name,
+    measured,
+    total,
+    /** Of parameters and gradients alone. */
+    predicted,
+    residual: predicted === null ? null : residualOf(measured, predicted),
+    numCollectives: mean(records.map(({ collectives }) => collectives.length)),
+    /** Of a rank and step; null if it was not reported. */
+    tokens,
+    /** What a token costs on the wire; null if tokens are unknown. */
+    perToken: tokens === null || tokens <= 0 ? null : total / tokens,
   };
 }
 
-function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly CommCase[]): string {
-  const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
-  const where = worlds.map((world) => counted(world, 'rank')).join(', ');
+/** Sum of absolute differences. Means of whole bytes over ranks may be off by rounding: below half a byte is none. */
+function residualOf({ parameters, gradients }: WireBytes, predicted: { param: Bytes; grad: Bytes }): Bytes {
+  const off = Math.abs(parameters - predicted.param) + Math.abs(gradients - predicted.grad);
+  return off < 0.5 ? 0 : off;
+}
+
+function totalOf(bytes: Partial<WireBytes>): Bytes {
+  return sumOf(WORDS, (words) => bytes[words] ?? 0);
+}
+
+/** Whether runs process different numbers of tokens per step, so that bytes per step are not comparable. */
+function countsTokens(cases: readonly CommCase[]): boolean {
+  const tokens = new Set(cases.map((one) => one.tokens));
+  return tokens.size > 1 && !tokens.has(null);
+}
+
+/** Who receives how many times less; first of all, if a prediction is off. */
+function findingOf(cases: Cases<CommCase>): string {
+  const missed = missedFinding(cases);
+  if (missed !== undefined) return missed;
+  const perToken = countsTokens(cases);
+  const costOf = (one: CommCase): number => (perToken ? (one.perToken ?? 0) : one.total);
+  const { least, most } = extremes(cases, costOf);
+  const [low, high] = [costOf(least), costOf(most)];
+  const exact = cases.some(({ residual }) => residual === 0) ? ', as predicted' : '';
+  const unit = perToken ? 'per token' : 'per step';
+  const [lowText, highText] = [low, high].map((cost) => inUnit(cost, byteScale(high)));
+  if (high === 0) return 'Nothing was received';
+  if (high < low * 1.0005) return titleOf(`All receive alike: ${highText} ${unit}${exact}`);
+  const many = low > 0 ? ` (${timesText(high / low)} as much)` : '';
+  return titleOf(
+    `${least.name} receives ${lowText} ${unit}, ${most.name} ${highText}${many}`,
+    `${least.name} receives ${lowText} ${unit}, the most is ${highText}${many}`,
+    `Ranks receive ${lowText} to ${highText} ${unit}${many}`,
+  );
+}
+
+function subtitleOf(runs: Runs, cases: Cases<CommCase>): string {
+  const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
   const exact = cases.every(({ residual }) => (residual ?? 0) === 0) ? ', residual 0 B' : '';
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
   const said = isPredicted ? ` Predicted: parameters and gradients, by a dry run${exact}.` : '';
   return `Bytes on the wire that a rank receives, mean of its last steps, ${where}.${said}`;
 }
 
-function quantitiesOf(cases: readonly CommCase[]) {
-  const totals = cases.map(({ measured }) => wireTotal(measured));
-  const least = Math.min(...totals);
-  return {
-    wireRatio: {
-      value: least > 0 ? Math.max(...totals) / least : 1,
-      unit: '×',
-      says: (times: string) => `the most bytes received are ${times} the fewest`,
-    },
-  };
+interface Row {
+  readonly name: string;
+  readonly values: Partial<WireBytes>;
+  readonly note?: string;
+  /** Of measured rows. */
+  readonly perToken?: number | null;
 }
 
-function tableOf(cases: readonly CommCase[]): Table {
-  return createTable(
-    cases.map((one) => ({
-      run: one.name,
-      paramBytes: one.measured.param,
-      gradBytes: one.measured.grad,
-      userBytes: one.measured.user,
-      otherBytes: one.measured.other,
-      predictedParamBytes: one.predicted?.param ?? null,
-      predictedGradBytes: one.predicted?.grad ?? null,
-      residualBytes: one.residual,
-      numCollectives: one.numCollectives,
-      tokens: one.tokens,
-      bytesPerToken: bytesPerToken(one),
-    })),
-  );
+function rowsOf({ name, measured, predicted, numCollectives, perToken }: CommCase): Row[] {
+  const rounded = WORDS.map((words) => [words, Math.round(measured[words])]);
+  const values: Partial<WireBytes> = Object.fromEntries(rounded);
+  const row = { values, note: `in ${Number(numCollectives.toFixed(1))} calls`, perToken };
+  if (predicted === null) return [{ ...row, name }];
+  const { param, grad } = predicted;
+  const expected = { parameters: Math.round(param), gradients: Math.round(grad) };
+  return [
+    { name: `${name} predicted`, values: expected },
+    { ...row, name: 'measured' },
+  ];
+}
+
+function tokenPanel(rows: readonly Row[]): Panel {
+  const items = rows.flatMap(({ perToken: length = null }, at) => (length === null ? [] : [{ at, length }]));
+  const most = Math.max(...items.map(({ length }) => length)) || 1;
+  return {
+    x: { domain: SPLIT.token, range: [0, most * 1.02] },
+    y: bareRowAxis(rowRange(rows.length)),
+    data: [bars(items, { fill: NEUTRAL_FILL, width: 0.5, hover: '%{x:.4g} B per token<extra></extra>' })],
+    heading: 'Per token',
+    aside: ', bytes',
+    annotations: items.map(({ at, length }) => endLabel(length, at, short(length))),
+  };
 }

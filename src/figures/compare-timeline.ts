@@ -1,55 +1,190 @@
-import { ConfigError } from '../core/errors';
-import { waitSeconds } from '../ledger/timeline';
-import { createFigure, type Figure } from './figure';
+import type { StepRecord } from '../ledger/record';
+import { timeline, waitSeconds } from '../ledger/timeline';
+import { byWaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
+import { mostlyFor } from './comm-words';
+import { createFigure, type Figure, type Quantities, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
-import type { RunView } from './run-view';
-import { quartilesText } from './spread';
-import { timeRatio } from './step-times';
+import { type RunView, recordsOfStep } from './run-view';
+import { type Cases, casesOf, extremes, type Runs, valuesOf, wireRatio } from './runs';
+import { areApart, mean, quartilesText, type Spread, scaled, sumOf } from './spread';
+import {
+  fromMedians,
+  isEqualWork,
+  LEAST_STEPS,
+  lastSteps,
+  type StepTimes,
+  stepTimes,
+  timeRatio,
+  typicalStep,
+} from './step-times';
 import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
-import {
-  type TimelineCase,
-  timelineCases,
-  timelineFinding,
-  timelineQuantities,
-  WORK_TOKENS,
-} from './timeline-case';
 
 const ROW = 66;
 const RIGHT = 158;
 const MAX_LEFT = 170;
+/** Tokens to which times refer if the runs' steps hold different numbers of them. */
+const WORK_TOKENS = 1000;
 
 /**
  * Runs one over the other from their step's start, main lane over wire lane: of each the step and rank that are nearest the medians
  * of the last steps. Throws: CONFIG without runs or steps.
  */
-export function compareTimeline(runs: Readonly<Record<string, RunView>>): Figure {
-  const { cases, perTokens } = timelineCases(runs);
-  const [first] = cases;
-  if (first === undefined) throw new ConfigError('no runs to compare; pass an object of runs by name');
+export function compareTimeline(runs: Runs): Figure {
+  const perStep = casesOf(runs, caseOf);
+  const perTokens = !isEqualWork(perStep.map(({ times }) => times));
+  const [first, ...rest] = perStep;
+  const cases: Cases<TimelineCase> = perTokens ? [perWork(first), ...rest.map(perWork)] : perStep;
   const longest = Math.max(...cases.map(({ lanes }) => lanes.seconds)) || 1e-3;
-  const scale = timeScale(longest);
   const labels = cases.flatMap(({ name, lanes }) => [name, `rank ${lanes.rank}`]);
   const left = Math.min(MAX_LEFT, Math.max(...labels.map((text) => textWidth(text, 11))) * 1.1 + 16);
-  const rows = cases.map((one) => ({
-    lanes: one.lanes,
-    name: rowName(one, left),
-    note: waitNote(one, first, scale),
-  }));
   const numLines = Math.max(...cases.map(({ name }) => wrapped(name, 11, left - 14).length));
+  const rows = cases.map((one) => {
+    const name = wrappedMarkup(one.name, 11, left - 14, (line) => strong(safe(line)));
+    const note = waitNote(one, cases[0], timeScale(longest));
+    return { lanes: one.lanes, name: `${name}<br>${soft(`rank ${one.lanes.rank}`)}`, note };
+  });
   return createFigure({
-    title: timelineFinding(cases),
+    title: findingOf(cases),
     subtitle: subtitleOf(runs, cases, perTokens),
     ...plotLanes(rows, { left, right: RIGHT, row: Math.max(ROW, (numLines + 1) * 13.75 + 8), longest }),
-    quantities: timelineQuantities(cases),
+    quantities: quantitiesOf(cases),
     table: createTable(cases.map(tableRow)),
   });
 }
 
-/** What a rank receives in a step, where there are runs to compare. */
-function bytesSaid(cases: readonly TimelineCase[]): string {
+/** One run: the step and rank that are drawn, and the times and waits of all ranks over the last steps. */
+type TimelineCase = ReturnType<typeof caseOf>;
+
+function caseOf(name: string, run: RunView) {
+  const times = stepTimes(run);
+  const typical = recordsOfStep(run.records, typicalStep(run)[0]?.step);
+  const waits = waitsOf(typical);
+  // What is drawn is what the labels say.
+  const distance = (record: StepRecord): number =>
+    fromMedians([record], waitSecondsOf(waits.get(record.rank) ?? []), times);
+  const drawn = typical.reduce((best, one) => (distance(one) < distance(best) ? one : best));
+  const collectives = lastSteps(run).flatMap((records) => records.map((record) => record.collectives));
+  return {
+    name,
+    lanes: timeline(drawn, drawn.start, waits.get(drawn.rank)),
+    step: drawn.step,
+    /** Per step; per 1,000 tokens if the runs' steps hold different numbers of them. */
+    times,
+    /** Mean of a rank and step. */
+    wireBytes: mean(collectives.map((events) => sumOf(events, ({ wireBytes }) => wireBytes))),
+    numCollectives: mean(collectives.map(({ length }) => length)),
+  };
+}
+
+function perWork(one: TimelineCase): TimelineCase {
+  const { tokens, step, wait, waits } = one.times;
+  const scale = (spread: Spread): Spread => scaled(spread, WORK_TOKENS / (tokens ?? WORK_TOKENS));
+  const all = byWaitKind((kind) => scale(waits[kind]));
+  return { ...one, times: { ...one.times, step: scale(step), wait: scale(wait), waits: all } };
+}
+
+const allWaits = ({ times }: TimelineCase): Spread => times.wait;
+/** The waits that settings can change. */
+const wireWaits = ({ times }: TimelineCase): Spread => times.waits.wire;
+
+/** Whether all runs say for what their ranks waited. */
+function areKnown(cases: readonly TimelineCase[]): boolean {
+  return cases.every(({ times }) => times.waits.unknown.median === 0);
+}
+
+/**
+ * The run that waits least beside the one that waits most: for the wire, which settings can change; else in all. Nothing is
+ * claimed of few steps, or if the middle halves of two runs' steps overlap.
+ */
+function findingOf(cases: Cases<TimelineCase>): string {
+  if (cases.length === 1) return singleFinding(cases[0]);
+  const fewest = Math.min(...cases.map(({ times }) => times.numSteps));
+  if (fewest < LEAST_STEPS) {
+    const measured = counted(fewest, 'measured step');
+    return titleOf(`Too few steps to compare times: ${measured}, ${LEAST_STEPS} are needed`);
+  }
+  const wireFinding = areKnown(cases) ? clearFinding(cases, wireWaits, ' for the wire') : undefined;
+  return wireFinding ?? clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
+}
+
+/** The runs with the lowest and the highest median, and these medians in one unit. */
+function ends(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread) {
+  const { least, most } = extremes(cases, (one) => of(one).median);
+  const { divisor, unit } = timeScale(of(most).median);
+  const [low, high] = [least, most].map((one) => short(of(one).median / divisor));
+  return { least, most, low, high, unit };
+}
+
+function clearFinding(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread, forWhat: string) {
+  const { least, most, low, high, unit } = ends(cases, of);
+  if (!areApart(of(least), of(most))) return undefined;
+  const finding = `${least.name} waits ${low} ${unit}${forWhat}, ${most.name} ${high}`;
+  const mostly = forWhat === '' ? mostlyOf(most) : '';
+  return titleOf(`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high} ${unit}`);
+}
+
+function unclearFinding(cases: Cases<TimelineCase>): string {
+  const { least, most, low, high, unit } = ends(cases, allWaits);
+  const mostly = mostlyOf(least) === mostlyOf(most) ? mostlyOf(most) : '';
+  return titleOf(`No clear difference in waiting: ${low} to ${high} ${unit}${mostly}`);
+}
+
+function singleFinding(one: TimelineCase): string {
+  const { step, wait } = one.times;
+  const { divisor, unit } = timeScale(step.median);
+  const cost = `${short(wait.median / divisor)} of ${short(step.median / divisor)} ${unit}`;
+  return titleOf(
+    `${one.name}: ranks wait ${cost}${mostlyOf(one)}`,
+    `Ranks wait ${cost}${mostlyOf(one)}`,
+    `Ranks wait ${cost}`,
+  );
+}
+
+function mostlyOf({ times: { waits } }: TimelineCase): string {
+  return mostlyFor(byWaitKind((kind) => waits[kind].median));
+}
+
+/** What a guess may be about: how much less the best of the other runs waits than the first. */
+function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
+  const wire = { wireRatio: wireRatio(cases.map(({ wireBytes }) => wireBytes)) };
+  const [first, second, ...rest] = cases;
+  if (second === undefined) return wire;
+  const isKnown = areKnown(cases);
+  const of = isKnown ? wireWaits : allWaits;
+  const { least: best } = ends([second, ...rest], of);
+  const [before, after] = [of(first), of(best)];
+  const { divisor, unit } = timeScale(Math.max(before.median, after.median));
+  const what = isKnown ? 'waiting for the wire' : 'waiting';
+  const numSteps = Math.min(first.times.numSteps, best.times.numSteps);
+  const isClear = numSteps >= LEAST_STEPS && areApart(before, after);
+  const saved = before.median > 0 ? (1 - after.median / before.median) * 100 : 0;
+  const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}`;
+  const says = (share: string): string => {
+    if (!isClear) return `no clear difference in ${what}: ${instead}`;
+    if (saved < 0) return `${best.name} has more ${what}: ${instead}`;
+    return `${best.name} removed ${share} of the ${what} (${instead})`;
+  };
+  return { ...wire, hiddenShare: { value: saved, unit: '%', says } };
+}
+
+function subtitleOf(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean): string {
+  const strategies = valuesOf(runs, ({ strategy }) => strategy).join(', ');
+  const worlds = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+  const notes = valuesOf(runs, ({ note }) => note).filter((note) => note !== undefined);
+  const note = notes.length === 1 ? `, ${safe(notes[0] ?? '')}` : '';
+  const counts = cases.map(({ times }) => times.numSteps);
+  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
+  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
+  const per = perTokens ? ` per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
+  const spread = `Medians (quartiles)${per} of ${steps}; drawn: the step and rank nearest them.`;
+  return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
+}
+
+/** What a rank receives per step, if there are runs to compare. */
+function bytesText(cases: Cases<TimelineCase>): string {
   const bytes = cases.map(({ wireBytes }) => wireBytes);
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
   const scale = byteScale(most);
@@ -58,57 +193,26 @@ function bytesSaid(cases: readonly TimelineCase[]): string {
   return `, ${inUnit(least, scale)} to ${inUnit(most, scale)} travel`;
 }
 
-function subtitleOf(
-  runs: Readonly<Record<string, RunView>>,
-  cases: readonly TimelineCase[],
-  perTokens: boolean,
-): string {
-  const views = Object.values(runs);
-  const strategies = [...new Set(views.map(({ strategy }) => strategy))].join(', ');
-  const worlds = [...new Set(views.map(({ world }) => world))]
-    .map((world) => counted(world, 'rank'))
-    .join(', ');
-  const notes = [...new Set(views.flatMap(({ note }) => (note === undefined ? [] : [safe(note)])))];
-  const note = notes.length === 1 ? `, ${notes[0]}` : '';
-  const counts = cases.map(({ times }) => times.numSteps);
-  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
-  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
-  const per = perTokens ? ` per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
-  const spread = `Medians (quartiles)${per} of ${steps}; drawn: the step and rank nearest them.`;
-  return `${strategies}, ${worlds}${note}${bytesSaid(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
-}
-
-function rowName({ name, lanes }: TimelineCase, left: number): string {
-  return `${wrappedMarkup(name, 11, left - 14, (line) => strong(safe(line)))}<br>${soft(`rank ${lanes.rank}`)}`;
-}
-
-/** What the run waits, for what, and what its steps take beside the first run's. */
-function waitNote(one: TimelineCase, first: TimelineCase, scale: Scaled): string {
-  const { wait } = one.times;
-  const cost = `${short(wait.median / scale.divisor)} ${scale.unit}`;
-  const range = quartilesText(wait, scale.divisor);
+/** How long the run waits, for what, and how long its steps take beside the first run's. */
+function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Scaled): string {
+  const { wait, waits } = one.times;
+  const cost = `${short(wait.median / divisor)} ${unit}`;
+  const range = quartilesText(wait, divisor);
   const isRoomy = fits(`${cost} waits ${range}`, 11, RIGHT - 16);
+  // Kinds in one line if there is room; none if they are not known.
+  const kinds = `wire ${short(waits.wire.median / divisor)}, peer ${short(waits.peer.median / divisor)},`;
+  const core = `core ${short(waits.core.median / divisor)}`;
+  const inLines = fits(`${kinds} ${core}`, 11, RIGHT - 16) ? [`${kinds} ${core}`] : [kinds, core];
   const lines = [
-    `${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`,
-    ...kindLines(one, scale).map(soft),
-    ...(one === first ? [] : [soft(stepText(one, first))]),
+    ...(waits.unknown.median > 0 ? [] : inLines),
+    ...(one === first ? [] : [stepText(one.times, first.times)]),
   ];
-  return lines.join('<br>');
-}
-
-/** "wire 4.1, peer 2.0, core 30.2", in one line where there is room; none where kinds are not told apart. */
-function kindLines({ times: { waits } }: TimelineCase, { divisor }: Scaled): string[] {
-  if (waits.unknown.median > 0) return [];
-  const [wire, peer, core] = (['wire', 'peer', 'core'] as const).map(
-    (kind) => `${kind} ${short(waits[kind].median / divisor)}`,
-  );
-  const line = `${wire}, ${peer}, ${core}`;
-  return fits(line, 11, RIGHT - 16) ? [line] : [`${wire}, ${peer},`, `${core}`];
+  return [`${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`, ...lines.map(soft)].join('<br>');
 }
 
 /** The cases' times are of equal work already. */
-function stepText(one: TimelineCase, first: TimelineCase): string {
-  const { ratio, isClear } = timeRatio({ ...one.times, tokens: null }, first.times);
+function stepText(one: StepTimes, first: StepTimes): string {
+  const { ratio, isClear } = timeRatio({ ...one, tokens: null }, first);
   return isClear ? `step ${ratio.median.toFixed(2)}×` : 'step: no clear difference';
 }
 

@@ -58,3 +58,8 @@ export function listed(words: readonly string[]): string {
 export function counted(count: number, noun: string): string {
   return `${count.toLocaleString('en-US')} ${noun}${count === 1 ? '' : 's'}`;
 }
+
+/** '3.1×', '12×'. */
+export function timesText(factor: number): string {
+  return `${factor >= 10 ? factor.toFixed(0) : factor.toFixed(1)}×`;
+}

@@ -1,17 +1,16 @@
 import { createFigure, type Figure, titleOf } from './figure';
 import { counted } from './format';
-import { titled } from './grammar/axes';
+import { niceTicks, titled } from './grammar/axes';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { endLabels, keyDot, lineColor } from './grammar/labels';
 import { line, note, ruleX } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
 import type { Annotation, ScatterTrace } from './grammar/plotly';
-import { shortened, textWidth } from './grammar/text-width';
-import { niceTicks } from './static/svg-scale';
+import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
-/** Losses of one run from step 1 on; NaN where a step had none. */
+/** Losses of one run from step 1 on; NaN if a step had none. */
 export interface LossSeries {
   readonly name: string;
   readonly losses: readonly number[];
@@ -28,80 +27,95 @@ export interface LossCurveOptions {
   readonly marks?: readonly { readonly step: number; readonly text: string }[];
 }
 
-const FRAME = { top: 68, left: 52, pixels: 216, foot: 46 } as const;
+const FRAME = { top: 68, left: 52, foot: 46 } as const;
+const LEAST_PIXELS = 216;
 const LABEL_SIZE = 11;
+/** Of a label, beside the name. */
+const VALUE_ROOM = 84;
+const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
-/** Loss over steps, one line a run, named at its end. */
+/** Loss over steps, one line per run, named at its end. */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
-  const shown = series.filter(({ losses }) => losses.some(Number.isFinite));
+  const { steps = 1, marks = [] } = options;
+  const shown = series
+    .map(({ firstStep = 1, ...one }) => ({ firstStep, ...one }))
+    .filter(({ losses }) => losses.some(Number.isFinite));
   const values = shown.flatMap(({ losses }) => losses.filter(Number.isFinite));
-  const lastStep = Math.max(
-    options.steps ?? 1,
-    ...shown.map((one) => (one.firstStep ?? 1) + 1),
-    2,
-    ...shown.map((one) => (one.firstStep ?? 1) + one.losses.length - 1),
-  );
+  const ends = shown.map(({ firstStep, losses }) => firstStep + Math.max(1, losses.length - 1));
+  const lastStep = Math.max(steps, 2, ...ends);
   // Training that continues from a checkpoint begins at the step of the load.
-  const firstStep = shown.length === 0 ? 1 : Math.min(...shown.map((one) => one.firstStep ?? 1));
-  const low = Math.min(...values, values.length === 0 ? 0 : Number.POSITIVE_INFINITY);
-  const high = Math.max(...values, values.length === 0 ? 1 : Number.NEGATIVE_INFINITY);
+  const firstStep = shown.length === 0 ? 1 : Math.min(...shown.map((one) => one.firstStep));
+  const [low, high] = values.length === 0 ? [0, 1] : [Math.min(...values), Math.max(...values)];
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;
   const range = [low - pad, high + pad] as const;
   const right = rightMargin(shown);
+  const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
+  const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
+  const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
   // Markers at the ends are not cut in half.
   const margin = (lastStep - firstStep) * 0.015;
-  const marks = options.marks ?? [];
+  const notes = shown.length === 1 ? shown.map(lastLoss) : endLabels(labels, range, pixels, { xshift: 6 });
   return createFigure({
     title: findingOf(shown),
     subtitle: subtitleOf(shown, options),
-    ...plot({ ...FRAME, right }, [
+    ...plot({ ...FRAME, right, pixels }, [
       {
         x: {
           range: [firstStep - margin, lastStep + margin],
-          tickvals: stepTicks(firstStep, lastStep),
+          // Steps are whole numbers.
+          tickvals: niceTicks([firstStep, lastStep], 8).filter(Number.isInteger),
           ...titled('step'),
         },
         y: { range, ...titled('loss, mean over ranks') },
         data: shown.map(lossLine),
-        annotations: [...ends(shown, range, right), ...marks.map(markText)],
+        annotations: [
+          ...notes,
+          ...marks.map(({ step, text }) =>
+            note(step, 1, soft(safe(text)), { yref: 'paper', yanchor: 'top' }),
+          ),
+        ],
         shapes: marks.map(({ step }) => ({ ...ruleX(step, [0, 1], MARK), yref: 'paper' })),
       },
     ]),
-    table: createTable(shown.flatMap(rowsOf)),
+    table: createTable(
+      shown.flatMap((one) => one.losses.map((loss, i) => ({ run: one.name, step: i + one.firstStep, loss }))),
+    ),
   });
 }
 
+type Shown = Required<LossSeries>;
+
 /** Room for the names at the lines' ends. */
-function rightMargin(shown: readonly LossSeries[]): number {
+function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
   const widths = shown.map(({ name }) => textWidth(`● ${name} 0.0000`, LABEL_SIZE) * 1.1);
   return Math.min(330, 24 + Math.max(...widths));
 }
 
-function findingOf(shown: readonly LossSeries[]): string {
+function findingOf(shown: readonly Shown[]): string {
   const [first] = shown;
   if (first === undefined) return 'No step was taken yet';
-  const spoiled = shown.find(({ losses }) => losses.some((loss) => !Number.isFinite(loss)));
+  const spoiled = shown.find(({ losses }) => !losses.every(Number.isFinite));
   if (spoiled !== undefined) {
-    const at = spoiled.losses.findIndex((loss) => !Number.isFinite(loss)) + (spoiled.firstStep ?? 1);
+    const at = spoiled.losses.findIndex((loss) => !Number.isFinite(loss)) + spoiled.firstStep;
     return titleOf(
       `The loss of ${spoiled.name} is not finite from step ${at} on`,
       `A loss is not finite at step ${at}`,
     );
   }
   if (shown.length > 1) return agreement(shown);
-  const from = first.losses[0] ?? 0;
-  const to = first.losses.at(-1) ?? 0;
-  const steps = counted(first.losses.length, 'step');
-  if (first.losses.length < 2) return `The loss begins at ${from.toFixed(3)}`;
+  const [from = 0, ...later] = first.losses;
+  const to = later.at(-1);
+  if (to === undefined) return `The loss begins at ${from.toFixed(3)}`;
   const verb = to < from ? 'falls' : to > from ? 'rises' : 'stays';
+  const steps = counted(first.losses.length, 'step');
   return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
 }
 
-/** How far runs lie apart where they have a step in common. */
-function agreement(shown: readonly LossSeries[]): string {
+/** How much runs differ in the steps that they have in common. */
+function agreement(shown: readonly Shown[]): string {
   const bySteps = new Map<number, number[]>();
-  for (const { losses, firstStep = 1 } of shown) {
+  for (const { losses, firstStep } of shown) {
     losses.forEach((loss, i) => {
       bySteps.set(i + firstStep, [...(bySteps.get(i + firstStep) ?? []), loss]);
     });
@@ -115,19 +129,16 @@ function agreement(shown: readonly LossSeries[]): string {
   return titleOf(`${names} differ by at most ${Number(apart.toPrecision(2))} over ${steps}`);
 }
 
-/** Steps are whole numbers. */
-function stepTicks(first: number, last: number): number[] {
-  return niceTicks([first, last], 8).filter(Number.isInteger);
+function subtitleOf(
+  [only, ...others]: readonly Shown[],
+  { tokensPerSecond: speed }: LossCurveOptions,
+): string {
+  const name = others.length === 0 && only !== undefined && only.name !== '' ? `, ${safe(only.name)}` : '';
+  const speedText = speed === undefined ? '' : ` ${Math.round(speed).toLocaleString('en-US')} tokens/s.`;
+  return `Cross-entropy in nats, mean over all ranks${name}.${speedText}`;
 }
 
-function subtitleOf(shown: readonly LossSeries[], options: LossCurveOptions): string {
-  const what = 'Cross-entropy in nats, mean over all ranks';
-  const names = shown.length === 1 && shown[0]?.name !== '' ? `, ${safe(shown[0]?.name ?? '')}` : '';
-  const speed = options.tokensPerSecond;
-  return `${what}${names}.${speed === undefined ? '' : ` ${Math.round(speed).toLocaleString('en-US')} tokens/s.`}`;
-}
-
-function lossLine({ name, losses, firstStep = 1 }: LossSeries, i: number): ScatterTrace {
+function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
   const color = lineColor(i);
   const dash = ([undefined, 'dash', 'dot'] as const)[Math.floor(i / LINE_COLORS.length) % 3];
   return line(
@@ -143,27 +154,15 @@ function lossLine({ name, losses, firstStep = 1 }: LossSeries, i: number): Scatt
   );
 }
 
-/** Names and losses at the lines' ends. */
-function ends(shown: readonly LossSeries[], range: readonly [number, number], room: number): Annotation[] {
-  const [only] = shown;
-  const last = ({ losses }: LossSeries): number => losses.findLast(Number.isFinite) ?? 0;
-  if (shown.length === 1 && only !== undefined) {
-    const step = (only.firstStep ?? 1) + only.losses.findLastIndex(Number.isFinite);
-    return [note(step, last(only), bold(last(only).toFixed(4)), { xshift: 6 })];
-  }
-  const labels = shown.map((one, i) => {
-    const name = strong(safe(shortened(one.name, LABEL_SIZE, room - 84)));
-    return { at: last(one), text: `${keyDot(lineColor(i))}${name} ${bold(last(one).toFixed(4))}` };
-  });
-  return endLabels(labels, range, FRAME.pixels, { xshift: 6 });
+/** A run's name, in as many lines as it needs, and its last loss. */
+function endLabel({ name, losses }: Shown, i: number, room: number) {
+  const at = losses.findLast(Number.isFinite) ?? 0;
+  const lines = wrappedMarkup(name, LABEL_SIZE, room, (text) => strong(safe(text)));
+  return { at, text: `${keyDot(lineColor(i))}${lines} ${bold(at.toFixed(4))}` };
 }
 
-const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
-
-function markText({ step, text }: { readonly step: number; readonly text: string }): Annotation {
-  return note(step, 1, soft(safe(text)), { yref: 'paper', yanchor: 'top' });
-}
-
-function rowsOf({ name, losses, firstStep = 1 }: LossSeries) {
-  return losses.map((loss, i) => ({ run: name, step: i + firstStep, loss }));
+function lastLoss({ losses, firstStep }: Shown): Annotation {
+  const last = losses.findLastIndex(Number.isFinite);
+  const loss = losses[last] ?? 0;
+  return note(firstStep + last, loss, bold(loss.toFixed(4)), { xshift: 6 });
 }

@@ -16,7 +16,7 @@ export interface MemoryScales {
 /** Of totals that are compared with. */
 export const DOTTED: LineSpec = { width: 1, color: 'rgba(128,128,128,.95)', dash: 'dot' };
 
-/** Memory over time as stacked areas, a cause each; `extra` is said to whoever points at one. */
+/** Memory over time as stacked areas, one per cause; `extra` is shown under the mouse. */
 export function causeAreas(
   whole: MemoryOverTime,
   { bytes, time }: MemoryScales,
@@ -25,10 +25,8 @@ export function causeAreas(
   const curve = thinned(whole, maxPoints);
   return causesIn(whole).map((cause) => {
     const { color, pattern } = CAUSE_FILL[cause];
-    const points = {
-      x: curve.seconds.map((seconds) => rounded(seconds / time.divisor)),
-      y: curve.byCause[cause].map((held) => rounded(held / bytes.divisor)),
-    };
+    const points = pointsOf(curve, curve.byCause[cause], { bytes, time });
+    const said = `<b>${cause}</b> %{y:.2f} ${bytes.unit} at %{x:.2f} ${time.unit}<extra>${extra}</extra>`;
     return line(
       points,
       { width: 0.5, color: 'rgba(255,255,255,.6)', shape: 'hv' },
@@ -37,12 +35,28 @@ export function causeAreas(
         showlegend: false,
         stackgroup: 'panel',
         fillcolor: color,
-        fillpattern: pattern ?? { shape: '' },
+        ...(pattern === undefined ? {} : { fillpattern: pattern }),
         hoveron: 'points+fills',
-        hovertemplate: `<b>${cause}</b> %{y:.2f} ${bytes.unit} at %{x:.2f} ${time.unit}<extra>${extra}</extra>`,
+        hovertemplate: said,
       },
     );
   });
+}
+
+/** A rank's total over time, as a dotted line. */
+export function totalLine(whole: MemoryOverTime, rank: number, scales: MemoryScales, maxPoints: number) {
+  const curve = thinned(whole, maxPoints);
+  const units = [scales.bytes.unit, scales.time.unit] as const;
+  const hovertemplate = `<b>rank ${rank}</b> %{y:.2f} ${units[0]} at %{x:.2f} ${units[1]}<extra></extra>`;
+  const spec = { ...DOTTED, width: 1.1, shape: 'hv' } as const;
+  return line(pointsOf(curve, curve.total, scales), spec, { name: `rank ${rank}`, hovertemplate });
+}
+
+function pointsOf({ seconds }: MemoryOverTime, held: readonly Bytes[], { bytes, time }: MemoryScales) {
+  return {
+    x: seconds.map((at) => rounded(at / time.divisor)),
+    y: held.map((value) => rounded(value / bytes.divisor)),
+  };
 }
 
 /** Causes that hold anything at any time, bottom to top. */
@@ -50,10 +64,9 @@ export function causesIn(curve: MemoryOverTime): readonly MemoryCause[] {
   return STACK_ORDER.filter((cause) => curve.byCause[cause].some((bytes) => bytes > 0));
 }
 
-/** The most that a curve holds, and what that is made of. */
+/** The most that a curve holds, by cause and in all. */
 export function peakOf(curve: MemoryOverTime): { readonly bytes: number; readonly byCause: BytesByCause } {
-  const bytes = Math.max(0, ...curve.total);
-  const at = curve.total.indexOf(bytes);
+  const at = curve.total.indexOf(Math.max(0, ...curve.total));
   const byCause = noBytes();
   for (const cause of STACK_ORDER) byCause[cause] = curve.byCause[cause][at] ?? 0;
   return { bytes: totalBytes(byCause), byCause };
@@ -63,24 +76,21 @@ export function peakOf(curve: MemoryOverTime): { readonly bytes: number; readonl
  * A curve with at most about `maxPoints` points: of each stretch of time the moment at which most was held, so that
  * the peak stays exact. Short curves stay as they are.
  */
-export function thinned(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
-  const count = curve.seconds.length;
-  if (count <= maxPoints) return curve;
-  const end = curve.seconds[count - 1] ?? 0;
-  const bin = (i: number): number => Math.floor(((curve.seconds[i] ?? 0) / (end || 1)) * (maxPoints - 2));
+function thinned(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
+  const { seconds, total } = curve;
+  if (seconds.length <= maxPoints) return curve;
+  const perSecond = (maxPoints - 2) / (seconds.at(-1) || 1);
   const kept: number[] = [];
-  for (let i = 0; i < count; ) {
-    let best = i;
-    let next = i;
-    for (; next < count && bin(next) === bin(i); next++) {
-      if ((curve.total[next] ?? 0) > (curve.total[best] ?? 0)) best = next;
-    }
-    kept.push(best);
-    i = next;
-  }
-  if (kept.at(-1) !== count - 1) kept.push(count - 1);
+  seconds.forEach((at, i) => {
+    const best = kept.at(-1);
+    const isSame =
+      best !== undefined && Math.floor((seconds[best] ?? 0) * perSecond) === Math.floor(at * perSecond);
+    if (!isSame) kept.push(i);
+    else if ((total[i] ?? 0) > (total[best] ?? 0)) kept[kept.length - 1] = i;
+  });
+  if (kept.at(-1) !== seconds.length - 1) kept.push(seconds.length - 1);
   const pick = (values: readonly number[]): number[] => kept.map((i) => values[i] ?? 0);
   const byCause = {} as Record<MemoryCause, readonly Bytes[]>; // filled for every cause on the next line
   for (const cause of MEMORY_CAUSES) byCause[cause] = pick(curve.byCause[cause]);
-  return { seconds: pick(curve.seconds), byCause, total: pick(curve.total), ring: pick(curve.ring) };
+  return { seconds: pick(seconds), byCause, total: pick(total), ring: pick(curve.ring) };
 }

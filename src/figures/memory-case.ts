@@ -1,40 +1,52 @@
 import { ConfigError } from '../core/errors';
-import type { Bytes, Seconds } from '../core/units';
-import { type MemoryOverTime, memoryOverTime } from '../ledger/memory';
+import { memoryOverTime } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
 import { titleOf } from './figure';
 import { byteScale, inUnit, listed, percent, type Scaled } from './format';
+import { unescaped } from './grammar/ink';
 import { causesIn, peakOf } from './memory-areas';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
-import { isEqualWork, LEAST_STEPS, type StepTimes, stepTimes, timeRatio, typicalStep } from './step-times';
+import { type Cases, extremes } from './runs';
+import { isEqualWork, LEAST_STEPS, stepTimes, timeRatio, typicalStep } from './step-times';
 
-/** One run's memory over one step, on the device and on the host, and how long its steps take. */
-export interface MemoryCase {
-  readonly name: string;
-  readonly record: StepRecord;
-  readonly device: MemoryOverTime;
-  readonly host: MemoryOverTime;
-  readonly devicePeak: Bytes;
-  readonly hostPeak: Bytes;
-  readonly seconds: Seconds;
-  /** Of the last steps. */
-  readonly times: StepTimes;
+/** A rank and a step of a run. */
+export interface MemoryChoice {
+  /** Default: the one with the highest peak. */
+  readonly rank?: number | undefined;
+  /** Default: of those whose every allocation was kept the one nearest the medians of the last steps. */
+  readonly step?: number | undefined;
 }
 
-/** The chosen rank (default: with the highest peak) in a step (default: by stepWithCurve). */
-export function memoryCaseOf(
-  name: string,
-  run: RunView,
-  { rank, step }: { readonly rank?: number | undefined; readonly step?: number | undefined } = {},
-): MemoryCase {
+/** The chosen record, and those of the same step. Throws: CONFIG if there is none. */
+export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
   const records = recordsOfStep(run.records, step ?? stepWithCurve(run));
-  const record = rank === undefined ? records.reduce(higherPeak) : recordOf(records, rank);
-  const device = memoryOverTime(record);
+  if (rank === undefined) return { records, record: records.reduce(higherPeak) };
+  const record = records.find((one) => one.rank === rank);
+  if (record !== undefined) return { records, record };
+  const present = records.map((one) => one.rank).join(', ');
+  throw new ConfigError(`no record of rank ${rank} in this step; choose one of ranks: ${present}`);
+}
+
+/**
+ * The step to draw: runs keep curves of some steps only, and of these one is nearest the medians of the last steps. If none of the
+ * last steps has a curve, the last step that has one; undefined if no step has.
+ */
+function stepWithCurve(run: RunView): number | undefined {
+  const hasCurve = ({ memory }: StepRecord): boolean => memory.curve !== null;
+  const [typical] = typicalStep(run, (records) => records.every(hasCurve));
+  if (typical !== undefined) return typical.step;
+  const steps = run.records.filter(hasCurve).map(({ step }) => step);
+  return steps.length === 0 ? undefined : Math.max(...steps);
+}
+
+/** One run's memory over one step, on the device and on the host, and how long its last steps take. */
+export function memoryCaseOf(name: string, run: RunView, choice: MemoryChoice = {}) {
+  const { record } = chosenRecords(run, choice);
   const host = memoryOverTime(record, 'host');
   return {
     name,
     record,
-    device,
+    device: memoryOverTime(record),
     host,
     devicePeak: record.memory.peakBytes,
     hostPeak: peakOf(host).bytes,
@@ -43,45 +55,21 @@ export function memoryCaseOf(
   };
 }
 
-/**
- * The step to draw: runs keep curves of some steps only, and of these one is nearest the medians of the last steps. The last one
- * that has a curve where none of these does; undefined when there is none.
- */
-export function stepWithCurve(run: RunView): number | undefined {
-  const hasCurve = ({ memory }: StepRecord): boolean => memory.curve !== null;
-  const [typical] = typicalStep(run, (records) => records.every(hasCurve));
-  if (typical !== undefined) return typical.step;
-  const steps = run.records.filter(hasCurve).map(({ step }) => step);
-  return steps.length === 0 ? undefined : Math.max(...steps);
-}
+export type MemoryCase = ReturnType<typeof memoryCaseOf>;
 
-/** The record of one rank. Throws: CONFIG when it is not there. */
-export function recordOf(records: readonly StepRecord[], rank: number): StepRecord {
-  const found = records.find((record) => record.rank === rank);
-  if (found !== undefined) return found;
-  const present = records.map((record) => record.rank).join(', ');
-  throw new ConfigError(`no record of rank ${rank} in this step; choose one of ranks: ${present}`);
-}
-
-/** What the runs' peaks say beside each other; of one run, what the host takes from its device. */
-export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string {
-  const [first] = cases;
-  if (first === undefined) return '';
-  if (cases.length === 1) return spacesFinding(first);
-  const least = cases.reduce((a, b) => (b.devicePeak < a.devicePeak ? b : a));
-  const most = cases.reduce((a, b) => (b.devicePeak > a.devicePeak ? b : a));
+/** How the runs' peaks differ; of one run, what is on the host. */
+export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
+  if (cases.length === 1) return spacesFinding(cases[0]);
+  const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
   if (most.devicePeak < least.devicePeak * 1.005) {
     return titleOf(`All peak alike on the device: ${inUnit(most.devicePeak, scale)}`);
   }
   const peaks = `${inUnit(least.devicePeak, scale)} instead of ${inUnit(most.devicePeak, scale)}`;
   const price = timePrice(least, most, isEqualWork(cases.map(({ times }) => times)));
   const moved = least.hostPeak - most.hostPeak;
-  if (moved > 0) {
-    return titleOf(
-      `${least.name} peaks at ${peaks}: ${inUnit(moved, byteScale(moved))} held on the host`,
-      `The peak is ${peaks}: ${inUnit(moved, byteScale(moved))} held on the host`,
-    );
-  }
+  const onHost = `${inUnit(moved, byteScale(moved))} held on the host`;
+  if (moved > 0)
+    return titleOf(`${least.name} peaks at ${peaks}: ${onHost}`, `The peak is ${peaks}: ${onHost}`);
   return titleOf(
     `${least.name} peaks at ${peaks}; ${price}`,
     `${least.name} peaks at ${peaks}`,
@@ -90,7 +78,7 @@ export function caseFinding(cases: readonly MemoryCase[], scale: Scaled): string
   );
 }
 
-/** Nothing is claimed of few steps, or of times the middle halves of which overlap. */
+/** Nothing is claimed of few steps, or of times whose middle halves overlap. */
 function timePrice(least: MemoryCase, most: MemoryCase, isEqual: boolean): string {
   const { ratio, isClear } = timeRatio(least.times, most.times);
   if (isClear) return `${isEqual ? 'a step' : 'a token'} takes ${ratio.median.toFixed(2)}× as long`;
@@ -105,16 +93,14 @@ function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): stri
   if (hostPeak === 0) {
     const { byCause } = peakOf(device);
     const [top] = [...causesIn(device)].sort((a, b) => byCause[b] - byCause[a]);
-    const share = top === undefined ? 0 : byCause[top] / devicePeak;
-    const percentage = percent(share).replace('&lt;', '<').replace('&gt;', '>');
+    const share = unescaped(percent(top === undefined ? 0 : byCause[top] / devicePeak));
     return titleOf(
-      `Nothing lies on the host; ${peak}, ${percentage} of it ${top}`,
+      `Nothing lies on the host; ${peak}, ${share} of it ${top}`,
       `Nothing lies on the host; ${peak}`,
     );
   }
-  const causes = listed(causesIn(host));
   return titleOf(
-    `${inUnit(hostPeak, scale)} on the host (${causes}); ${peak}`,
+    `${inUnit(hostPeak, scale)} on the host (${listed(causesIn(host))}); ${peak}`,
     `${inUnit(hostPeak, scale)} lie on the host; ${peak}`,
   );
 }

@@ -1,22 +1,16 @@
-import { ConfigError } from '../core/errors';
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
-import { totalBytes } from '../ledger/memory';
-import { noBytes } from '../ledger/record';
-import {
-  type ComparedCase,
-  caseOf,
-  comparisonFinding,
-  comparisonQuantities,
-  comparisonSubtitle,
-  isRounded,
-} from './compared-case';
-import { createFigure, type Figure } from './figure';
-import { byteScale, type Scaled, short } from './format';
-import { CAUSE_STYLE } from './grammar/cause-style';
+import type { Bytes } from '../core/units';
+import { logicalAtPeak, memoryAtPeak, totalBytes } from '../ledger/memory';
+import { modelStatesOf } from '../ledger/model-states';
+import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
+import { createFigure, type Figure, type Quantities, type Quantity, titleOf } from './figure';
+import { byteScale, counted, inUnit, type Scaled, short, timesText } from './format';
 import { STACK_ORDER } from './grammar/palette';
-import { plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
-import type { RunView } from './run-view';
-import { createTable } from './table';
+import { CAUSE_STYLE, plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
+import { higherPeak, type RunView, recordsOfStep } from './run-view';
+import { type Cases, casesOf, extremes, missedFinding, type Runs, valuesOf } from './runs';
+import { sumOf } from './spread';
+import { createTable, type Table } from './table';
 
 const NOTE_ROOM = 54;
 
@@ -24,30 +18,55 @@ const NOTE_ROOM = 54;
  * Runs side by side: model states that a dry run predicts beside measured ones, then the whole peak.
  * States are parameters and optimizer at rest and gradients at their fullest; of each run the rank with the highest peak.
  */
-export function compareMemory(runs: Readonly<Record<string, RunView>>): Figure {
-  const cases = Object.entries(runs).map(([name, run]) => caseOf(name, run));
-  if (cases.length === 0) throw new ConfigError('no runs to compare; pass an object of runs by name');
-  const largest = cases.flatMap(({ peak, predicted }) => [
-    totalBytes(peak),
-    predicted ? totalBytes(predicted) : 0,
-  ]);
-  const scale = byteScale(Math.max(...largest));
-  const panels = [statesPanel(cases, scale), peakPanel(cases, scale), ...residualPanel(cases)];
+export function compareMemory(runs: Runs): Figure {
+  const cases = casesOf(runs, caseOf);
+  const scale = byteScale(
+    Math.max(...cases.flatMap((one) => [one.peak, one.predicted ?? noBytes()].map(totalBytes))),
+  );
   return createFigure({
     title: comparisonFinding(cases, scale),
-    subtitle: comparisonSubtitle(runs, cases),
-    ...plotStacks(panels, CAUSE_STYLE, { noteRoom: NOTE_ROOM }),
+    subtitle: subtitleOf(runs, cases),
+    ...plotStacks(
+      [statesPanel(cases, scale), peakPanel(cases, scale), ...residualPanel(cases)],
+      CAUSE_STYLE,
+      {
+        noteRoom: NOTE_ROOM,
+      },
+    ),
     table: tableOf(cases),
     quantities: comparisonQuantities(cases),
   });
 }
 
-type Row = StackRow<MemoryCause>;
-type Panel = StackPanel<MemoryCause>;
+/** One run's bars: what was predicted, what was measured, and the peak. */
+export interface ComparedCase {
+  readonly name: string;
+  readonly rank: number;
+  readonly predicted: BytesByCause | null;
+  readonly states: BytesByCause;
+  readonly peak: BytesByCause;
+  /** The peak's bytes at the declared types, if values were rounded to shorter ones. */
+  readonly logicalPeak: BytesByCause;
+  readonly residual: Bytes | null;
+}
 
-function statesPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
+/** The parts of a run's last step. */
+function caseOf(name: string, run: RunView): ComparedCase {
+  const record = recordsOfStep(run.records).reduce(higherPeak);
+  const predicted = run.forecast?.()?.states ?? null;
+  const states = modelStatesOf(record);
+  const [peak, logicalPeak] = [memoryAtPeak(record), logicalAtPeak(record)];
+  // Absolute differences: residuals of two causes must not cancel.
+  const residual = predicted && sumOf(MEMORY_CAUSES, (cause) => Math.abs(states[cause] - predicted[cause]));
+  return { name, rank: record.rank, predicted, states, peak, logicalPeak, residual };
+}
+
+type Panel = StackPanel<MemoryCause>;
+type Row = StackRow<MemoryCause>;
+
+function statesPanel(cases: Cases<ComparedCase>, scale: Scaled): Panel {
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
-  const exact = isPredicted && cases.every(({ residual }) => residual === null || residual === 0);
+  const exact = isPredicted && cases.every(({ residual }) => (residual ?? 0) === 0);
   const rows = cases.flatMap(({ name, predicted, states }): Row[] => [
     ...(predicted ? [{ name: `${name} predicted`, values: predicted }] : []),
     { name: predicted ? 'measured' : name, values: states },
@@ -56,7 +75,7 @@ function statesPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
   return { heading: 'Model states', aside, rows, scale };
 }
 
-function peakPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
+function peakPanel(cases: Cases<ComparedCase>, scale: Scaled): Panel {
   const rows = cases.map((one): Row => {
     const note = `logical ${short(totalBytes(one.logicalPeak) / scale.divisor)}`;
     return { name: one.name, values: one.peak, ...(isRounded(one) ? { note } : {}) };
@@ -64,30 +83,21 @@ function peakPanel(cases: readonly ComparedCase[], scale: Scaled): Panel {
   return { heading: 'At the peak', aside: `, ${scale.unit}, measured`, rows, scale };
 }
 
-/** Only where prediction and measurement differ: by how much, by cause. */
-function residualPanel(cases: readonly ComparedCase[]): Panel[] {
-  const off = cases.filter(({ residual }) => residual !== null && residual > 0);
-  if (off.length === 0) return [];
-  const rows = off.map(({ name, predicted, states }): Row => {
-    const bytes = { ...noBytes() };
-    for (const cause of MEMORY_CAUSES) bytes[cause] = states[cause] - (predicted?.[cause] ?? 0);
-    return { name, values: bytes };
+/** Only if prediction and measurement differ: by how much, by cause. */
+function residualPanel(cases: Cases<ComparedCase>): Panel[] {
+  const rows = cases.flatMap(({ name, predicted, states, residual }): Row[] => {
+    if (predicted === null || residual === 0) return [];
+    const values = noBytes();
+    for (const cause of MEMORY_CAUSES) values[cause] = states[cause] - predicted[cause];
+    return [{ name, values }];
   });
-  const scale = byteScale(
-    Math.max(...rows.flatMap(({ values }) => MEMORY_CAUSES.map((cause) => Math.abs(values[cause] ?? 0)))),
-  );
-  return [
-    {
-      heading: 'Residual',
-      aside: `: measured minus predicted, ${scale.unit}`,
-      rows,
-      scale,
-      isSigned: true,
-    },
-  ];
+  if (rows.length === 0) return [];
+  const scale = byteScale(Math.max(...rows.flatMap(({ values }) => Object.values(values).map(Math.abs))));
+  const aside = `: measured minus predicted, ${scale.unit}`;
+  return [{ heading: 'Residual', aside, rows, scale, isSigned: true }];
 }
 
-function tableOf(cases: readonly ComparedCase[]) {
+function tableOf(cases: Cases<ComparedCase>): Table {
   const rows = cases.flatMap(({ name, rank, predicted, states, peak, logicalPeak }) =>
     STACK_ORDER.map((cause) => ({
       run: name,
@@ -101,4 +111,97 @@ function tableOf(cases: readonly ComparedCase[]) {
     })),
   );
   return createTable(rows.filter((row) => row.measuredBytes + row.peakBytes + (row.predictedBytes ?? 0) > 0));
+}
+
+/** The cases that hold most and least, and how many times more the first holds. */
+function holders(cases: Cases<ComparedCase>) {
+  const { most } = extremes(cases, ({ states }) => totalBytes(states));
+  // By states, then by peak.
+  const { least } = extremes(cases, ({ states, peak }) => totalBytes(states) + totalBytes(peak) * 1e-6);
+  const ratio = (key: 'states' | 'peak'): number => {
+    const [a, b] = [totalBytes(most[key]), totalBytes(least[key])];
+    // Infinite if the other holds nothing (all is on the host); equal if both hold nothing.
+    return a === b ? 1 : a / b;
+  };
+  return { most, least, states: ratio('states'), peak: ratio('peak') };
+}
+
+/** Numbers of a comparison that a guess may be about. */
+export function comparisonQuantities(cases: Cases<ComparedCase>): Quantities {
+  const { most, least, states, peak } = holders(cases);
+  const stateRatio: Quantity = {
+    value: states,
+    unit: '×',
+    says: (times) => `${most.name} holds ${times} the model states of ${least.name}`,
+  };
+  const perCase = cases.map(({ name, states: held }): [string, Quantity] => {
+    const says = (mb: string): string => `under ${name} a rank holds ${mb} of model states`;
+    return [name, { value: totalBytes(held) / 1e6, unit: 'MB', says }];
+  });
+  return {
+    ...(Number.isFinite(states) ? { stateRatio } : {}),
+    peakRatio: {
+      value: peak,
+      unit: '×',
+      says: (times) => `the peak of ${most.name} is ${times} that of ${least.name}`,
+    },
+    ...Object.fromEntries(perCase),
+  };
+}
+
+/** What the comparison shows. */
+export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): string {
+  const missed = missedFinding(cases);
+  if (missed !== undefined) return missed;
+  const { most, least, states, peak } = holders(cases);
+  const held = inUnit(totalBytes(most.states), scale);
+  const exact = cases.some(({ residual }) => residual === 0) ? ', exactly as predicted' : '';
+  const all = `holds ${held} of model states${exact}`;
+  if (cases.length === 1) return titleOf(`${most.name} ${all}`, `A rank ${all}`);
+  if (states === Number.POSITIVE_INFINITY) {
+    return titleOf(
+      `${least.name} holds no state on the device, ${most.name} ${held}; its peak shrinks ${timesText(peak)}`,
+      `No state is left on the device; the peak shrinks ${timesText(peak)}`,
+    );
+  }
+  if (states < 1.005) return equalFinding(cases, `All hold ${held} of model states`);
+  return titleOf(
+    `${least.name} holds ${timesText(states)} less state than ${most.name}; its peak shrinks ${timesText(peak)}`,
+    `Model states shrink ${timesText(states)}, the peak ${timesText(peak)}`,
+  );
+}
+
+/** If values were rounded to shorter types than they are held in, states are equal, and the peak would be lower on a device that holds these types. */
+function equalFinding(cases: Cases<ComparedCase>, all: string): string {
+  const [first, ...rest] = cases.filter(isRounded);
+  if (first === undefined) return titleOf(all);
+  const { least } = extremes([first, ...rest], ({ logicalPeak }) => totalBytes(logicalPeak));
+  const peak = totalBytes(least.logicalPeak);
+  const peaks = `peaks at ${inUnit(peak, byteScale(peak))}`;
+  return titleOf(
+    `${all}; held in its own type, ${least.name} ${peaks}`,
+    `${all}; held in its own type, one ${peaks}`,
+    all,
+  );
+}
+
+function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {
+  const [first = 0, ...others] = valuesOf(runs, ({ world }) => world);
+  const where = others.length === 0 ? counted(first, 'rank') : `${[first, ...others].join(', ')} ranks`;
+  const isPredicted = cases.some(({ predicted }) => predicted !== null);
+  const said = isPredicted ? ' Predicted: by a dry run.' : '';
+  const logical = cases.some(isRounded) ? ' Logical: as 16-bit values.' : '';
+  const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
+  const device = onHost ? ' on the device' : '';
+  return `Held bytes${device} of the fullest rank, ${where}.${said}${logical} Hatched: whole or transient.`;
+}
+
+/** Whether the peak would be lower at the declared types. */
+function isRounded({ peak, logicalPeak }: ComparedCase): boolean {
+  return totalBytes(logicalPeak) < totalBytes(peak);
+}
+
+/** The bars do not show what is on the host. */
+function holdsOnHost({ memory: { owners, atPeak } }: StepRecord): boolean {
+  return owners.some(({ space }, i) => space === 'host' && (atPeak[i] ?? 0) > 0);
 }

@@ -29,9 +29,6 @@ export function memoryFigure(run: RunView, { over, space, rank, step }: MemoryOp
     throw new ConfigError("memory over 'ranks' shows the device; for space 'both' take over: 'time'");
   }
   if (space === 'both') return memorySpaces(run, { rank, step });
-  const chosen = step === undefined ? {} : { step };
-  if (over === 'time' || (over === undefined && rank !== undefined)) {
-    return memoryTimeline(run, rank === undefined ? chosen : { ...chosen, rank });
-  }
-  return memoryRanks(run, chosen);
+  const isOverTime = over === 'time' || (over === undefined && rank !== undefined);
+  return isOverTime ? memoryTimeline(run, { rank, step }) : memoryRanks(run, step);
 }

@@ -1,6 +1,4 @@
-import { ConfigError } from '../core/errors';
 import type { MemoryOverTime } from '../ledger/memory';
-import { timeline } from '../ledger/timeline';
 import { createFigure, type Figure, type Quantities } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { titled } from './grammar/axes';
@@ -9,19 +7,20 @@ import { bold, safe, soft } from './grammar/ink';
 import { note, PAPER, ruleY, swatches } from './grammar/marks';
 import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
-import type { Annotation } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits, wrapped, wrappedMarkup } from './grammar/text-width';
-import { causeAreas, causesIn, DOTTED } from './memory-areas';
-import { caseFinding, type MemoryCase, memoryCaseOf } from './memory-case';
-import { phaseStrip, phases } from './phase-strip';
+import { causeAreas, causesIn, DOTTED, type MemoryScales } from './memory-areas';
+import { caseFinding, type MemoryCase, type MemoryChoice, memoryCaseOf } from './memory-case';
+import { phaseStrip } from './phase-strip';
 import type { RunView } from './run-view';
+import { type Cases, casesOf, extremes, type Runs, valuesOf } from './runs';
 import { isEqualWork, timeRatio } from './step-times';
-import { createTable, type Table } from './table';
+import { createTable } from './table';
 
 const TOP = 66;
 const LEFT = 54;
 const RIGHT = 12;
+const WIDTH = STATIC_WIDTH - LEFT - RIGHT;
 /** Above a single run: its phases. */
 const STRIP_ROOM = 26;
 /** Heading, device, a gap, host: of one line of panels, in pixels. */
@@ -32,136 +31,117 @@ const HOST = 84;
 const MAX_POINTS = 240;
 
 /**
- * Small multiples: each run's memory over one step on the same scales, the device over the host where anything lies there.
+ * Small multiples: each run's memory over one step on the same scales, the device over the host if anything is there.
  * The dotted line is the first run's peak. Throws: CONFIG without runs or steps.
  */
-export function compareMemoryTimeline(runs: Readonly<Record<string, RunView>>): Figure {
-  const cases = Object.entries(runs).map(([name, run]) => memoryCaseOf(name, run));
-  if (cases.length === 0) throw new ConfigError('no runs to compare; pass an object of runs by name');
-  return multiples(
-    cases,
-    subtitleOf(runs, cases),
-    cases.some(({ hostPeak }) => hostPeak > 0),
-  );
+export function compareMemoryTimeline(runs: Runs): Figure {
+  const cases = casesOf(runs, memoryCaseOf);
+  const withHost = cases.some(({ hostPeak }) => hostPeak > 0);
+  return multiples(cases, subtitleOf(runs, cases), withHost);
 }
 
 /** One rank's step, the device over the host, on one scale. */
-export function memorySpaces(
-  run: RunView,
-  options: { readonly rank?: number | undefined; readonly step?: number | undefined },
-): Figure {
-  const one = memoryCaseOf(run.strategy, run, options);
+export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
+  const one = memoryCaseOf(run.strategy, run, choice);
   const { rank, step } = one.record;
   const where = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}`;
-  const subtitle = `${where}, held bytes: device over host, on one scale. Hatched: transient.`;
-  return multiples([one], subtitle, true);
+  return multiples([one], `${where}, held bytes: device over host, on one scale. Hatched: transient.`, true);
 }
 
-function multiples(cases: readonly MemoryCase[], subtitle: string, withHost: boolean): Figure {
-  const width = STATIC_WIDTH - LEFT - RIGHT;
+function multiples(cases: Cases<MemoryCase>, subtitle: string, withHost: boolean): Figure {
   const isAlone = cases.length === 1;
-  const body = DEVICE + (withHost ? GAP + HOST : 0);
-  const share = width / Math.min(cases.length, 4) - 20;
+  const share = WIDTH / Math.min(cases.length, 4) - 20;
   const numLines = Math.max(...cases.map(({ name }) => wrapped(name, 11, share).length));
   const grid = facets(cases.length, {
-    width,
+    width: WIDTH,
     heading: isAlone ? 0 : HEADING + (numLines - 1) * 14,
-    body,
+    body: DEVICE + (withHost ? GAP + HOST : 0),
     between: 22,
     gap: 0.025,
   });
-  const peaks = cases.map(({ devicePeak, hostPeak }) => Math.max(devicePeak, hostPeak * (DEVICE / HOST)));
+  const most = Math.max(...cases.flatMap((one) => [one.devicePeak, one.hostPeak * (DEVICE / HOST)]));
   const longest = Math.max(...cases.map(({ seconds }) => seconds)) || 1e-3;
-  const scales: Scales = {
-    bytes: byteScale(Math.max(...peaks)),
+  const scales = {
+    bytes: byteScale(most),
     time: timeScale(longest),
     longest,
     // All panels have the same bytes per pixel.
-    perPixel: (Math.max(...peaks) * 1.06 || 1) / DEVICE,
+    perPixel: (most * 1.06 || 1) / DEVICE,
   };
-  const [base] = cases;
-  const panels = grid.all.flatMap((facet, i) =>
-    casePanels(cases[i] ?? base, base, facet, { scales, withHost }),
-  );
+  const panels = cases.flatMap((one, i) => casePanels(one, cases, grid.all[i], scales, withHost));
   const causes = STACK_ORDER.filter((cause) =>
-    cases.some(
-      ({ device, host }) => causesIn(device).includes(cause) || (withHost && causesIn(host).includes(cause)),
+    cases.some((one) =>
+      [one.device, ...(withHost ? [one.host] : [])].some((all) => causesIn(all).includes(cause)),
     ),
   );
-  const top = TOP + (isAlone ? STRIP_ROOM : 0);
   return createFigure({
     title: caseFinding(cases, scales.bytes),
     subtitle,
     ...plot(
-      { top, left: LEFT, right: RIGHT, pixels: grid.pixels, foot: 46, legend: 'plot' },
-      isAlone ? panels.map((panel, i) => (i === 0 ? withStrip(panel, base, scales, width) : panel)) : panels,
+      {
+        top: TOP + (isAlone ? STRIP_ROOM : 0),
+        left: LEFT,
+        right: RIGHT,
+        pixels: grid.pixels,
+        foot: 46,
+        legend: 'plot',
+      },
+      panels,
       { data: swatches(causes, (cause) => CAUSE_FILL[cause]) },
     ),
     quantities: quantitiesOf(cases),
-    table: tableOf(cases),
+    table: createTable(cases.map(tableRow)),
   });
 }
 
-interface Scales {
-  readonly bytes: Scaled;
-  readonly time: Scaled;
+interface Scales extends MemoryScales {
   readonly longest: number;
   readonly perPixel: number;
 }
 
 /** A run's device, and its host below. */
 function casePanels(
-  one: MemoryCase | undefined,
-  base: MemoryCase | undefined,
-  facet: Facet,
-  { scales, withHost }: { readonly scales: Scales; readonly withHost: boolean },
+  one: MemoryCase,
+  [base, ...others]: Cases<MemoryCase>,
+  facet: Facet | undefined,
+  scales: Scales,
+  withHost: boolean,
 ): Panel[] {
-  if (one === undefined || base === undefined) return [];
+  if (facet === undefined) return [];
   const { bytes, time, longest, perPixel } = scales;
   const end = longest / time.divisor || 1;
-  const panel = (
-    curve: MemoryOverTime,
-    space: string,
-    from: number,
-    pixels: number,
-    isLow: boolean,
-  ): Panel => ({
-    x: {
-      domain: facet.across,
-      range: [0, end],
-      showticklabels: isLow,
-      ...(isLow ? titled(`${time.unit} in the step`, 6) : {}),
-    },
-    y: {
-      domain: facet.down(from, from + pixels),
-      range: [0, (perPixel * pixels) / bytes.divisor || 1],
-      showticklabels: facet.isLeft,
-      ...(facet.isLeft ? titled(`${bytes.unit} on the ${space}`, 6) : {}),
-    },
-    data: causeAreas(curve, { bytes, time }, { maxPoints: MAX_POINTS }),
-  });
-  const device: Panel = {
-    ...panel(one.device, 'device', 0, DEVICE, facet.isLow && !withHost),
-    shapes: one === base ? [] : [ruleY(base.devicePeak / bytes.divisor, [0, end], DOTTED)],
-    annotations: facet.at(0) === 1 ? [] : [caption(one, base, bytes, facet)],
+  const panel = (curve: MemoryOverTime, space: string, from: number, pixels: number): Panel => {
+    const isLow = facet.isLow && (space === 'host' || !withHost);
+    return {
+      x: {
+        domain: facet.across,
+        range: [0, end],
+        showticklabels: isLow,
+        ...(isLow ? titled(`${time.unit} in the step`, 6) : {}),
+      },
+      y: {
+        domain: facet.down(from, from + pixels),
+        range: [0, (perPixel * pixels) / bytes.divisor || 1],
+        showticklabels: facet.isLeft,
+        ...(facet.isLeft ? titled(`${bytes.unit} on the ${space}`, 6) : {}),
+      },
+      data: causeAreas(curve, scales, { maxPoints: MAX_POINTS }),
+    };
   };
-  return withHost ? [device, panel(one.host, 'host', DEVICE + GAP, HOST, facet.isLow)] : [device];
-}
-
-/** The step's phases above a single run's panels. */
-function withStrip(
-  panel: Panel,
-  one: MemoryCase | undefined,
-  { time, longest }: Scales,
-  pixels: number,
-): Panel {
-  if (one === undefined) return panel;
-  const place = { pixels, seconds: longest };
-  return { ...panel, ...phaseStrip(phases(timeline(one.record)), (at) => at / time.divisor, place) };
+  const device: Panel = {
+    ...panel(one.device, 'device', 0, DEVICE),
+    ...(others.length === 0
+      ? phaseStrip(one.record, time, { pixels: WIDTH, seconds: longest })
+      : {
+          shapes: one === base ? [] : [ruleY(base.devicePeak / bytes.divisor, [0, end], DOTTED)],
+          annotations: [caption(one, base, bytes, facet)],
+        }),
+  };
+  return withHost ? [device, panel(one.host, 'host', DEVICE + GAP, HOST)] : [device];
 }
 
 /** A run's name, its peak, and how long its steps take beside the first run's. */
-function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet): Annotation {
+function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet) {
   const name = wrappedMarkup(one.name, 11, facet.pixels - 8, (line) => bold(safe(line)));
   const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
   const wordings = one === base ? [] : timeWordings(one, base, peak);
@@ -170,21 +150,17 @@ function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet)
   return note(facet.across[0], facet.at(0), `${name}<br>${soft(text)}`, place);
 }
 
-/** What the run's steps take beside the first run's, or that this cannot be said. */
-function timeWordings(one: MemoryCase, base: MemoryCase, peak: string): string[] {
-  const { ratio, isClear } = timeRatio(one.times, base.times);
-  const { median, low, high } = ratio;
-  const what = isEqualWork([one.times, base.times]) ? 'step' : 'token';
+/** How long the run's steps take beside the first run's, or that this cannot be said. */
+function timeWordings({ times }: MemoryCase, base: MemoryCase, peak: string): string[] {
+  const { ratio, isClear } = timeRatio(times, base.times);
+  const what = isEqualWork([times, base.times]) ? 'step' : 'token';
   if (!isClear) return [`${peak}, ${what} time: no clear difference`, `${peak}, time unclear`];
-  const text = `${peak}, ${what} ${median.toFixed(2)}×`;
-  return [`${text} (${low.toFixed(2)}–${high.toFixed(2)})`, text];
+  const text = `${peak}, ${what} ${ratio.median.toFixed(2)}×`;
+  return [`${text} (${ratio.low.toFixed(2)}–${ratio.high.toFixed(2)})`, text];
 }
 
-function quantitiesOf(cases: readonly MemoryCase[]): Quantities {
-  const [first] = cases;
-  if (first === undefined) return {};
-  const least = cases.reduce((a, b) => (b.devicePeak < a.devicePeak ? b : a));
-  const most = cases.reduce((a, b) => (b.devicePeak > a.devicePeak ? b : a));
+function quantitiesOf(cases: Cases<MemoryCase>): Quantities {
+  const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
   return {
     peakRatio: {
       value: most.devicePeak / (least.devicePeak || 1),
@@ -192,7 +168,7 @@ function quantitiesOf(cases: readonly MemoryCase[]): Quantities {
       says: (times) => `the peak of ${most.name} is ${times} that of ${least.name}`,
     },
     peakReduction: {
-      value: (1 - least.devicePeak / (first.devicePeak || 1)) * 100,
+      value: (1 - least.devicePeak / (cases[0].devicePeak || 1)) * 100,
       unit: '%',
       says: (share) => `${least.name} lowers the peak most, by ${share}`,
     },
@@ -204,30 +180,27 @@ function quantitiesOf(cases: readonly MemoryCase[]): Quantities {
   };
 }
 
-function subtitleOf(runs: Readonly<Record<string, RunView>>, cases: readonly MemoryCase[]): string {
-  const worlds = [...new Set(Object.values(runs).map(({ world }) => world))];
-  const counts = [...new Set(cases.map(({ times }) => times.numSteps))].sort((a, b) => a - b);
-  const steps = counts.length > 1 ? `${counts[0]}–${counts.at(-1)}` : `${counts[0]}`;
-  const times =
-    cases.length > 1 ? ` Times: medians (quartiles) of ${steps} ${steps === '1' ? 'step' : 'steps'}.` : '';
-  const where = worlds.map((world) => counted(world, 'rank')).join(', ');
+function subtitleOf(runs: Runs, cases: Cases<MemoryCase>): string {
+  const counts = cases.map(({ times }) => times.numSteps);
+  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
+  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
+  const times = cases.length > 1 ? ` Times: medians (quartiles) of ${steps}.` : '';
+  const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
   return `Held bytes of the fullest rank over one step, ${where}. Dotted: the first run's peak.${times}`;
 }
 
-function tableOf(cases: readonly MemoryCase[]): Table {
-  return createTable(
-    cases.map(({ name, record, devicePeak, hostPeak, times: { step, numSteps, tokens } }) => ({
-      run: name,
-      rank: record.rank,
-      step: record.step,
-      devicePeakBytes: devicePeak,
-      hostPeakBytes: hostPeak,
-      deviceRestBytes: record.memory.restBytes,
-      stepSeconds: step.median,
-      lowerQuartileStepSeconds: step.low,
-      upperQuartileStepSeconds: step.high,
-      numSteps,
-      tokens,
-    })),
-  );
+function tableRow({ name, record, devicePeak, hostPeak, times: { step, numSteps, tokens } }: MemoryCase) {
+  return {
+    run: name,
+    rank: record.rank,
+    step: record.step,
+    devicePeakBytes: devicePeak,
+    hostPeakBytes: hostPeak,
+    deviceRestBytes: record.memory.restBytes,
+    stepSeconds: step.median,
+    lowerQuartileStepSeconds: step.low,
+    upperQuartileStepSeconds: step.high,
+    numSteps,
+    tokens,
+  };
 }

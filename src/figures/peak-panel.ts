@@ -8,7 +8,7 @@ import { spread } from './grammar/labels';
 import { filled, note } from './grammar/marks';
 import { CAUSE_FILL } from './grammar/palette';
 import type { Panel } from './grammar/plot';
-import type { Annotation, Axis, BarTrace } from './grammar/plotly';
+import type { Axis, BarTrace } from './grammar/plotly';
 
 const ABSENT_ROW = 18;
 const LABEL_GAP = 14;
@@ -16,36 +16,59 @@ const LABEL_GAP = 14;
 const LABEL = 0.58;
 const ACROSS: Axis = { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, fixedrange: true };
 const UP: Axis = { visible: false, fixedrange: true };
+/** Fewer bytes of a ring are not worth a word. */
+const LEAST_RING: Bytes = 1e3;
 
-/** What was held at the peak. */
-export interface Peak {
-  readonly atPeak: BytesByCause;
-  /** Of the temporaries, what is handed from unit to unit; the rest lives within one. */
-  readonly ring: Bytes;
-}
-
-/** The peak as one bar with direct labels, which serve as the figure's legend; below it what is held at other times only. */
-export function peakPanels(peak: Peak, seen: readonly MemoryCause[], scale: Scaled, pixels: number): Panel[] {
-  const { atPeak } = peak;
+/**
+ * The peak as one bar with direct labels, which serve as the figure's legend; below it what is held at other times only. `ring`:
+ * the temporaries that are passed from unit to unit; the others are freed within one.
+ */
+export function peakPanels(
+  { atPeak, ring }: { readonly atPeak: BytesByCause; readonly ring: Bytes },
+  seen: readonly MemoryCause[],
+  { divisor, unit }: Scaled,
+  pixels: number,
+): Panel[] {
   const total = totalBytes(atPeak);
-  const present = seen.filter((cause) => atPeak[cause] > 0);
   const absent = seen.filter((cause) => atPeak[cause] === 0);
   const foot = (absent.length * ABSENT_ROW) / pixels;
   const [from, to] = [foot === 0 ? 0 : foot + 0.06, 0.96];
+  let base = 0;
+  const segments = seen.flatMap((cause) => {
+    const bytes = atPeak[cause];
+    base += bytes;
+    const [held, share] = [short(bytes / divisor), percent(bytes / total)];
+    return bytes > 0 ? [{ cause, bytes, start: base - bytes, held, share }] : [];
+  });
+  const perByte = ((to - from) * pixels) / total;
+  const middles = segments.map(({ bytes, start }) => (start + bytes / 2) * perByte);
+  // One label per segment, at its middle, moved if thin segments are close.
+  const places = spread(middles, LABEL_GAP, 5, (to - from) * pixels - 4);
+  const labels = segments.map(({ cause, held, share }, i) => {
+    // STACK_ORDER ends with the temporaries: there is room beside their label.
+    const ringText = cause === 'temp' && ring >= LEAST_RING ? soft(`, ring ${short(ring / divisor)}`) : '';
+    const text = `${strong(cause)} ${bold(held)} ${soft(share)}${ringText}`;
+    return note(LABEL, (places[i] ?? 0) / perByte / divisor, text);
+  });
+  const caption = { yref: 'paper', xshift: -3, yanchor: 'bottom' } as const;
   return [
     {
       x: ACROSS,
-      y: { ...UP, domain: [from, to], range: [0, total / scale.divisor || 1] },
-      data: stack(present, atPeak, scale),
+      y: { ...UP, domain: [from, to], range: [0, total / divisor || 1] },
+      data: segments.map(({ cause, bytes, start, held, share }) => ({
+        ...bar(cause, start / divisor, bytes / divisor),
+        name: cause,
+        hovertemplate: `<b>${cause}</b> ${held} ${unit}, ${share} of the peak<extra></extra>`,
+      })),
       annotations: [
-        ...(total > 0 ? [caption(scale)] : []),
-        ...labels(present, peak, scale, (to - from) * pixels),
+        ...(total > 0 ? [note(-0.45, 0.965, soft(`at the peak, ${unit}`), caption)] : []),
+        ...labels,
       ],
     },
     {
       x: ACROSS,
       y: { ...UP, domain: [0, foot || 0.01], range: [-Math.max(1, absent.length), 0] },
-      data: absent.map((cause, row) => ({ ...bar(cause, [-row - 0.75, 0.5]), hoverinfo: 'skip' })),
+      data: absent.map((cause, row) => ({ ...bar(cause, -row - 0.75, 0.5), hoverinfo: 'skip' })),
       annotations: absent.map((cause, row) =>
         note(LABEL, -row - 0.5, `${strong(cause)}${soft(' not at peak')}`),
       ),
@@ -53,53 +76,6 @@ export function peakPanels(peak: Peak, seen: readonly MemoryCause[], scale: Scal
   ];
 }
 
-function stack(present: readonly MemoryCause[], atPeak: BytesByCause, scale: Scaled): BarTrace[] {
-  const total = totalBytes(atPeak);
-  let base = 0;
-  return present.map((cause) => {
-    const from = base;
-    base += atPeak[cause];
-    const held = `${short(atPeak[cause] / scale.divisor)} ${scale.unit}, ${percent(atPeak[cause] / total)}`;
-    const trace = bar(cause, [from / scale.divisor, atPeak[cause] / scale.divisor]);
-    return { ...trace, name: cause, hovertemplate: `<b>${cause}</b> ${held} of the peak<extra></extra>` };
-  });
-}
-
-function bar(cause: MemoryCause, [base, height]: readonly [number, number]): BarTrace {
+function bar(cause: MemoryCause, base: number, height: number): BarTrace {
   return { ...filled(CAUSE_FILL[cause]), width: 0.9, x: [0], y: [height], base: [base] };
-}
-
-function caption(scale: Scaled): Annotation {
-  const place = { yref: 'paper', xshift: -3, yanchor: 'bottom' } as const;
-  return note(-0.45, 0.965, soft(`at the peak, ${scale.unit}`), place);
-}
-
-/** One label a segment, at its middle, moved where thin segments lie close. */
-function labels(
-  present: readonly MemoryCause[],
-  { atPeak, ring }: Peak,
-  scale: Scaled,
-  pixels: number,
-): Annotation[] {
-  const total = totalBytes(atPeak);
-  let base = 0;
-  const middles = present.map((cause) => {
-    const middle = ((base + atPeak[cause] / 2) / total) * pixels;
-    base += atPeak[cause];
-    return middle;
-  });
-  const places = spread(middles, LABEL_GAP, 5, pixels - 4);
-  return present.map((cause, i) => {
-    const held = `${bold(short(atPeak[cause] / scale.divisor))} ${soft(percent(atPeak[cause] / total))}`;
-    const text = `${strong(cause)} ${held}${cause === 'temp' ? ringText(ring, scale) : ''}`;
-    return note(LABEL, (((places[i] ?? 0) / pixels) * total) / scale.divisor, text);
-  });
-}
-
-/** Fewer bytes of a ring are not worth a word. */
-const LEAST_RING: Bytes = 1e3;
-
-/** STACK_ORDER ends with the temporaries: there is room beside their label. */
-function ringText(ring: Bytes, scale: Scaled): string {
-  return ring < LEAST_RING ? '' : soft(`, ring ${short(ring / scale.divisor)}`);
 }

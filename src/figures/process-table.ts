@@ -2,29 +2,24 @@ import type { StepRecord } from '../ledger/record';
 import { recordsOfStep } from './run-view';
 import { type CellValue, createTable, type Table } from './table';
 
-const megabytes = (value: CellValue): string => (value === null ? '—' : (Number(value) / 1e6).toFixed(1));
-const column = (key: string, title: string) => ({ key, title, align: 'right' as const, format: megabytes });
+const TITLES = {
+  rssBytes: 'resident, MB',
+  deviceBytes: 'device',
+  heapSlackBytes: 'engine heap, unused',
+  javascriptBytes: 'JavaScript heap',
+  externalBytes: 'buffers outside it',
+  nodeBytes: 'Node itself',
+} as const;
+const KEYS = Object.keys(TITLES) as readonly (keyof typeof TITLES)[]; // its own keys
 
-const COLUMNS = [
-  { key: 'rank' },
-  column('rssBytes', 'resident, MB'),
-  column('deviceBytes', 'device'),
-  column('heapSlackBytes', 'engine heap, unused'),
-  column('javascriptBytes', 'JavaScript heap'),
-  column('externalBytes', 'buffers outside it'),
-  column('nodeBytes', 'Node itself'),
-];
+const format = (value: CellValue): string => (value === null ? '—' : (Number(value) / 1e6).toFixed(1));
+const COLUMNS = KEYS.map((key) => ({ key, title: TITLES[key], align: 'right' as const, format }));
 
 /** What each rank's process held at the end of a step (default: the last one): every resident byte has a name. */
 export function processTable(records: readonly StepRecord[], step?: number): Table {
-  const rows = recordsOfStep(records, step).map(({ rank, memory }) => ({
+  const rows = recordsOfStep(records, step).map(({ rank, memory: { process } }) => ({
     rank,
-    rssBytes: memory.process?.rssBytes ?? null,
-    deviceBytes: memory.process?.deviceBytes ?? null,
-    heapSlackBytes: memory.process?.heapSlackBytes ?? null,
-    javascriptBytes: memory.process?.javascriptBytes ?? null,
-    externalBytes: memory.process?.externalBytes ?? null,
-    nodeBytes: memory.process?.nodeBytes ?? null,
+    ...Object.fromEntries(KEYS.map((key) => [key, process?.[key] ?? null])),
   }));
-  return createTable(rows, { title: 'What each process holds', columns: COLUMNS });
+  return createTable(rows, { title: 'What each process holds', columns: [{ key: 'rank' }, ...COLUMNS] });
 }

@@ -1,6 +1,6 @@
 import { short } from './format';
 
-/** A quantity over several steps: its median, and its quartiles, between which half of the steps lie. */
+/** A quantity over several steps: its median, and its quartiles, between which half of the steps are. */
 export interface Spread {
   readonly median: number;
   readonly low: number;
@@ -19,6 +19,11 @@ export function spreadOf(values: readonly number[]): Spread {
   };
 }
 
+/** A quantity times a factor. */
+export function scaled({ median, low, high }: Spread, factor: number): Spread {
+  return { median: median * factor, low: low * factor, high: high * factor };
+}
+
 /** Whether the middle halves of two quantities have no value in common. */
 export function areApart(a: Spread, b: Spread): boolean {
   return a.high < b.low || b.high < a.low;
@@ -30,11 +35,6 @@ export function ratioOf(a: Spread, b: Spread): Spread {
   return { median: over(a.median, b.median), low: over(a.low, b.high), high: over(a.high, b.low) };
 }
 
-/** How much less one quantity is than another: medians subtracted, and the quartiles' far ends. */
-export function savingOf(least: Spread, most: Spread): Spread {
-  return { median: most.median - least.median, low: most.low - least.high, high: most.high - least.low };
-}
-
 /** "(15–21)", the quartiles; nothing where one step was recorded. */
 export function quartilesText({ low, high }: Spread, divisor: number): string {
   return low === high ? '' : `(${short(low / divisor)}–${short(high / divisor)})`;
@@ -42,5 +42,10 @@ export function quartilesText({ low, high }: Spread, divisor: number): string {
 
 /** Mean of some values; 0 of none. */
 export function mean(values: readonly number[]): number {
-  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+  return values.length === 0 ? 0 : sumOf(values, (value) => value) / values.length;
+}
+
+/** Sum over some items. */
+export function sumOf<T>(items: readonly T[], of: (item: T) => number): number {
+  return items.reduce((sum, item) => sum + of(item), 0);
 }

@@ -1,5 +1,5 @@
-import { escapeHtml, toCsvText } from './escape';
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
+import { escapeHtml } from './grammar/ink';
 
 /** What a table's cell may hold; null is shown as a dash. */
 export type CellValue = string | number | boolean | null;
@@ -54,7 +54,7 @@ export function createTable(rows: readonly TableRow[], options: TableOptions = {
     rows,
     toText: (maxRows = 40) => textOf(table, maxRows),
     toHtml: (maxRows = 200) => htmlOf(table, maxRows),
-    toCsv: () => toCsvText(keys, rows),
+    toCsv: () => csvOf(keys, rows),
     frame: async () => shownAsTable(await frameOf(keys, rows)),
     [DISPLAY]: () => ({ 'text/html': table.toHtml(), 'text/plain': table.toText() }),
   };
@@ -94,29 +94,34 @@ function isRight(column: Column, rows: readonly TableRow[]): boolean {
   return rows.length > 0 && rows.every((row) => typeof (row[column.key] ?? 0) === 'number');
 }
 
-function textOf(table: Table, maxRows: number): string {
-  const rows = table.rows.slice(0, maxRows);
-  const columns = table.columns.map((column) => {
-    const cells = [column.title ?? column.key, ...rows.map((row) => shown(column, row))];
-    const width = Math.max(...cells.map((cell) => cell.length));
-    const right = isRight(column, table.rows);
-    return cells.map((cell) => (right ? cell.padStart(width) : cell.padEnd(width)));
-  });
-  const lines = [table.title].filter((line) => line !== '');
-  for (let i = 0; i <= rows.length; i++) {
-    lines.push(
-      columns
-        .map((cells) => cells[i])
-        .join('  ')
-        .trimEnd(),
-    );
-  }
-  if (table.rows.length > maxRows) lines.push(moreRows(table, maxRows));
-  return lines.join('\n');
+/** RFC 4180 with a heading; null becomes an empty field. */
+function csvOf(keys: readonly string[], rows: readonly TableRow[]): string {
+  const field = (value: CellValue | undefined): string => {
+    const text = String(value ?? '');
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const lines = [keys, ...rows.map((row) => keys.map((key) => row[key]))];
+  return `${lines.map((line) => line.map(field).join(',')).join('\n')}\n`;
 }
 
-function moreRows(table: Table, maxRows: number): string {
-  return `… ${table.rows.length - maxRows} more of ${table.rows.length} rows`;
+function textOf({ title, columns, rows }: Table, maxRows: number): string {
+  const shownRows = rows.slice(0, maxRows);
+  const padded = columns.map((column) => {
+    const cells = [column.title ?? column.key, ...shownRows.map((row) => shown(column, row))];
+    const width = Math.max(...cells.map((cell) => cell.length));
+    const isAtRight = isRight(column, rows);
+    return cells.map((cell) => (isAtRight ? cell.padStart(width) : cell.padEnd(width)));
+  });
+  const lines = ['', ...shownRows].map((_, i) => padded.map((cells) => cells[i]).join('  '));
+  return [
+    ...(title === '' ? [] : [title]),
+    ...lines.map((line) => line.trimEnd()),
+    ...moreRows(rows, maxRows),
+  ].join('\n');
+}
+
+function moreRows({ length }: readonly TableRow[], maxRows: number): string[] {
+  return length > maxRows ? [`… ${length - maxRows} more of ${length} rows`] : [];
 }
 
 const CELL = 'padding:2px 12px 2px 0;border:none;font-variant-numeric:tabular-nums';
@@ -125,25 +130,23 @@ const NOT_WRAPPED = 'white-space:nowrap';
 const WRAPPED = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 
-function htmlOf(table: Table, maxRows: number): string {
-  const aligned = table.columns.map((column) => (isRight(column, table.rows) ? 'right' : 'left'));
-  const last = table.columns.length - 1;
-  const cell = (tag: 'td' | 'th', text: string, i: number): string => {
-    const wrap = i === last && aligned[i] === 'left' ? WRAPPED : NOT_WRAPPED;
-    return `<${tag} style="${CELL};${wrap};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
+function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
+  const aligned = columns.map((column) => (isRight(column, rows) ? 'right' : 'left'));
+  const line = (tag: 'td' | 'th', texts: readonly string[]): string => {
+    const cells = texts.map((text, i) => {
+      const wrap = i === columns.length - 1 && aligned[i] === 'left' ? WRAPPED : NOT_WRAPPED;
+      return `<${tag} style="${CELL};${wrap};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
+    });
+    return `<tr style="${tag === 'th' ? LINE : 'background:none'}">${cells.join('')}</tr>`;
   };
-  const head = table.columns.map((column, i) => cell('th', column.title ?? column.key, i));
-  const body = table.rows.slice(0, maxRows).map((row) => {
-    const cells = table.columns.map((column, i) => cell('td', shown(column, row), i));
-    return `<tr style="background:none">${cells.join('')}</tr>`;
-  });
-  const caption =
-    table.title === ''
-      ? ''
-      : `<caption style="text-align:left;font-weight:600;padding:0 0 4px;color:inherit">${escapeHtml(table.title)}</caption>`;
-  const more = table.rows.length > maxRows ? `<div>${escapeHtml(moreRows(table, maxRows))}</div>` : '';
+  const heads = columns.map((column) => column.title ?? column.key);
+  const body = rows.slice(0, maxRows).map((row) => columns.map((column) => shown(column, row)));
+  const caption = `<caption style="text-align:left;font-weight:600;padding:0 0 4px;color:inherit">${escapeHtml(title)}</caption>`;
   return (
-    `<table style="border-collapse:collapse;border:none;color:inherit;font-size:12px">${caption}` +
-    `<thead><tr style="${LINE}">${head.join('')}</tr></thead><tbody>${body.join('')}</tbody></table>${more}`
+    `<table style="border-collapse:collapse;border:none;color:inherit;font-size:12px">${title === '' ? '' : caption}` +
+    `<thead>${line('th', heads)}</thead><tbody>${body.map((texts) => line('td', texts)).join('')}</tbody></table>` +
+    moreRows(rows, maxRows)
+      .map((more) => `<div>${escapeHtml(more)}</div>`)
+      .join('')
   );
 }

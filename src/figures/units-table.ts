@@ -1,4 +1,4 @@
-import { type Bytes, formatBytes, formatSeconds } from '../core/units';
+import { formatBytes, formatSeconds } from '../core/units';
 import { type Link, linkText, transferSeconds } from '../transport/link';
 import { counted } from './format';
 import { type CellValue, type Column, createTable, type Table } from './table';
@@ -12,12 +12,12 @@ export interface UnitFacts {
   readonly numParams: number;
   /** Elements added so that all ranks' shards are equal. */
   readonly padding: number;
-  /** Ranks that share the unit; 1 where it is not gathered. */
+  /** Ranks that share the unit; 1 if it is not gathered. */
   readonly numShards: number;
 }
 
 export interface UnitsTableOptions {
-  /** The wire, where it is shaped. */
+  /** The wire, if it is shaped. */
   readonly link?: Link | undefined;
   /** Bytes of one element held whole. Default 4. */
   readonly itemBytes?: number;
@@ -37,65 +37,50 @@ const LARGEST_SHARE = 0.5;
  * Source: Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", n_1/2.
  */
 export function unitsTable(units: readonly UnitFacts[], options: UnitsTableOptions = {}): Table {
-  const { link, itemBytes = 4 } = options;
+  const { link, itemBytes = 4, wireItemBytes = itemBytes } = options;
   const model = units.reduce((sum, { numParams }) => sum + numParams, 0);
-  const rows = units.map((unit) => {
-    const { module, strategy, numParams, padding, numShards } = unit;
-    const gather = link === undefined || numShards < 2 ? null : gatherOf(unit, link, options);
+  const rows = units.map(({ module, strategy, numParams, padding, numShards }) => {
+    const numElements = numParams + padding;
+    const gather = link && numShards > 1 ? gatherOf(numElements * wireItemBytes, numShards, link) : null;
+    const modelShare = model > 0 ? numParams / model : 0;
     return {
       module: module === '' ? 'root' : module,
       strategy,
       numParams,
       padding,
-      bytes: (numParams + padding) * itemBytes,
+      bytes: numElements * itemBytes,
       numShards,
-      modelShare: model > 0 ? numParams / model : 0,
-      gatherSeconds: gather === null ? null : gather.latency + gather.transfer,
+      modelShare,
+      gatherSeconds: gather && gather.latency + gather.transfer,
       latencySeconds: gather?.latency ?? null,
-      hint: hintOf(unit, model, gather) ?? null,
+      hint: gather?.hint ?? (numShards > 1 && modelShare > LARGEST_SHARE ? largeHint(modelShare) : null),
     };
   });
   const hinted = rows.filter(({ hint }) => hint !== null).length;
   const wire = link === undefined ? '' : `, ${linkText(link)}`;
-  const title = `${counted(units.length, 'unit')} of ${formatBytes(model * itemBytes)}${wire}${hinted === 0 ? '' : `; ${hinted} with a hint`}`;
-  return createTable(rows, { title, columns: columnsFor(link !== undefined, hinted > 0) });
-}
-
-interface Gather {
-  readonly latency: number;
-  readonly transfer: number;
-  /** Bytes of a unit at which both are equal. */
-  readonly evenBytes: Bytes;
+  const size = `${counted(units.length, 'unit')} of ${formatBytes(model * itemBytes)}`;
+  const title = `${size}${wire}${hinted === 0 ? '' : `; ${hinted} with a hint`}`;
+  const columns = COLUMNS.filter(
+    ({ key }) => (key !== 'gatherSeconds' || link !== undefined) && (key !== 'hint' || hinted > 0),
+  );
+  return createTable(rows, { title, columns });
 }
 
 /** One all-gather by the ring: N-1 steps, (N-1)/N of the unit's bytes. */
-function gatherOf(
-  { numParams, padding, numShards }: UnitFacts,
-  link: Link,
-  options: UnitsTableOptions,
-): Gather {
-  const { itemBytes = 4, wireItemBytes = itemBytes } = options;
+function gatherOf(unitBytes: number, numShards: number, link: Link) {
   const steps = numShards - 1;
-  const bytes = ((numParams + padding) * wireItemBytes * steps) / numShards;
-  return {
-    latency: transferSeconds(link, { steps, bytes: 0 }),
-    transfer: transferSeconds(link, { steps: 0, bytes }),
-    evenBytes: link.latencySeconds * link.bytesPerSecond * numShards,
-  };
+  const latency = transferSeconds(link, { steps, bytes: 0 });
+  const transfer = transferSeconds(link, { steps: 0, bytes: (unitBytes * steps) / numShards });
+  if (latency <= transfer) return { latency, transfer };
+  // Bytes of a unit at which both are equal.
+  const even = formatBytes(Math.ceil(link.latencySeconds * link.bytesPerSecond * numShards));
+  const times = `latency ${formatSeconds(latency)} > transfer ${formatSeconds(transfer)}`;
+  return { latency, transfer, hint: `too small for the link: ${times}; even at ${even} on the wire` };
 }
 
-function hintOf(
-  { numParams, numShards }: UnitFacts,
-  model: number,
-  gather: Gather | null,
-): string | undefined {
-  if (gather !== null && gather.latency > gather.transfer) {
-    const times = `latency ${formatSeconds(gather.latency)} > transfer ${formatSeconds(gather.transfer)}`;
-    return `too small for the link: ${times}; even at ${formatBytes(Math.ceil(gather.evenBytes))} on the wire`;
-  }
-  const share = model > 0 ? numParams / model : 0;
-  if (numShards < 2 || share <= LARGEST_SHARE) return undefined;
-  return `too large: ${Math.round(share * 100)}% of the model is whole at once (over ${LARGEST_SHARE * 100}%); wrap modules below it`;
+function largeHint(share: number): string {
+  const percentage = Math.round(share * 100);
+  return `too large: ${percentage}% of the model is whole at once (over ${LARGEST_SHARE * 100}%); wrap modules below it`;
 }
 
 const orDash =
@@ -103,26 +88,13 @@ const orDash =
   (value: CellValue): string =>
     typeof value === 'number' ? format(value) : '—';
 
-function columnsFor(hasLink: boolean, hasHints: boolean): Column[] {
-  return [
-    { key: 'module' },
-    { key: 'strategy' },
-    { key: 'numParams', title: 'parameters' },
-    { key: 'padding' },
-    { key: 'bytes', title: 'whole', format: orDash(formatBytes) },
-    { key: 'modelShare', title: 'of the model', format: orDash((share) => `${(share * 100).toFixed(1)}%`) },
-    ...(hasLink
-      ? [
-          {
-            key: 'gatherSeconds',
-            title: 'gather on the link',
-            align: 'right' as const,
-            format: orDash(formatSeconds),
-          },
-        ]
-      : []),
-    ...(hasHints
-      ? [{ key: 'hint', format: (value: CellValue) => (value === null ? '' : String(value)) }]
-      : []),
-  ];
-}
+const COLUMNS: readonly Column[] = [
+  { key: 'module' },
+  { key: 'strategy' },
+  { key: 'numParams', title: 'parameters' },
+  { key: 'padding' },
+  { key: 'bytes', title: 'whole', format: orDash(formatBytes) },
+  { key: 'modelShare', title: 'of the model', format: orDash((share) => `${(share * 100).toFixed(1)}%`) },
+  { key: 'gatherSeconds', title: 'gather on the link', align: 'right', format: orDash(formatSeconds) },
+  { key: 'hint', format: (value) => String(value ?? '') },
+];

@@ -15,6 +15,11 @@ export interface WaitPart {
   readonly end: Seconds;
 }
 
+/** A value per kind of wait. */
+export function byWaitKind<T>(of: (kind: WaitKind) => T): Readonly<Record<WaitKind, T>> {
+  return { wire: of('wire'), peer: of('peer'), core: of('core'), unknown: of('unknown') };
+}
+
 /** Seconds by kind; they add up to the exposed wait. */
 export type WaitSeconds = Readonly<Record<WaitKind, Seconds>>;
 

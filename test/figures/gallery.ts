@@ -172,6 +172,10 @@ export function gallery(): Record<string, Figure> {
       steps: 30,
       marks: [{ step: 12, text: 'reshard to SHARD_GRAD_OP' }],
     }),
+    'loss-long-names': lossCurve([
+      { name: LONG, losses: LOSSES },
+      { name: `${LONG}.2`, losses: LOSSES.map((x) => x + 0.1) },
+    ]),
     'loss-none': lossCurve([]),
     'loss-first': lossCurve([{ name: 'FULL_SHARD', losses: [7.6] }]),
     'loss-not-finite': lossCurve([{ name: 'FULL_SHARD', losses: [7.6, 7.1, Number.NaN, Number.NaN] }]),

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import type { Figure } from '../../src/figures/figure';
+import { STATIC_WIDTH } from '../../src/figures/grammar/template';
 import { gallery } from './gallery';
 import { plannedFigures } from './planned';
 
@@ -28,14 +29,14 @@ for (const [width, page] of [
   [1600, '#ffffff'],
   [1600, '#111111'],
 ] as const) {
-  test(`on a page of ${width} pixels and ${page} interactive figures fill the width, and no texts overlap`, {
+  test(`on a page of ${width} pixels and ${page} interactive figures are as wide as their pictures, and no texts overlap`, {
     skip,
   }, () => {
     const found = drawn(width, page);
     assert.equal(found.length, NAMES.length);
     for (const { name, width: drawnWidth, paper, faults } of found) {
       assert.deepEqual(faults, [], name);
-      assert.ok(drawnWidth > width - 60, `${name} is ${drawnWidth} wide`);
+      assert.equal(drawnWidth, STATIC_WIDTH, name);
       assert.equal(paper, 'rgb(255, 255, 255)', name);
     }
   });
@@ -123,7 +124,8 @@ const faultsOf = (node) => {
     document.body.append(node);
     await Plotly.newPlot(node, data, layout, config);
     const paper = getComputedStyle(node.querySelector('.main-svg')).backgroundColor;
-    found.push({ name, width: node.getBoundingClientRect().width, paper, faults: faultsOf(node) });
+    const { width } = node.querySelector('.main-svg').getBoundingClientRect();
+    found.push({ name, width, paper, faults: faultsOf(node) });
   }
   const answer = document.createElement('pre');
   answer.id = 'found';

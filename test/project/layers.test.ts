@@ -50,6 +50,19 @@ test('an upward import between rooms of a folder is found', () => {
   ]);
 });
 
+test('files of a folder itself are a room of their own, except those that the order names', () => {
+  const sources = new Map([
+    ['src/figures/grammar/plot.ts', `import '../format';\nimport '../table';`],
+    ['src/figures/format.ts', ''],
+    ['src/figures/table.ts', `import './grammar/plot';\nimport './plans/what-if';`],
+    ['src/figures/plans/what-if.ts', `import '../table';`],
+  ]);
+  assert.deepEqual(layerViolations(sources), [
+    'src/figures/grammar/plot.ts imports src/figures/table.ts: figures/grammar lies below figures/..',
+    'src/figures/table.ts imports src/figures/plans/what-if.ts: figures/. lies below figures/plans.',
+  ]);
+});
+
 test("the kernel's front may import only core and cell, also through its own files", () => {
   const sources = new Map([
     ['kernel/main.ts', `import './session';\nimport { wire } from '../src/core/wire';`],

@@ -24,8 +24,12 @@ const LAYERS = [
   'cli',
 ];
 
-/** Folders whose rooms have an order too, lowest first; a room imports itself and those before it. */
+/**
+ * Folders whose rooms have an order too, lowest first; a room imports itself and those before it. '.' is the files of the folder
+ * itself, except those that are named here.
+ */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  figures: ['format', 'grammar', 'static', '.', 'plans', 'claims'],
   checkpoint: ['format', 'state', 'save', 'load', 'reshard'],
   job: ['control', 'rank', 'launch', 'run', 'notebook'],
 };
@@ -65,11 +69,18 @@ function upwardImport(from: string, to: string): string | undefined {
 }
 
 function upwardRoom(from: string, to: string): string | undefined {
-  const [folder = '', lower = ''] = from.split('/').slice(1);
-  const upper = to.split('/')[2] ?? '';
+  const folder = layerOf(from) ?? '';
   const rooms = ROOMS[folder];
-  if (rooms === undefined || rooms.indexOf(upper) <= rooms.indexOf(lower)) return undefined;
+  if (rooms === undefined) return undefined;
+  const [lower, upper] = [roomOf(from, rooms), roomOf(to, rooms)];
+  if (rooms.indexOf(upper) <= rooms.indexOf(lower)) return undefined;
   return `${from} imports ${to}: ${folder}/${lower} lies below ${folder}/${upper}.`;
+}
+
+function roomOf(path: string, rooms: readonly string[]): string {
+  const [, , name = '', ...rest] = path.split('/');
+  const room = name.replace(/\.ts$/, '');
+  return rest.length > 0 || rooms.includes(room) ? room : '.';
 }
 
 /** The front process is kernel/main.ts and all its imports of kernel/; the executor is started by its path. */

@@ -1,6 +1,6 @@
 import { VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
-import type { FigureParts } from '../figure';
+import type { Figure } from '../figure';
 import { bareRowAxis, log10, logRange, logTicks, rowAxis, rowRange } from '../grammar/axes';
 import { safe, strong } from '../grammar/ink';
 import { bars, dots, ruleX } from '../grammar/marks';
@@ -37,7 +37,7 @@ const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
 /** Many claims: how many of each document hold, and each number's ratio as a dot. */
 export function claimsByDocument(
   results: readonly ClaimResult[],
-): Pick<FigureParts, 'subtitle' | 'data' | 'layout'> {
+): Pick<Figure, 'subtitle' | 'data' | 'layout'> {
   const names = [...new Set(results.map(({ claim }) => claim.document))];
   const groups = names.map((name) => results.filter(({ claim }) => claim.document === name));
   const left = 14 + 1.1 * Math.max(...names.map((name) => textWidth(name, 11)));
@@ -80,7 +80,7 @@ function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
     );
     const items = values.map((length, row) => {
       const text = fits(String(length), 10, length * perClaim) ? String(length) : '';
-      return { row, length, from: before[row] ?? 0, text };
+      return { at: row, length, from: before[row] ?? 0, text };
     });
     return [bars(items, { name: verdict, fill, width: 0.5, hover: `${verdict}: %{x}<extra></extra>` })];
   });

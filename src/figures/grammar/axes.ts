@@ -8,17 +8,17 @@ export function titled(text: string, standoff = 8): Pick<Axis, 'title'> {
   return { title: { text: soft(text), standoff, font: { size: 11 } } };
 }
 
-/** Numbers with what their ticks say. */
+/** Numbers with the texts of their ticks. */
 export function ticks(values: readonly number[], say: (value: number, i: number) => string) {
   return { tickvals: values, ticktext: values.map(say) };
 }
 
-/** Ends of an axis on which `count` rows stand, the first on top. */
+/** Ends of an axis with `count` rows, the first on top. */
 export function rowRange(count: number, above = 0.5, below = 0.5): Range {
   return [count - 1 + below, -above];
 }
 
-/** An axis of rows: their names, markup, stand where ticks would. */
+/** An axis of rows with their names, markup, in place of ticks. */
 export function rowAxis(names: readonly string[], range: Range = rowRange(names.length)): Axis {
   return { range, showgrid: false, ticks: '', ticklabelstandoff: 5, ...namesAt(names) };
 }
@@ -38,10 +38,19 @@ function namesAt(names: readonly string[]) {
   return { tickvals: names.map((_, i) => i), ticktext: names };
 }
 
-/** Ticks of an axis that holds logarithms: where they stand, and what they say. */
-export interface LogTicks {
-  readonly tickvals: readonly number[];
-  readonly ticktext: readonly string[];
+/** Round numbers within a range, about `count` of them. */
+export function niceTicks(range: Range, count: number): number[] {
+  const [low, high] = [Math.min(...range), Math.max(...range)];
+  const raw = (high - low) / count;
+  if (!(raw > 0)) return [low];
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const factor = raw / power;
+  const step = (factor < 1.5 ? 1 : factor < 3.5 ? 2 : factor < 7.5 ? 5 : 10) * power;
+  const ticks: number[] = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) {
+    ticks.push(Number((i * step).toPrecision(12)));
+  }
+  return ticks;
 }
 
 /**
@@ -61,28 +70,24 @@ const STEPS = [
 ] as const;
 
 /** Round values between `low` and `high`, at most about `most` of them; a narrow range gets finer ones. */
-export function logTicks(low: number, high: number, say: (value: number) => string, most = 6): LogTicks {
+export function logTicks(low: number, high: number, say: (value: number) => string, most = 6) {
   const candidates = STEPS.map((steps) => within(low, high, steps));
   const values = candidates.find(({ length }) => length <= most) ?? candidates.at(-1) ?? [];
   return { tickvals: values.map(log10), ticktext: values.map((value) => soft(say(value))) };
 }
 
 function within(low: number, high: number, steps: readonly number[]): number[] {
-  const values: number[] = [];
-  for (let power = Math.floor(log10(low)); power <= Math.ceil(log10(high)); power++) {
-    for (const step of steps) {
-      const value = Number((step * 10 ** power).toPrecision(6));
-      if (value >= low * 0.9999 && value <= high * 1.0001) values.push(value);
-    }
-  }
-  return values;
+  const first = Math.floor(log10(low));
+  const powers = Array.from({ length: Math.ceil(log10(high)) - first + 1 }, (_, i) => first + i);
+  return powers
+    .flatMap((power) => steps.map((step) => Number((step * 10 ** power).toPrecision(6))))
+    .filter((value) => value >= low * 0.9999 && value <= high * 1.0001);
 }
 
 /** A range of logarithms around some positive values, with a margin of a share of it on both sides. */
 export function logRange(values: readonly number[], margin = 0.06): readonly [number, number] {
   const logs = values.filter((value) => value > 0).map(log10);
-  const low = Math.min(...logs, logs.length === 0 ? 0 : Number.POSITIVE_INFINITY);
-  const high = Math.max(...logs, logs.length === 0 ? 1 : Number.NEGATIVE_INFINITY);
+  const [low, high] = logs.length === 0 ? [0, 1] : [Math.min(...logs), Math.max(...logs)];
   const pad = (high - low) * margin || 0.05;
   return [low - pad, high + pad];
 }

@@ -49,3 +49,13 @@ export function plain(text: string): string {
 export function safe(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
+
+/** Safe inside HTML, SVG and the values of their attributes. */
+export function escapeHtml(text: string): string {
+  return safe(text).replaceAll('"', '&quot;');
+}
+
+/** What a reader of safe text sees. */
+export function unescaped(text: string): string {
+  return text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
+}

@@ -4,14 +4,12 @@ import type { Annotation } from './plotly';
 
 /** Moves labels apart so that neighbours are at least `gap` apart and none leaves [low, high]; order is kept. */
 export function spread(wanted: readonly number[], gap: number, low: number, high: number): number[] {
-  const places = [...wanted];
-  for (let i = 0; i < places.length; i++) {
-    const least = i === 0 ? low : (places[i - 1] ?? low) + gap;
-    places[i] = Math.max(places[i] ?? low, least);
-  }
-  for (let i = places.length - 1; i >= 0; i--) {
-    const most = i === places.length - 1 ? high : (places[i + 1] ?? high) - gap;
-    places[i] = Math.min(places[i] ?? high, most);
+  const places: number[] = [];
+  for (const place of wanted) places.push(Math.max(place, (places.at(-1) ?? low - gap) + gap));
+  let most = high;
+  for (let i = places.length - 1; i >= 0; i--, most -= gap) {
+    most = Math.min(places[i] ?? high, most);
+    places[i] = most;
   }
   return places;
 }
@@ -26,27 +24,21 @@ export function keyDot(color: string): string {
   return `<span style="color:${color}">●</span> `;
 }
 
-/** A line's end, and what stands beside it. */
-export interface LineEnd {
-  readonly at: number;
-  /** Markup. */
-  readonly text: string;
-}
+const LINE = 15;
 
-/** Names at the lines' ends, right of the panel, moved apart where lines meet; `pixels` high over `range`. */
+/** Names (markup) at the lines' ends, right of the panel, moved apart where lines meet; `pixels` high over `range`. */
 export function endLabels(
-  ends: readonly LineEnd[],
-  range: readonly [number, number],
+  ends: readonly { readonly at: number; readonly text: string }[],
+  [low, high]: readonly [number, number],
   pixels: number,
   more: Partial<Annotation> = {},
 ): Annotation[] {
-  const [low, high] = range;
+  const perUnit = pixels / (high - low);
   const sorted = [...ends].sort((a, b) => a.at - b.at);
-  const wanted = sorted.map(({ at }) => ((at - low) / (high - low)) * pixels);
-  const places = spread(wanted, LABEL_GAP, 0, pixels);
+  const wanted = sorted.map(({ at }) => (at - low) * perUnit);
+  const numLines = sorted.map(({ text }) => text.split('<br>').length);
+  const places = spread(wanted, LINE * Math.max(1, ...numLines), 0, pixels);
   return sorted.map(({ text }, k) =>
-    note(1, low + ((places[k] ?? 0) / pixels) * (high - low), text, { xref: 'paper', ...more }),
+    note(1, low + (places[k] ?? 0) / perUnit, text, { xref: 'paper', align: 'left', ...more }),
   );
 }
-
-const LABEL_GAP = 15;

@@ -1,28 +1,27 @@
-import type { Pattern } from './palette';
+import type { Fill, Pattern } from './palette';
 
 // The part of plotly's figure format that our figures use, and that the static writer draws. Axes hold numbers;
-// names stand at them as tick texts.
+// names are tick texts.
 
 export interface FontSpec {
   readonly size?: number;
   readonly color?: string;
-  readonly weight?: number;
 }
 
 export interface LineSpec {
   readonly width?: number;
   readonly color?: string;
-  readonly shape?: 'linear' | 'hv';
+  readonly shape?: 'hv';
   readonly dash?: 'dot' | 'dash';
 }
 
 interface TraceBase {
+  readonly x: readonly number[];
+  readonly y: readonly number[];
   readonly name?: string;
   readonly xaxis?: string;
   readonly yaxis?: string;
   readonly text?: readonly string[];
-  readonly textfont?: { readonly size?: number; readonly color?: string | readonly string[] };
-  readonly customdata?: readonly (string | number)[];
   readonly hovertemplate?: string;
   readonly hoverinfo?: 'skip';
   readonly showlegend?: boolean;
@@ -31,14 +30,12 @@ interface TraceBase {
 
 export interface ScatterTrace extends TraceBase {
   readonly type: 'scatter';
-  readonly x: readonly number[];
-  readonly y: readonly number[];
-  readonly mode: 'lines' | 'markers' | 'lines+markers' | 'text';
+  readonly mode: 'lines' | 'markers' | 'lines+markers';
   readonly line?: LineSpec;
   readonly stackgroup?: string;
   readonly fillcolor?: string;
-  readonly fillpattern?: Partial<Pattern>;
-  readonly hoveron?: 'points' | 'points+fills';
+  readonly fillpattern?: Pattern;
+  readonly hoveron?: 'points+fills';
   readonly marker?: Marker;
   /** A closed outline filled with fillcolor. */
   readonly fill?: 'toself';
@@ -59,20 +56,15 @@ export type MarkerSymbol = 'circle' | 'circle-open' | 'square' | 'diamond-open' 
 export interface BarTrace extends TraceBase {
   readonly type: 'bar';
   readonly orientation?: 'h';
-  readonly x: readonly number[];
-  readonly y: readonly number[];
   readonly base?: readonly number[];
-  readonly width?: number | readonly number[];
-  readonly marker: {
-    readonly color: string;
-    readonly pattern?: Partial<Pattern>;
-    readonly line?: { readonly width: number; readonly color?: string };
-  };
-  readonly textposition?: 'inside' | 'none';
+  readonly width?: number;
+  readonly marker: Fill & { readonly line?: { readonly width: number; readonly color?: string } };
+  readonly customdata?: readonly (string | number)[];
+  readonly textposition?: 'inside';
   readonly insidetextanchor?: 'middle';
   readonly textangle?: number;
   readonly constraintext?: 'none';
-  readonly cliponaxis?: boolean;
+  readonly textfont?: FontSpec;
 }
 
 export type Trace = ScatterTrace | BarTrace;
@@ -80,7 +72,6 @@ export type Trace = ScatterTrace | BarTrace;
 export interface Axis {
   readonly domain?: readonly [number, number];
   readonly range?: readonly [number, number];
-  readonly autorange?: boolean;
   readonly anchor?: string;
   readonly visible?: boolean;
   readonly showgrid?: boolean;
@@ -89,8 +80,6 @@ export interface Axis {
   readonly zerolinecolor?: string;
   readonly tickvals?: readonly number[];
   readonly ticktext?: readonly string[];
-  readonly tickprefix?: string;
-  readonly ticksuffix?: string;
   readonly ticks?: '' | 'outside';
   readonly tickfont?: FontSpec;
   readonly title?: { readonly text: string; readonly standoff?: number; readonly font?: FontSpec };
@@ -138,19 +127,7 @@ export interface Shape {
   readonly line?: LineSpec;
 }
 
-export interface Margin {
-  readonly l: number;
-  readonly r: number;
-  readonly t: number;
-  readonly b: number;
-}
-
-export interface Legend {
-  readonly orientation?: 'h' | 'v';
-  readonly x?: number;
-  readonly y?: number;
-  readonly traceorder?: 'normal';
-}
+export type Margin = Readonly<Record<'l' | 'r' | 't' | 'b', number>>;
 
 /** Axes are keyed xaxis, xaxis2, yaxis … as plotly wants them. */
 export type AxisKey = `${'x' | 'y'}axis${'' | number}`;
@@ -158,10 +135,9 @@ export type AxisKey = `${'x' | 'y'}axis${'' | number}`;
 export type Layout = {
   readonly height: number;
   readonly margin?: Partial<Margin>;
-  readonly barmode?: 'stack' | 'relative' | 'overlay' | 'group';
-  readonly bargap?: number;
+  readonly barmode?: 'stack' | 'overlay';
   readonly showlegend?: boolean;
-  readonly legend?: Legend;
+  readonly legend?: { readonly x: number; readonly y: number };
   readonly annotations?: readonly Annotation[];
   readonly shapes?: readonly Shape[];
 } & { readonly [key in AxisKey]?: Axis };

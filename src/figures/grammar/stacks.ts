@@ -1,10 +1,11 @@
+import type { MemoryCause } from '../../core/events';
 import { type Scaled, short } from '../format';
 import { rowAxis, rowRange } from './axes';
 import { safe, soft, strong } from './ink';
-import { type BarItem, bars, endLabel, note, ruleX, swatches } from './marks';
-import { type Fill, NEUTRAL } from './palette';
+import { bars, endLabel, note, ruleX, swatches } from './marks';
+import { CAUSE_FILL, type Fill, NEUTRAL, STACK_ORDER } from './palette';
 import { type Layer, type Panel, plot } from './plot';
-import type { Annotation, BarTrace } from './plotly';
+import type { BarTrace } from './plotly';
 import { STATIC_WIDTH } from './template';
 import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
@@ -12,7 +13,7 @@ import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 export interface StackRow<K extends string> {
   readonly name: string;
   readonly values: Readonly<Partial<Record<K, number>>>;
-  /** Said beside the total. */
+  /** Beside the total. */
   readonly note?: string;
 }
 
@@ -41,6 +42,13 @@ export interface StackStyle<K extends string> {
   hover(key: K): string;
 }
 
+/** Memory by cause, as all figures stack it. */
+export const CAUSE_STYLE: StackStyle<MemoryCause> = {
+  order: STACK_ORDER,
+  fillOf: (cause) => CAUSE_FILL[cause],
+  hover: (cause) => `<b>${cause}</b> %{customdata:,} B<extra></extra>`,
+};
+
 export interface StackOptions {
   /** Pixels right of the bars for notes beside totals. Default 0. */
   readonly noteRoom?: number;
@@ -66,28 +74,24 @@ export function plotStacks<K extends string>(
   style: StackStyle<K>,
   { noteRoom = 0, across = [0, 1], beside }: StackOptions = {},
 ) {
-  const names = panels.flatMap(({ rows }) => rows.map((row) => textWidth(row.name, 11)));
-  const left = Math.min(MAX_LEFT, Math.max(...names) * 1.1 + 14);
-  const numLines = panels.flatMap(({ rows }) => rows.map(({ name }) => wrapped(name, 11, left - 14).length));
-  const row = Math.max(ROW, Math.max(...numLines) * LINE + 4);
+  const all = panels.flatMap(({ rows }) => rows);
+  const left = Math.min(MAX_LEFT, Math.max(...all.map(({ name }) => textWidth(name, 11))) * 1.1 + 14);
+  const numLines = Math.max(...all.map(({ name }) => wrapped(name, 11, left - 14).length));
+  const row = Math.max(ROW, numLines * LINE + 4);
   const pixels = panels.reduce((sum, { rows }) => sum + HEADING + rows.length * row + TICKS, 0);
-  const hasNotes = panels.some(({ rows }) => rows.some(({ note }) => note !== undefined));
-  const right = hasNotes ? MARGIN_RIGHT + noteRoom : MARGIN_RIGHT;
+  const right = MARGIN_RIGHT + (all.some((one) => one.note !== undefined) ? noteRoom : 0);
   const width = (STATIC_WIDTH - left - right) * (across[1] - across[0]);
   let top = 0;
   const drawn = panels.map((panel) => {
-    const down = [top + HEADING, top + HEADING + panel.rows.length * row] as const;
-    top = down[1] + TICKS;
-    return stackPanel(panel, style, {
-      left,
-      width,
-      across,
-      domain: [1 - down[1] / pixels, 1 - down[0] / pixels],
-    });
+    const from = top + HEADING;
+    const to = from + panel.rows.length * row;
+    top = to + TICKS;
+    const domain = [1 - to / pixels, 1 - from / pixels] as const;
+    const { x, y, ...marks } = stackPanel(panel, style, left, width);
+    return { ...marks, x: { ...x, domain: across }, y: { ...y, domain } };
   });
-  const domain = drawn[0]?.y.domain;
-  const others =
-    beside === undefined ? [] : [{ ...beside, y: { ...beside.y, ...(domain ? { domain } : {}) } }];
+  const domain = drawn[0]?.y.domain ?? [0, 1];
+  const others = beside === undefined ? [] : [{ ...beside, y: { ...beside.y, domain } }];
   const seen = style.order.filter((key) => panels.some(({ rows }) => isSeen(key, rows)));
   const frame = { top: TOP, left, right, pixels, foot: LEGEND_GAP, legend: 'edge' } as const;
   return plot(frame, [...drawn, ...others], { data: swatches(seen, style.fillOf, true) });
@@ -95,54 +99,52 @@ export function plotStacks<K extends string>(
 
 /** Whether any row's segment is more than a hair's breadth. */
 function isSeen<K extends string>(key: K, rows: readonly StackRow<K>[]): boolean {
-  const longest = Math.max(...rows.map((row) => lengthOf(row)));
-  return rows.some(({ values }) => Math.abs(values[key] ?? 0) > longest / 500);
-}
-
-function lengthOf<K extends string>({ values }: StackRow<K>): number {
-  return Object.values<number | undefined>(values).reduce<number>(
-    (sum, value = 0) => sum + Math.abs(value),
-    0,
+  const lengths = rows.map(({ values }) =>
+    Object.values<number | undefined>(values).reduce<number>((sum, value = 0) => sum + Math.abs(value), 0),
   );
+  return rows.some(({ values }) => Math.abs(values[key] ?? 0) > Math.max(...lengths) / 500);
 }
 
-interface Place {
-  readonly left: number;
-  readonly width: number;
-  readonly across: readonly [number, number];
-  readonly domain: readonly [number, number];
-}
-
-function stackPanel<K extends string>(panel: StackPanel<K>, style: StackStyle<K>, place: Place): Panel {
-  const { rows, scale, over = {} } = panel;
-  const stacks = rows.map(({ values }) => stackOf(values, style.order, scale));
+function stackPanel<K extends string>(
+  panel: StackPanel<K>,
+  style: StackStyle<K>,
+  left: number,
+  width: number,
+) {
+  const { rows, scale, over = {}, heading, aside = '', isSigned = false } = panel;
+  const stacks = rows.map(({ values }) => stackOf(values, style.order, scale.divisor));
   const low = Math.min(0, ...stacks.map((stack) => stack.low));
   const reach = (panel.reach ?? 0) / scale.divisor;
   const high = Math.max(...stacks.map((stack) => stack.high), reach, low === 0 ? 1e-9 : 0);
   const range = [low * 1.15, high + (high - low) * 0.02] as const;
-  const names = rows.map(({ name }) =>
-    wrappedMarkup(name, 11, place.left - 14, (line) => strong(safe(line))),
-  );
-  const perUnit = place.width / (range[1] - range[0]);
+  const names = rows.map(({ name }) => wrappedMarkup(name, 11, left - 14, (line) => strong(safe(line))));
+  const perUnit = width / (range[1] - range[0]);
+  const totals = rows.map((row, i) => {
+    const stack = stacks[i] ?? { low: 0, high: 0 };
+    const sum = stack.low + stack.high;
+    return endLabel(
+      stack.high,
+      i,
+      isSigned ? `${sum > 0 ? '+' : ''}${short(sum)}` : short(stack.high),
+      row.note,
+    );
+  });
   return {
-    x: { range, domain: place.across, ...(low < 0 ? { zeroline: true, zerolinecolor: NEUTRAL } : {}) },
-    y: { ...rowAxis(names, rowRange(rows.length)), domain: place.domain },
+    x: { range, ...(low < 0 ? { zeroline: true, zerolinecolor: NEUTRAL } : {}) },
+    y: rowAxis(names),
     data: [
       ...style.order.flatMap((key) => segments(key, panel, stacks, style, perUnit)),
       ...(over.data ?? []),
     ],
-    heading: panel.heading,
-    aside: panel.aside ?? '',
-    annotations: [
-      ...rows.map((row, i) => totalOf(stacks[i], i, row.note, panel.isSigned === true)),
-      ...(over.annotations ?? []),
-    ],
+    heading,
+    aside,
+    annotations: [...totals, ...(over.annotations ?? [])],
     shapes: over.shapes ?? [],
   };
 }
 
 interface Stack<K extends string> {
-  readonly base: Readonly<Partial<Record<K, number>>>;
+  readonly base: ReadonlyMap<K, number>;
   readonly low: number;
   readonly high: number;
 }
@@ -151,30 +153,17 @@ interface Stack<K extends string> {
 function stackOf<K extends string>(
   values: StackRow<K>['values'],
   order: readonly K[],
-  scale: Scaled,
+  divisor: number,
 ): Stack<K> {
-  const base: Partial<Record<K, number>> = {};
-  let low = 0;
-  let high = 0;
+  const base = new Map<K, number>();
+  let [low, high] = [0, 0];
   for (const key of order) {
-    const value = (values[key] ?? 0) / scale.divisor;
-    base[key] = value < 0 ? low : high;
+    const value = (values[key] ?? 0) / divisor;
+    base.set(key, value < 0 ? low : high);
     if (value < 0) low += value;
     else high += value;
   }
   return { base, low, high };
-}
-
-function totalOf<K extends string>(
-  stack: Stack<K> | undefined,
-  row: number,
-  aside: string | undefined,
-  isSigned: boolean,
-): Annotation {
-  const { low, high } = stack ?? { low: 0, high: 0 };
-  const sum = low + high;
-  const said = isSigned ? `${sum > 0 ? '+' : ''}${short(sum)}` : short(high);
-  return endLabel(high, row, said, aside);
 }
 
 function segments<K extends string>(
@@ -184,12 +173,12 @@ function segments<K extends string>(
   style: StackStyle<K>,
   perUnit: number,
 ): BarTrace[] {
-  const items = rows.flatMap(({ values }, row): BarItem[] => {
-    const raw = values[key] ?? 0;
-    const length = raw / scale.divisor;
+  const items = rows.flatMap(({ values }, at) => {
+    const said = values[key] ?? 0;
+    const length = said / scale.divisor;
     const hasText = isSingle !== true && fits(short(length), 10, Math.abs(length) * perUnit);
-    const from = stacks[row]?.base[key] ?? 0;
-    return raw === 0 ? [] : [{ row, length, from, text: hasText ? short(length) : '', said: raw }];
+    const from = stacks[at]?.base.get(key) ?? 0;
+    return said === 0 ? [] : [{ at, length, from, text: hasText ? short(length) : '', said }];
   });
   if (items.length === 0) return [];
   const trace = bars(items, { fill: style.fillOf(key), hover: style.hover(key) });
@@ -198,9 +187,9 @@ function segments<K extends string>(
 
 /** What a device can hold: a line across all rows. */
 export function capacity(value: number, numRows: number, text?: string): Layer {
-  const said = { xanchor: 'right', yanchor: 'bottom' } as const;
+  const place = { xanchor: 'right', yanchor: 'bottom' } as const;
   return {
     shapes: [ruleX(value, rowRange(numRows), { width: 1.5, color: NEUTRAL, dash: 'dash' })],
-    annotations: text === undefined ? [] : [note(value, -0.5, soft(text), said)],
+    annotations: text === undefined ? [] : [note(value, -0.5, soft(text), place)],
   };
 }

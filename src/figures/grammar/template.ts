@@ -1,12 +1,12 @@
 import { LIGHT } from './ink';
 import { LINE_COLORS, NEUTRAL } from './palette';
-import type { Axis, Legend, Margin } from './plotly';
+import type { Axis, Margin } from './plotly';
 
 /** Families in the order in which they are looked for; the first is the one that static pictures bring along. */
 export const FONT_FAMILY =
   "Inter, system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'Noto Sans SC', 'PingFang SC', sans-serif";
 
-/** Width of static pictures; in a notebook figures are as wide as the page lets them. */
+/** Width of pictures and interactive figures, so that nothing moves when one takes the other's place. */
 export const STATIC_WIDTH = 800;
 
 export const TITLE_SIZE = 15;
@@ -25,9 +25,6 @@ export const AXIS: Axis = {
 };
 
 export const MARGIN: Margin = { l: 56, r: 16, t: 64, b: 44 };
-export const BARGAP = 0.25;
-
-export const LEGEND: Required<Pick<Legend, 'orientation' | 'x' | 'y'>> = { orientation: 'h', x: 0, y: -0.16 };
 
 const axis = { ...AXIS, title: { font: { size: 11 }, standoff: 8 } };
 
@@ -51,7 +48,6 @@ export const TEMPLATE = {
     margin: { ...MARGIN, pad: 0 },
     xaxis: axis,
     yaxis: axis,
-    bargap: BARGAP,
     hovermode: 'closest',
     hoverlabel: {
       font: { family: FONT_FAMILY, size: 12, color: '#1b1b1b' },
@@ -63,7 +59,7 @@ export const TEMPLATE = {
     colorway: LINE_COLORS,
     showlegend: false,
     legend: {
-      ...LEGEND,
+      orientation: 'h',
       xanchor: 'left',
       yanchor: 'top',
       font: { size: 11 },

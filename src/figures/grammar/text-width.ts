@@ -1,4 +1,4 @@
-import { plain } from './ink';
+import { plain, unescaped } from './ink';
 
 // Advance widths of Inter Regular for the characters from space to tilde, in thousandths of the size (its hmtx table).
 const ASCII = [
@@ -20,25 +20,9 @@ export function textWidth(text: string, size: number, weight: 'regular' | 'bold'
   return (sum / 1000) * size * (weight === 'bold' ? BOLD : 1);
 }
 
-function unescaped(text: string): string {
-  return text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
-}
-
 /** Whether text fits into `width` pixels, with room for hosts whose font is wider. */
 export function fits(text: string, size: number, width: number): boolean {
   return textWidth(text, size) * 1.03 + 3 <= width;
-}
-
-/** Cuts the middle out of a text that is longer than `width` pixels: 'blocks.0…qkv.weight'. */
-export function shortened(text: string, size: number, width: number): string {
-  if (textWidth(text, size) <= width) return text;
-  const characters = [...text];
-  for (let keep = characters.length - 1; keep > 1; keep--) {
-    const head = Math.ceil(keep / 2);
-    const short = `${characters.slice(0, head).join('')}…${characters.slice(characters.length - (keep - head)).join('')}`;
-    if (textWidth(short, size) <= width) return short;
-  }
-  return '…';
 }
 
 /** A text in as many lines as it needs: broken behind spaces, dots and the like, and in a word that is wider than a line. */

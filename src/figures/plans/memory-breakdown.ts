@@ -2,11 +2,10 @@ import { ConfigError } from '../../core/errors';
 import type { MemoryCause } from '../../core/events';
 import { createFigure, type Figure, type Quantities } from '../figure';
 import { byteScale, inUnit, type Scaled, short } from '../format';
-import { CAUSE_STYLE } from '../grammar/cause-style';
 import { soft } from '../grammar/ink';
 import { note } from '../grammar/marks';
 import { STACK_ORDER } from '../grammar/palette';
-import { capacity, plotStacks, type StackPanel } from '../grammar/stacks';
+import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
 import { createTable, type Table } from '../table';
 import { type BreakdownCase, breakdownFinding, SOURCES, totalOf } from './breakdown-case';
 

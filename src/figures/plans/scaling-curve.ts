@@ -1,6 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import { createFigure, type Figure } from '../figure';
-import { log10, logRange, logTicks, ticks, titled } from '../grammar/axes';
+import { log10, logRange, logTicks, niceTicks, ticks, titled } from '../grammar/axes';
 import { bold, PAPER_SHADE, safe, soft, strong } from '../grammar/ink';
 import { endLabels, keyDot, lineColor } from '../grammar/labels';
 import { band, dots, line, note, PAPER } from '../grammar/marks';
@@ -8,7 +8,6 @@ import { NEUTRAL } from '../grammar/palette';
 import { plot } from '../grammar/plot';
 import type { Annotation, Axis, Marker, ScatterTrace } from '../grammar/plotly';
 import { textWidth } from '../grammar/text-width';
-import { niceTicks } from '../static/svg-scale';
 import {
   type DocumentedPoint,
   type ScalingSeries,

@@ -133,7 +133,7 @@ function knobPanel({ settings }: WhatIfKnob, facet: Facet, row: Row, of: Estimat
 function settingColumns(settings: readonly WhatIfSetting[], fill: Fill, estimate: EstimateOf): BarTrace[] {
   return [true, false].flatMap((isFitting) => {
     const items = settings.flatMap((one, at) =>
-      one.fits === isFitting ? [{ at, height: estimate(one).value, said: hover(one, estimate(one)) }] : [],
+      one.fits === isFitting ? [{ at, length: estimate(one).value, said: hover(one, estimate(one)) }] : [],
     );
     const style = { fill: isFitting ? fill : TOO_MUCH, width: 0.64, hover: '%{customdata}<extra></extra>' };
     return items.length === 0 ? [] : [columns(items, style)];

@@ -1,110 +1,100 @@
-import { plain, type Theme } from '../grammar/ink';
+import type { Theme } from '../grammar/ink';
+import { legendPlaces } from '../grammar/plot';
 import type { Annotation, Layout, Shape, Trace } from '../grammar/plotly';
-import { LEGEND } from '../grammar/template';
 import { textWidth } from '../grammar/text-width';
+import { baseline, element, stroked, svgText } from './svg';
+import { type Frame, pointAt } from './svg-frame';
+import { fillOf, type Hatches } from './svg-hatches';
 import { svgSymbol } from './svg-marks';
-import type { Fills } from './svg-patterns';
-import { type Frame, place } from './svg-scale';
-import { numLines, round, svgText } from './svg-text';
 
 /** A line or rectangle of the layout. */
 export function svgShape(frame: Frame, shape: Shape): string {
-  const x0 = round(place(frame, shape.xref, 'x', shape.x0));
-  const x1 = round(place(frame, shape.xref, 'x', shape.x1));
-  const y0 = round(place(frame, shape.yref, 'y', shape.y0));
-  const y1 = round(place(frame, shape.yref, 'y', shape.y1));
-  const line = shape.line ?? {};
-  const dash = line.dash === undefined ? '' : ` stroke-dasharray="${line.dash === 'dot' ? '2 3' : '5 4'}"`;
-  const stroke = `stroke="${line.color ?? 'none'}" stroke-width="${line.width ?? 1}"${dash}`;
-  if (shape.type === 'line') return `<line x1="${x0}" y1="${y0}" x2="${x1}" y2="${y1}" ${stroke}/>`;
-  const box = `x="${Math.min(x0, x1)}" y="${Math.min(y0, y1)}" width="${round(Math.abs(x1 - x0))}" height="${round(Math.abs(y1 - y0))}"`;
-  return `<rect ${box} fill="${shape.fillcolor ?? 'none'}" ${stroke}/>`;
+  const [x1, y1] = pointAt(frame, shape, [shape.x0, shape.y0]);
+  const [x2, y2] = pointAt(frame, shape, [shape.x1, shape.y1]);
+  const stroke = stroked({ width: 1, ...shape.line });
+  if (shape.type === 'line') return element('line', { x1, y1, x2, y2, ...stroke });
+  const box = {
+    x: Math.min(x1, x2),
+    y: Math.min(y1, y2),
+    width: Math.abs(x2 - x1),
+    height: Math.abs(y2 - y1),
+  };
+  return element('rect', { ...box, fill: shape.fillcolor ?? 'none', ...stroke });
 }
 
-/** A text of the layout, with its leader where it has one. */
+const ANCHORS = { left: 'start', center: 'middle', right: 'end' } as const;
+/** Between a text and the place at which it begins or ends. */
+const LEAD = { left: 3, center: 0, right: -3 } as const;
+
+/** A text of the layout, with its leader and its shade if it has them. */
 export function svgAnnotation(frame: Frame, note: Annotation, theme: Theme): string[] {
-  const parts: string[] = [];
-  let x = place(frame, note.xref, 'x', note.x) + (note.xshift ?? 0);
-  let y = place(frame, note.yref, 'y', note.y) - (note.yshift ?? 0);
-  const size = note.font?.size ?? 12;
-  const anchor = note.xanchor ?? 'center';
-  if (note.showarrow) {
-    const ends = [x + (note.ax ?? 0), y + (note.ay ?? 0)] as const;
-    parts.push(
-      `<line x1="${round(x)}" y1="${round(y)}" x2="${round(ends[0])}" y2="${round(ends[1])}" stroke="${note.arrowcolor ?? theme.soft}"/>`,
-    );
-    [x, y] = ends;
-  }
-  const lead = anchor === 'left' ? 3 : anchor === 'right' ? -3 : 0;
-  const fromMiddle = size * 0.36 - ((numLines(note.text) - 1) * size * 1.25) / 2;
-  const down = { bottom: -4 - (numLines(note.text) - 1) * size * 1.25, top: size + 2, middle: fromMiddle };
-  const style = {
-    size,
-    fill: theme.soft,
-    anchor: ({ left: 'start', center: 'middle', right: 'end' } as const)[anchor],
-  };
-  const baseline = y + down[note.yanchor ?? 'middle'];
-  if (note.bgcolor !== undefined) parts.push(shade(x + lead, baseline, note, size));
-  parts.push(svgText(x + lead, baseline, note.text, style));
-  return parts;
+  const { text, font: { size = 12 } = {}, xanchor = 'center', xshift = 0, yshift = 0, bgcolor } = note;
+  const [px, py] = pointAt(frame, note, [note.x, note.y]);
+  const [x1, y1] = [px + xshift, py - yshift];
+  const [x2, y2] = note.showarrow ? [x1 + (note.ax ?? 0), y1 + (note.ay ?? 0)] : [x1, y1];
+  const [x, y] = [x2 + LEAD[xanchor], y2 + baseline(text, size, note.yanchor)];
+  const leader = element('line', { x1, y1, x2, y2, stroke: note.arrowcolor ?? theme.soft });
+  return [
+    ...(note.showarrow ? [leader] : []),
+    ...(bgcolor === undefined ? [] : [shade([x, y], note, size)]),
+    svgText(x, y, text, { size, fill: theme.soft, anchor: ANCHORS[xanchor] }),
+  ];
 }
 
 /** Behind a text whose first baseline is at y. */
-function shade(x: number, y: number, { text, xanchor, bgcolor = 'none' }: Annotation, size: number): string {
+function shade(
+  [x, y]: readonly [number, number],
+  { text, xanchor = 'center', bgcolor }: Annotation,
+  size: number,
+) {
   const lines = text.split('<br>');
   const width = Math.max(...lines.map((line) => textWidth(line, size, 'bold'))) + 4;
-  const left = x - 2 - { left: 0, center: width / 2, right: width - 4 }[xanchor ?? 'center'];
-  const height = lines.length * size * 1.25 + 2;
-  return `<rect x="${round(left)}" y="${round(y - size)}" width="${round(width)}" height="${round(height)}" fill="${bgcolor}"/>`;
+  const left = x - 2 - { left: 0, center: width / 2, right: width - 4 }[xanchor];
+  return element('rect', {
+    x: left,
+    y: y - size,
+    width,
+    height: lines.length * size * 1.25 + 2,
+    fill: bgcolor,
+  });
 }
 
 const SWATCH = 12;
-const ENTRY_GAP = 18;
-const LINE = 19;
 
-/** The legend's entries in rows below or above the plot. */
+/** The legend's entries in rows below the plot. */
 export function svgLegend(
   frame: Frame,
-  layout: Layout,
+  { showlegend, legend }: Layout,
   data: readonly Trace[],
-  fills: Fills,
+  hatches: Hatches,
   theme: Theme,
 ): string[] {
-  if (layout.showlegend !== true) return [];
-  const legend = { ...LEGEND, ...layout.legend };
-  const left = frame.margin.l + legend.x * frame.plotWidth;
-  let x = left;
-  let y = frame.height - frame.margin.b - legend.y * frame.plotHeight + 16;
-  const parts: string[] = [];
-  for (const trace of data) {
-    if (trace.showlegend === false || trace.name === undefined) continue;
-    const width = SWATCH + 6 + textWidth(plain(trace.name), 11) + ENTRY_GAP;
-    if (x > left && x + width - ENTRY_GAP > frame.width - 8) {
-      x = left;
-      y += LINE;
-    }
-    parts.push(swatch(trace, x, y, fills));
-    parts.push(svgText(x + SWATCH + 6, y, trace.name, { size: 11, fill: theme.soft }));
-    x += width;
-  }
-  return parts;
+  if (showlegend !== true || legend === undefined) return [];
+  const left = frame.scale('paper x').pixel(legend.x);
+  const top = frame.scale('paper y').pixel(legend.y) + 16;
+  return legendPlaces(data, left).entries.flatMap(({ trace, x, y }) => [
+    swatch(trace, left + x, top + y, hatches),
+    svgText(left + x + SWATCH + 6, top + y, trace.name ?? '', { size: 11, fill: theme.soft }),
+  ]);
 }
 
-function swatch(trace: Trace, x: number, y: number, fills: Fills): string {
-  if (trace.type === 'scatter' && trace.mode === 'markers' && trace.marker !== undefined) {
+function swatch(trace: Trace, x: number, y: number, hatches: Hatches): string {
+  const box = { x, y: y - 10, width: SWATCH, height: SWATCH };
+  if (trace.type === 'bar') {
+    return element('rect', {
+      ...box,
+      fill: fillOf(hatches, trace.marker),
+      ...stroked({ width: 0, ...trace.marker.line }),
+    });
+  }
+  if (trace.mode === 'markers' && trace.marker !== undefined) {
     return svgSymbol(x + SWATCH / 2, y - 4, trace.marker);
   }
-  if (trace.type === 'scatter' && trace.stackgroup === undefined) {
-    const { color = 'none', width = 2 } = trace.line ?? {};
-    return `<line x1="${round(x)}" x2="${round(x + SWATCH)}" y1="${round(y - 4)}" y2="${round(y - 4)}" stroke="${color}" stroke-width="${width}"/>`;
-  }
-  const [color, pattern] =
-    trace.type === 'bar'
-      ? [trace.marker.color, trace.marker.pattern]
-      : [trace.fillcolor ?? 'none', trace.fillpattern];
-  const line = trace.type === 'bar' ? trace.marker.line : undefined;
-  return (
-    `<rect x="${round(x)}" y="${round(y - 10)}" width="${SWATCH}" height="${SWATCH}" fill="${fills.fill(color, pattern)}"` +
-    ` stroke="${line?.color ?? 'none'}" stroke-width="${line?.width ?? 0}"/>`
-  );
+  return element('line', {
+    x1: x,
+    x2: x + SWATCH,
+    y1: y - 4,
+    y2: y - 4,
+    ...stroked({ width: 2, ...trace.line }),
+  });
 }

@@ -1,205 +1,130 @@
-import type { Theme } from '../grammar/ink';
-import type { BarTrace, Layout, Marker, ScatterTrace, Trace } from '../grammar/plotly';
-import { BARGAP } from '../grammar/template';
-import type { Fills } from './svg-patterns';
-import { type Frame, type Scale, scaleOf } from './svg-scale';
-import { round, svgText } from './svg-text';
+import type { BarTrace, Layout, Marker, MarkerSymbol, ScatterTrace, Trace } from '../grammar/plotly';
+import { element, round, stroked, svgText } from './svg';
+import type { Frame, Scale } from './svg-frame';
+import { fillOf, type Hatches } from './svg-hatches';
 
 /** All traces, in order. */
-export function svgMarks(
-  frame: Frame,
-  layout: Layout,
-  data: readonly Trace[],
-  fills: Fills,
-  theme: Theme,
-): string[] {
-  const stacks = new Map<string, number>();
+export function svgMarks(frame: Frame, layout: Layout, data: readonly Trace[], hatches: Hatches): string[] {
+  const columns = new Map<string, number>();
   const areas = new Map<string, readonly number[]>();
   return data.flatMap((trace) => {
-    const x = scaleOf(frame, trace.xaxis ?? 'x');
-    const y = scaleOf(frame, trace.yaxis ?? 'y');
-    if (trace.type === 'bar') return bars(trace, layout, { x, y, stacks, fills });
-    if (trace.stackgroup !== undefined) return area(trace, trace.stackgroup, { x, y, areas, fills });
-    return curve(trace, x, y, theme);
+    const [x, y] = [frame.scale(trace.xaxis ?? 'x'), frame.scale(trace.yaxis ?? 'y')];
+    if (trace.type === 'bar') return bars(trace, layout, { x, y, columns, hatches });
+    if (trace.stackgroup === undefined) return curve(trace, x, y);
+    const low = areas.get(trace.stackgroup) ?? trace.x.map(() => 0);
+    const high = trace.y.map((value, i) => value + (low[i] ?? 0));
+    areas.set(trace.stackgroup, high);
+    return area(trace, [low, high], { x, y, hatches });
   });
 }
 
-interface BarPlace {
+interface Place {
   readonly x: Scale;
   readonly y: Scale;
-  /** Height reached so far, by axes, place and sign. */
-  readonly stacks: Map<string, number>;
-  readonly fills: Fills;
+  readonly hatches: Hatches;
 }
 
-function bars(trace: BarTrace, layout: Layout, { x, y, stacks, fills }: BarPlace): string[] {
-  const lies = trace.orientation === 'h';
-  const [along, across] = lies ? [trace.x, trace.y] : [trace.y, trace.x];
-  const [alongScale, acrossScale] = lies ? [x, y] : [y, x];
-  const isStacked = layout.barmode === 'stack' || layout.barmode === 'relative';
-  return across.flatMap((center, i) => {
-    const length = along[i] ?? 0;
+/** `columns`: height reached so far, by axes, place and sign. */
+function bars(
+  trace: BarTrace,
+  { barmode }: Layout,
+  { x, y, columns, hatches }: Place & { readonly columns: Map<string, number> },
+): string[] {
+  const isLying = trace.orientation === 'h';
+  const [lengths, centers] = isLying ? [trace.x, trace.y] : [trace.y, trace.x];
+  const [along, across] = isLying ? [x, y] : [y, x];
+  const { width = 0, marker } = trace;
+  const { width: lineWidth = 0, color } = marker.line ?? {};
+  const line = { width: lineWidth, ...(lineWidth > 0 && color !== undefined ? { color } : {}) };
+  return centers.flatMap((center, i) => {
+    const length = lengths[i] ?? 0;
     const key = [x.id, y.id, center, length < 0].join();
-    const base = trace.base?.[i] ?? (isStacked ? (stacks.get(key) ?? 0) : 0);
-    if (trace.base === undefined) stacks.set(key, base + length);
-    const width = barWidth(trace, i) ?? 1 - (layout.bargap ?? BARGAP);
-    const a = [alongScale.pixel(base), alongScale.pixel(base + length)] as const;
-    const b = [acrossScale.pixel(center - width / 2), acrossScale.pixel(center + width / 2)] as const;
-    const box = lies ? rectangle(a, b) : rectangle(b, a);
+    const base = trace.base?.[i] ?? (barmode === 'stack' ? (columns.get(key) ?? 0) : 0);
+    if (trace.base === undefined) columns.set(key, base + length);
+    // Edges are rounded, not sizes: bars that touch then share an edge exactly.
+    const [a, b] = [base, base + length].map((value) => round(along.pixel(value))).sort(ascending);
+    const [c, d] = [-width / 2, width / 2]
+      .map((aside) => round(across.pixel(center + aside)))
+      .sort(ascending);
+    const [left = 0, right = 0, top = 0, bottom = 0] = isLying ? [a, b, c, d] : [c, d, a, b];
+    const box = { x: left, y: top, width: round(right - left), height: round(bottom - top) };
     if (box.width === 0 || box.height === 0) return [];
-    return [rect(box, trace, fills), ...inside(box, trace, i)];
+    const crisp = line.color === undefined ? { 'shape-rendering': 'crispEdges' } : {};
+    const rect = element('rect', { ...box, fill: fillOf(hatches, marker), ...stroked(line), ...crisp });
+    const text = trace.text?.[i] ?? '';
+    if (text === '') return [rect];
+    const { size = 10, color: fill = '#111' } = trace.textfont ?? {};
+    const middle = { size, fill, anchor: 'middle' } as const;
+    return [rect, svgText((left + right) / 2, (top + bottom) / 2 + size * 0.36, text, middle)];
   });
 }
 
-function barWidth(trace: BarTrace, i: number): number | undefined {
-  return typeof trace.width === 'number' ? trace.width : trace.width?.[i];
+function ascending(a: number, b: number): number {
+  return a - b;
 }
 
-interface Box {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
-
-function rectangle(xs: readonly [number, number], ys: readonly [number, number]): Box {
-  // Edges are rounded, not sizes: bars that touch then share an edge exactly.
-  const [left, right] = [round(Math.min(...xs)), round(Math.max(...xs))];
-  const [top, bottom] = [round(Math.min(...ys)), round(Math.max(...ys))];
-  return { x: left, y: top, width: round(right - left), height: round(bottom - top) };
-}
-
-function rect(box: Box, trace: BarTrace, fills: Fills): string {
-  const line = trace.marker.line;
-  const stroke = line !== undefined && line.width > 0 ? (line.color ?? 'none') : 'none';
-  return (
-    `<rect x="${box.x}" y="${box.y}" width="${box.width}" height="${box.height}"` +
-    ` fill="${fills.fill(trace.marker.color, trace.marker.pattern)}" stroke="${stroke}" stroke-width="${line?.width ?? 0}"${stroke === 'none' ? ' shape-rendering="crispEdges"' : ''}/>`
-  );
-}
-
-function inside(box: Box, trace: BarTrace, i: number): string[] {
-  const text = trace.text?.[i];
-  if (text === undefined || text === '' || trace.textposition === 'none') return [];
-  const size = trace.textfont?.size ?? 10;
-  const color = trace.textfont?.color;
-  const fill = (typeof color === 'string' ? color : color?.[i]) ?? '#111';
-  const style = { size, fill, anchor: 'middle' } as const;
-  return [svgText(box.x + box.width / 2, box.y + box.height / 2 + size * 0.36, text, style)];
-}
-
-interface AreaPlace {
-  readonly x: Scale;
-  readonly y: Scale;
-  /** Upper edge reached so far by stack group. */
-  readonly areas: Map<string, readonly number[]>;
-  readonly fills: Fills;
-}
-
-function area(trace: ScatterTrace, group: string, { x, y, areas, fills }: AreaPlace): string[] {
-  const low = areas.get(group) ?? trace.x.map(() => 0);
-  const high = trace.y.map((value, i) => value + (low[i] ?? 0));
-  areas.set(group, high);
-  const isStepped = trace.line?.shape === 'hv';
-  const upper = path(trace.x, high, { x, y, isStepped });
-  let lower = '';
-  for (let i = trace.x.length - 1; i >= 0; i--) {
-    const px = round(x.pixel(trace.x[i] ?? 0));
-    const py = round(y.pixel(low[i] ?? 0));
-    lower += isStepped && i < trace.x.length - 1 ? `V${py}H${px}` : `L${px} ${py}`;
-  }
-  const fill = fills.fill(trace.fillcolor ?? 'none', trace.fillpattern);
-  const edge = trace.line?.width ? stroke(upper, trace) : [];
-  return [`<path d="${upper}${lower}Z" fill="${fill}" stroke="none"/>`, ...edge];
-}
-
-function curve(trace: ScatterTrace, x: Scale, y: Scale, theme: Theme): string[] {
-  const parts: string[] = [];
-  const isStepped = trace.line?.shape === 'hv';
-  const line = path(trace.x, trace.y, { x, y, isStepped });
-  if (trace.fill !== undefined) {
-    parts.push(`<path d="${line}Z" fill="${trace.fillcolor ?? 'none'}" stroke="none"/>`);
-  }
-  if (trace.mode.includes('lines') && trace.line?.width !== 0) parts.push(...stroke(line, trace));
-  if (trace.mode.includes('markers') && trace.marker !== undefined) {
-    const { marker } = trace;
-    trace.x.forEach((value, i) => {
-      parts.push(svgSymbol(x.pixel(value), y.pixel(trace.y[i] ?? 0), marker));
-    });
-  }
-  if (trace.mode === 'text') {
-    trace.x.forEach((value, i) => {
-      const style = { size: trace.textfont?.size ?? 10, fill: theme.soft, anchor: 'middle' } as const;
-      parts.push(svgText(x.pixel(value), y.pixel(trace.y[i] ?? 0) + 4, trace.text?.[i] ?? '', style));
-    });
-  }
-  return parts;
-}
-
-function stroke(d: string, trace: ScatterTrace): string[] {
-  const dash = { dot: ' stroke-dasharray="2 3"', dash: ' stroke-dasharray="5 4"', none: '' }[
-    trace.line?.dash ?? 'none'
-  ];
+function area(
+  { x: xs, line = {}, fillcolor = 'none', fillpattern }: ScatterTrace,
+  [low, high]: readonly [readonly number[], readonly number[]],
+  { x, y, hatches }: Place,
+): string[] {
+  const isStepped = line.shape === 'hv';
+  const upper = path(xs, high, x, y, isStepped);
+  const lower = xs.map((value, i) => {
+    const [px, py] = [round(x.pixel(value)), round(y.pixel(low[i] ?? 0))];
+    return isStepped && i < xs.length - 1 ? `V${py}H${px}` : `L${px} ${py}`;
+  });
+  const fill = fillOf(hatches, { color: fillcolor, ...(fillpattern ? { pattern: fillpattern } : {}) });
   return [
-    `<path d="${d}" fill="none" stroke="${trace.line?.color ?? 'none'}" stroke-width="${trace.line?.width ?? 2}"${dash}/>`,
+    element('path', { d: `${upper}${lower.reverse().join('')}Z`, fill, stroke: 'none' }),
+    ...(line.width ? [element('path', { d: upper, fill: 'none', ...stroked(line) })] : []),
   ];
 }
 
-interface PathPlace {
-  readonly x: Scale;
-  readonly y: Scale;
-  readonly isStepped: boolean;
+function curve({ x: xs, y: ys, mode, line = {}, fill, fillcolor, marker }: ScatterTrace, x: Scale, y: Scale) {
+  const d = path(xs, ys, x, y, line.shape === 'hv');
+  const hasLine = mode.includes('lines') && line.width !== 0;
+  const hasMarkers = mode.includes('markers') && marker !== undefined;
+  return [
+    ...(fill === undefined ? [] : [element('path', { d: `${d}Z`, fill: fillcolor, stroke: 'none' })]),
+    ...(hasLine ? [element('path', { d, fill: 'none', ...stroked({ width: 2, ...line }) })] : []),
+    ...(hasMarkers ? xs.map((value, i) => svgSymbol(x.pixel(value), y.pixel(ys[i] ?? 0), marker)) : []),
+  ];
 }
 
 /** A line through all finite points; a point that is not finite interrupts it. */
-function path(xs: readonly number[], ys: readonly number[], { x, y, isStepped }: PathPlace): string {
-  let out = '';
-  let begun = false;
-  xs.forEach((value, i) => {
-    const height = ys[i] ?? Number.NaN;
-    if (!Number.isFinite(height)) {
-      begun = false;
-      return;
-    }
-    const px = round(x.pixel(value));
-    const py = round(y.pixel(height));
-    if (!begun) out += `M${px} ${py}`;
-    else out += isStepped ? `H${px}V${py}` : `L${px} ${py}`;
-    begun = true;
-  });
-  return out;
+function path(xs: readonly number[], ys: readonly number[], x: Scale, y: Scale, isStepped: boolean): string {
+  return xs
+    .map((value, i) => {
+      const height = ys[i] ?? Number.NaN;
+      if (!Number.isFinite(height)) return '';
+      const [px, py] = [round(x.pixel(value)), round(y.pixel(height))];
+      if (!Number.isFinite(ys[i - 1])) return `M${px} ${py}`;
+      return isStepped ? `H${px}V${py}` : `L${px} ${py}`;
+    })
+    .join('');
 }
+
+/** The outlines of markers of radius r around a point, as moves from it. */
+const OUTLINES: Readonly<Record<MarkerSymbol, (r: number) => string>> = {
+  circle: (r) => `m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
+  'circle-open': (r) => OUTLINES.circle(r),
+  square: (r) => `m${-r} ${-r}h${2 * r}v${2 * r}h${-2 * r}z`,
+  'diamond-open': (r) =>
+    `m0 ${-r * 1.3}l${r * 1.3} ${r * 1.3}l${-r * 1.3} ${r * 1.3}l${-r * 1.3} ${-r * 1.3}z`,
+  x: (r) => `m${-r * 0.8} ${-r * 0.8}l${r * 1.6} ${r * 1.6}m${-r * 1.6} 0l${r * 1.6} ${-r * 1.6}`,
+  'line-ew-open': (r) => `m${-r * 1.4} 0h${r * 2.8}`,
+};
 
 const OPEN_LINE = 2;
 
 /** One marker of a scatter trace, as plotly draws it. */
 export function svgSymbol(x: number, y: number, marker: Marker): string {
   const { size, color, symbol = 'circle', line, opacity } = marker;
-  const r = size / 2;
-  const faded = opacity === undefined ? '' : ` opacity="${opacity}"`;
-  const outline =
-    line === undefined ? '' : ` stroke="${line.color ?? color}" stroke-width="${round(line.width)}"`;
-  const filled = `fill="${color}"${outline}${faded}`;
-  const open = `fill="none" stroke="${color}" stroke-width="${line?.width ?? OPEN_LINE}"${faded}`;
-  switch (symbol) {
-    case 'circle':
-      return `<circle cx="${round(x)}" cy="${round(y)}" r="${round(r)}" ${filled}/>`;
-    case 'circle-open':
-      return `<circle cx="${round(x)}" cy="${round(y)}" r="${round(r)}" ${open}/>`;
-    case 'square':
-      return `<rect x="${round(x - r)}" y="${round(y - r)}" width="${round(size)}" height="${round(size)}" ${filled}/>`;
-    case 'diamond-open': {
-      const d = r * 1.3;
-      return `<path d="M${round(x)} ${round(y - d)}L${round(x + d)} ${round(y)}L${round(x)} ${round(y + d)}L${round(x - d)} ${round(y)}Z" ${open}/>`;
-    }
-    case 'x': {
-      const [a, b] = [r * 0.8, r * 0.4];
-      const arm = `M${round(x - a)} ${round(y - a)}L${round(x + a)} ${round(y + a)}M${round(x - a)} ${round(y + a)}L${round(x + a)} ${round(y - a)}`;
-      return `<path d="${arm}" fill="none" stroke="${color}" stroke-width="${round(b * 2)}"${faded}/>`;
-    }
-    case 'line-ew-open':
-      return `<path d="M${round(x - r * 1.4)} ${round(y)}H${round(x + r * 1.4)}" ${open}/>`;
-    default:
-      return symbol satisfies never;
-  }
+  const shape = { d: `M${round(x)} ${round(y)}${OUTLINES[symbol](size / 2)}`, opacity };
+  if (symbol === 'x') return element('path', { ...shape, ...stroked({ color, width: size * 0.4 }) });
+  const isOpen = symbol.endsWith('open');
+  const width = line?.width ?? (isOpen ? OPEN_LINE : 0);
+  const stroke = stroked({ color: isOpen ? color : (line?.color ?? color), width });
+  return element('path', { ...shape, fill: isOpen ? 'none' : color, ...stroke });
 }

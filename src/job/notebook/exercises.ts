@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../figures/escape';
+import { escapeHtml } from '../../figures/grammar/ink';
 import { DISPLAY, type DisplayBundle } from '../../figures/table';
 import { ANSWERS, type Answer } from './answers';
 

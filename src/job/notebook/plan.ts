@@ -1,6 +1,6 @@
-import { escapeHtml } from '../../figures/escape';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
+import { escapeHtml } from '../../figures/grammar/ink';
 import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';

@@ -1,7 +1,7 @@
 import type { TrainConfigInput } from '../../config/train-config';
-import { escapeHtml } from '../../figures/escape';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
+import { escapeHtml } from '../../figures/grammar/ink';
 import { layoutWords } from '../../figures/plans/plan-table';
 import { rankedLayouts } from '../../figures/plans/ranked-layouts';
 import type { RankedLayout } from '../../figures/plans/ranked-words';

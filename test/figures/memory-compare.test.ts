@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ComparedCase, comparisonFinding, comparisonQuantities } from '../../src/figures/compared-case';
 import { byteScale } from '../../src/figures/format';
+import { type ComparedCase, comparisonFinding, comparisonQuantities } from '../../src/figures/memory-compare';
 import { noBytes } from '../../src/ledger/record';
 
 const SCALE = byteScale(1e6);
@@ -20,7 +20,7 @@ function caseOf(name: string, states: number, peak: number): ComparedCase {
 }
 
 test('if a run has no state on the device, the finding says so and compares only the peaks', () => {
-  const cases = [caseOf('whole', 2e6, 4e6), caseOf('offloaded', 0, 1e6)];
+  const cases = [caseOf('whole', 2e6, 4e6), caseOf('offloaded', 0, 1e6)] as const;
   assert.equal(
     comparisonFinding(cases, SCALE),
     'offloaded holds no state on the device, whole 2.0 MB; its peak shrinks 4.0×',
