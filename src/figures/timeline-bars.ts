@@ -57,7 +57,7 @@ export function plotLanes(rows: readonly LaneRow[], { left, right, row, longest 
     annotations: rows.map((one, i) => note(1.006, i, one.note, { xref: 'paper', align: 'left' })),
   } as const;
   const pixels = rows.length * row;
-  return plot({ top: TOP, left, right, pixels, foot: AXIS_ROOM, legend: 'plot' }, [panel]);
+  return plot({ top: TOP, left, right, pixels, foot: AXIS_ROOM, legend: 'edge' }, [panel]);
 }
 
 const MAIN = { at: -0.2, width: 0.44 };

@@ -109,7 +109,9 @@ const faultsOf = (node) => {
   const boxes = [...node.querySelectorAll('text')]
     .map((text) => ({ text: text.textContent, box: text.getBoundingClientRect() }))
     .filter(({ text, box }) => text.trim() !== '' && box.width > 0);
-  const outside = boxes.filter(({ box }) => box.left < area.left - 1 || box.right > area.right + 1);
+  const outside = boxes.filter(
+    ({ box }) => box.left < area.left - 1 || box.right > area.right + 1 || box.bottom > area.bottom + 1,
+  );
   const over = boxes.flatMap((a, i) => boxes.slice(i + 1).flatMap((b) => {
     const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
     const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);

@@ -45,15 +45,17 @@ export function plot(frame: Frame, panels: readonly Panel[], over: Layer = {}) {
   const { top, left, right, pixels, foot, legend, barmode = 'overlay' } = frame;
   const layers: readonly Layer[] = [...panels.map(onAxes), over];
   const data = layers.flatMap((layer) => layer.data ?? []);
-  const start = legend === 'edge' ? EDGE : left;
-  const room = legend === undefined ? 0 : legendPlaces(data, start).height + LEGEND_FOOT;
+  const width = STATIC_WIDTH - right - (legend === 'edge' ? 0 : left);
+  const { height, entrywidth } = legendPlaces(data, width);
+  const room = legend === undefined ? 0 : height + LEGEND_FOOT;
   const x = legend === 'edge' ? -(left - EDGE) / (STATIC_WIDTH - left - right) : 0;
+  const columns = entrywidth === undefined ? {} : { entrywidth };
   const hasBars = data.some(({ type }) => type === 'bar');
   const layout: Layout = {
     height: Math.round(top + pixels + foot + room),
     margin: { t: top, r: right, l: left, b: foot + room },
     ...(hasBars ? { barmode } : {}),
-    ...(legend && data.length > 0 ? { showlegend: true, legend: { x, y: -foot / pixels } } : {}),
+    ...(legend && data.length > 0 ? { showlegend: true, legend: { x, y: -foot / pixels, ...columns } } : {}),
     ...Object.fromEntries(
       panels.flatMap((panel, i) => [
         [`xaxis${suffixOf(i)}`, { anchor: `y${suffixOf(i)}`, ...panel.x }],
@@ -66,24 +68,31 @@ export function plot(frame: Frame, panels: readonly Panel[], over: Layer = {}) {
   return { data, layout };
 }
 
-const SWATCH_AND_GAP = 36;
-const GAP = 18;
+/** Sizes of plotly's legends: before an entry's text its swatch, between entries, and of a line. */
+const SWATCH = 40;
+const GAP = 5;
 const LINE = 19;
 
-/** The entries of a horizontal legend that begins at `left`: pixels from there, wrapped at a picture's edge. */
-export function legendPlaces(data: readonly Trace[], left: number) {
+/**
+ * The entries of a horizontal legend, in pixels from its corner, where plotly puts them: in one line, or in columns of equal width,
+ * whose texts are `entrywidth` wide. Hosts' fonts may be wider than ours.
+ */
+export function legendPlaces(data: readonly Trace[], width: number) {
+  const traces = data.filter(({ showlegend, name }) => showlegend !== false && name !== undefined);
+  const texts = traces.map(({ name = '' }) => textWidth(name, 11) * 1.1);
+  const isOneLine = texts.reduce((sum, text) => sum + text + SWATCH + GAP, -GAP) < width;
+  const entrywidth = Math.ceil(Math.max(...texts));
   let [x, y] = [0, 0];
-  const entries = data.flatMap((trace) => {
-    if (trace.showlegend === false || trace.name === undefined) return [];
-    const width = textWidth(trace.name, 11) + SWATCH_AND_GAP;
-    if (x > 0 && left + x + width - GAP > STATIC_WIDTH - 8) {
+  const entries = traces.map((trace, i) => {
+    const next = (isOneLine ? (texts[i] ?? 0) : entrywidth) + SWATCH + GAP;
+    if (x > 0 && x + next - GAP >= width) {
       x = 0;
       y += LINE;
     }
-    x += width;
-    return [{ trace, x: x - width, y }];
+    x += next;
+    return { trace, x: x - next, y };
   });
-  return { entries, height: y + LINE };
+  return { entries, height: y + LINE, ...(isOneLine ? {} : { entrywidth }) };
 }
 
 function suffixOf(i: number): string {

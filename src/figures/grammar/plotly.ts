@@ -137,7 +137,7 @@ export type Layout = {
   readonly margin?: Partial<Margin>;
   readonly barmode?: 'stack' | 'overlay';
   readonly showlegend?: boolean;
-  readonly legend?: { readonly x: number; readonly y: number };
+  readonly legend?: { readonly x: number; readonly y: number; readonly entrywidth?: number };
   readonly annotations?: readonly Annotation[];
   readonly shapes?: readonly Shape[];
 } & { readonly [key in AxisKey]?: Axis };

@@ -45,7 +45,7 @@ export const TEMPLATE = {
       font: { size: TITLE_SIZE, weight: 600 },
       subtitle: { font: { size: SUBTITLE_SIZE } },
     },
-    margin: { ...MARGIN, pad: 0 },
+    margin: { ...MARGIN, pad: 0, autoexpand: false },
     xaxis: axis,
     yaxis: axis,
     hovermode: 'closest',

@@ -60,6 +60,8 @@ function shade(
 }
 
 const SWATCH = 12;
+/** Where an entry's text begins. */
+const TEXT = 40;
 
 /** The legend's entries in rows below the plot. */
 export function svgLegend(
@@ -70,11 +72,12 @@ export function svgLegend(
   theme: Theme,
 ): string[] {
   if (showlegend !== true || legend === undefined) return [];
-  const left = frame.scale('paper x').pixel(legend.x);
-  const top = frame.scale('paper y').pixel(legend.y) + 16;
-  return legendPlaces(data, left).entries.flatMap(({ trace, x, y }) => [
-    swatch(trace, left + x, top + y, hatches),
-    svgText(left + x + SWATCH + 6, top + y, trace.name ?? '', { size: 11, fill: theme.soft }),
+  const { from, to, pixel } = frame.scale('paper x');
+  const left = pixel(legend.x);
+  const top = frame.scale('paper y').pixel(legend.y) + 18;
+  return legendPlaces(data, legend.x < 0 ? to : to - from).entries.flatMap(({ trace, x, y }) => [
+    swatch(trace, left + x + (TEXT - SWATCH) / 2, top + y, hatches),
+    svgText(left + x + TEXT, top + y, trace.name ?? '', { size: 11, fill: theme.soft }),
   ]);
 }
 
