@@ -1,6 +1,6 @@
 import { LONGEST_TEXT, omission, shortenedBundle } from '../../cell/excerpt';
 import type { MimeBundle } from '../../cell/mime';
-import { escapeHtml } from '../../figures/escape';
+import { escapeHtml } from '../../figures/grammar/ink';
 import type { RankError, RankEvent } from '../control/messages';
 import { rankNames } from '../control/selection';
 

@@ -1,9 +1,8 @@
 import { currentDisplay, replacingDisplay } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
 import type { Seconds } from '../../core/units';
-import { escapeHtml } from '../../figures/escape';
 import type { Figure } from '../../figures/figure';
-import { LIGHT } from '../../figures/grammar/ink';
+import { escapeHtml, LIGHT } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { DISPLAY } from '../../figures/table';
