@@ -20,7 +20,6 @@ export interface FaultyCell {
 
 /** Describes the checker's findings as one error of the cell; positions are those of its source. */
 export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell: FaultyCell): CellError {
-  const { source, name } = cell;
   const found = diagnostics.map((diagnostic) => placed(diagnostic, cell));
   const first = found[0];
   if (first === undefined) throw new Error('an error was described without a diagnostic');
@@ -29,22 +28,14 @@ export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell:
   return {
     ename,
     evalue: first.message,
-    traceback: [...found.slice(0, SHOWN).flatMap((one) => underlined(one, source, name)), ...rest],
+    traceback: [...found.slice(0, SHOWN).flatMap((one) => underlined(one, cell)), ...rest],
     line: first.line + 1,
     column: first.column + 1,
   };
 }
 
-interface Placed {
-  readonly code: number;
-  readonly message: string;
-  /** Zero-based. */
-  readonly line: number;
-  readonly column: number;
-  readonly length: number;
-}
-
-function placed(diagnostic: ts.Diagnostic, cell: FaultyCell): Placed {
+/** A message and its place; line and column from 0. */
+function placed(diagnostic: ts.Diagnostic, cell: FaultyCell) {
   const { code, messageText, start = 0, length = 1 } = diagnostic;
   const { source } = cell;
   const offset = Math.min(start, source.length);
@@ -72,7 +63,8 @@ function advice(
   return [...said, cell.adviceFor(cell.source.slice(start, start + length)) ?? []].flat();
 }
 
-function underlined({ code, message, line, column, length }: Placed, source: string, name: string): string[] {
+function underlined(found: ReturnType<typeof placed>, { source, name }: FaultyCell): string[] {
+  const { code, message, line, column, length } = found;
   const text = source.split('\n')[line] ?? '';
   const mark = '~'.repeat(Math.max(1, Math.min(length, text.length - column)));
   return [

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
 import { toMimeBundle, toWireBundle } from '../../src/cell/mime';
+import { SecondInterrupt } from '../../src/cell/native-call';
 import type { StrayError } from '../../src/cell/stray-errors';
 import { ShardlabError } from '../../src/core/errors';
 import { interruptJobs, registeredJobs } from '../../src/job/run/registry';
@@ -8,7 +9,7 @@ import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
 import type { Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
-import { StuckRanks } from './stuck-ranks';
+import { notStopped, type StuckRank, stuckRanks } from './stuck-ranks';
 
 /** The time that a waiting cell gets to end by itself after an interrupt. */
 const INTERRUPT_GRACE_SECONDS = 0.03;
@@ -20,7 +21,8 @@ export class CellRunner {
   readonly #evaluator: Evaluator;
   readonly #channel: OutputChannel;
   readonly #timers: CellTimers;
-  readonly #stuckRanks: StuckRanks;
+  /** Ranks that an interrupt has not stopped; the next interrupt kills them. */
+  readonly #second = new SecondInterrupt<readonly StuckRank[]>();
   /** Loaded with the first `%%ranks` cell. */
   #rankCells: RankCells | undefined;
   /** The running request. */
@@ -34,7 +36,6 @@ export class CellRunner {
     this.#evaluator = evaluator;
     this.#channel = channel;
     this.#timers = timers;
-    this.#stuckRanks = new StuckRanks((text) => channel.write('stderr', text));
   }
 
   async run(request: RunCell): Promise<void> {
@@ -88,8 +89,17 @@ export class CellRunner {
     const running = this.#running;
     this.#channel.send({ type: 'interrupting', id: this.#channel.current });
     if (running !== undefined) {
-      if (await this.#stuckRanks.end(running)) return;
-      this.#stuckRanks.watch(running, () => this.#running === running);
+      const stuck = this.#second.take(running);
+      if (stuck !== undefined) {
+        await Promise.all(stuck.map(({ job, rank }) => job.kill(rank)));
+        return;
+      }
+      this.#second.watch(running, () => {
+        const ranks = this.#running === running ? stuckRanks() : [];
+        if (ranks.length === 0) return undefined;
+        this.#channel.write('stderr', notStopped(ranks));
+        return ranks;
+      });
     }
     this.#interruptCell();
   }

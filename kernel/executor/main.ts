@@ -24,7 +24,12 @@ async function main(settings: ExecutorSettings): Promise<void> {
   watchStrayErrors((stray) => runner.reportStray(stray));
   process.on('exit', endAll);
   await startGuardian(() => void runner.interrupt());
-  process.on('message', (message) => handle(message as ToExecutor, runner, comms));
+  process.on('message', (message: ToExecutor) => {
+    if (message.type === 'run') void runner.run(message);
+    else if (message.type === 'ranks') void runner.runInRanks(message);
+    else if (message.type === 'input') runner.answer(message.value);
+    else comms.receive(message);
+  });
   channel.send({ type: 'ready' });
 }
 
@@ -48,25 +53,6 @@ async function startGuardian(interrupted: () => void): Promise<void> {
 function endAll(code: number): void {
   writeExitCall(LIFELINE_FD, code);
   process.kill(-process.pid, 'SIGKILL');
-}
-
-function handle(message: ToExecutor, runner: CellRunner, comms: Comms): void {
-  switch (message.type) {
-    case 'run':
-      void runner.run(message);
-      return;
-    case 'ranks':
-      void runner.runInRanks(message);
-      return;
-    case 'input':
-      runner.answer(message.value);
-      return;
-    case 'comm':
-      comms.receive(message);
-      return;
-    default:
-      message satisfies never;
-  }
 }
 
 // The front writes its settings there.

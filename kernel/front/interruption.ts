@@ -1,5 +1,10 @@
-import { AGAIN_SECONDS, describeActivity, interruptChildren, PATIENCE_MS } from '../../src/cell/native-call';
-import { now, type Seconds } from '../../src/core/units';
+import {
+  AGAIN_SECONDS,
+  describeActivity,
+  interruptChildren,
+  SecondInterrupt,
+} from '../../src/cell/native-call';
+import type { Seconds } from '../../src/core/units';
 import type { CellExecution } from './cell-execution';
 import type { CompilerClient } from './compiler-client';
 import type { Executions, Running } from './executions';
@@ -11,29 +16,19 @@ export function createInterrupt(
   compiler: CompilerClient,
 ): () => void {
   const { executor } = executions;
-  /** The watched work: an execution, or a cell in the compiler. */
-  let watched: object | undefined;
-  /** The execution whose process the next interrupt kills, and until when. */
-  let offer: { readonly running: Running; readonly until: Seconds } | undefined;
-  const watch = (what: object, late: () => void): void => {
-    if (watched === what) return;
-    watched = what;
-    setTimeout(() => {
-      watched = undefined;
-      late();
-    }, PATIENCE_MS).unref();
-  };
+  /** Of an execution, whose process the next interrupt kills, or of a cell in the compiler. */
+  const second = new SecondInterrupt<'executor'>();
   /** An executor that has noticed the interrupt waits for ranks and reports itself. */
-  const report = (running: Running): void => {
-    if (executions.running !== running || running.isHeard) return;
+  const report = (running: Running): 'executor' | undefined => {
+    if (executions.running !== running || running.isHeard) return undefined;
     executions.write('stderr', notStopped(executor.pid, running.since));
-    offer = { running, until: now() + AGAIN_SECONDS };
     // A starting process had not noticed the first interrupt.
     executor.interrupt(false);
+    return 'executor';
   };
   return () => {
     const { running } = executions;
-    if (running !== undefined && offer?.running === running && now() < offer.until) {
+    if (running !== undefined && second.take(running) !== undefined) {
       executor.kill('a second interrupt ended it');
       return;
     }
@@ -42,11 +37,12 @@ export function createInterrupt(
     if (running !== undefined) {
       running.isHeard = false;
       running.hasChildrenInterrupted ||= hasChildren;
-      watch(running, () => report(running));
+      second.watch(running, () => report(running));
     } else if (cells.current !== undefined) {
       const cell = cells.current;
-      watch(cell, () => {
+      second.watch(cell, () => {
         if (cells.current === cell && executions.running === undefined) compiler.replace();
+        return undefined;
       });
     }
   };

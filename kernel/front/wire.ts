@@ -109,20 +109,17 @@ function readHeader(frame: Buffer): Header {
 }
 
 function readObject(name: string, frame: Buffer): Json {
-  const value = parsed(name, frame);
+  let value: unknown;
+  try {
+    value = JSON.parse(frame.toString());
+  } catch {
+    throw refused(`its ${name} is no JSON`);
+  }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw refused(`its ${name} is no JSON object`);
   }
   // JSON's objects are records.
   return value as Json;
-}
-
-function parsed(name: string, frame: Buffer): unknown {
-  try {
-    return JSON.parse(frame.toString());
-  } catch {
-    throw refused(`its ${name} is no JSON`);
-  }
 }
 
 function refused(why: string): ShardlabError {

@@ -36,7 +36,6 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   const session = new Session();
   session.connect();
   const mapper = createStackMapper();
-  const repl = new Repl(session);
   const names = {
     require: requireFrom(baseDir),
     __import: createImporter(baseDir),
@@ -53,10 +52,11 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
       const code = mapper.register(name, js);
       const settled = await new Promise<EvaluateResult>((settle) => {
         running = settle;
-        void repl.evaluate(code, name).then((outcome) => settle(resultOf(outcome, name, mapper)));
+        void evaluateIn(session, code, name).then((outcome) => settle(resultOf(outcome, name, mapper)));
       });
       running = undefined;
-      repl.release();
+      // Releases the inspector's objects of ended cells.
+      session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
       return settled;
     },
     /**
@@ -115,64 +115,47 @@ const OBJECT_GROUP = 'cell';
 /** Through it a value comes back from the inspector as itself. */
 const HANDOVER = globalSlot<(value: unknown) => void>('shardlab.handover');
 
-/** V8's REPL mode over an in-process inspector session, with values as real objects. */
-export class Repl {
-  readonly #session: Session;
-
-  constructor(session: Session) {
-    this.#session = session;
-  }
-
-  /** Runs code; may never settle when a termination hits it after an `await`. */
-  evaluate(code: string, name: string): Promise<Evaluated> {
-    const expression = `${code}\n//# sourceURL=${name}`;
-    // The typings lack replMode.
-    const parameters = {
-      expression,
-      replMode: true,
-      objectGroup: OBJECT_GROUP,
-    } as Runtime.EvaluateParameterType;
-    return new Promise((settle) => {
-      this.#session.post('Runtime.evaluate', parameters, (failure, reply) => {
-        // A well-formed request fails only if its code is terminated.
-        settle(failure === null && reply !== undefined ? this.#read(reply) : { kind: 'terminated' });
-      });
+/**
+ * Runs code in V8's REPL mode, over an in-process inspector session; may never settle when a termination hits it after
+ * an `await`.
+ */
+function evaluateIn(session: Session, code: string, name: string): Promise<Evaluated> {
+  const expression = `${code}\n//# sourceURL=${name}`;
+  // The typings lack replMode.
+  const parameters = {
+    expression,
+    replMode: true,
+    objectGroup: OBJECT_GROUP,
+  } as Runtime.EvaluateParameterType;
+  return new Promise((settle) => {
+    session.post('Runtime.evaluate', parameters, (failure, reply) => {
+      // A well-formed request fails only if its code is terminated.
+      settle(failure === null && reply !== undefined ? readReply(session, reply) : { kind: 'terminated' });
     });
-  }
+  });
+}
 
-  /** Releases the inspector's objects of ended cells. */
-  release(): void {
-    this.#session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
-  }
+function readReply(session: Session, reply: Runtime.EvaluateReturnType): Evaluated {
+  const { exceptionDetails, result } = reply;
+  if (exceptionDetails === undefined) return { kind: 'value', value: realValue(session, result) };
+  // Only a parse error has its place here. For a thrown value, this is the place of the top frame, which is in Node's
+  // own code after an await; errors carry their place in their stack.
+  const { exception, lineNumber, columnNumber, stackTrace } = exceptionDetails;
+  const isPlaced = stackTrace === undefined && lineNumber + columnNumber > 0;
+  const position = isPlaced ? { line: lineNumber + 1, column: columnNumber + 1 } : undefined;
+  return { kind: 'thrown', thrown: exception && realValue(session, exception), position };
+}
 
-  #read(reply: Runtime.EvaluateReturnType): Evaluated {
-    const { exceptionDetails, result } = reply;
-    if (exceptionDetails === undefined) return { kind: 'value', value: this.#realValue(result) };
-    const thrown =
-      exceptionDetails.exception === undefined ? undefined : this.#realValue(exceptionDetails.exception);
-    // Only a parse error has its place here. For a thrown value, this is the place of the top frame, which is in Node's
-    // own code after an await; errors carry their place in their stack.
-    const { lineNumber, columnNumber, stackTrace } = exceptionDetails;
-    const isPlaced = stackTrace === undefined && lineNumber + columnNumber > 0;
-    const position = isPlaced ? { line: lineNumber + 1, column: columnNumber + 1 } : undefined;
-    return { kind: 'thrown', thrown, position };
-  }
-
-  #realValue(remote: Runtime.RemoteObject): unknown {
-    if (remote.objectId !== undefined) return this.#handOver(remote.objectId);
-    const { unserializableValue } = remote;
-    if (unserializableValue === undefined) return remote.value;
-    if (remote.type === 'bigint') return BigInt(unserializableValue.slice(0, -1));
-    return Number(unserializableValue);
-  }
-
-  #handOver(objectId: string): unknown {
+/** The value itself, as a real object. */
+function realValue(session: Session, remote: Runtime.RemoteObject): unknown {
+  const { objectId, unserializableValue } = remote;
+  if (objectId !== undefined) {
     let received: unknown;
     HANDOVER.value = (value) => {
       received = value;
     };
     // The call is made before `post` returns.
-    this.#session.post('Runtime.callFunctionOn', {
+    session.post('Runtime.callFunctionOn', {
       objectId,
       functionDeclaration: "function(value) { globalThis[Symbol.for('shardlab.handover')](value); }",
       arguments: [{ objectId }],
@@ -181,4 +164,7 @@ export class Repl {
     HANDOVER.value = undefined;
     return received;
   }
+  if (unserializableValue === undefined) return remote.value;
+  if (remote.type === 'bigint') return BigInt(unserializableValue.slice(0, -1));
+  return Number(unserializableValue);
 }

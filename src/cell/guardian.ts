@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { Session } from 'node:inspector';
+import { readIfThere } from '../core/read-if-there';
 
 /** Ends the main thread's code, from another thread. */
 export interface Guardian {
@@ -33,12 +33,8 @@ export function attachGuardian(): Guardian {
  * Atomics.wait is a futex, and may be ended.
  */
 function waitsForSystem(): boolean {
-  try {
-    const place = readFileSync(`/proc/self/task/${process.pid}/wchan`, 'utf8');
-    return place !== '' && place !== '0' && !place.includes('futex');
-  } catch {
-    return false;
-  }
+  const place = readIfThere(`/proc/self/task/${process.pid}/wchan`) ?? '';
+  return place !== '' && place !== '0' && !place.includes('futex');
 }
 
 export interface StagedInterrupt {

@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readdirSync, readlinkSync } from 'node:fs';
 import { uptime } from 'node:os';
 import { type ProcessStat, readProcessStat } from '../core/process-stat';
-import type { Seconds } from '../core/units';
+import { readIfThere } from '../core/read-if-there';
+import { now, type Seconds } from '../core/units';
 
 /*
  * [Note: native calls] Another thread can end JavaScript that V8 runs, but not a system call, a call of a native
@@ -10,9 +11,33 @@ import type { Seconds } from '../core/units';
  */
 
 /** If interrupted work does not end within this time, a message names the call that it is in. */
-export const PATIENCE_MS = 1500;
+const PATIENCE_MS = 1500;
 /** After that message, an interrupt within this time ends the process. */
 export const AGAIN_SECONDS: Seconds = 5;
+
+/** Reports work that an interrupt does not stop, and offers to end it at the next interrupt. */
+export class SecondInterrupt<Offered> {
+  #watched: object | undefined;
+  #offer: { readonly work: object; readonly until: Seconds; readonly offered: Offered } | undefined;
+
+  /** Calls `late` when the patience is over; what it gives is offered for a while. */
+  watch(work: object, late: () => Offered | undefined): void {
+    if (this.#watched === work) return;
+    this.#watched = work;
+    setTimeout(() => {
+      this.#watched = undefined;
+      const offered = late();
+      if (offered !== undefined) this.#offer = { work, until: now() + AGAIN_SECONDS, offered };
+    }, PATIENCE_MS).unref();
+  }
+
+  /** Takes what is offered for this work; undefined if it is too late. */
+  take(work: object): Offered | undefined {
+    const offer = this.#offer;
+    this.#offer = undefined;
+    return offer?.work === work && now() <= offer.until ? offer.offered : undefined;
+  }
+}
 
 /** A starting process appears in /proc within this time. */
 const LATE_MS = 100;
@@ -72,13 +97,13 @@ function callOf(pid: number, state: string, children: readonly Member[]): string
   if (state === 'R') return 'computes (state R)';
   if (children.length > 0) {
     const named = children.slice(0, MAX_NAMED).map((child) => {
-      const command = readText(`/proc/${child.pid}/cmdline`).replaceAll('\0', ' ').trim();
+      const command = (readIfThere(`/proc/${child.pid}/cmdline`) ?? '').replaceAll('\0', ' ').trim();
       return `'${command.slice(0, COMMAND_CHARACTERS)}' (pid ${child.pid})`;
     });
     const rest = children.length > MAX_NAMED ? ` and ${children.length - MAX_NAMED} more` : '';
     return `waits for its child process ${named.join(', ')}${rest}, which got SIGINT and did not end`;
   }
-  const place = readText(`/proc/${pid}/wchan`);
+  const place = readIfThere(`/proc/${pid}/wchan`) ?? '';
   if (/wait_for_partner|fifo_open/.test(place))
     return 'waits until another process opens the other end of a FIFO';
   if (/pipe_(read|wait)/.test(place))
@@ -121,18 +146,10 @@ function numbersIn(folder: string): number[] {
 
 /** The file of the descriptor that the process reads: the first argument of its system call. */
 function fileReadBy(pid: number): string {
-  const descriptor = Number(readText(`/proc/${pid}/syscall`).split(' ')[1]);
+  const descriptor = Number(readIfThere(`/proc/${pid}/syscall`)?.split(' ')[1]);
   try {
     return readlinkSync(`/proc/${pid}/fd/${descriptor}`);
   } catch {
     return 'a pipe';
-  }
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return '';
   }
 }

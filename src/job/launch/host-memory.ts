@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { freemem } from 'node:os';
+import { readIfThere } from '../../core/read-if-there';
 import type { Bytes } from '../../core/units';
 
 /** Gives a file's text; undefined if the file cannot be read. Tests pass their own. */
@@ -11,7 +11,7 @@ const CGROUPS = '/sys/fs/cgroup';
  * Memory that new processes may take. In a container, cached files count as used, although the kernel frees them when
  * needed. So this function adds them, up to the free memory of the whole host.
  */
-export function availableMemory(read: ReadText = readText): Bytes {
+export function availableMemory(read: ReadText = readIfThere): Bytes {
   return Math.min(freemem(), process.availableMemory() + cachedFiles(read));
 }
 
@@ -19,7 +19,7 @@ export function availableMemory(read: ReadText = readText): Bytes {
  * How often the kernel has killed a process of this container (or host) because memory ran out; undefined if the system
  * does not report it.
  */
-export function countOomKills(read: ReadText = readText): number | undefined {
+export function countOomKills(read: ReadText = readIfThere): number | undefined {
   const places = folders(read).flatMap((folder) => [
     `${folder}/memory.events`,
     `${folder}/memory.oom_control`,
@@ -28,7 +28,7 @@ export function countOomKills(read: ReadText = readText): number | undefined {
 }
 
 /** Bytes of files that the container's processes have cached and do not have mapped or in use. */
-export function cachedFiles(read: ReadText = readText): Bytes {
+export function cachedFiles(read: ReadText = readIfThere): Bytes {
   const places = folders(read).map((folder) => `${folder}/memory.stat`);
   return (
     firstNumber(places, /^total_inactive_file (\d+)$/m, read) ??
@@ -56,12 +56,4 @@ function firstNumber(paths: readonly string[], pattern: RegExp, read: ReadText):
     if (found !== undefined) return Number(found);
   }
   return undefined;
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }

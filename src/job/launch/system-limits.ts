@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { ShardlabError } from '../../core/errors';
+import { readIfThere } from '../../core/read-if-there';
 
 /** A limit of the system: its row in /proc/self/limits, what it counts, and how a shell shows and sets it. Source: errno(3), getrlimit(2) */
 const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: string }>> = {
@@ -45,12 +46,8 @@ export function checkOpenFiles(ranks: number): void {
   );
 }
 
+/** Only Linux has the file, and it cannot be read if no more files can be opened. */
 function softLimit(row: string): string | undefined {
-  try {
-    const lines = readFileSync('/proc/self/limits', 'utf8').split('\n');
-    return /^\s+(\S+)/.exec(lines.find((line) => line.startsWith(row))?.slice(row.length) ?? '')?.[1];
-  } catch {
-    // Only Linux has this folder, and it cannot be read if no more files can be opened.
-    return undefined;
-  }
+  const lines = readIfThere('/proc/self/limits')?.split('\n') ?? [];
+  return /^\s+(\S+)/.exec(lines.find((line) => line.startsWith(row))?.slice(row.length) ?? '')?.[1];
 }

@@ -21,16 +21,17 @@ export const StateDictType = strictNames(
   } as const,
 );
 
+const STATE_DICT_METHODS = [
+  'stateDictType',
+  'stateDict',
+  'loadStateDict',
+  'optimStateDict',
+  'optimStateDictToLoad',
+  'loadOptimState',
+] as const;
+
 /** State dicts, as in FSDP's static methods. Each is a collective: every rank calls it. */
-export type StateDictMethods = Pick<
-  StateDicts,
-  | 'stateDictType'
-  | 'stateDict'
-  | 'loadStateDict'
-  | 'optimStateDict'
-  | 'optimStateDictToLoad'
-  | 'loadOptimState'
->;
+export type StateDictMethods = Pick<StateDicts, (typeof STATE_DICT_METHODS)[number]>;
 
 /** Saves and loads models and optimizers of cells. */
 export interface RankCheckpoints extends Readonly<ReturnType<typeof rankCheckpoints>> {}
@@ -74,14 +75,8 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
 /** State dicts on this rank, as separate functions. */
 export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDictMethods {
   const dicts = new StateDicts({ engine, group });
-  return {
-    stateDictType: (model, type, work, options) => dicts.stateDictType(model, type, work, options),
-    stateDict: (model) => dicts.stateDict(model),
-    loadStateDict: (model, dict) => dicts.loadStateDict(model, dict),
-    optimStateDict: (model, optimizer) => dicts.optimStateDict(model, optimizer),
-    optimStateDictToLoad: (model, optimizer, dict) => dicts.optimStateDictToLoad(model, optimizer, dict),
-    loadOptimState: (model, optimizer, local) => dicts.loadOptimState(model, optimizer, local),
-  };
+  const bound = STATE_DICT_METHODS.map((name) => [name, dicts[name].bind(dicts)]);
+  return Object.fromEntries(bound) as StateDictMethods; // one of each
 }
 
 function checkFolder(what: string, folder: unknown): void {
