@@ -1,12 +1,19 @@
-import { inspect } from 'node:util';
+import { inspect as textOf } from 'node:util';
 import { watchStrayErrors } from '../../src/cell/stray-errors';
 import { type Warn, warnOnce } from '../../src/core/warn';
-import type { ExecutorSettings } from '../executor/protocol';
+import type { CommMessage, ExecutorSettings } from '../executor/protocol';
+import { CellExecution } from './cell-execution';
 import type { CompilerClient } from './compiler-client';
 import { readConnection } from './connection';
-import { KernelSession } from './session';
-import { bindSockets } from './sockets';
-import { Wire } from './wire';
+import { ExecuteQueue } from './execute-queue';
+import { Executions } from './executions';
+import { History } from './history';
+import { createInterrupt } from './interruption';
+import { Publisher } from './publisher';
+import { describeFailure, errorReply, kernelInfo } from './replies';
+import { bindSockets, type RequestChannel, type Sockets } from './sockets';
+import { complete, inspect, isComplete } from './tooling-requests';
+import { type Json, type Message, readText, Wire } from './wire';
 
 /** How often the kernel checks whether its parent process still exists. */
 const PARENT_CHECK_MS = 500;
@@ -34,7 +41,7 @@ export async function runKernel(
   process.stderr.on('error', () => undefined);
   endWithParent(() => void end());
   // The last resort, because all variables would be lost with the front.
-  watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel continues: ${inspect(thrown)}`));
+  watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel continues: ${textOf(thrown)}`));
   session.listen();
 }
 
@@ -51,3 +58,173 @@ function endWithParent(ended: () => void): void {
     ended();
   }, PARENT_CHECK_MS);
 }
+
+type Answer = (request: Message) => Json | Promise<Json>;
+
+export interface SessionParts {
+  readonly sockets: Sockets;
+  readonly settings: ExecutorSettings;
+  readonly compiler: CompilerClient;
+  /** Takes errors of requests without an answer. */
+  readonly warn: Warn;
+  /** Called when a client has asked for a shutdown and got its answer. */
+  readonly ended: () => void;
+}
+
+/** One kernel: answers requests at once, whatever the executor does, except execute requests. */
+export class KernelSession {
+  readonly #parts: SessionParts;
+  readonly #publisher: Publisher;
+  readonly #history = new History();
+  readonly #comms = new CommRegistry();
+  readonly #executions: Executions;
+  readonly #queue: ExecuteQueue;
+  readonly #answers: ReadonlyMap<string, Answer>;
+
+  constructor(parts: SessionParts) {
+    const { sockets, settings, compiler } = parts;
+    this.#parts = parts;
+    this.#publisher = new Publisher(sockets);
+    this.#executions = new Executions(settings, this.#publisher, {
+      askInput: (parent, prompt, password) =>
+        sockets.send('stdin', {
+          type: 'input_request',
+          content: { prompt, password },
+          parent: parent.header,
+          identities: parent.identities,
+        }),
+      comm: (message) => this.#comms.note(message),
+      lost: () => this.#forgetCells(),
+    });
+    const cells = new CellExecution(compiler, this.#executions);
+    this.#queue = new ExecuteQueue(cells, sockets, this.#publisher, this.#history);
+    const interrupt = createInterrupt(cells, this.#executions, compiler);
+    this.#answers = new Map<string, Answer>([
+      ['kernel_info_request', () => kernelInfo(settings.installation)],
+      ['complete_request', ({ content }) => complete(compiler, content)],
+      ['inspect_request', ({ content }) => inspect(compiler, content)],
+      ['is_complete_request', ({ content }) => isComplete(compiler, content)],
+      ['history_request', ({ content }) => ({ status: 'ok', history: this.#history.find(content) })],
+      ['comm_info_request', ({ content }) => this.#comms.info(content)],
+      ['shutdown_request', ({ content }) => ({ status: 'ok', restart: content.restart === true })],
+      [
+        'interrupt_request',
+        () => {
+          interrupt();
+          return { status: 'ok' };
+        },
+      ],
+    ]);
+  }
+
+  listen(): void {
+    const { sockets } = this.#parts;
+    this.#publisher.status('starting', undefined);
+    sockets.listen('shell', (request) => this.#receive('shell', request));
+    sockets.listen('control', (request) => this.#receive('control', request));
+    sockets.listen('stdin', ({ content }) =>
+      this.#executions.executor.send({ type: 'input', value: readText(content, 'value') }),
+    );
+  }
+
+  /** Ends the processes of this kernel. */
+  end(): void {
+    this.#executions.executor.end();
+    this.#parts.compiler.end();
+  }
+
+  #receive(channel: RequestChannel, request: Message): void {
+    const type = request.header.msg_type;
+    if (type === 'execute_request') this.#queue.add(request);
+    else {
+      this.#answer(channel, request, type).catch((thrown: unknown) =>
+        this.#parts.warn(`${type} was ignored: ${describeFailure(thrown).evalue}`),
+      );
+    }
+  }
+
+  async #answer(channel: RequestChannel, request: Message, type: string): Promise<void> {
+    const { header: parent } = request;
+    this.#publisher.status('busy', parent);
+    try {
+      const comm = this.#comms.read(request);
+      if (comm !== undefined) {
+        this.#comms.note(comm);
+        this.#executions.executor.send(comm);
+      }
+      await this.#reply(channel, request, type);
+    } finally {
+      this.#publisher.status('idle', parent);
+    }
+    if (type === 'shutdown_request') this.#parts.ended();
+  }
+
+  async #reply(channel: RequestChannel, request: Message, type: string): Promise<void> {
+    const { header: parent, identities } = request;
+    const answer = this.#answers.get(type);
+    if (answer === undefined) return;
+    let content: Json;
+    try {
+      content = await answer(request);
+    } catch (thrown) {
+      content = errorReply(describeFailure(thrown));
+    }
+    const reply = { type: type.replace(/request$/, 'reply'), content, parent, identities };
+    this.#parts.sockets.send(channel, reply);
+    if (type === 'shutdown_request') this.#publisher.publish('shutdown_reply', content, parent);
+  }
+
+  #forgetCells(): void {
+    this.#comms.clear();
+    for (const namespace of ['notebook', 'ranks'] as const) {
+      // A compiler that fails to answer is restarted and has forgotten everything anyway.
+      this.#parts.compiler.call('reset', namespace).catch(() => {});
+    }
+  }
+}
+
+/** The open comms, whoever opened them. */
+export class CommRegistry {
+  readonly #targets = new Map<string, string>();
+
+  /** Notes a message of a comm, either way. */
+  note({ kind, commId, target }: CommMessage): void {
+    if (kind === 'open') this.#targets.set(commId, target);
+    if (kind === 'close') this.#targets.delete(commId);
+  }
+
+  /** Content of comm_info_reply. */
+  info(content: Json): Json {
+    const wanted = content.target_name;
+    const open = [...this.#targets].filter(
+      ([, target]) => wanted === undefined || wanted === '' || wanted === target,
+    );
+    return {
+      status: 'ok',
+      comms: Object.fromEntries(open.map(([id, target]) => [id, { target_name: target }])),
+    };
+  }
+
+  clear(): void {
+    this.#targets.clear();
+  }
+
+  /**
+   * A front end's comm message for the executor; undefined when the request is not a comm message. Throws: CONFIG for a
+   * wrong type.
+   */
+  read({ header, content, metadata, buffers }: Message): CommMessage | undefined {
+    const kind = KINDS.get(header.msg_type);
+    if (kind === undefined) return undefined;
+    const commId = readText(content, 'comm_id');
+    const target = readText(content, 'target_name') || (this.#targets.get(commId) ?? '');
+    const data = typeof content.data === 'object' && content.data !== null ? { ...content.data } : {};
+    return { type: 'comm', kind, commId, target, data, metadata, buffers };
+  }
+}
+
+const KINDS: ReadonlyMap<string, CommMessage['kind']> = new Map([
+  ['comm_open', 'open'],
+  ['comm_msg', 'message'],
+  ['comm_close', 'close'],
+]);

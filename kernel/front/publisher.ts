@@ -40,11 +40,8 @@ export class Publisher {
   }
 
   #excerptsOf(parent: Header): Record<StreamName, Excerpt> {
-    let excerpts = this.#excerpts.get(parent);
-    if (excerpts === undefined) {
-      excerpts = { stdout: new Excerpt(), stderr: new Excerpt() };
-      this.#excerpts.set(parent, excerpts);
-    }
+    const excerpts = this.#excerpts.get(parent) ?? { stdout: new Excerpt(), stderr: new Excerpt() };
+    this.#excerpts.set(parent, excerpts);
     return excerpts;
   }
 

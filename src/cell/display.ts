@@ -98,10 +98,6 @@ function findTslabDisplay(): DisplaySink | undefined {
   // The module is tslab's own, of the version that package.json pins; its shape is checked before use.
   const jupyter = require.cache[path]?.exports as TslabJupyter | undefined;
   if (typeof jupyter?.lastWriteDisplayData !== 'function') return undefined;
-  return tslabSink(jupyter);
-}
-
-function tslabSink(jupyter: TslabJupyter): DisplaySink {
   const write = (
     data: MimeBundle,
     id: string | undefined,

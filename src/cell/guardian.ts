@@ -2,27 +2,24 @@ import { Session } from 'node:inspector';
 import { readIfThere } from '../core/read-if-there';
 
 /** Ends the main thread's code, from another thread. */
-export interface Guardian {
-  /**
-   * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Has no effect while
-   * the main thread waits for the system; see [Note: no termination in a system call].
-   */
-  terminate(): void;
-  close(): void;
-}
+export type Guardian = ReturnType<typeof attachGuardian>;
 
 /**
  * Attaches to the main thread's inspector. Call it in a worker, before the main thread runs code that may block:
  * attaching needs the main thread's help once.
  */
-export function attachGuardian(): Guardian {
+export function attachGuardian() {
   const session = new Session();
   session.connectToMainThread();
   return {
-    terminate: () => {
+    /**
+     * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Has no effect
+     * while the main thread waits for the system; see [Note: no termination in a system call].
+     */
+    terminate(): void {
       if (!waitsForSystem()) session.post('Runtime.terminateExecution');
     },
-    close: () => session.disconnect(),
+    close: (): void => session.disconnect(),
   };
 }
 

@@ -38,8 +38,16 @@ export function failureError(failure: Failure, call: FailedCall, numRanks: numbe
   switch (failure.kind) {
     case 'thrown':
       return thrownError(failure.rank, call, numRanks, errors);
-    case 'died':
-      return diedError(failure, call.title, details);
+    case 'died': {
+      const { rank, exit, said } = failure;
+      const waiting = failure.waiting === '' ? '' : `; ${failure.waiting}`;
+      return new ShardlabError(
+        codeOfExit(exit),
+        `rank ${rank}'s process ended (${describeExit(exit)}) while ${call.title} ran` +
+          `${explainExit(exit)}${waiting}${said}; ${AFTER_DEATH}`,
+        { details: { ...details, rank, exit }, rank },
+      );
+    }
     case 'missing':
       return new ShardlabError('COLLECTIVE_MISSING', failure.text, {
         details: { ...details, idle: failure.idle },
@@ -72,20 +80,6 @@ export function abortReason(failure: Failure): AbortReason {
     case 'closed':
       return { code: 'ABORTED', text: 'the job was shut down' };
   }
-}
-
-function diedError(
-  failure: Failure & { kind: 'died' },
-  title: string,
-  details: Record<string, unknown>,
-): ShardlabError {
-  const waiting = failure.waiting === '' ? '' : `; ${failure.waiting}`;
-  return new ShardlabError(
-    codeOfExit(failure.exit),
-    `rank ${failure.rank}'s process ended (${describeExit(failure.exit)}) while ${title} ran` +
-      `${explainExit(failure.exit)}${waiting}${failure.said}; ${AFTER_DEATH}`,
-    { details: { ...details, rank: failure.rank, exit: failure.exit }, rank: failure.rank },
-  );
 }
 
 function thrownError(

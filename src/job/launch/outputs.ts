@@ -40,7 +40,8 @@ export class GroupedOutput {
   readonly #contents = new Map<number, RankContent>();
 
   add(event: RankEvent): void {
-    const content = this.#content(event.rank);
+    const content = this.#contents.get(event.rank) ?? { shown: [], result: undefined, error: undefined };
+    this.#contents.set(event.rank, content);
     switch (event.kind) {
       case 'stream':
         addText(content.shown, event.name, event.text);
@@ -88,15 +89,6 @@ export class GroupedOutput {
       ...content,
       shown: content.shown.map(shownItem),
     }));
-  }
-
-  #content(rank: number): RankContent {
-    let content = this.#contents.get(rank);
-    if (content === undefined) {
-      content = { shown: [], result: undefined, error: undefined };
-      this.#contents.set(rank, content);
-    }
-    return content;
   }
 }
 

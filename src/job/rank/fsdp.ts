@@ -120,7 +120,12 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
     /** Shards a module or a tfjs layer, and returns it. */
     fullyShard<M extends Module | Layer>(module: M, options: FullyShardArguments = {}): M {
       const taken = withParameters(module, 'fullyShard');
-      if (unitsOf(taken).some(({ owner }) => owner === taken)) throw twice(taken);
+      if (unitsOf(taken).some(({ owner }) => owner === taken)) {
+        const name = taken.path === '' ? `this ${taken.constructor.name}` : `"${taken.path}"`;
+        throw new ConfigError(
+          `fullyShard was already called on ${name}, and a second call has no effect; build the model again to shard it differently`,
+        );
+      }
       fullyShard(taken, contextOf(options.mesh), fullyShardOptions(options));
       return module;
     },
@@ -157,8 +162,16 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
       model: Module,
       config: ActivationCheckpointingConfig | null = 'full',
       { offloadToHost = false }: { readonly offloadToHost?: boolean } = {},
-    ) =>
-      applyActivationCheckpointing({ engine, observer }, model, checkedCheckpointing(config), offloadToHost),
+    ) => {
+      // Throws: CONFIG unless the value has a form of a config's activationCheckpointing.
+      const { activationCheckpointing } = parseTrainConfig({ activationCheckpointing: config });
+      return applyActivationCheckpointing(
+        { engine, observer },
+        model,
+        activationCheckpointing,
+        offloadToHost,
+      );
+    },
   };
 }
 
@@ -193,20 +206,6 @@ function unheld<M extends Module>(module: M, what: string): M {
   throw new ConfigError(
     `${what}(model): DDP, FSDP or fullyShard holds parameters of the model already; build it again`,
   );
-}
-
-function twice(module: Module): ConfigError {
-  const name = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
-  return new ConfigError(
-    `fullyShard was already called on ${name}, and a second call has no effect; build the model again to shard it differently`,
-  );
-}
-
-/** Throws: CONFIG unless the value has a form of a config's activationCheckpointing. */
-function checkedCheckpointing(
-  config: ActivationCheckpointingConfig | null,
-): ActivationCheckpointingConfig | null {
-  return parseTrainConfig({ activationCheckpointing: config }).activationCheckpointing;
 }
 
 /**
