@@ -30,21 +30,14 @@ function redirect(stream: NodeJS.WriteStream, write: (text: string) => void): vo
   };
 }
 
-/** Collects written text and passes it on in few pieces, in order. */
-export interface StreamBuffer {
-  write: StreamWriter;
-  /** Passes on the held text; call it before output that must follow the text. */
-  flush(): void;
-}
-
-/** How much text is held: for how long, and how many characters. */
-export interface StreamLimits {
-  readonly windowMs: number;
-  readonly maxLength: number;
-}
-
-/** Coalesces writes: pieces of one stream within a time window are passed on together. */
-export function createStreamBuffer(pass: StreamWriter, { windowMs, maxLength }: StreamLimits): StreamBuffer {
+/**
+ * Coalesces writes: pieces of one stream are passed on together, in order, after `windowMs` or once they have
+ * `maxLength` characters.
+ */
+export function createStreamBuffer(
+  pass: StreamWriter,
+  { windowMs, maxLength }: { readonly windowMs: number; readonly maxLength: number },
+) {
   let held = '';
   let heldName: StreamName = 'stdout';
   let timer: NodeJS.Timeout | undefined;
@@ -63,5 +56,9 @@ export function createStreamBuffer(pass: StreamWriter, { windowMs, maxLength }: 
     if (held.length >= maxLength) flush();
     else timer ??= setTimeout(flush, windowMs);
   };
-  return { write, flush };
+  return {
+    write,
+    /** Passes on the held text; call it before output that must follow the text. */
+    flush,
+  };
 }

@@ -29,6 +29,10 @@ const LOOK_MS = 20;
 const ABORTED_MS = 250;
 /** A main thread that has noticed an interrupt ends its work within this time; otherwise it blocks again. */
 const SETTLE_MS = 150;
+/** Prints of this time span go into one message, so that a loop of prints does not send one message per print. */
+const GATHER_MS = 8;
+/** At this size, the gathered prints are sent at once. */
+const GATHER_CHARACTERS = 32_768;
 
 /**
  * [Note: the courier] A rank's second thread. It holds the link to the launcher and the lifeline, and never runs model
@@ -179,14 +183,6 @@ function holdLifeline({ folder, lifelineFd }: CourierData): void {
   new Socket({ fd: lifelineFd, readable: true, writable: false }).on('end', end).on('error', end).resume();
 }
 
-// rank-main passed workerData; nothing else starts this file.
-if (parentPort !== null) new Courier(workerData as CourierData, parentPort);
-
-/** Prints of this time span go into one message, so that a loop of prints does not send one message per print. */
-const GATHER_MS = 8;
-/** At this size, the gathered prints are sent at once. */
-const GATHER_CHARACTERS = 32_768;
-
 /** Connects to the launcher, sends a greeting, and gives every message of the launcher to `receive`. */
 function openCourierLink(rank: number, address: ControlAddress, receive: (message: ToRank) => void) {
   const dealer = new Dealer({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 500 });
@@ -224,3 +220,6 @@ function openCourierLink(rank: number, address: ControlAddress, receive: (messag
     },
   };
 }
+
+// rank-main passed workerData; nothing else starts this file.
+if (parentPort !== null) new Courier(workerData as CourierData, parentPort);

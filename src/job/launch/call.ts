@@ -1,5 +1,4 @@
 import { childrenCountFrom } from '../../cell/native-call';
-import type { Seconds } from '../../core/units';
 import type { Outcome, RankEvent, RankOutput, RankProgress, RankStep, RankWork } from '../control/messages';
 import type { Failure } from './failure';
 
@@ -29,45 +28,37 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
 };
 
 /** Work that runs on some ranks at the same time, from its start until the last rank has ended it. */
-export class Call {
-  readonly outcomes = new Map<number, Outcome>();
-  /** Resolves when every rank has ended. */
-  readonly ended: Promise<void>;
-  failure: Failure | undefined;
-  /** When the call began: processes that its ranks started later are its children. */
-  readonly since: Seconds = childrenCountFrom();
-  readonly id: number;
-  readonly ranks: readonly number[];
-  readonly work: RankWork;
-  readonly sink: CallSink;
-  #resolve: () => void = () => undefined;
+export type Call = ReturnType<typeof createCall>;
 
-  constructor(id: number, ranks: readonly number[], work: RankWork, sink: CallSink) {
-    this.id = id;
-    this.ranks = ranks;
-    this.work = work;
-    this.sink = sink;
-    this.ended = new Promise((resolve) => {
-      this.#resolve = resolve;
-    });
-  }
-
-  /** The call's name in messages. */
-  get title(): string {
-    return this.work.kind === 'cell' ? `cell ${this.work.cell}` : TITLES[this.work.kind];
-  }
-
-  emit(rank: number, output: RankOutput): void {
-    const cell = this.work.kind === 'cell' ? this.work.cell : undefined;
-    this.sink.output?.({ ...output, rank, cell });
-  }
-
-  /** Records a rank's outcome; later reports about the same rank are ignored. */
-  end(rank: number, outcome: Outcome): void {
-    if (this.outcomes.has(rank)) return;
-    this.outcomes.set(rank, outcome);
-    if (this.outcomes.size === this.ranks.length) this.#resolve();
-  }
+export function createCall(id: number, ranks: readonly number[], work: RankWork, sink: CallSink) {
+  const outcomes = new Map<number, Outcome>();
+  const cell = work.kind === 'cell' ? work.cell : undefined;
+  let resolve = (): void => undefined;
+  return {
+    id,
+    ranks,
+    work,
+    sink,
+    outcomes,
+    /** The call's name in messages. */
+    title: work.kind === 'cell' ? `cell ${work.cell}` : TITLES[work.kind],
+    /** When the call began: processes that its ranks started later are its children. */
+    since: childrenCountFrom(),
+    failure: undefined as Failure | undefined,
+    /** Resolves when every rank has ended. */
+    ended: new Promise<void>((fulfil) => {
+      resolve = fulfil;
+    }),
+    emit(rank: number, output: RankOutput): void {
+      sink.output?.({ ...output, rank, cell });
+    },
+    /** Records a rank's outcome; later reports about the same rank are ignored. */
+    end(rank: number, outcome: Outcome): void {
+      if (outcomes.has(rank)) return;
+      outcomes.set(rank, outcome);
+      if (outcomes.size === ranks.length) resolve();
+    },
+  };
 }
 
 /** A rank that runs work. */

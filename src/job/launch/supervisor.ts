@@ -3,7 +3,7 @@ import { ShardlabError } from '../../core/errors';
 import type { AbortReason } from '../../transport/control-block';
 import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from '../control/messages';
 import type { Situation } from '../control/situation';
-import { type BusyRank, Call, type CallSink, Cancellation, RankLocks } from './call';
+import { type BusyRank, type Call, type CallSink, Cancellation, createCall, RankLocks } from './call';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet } from './fleet';
 import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
@@ -68,7 +68,7 @@ export class Supervisor implements FleetListener {
     try {
       while (this.#pending !== undefined) await this.#pending.recovered;
       this.#assertUsable();
-      const call = new Call(this.#nextId++, ranks, work, sink);
+      const call = createCall(this.#nextId++, ranks, work, sink);
       if (this.#numInterrupts !== interruptsBefore) {
         throw this.#error({ kind: 'interrupted', waiting: '' }, call);
       }
@@ -228,7 +228,7 @@ export class Supervisor implements FleetListener {
     if (this.#fleet.segment !== undefined) this.#fleet.segment.reset();
     else this.#tellAll({ type: 'reset' });
     const ranks = this.#fleet.processes.map(({ rank }) => rank);
-    const call = new Call(this.#nextId++, ranks, { kind: 'recover' }, {});
+    const call = createCall(this.#nextId++, ranks, { kind: 'recover' }, {});
     this.#send(call);
     await call.ended;
     if (call.failure !== undefined) this.#broken ??= this.#error(call.failure, call);

@@ -45,11 +45,8 @@ import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
 import * as names from './fsdp-names';
 
-/** The mesh over which a module is replicated. */
-export interface MeshOption {
-  /** A mesh of one axis; default all ranks. */
-  readonly mesh?: DeviceMesh | undefined;
-}
+/** DDP's options, and the mesh of one axis over which it replicates; default: all ranks. */
+type ReplicateOptions = DdpOptions & { readonly mesh?: DeviceMesh | undefined };
 
 /** The ranks that take part; default: all. */
 export interface GroupOption {
@@ -129,12 +126,10 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
       fullyShard(taken, contextOf(options.mesh), fullyShardOptions(options));
       return module;
     },
-    DDP: callableClass(
-      (module: Module | Layer, { mesh: chosen, ...options }: DdpOptions & MeshOption = {}) => {
-        checkArguments(DDP_CALL, options, warn);
-        return new DistributedDataParallel(replicable(module), contextOf(chosen), options);
-      },
-    ),
+    DDP: callableClass((module: Module | Layer, { mesh: chosen, ...options }: ReplicateOptions = {}) => {
+      checkArguments(DDP_CALL, options, warn);
+      return new DistributedDataParallel(replicable(module), contextOf(chosen), options);
+    }),
     FSDP,
     FullyShardedDataParallel: FSDP,
     /** DDP and FSDP in their simplest form, for reading and comparing: src/parallel/naive. Each returns the module. */

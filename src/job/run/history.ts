@@ -1,8 +1,7 @@
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import { counted } from '../../figures/format';
-import type { LossesByStep, RunTotals } from '../../figures/run-view';
-import type { StepRecord } from '../../ledger/record';
+import type { LossesByStep } from '../../figures/run-view';
 import type { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import type { RankStep } from '../control/messages';
@@ -21,12 +20,6 @@ export interface RunPlace {
 export interface RunPhase extends RunPlace {
   /** The number of its first step, from 1. */
   readonly firstStep: number;
-}
-
-/** A phase with its newest records, and with the sums over all of its steps. */
-export interface PhaseRecords extends RunPhase {
-  readonly records: readonly StepRecord[];
-  readonly totals: RunTotals;
 }
 
 /** The steps of a run so far. */
@@ -48,8 +41,11 @@ export class RunHistory {
     return placed(this.phases.at(-1));
   }
 
-  /** The phase of a step with the records of that step and of the phase's newest ones. Throws: IO if they are lost. */
-  stepsOf(step: number): PhaseRecords {
+  /**
+   * The phase of a step with the records of that step and of the phase's newest ones, and with the sums over all of its
+   * steps. Throws: IO if records are lost.
+   */
+  stepsOf(step: number) {
     const found = this.phases.findLastIndex(({ firstStep }) => firstStep <= step);
     const at = Math.max(0, found);
     const phase = placed(this.phases[at]);
