@@ -119,7 +119,8 @@ function placeOf(key: string, known: KnownKeys): string | undefined {
   return undefined;
 }
 
-function valueAt(input: unknown, path: readonly (string | number)[]): unknown {
+/** The value of a key within sections; undefined where one of them is missing. */
+export function valueAt(input: unknown, path: readonly (string | number)[]): unknown {
   let value = input;
   for (const part of path) {
     if (typeof value !== 'object' || value === null) return undefined;

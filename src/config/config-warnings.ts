@@ -1,3 +1,4 @@
+import { valueAt } from './config-issue';
 import type { Facts } from './setting';
 import { SETTING_ROWS } from './setting-table';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
@@ -17,28 +18,17 @@ export function configWarnings(input: TrainConfigInput, config: TrainConfig, wor
 /** Whether the input has the setting, and not only because somebody passed on a whole section with its defaults. */
 function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): boolean {
   const parts = path.split('.');
-  const value = at(input, parts);
+  const value = valueAt(input, parts);
   if (value === undefined) return false;
   const section = parts.slice(0, -1);
-  const [asked, full] = [at(input, section), at(config, section)];
+  const [asked, full] = [valueAt(input, section), valueAt(config, section)];
   const isWhole = typeof asked === 'object' && keysOf(asked) === keysOf(full);
-  return !isWhole || JSON.stringify(value) !== JSON.stringify(at(defaults(), parts));
+  return !isWhole || JSON.stringify(value) !== JSON.stringify(valueAt(defaults(), parts));
 }
 
 /** A config of defaults only, with those sections filled in that are absent by default. */
 function defaults(): unknown {
   return parseTrainConfig({ mixedPrecision: {}, schedule: { maxSteps: 1 } });
-}
-
-function at(value: unknown, parts: readonly string[]): unknown {
-  return parts.reduce<unknown>(
-    (inner, part) =>
-      // An object's own entry, whatever its type.
-      typeof inner === 'object' && inner !== null
-        ? (inner as Readonly<Record<string, unknown>>)[part]
-        : undefined,
-    value,
-  );
 }
 
 function keysOf(value: unknown): string {

@@ -1,19 +1,12 @@
 import { z } from 'zod';
 import { ConfigError } from '../core/errors';
 import { GPUS } from './hardware';
+import { gpuSchema } from './request';
 
-const positive = z.number().positive();
+const { like, gemmTflops, hbmTBps, memoryGB, linkGBps, gpusPerNode } = gpuSchema.shape;
 
-/** What `shardlab doctor --calibrate` measured: a GPU of a known kind, with the figures that it really has. */
-const calibrationSchema = z.object({
-  /** The known kind that it comes nearest. */
-  like: z.string(),
-  gemmTflops: positive.optional(),
-  hbmTBps: positive.optional(),
-  memoryGB: positive.optional(),
-  linkGBps: positive.optional(),
-  gpusPerNode: z.int().positive().optional(),
-});
+/** What `shardlab doctor --calibrate` measured: the known kind that a GPU is nearest to, with its real figures. */
+const calibrationSchema = z.object({ like, gemmTflops, hbmTBps, memoryGB, linkGBps, gpusPerNode });
 
 /** Figures of one's own GPU, as `shardlab doctor --calibrate` measures them: TFLOP/s, TB/s, GB, GB/s. */
 export type HardwareCalibration = Readonly<z.output<typeof calibrationSchema>>;

@@ -1,83 +1,33 @@
 import { ConfigError } from '../core/errors';
 import type { Layout } from './layout';
-import type { Place } from './layout-of-config';
+import type { Place } from './plan-input';
 
-/** A key of a plan request that one may turn, with what it is in a layout. */
+/** A key of a plan request that one may turn: its name, its path in the request, and its value in a layout. */
 interface Knob {
   readonly label: string;
-  place(value: never): Place;
+  readonly path: string;
   of(layout: Layout): unknown;
 }
 
 /** What `whatIf` can turn. */
-export const KNOBS = {
-  microBatch: {
-    label: 'micro-batch',
-    place: (micro: number): Place => ({ batch: { micro } }),
-    of: (layout: Layout) => layout.microBatch,
-  },
-  globalBatch: {
-    label: 'global batch',
-    place: (global: number): Place => ({ batch: { global } }),
-    of: (layout: Layout) => layout.globalBatch,
-  },
-  tp: {
-    label: 'tp',
-    place: (tp: number): Place => ({ parallel: { tp } }),
-    of: (layout: Layout) => layout.tp,
-  },
-  pp: {
-    label: 'pp',
-    place: (pp: number): Place => ({ parallel: { pp } }),
-    of: (layout: Layout) => layout.pp,
-  },
-  cp: {
-    label: 'cp',
-    place: (cp: number): Place => ({ parallel: { cp } }),
-    of: (layout: Layout) => layout.cp,
-  },
-  strategy: {
-    label: 'strategy',
-    place: (strategy: Layout['strategy']): Place => ({ parallel: { strategy } }),
-    of: (layout: Layout) => layout.strategy,
-  },
-  recompute: {
-    label: 'recompute',
-    place: (recompute: Layout['recompute']): Place => ({ recompute }),
-    of: (layout: Layout) => layout.recompute,
-  },
-  attention: {
-    label: 'attention',
-    place: (attention: Layout['attention']): Place => ({ attention }),
-    of: (layout: Layout) => layout.attention,
-  },
-  nicGbit: {
-    label: 'NIC, Gbit/s',
-    place: (nicGbit: number): Place => ({ nicGbit }),
-    of: (layout: Layout) => layout.hardware.nicGbit,
-  },
-  hardware: {
-    label: 'GPU',
-    place: (hardware: string): Place => ({ hardware }),
-    of: (layout: Layout) => layout.hardware.name,
-  },
-  compile: {
-    label: 'compiled',
-    place: (compile: boolean): Place => ({ compile }),
-    of: (layout: Layout) => layout.compile,
-  },
-  seq: {
-    label: 'tokens a sample',
-    place: (seq: number): Place => ({ seq }),
-    of: (layout: Layout) => layout.model.seq,
-  },
+const KNOBS = {
+  microBatch: { label: 'micro-batch', path: 'batch.micro', of: (layout: Layout) => layout.microBatch },
+  globalBatch: { label: 'global batch', path: 'batch.global', of: (layout: Layout) => layout.globalBatch },
+  tp: { label: 'tp', path: 'parallel.tp', of: (layout: Layout) => layout.tp },
+  pp: { label: 'pp', path: 'parallel.pp', of: (layout: Layout) => layout.pp },
+  cp: { label: 'cp', path: 'parallel.cp', of: (layout: Layout) => layout.cp },
+  strategy: { label: 'strategy', path: 'parallel.strategy', of: (layout: Layout) => layout.strategy },
+  recompute: { label: 'recompute', path: 'recompute', of: (layout: Layout) => layout.recompute },
+  attention: { label: 'attention', path: 'attention', of: (layout: Layout) => layout.attention },
+  nicGbit: { label: 'NIC, Gbit/s', path: 'nicGbit', of: (layout: Layout) => layout.hardware.nicGbit },
+  hardware: { label: 'GPU', path: 'hardware', of: (layout: Layout) => layout.hardware.name },
+  compile: { label: 'compiled', path: 'compile', of: (layout: Layout) => layout.compile },
+  seq: { label: 'tokens a sample', path: 'seq', of: (layout: Layout) => layout.model.seq },
 } as const satisfies Readonly<Record<string, Knob>>;
-
-export type KnobName = keyof typeof KNOBS;
 
 /** Values to try, knob by knob. */
 export type KnobValues = {
-  readonly [Name in KnobName]?: readonly Parameters<(typeof KNOBS)[Name]['place']>[0][];
+  readonly [Name in keyof typeof KNOBS]?: readonly ReturnType<(typeof KNOBS)[Name]['of']>[];
 };
 
 /** A knob's value with the request's keys that set it. */
@@ -93,7 +43,7 @@ export function turnsOf(
   values: KnobValues,
 ): readonly { readonly label: string; readonly turns: readonly Turn[] }[] {
   return Object.entries(values).map(([name, tried]) => {
-    const knob: Knob | undefined = Object.hasOwn(KNOBS, name) ? KNOBS[name as KnobName] : undefined; // own keys only
+    const knob: Knob | undefined = Object.entries(KNOBS).find(([key]) => key === name)?.[1];
     if (knob === undefined) {
       throw new ConfigError(
         `there is no knob '${name}'; what can be turned: ${Object.keys(KNOBS).join(', ')}`,
@@ -103,9 +53,13 @@ export function turnsOf(
       label: knob.label,
       turns: tried.map((value) => ({
         value,
-        place: knob.place(value as never), // KnobValues gives each knob its own kind of value
+        place: nested(knob.path.split('.'), value),
         isOf: (layout) => knob.of(layout) === value,
       })),
     };
   });
+}
+
+function nested([key = '', ...rest]: readonly string[], value: unknown): Place {
+  return { [key]: rest.length === 0 ? value : nested(rest, value) };
 }

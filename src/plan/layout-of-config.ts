@@ -1,3 +1,4 @@
+import { valueAt } from '../config/config-issue';
 import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
 import { MODEL_PARTS, modelShape } from '../config/settings/model';
 import { isGathered } from '../config/settings/parallel';
@@ -5,11 +6,9 @@ import { reduceDtypeOf } from '../config/settings/precision';
 import { STRATEGIES, type StrategyName } from '../config/strategies';
 import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import type { Asked } from './layout-of';
 import { shapeOfConfig } from './models';
-import { type PlanRequestInput, planRequestSchema, REQUEST_WORDS } from './request';
-
-/** What a TrainConfig does not say: where it runs. Other keys of a plan request replace what the config says. */
-export type Place = Partial<PlanRequestInput>;
+import { type PlanRequest, planRequestSchema, REQUEST_WORDS } from './request';
 
 /** A setting that a plan does not take as it stands, and the sentence that says what it takes instead. */
 export interface Assumed {
@@ -39,14 +38,6 @@ export function isTrainConfig(input: unknown): boolean {
   );
 }
 
-/** The place's keys replace the input's; { batch: { micro: 2 } } over { batch: { global: 64 } } keeps the global batch. */
-export function withPlace(input: object, place: Place): object {
-  const written: Readonly<Record<string, unknown>> = { ...input };
-  const both = (key: 'parallel' | 'batch'): object =>
-    isObject(written[key]) && isObject(place[key]) ? { [key]: { ...written[key], ...place[key] } } : {};
-  return { ...written, ...place, ...both('parallel'), ...both('batch') };
-}
-
 /** What a reader has beside the config: the input as it was written, and where it is planned. */
 interface At {
   readonly input: object;
@@ -55,7 +46,7 @@ interface At {
   readonly dp: number;
 }
 
-type Reader = (config: TrainConfig, at: At) => Partial<PlanRequestInput>;
+type Reader = (config: TrainConfig, at: At) => Asked;
 
 /** What each setting that a plan reads decides. The compiler asks for a reader of every one whose row says `reads`. */
 const READERS: Readonly<Record<PlannedPath, Reader>> = {
@@ -78,8 +69,8 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'optimizer.blockSize': optimizerOf,
 };
 
-/** The plan request of a training as it would run on GPUs. Throws: CONFIG for what no plan can be made of. */
-export function requestOfConfig(config: TrainConfig, input: object, place: Place = {}): Place {
+/** What a training on GPUs would be, as far as its config says so. Throws: CONFIG for what no plan can be made of. */
+export function askedByConfig(config: TrainConfig, input: object, place: PlanRequest): Asked {
   const { mesh } = config.parallel;
   // A mesh says how many ranks there are; else a node's.
   const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard);
@@ -89,14 +80,14 @@ export function requestOfConfig(config: TrainConfig, input: object, place: Place
 }
 
 /** Every setting that is not at its default and that no plan reads as it stands. */
-export function readingOf(config: TrainConfig, input: object, place: Place = {}): ConfigReading {
+export function readingOf(config: TrainConfig, input: object, place: PlanRequest): ConfigReading {
   const defaults = parseTrainConfig({ mixedPrecision: {} });
   const assumed: Assumed[] = [];
   const withoutEffect = valuesOfModel(input);
   for (const { path, planned } of SETTING_ROWS) {
-    const value = valueAt(config, path);
+    const value = valueAt(config, path.split('.'));
     const isChanged =
-      value !== undefined && JSON.stringify(value) !== JSON.stringify(valueAt(defaults, path));
+      value !== undefined && JSON.stringify(value) !== JSON.stringify(valueAt(defaults, path.split('.')));
     if (planned === null || !isChanged) continue;
     const says = 'refused' in planned ? planned.refused : (planned.but?.(config, place) ?? null);
     if (says !== null) assumed.push({ setting: path, says: `${path} ${shown(value)} ${says}` });
@@ -105,23 +96,23 @@ export function readingOf(config: TrainConfig, input: object, place: Place = {})
   return { assumed: [...assumed, ...attentionByDefault(config, input, place)], withoutEffect };
 }
 
-function modelOf(config: TrainConfig, { input }: At): Partial<PlanRequestInput> {
+function modelOf(config: TrainConfig, { input }: At): Asked {
   const isEager = writtenModel(input).attention === 'eager';
   return { model: shapeOfConfig(config), ...(isEager ? { attention: 'unfused' } : {}) };
 }
 
-function batchOf({ batch, accumulation }: TrainConfig, { dp }: At): Partial<PlanRequestInput> {
-  return { batch: { micro: batch, global: batch * accumulation * dp } };
+function batchOf({ batch, accumulation }: TrainConfig, { dp }: At): Asked {
+  return { micro: batch, global: batch * accumulation * dp };
 }
 
-function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): Partial<PlanRequestInput> {
+function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): Asked {
   if (chosen === null) return { recompute: 'none' };
   if (typeof chosen === 'string') return { recompute: chosen };
   if ('everyNth' in chosen) return { recompute: 'full', recomputeEveryNth: chosen.everyNth };
   return { recompute: 'selective' };
 }
 
-function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Partial<PlanRequestInput> {
+function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Asked {
   const { mesh, strategy } = parallel;
   if (mesh !== null && !Number.isInteger(dp / mesh.dpShard)) {
     throw new ConfigError(
@@ -129,11 +120,9 @@ function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Partial<PlanRe
     );
   }
   return {
-    parallel: {
-      strategy: strategyOf(parallel),
-      stack: strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2',
-      ...(mesh === null || !STRATEGIES[strategy].isHybrid ? {} : { dpShard: mesh.dpShard }),
-    },
+    strategy: strategyOf(parallel),
+    stack: strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2',
+    ...(mesh === null || !STRATEGIES[strategy].isHybrid ? {} : { dpShard: mesh.dpShard }),
   };
 }
 
@@ -145,7 +134,7 @@ function strategyOf({ strategy, reshardAfterForward }: TrainConfig['parallel']):
   return keeps ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
 }
 
-function reduceDtype(config: TrainConfig): Partial<PlanRequestInput> {
+function reduceDtype(config: TrainConfig): Asked {
   if (config.mixedPrecision === null && config.parallel.communicationDataType === null) return {};
   return { reduceDtype: PRECISIONS[reduceDtypeOf(config)] };
 }
@@ -153,12 +142,12 @@ function reduceDtype(config: TrainConfig): Partial<PlanRequestInput> {
 const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
 
 /** Where shards lie on the host, the optimizer steps there. */
-function offloadOf({ offload, parallel }: TrainConfig): Partial<PlanRequestInput> {
+function offloadOf({ offload, parallel }: TrainConfig): Asked {
   const parameters = offload.parameters && isGathered(parallel.strategy);
   return { offload: { optimizer: offload.optimizer || parameters, parameters } };
 }
 
-function optimizerOf({ optimizer }: TrainConfig): Partial<PlanRequestInput> {
+function optimizerOf({ optimizer }: TrainConfig): Asked {
   const { kind, momentum, blockSize } = optimizer;
   return { optimizerStates: { kind, momentum, blockSize } };
 }
@@ -171,7 +160,7 @@ function valuesOfModel(input: object): string[] {
 }
 
 /** Training here computes the matrix of attention's weights unless told otherwise; GPUs do not. */
-function attentionByDefault(config: TrainConfig, input: object, { attention }: Place): Assumed[] {
+function attentionByDefault(config: TrainConfig, input: object, { attention }: PlanRequest): Assumed[] {
   const isGiven = attention !== undefined || writtenModel(input).attention !== undefined;
   if (isGiven || modelShape(config).kind === 't5-encoder') return [];
   const says =
@@ -182,20 +171,7 @@ function attentionByDefault(config: TrainConfig, input: object, { attention }: P
 /** A model's settings as they were written; nothing of a name. */
 function writtenModel(input: object): Readonly<Record<string, unknown>> {
   const model = 'model' in input ? input.model : undefined;
-  return isObject(model) ? { ...model } : {};
-}
-
-function valueAt(config: TrainConfig, path: string): unknown {
-  // A section is an object of settings, or null.
-  const top: Readonly<Record<string, unknown>> = config;
-  const [section = '', key] = path.split('.');
-  const value = top[section];
-  if (key === undefined) return value;
-  return isObject(value) ? (value as Readonly<Record<string, unknown>>)[key] : undefined;
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null;
+  return typeof model === 'object' ? { ...model } : {};
 }
 
 function shown(value: unknown): string {

@@ -1,40 +1,48 @@
 import { STRATEGIES } from '../config/strategies';
 import { ConfigError } from '../core/errors';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
-import type { Layout, Stack } from './layout';
+import type { Layout } from './layout';
 import { type ModelShape, shapeOf } from './model-shape';
 import { modelOf } from './models';
 import { parseRequest } from './parse-request';
-import type { PlanRequest } from './request';
+import { type PlanRequest, plannedOptimizerSchema } from './request';
 
-/** A request checked and filled in. Throws: CONFIG naming the key, its value and what to change. */
-export function layoutOf(input: unknown): Layout {
-  return layoutOfRequest(parseRequest(input));
+const USUAL_OPTIMIZER = plannedOptimizerSchema.parse({});
+
+type Sections = Pick<PlanRequest, 'parallel' | 'batch'>;
+
+/** What a config or a request says of a layout: a request's keys, those of its sections beside the others. */
+export type Asked = Omit<PlanRequest, keyof Sections> &
+  Partial<NonNullable<Sections['parallel']> & NonNullable<Sections['batch']>>;
+
+/** The layout of a request alone. Throws: CONFIG naming the key, its value and what to change. */
+export function layoutOf(request: unknown): Layout {
+  return layoutAsked(askedBy(parseRequest(request)));
 }
 
-/** The layout that a checked request means. Throws: CONFIG where degrees, batch or model do not fit together. */
-export function layoutOfRequest(request: PlanRequest): Layout {
-  const model = modelOfRequest(request);
-  const hardware = hardwareOfRequest(request);
-  const { parallel, gpus, batch } = request;
-  const { tp, pp, cp, ep } = parallel;
-  const dp = parallel.dp ?? gpus / (tp * pp * cp);
-  check(
-    Number.isInteger(dp) && dp * tp * pp * cp === gpus,
-    parallel.dp === undefined
-      ? `gpus (${gpus}) must be a multiple of tp(${tp}) x pp(${pp}) x cp(${cp}) = ${tp * pp * cp}; change gpus or one of the degrees`
-      : `dp(${dp}) x tp(${tp}) x pp(${pp}) x cp(${cp}) = ${dp * tp * pp * cp}, but gpus is ${gpus}; change gpus or one of the degrees`,
-  );
-  const globalBatch = batch.global ?? batch.micro * dp * (pp > 1 ? 4 * pp : 1);
-  const numMicroBatches = globalBatch / (dp * batch.micro);
-  check(
-    Number.isInteger(numMicroBatches),
-    `batch.global (${globalBatch}) must be a multiple of dp x batch.micro (${dp} x ${batch.micro})`,
-  );
-  checkModel(model, request);
-  checkPrecision(request, hardware);
-  const stack = parallel.stack ?? usualStack(model, request);
-  const virtualStages = virtualStagesOf(request);
+export function askedBy({ parallel, batch, ...request }: PlanRequest): Asked {
+  return { ...request, ...parallel, ...batch };
+}
+
+/** The layout that is asked for. Throws: CONFIG where degrees, batch or model do not fit together. */
+export function layoutAsked(asked: Asked): Layout {
+  const layout = filledIn(asked);
+  checkDegrees(asked, layout);
+  checkModel(layout);
+  checkPrecision(layout);
+  return layout;
+}
+
+/** A layout with the usual settings where nothing is said, whether or not they fit together. */
+export function filledIn(asked: Asked): Layout {
+  const { gpus = 8, tp = 1, pp = 1, cp = 1, micro = 1, strategy = 'FULL_SHARD', compile = false } = asked;
+  const model = modelAsked(asked);
+  const hardware = hardwareAsked(asked);
+  const dp = asked.dp ?? gpus / (tp * pp * cp);
+  const globalBatch = asked.global ?? micro * dp * (pp > 1 ? 4 * pp : 1);
+  const stack = asked.stack ?? usualStack(model, strategy);
+  const virtualStages = pp === 1 ? 1 : (asked.virtualStages ?? (asked.schedule === 'interleaved' ? 2 : 1));
+  const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
   return {
     model,
     hardware,
@@ -44,32 +52,32 @@ export function layoutOfRequest(request: PlanRequest): Layout {
     tp,
     pp,
     cp,
-    ep,
-    shards: shardsOf(request, dp, hardware),
-    sequenceParallel: tp > 1 && (parallel.sequenceParallel ?? stack === 'fsdp2'),
-    asyncTensorParallel: parallel.asyncTensorParallel && tp > 1,
-    strategy: parallel.strategy,
+    ep: asked.ep ?? 1,
+    shards: STRATEGIES[strategy].isHybrid ? (asked.dpShard ?? inNode) : dp * cp,
+    sequenceParallel: tp > 1 && (asked.sequenceParallel ?? stack === 'fsdp2'),
+    asyncTensorParallel: tp > 1 && (asked.asyncTensorParallel ?? false),
+    strategy,
     globalBatch,
-    microBatch: batch.micro,
-    numMicroBatches,
-    precision: request.precision,
-    recompute: request.recompute,
-    recomputeEveryNth: request.recomputeEveryNth,
-    schedule: virtualStages > 1 ? 'interleaved' : (request.schedule ?? '1F1B'),
+    microBatch: micro,
+    numMicroBatches: globalBatch / (dp * micro),
+    precision: asked.precision ?? 'bf16',
+    recompute: asked.recompute ?? 'none',
+    recomputeEveryNth: asked.recomputeEveryNth ?? 1,
+    schedule: virtualStages > 1 ? 'interleaved' : (asked.schedule ?? '1F1B'),
     virtualStages,
-    attention: request.attention,
-    compile: request.compile,
-    compileLoss: request.compileLoss ?? request.compile,
+    attention: asked.attention ?? 'flash',
+    compile,
+    compileLoss: asked.compileLoss ?? compile,
     // Llama's configurations have none, whoever runs them.
-    dropout: request.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
-    optimizer: request.optimizerStates,
-    reduceDtype: request.reduceDtype ?? null,
-    offload: request.offload,
+    dropout: asked.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
+    optimizer: asked.optimizerStates ?? USUAL_OPTIMIZER,
+    reduceDtype: asked.reduceDtype ?? null,
+    offload: asked.offload ?? { optimizer: false, parameters: false },
   };
 }
 
-/** The model that a request names or describes. Throws: CONFIG for an unknown name or a shape without sizes. */
-export function modelOfRequest({ model, seq }: Pick<PlanRequest, 'model' | 'seq'>): ModelShape {
+/** Throws: CONFIG for an unknown name or a shape without sizes. */
+function modelAsked({ model = {}, seq }: Asked): ModelShape {
   const written = typeof model === 'string' ? modelOf(model) : model;
   if (written.params === undefined && (written.layers === undefined || written.dim === undefined)) {
     throw new ConfigError(
@@ -86,21 +94,34 @@ export function modelOfRequest({ model, seq }: Pick<PlanRequest, 'model' | 'seq'
   return shape;
 }
 
-/** The hardware of a request, with what it says better. Throws: CONFIG for an unknown name. */
-export function hardwareOfRequest(
-  request: Pick<PlanRequest, 'hardware' | 'gpusPerNode' | 'nicGbit'>,
-): Hardware {
-  const { hardware, gpusPerNode, nicGbit } = request;
+/** The hardware with the figures that the request replaces. Throws: CONFIG for an unknown name. */
+function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: Asked): Hardware {
   const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
-  const beside = Object.entries({ gpusPerNode, nicGbit });
-  const known = [...Object.entries(figures), ...beside].filter(([, value]) => value !== undefined);
-  return hardwareOf(like, Object.fromEntries(known) as HardwareOverrides);
+  return hardwareOf(like, {
+    ...(figures as HardwareOverrides), // a checked request has no undefined figures
+    ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
+    ...(nicGbit === undefined ? {} : { nicGbit }),
+  });
 }
 
-function checkModel(model: ModelShape, request: PlanRequest): void {
+function checkDegrees(
+  asked: Asked,
+  { gpus, dp, tp, pp, cp, globalBatch, microBatch, ...layout }: Layout,
+): void {
+  check(
+    Number.isInteger(dp) && dp * tp * pp * cp === gpus,
+    asked.dp === undefined
+      ? `gpus (${gpus}) must be a multiple of tp(${tp}) x pp(${pp}) x cp(${cp}) = ${tp * pp * cp}; change gpus or one of the degrees`
+      : `dp(${dp}) x tp(${tp}) x pp(${pp}) x cp(${cp}) = ${dp * tp * pp * cp}, but gpus is ${gpus}; change gpus or one of the degrees`,
+  );
+  check(
+    Number.isInteger(layout.numMicroBatches),
+    `batch.global (${globalBatch}) must be a multiple of dp x batch.micro (${dp} x ${microBatch})`,
+  );
+}
+
+function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
   const { heads, kvHeads, layers } = model;
-  const { tp, pp, ep } = request.parallel;
-  const virtualStages = virtualStagesOf(request);
   check(
     Number.isInteger(model.headDim),
     `${heads} heads must divide the model's dim (dim / heads is ${model.headDim}); change one, or say headDim`,
@@ -117,30 +138,18 @@ function checkModel(model: ModelShape, request: PlanRequest): void {
   check(ep === 1, `ep (${ep}) needs a mixture of experts within its layers, which no planned model has yet`);
 }
 
-function virtualStagesOf({ parallel: { pp }, schedule, virtualStages }: PlanRequest): number {
-  return pp === 1 ? 1 : (virtualStages ?? (schedule === 'interleaved' ? 2 : 1));
-}
-
 /** Source: NVIDIA's data sheets: FP8 tensor cores came with Hopper. */
-function checkPrecision({ precision }: PlanRequest, { name, generation }: Hardware): void {
+function checkPrecision({ precision, hardware: { name, generation } }: Layout): void {
   check(
     precision !== 'fp8' || generation === 'hopper' || generation === 'blackwell',
     `precision: ${name} computes nothing in fp8; take 'bf16' or 'fp16', or a GPU from H100 on`,
   );
 }
 
-/** What such a layout is usually run by: ZeRO-2/3 of a GPT by DeepSpeed, of a Llama by PyTorch, the rest by Megatron-LM. */
-function usualStack(model: ModelShape, { parallel: { strategy } }: PlanRequest): Stack {
-  const sharded = STRATEGIES[strategy].shardedAtRest.includes('gradient');
-  if (!sharded) return 'megatron';
-  return model.kind === 'gpt' ? 'deepspeed' : 'fsdp2';
-}
-
-function shardsOf({ parallel }: PlanRequest, dp: number, { gpusPerNode }: Hardware): number {
-  const all = dp * parallel.cp;
-  if (!STRATEGIES[parallel.strategy].isHybrid) return all;
-  const inNode = Math.max(1, Math.min(all, Math.floor(gpusPerNode / parallel.tp)));
-  return parallel.dpShard ?? inNode;
+/** The framework that usually runs such a layout: ZeRO-2/3 of a GPT DeepSpeed, of a Llama PyTorch, the rest Megatron-LM. */
+function usualStack({ kind }: ModelShape, strategy: Layout['strategy']): Layout['stack'] {
+  if (!STRATEGIES[strategy].shardedAtRest.includes('gradient')) return 'megatron';
+  return kind === 'gpt' ? 'deepspeed' : 'fsdp2';
 }
 
 function check(holds: boolean, message: string): void {

@@ -1,19 +1,24 @@
+import type { OptimizerConfig } from '../config/settings/optimizer';
 import type { StrategyName } from '../config/strategies';
 import type { Hardware } from './hardware';
 import type { ModelShape } from './model-shape';
-import type { PlannedOptimizer } from './request';
 
-/** Which program a layout is run by: what it keeps in which type, what it fuses and overlaps follows from it. */
-export type Stack =
+/** Frameworks that run a layout. What they store in which type, fuse and overlap follows from the framework. */
+export const STACKS = [
   /** Megatron-LM: fp16/bf16 parameters, fp32 main gradients, tensor and pipeline parallelism, fused softmax and GELU. */
-  | 'megatron'
+  'megatron',
   /** PyTorch's fully_shard with its parallelize_module and pipelining (as TorchTitan puts them together). */
-  | 'fsdp2'
+  'fsdp2',
   /** DeepSpeed's ZeRO stages. */
-  | 'deepspeed';
+  'deepspeed',
+] as const;
+
+export const RECOMPUTE = ['none', 'selective', 'full'] as const;
+
+export type Stack = (typeof STACKS)[number];
 
 export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8';
-export type Recompute = 'none' | 'selective' | 'full';
+export type Recompute = (typeof RECOMPUTE)[number];
 export type Schedule = 'GPipe' | '1F1B' | 'interleaved';
 /** 'unfused': scores and probabilities are written out; the others never are. */
 export type AttentionKernel = 'unfused' | 'flash' | 'flash3';
@@ -52,7 +57,7 @@ export interface Layout {
   readonly compileLoss: boolean;
   /** Whether the stack's model has dropout, which is memory (a mask) and traffic. */
   readonly dropout: boolean;
-  readonly optimizer: PlannedOptimizer;
+  readonly optimizer: Pick<OptimizerConfig, 'kind' | 'momentum' | 'blockSize'>;
   /** Type in which gradients are reduced; null: the stack's. */
   readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };

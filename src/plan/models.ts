@@ -2,7 +2,7 @@ import { PUBLISHED_MODELS } from '../config/named-models';
 import { nearest } from '../config/nearest';
 import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
-import type { ModelShapeInput } from './model-shape';
+import { type ModelShapeInput, shapeSchema } from './model-shape';
 
 /** A published model's name, also as a hub has it ('meta-llama/Llama-3.1-8B'); undefined where none is of that name. */
 export function modelName(name: string): keyof typeof PUBLISHED_MODELS | undefined {
@@ -34,21 +34,13 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
       "model.kind: 'moe' cannot be planned: a plan has no experts within layers; plan the gpt of the same sizes, or { params }",
     );
   }
-  const { kind, layers, dim, heads } = shape;
-  const name = typeof config.model === 'string' ? config.model : undefined;
-  const written = { name, kind, layers, dim, heads, ffn: shape.ffn, seq: positionsOf(shape) };
-  if (shape.kind === 'dit') {
-    const { experts, textLen, textDim, freqDim, inChannels, outChannels } = shape;
-    return { ...written, experts, textLen, textDim, freqDim, inChannels, outChannels };
-  }
-  const { vocab } = shape;
-  if (shape.kind === 't5-encoder') {
-    const { attnDim = dim, relativeBuckets } = shape;
-    return { ...written, vocab, relativeBuckets, headDim: attnDim / heads };
-  }
-  if (shape.kind === 'gpt') return { ...written, vocab, tied: shape.tied };
-  const { tied, kvHeads, qkvBias } = shape;
-  return { ...written, vocab, tied, kvHeads, qkvBias };
+  const read = Object.entries(shape).filter(([key]) => key in shapeSchema.shape);
+  return {
+    ...(Object.fromEntries(read) as ModelShapeInput), // settings of one name mean the same
+    name: typeof config.model === 'string' ? config.model : undefined,
+    seq: positionsOf(shape),
+    ...(shape.kind === 't5-encoder' ? { headDim: (shape.attnDim ?? shape.dim) / shape.heads } : {}),
+  };
 }
 
 /** The catalogue's own keys. */

@@ -3,18 +3,17 @@ import { issueMessage, toIssues } from '../config/config-issue';
 import { nearest } from '../config/nearest';
 import { camelCase } from '../config/option-names';
 import { spelled } from '../config/other-names';
-import type { ConfigIssue } from '../config/setting';
 import { keysOf } from '../config/setting-table';
 import { ConfigError } from '../core/errors';
 import {
   OWN_VALUES,
   type PlanRequest,
+  PUBLISHED_FACTS,
   planRequestSchema,
   REQUEST_FORMS,
   REQUEST_VALUES,
   REQUEST_WORDS,
 } from './request';
-import { PUBLISHED_FACTS } from './request-readings';
 
 /** Throws: CONFIG with every key that is wrong, and the nearest known one. */
 export function parseRequest(input: unknown): PlanRequest {
@@ -29,12 +28,7 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
   const spelled = spelledOurWay(input);
   const parsed = schema.safeParse(spelled);
   if (parsed.success) return parsed.data;
-  const issues: readonly ConfigIssue[] = toIssues(
-    parsed.error.issues,
-    spelled,
-    keysOf(schema),
-    REQUEST_FORMS,
-  );
+  const issues = toIssues(parsed.error.issues, spelled, keysOf(schema), REQUEST_FORMS);
   throw new ConfigError(issues.map((issue) => issueMessage(issue)).join('\n'), { issues });
 }
 
@@ -69,7 +63,10 @@ function spelledOurWay(value: unknown, key = ''): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
-      .filter(([name, each]) => each !== null && !(key === 'model' && PUBLISHED_FACTS.includes(name)))
+      .filter(
+        ([name, each]) =>
+          each !== null && each !== undefined && !(key === 'model' && PUBLISHED_FACTS.includes(name)),
+      )
       .map(([name, each]) => {
         const ours = ourKey(name);
         return [ours, ours === 'inChannels' ? firstVariant(each) : spelledOurWay(each, ours)];

@@ -4,24 +4,24 @@ import { checkLocated, presetNamed, readNamed } from '../config/named-config';
 import { MODEL_NAMES } from '../config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import type { Planned } from './cost-of';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
-import {
-  type ConfigReading,
-  isTrainConfig,
-  type Place,
-  readingOf,
-  requestOfConfig,
-  withPlace,
-} from './layout-of-config';
+import { type Asked, askedBy, layoutAsked } from './layout-of';
+import { askedByConfig, type ConfigReading, isTrainConfig, readingOf } from './layout-of-config';
 import { modelName } from './models';
-import { ourKey, parseRequest } from './parse-request';
-import type { PlanRequestInput } from './request';
+import { ourKey, parseRequest, parseWith } from './parse-request';
+import { predict } from './predict';
+import { type PlanRequestInput, placeSchema } from './request';
+import { requestReadings } from './request-readings';
 
 /**
  * What `plan` takes: a TrainConfig, which does not say where it runs, or a plan request; also by name: a published model's
  * ('llama3-8b'), a preset's, or a file's that holds either.
  */
 export type PlanInput = PlanRequestInput | TrainConfigInput | string;
+
+/** What a TrainConfig does not say: where it runs. Other keys of a plan request replace what the config says. */
+export type Place = Partial<PlanRequestInput>;
 
 /** Where it runs: `on` a kind of GPU, by name or by its figures, and keys of a plan request that replace the input's. */
 export type PlanPlace = (Place & { readonly on?: Hardware }) | Hardware;
@@ -34,32 +34,56 @@ export interface PlanOptions {
   readonly calibration?: HardwareCalibration | undefined;
 }
 
-/** A plan request with what of the input it does not say. */
-export interface PlanQuestion extends ConfigReading {
-  readonly request: object;
-}
+/** A layout, what is expected of it, and what of the input is planned otherwise. */
+export type PlannedInput = Planned & ConfigReading;
 
 /**
- * The plan request that an input means. `where` is the hardware by name, or keys of a plan request that replace the input's.
+ * Plans what an input means. `where` is the hardware by name, or keys of a plan request that replace the input's.
  * Throws: CONFIG for what is neither a request nor a TrainConfig, and for a TrainConfig that is wrong or cannot be planned.
  */
-export function questionOf(
-  input: unknown,
+export function plannedInput(
+  input: PlanInput,
   where: PlanPlace = {},
   { calibration }: PlanOptions = {},
-): PlanQuestion {
-  const asked = typeof input === 'string' ? planInputNamed(input) : input;
-  if (typeof asked !== 'object' || asked === null || Array.isArray(asked)) {
-    throw new ConfigError(
-      `a plan needs a TrainConfig, a model's name or a request { model, hardware, gpus, parallel, batch }, got ${JSON.stringify(asked)}`,
-    );
-  }
+): PlannedInput {
+  const asked = inputOf(input);
   const place = placeOf(where);
-  const { request, ...reading } = isTrainConfig(asked)
-    ? configQuestion(asked, place)
-    : { request: withPlace(asked, place), assumed: [], withoutEffect: [] };
-  const known = calibration === undefined ? request : withCalibration(request, parseCalibration(calibration));
-  return { request: known, ...reading };
+  const measured = calibration && parseCalibration(calibration);
+  if (!isTrainConfig(asked)) return plannedRequest(withPlace(asked, place), measured);
+  const config = parseTrainConfig(asked);
+  const written = calibrated(place, measured);
+  const request = parseWith(placeSchema, written);
+  const settings = { ...askedByConfig(config, asked, request), ...askedBy(request) };
+  return planned(written, settings, readingOf(config, asked, request));
+}
+
+/** The same of a plan request. Throws: CONFIG naming the key, its value and what to change. */
+export function plannedRequest(request: object, calibration?: HardwareCalibration): PlannedInput {
+  const written = calibrated(request, calibration);
+  return planned(written, askedBy(parseRequest(written)), { assumed: [], withoutEffect: [] });
+}
+
+function planned(written: object, asked: Asked, { assumed, withoutEffect }: ConfigReading): PlannedInput {
+  const layout = layoutAsked(asked);
+  const readings = requestReadings(written, asked, layout);
+  return { layout, prediction: predict(layout), assumed: [...assumed, ...readings], withoutEffect };
+}
+
+/** The input that a name means. Throws: CONFIG for what is none. */
+export function inputOf(input: unknown): object {
+  const asked = typeof input === 'string' ? planInputNamed(input) : input;
+  if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;
+  throw new ConfigError(
+    `a plan needs a TrainConfig, a model's name or a request { model, hardware, gpus, parallel, batch }, got ${JSON.stringify(asked)}`,
+  );
+}
+
+/** The place's keys replace the input's; { batch: { micro: 2 } } over { batch: { global: 64 } } keeps the global batch. */
+export function withPlace<Input extends object>(input: Input, place: Place): Input & Place {
+  const written = input as Readonly<Record<string, unknown>>; // an object has keys
+  const both = (key: 'parallel' | 'batch'): object =>
+    isObject(written[key]) && isObject(place[key]) ? { [key]: { ...written[key], ...place[key] } } : {};
+  return { ...input, ...place, ...both('parallel'), ...both('batch') };
 }
 
 /**
@@ -89,16 +113,8 @@ export function planInputNamed(name: string, cwd = '.'): object {
   return input;
 }
 
-function configQuestion(input: object, place: Place): PlanQuestion {
-  const config = parseTrainConfig(input);
-  return {
-    request: withPlace(requestOfConfig(config, input, place), place),
-    ...readingOf(config, input, place),
-  };
-}
-
 /** A hardware's name or description is short for { on }. */
-function placeOf(place: PlanPlace): Place {
+export function placeOf(place: PlanPlace): Place {
   if ((typeof place !== 'object' && typeof place !== 'string') || place === null) {
     throw new ConfigError(
       `a plan runs on hardware by name, as 'H100-80G', or on { on: 'H100-80G', gpus: 8, ... }, got ${JSON.stringify(place)}`,
@@ -111,4 +127,12 @@ function placeOf(place: PlanPlace): Place {
   throw new ConfigError(
     `a plan's place has on (${JSON.stringify(on)}) and hardware (${JSON.stringify(rest.hardware)}), which mean the same; give one`,
   );
+}
+
+function calibrated(request: object, calibration: HardwareCalibration | undefined): object {
+  return calibration === undefined ? request : withCalibration(request, calibration);
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }

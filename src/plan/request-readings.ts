@@ -1,54 +1,35 @@
 import type { Layout } from './layout';
+import type { Asked } from './layout-of';
 import type { Assumed } from './layout-of-config';
-import type { PlanRequest } from './request';
-
-/** What published shapes of models say beside their sizes; it follows from the kind, or changes nothing that is planned. */
-export const PUBLISHED_FACTS: readonly string[] = [
-  'expert_choice',
-  'boundary',
-  'patch',
-  'qk_norm',
-  'cross_attn_norm',
-  'vae_stride',
-  'frames',
-  'params_per_expert',
-  'active_experts',
-  'attn_dim',
-  'relative_bias_per_layer',
-  'dtype',
-];
+import { PUBLISHED_FACTS } from './request';
 
 /**
  * Settings of a request that its layout does not have, each with what it has instead. `written` is the request as it came,
- * `request` the same parsed.
+ * `asked` the same parsed, with what a config says.
  */
-export function requestReadings(written: object, request: PlanRequest, layout: Layout): readonly Assumed[] {
-  const { schedule, virtualStages, parallel, recomputeEveryNth, optimizerStates } = request;
-  const { sequenceParallel, asyncTensorParallel, dpShard } = parallel;
-  const asked = {
-    schedule,
-    virtualStages,
-    'parallel.sequenceParallel': sequenceParallel,
-    'parallel.asyncTensorParallel': asyncTensorParallel,
-    'parallel.dpShard': dpShard,
-    recomputeEveryNth,
-    'optimizerStates.momentum': optimizerStates.momentum,
-  };
-  const planned: Record<keyof typeof asked, unknown> = {
-    schedule: layout.pp > 1 || schedule === '1F1B' ? layout.schedule : 'one stage',
-    virtualStages: layout.virtualStages,
-    'parallel.sequenceParallel': layout.sequenceParallel,
-    'parallel.asyncTensorParallel': layout.asyncTensorParallel,
-    'parallel.dpShard': layout.shards,
-    recomputeEveryNth: layout.recompute === 'full' ? recomputeEveryNth : 1,
-    'optimizerStates.momentum': optimizerStates.kind === 'sgd' ? optimizerStates.momentum : 0,
-  };
-  const changed = Object.entries(asked).flatMap(([setting, value]) => {
-    const instead = planned[setting as keyof typeof asked]; // Object.entries gives the same keys
-    if (value === undefined || value === instead) return [];
-    return [{ setting, says: `${setting} ${value} has no effect here: planned as ${instead}` }];
-  });
-  return [...changed, ...factsOf(written)];
+export function requestReadings(written: object, asked: Asked, layout: Layout): readonly Assumed[] {
+  const { pp, schedule, recompute, optimizer } = layout;
+  const rows: readonly (readonly [setting: string, asked: unknown, planned: unknown])[] = [
+    ['schedule', asked.schedule, pp > 1 || asked.schedule === '1F1B' ? schedule : 'one stage'],
+    ['virtualStages', asked.virtualStages, layout.virtualStages],
+    ['parallel.sequenceParallel', asked.sequenceParallel, layout.sequenceParallel],
+    ['parallel.asyncTensorParallel', asked.asyncTensorParallel, layout.asyncTensorParallel],
+    ['parallel.dpShard', asked.dpShard, layout.shards],
+    ['recomputeEveryNth', asked.recomputeEveryNth, recompute === 'full' ? asked.recomputeEveryNth : 1],
+    [
+      'optimizerStates.momentum',
+      asked.optimizerStates?.momentum,
+      optimizer.kind === 'sgd' ? optimizer.momentum : 0,
+    ],
+  ];
+  const changed = rows.filter(([, value, planned]) => value !== undefined && value !== planned);
+  return [
+    ...changed.map(([setting, value, planned]) => ({
+      setting,
+      says: `${setting} ${value} has no effect here: planned as ${planned}`,
+    })),
+    ...factsOf(written),
+  ];
 }
 
 function factsOf(written: object): Assumed[] {

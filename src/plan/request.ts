@@ -3,14 +3,15 @@ import { size } from '../config/settings/model';
 import { optimizerFields } from '../config/settings/optimizer';
 import { PARALLEL } from '../config/settings/parallel';
 import { strategySchema } from '../config/strategies';
+import { RECOMPUTE, STACKS } from './layout';
 import { shapeSchema } from './model-shape';
 
 const positive = z.number().positive();
 
-export const plannedModelSchema = z.union([z.string(), shapeSchema]);
+const plannedModelSchema = z.union([z.string(), shapeSchema]);
 
 /** A GPU by name, or one that is like it but for some figures. */
-const gpuSchema = z.strictObject({
+export const gpuSchema = z.strictObject({
   like: z.string(),
   tflops: positive.optional(),
   gemmTflops: positive.optional(),
@@ -24,61 +25,66 @@ const gpuSchema = z.strictObject({
 
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
-/** What of an optimizer a plan reads: what it keeps of each parameter. */
-const plannedOptimizerSchema = optimizerFields.pick({ kind: true, momentum: true, blockSize: true });
+/** What a plan reads of an optimizer: what it stores for each parameter. */
+export const plannedOptimizerSchema = optimizerFields.pick({ kind: true, momentum: true, blockSize: true });
 
-export type PlannedOptimizer = Readonly<z.output<typeof plannedOptimizerSchema>>;
+const offloadSchema = z.strictObject({
+  optimizer: z.boolean().default(false),
+  parameters: z.boolean().default(false),
+});
 
 const layoutSchema = z.strictObject({
   dp: size.optional(),
-  tp: size.default(1),
-  pp: size.default(1),
-  cp: size.default(1),
-  ep: size.default(1),
+  tp: size.optional(),
+  pp: size.optional(),
+  cp: size.optional(),
+  ep: size.optional(),
   /** Ranks that share shards under a hybrid strategy; default: a node's. */
   dpShard: size.optional(),
   sequenceParallel: z.boolean().optional(),
-  asyncTensorParallel: z.boolean().default(false),
-  strategy: strategySchema.default('FULL_SHARD'),
-  stack: z.enum(['megatron', 'fsdp2', 'deepspeed']).optional(),
+  asyncTensorParallel: z.boolean().optional(),
+  strategy: strategySchema.optional(),
+  stack: z.enum(STACKS).optional(),
 });
 
-/** What `plan` is asked: a model, where it runs, how it is cut, its batch. */
+/** What `plan` is asked: a model, where it runs, how it is cut, its batch. `layoutOf` has the defaults. */
 export const planRequestSchema = z.strictObject({
   id: z.union([z.string(), z.number()]).optional(),
   model: plannedModelSchema,
   /** Tokens of one sample; overrides the model's. */
   seq: size.optional(),
-  hardware: hardwareSchema.default('A100-80G'),
-  gpus: size.default(8),
+  hardware: hardwareSchema.optional(),
+  gpus: size.optional(),
   gpusPerNode: size.optional(),
   nicGbit: positive.optional(),
-  parallel: layoutSchema.prefault({}),
-  batch: z.strictObject({ global: size.optional(), micro: size.default(1) }).prefault({}),
-  precision: z.enum(['fp32', 'fp16', 'bf16', 'fp8']).default('bf16'),
-  recompute: z.enum(['none', 'selective', 'full']).default('none'),
+  parallel: layoutSchema.optional(),
+  batch: z.strictObject({ global: size.optional(), micro: size.optional() }).optional(),
+  precision: z.enum(['fp32', 'fp16', 'bf16', 'fp8']).optional(),
+  recompute: z.enum(RECOMPUTE).optional(),
   /** Under full recompute: each n-th layer, from the first. */
-  recomputeEveryNth: size.default(1),
+  recomputeEveryNth: size.optional(),
   schedule: z.enum(['GPipe', '1F1B', 'interleaved']).optional(),
   /** Default: 2 of an interleaved schedule, as PyTorch's has; else 1. */
   virtualStages: size.optional(),
-  attention: z.enum(['unfused', 'flash', 'flash3']).default('flash'),
-  compile: z.boolean().default(false),
+  attention: z.enum(['unfused', 'flash', 'flash3']).optional(),
+  compile: z.boolean().optional(),
   /** Default: as compile, which is TorchTitan's. */
   compileLoss: z.boolean().optional(),
   dropout: z.boolean().optional(),
-  /** A TrainConfig says so by `optimizer`. */
-  optimizerStates: plannedOptimizerSchema.prefault({}),
-  /** Type in which gradients are reduced. Default: the stack's. */
+  /** A TrainConfig has `optimizer` for this. */
+  optimizerStates: plannedOptimizerSchema.optional(),
+  /** Type in which gradients are reduced. Default: the framework's. */
   reduceDtype: z.enum(['fp32', 'fp16', 'bf16']).optional(),
-  offload: z
-    .strictObject({ optimizer: z.boolean().default(false), parameters: z.boolean().default(false) })
-    .prefault({}),
+  offload: offloadSchema.optional(),
 });
 
 /** A layout to predict: model, hardware, GPUs, parallelism, batch, precision and memory settings. */
 export type PlanRequestInput = z.input<typeof planRequestSchema>;
-export type PlanRequest = z.output<typeof planRequestSchema>;
+
+/** The same beside a config, which names the model. */
+export const placeSchema = planRequestSchema.partial({ model: true });
+
+export type PlanRequest = z.output<typeof placeSchema>;
 
 /** Keys that mean one of ours, beside ours with '_': the batch format's, Hugging Face's and Megatron-LM's. */
 export const REQUEST_WORDS: Readonly<Record<string, string>> = {
@@ -116,6 +122,22 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   micro_batch_size: 'micro',
   global_batch_size: 'global',
 };
+
+/** What published shapes of models say beside their sizes; it follows from the kind, or changes nothing that is planned. */
+export const PUBLISHED_FACTS: readonly string[] = [
+  'expert_choice',
+  'boundary',
+  'patch',
+  'qk_norm',
+  'cross_attn_norm',
+  'vae_stride',
+  'frames',
+  'params_per_expert',
+  'active_experts',
+  'attn_dim',
+  'relative_bias_per_layer',
+  'dtype',
+];
 
 /** Values that mean one of ours, in lower case without '-' and '_'; ours are known in any spelling as well. */
 export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {

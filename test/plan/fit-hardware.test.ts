@@ -4,7 +4,7 @@ import { CALIBRATION } from '../../src/plan/calibration';
 import { fitHardware, parseMeasured } from '../../src/plan/fit-hardware';
 import { parseCalibration, withCalibration } from '../../src/plan/hardware-calibration';
 import { layoutOf } from '../../src/plan/layout-of';
-import { questionOf } from '../../src/plan/plan-input';
+import { plannedInput } from '../../src/plan/plan-input';
 
 const measured = parseMeasured({
   device: 'cuda',
@@ -57,7 +57,7 @@ test('one GPU gives no figure of the link, and an unknown GPU is named after the
 
 test('a calibration is read back from its file and changes the plan', () => {
   const kept = parseCalibration(JSON.parse(JSON.stringify(fitHardware(measured))), 'a100.json');
-  const { hardware } = layoutOf(questionOf({ model: 'gpt2', gpus: 4 }, {}, { calibration: kept }).request);
+  const { hardware } = plannedInput({ model: 'gpt2', gpus: 4 }, {}, { calibration: kept }).layout;
   assert.deepEqual([hardware.gemmTflops, hardware.gpusPerNode, hardware.tflops], [260, 4, 312]);
   const stated = withCalibration({ model: 'gpt2', hardware: { like: 'A100-80G', gemm: 240 } }, kept);
   assert.equal(layoutOf(stated).hardware.gemmTflops, 240);

@@ -7,9 +7,9 @@ import { PRESETS } from '../../src/config/presets';
 import { MODEL_NAMES } from '../../src/config/settings/model';
 import { layoutOf } from '../../src/plan/layout-of';
 import { isTrainConfig } from '../../src/plan/layout-of-config';
-import { type PlanPlace, questionOf } from '../../src/plan/plan-input';
+import { type PlanInput, type PlanPlace, plannedInput } from '../../src/plan/plan-input';
 
-const layoutOfInput = (input: unknown, place?: PlanPlace) => layoutOf(questionOf(input, place).request);
+const layoutOfInput = (input: unknown, place?: PlanPlace) => plannedInput(input as PlanInput, place).layout;
 
 test('hardware and GPUs mean the same in the request and beside it', () => {
   const request = { model: 'llama3-8b', parallel: { tp: 2 }, batch: { global: 64 } };
@@ -72,7 +72,7 @@ test('a TrainConfig is distinguished from a request', () => {
   }
 });
 
-test("a TrainConfig's settings become the request's settings", () => {
+test("a TrainConfig's settings become the layout's settings", () => {
   const config = {
     model: 'tiny',
     batch: 4,
@@ -97,7 +97,7 @@ test("a TrainConfig's settings become the request's settings", () => {
 });
 
 test('settings without a counterpart in the planner are named or refused', () => {
-  const { assumed } = questionOf(
+  const { assumed } = plannedInput(
     { activationCheckpointing: { saveOps: ['matMul'] }, offload: { activations: true } },
     { attention: 'flash' },
   );

@@ -112,7 +112,7 @@ test('a config, a name and a request give the same question', () => {
     recommendAsked({ model: 'gpt2', mixedPrecision: 'bf16', optimizer: { kind: 'sgd' } }, place),
   );
   const { optimizerStates, batch, precision, gpus } = ofConfig;
-  assert.deepEqual([optimizerStates.kind, batch.global, precision, gpus], ['sgd', undefined, 'bf16', 16]);
+  assert.deepEqual([optimizerStates?.kind, batch.global, precision, gpus], ['sgd', undefined, 'bf16', 16]);
   const written = { model: 'gpt2', batch: 2, accumulation: 3 } as const;
   assert.equal(parseRecommend(recommendAsked(written, place)).batch.global, 2 * 3 * 16);
 });

@@ -3,8 +3,9 @@ import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
+import type { HardwareCalibration } from '../../plan/hardware-calibration';
 import { withoutNotes } from '../../plan/parse-request';
-import { plannedRequest } from '../../plan/planned';
+import { type Place, type PlannedInput, plannedRequest } from '../../plan/plan-input';
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 
@@ -17,8 +18,9 @@ export interface BatchResult {
 export interface BatchOptions {
   /** A file with one JSON object per line, or '-' for stdin. */
   readonly file: string;
-  /** Completes a request, as a calibration does for hardware. */
-  readonly prepare: (request: object) => object;
+  /** Replaces keys of every line. */
+  readonly place: Place;
+  readonly calibration: HardwareCalibration | undefined;
 }
 
 /**
@@ -26,13 +28,14 @@ export interface BatchOptions {
  * line.
  * Throws: CONFIG where the file cannot be read.
  */
-export async function planBatch({ file, prepare }: BatchOptions, io: Io): Promise<BatchResult> {
+export async function planBatch(options: BatchOptions, io: Io): Promise<BatchResult> {
+  const { file } = options;
   const input = openLines(file, io);
   let [number, numPlanned, numFailed] = [0, 0, 0];
   for await (const line of linesOf(input, file)) {
     number += 1;
     if (line.trim() === '') continue;
-    const answer = answerLine(number === 1 ? line.replace(/^\uFEFF/, '') : line, number, prepare);
+    const answer = answerLine(number === 1 ? line.replace(/^\uFEFF/, '') : line, number, options);
     if ('error' in answer) numFailed += 1;
     else numPlanned += 1;
     io.stdout(`${JSON.stringify(answer)}\n`);
@@ -72,14 +75,14 @@ function unreadable(file: string, error: unknown): ConfigError {
 function answerLine(
   line: string,
   number: number,
-  prepare: BatchOptions['prepare'],
+  { place, calibration }: BatchOptions,
 ): PlanAnswer | PlanFailure {
   let id: string | number | null = null;
   try {
     const request = jsonOf(line);
     id = idOf(request);
     const { request: asked, ignored } = withoutNotes(request);
-    const answer = answerOf(id ?? undefined, prepare(asked));
+    const answer = answerOf(id ?? undefined, plannedRequest({ ...asked, ...place }, calibration));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
     // A defect of shardlab fails one line, not the others.
@@ -93,11 +96,10 @@ function answerLine(
  * A prediction as numbers, and the assumptions that replace settings. JSON cannot write NaN or Infinity, so these are
  * an error.
  */
-function answerOf(id: string | number | undefined, written: object): PlanAnswer {
-  const { prediction, assumed } = plannedRequest(written);
-  const { seconds, memory } = prediction;
+function answerOf(id: string | number | undefined, planned: PlannedInput): PlanAnswer {
+  const { seconds, memory } = planned.prediction;
   if (Number.isFinite(seconds.value) && Number.isFinite(memory.peakBytes)) {
-    return { ...planAnswer(id, prediction), ...readingAnswer({ assumed, withoutEffect: [] }) };
+    return { ...planAnswer(id, planned.prediction), ...readingAnswer(planned) };
   }
   throw new ConfigError(
     `the prediction is not a finite number (${seconds.value} s, ${memory.peakBytes} bytes); check the sizes`,

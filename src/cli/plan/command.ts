@@ -3,9 +3,8 @@ import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf, type Planned } from '../../plan/cost-of';
-import { type HardwareCalibration, withCalibration } from '../../plan/hardware-calibration';
-import type { Place } from '../../plan/layout-of-config';
-import { type PlanInput, planInputNamed } from '../../plan/plan-input';
+import type { HardwareCalibration } from '../../plan/hardware-calibration';
+import { type Place, type PlanInput, planInputNamed } from '../../plan/plan-input';
 import type { PriceTable } from '../../plan/prices';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
@@ -93,12 +92,7 @@ async function runBatch(
     );
   if (options.set.length > 0)
     throw new ConfigError('--set and --batch: a line says its own settings; leave one of them out');
-  const place = placeOf(options);
-  const prepare = (request: object): object => {
-    const placed = { ...request, ...place };
-    return calibration === undefined ? placed : withCalibration(placed, calibration);
-  };
-  const { numPlanned, numFailed } = await planBatch({ file, prepare }, io);
+  const { numPlanned, numFailed } = await planBatch({ file, place: placeOf(options), calibration }, io);
   if (numFailed === 0) return 0;
   output.note(
     `shardlab: ${numFailed} of ${numFailed + numPlanned} lines could not be planned; each says why`,

@@ -8,8 +8,7 @@ import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost
 import type { Layout } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
 import { peakInBytes } from '../../plan/peak-bytes';
-import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
-import { plannedInput } from '../../plan/planned';
+import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '../../plan/plan-input';
 import type { Estimate, Prediction } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
 

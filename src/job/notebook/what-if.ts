@@ -6,8 +6,9 @@ import { whatIfFigure } from '../../figures/plans/what-if';
 import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
 import { tokensPerStep } from '../../plan/cost-of';
 import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
+import { isTrainConfig } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
-import { type PlanInput, type PlanPlace, questionOf } from '../../plan/plan-input';
+import { inputOf, type PlanInput, type PlanPlace, placeOf, withPlace } from '../../plan/plan-input';
 import { type Plan, plan } from './plan';
 
 /**
@@ -15,15 +16,17 @@ import { type Plan, plan } from './plan';
  * named. Throws: CONFIG for a wrong request, an unknown knob, and where nothing is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
-  const { request: asked, assumed: ofConfig } = questionOf(input, place);
-  const request = asked as PlanInput; // what a plan takes, with the place's keys
-  const base = plan(request);
+  const asked = inputOf(input) as PlanInput; // a plan checks it
+  const at = placeOf(place);
+  const base = plan(asked, at);
   const { layout } = base;
+  // A config's batch is that of a rank: whatever is turned, the iteration's stays.
+  const held = isTrainConfig(asked) ? withPlace(at, { batch: { global: layout.globalBatch } }) : at;
   const refused: string[] = [];
   const turned = turnsOf(knobs).map(({ label, turns }) => ({
     knob: label,
     settings: turns.flatMap((turn) => {
-      const planned = tried(request, turn);
+      const planned = tried(asked, withPlace(held, turn.place));
       if (planned === null) refused.push(`${label} ${turn.value}`);
       return planned === null ? [] : [settingOf(turn, planned, base)];
     }),
@@ -38,14 +41,14 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
       subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).${work}`,
     },
   );
-  const noted = withAssumed(figure, [...ofConfig, ...base.assumed]);
+  const noted = withAssumed(figure, base.assumed);
   return refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused)}.`);
 }
 
 /** Null where that value is not legal. */
-function tried(request: PlanInput, { place }: Turn): Plan | null {
+function tried(input: PlanInput, place: PlanPlace): Plan | null {
   try {
-    return plan(request, place);
+    return plan(input, place);
   } catch (error) {
     if (error instanceof ConfigError) return null;
     throw error;

@@ -2,40 +2,22 @@ import { configWarnings } from '../../config/config-warnings';
 import { configNamed } from '../../config/named-config';
 import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
-import type { Warn } from '../../core/warn';
 import { type HardwareOverrides, hardwareOf } from '../hardware';
 import { DryRun } from './dry-run-result';
 import { gpuCosts } from './gpu-costs';
-import { type DryRunCosts, runRank } from './rank-run';
+import { type DryRunCosts, runRank, type StepOptions } from './rank-run';
 
-/** How a config is run without values. */
-export interface DryRunOptions {
-  /** Number of ranks; any, for only those that are represented run. */
-  readonly world: number;
+/** How a config is run without values. `costs` default to those of `hardware`. */
+export interface DryRunOptions extends StepOptions {
   /** The rank that stands for all. Default 0, which holds most where shares are uneven. */
   readonly rank?: number;
   /** 'all' runs every rank, one after another, up to 64. Default 'one'. */
   readonly ranks?: 'one' | 'all';
-  /** Default: those of `hardware`; without it nothing takes time. */
-  readonly costs?: DryRunCosts;
   /**
    * A kind of GPU by name ('A100-80G'), or one that is like it but for some figures: times are those of this library's kernels
    * and schedule on such GPUs. See [Note: this library's schedule on a GPU].
    */
   readonly hardware?: string | (HardwareOverrides & { readonly like: string });
-  /** Steps. Default 2: the first one makes optimizer states, the second is like all that follow. */
-  readonly steps?: number;
-  /** Whether products are a BLAS's, as they are on ranks that find one. Default true. */
-  readonly blas?: boolean;
-  /** Most bytes that the device may hold; beyond, OUT_OF_MEMORY with who holds what. Default: none. */
-  readonly memoryLimit?: Bytes;
-  /** Whether records keep every allocation and free: memory over time needs them. Default true. */
-  readonly curve?: boolean;
-  /** Whether all that lower layers told is kept, in order: `events`. Default false. */
-  readonly events?: boolean;
-  /** Takes what of the config has no effect. A notebook's goes to the cell's output. */
-  readonly warn?: Warn;
 }
 
 const MOST_RANKS = 64;
@@ -52,14 +34,12 @@ export function dryRun(input: TrainConfigInput | string, options: DryRunOptions)
     throw new ConfigError('dryRun needs how many ranks are imagined: dryRun(config, { world: 8 })');
   const config = configNamed(input);
   const full = parseTrainConfig(config);
-  const { world, steps: numSteps = 2, blas = true, memoryLimit, curve = true, warn } = options;
-  if (!Number.isInteger(numSteps) || numSteps < 1)
-    throw new ConfigError(`dryRun: steps is ${numSteps}; give a whole number of at least 1`);
+  const { world, steps = 2, warn } = options;
+  if (!Number.isInteger(steps) || steps < 1)
+    throw new ConfigError(`dryRun: steps is ${steps}; give a whole number of at least 1`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
-  const shared = { config: full, world, numSteps, blas, memoryLimit, curve, warn };
-  const keepsEvents = options.events ?? false;
-  const runs = ranksOf(options).map((rank) => runRank({ ...shared, rank, keepsEvents, costs: costsOf() }));
+  const runs = ranksOf(options).map((rank) => runRank({ ...options, config: full, rank, costs: costsOf() }));
   return new DryRun(full, world, runs);
 }
 

@@ -1,5 +1,14 @@
 import type { DType } from '../../core/dtypes';
-import type { BufferId, CollectiveEvent, Observer, Space, SpanEvent, SpanName, Tag } from '../../core/events';
+import {
+  type BufferId,
+  type CollectiveEvent,
+  type Observer,
+  SILENT,
+  type Space,
+  type SpanEvent,
+  type SpanName,
+  type Tag,
+} from '../../core/events';
 import type { Bytes } from '../../core/units';
 
 /** What a dry run's lower layers told, one thing after another. Numbers of buffers are those of the whole dry run. */
@@ -20,23 +29,32 @@ export type DryRunEvent =
   | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }
   | SpanEvent;
 
-/** Stores all reported events, in order. */
+/** Stores all reported events, in order, and passes them on to the next observer. */
 export class EventLog implements Observer {
+  readonly #next: Observer;
   #events: DryRunEvent[] = [];
 
+  constructor(next: Observer = SILENT) {
+    this.#next = next;
+  }
+
   allocated(buffer: BufferId, bytes: Bytes, dtype: DType, tag: Tag, space: Space): void {
+    this.#next.allocated(buffer, bytes, dtype, tag, space);
     this.#events.push({ kind: 'allocated', buffer, bytes, dtype, tag, space });
   }
 
   retagged(buffer: BufferId, tag: Tag): void {
+    this.#next.retagged(buffer, tag);
     this.#events.push({ kind: 'retagged', buffer, tag });
   }
 
   freed(buffer: BufferId): void {
+    this.#next.freed(buffer);
     this.#events.push({ kind: 'freed', buffer });
   }
 
   collective(event: CollectiveEvent): void {
+    this.#next.collective(event);
     this.#events.push(event);
   }
 
@@ -45,6 +63,7 @@ export class EventLog implements Observer {
   }
 
   span(event: SpanEvent): void {
+    this.#next.span(event);
     this.#events.push(event);
   }
 

@@ -59,17 +59,5 @@ function received({ collectives }: StepRecord, cause: CommCause): Bytes {
 
 /** The first step makes optimizer states; the second is like all that follow. */
 function secondStep(config: TrainConfig, world: number, rank: number): StepRecord {
-  const { records } = runRank({
-    config,
-    world,
-    rank,
-    numSteps: 2,
-    costs: {},
-    blas: true,
-    memoryLimit: undefined,
-    curve: true,
-    keepsEvents: false,
-    warn: undefined,
-  });
-  return records[1] as StepRecord; // of two steps
+  return runRank({ config, world, rank }).records[1] as StepRecord; // of two steps
 }

@@ -1,20 +1,15 @@
 import type { KernelCall, KernelCosts } from '../../backend/kernel-costs';
 import type { Seconds } from '../../core/units';
 import { LINKS } from '../../transport/link';
-import type { CollectiveCall, CollectiveCosts } from '../../transport/meta-plane';
+import type { CollectiveCall } from '../../transport/meta-plane';
 import { CALIBRATION, type Calibration } from '../calibration';
 import { attentionSeconds } from '../cost/attention';
 import { collectiveSeconds, type GroupOperation, type GroupPlace } from '../cost/collective';
 import { productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Hardware } from '../hardware';
 import type { Precision } from '../layout';
-import { type CoreWork, workOf } from './kernel-work';
+import { workOf } from './kernel-work';
 import type { DryRunCosts } from './rank-run';
-
-export interface GpuCostOptions {
-  /** Of all products and cores of attention. Default: each at the type that its unit declares, float32 where it declares none. */
-  readonly precision?: Precision;
-}
 
 /**
  * What kernels and collectives of this library would take on such GPUs.
@@ -29,16 +24,13 @@ export interface GpuCostOptions {
  * The host launches one kernel after another and runs ahead of the device: the device waits only where it has caught up.
  * That makes the costs remember how far ahead the host is, so each rank of a dry run needs its own.
  */
-export function gpuCosts(
-  hardware: Hardware,
-  calibration: Calibration = CALIBRATION,
-  { precision }: GpuCostOptions = {},
-): DryRunCosts {
+export function gpuCosts(hardware: Hardware, calibration: Calibration = CALIBRATION): DryRunCosts {
   return {
-    kernel: launched(calibration.launchSeconds, (call) =>
-      kernelSeconds(call, hardware, calibration, precision),
-    ),
-    collective: collectiveCosts(hardware, calibration),
+    kernel: launched(calibration.launchSeconds, (call) => kernelSeconds(call, hardware, calibration)),
+    collective: ({ op, bytes, ranks }) => {
+      const place = placeOfRanks(ranks, hardware.gpusPerNode);
+      return collectiveSeconds(operationOf(op), bytes, place, hardware, calibration);
+    },
   };
 }
 
@@ -57,21 +49,20 @@ function launched(launchSeconds: Seconds, device: KernelCosts): KernelCosts {
 /** Values are of the unit's type already when a kernel has written them; engines of float32 round them instead. */
 const FREE_ON_DEVICE = 'round';
 
-function kernelSeconds(
-  call: KernelCall,
-  hardware: Hardware,
-  calibration: Calibration,
-  asked: Precision | undefined,
-): Seconds {
+function kernelSeconds(call: KernelCall, hardware: Hardware, calibration: Calibration): Seconds {
   if (call.name === FREE_ON_DEVICE) return 0;
   const work = workOf(call);
   if (call.place === 'host') return hostSeconds(call.name, work.bytes);
-  const precision = asked ?? precisionOf(call);
+  const precision = precisionOf(call);
   switch (work.kind) {
     case 'product':
       return productSeconds(work.product, hardware, precision, calibration);
-    case 'attention':
-      return coreSeconds(work, hardware, precision, calibration);
+    case 'attention': {
+      const kernel = work.isFlash ? 'flash' : 'unfused';
+      const core = { ...work, kernel, dropout: false } as const;
+      const { forward, backward } = attentionSeconds(core, hardware, precision, calibration);
+      return work.isBackward ? backward : forward;
+    }
     case 'traffic':
       return trafficSeconds(work.bytes, hardware, calibration);
     default:
@@ -79,20 +70,10 @@ function kernelSeconds(
   }
 }
 
+/** The type that the kernel's unit declares; float32 if it declares none. */
 function precisionOf({ declared }: KernelCall): Precision {
   if (declared === undefined) return 'fp32';
   return declared === 'bfloat16' ? 'bf16' : 'fp16';
-}
-
-function coreSeconds(
-  { isBackward, isFlash, ...core }: CoreWork,
-  hardware: Hardware,
-  precision: Precision,
-  calibration: Calibration,
-): Seconds {
-  const kernel = isFlash ? 'flash' : 'unfused';
-  const times = attentionSeconds({ ...core, kernel, dropout: false }, hardware, precision, calibration);
-  return isBackward ? times.backward : times.forward;
 }
 
 /**
@@ -107,17 +88,6 @@ const COPIES: ReadonlySet<string> = new Set(['fromDevice', 'toDevice']);
 function hostSeconds(name: string, bytes: number): Seconds {
   // A copy reports its bytes as read and written.
   return COPIES.has(name) ? bytes / 2 / HOST_LINK : bytes / HOST_MEMORY;
-}
-
-function collectiveCosts(hardware: Hardware, calibration: Calibration): CollectiveCosts {
-  return ({ op, bytes, ranks }) =>
-    collectiveSeconds(
-      operationOf(op),
-      bytes,
-      placeOfRanks(ranks, hardware.gpusPerNode),
-      hardware,
-      calibration,
-    );
 }
 
 function operationOf(op: CollectiveCall['op']): GroupOperation {

@@ -53,26 +53,15 @@ interface Line {
   readonly slope: number;
 }
 
-interface Lines {
-  readonly byName: ReadonlyMap<string, Line>;
-  readonly any: Line;
-}
-
-function linesOf(kernels: readonly MeasuredKernel[], unit: MeasuredKernel['unit']): Lines {
+function linesOf(kernels: readonly MeasuredKernel[], unit: MeasuredKernel['unit']) {
   const some = kernels.filter((kernel) => kernel.unit === unit);
   const any = lineThrough(some, { start: 0, slope: 0 });
-  const names = [...new Set(some.map(({ name }) => name))];
-  const byName = names.map(
-    (name) =>
-      [
-        name,
-        lineThrough(
-          some.filter((kernel) => kernel.name === name),
-          any,
-        ),
-      ] as const,
-  );
-  return { byName: new Map(byName), any };
+  const byName = new Map<string, Line>();
+  for (const { name } of some) {
+    const same = some.filter((kernel) => kernel.name === name);
+    if (!byName.has(name)) byName.set(name, lineThrough(same, any));
+  }
+  return { byName, any };
 }
 
 /**

@@ -12,7 +12,7 @@ export interface MeasuredKernel {
   readonly name: string;
   /** Name and shapes: calls of one key do the same. */
   readonly key: string;
-  readonly unit: WorkSize['unit'];
+  readonly unit: 'operations' | 'bytes';
   readonly size: number;
   readonly seconds: Seconds;
 }
@@ -37,12 +37,7 @@ export function keyOf({ name, inputs, attrs, place }: KernelCall): string {
 }
 
 /** What a kernel's time grows with. */
-export interface WorkSize {
-  readonly unit: 'operations' | 'bytes';
-  readonly size: number;
-}
-
-export function sizeOfWork(call: KernelCall): WorkSize {
+export function sizeOfWork(call: KernelCall): Pick<MeasuredKernel, 'unit' | 'size'> {
   const work = workOf(call);
   return work.kind === 'traffic'
     ? { unit: 'bytes', size: work.bytes }

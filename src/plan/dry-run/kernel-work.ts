@@ -4,8 +4,14 @@ import { itemBytes } from '../../core/dtypes';
 import type { Bytes } from '../../core/units';
 import type { Product } from '../cost/gemm';
 
+/** What a kernel has to do, whatever does it. */
+export type KernelWork = {
+  /** Read and written, at the declared types. */
+  readonly bytes: Bytes;
+} & (CoreWork | { readonly kind: 'product'; readonly product: Product } | { readonly kind: 'traffic' });
+
 /** The core of attention as a kernel was called with it. */
-export interface CoreWork {
+interface CoreWork {
   readonly kind: 'attention';
   readonly isBackward: boolean;
   /** Whether the weights of attention never exist as a whole. */
@@ -16,30 +22,15 @@ export interface CoreWork {
   readonly keys: number;
   readonly headDim: number;
   readonly causal: boolean;
-  /** As for `TrafficWork`. */
-  readonly bytes: Bytes;
 }
-
-export interface ProductWork {
-  readonly kind: 'product';
-  readonly product: Product;
-  /** As for `TrafficWork`. */
-  readonly bytes: Bytes;
-}
-
-/** What is no product: it reads and writes. */
-export interface TrafficWork {
-  readonly kind: 'traffic';
-  /** Read and written, at the declared types. */
-  readonly bytes: Bytes;
-}
-
-/** What a kernel has to do, whatever does it. */
-export type KernelWork = CoreWork | ProductWork | TrafficWork;
 
 /** What a kernel has to do, from its name, shapes and attributes. */
 export function workOf(call: KernelCall): KernelWork {
-  return attentionOf(call) ?? productOf(call) ?? { kind: 'traffic', bytes: trafficBytes(call) };
+  const bytes = trafficBytes(call);
+  const core = attentionOf(call);
+  if (core !== undefined) return { ...core, bytes };
+  const product = productOf(call);
+  return product === undefined ? { kind: 'traffic', bytes } : { kind: 'product', product, bytes };
 }
 
 /** Floating-point operations of products; 0 of what only reads and writes. A causal core does half of its square. */
@@ -62,11 +53,10 @@ export function flopsOf(work: KernelWork): number {
   }
 }
 
-function attentionOf(call: KernelCall): CoreWork | undefined {
-  const { name, inputs, attrs } = call;
+function attentionOf({ name, inputs, attrs }: KernelCall): CoreWork | undefined {
   const isFlash = name === FUSED.flashAttention || name === FUSED.flashAttentionGrad;
   const isBackward = name === FUSED.flashAttentionGrad || name === FUSED.causalAttentionGrad;
-  const shared = { kind: 'attention', isBackward, isFlash, bytes: trafficBytes(call) } as const;
+  const shared = { kind: 'attention', isBackward, isFlash } as const;
   const [first, second] = inputs;
   if (isFlash) {
     // q [B, T, H, D] and k [B, S, G, D].
@@ -82,12 +72,7 @@ function attentionOf(call: KernelCall): CoreWork | undefined {
   return { ...shared, batch: batch * heads, queries: seq, keys: seq, headDim, causal: true };
 }
 
-function productOf(call: KernelCall): ProductWork | undefined {
-  const sizes = productSizes(call);
-  return sizes === undefined ? undefined : { kind: 'product', product: sizes, bytes: trafficBytes(call) };
-}
-
-function productSizes({ name, inputs, outputs, attrs }: KernelCall): Product | undefined {
+function productOf({ name, inputs, outputs, attrs }: KernelCall): Product | undefined {
   const [a, b] = inputs.map(({ shape }) => shape);
   const out = outputs[0]?.shape;
   if (a === undefined || b === undefined || out === undefined) return undefined;

@@ -1,17 +1,16 @@
 import type { KernelCosts } from '../../backend/kernel-costs';
 import { type MetaEngine, withMetaEngine } from '../../backend/meta-engine';
+import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
-import type { Observer } from '../../core/events';
 import type { Bytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
+import type { BatchSource } from '../../data/batch';
 import { joinMetaWorld } from '../../dist/meta-world';
-import type { ProcessGroup } from '../../dist/types';
 import type { StepRecord } from '../../ledger/record';
 import { createRecorder } from '../../ledger/recorder';
 import { createTrainer } from '../../train/trainer';
 import type { CollectiveCosts } from '../../transport/meta-plane';
-import { blankBatches } from './blank-batches';
 import { type DryRunEvent, EventLog } from './event-log';
 
 /** How long things take. */
@@ -22,19 +21,30 @@ export interface DryRunCosts {
   readonly collective?: CollectiveCosts;
 }
 
-/** What one represented rank does. */
-export interface RankRunOptions {
-  readonly config: TrainConfig;
+/** How the steps of any rank are run without values. */
+export interface StepOptions {
+  /** Number of ranks; any, because only those that are represented run. */
   readonly world: number;
+  /** Default: nothing takes time. */
+  readonly costs?: DryRunCosts;
+  /** Steps. Default 2: the first one makes optimizer states, the second is like all that follow. */
+  readonly steps?: number;
+  /** Whether matmuls are a BLAS's, as they are on ranks that find one. Default true. */
+  readonly blas?: boolean;
+  /** Most bytes that the device may hold; beyond, OUT_OF_MEMORY with who holds what. Default: none. */
+  readonly memoryLimit?: Bytes;
+  /** Whether records keep every allocation and free: memory over time needs them. Default true. */
+  readonly curve?: boolean;
+  /** Whether all reports of lower layers are stored, in order, for `eventsOf`. Default false. */
+  readonly events?: boolean;
+  /** Takes what of the config has no effect. A notebook's goes to the cell's output. */
+  readonly warn?: Warn;
+}
+
+/** What one represented rank does. */
+interface RankRunOptions extends StepOptions {
+  readonly config: TrainConfig;
   readonly rank: number;
-  readonly numSteps: number;
-  readonly costs: DryRunCosts;
-  readonly blas: boolean;
-  readonly memoryLimit: Bytes | undefined;
-  /** Whether records keep every allocation and free. */
-  readonly curve: boolean;
-  readonly keepsEvents: boolean;
-  readonly warn: Warn | undefined;
 }
 
 /** Everything that one rank did. */
@@ -45,13 +55,11 @@ export interface RankRun {
   readonly records: readonly StepRecord[];
   /** Events while the trainer was built, then step by step; empty if events are not stored. */
   readonly events: readonly (readonly DryRunEvent[])[];
-  /** Bytes that the trainer held before its first step, on the device. */
-  readonly builtBytes: Bytes;
 }
 
 /** Builds a config's trainer as rank `rank` of `world` on the meta engine, and steps it. */
 export function runRank(options: RankRunOptions): RankRun {
-  const { costs, blas, memoryLimit } = options;
+  const { costs = {}, blas = true, memoryLimit } = options;
   try {
     return withMetaEngine({ blas, memoryLimit, costs: costs.kernel }, (engine) => stepped(engine, options));
   } catch (error) {
@@ -60,56 +68,33 @@ export function runRank(options: RankRunOptions): RankRun {
 }
 
 function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
-  const { config, world, rank, numSteps, curve, keepsEvents, warn } = options;
-  const log = keepsEvents ? new EventLog() : null;
+  const { config, world, rank, steps = 2, curve = true, warn } = options;
   const recorder = createRecorder({ rank, world }, () => engine.clock.now());
-  const observer = log === null ? recorder : both(recorder, log);
+  const log = options.events === true ? new EventLog(recorder) : null;
+  const observer = log ?? recorder;
   engine.observe(observer);
-  const group: ProcessGroup = joinMetaWorld({
-    rank,
-    world,
-    engine,
-    observer,
-    costs: options.costs.collective,
-  });
+  const group = joinMetaWorld({ rank, world, engine, observer, costs: options.costs?.collective });
   const trainer = createTrainer({ config, engine, group, observer, batches: blankBatches(config), warn });
-  const builtBytes = engine.memory.bytes;
   const numParams = trainer.model.numParams();
   const events = [log?.take() ?? []];
-  const records = Array.from({ length: numSteps }, (_, i) => {
+  const records = Array.from({ length: steps }, (_, i) => {
     recorder.beginStep(i + 1);
     const { tokens } = trainer.step();
     const record = recorder.endStep({ tokens: tokens / world, engineBytes: engine.memory.bytes, curve });
     events.push(log?.take() ?? []);
     return record;
   });
-  return { rank, numParams, records, events, builtBytes };
+  return { rank, numParams, records, events };
 }
 
-function both(first: Observer, second: Required<Observer>): Observer {
-  return {
-    allocated(...told) {
-      first.allocated(...told);
-      second.allocated(...told);
-    },
-    retagged(...told) {
-      first.retagged(...told);
-      second.retagged(...told);
-    },
-    freed(buffer) {
-      first.freed(buffer);
-      second.freed(buffer);
-    },
-    collective(event) {
-      first.collective(event);
-      second.collective(event);
-    },
-    span(event) {
-      first.span(event);
-      second.span(event);
-    },
-    entered: (name, module) => second.entered(name, module),
-  };
+/** Batches of a config's shape for a run that reads no token; undefined where the model takes something else than tokens. */
+function blankBatches(config: TrainConfig): BatchSource | undefined {
+  const shape = modelShape(config);
+  if (!('seq' in shape)) return undefined;
+  const { seq } = shape;
+  const { batch } = config;
+  const tokens = new Int32Array(batch * (seq + 1));
+  return { name: 'blank', batch: () => ({ batch, seq, tokens }) };
 }
 
 /** tfjs's words for a kernel that a backend lacks. */
