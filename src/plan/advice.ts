@@ -4,7 +4,7 @@ import type { ModelShapeInput } from './model-shape';
 import type { Prediction } from './prediction';
 import { parseRecommend, searchBases } from './recommend-request';
 
-/** Where advice is tried: every combination. */
+/** What advice is tried on: every combination. */
 export interface AdviceGrid {
   readonly models: readonly ModelShapeInput[];
   readonly gpus: readonly number[];
@@ -22,25 +22,17 @@ const GPTS = [
   gpt('76.1B', 60, 10_240, 80),
   gpt('145.6B', 80, 12_288, 96),
   gpt('310.1B', 96, 16_384, 128),
-  gpt('529.6B', 105, 20_480, 128),
 ];
 
-/** A grid that takes about a second; ADVICE_GRID_WHOLE takes some ten. */
+/** A grid that takes about a second. */
 export const ADVICE_GRID: AdviceGrid = {
-  models: GPTS.slice(0, -1),
+  models: GPTS,
   gpus: [8, 64, 512],
   hardware: ['A100-80G', 'H100-80G'],
   nicGbit: [25, 200],
 };
 
-export const ADVICE_GRID_WHOLE: AdviceGrid = {
-  models: GPTS,
-  gpus: [8, 16, 32, 64, 128, 256, 512, 1024],
-  hardware: ['A100-80G', 'H100-80G'],
-  nicGbit: [25, 100, 200, 400],
-};
-
-/** One place of the grid: what is advised there against the best of all. */
+/** One point of the grid: what is advised there against the best of all. */
 export interface AdviceCase {
   readonly model: string;
   readonly params: number;
@@ -127,7 +119,7 @@ const ADVICE = {
 
 const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // its own keys
 
-/** Few but telling choices: the grid has many places. */
+/** Few choices that matter: the grid has many points. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
 
 /** A usual batch of a large model, tokens. Source: Llama 3 (Dubey et al. 2024, 3.4.1) begins with it. */
@@ -151,9 +143,10 @@ export function testAdvice(
   const cases = new Map<AdviceName, AdviceCase[]>(NAMES.map((name) => [name, []]));
   for (const base of basesOf(grid)) {
     const about = NAMES.filter((name) => adviceOf(name).appliesTo(base));
-    const found = bestOf(base, about, predict);
+    const { all, sides } = bestOf(base, about, predict);
     for (const name of about) {
-      const verdict = caseOf(base, adviceOf(name), sidesOf(name, found, predict), found.all);
+      const advice = adviceOf(name);
+      const verdict = caseOf(base, advice, paired(advice, sides.get(name) ?? {}, predict), all);
       if (verdict !== undefined) cases.get(name)?.push(verdict);
     }
   }
@@ -170,8 +163,7 @@ function* basesOf(grid: AdviceGrid): Generator<Layout> {
       for (const nicGbit of grid.nicGbit) {
         for (const gpus of grid.gpus) {
           const global = gpus * Math.max(1, 2 ** Math.round(Math.log2(BATCH_TOKENS / 2048 / gpus)));
-          const request = parseRecommend({ model, hardware, nicGbit, gpus, batch: { global } });
-          yield* searchBases(request);
+          yield* searchBases(parseRecommend({ model, hardware, nicGbit, gpus, batch: { global } }));
         }
       }
     }
@@ -183,71 +175,64 @@ interface Timed {
   readonly seconds: number;
 }
 
-/** The fastest that fit: of all, and of each advice's two sides. */
-interface Bests {
-  all?: Timed;
-  readonly advised: Map<AdviceName, Timed>;
-  readonly others: Map<AdviceName, Timed>;
+/** The fastest that fit, of what is advised and of what it is compared with. */
+interface Sides {
+  advised?: Timed;
+  other?: Timed;
 }
 
-function bestOf(base: Layout, about: readonly AdviceName[], predict: (layout: Layout) => Prediction): Bests {
-  const bests: Bests = { advised: new Map(), others: new Map() };
+/** The fastest that fit: of all, and of each advice's two sides. */
+function bestOf(base: Layout, about: readonly AdviceName[], predict: (layout: Layout) => Prediction) {
+  const sides = new Map<AdviceName, Sides>(about.map((name) => [name, {}]));
+  let all: Timed | undefined;
   for (const layout of candidates(base, COARSE)) {
     const prediction = predict(layout);
     if (!prediction.fits) continue;
     const timed = { layout, seconds: prediction.seconds.value };
-    if (bests.all === undefined || timed.seconds < bests.all.seconds) bests.all = timed;
-    for (const name of about) {
+    all = faster(all, timed);
+    for (const [name, side] of sides) {
       const { isAdvised, isOther } = adviceOf(name);
-      if (isAdvised(layout)) keep(bests.advised, name, timed);
-      else if (isOther === undefined || isOther(layout)) keep(bests.others, name, timed);
+      if (isAdvised(layout)) side.advised = faster(side.advised, timed);
+      else if (isOther === undefined || isOther(layout)) side.other = faster(side.other, timed);
     }
   }
-  return bests;
+  return { all, sides };
 }
 
-function keep(bests: Map<AdviceName, Timed>, name: AdviceName, timed: Timed): void {
-  const before = bests.get(name);
-  if (before === undefined || timed.seconds < before.seconds) bests.set(name, timed);
+function faster(before: Timed | undefined, timed: Timed): Timed {
+  return before === undefined || timed.seconds < before.seconds ? timed : before;
 }
 
-interface Sides {
-  readonly advised: Timed | undefined;
-  readonly other: Timed | undefined;
-}
-
-function sidesOf(name: AdviceName, bests: Bests, predict: (layout: Layout) => Prediction): Sides {
-  const advised = bests.advised.get(name);
-  const { pair } = adviceOf(name);
-  if (pair === undefined || advised === undefined) return { advised, other: bests.others.get(name) };
+function paired({ pair }: Advice, sides: Sides, predict: (layout: Layout) => Prediction): Sides {
+  if (pair === undefined || sides.advised === undefined) return sides;
   const timed = (layout: Layout): Timed => ({
     layout,
     seconds: predict(layout).seconds.value / layout.globalBatch,
   });
-  const { advised: own, other } = pair(advised.layout);
-  return { advised: timed(own), other: timed(other) };
+  const { advised, other } = pair(sides.advised.layout);
+  return { advised: timed(advised), other: timed(other) };
 }
 
 /** Undefined where nothing fits, or neither side of the advice. */
 function caseOf(
-  base: Layout,
-  advice: Advice,
+  { model, gpus, hardware }: Layout,
+  { claim, isOther }: Advice,
   { advised, other }: Sides,
   best: Timed | undefined,
 ): AdviceCase | undefined {
   if (best === undefined || (advised === undefined && other === undefined)) return undefined;
   // Nothing to compare with, as where heads forbid TP across nodes.
-  if (other === undefined && advice.isOther !== undefined && advice.claim !== 'needed') return undefined;
+  if (other === undefined && isOther !== undefined && claim !== 'needed') return undefined;
   const ratio = advised === undefined ? null : other === undefined ? 1 : advised.seconds / other.seconds;
   const needed = ratio !== null && (other === undefined || ratio < 1 / LEVEL);
   return {
-    model: base.model.name,
-    params: base.model.params,
-    layers: base.model.layers,
-    gpus: base.gpus,
-    hardware: base.hardware.name,
-    nicGbit: base.hardware.nicGbit,
-    holds: advice.claim === 'needed' ? needed : ratio !== null && ratio <= LEVEL,
+    model: model.name,
+    params: model.params,
+    layers: model.layers,
+    gpus,
+    hardware: hardware.name,
+    nicGbit: hardware.nicGbit,
+    holds: claim === 'needed' ? needed : ratio !== null && ratio <= LEVEL,
     ratio,
     advised: advised?.layout ?? null,
     best: best.layout,
@@ -264,33 +249,24 @@ function finding(name: AdviceName, cases: readonly AdviceCase[]): AdviceFinding 
 /** The side of the grid that tells best where it holds: whose shares differ most. */
 function telling(cases: readonly AdviceCase[]): string {
   const sides = [
-    sharesBy(
-      cases,
-      ({ gpus }) => gpus,
-      (value) => `${value} GPUs`,
-    ),
-    sharesBy(cases, ({ model }) => model, String),
-    sharesBy(
-      cases,
-      ({ nicGbit }) => nicGbit,
-      (value) => `${value} Gbit/s`,
-    ),
-    sharesBy(cases, ({ hardware }) => hardware, String),
+    sharesBy(cases, 'gpus', ' GPUs'),
+    sharesBy(cases, 'model', ''),
+    sharesBy(cases, 'nicGbit', ' Gbit/s'),
+    sharesBy(cases, 'hardware', ''),
   ];
   const [best] = sides.sort((a, b) => b.spread - a.spread);
   return best?.text ?? '';
 }
 
-function sharesBy<Value extends string | number>(
+function sharesBy(
   cases: readonly AdviceCase[],
-  of: (one: AdviceCase) => Value,
-  word: (value: Value) => string,
-): { readonly text: string; readonly spread: number } {
-  const values = [...new Set(cases.map(of))];
-  const shares = values.map((value) => {
-    const here = cases.filter((one) => of(one) === value);
-    const holds = here.filter((one) => one.holds).length;
-    return { share: holds / here.length, text: `${holds} of ${here.length} at ${word(value)}` };
+  side: 'gpus' | 'model' | 'nicGbit' | 'hardware',
+  unit: string,
+) {
+  const shares = [...new Set(cases.map((each) => each[side]))].map((value) => {
+    const here = cases.filter((each) => each[side] === value);
+    const numHolds = here.filter(({ holds }) => holds).length;
+    return { share: numHolds / here.length, text: `${numHolds} of ${here.length} at ${value}${unit}` };
   });
   const all = shares.map(({ share }) => share);
   return { text: shares.map(({ text }) => text).join(', '), spread: Math.max(...all) - Math.min(...all) };

@@ -2,7 +2,7 @@
  * Constants of the time model that no specification states. [Note: what was fitted on what]
  *
  * `fitted` ones minimise the mean absolute relative error over the 720 rows of vtrain-single-node-a100.json that the seeded
- * shuffle of measured/measured-layouts.ts gives to the fit, plus half of that over the 10 rows of megatron2021-table1.json
+ * shuffle of measured/measured-layouts.ts gives to the fit, plus half of that over the 10 rows of test/data/megatron2021-table1.json
  * (npm run calibrate; Nelder-Mead; rounded). `set` ones were read from the same two files' structure or from the sources named,
  * and were not moved by the fit. The held-out rows moved no
  * constant of the fit; causes were chosen, and `set` ones read, with all rows in sight. No other measured run was used.

@@ -42,9 +42,6 @@ export const GPUS = {
   'B200-180G': gpu('blackwell', [2250, 1800, 8.0, 180, 900]),
 } as const satisfies Record<string, Gpu>;
 
-/** Network cards by the names that people use, Gbit/s. */
-export const NICS = { '10GbE': 10, '25GbE': 25, '100GbE': 100, HDR: 200, NDR: 400 } as const;
-
 /** A card per GPU of the generation's usual machine (DGX A100: HDR; DGX H100: NDR; DGX-1: 4 x EDR for 8 GPUs). */
 const USUAL_NIC: Record<Gpu['generation'], number> = { volta: 50, ampere: 200, hopper: 400, blackwell: 400 };
 

@@ -62,3 +62,8 @@ export interface Layout {
   readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
 }
+
+/** Of the layers, those whose forward runs again in backward where recompute is on: each n-th, from the first. */
+export function recomputedShare({ recompute, recomputeEveryNth, model }: Layout): number {
+  return recompute === 'full' ? Math.ceil(model.layers / recomputeEveryNth) / model.layers : 1;
+}

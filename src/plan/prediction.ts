@@ -55,3 +55,10 @@ export interface Prediction {
   /** Where the layout lies outside what the constants were fitted on. */
   readonly outside: readonly string[];
 }
+
+const GIB = 2 ** 30;
+
+/** The peak with its range in bytes; `peak` itself is in GiB. */
+export function peakInBytes({ peak }: MemoryPrediction): Estimate {
+  return { value: peak.value * GIB, low: peak.low * GIB, high: peak.high * GIB };
+}

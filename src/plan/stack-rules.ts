@@ -1,5 +1,4 @@
-import type { StrategyName } from '../config/strategies';
-import { STRATEGIES } from '../config/strategies';
+import { type ModelState, STRATEGIES, type StrategyName } from '../config/strategies';
 import type { Layout, Stack } from './layout';
 import type { ModelShape } from './model-shape';
 
@@ -68,4 +67,19 @@ export function strategyWord({ stack, strategy }: Pick<Layout, 'stack' | 'strate
   if (strategy === 'ZERO_2') return 'ZeRO-2';
   if (STRATEGIES[strategy].isHybrid) return 'HSDP';
   return stack === 'deepspeed' ? 'ZeRO-3' : 'FSDP';
+}
+
+const ALL_BUT_PARAMETERS: readonly ModelState[] = ['gradient', 'optimizer'];
+
+/**
+ * What ranks hold 1/N of between steps. By the strategy; but what PyTorch calls SHARD_GRAD_OP and keeps sharded between
+ * steps is stage 2 to DeepSpeed, which keeps parameters whole and gathers them once after the step.
+ */
+export function shardedStates({
+  strategy,
+  stack,
+}: Pick<Layout, 'strategy' | 'stack'>): readonly ModelState[] {
+  const { shardedAtRest, reshardAfterForward } = STRATEGIES[strategy];
+  const isStageTwo = stack !== 'fsdp2' && shardedAtRest.includes('parameter') && !reshardAfterForward;
+  return isStageTwo ? ALL_BUT_PARAMETERS : shardedAtRest;
 }

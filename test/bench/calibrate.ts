@@ -1,11 +1,8 @@
 import { accuracyOf } from '../../src/plan/accuracy';
 import { CALIBRATION, type Calibration } from '../../src/plan/calibration';
-import {
-  type MeasuredLayout,
-  megatronLayouts,
-  vtrainLayouts,
-} from '../../src/plan/measured/measured-layouts';
+import { type MeasuredLayout, vtrainLayouts } from '../../src/plan/measured/measured-layouts';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { megatronLayouts } from '../support/megatron-layouts';
 import { nelderMead } from './nelder-mead';
 
 /** The constants that [Note: what was fitted on what] calls fitted, with the largest value of each. */

@@ -2,14 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Accuracy, accuracyOf } from '../../src/plan/accuracy';
 import type { Layout } from '../../src/plan/layout';
-import { constantEfficiency } from '../../src/plan/measured/constant-efficiency';
-import {
-  type MeasuredLayout,
-  megatronLayouts,
-  vtrainLayouts,
-} from '../../src/plan/measured/measured-layouts';
+import { constantEfficiency } from '../../src/plan/measured/judged-runs';
+import { type MeasuredLayout, vtrainLayouts } from '../../src/plan/measured/measured-layouts';
 import { predict } from '../../src/plan/predict';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { megatronLayouts } from '../support/megatron-layouts';
 
 const rows = vtrainLayouts();
 const held = rows.filter(({ heldOut }) => heldOut);

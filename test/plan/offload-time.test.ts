@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { layoutOf } from '../../src/plan/layout-of';
 import { predict } from '../../src/plan/predict';
-import { offloadTime } from '../../src/plan/time/offload-time';
+import { offloadTime } from '../../src/plan/time/optimizer-time';
 
 const request = {
   model: 'llama3-8b',

@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { candidates } from '../../src/plan/candidates';
-import { modelFlops } from '../../src/plan/cost/model-flops';
 import type { Layout } from '../../src/plan/layout';
 import { layoutOf } from '../../src/plan/layout-of';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
 import { predictMemory } from '../../src/plan/memory/predict-memory';
-import { shapeOf } from '../../src/plan/model-shape';
+import { modelFlops, shapeOf } from '../../src/plan/model-shape';
 import { modelOf } from '../../src/plan/models';
 import { predictTime } from '../../src/plan/time/predict-time';
 

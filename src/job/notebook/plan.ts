@@ -7,9 +7,8 @@ import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';
 import type { Layout } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
-import { peakInBytes } from '../../plan/peak-bytes';
 import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '../../plan/plan-input';
-import type { Estimate, Prediction } from '../../plan/prediction';
+import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
 
 /** What a layout is expected to take and need. In a notebook it shows itself. */

@@ -6,7 +6,7 @@ import { itemBytes } from '../../core/dtypes';
 import { ShardlabError } from '../../core/errors';
 import { type Bytes, formatBytes } from '../../core/units';
 import { buildModel } from '../../nn/models/build-model';
-import { optimizerBytesOf } from '../../plan/optimizer-bytes';
+import { optimizerBytesOf } from '../../plan/memory/state-bytes';
 import { availableMemory } from '../launch/host-memory';
 
 /** For each kind, a model that every machine can train. */

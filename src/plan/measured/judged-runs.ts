@@ -1,8 +1,9 @@
+import type { Seconds } from '../../core/units';
 import type { MeasuredRun } from '../accuracy';
 import type { Layout } from '../layout';
+import { modelFlops } from '../model-shape';
 import { predict } from '../predict';
-import { constantEfficiency } from './constant-efficiency';
-import { vtrainLayouts } from './measured-layouts';
+import { type MeasuredLayout, vtrainLayouts } from './measured-layouts';
 
 /**
  * The measured iterations that the planner is judged by, beside what it predicts and what a model that gives every GPU one rate does;
@@ -22,4 +23,17 @@ export function judgedRuns(): readonly MeasuredRun[] {
 
 function idOf({ model, gpus, dp, tp, pp, microBatch, globalBatch }: Layout): string {
   return `${model.name}, ${gpus} GPUs: dp ${dp} tp ${tp} pp ${pp}, batch ${globalBatch} by ${microBatch}`;
+}
+
+/** The simplest model, to compare with: every GPU does its share of all operations at one fixed rate. */
+export function constantEfficiency(fittedOn: readonly MeasuredLayout[]): (layout: Layout) => Seconds {
+  const shares = fittedOn.map(({ layout, seconds }) => idealSeconds(layout) / seconds).sort((a, b) => a - b);
+  const efficiency = shares[shares.length >> 1] ?? 1;
+  return (layout) => idealSeconds(layout) / efficiency;
+}
+
+/** At the GPU's published peak; full recompute is one forward more, a third of the rest. */
+function idealSeconds({ model, globalBatch, gpus, hardware, recompute }: Layout): Seconds {
+  const flops = modelFlops(model, globalBatch) * (recompute === 'full' ? 4 / 3 : 1);
+  return flops / gpus / (hardware.tflops * 1e12);
 }

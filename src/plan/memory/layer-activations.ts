@@ -1,6 +1,5 @@
 import type { Bytes } from '../../core/units';
-import type { Layout } from '../layout';
-import { recomputedShare } from '../recomputed-share';
+import { type Layout, recomputedShare } from '../layout';
 import { activationBytesOf } from './state-bytes';
 
 /** A transformer layer's activations for one micro-batch on one rank. */

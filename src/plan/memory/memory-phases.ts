@@ -1,10 +1,9 @@
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
-import { shardedStates } from '../sharded-states';
+import { shardedStates } from '../stack-rules';
 import { holesOf, workspaceBytes } from './allocator';
 import { type LayerActivations, layerActivations, type TokenSizes, tokenSizesOf } from './layer-activations';
-import { keptOutputs, lossBytesOf } from './loss-bytes';
-import { outerActivations, pipelineBuffers } from './outer-activations';
+import { keptOutputs, lossBytesOf, outerActivations, pipelineBuffers } from './outer-activations';
 import type { PipelineStage } from './pipeline-stage';
 import {
   freshInStep,

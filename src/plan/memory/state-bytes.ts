@@ -1,8 +1,9 @@
+import type { OptimizerConfig } from '../../config/settings/optimizer';
 import type { ModelState } from '../../config/strategies';
 import type { Bytes } from '../../core/units';
+import { MIN_8BIT_SIZE } from '../../optim/adamw-8bit';
 import type { Layout, Precision, Stack } from '../layout';
-import { ADAM_BYTES, optimizerBytesOf } from '../optimizer-bytes';
-import { shardedStates } from '../sharded-states';
+import { shardedStates } from '../stack-rules';
 
 /** Bytes per parameter in one framework at one precision with Adam, without sharding. */
 export interface StateBytes {
@@ -93,4 +94,30 @@ export function shardsOfState(
   state: ModelState,
 ): number {
   return shardedStates(layout).includes(state) ? layout.shards : 1;
+}
+
+/** Two float32 moments. */
+export const ADAM_BYTES = 8;
+const MOMENTUM_BYTES = 4;
+/** Two codes of one byte an element, and two float32 scales a block. */
+const CODE_BYTES = 2;
+const SCALE_BYTES = 8;
+
+/** What an optimizer keeps of a state buffer, by its elements: a parameter that every rank holds whole, or a flat shard. */
+export function optimizerBytesOf(
+  optimizer: Pick<OptimizerConfig, 'kind' | 'momentum' | 'blockSize'>,
+): (elements: number) => Bytes {
+  switch (optimizer.kind) {
+    case 'adamW':
+      return (elements) => ADAM_BYTES * elements;
+    case 'adamW8bit':
+      return (elements) =>
+        elements < MIN_8BIT_SIZE
+          ? ADAM_BYTES * elements
+          : CODE_BYTES * elements + SCALE_BYTES * Math.ceil(elements / optimizer.blockSize);
+    case 'sgd':
+      return (elements) => (optimizer.momentum > 0 ? MOMENTUM_BYTES * elements : 0);
+    default:
+      return optimizer.kind satisfies never;
+  }
 }

@@ -1,7 +1,7 @@
 import { STRATEGIES } from '../../config/strategies';
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
-import { shardedStates } from '../sharded-states';
+import { shardedStates } from '../stack-rules';
 import type { PipelineStage } from './pipeline-stage';
 import type { StateBytes } from './state-bytes';
 

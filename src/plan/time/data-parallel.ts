@@ -11,33 +11,22 @@ import {
 import { ITEM_BYTES } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { MAX_LIVE } from '../memory/whole-units';
-import { shardedStates } from '../sharded-states';
-
-/** Bytes of a parameter or gradient on the wire. */
-export interface WireItems {
-  readonly param: Bytes;
-  readonly grad: Bytes;
-}
+import { shardedStates } from '../stack-rules';
 
 /**
- * fully_shard of TorchTitan: parameters bf16, reduction float32. Megatron-LM: bf16 gradients add up and travel in float32,
+ * Bytes of a parameter and of a gradient on the wire. fully_shard of TorchTitan: parameters bf16, reduction float32. Megatron-LM: bf16 gradients add up and travel in float32,
  * fp16 ones as they are. DeepSpeed: both at the training precision. Source: the programs' defaults; parameters of fp8 are
  * gathered so by fully_shard, as memory counts them too ([Note: FSDP2's units]).
  */
-export function wireItems({ stack, precision, reduceDtype }: Layout): WireItems {
+function wireItems({ stack, precision, reduceDtype }: Layout) {
   const asked = reduceDtype === null ? undefined : ITEM_BYTES[reduceDtype];
   if (precision === 'fp32') return { param: 4, grad: asked ?? 4 };
   const usual = stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') ? 4 : 2;
   return { param: stack === 'fsdp2' && precision === 'fp8' ? 1 : 2, grad: asked ?? usual };
 }
 
-/** The groups that data parallelism talks in: those that share shards, and copies of the same shard. */
-interface Groups {
-  readonly shards: GroupPlace;
-  readonly copies: GroupPlace;
-}
-
-function groupsOf({ tp, cp, dp, shards, hardware }: Layout): Groups {
+/** The groups of data parallelism: ranks that share shards, and ranks with copies of the same shard. */
+function groupsOf({ tp, cp, dp, shards, hardware }: Layout) {
   return {
     shards: placeOf(shards, tp, hardware.gpusPerNode),
     copies: placeOf((dp * cp) / shards, tp * shards, hardware.gpusPerNode),
@@ -68,15 +57,13 @@ export function unitComm(layout: Layout, params: number, cal: Calibration): Unit
   const groups = groupsOf(layout);
   const run = (op: GroupOperation, bytes: Bytes, place: GroupPlace): Seconds =>
     collectiveSeconds(op, bytes, place, hardware, cal);
-  const wire = (op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Bytes =>
-    size <= 1 ? 0 : bytes * BUS_FACTOR[op](size);
   const gathers = sharded.includes('parameter');
   const again = gathers ? numRegathers(layout) : 0;
   const gather = gathers ? run('allGather', params * item.param, groups.shards) : 0;
-  const gatherBytes = gathers ? wire('allGather', params * item.param, groups.shards) : 0;
+  const gatherBytes = gathers ? wireBytes('allGather', params * item.param, groups.shards) : 0;
   const op = sharded.includes('optimizer') ? 'reduceScatter' : 'allReduce';
-  const whole = op === 'allReduce' ? layout.dp * layout.cp : groups.shards.size;
-  const place = op === 'allReduce' ? placeOf(whole, layout.tp, hardware.gpusPerNode) : groups.shards;
+  const all = placeOf(layout.dp * layout.cp, layout.tp, hardware.gpusPerNode);
+  const place = op === 'allReduce' ? all : groups.shards;
   const chunk = (params * item.grad) / groups.shards.size;
   const copies = op === 'allReduce' ? 0 : run('allReduce', chunk, groups.copies);
   return {
@@ -86,7 +73,8 @@ export function unitComm(layout: Layout, params: number, cal: Calibration): Unit
     gatherBytes,
     regatherBytes: again * gatherBytes,
     reduceBytes:
-      wire(op, params * item.grad, place) + (copies > 0 ? wire('allReduce', chunk, groups.copies) : 0),
+      wireBytes(op, params * item.grad, place) +
+      (copies > 0 ? wireBytes('allReduce', chunk, groups.copies) : 0),
   };
 }
 
@@ -113,7 +101,7 @@ export function gathersAhead({ stack, model, tp }: Layout): boolean {
  * (read and written at 16 bits), and gradients into the buffer that is reduced. Source: foreach_all_gather_copy_out and
  * foreach_reduce_scatter_copy_in of torch.distributed.fsdp.
  */
-export function copyBytes(layout: Layout): { readonly gather: Bytes; readonly reduce: Bytes } {
+export function copyBytes(layout: Layout) {
   if (!shardedStates(layout).includes('parameter')) return { gather: 0, reduce: 0 };
   const { param, grad } = wireItems(layout);
   return { gather: 2 * param, reduce: param + grad };
@@ -130,18 +118,17 @@ export function commPerMicroBatch(layout: Layout): { gather: boolean; reduce: bo
 }
 
 /** All-gather of updated parameters after a step that shards the optimizer alone (or with gradients). */
-export function afterStep(
-  layout: Layout,
-  params: number,
-  cal: Calibration,
-): { seconds: Seconds; bytes: Bytes } {
+export function afterStep(layout: Layout, params: number, cal: Calibration) {
   const sharded = shardedStates(layout);
   const needed = sharded.includes('optimizer') && !sharded.includes('parameter');
   if (!needed) return { seconds: 0, bytes: 0 };
   const { shards } = groupsOf(layout);
   const bytes = params * wireItems(layout).param;
-  return {
-    seconds: collectiveSeconds('allGather', bytes, shards, layout.hardware, cal),
-    bytes: shards.size <= 1 ? 0 : bytes * BUS_FACTOR.allGather(shards.size),
-  };
+  const seconds = collectiveSeconds('allGather', bytes, shards, layout.hardware, cal);
+  return { seconds, bytes: wireBytes('allGather', bytes, shards) };
+}
+
+/** Received by a GPU. */
+function wireBytes(op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Bytes {
+  return size <= 1 ? 0 : bytes * BUS_FACTOR[op](size);
 }

@@ -4,9 +4,8 @@ import { attentionSeconds } from '../cost/attention';
 import { collectiveSeconds, type GroupOperation, placeOf } from '../cost/collective';
 import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
 import { ITEM_BYTES, type Product, productSeconds, trafficSeconds } from '../cost/gemm';
-import type { Layout } from '../layout';
+import { type Layout, recomputedShare } from '../layout';
 import type { ModelShape } from '../model-shape';
-import { recomputedShare } from '../recomputed-share';
 
 /** What one pass through one layer takes for one micro-batch on one rank; seconds. */
 export interface Pass {
@@ -29,27 +28,29 @@ export interface LayerTime {
 export const NO_PASS: Pass = { products: 0, attention: 0, elementwise: 0, comm: 0, host: 0 };
 
 /** Device and host run beside each other, so the slower one counts. */
-export function passSeconds({ products, attention, elementwise, comm, host }: Pass): Seconds {
-  return Math.max(products + attention + elementwise + comm, host);
+export function passSeconds(pass: Pass): Seconds {
+  return Math.max(deviceSeconds(pass), pass.host);
+}
+
+export function deviceSeconds({ products, attention, elementwise, comm }: Pass): Seconds {
+  return products + attention + elementwise + comm;
 }
 
 export function addPasses(a: Pass, b: Pass): Pass {
-  return {
-    products: a.products + b.products,
-    attention: a.attention + b.attention,
-    elementwise: a.elementwise + b.elementwise,
-    comm: a.comm + b.comm,
-    host: a.host + b.host,
-  };
+  return eachCause((cause) => a[cause] + b[cause]);
 }
 
-export function scaledPass({ products, attention, elementwise, comm, host }: Pass, times: number): Pass {
+export function scaledPass(pass: Pass, times: number): Pass {
+  return eachCause((cause) => pass[cause] * times);
+}
+
+function eachCause(seconds: (cause: keyof Pass) => Seconds): Pass {
   return {
-    products: products * times,
-    attention: attention * times,
-    elementwise: elementwise * times,
-    comm: comm * times,
-    host: host * times,
+    products: seconds('products'),
+    attention: seconds('attention'),
+    elementwise: seconds('elementwise'),
+    comm: seconds('comm'),
+    host: seconds('host'),
   };
 }
 
@@ -73,21 +74,15 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   const comm = layerCollectives(layout, tokens, cal);
   const kernels = layerKernels(layout);
   const launch = cal.launchSeconds * (1 + cal.hostSkew * (tp - 1) ** 2);
-  const forward: Pass = {
-    products: forwardProducts,
-    attention: attention.forward,
-    elementwise: moved(traffic.forward),
-    comm: comm.forward,
-    host: kernels.forward * launch,
-  };
-  const backward: Pass = {
-    products: backwardProducts,
-    attention: attention.backward,
-    elementwise: moved(traffic.backward),
-    comm: comm.backward,
-    host: kernels.backward * launch,
-  };
-  return { forward, backward, recompute: recomputed(layout, forward) };
+  const passOf = (direction: 'forward' | 'backward', products: Seconds): Pass => ({
+    products,
+    attention: attention[direction],
+    elementwise: moved(traffic[direction]),
+    comm: comm[direction],
+    host: kernels[direction] * launch,
+  });
+  const forward = passOf('forward', forwardProducts);
+  return { forward, backward: passOf('backward', backwardProducts), recompute: recomputed(layout, forward) };
 }
 
 /** The products of one layer's forward pass, as one rank computes them. */
@@ -137,11 +132,7 @@ export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
  * Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context parallelism gathers keys and values
  * before the core, and in backward reduces their gradients as well (TorchTitan's default, 'allgather': nothing runs beside it).
  */
-function layerCollectives(
-  layout: Layout,
-  tokens: number,
-  cal: Calibration,
-): { forward: Seconds; backward: Seconds } {
+function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   const { tp, cp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;
   const place = placeOf(tp, 1, hardware.gpusPerNode);
   const bytes = tokens * model.dim * ITEM_BYTES[precision];

@@ -2,11 +2,10 @@ import type { Bytes, Seconds } from '../../core/units';
 import { CALIBRATION, type Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
-import { modelFlops } from '../cost/model-flops';
-import type { Layout } from '../layout';
+import { type Layout, recomputedShare } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
-import type { ComputeCause, TimePrediction } from '../prediction';
-import { recomputedShare } from '../recomputed-share';
+import { modelFlops } from '../model-shape';
+import type { CommAxis, ComputeCause, TimePrediction } from '../prediction';
 import {
   afterStep,
   commPerMicroBatch,
@@ -17,6 +16,7 @@ import {
 } from './data-parallel';
 import {
   addPasses,
+  deviceSeconds,
   type LayerTime,
   layerTime,
   NO_PASS,
@@ -25,8 +25,7 @@ import {
   passSeconds,
   scaledPass,
 } from './layer-time';
-import { offloadTime } from './offload-time';
-import { optimizerSeconds } from './optimizer-time';
+import { offloadTime, optimizerSeconds } from './optimizer-time';
 import { type OuterTime, outerTime } from './outer-time';
 import { pipelineTime } from './pipeline-time';
 
@@ -70,10 +69,10 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
   const busy = m * (slowest.forward + slowest.backward - slowest.waits);
   const comm = slowest.passes.reduce((sum, pass) => sum + pass.comm, 0) * m;
   const copies = Math.max(0, host.copies - busy);
-  const own = pipe.seconds + dp.seconds + copies + optimizer + cal.iterationSeconds;
+  const own = pipe.seconds + dp + copies + optimizer + cal.iterationSeconds;
   const seconds = own * slowestOf(layout.gpus / layout.hardware.gpusPerNode, cal.nodeSpread);
   // The slowest node is waited for in collectives.
-  const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp.seconds + copies + (seconds - own);
+  const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp + copies + (seconds - own);
   const compute = busy - comm + optimizer + cal.iterationSeconds;
   return {
     seconds,
@@ -85,6 +84,8 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
     modelFlopsPerGpu: modelFlops(layout.model, layout.globalBatch) / layout.gpus,
   };
 }
+
+const NOTHING = { forward: NO_PASS, backward: NO_PASS };
 
 /** How much slower than the mean the slowest of n normal deviates is expected to be: spread × √(2 ln n). */
 function slowestOf(n: number, spread: number): number {
@@ -99,8 +100,8 @@ function stageTime(
   cal: Calibration,
 ): StageTime {
   const { layers, isFirst, isLast } = stage;
-  const first = isFirst ? outer.first : { forward: NO_PASS, backward: NO_PASS };
-  const last = isLast ? outer.last : { forward: NO_PASS, backward: NO_PASS };
+  const first = isFirst ? outer.first : NOTHING;
+  const last = isLast ? outer.last : NOTHING;
   const again = addPasses(layer.recompute, layer.backward);
   const waits = unitWaits(layout, layer, stage, cal);
   const times = (pass: Pass): Pass => scaledPass(pass, layers);
@@ -120,13 +121,6 @@ function stageTime(
   };
 }
 
-interface UnitWaits {
-  readonly forward: Seconds;
-  readonly backward: Seconds;
-  readonly forwardCopies: Seconds;
-  readonly backwardCopies: Seconds;
-}
-
 /**
  * What a micro-batch waits for its units' gathers and reductions, which run beside the layer before or after: the part
  * that is longer than the layer's compute, the first gather, the last reduction, and the multiprocessors they take.
@@ -136,7 +130,7 @@ function unitWaits(
   layer: LayerTime,
   { layers, layerParams, embeddingParams, headParams }: PipelineStage,
   cal: Calibration,
-): UnitWaits {
+) {
   const each = commPerMicroBatch(layout);
   if (!each.gather && !each.reduce) return { forward: 0, backward: 0, forwardCopies: 0, backwardCopies: 0 };
   const comm = unitComm(layout, layerParams, cal);
@@ -179,7 +173,7 @@ function handOver(layout: Layout, cal: Calibration): Seconds {
 const LAST_BUCKET = 0.1;
 
 /** What data parallelism does once an iteration, as far as nothing runs beside it. */
-function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Calibration) {
+function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Calibration): Seconds {
   const each = commPerMicroBatch(layout);
   const comm = unitComm(layout, params, cal);
   const after = afterStep(layout, params, cal).seconds;
@@ -187,7 +181,7 @@ function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Ca
   const reduce = each.reduce ? 0 : comm.reduce;
   // DistributedDataParallel and fully_shard reduce beside the last backward; Megatron-LM's own reduces after it.
   const beside = layout.stack === 'megatron' ? 0 : slowest.backward;
-  return { seconds: gather + Math.max(reduce - beside, reduce * LAST_BUCKET) + after };
+  return gather + Math.max(reduce - beside, reduce * LAST_BUCKET) + after;
 }
 
 function byCause(
@@ -210,26 +204,15 @@ function byCause(
   };
 }
 
-function deviceSeconds({ products, attention, elementwise, comm }: Pass): Seconds {
-  return products + attention + elementwise + comm;
-}
-
-function commBytes(
-  layout: Layout,
-  stages: readonly StageTime[],
-  cal: Calibration,
-): Record<'dp' | 'tp' | 'pp' | 'cp' | 'ep', Bytes> {
+function commBytes(layout: Layout, stages: readonly StageTime[], cal: Calibration): Record<CommAxis, Bytes> {
   const { tp, cp, pp, model, microBatch, precision, numMicroBatches: m, recompute, virtualStages } = layout;
   const each = commPerMicroBatch(layout);
   const hidden = ((microBatch * model.seq) / cp) * model.dim * ITEM_BYTES[precision];
   const of = ({ stage }: StageTime): number => {
-    const comm = unitComm(layout, stage.params / layout.model.experts, cal);
-    const gathers = (comm.gatherBytes + comm.regatherBytes) * (each.gather ? m : 1);
-    return (
-      gathers +
-      comm.reduceBytes * (each.reduce ? m : 1) +
-      afterStep(layout, stage.params / layout.model.experts, cal).bytes
-    );
+    const params = stage.params / model.experts;
+    const { gatherBytes, regatherBytes, reduceBytes } = unitComm(layout, params, cal);
+    const gathers = (gatherBytes + regatherBytes) * (each.gather ? m : 1);
+    return gathers + reduceBytes * (each.reduce ? m : 1) + afterStep(layout, params, cal).bytes;
   };
   const layers = Math.max(...stages.map(({ stage }) => stage.layers));
   const passes = numTensorParallelPairs(model) * (recompute === 'full' ? 2 + recomputedShare(layout) : 2);

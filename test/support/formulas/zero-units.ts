@@ -7,7 +7,7 @@ import type { Parameter } from '../../../src/nn/parameter';
 import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../../../src/parallel/ddp/buckets';
 import { policyOf } from '../../../src/parallel/precision/mixed-precision';
 import { isInUnits, type PlannedUnit, planUnits } from '../../../src/parallel/unit-plan';
-import { optimizerBytesOf } from '../../../src/plan/optimizer-bytes';
+import { optimizerBytesOf } from '../../../src/plan/memory/state-bytes';
 import { type RuleSettings, ruleOf } from './unit-rules';
 import { predictStates, type ZeroPrediction, type ZeroQuestion } from './zero-formulas';
 import { type PeakPrediction, type PeakUnit, predictPeaks } from './zero-peaks';

@@ -1,4 +1,4 @@
-import { modelFlops } from '../../cost/model-flops';
+import { modelFlops } from '../../model-shape';
 import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { PUBLISHED, WAN_GIVEN } from './given';

@@ -1,0 +1,38 @@
+import { layoutOf } from '../../src/plan/layout-of';
+import { MEGATRON, type MeasuredLayout } from '../../src/plan/measured/measured-layouts';
+import megatron from '../data/megatron2021-table1.json';
+
+/**
+ * 10 weak-scaling runs of Megatron-LM on A100-80G with 8 x 200 Gbit/s a node. The table states TFLOP/s a GPU by the paper's
+ * own count, from which the iteration's time follows. Source: Narayanan et al. 2021, table 1 and equation 3.
+ */
+export function megatronLayouts(): MeasuredLayout[] {
+  return megatron.rows.map((row) => {
+    const [
+      ,
+      heads,
+      dim = 0,
+      layers = 0,
+      tp,
+      pp,
+      gpus = 0,
+      global = 0,
+      seq = 0,
+      vocab = 0,
+      micro,
+      virtualStages,
+      tflops = 0,
+    ] = row;
+    const layout = layoutOf({
+      model: { kind: 'gpt', layers, dim, heads, seq, vocab },
+      gpus,
+      nicGbit: 200,
+      parallel: { tp, pp, strategy: 'NO_SHARD' },
+      batch: { global, micro },
+      virtualStages,
+      ...MEGATRON,
+    });
+    const flops = 96 * global * seq * layers * dim ** 2 * (1 + seq / (6 * dim) + vocab / (16 * layers * dim));
+    return { layout, seconds: flops / gpus / (tflops * 1e12), heldOut: false };
+  });
+}
