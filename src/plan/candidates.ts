@@ -1,21 +1,10 @@
-import type { StrategyName } from '../config/strategies';
-import { STRATEGIES } from '../config/strategies';
-import type { Layout, Recompute, Stack } from './layout';
+import { STRATEGIES, type StrategyName } from '../config/strategies';
+import { type Layout, RECOMPUTE, STACKS, type Stack } from './layout';
+import type { RecommendRequest } from './recommend-request';
 import { STACK_RULES } from './stack-rules';
 
 /** What a search leaves open; a list that is given replaces what would be tried. */
-export interface SearchSpace {
-  readonly stacks?: readonly Stack[] | undefined;
-  readonly strategies?: readonly StrategyName[] | undefined;
-  readonly tp?: readonly number[] | undefined;
-  readonly pp?: readonly number[] | undefined;
-  readonly cp?: readonly number[] | undefined;
-  readonly micro?: readonly number[] | undefined;
-  readonly virtualStages?: readonly number[] | undefined;
-  readonly recompute?: readonly Recompute[] | undefined;
-  /** States on the host. Default: both with and without. */
-  readonly offload?: readonly boolean[] | undefined;
-}
+export type SearchSpace = RecommendRequest['search'];
 
 /** Tensor parallelism up to twice a node, so that leaving the node can be compared. */
 const TP = [1, 2, 4, 8, 16];
@@ -23,7 +12,6 @@ const PP = [1, 2, 4, 8, 16, 32, 64];
 const CP = [1, 2, 4, 8, 16];
 const MICRO = [1, 2, 4, 8, 16];
 const VIRTUAL = [1, 2, 3, 4, 6, 8];
-const RECOMPUTE: readonly Recompute[] = ['none', 'selective', 'full'];
 /** A sequence is not divided into parts with fewer tokens per rank: a matmul's rows would fall below a GPU's width. */
 const LEAST_TOKENS = 2048;
 /** More tokens in a micro-batch than this gain no more in products and only cost memory. */
@@ -74,7 +62,7 @@ function sequenceAllows({ seq }: Layout['model'], cp: number): boolean {
 
 /** Which program runs a cut, under which strategy. */
 function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
-  for (const stack of space.stacks ?? (['megatron', 'fsdp2', 'deepspeed'] as const)) {
+  for (const stack of space.stacks ?? STACKS) {
     const rules = STACK_RULES[stack];
     if (!rules.kinds.includes(base.model.kind)) continue;
     if (cut.tp > 1 && !rules.tensorParallel) continue;
@@ -83,15 +71,11 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
     for (const strategy of strategiesFor(stack, base, cut)) {
       if (space.strategies !== undefined && !space.strategies.includes(strategy)) continue;
       if (cut.pp > 1 && !rules.pipelineWith.includes(strategy)) continue;
-      const common = {
-        stack,
-        strategy,
-        shards: shardsOf(strategy, base, cut),
-        dropout: base.dropout && stack === 'megatron',
-      };
+      const shards = shardsOf(strategy, base, cut);
+      const dropout = base.dropout && stack === 'megatron';
       for (const sequenceParallel of cut.tp > 1 ? rules.sequenceParallel : [false]) {
         for (const offload of offloads({ stack, strategy }, base, cut, space)) {
-          yield { ...common, sequenceParallel, offload };
+          yield { stack, strategy, shards, dropout, sequenceParallel, offload };
         }
       }
     }

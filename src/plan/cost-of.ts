@@ -35,7 +35,14 @@ export function costOf(
   length: RunLength,
   prices: PriceTable = PRICES,
 ): Cost {
-  const price = knownPrice(layout, prices);
+  const { name } = layout.hardware;
+  const price = priceOf(layout.hardware, prices);
+  if (price === undefined) {
+    throw new ConfigError(
+      `no price is known of ${name}; give prices: { '${name}': USD per GPU hour }. ` +
+        `Known: ${Object.keys(prices).join(', ')}`,
+    );
+  }
   const steps = stepsOf(layout, length);
   const hours = times(prediction.seconds, steps / 3600);
   const gpuHours = times(hours, layout.gpus);
@@ -75,32 +82,18 @@ export function tokensPerStep({ globalBatch, model }: Layout): number {
   return globalBatch * model.seq;
 }
 
-function knownPrice({ hardware }: Layout, prices: PriceTable): Price {
-  const price = priceOf(hardware, prices);
-  if (price !== undefined) return price;
-  throw new ConfigError(
-    `no price is known of ${hardware.name}; give prices: { '${hardware.name}': USD per GPU hour }. ` +
-      `Known: ${Object.keys(prices).join(', ')}`,
-  );
-}
-
-function stepsOf(layout: Layout, length: RunLength | undefined): number {
+function stepsOf(layout: Layout, length: RunLength): number {
   // JavaScript gives what it likes.
-  const { steps: given, samples = Number.NaN, tokens }: LengthWords = length ?? {};
-  const steps =
-    given ?? (tokens === undefined ? samples / layout.globalBatch : tokens / tokensPerStep(layout));
-  if (!Number.isFinite(steps) || steps <= 0) {
+  const { steps, samples, tokens }: Partial<Record<'steps' | 'samples' | 'tokens', number>> = length ?? {};
+  const asked =
+    steps ??
+    (tokens === undefined ? (samples ?? Number.NaN) / layout.globalBatch : tokens / tokensPerStep(layout));
+  if (!Number.isFinite(asked) || asked <= 0) {
     throw new ConfigError(
       `a run's length is { tokens }, { samples } or { steps } above 0, got ${JSON.stringify(length)}`,
     );
   }
-  return Math.ceil(steps);
-}
-
-interface LengthWords {
-  readonly steps?: number;
-  readonly samples?: number;
-  readonly tokens?: number;
+  return Math.ceil(asked);
 }
 
 function times({ value, low, high }: Estimate, factor: number): Estimate {

@@ -64,39 +64,32 @@ function overfull({ layout, prediction }: Planned): string {
 }
 
 function largestState(memory: Planned['prediction']['memory']): string {
-  const { params, grads, optimizer, activations, temporary } = memory;
-  const parts = Object.entries({
-    parameters: params,
-    gradients: grads,
-    'optimizer states': optimizer,
-    activations,
-    temporaries: temporary,
-  }).sort(([, a], [, b]) => b - a);
-  const [name = '', bytes = 0] = parts[0] ?? [];
+  const parts: readonly (readonly [string, number])[] = [
+    ['parameters', memory.params],
+    ['gradients', memory.grads],
+    ['optimizer states', memory.optimizer],
+    ['activations', memory.activations],
+    ['temporaries', memory.temporary],
+  ];
+  const [name, bytes] = parts.reduce((most, part) => (part[1] > most[1] ? part : most));
   return `${Math.round((100 * bytes) / memory.peakBytes)}% ${name}`;
 }
 
 /** The part of the time that is longer than the winner's by most, as a share of the loser's iteration. */
 function largestCause(loser: Planned, winner: Planned): string | undefined {
-  const a = loser.prediction.time;
-  const b = winner.prediction.time;
-  const scale = samples(winner) / samples(loser);
-  const parts = [
-    { extra: a.bubble * scale - b.bubble, share: a.bubble / a.seconds, word: 'bubble' },
-    {
-      extra: a.exposedComm * scale - b.exposedComm,
-      share: a.exposedComm / a.seconds,
-      word: 'exposed communication',
-    },
-    { extra: a.compute * scale - b.compute, share: a.compute / a.seconds, word: computeWord(loser, winner) },
-  ].sort((x, y) => y.extra - x.extra);
+  const [a, b] = [loser.prediction.time, winner.prediction.time];
+  const scale = winner.layout.globalBatch / loser.layout.globalBatch;
+  const words = {
+    bubble: 'bubble',
+    exposedComm: 'exposed communication',
+    compute: computeWord(loser, winner),
+  } as const;
+  const parts = (['bubble', 'exposedComm', 'compute'] as const)
+    .map((part) => ({ extra: a[part] * scale - b[part], share: a[part] / a.seconds, word: words[part] }))
+    .sort((x, y) => y.extra - x.extra);
   const [first] = parts;
   if (first === undefined || first.extra <= 0) return undefined;
   return `${Math.round(100 * first.share)}% ${first.word}`;
-}
-
-function samples({ layout }: Planned): number {
-  return layout.globalBatch;
 }
 
 function computeWord(loser: Planned, winner: Planned): string {

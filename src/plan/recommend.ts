@@ -96,11 +96,8 @@ function isUsable({ layout, prediction }: Planned, { within }: RecommendRequest)
 }
 
 function enter(families: Map<string, Family>, name: string, ranked: Ranked): void {
-  const family = families.get(name);
-  if (family === undefined) {
-    families.set(name, { tried: 1, fitting: ranked.usable ? 1 : 0, best: ranked });
-    return;
-  }
+  const family = families.get(name) ?? { tried: 0, fitting: 0, best: ranked };
+  families.set(name, family);
   family.tried += 1;
   if (ranked.usable) family.fitting += 1;
   if (isBetter(ranked, family.best)) family.best = ranked;

@@ -72,12 +72,7 @@ export function isPlainPyTorch({ stack, model }: Layout): boolean {
 }
 
 /** Bytes per token that are stored, and that are recomputed before the feed-forward's backward. */
-interface Kept {
-  readonly saved: number;
-  readonly again: number;
-}
-
-function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number): Kept {
+function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
   const { itemBytes, part } = sizes;
   switch (layout.recompute) {
     case 'none':
@@ -85,7 +80,9 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number): Kept 
     case 'full':
       return { saved: itemBytes * part, again: whole - itemBytes * part };
     case 'selective':
-      return isPlainPyTorch(layout) ? keptByOperator(layout, sizes, whole) : keptByCore(layout, sizes, whole);
+      if (isPlainPyTorch(layout)) return keptByOperator(layout, sizes, whole);
+      // Megatron-LM's --recompute-granularity selective: scores, softmax, its dropout. Source: Korthikanti et al. 2022, section 5.
+      return { saved: whole - coreBytes(layout, sizes), again: 0 };
     default:
       return layout.recompute satisfies never;
   }
@@ -99,7 +96,7 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number): Kept 
  * Source: torchtitan/distributed/activation_checkpoint.py (2024: parallelize_llama.py, _save_list); torch.utils.checkpoint's
  * _CachingTorchDispatchMode; the compiled set as torch 2.13's min_cut_rematerialization_partition gives it.
  */
-function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number): Kept {
+function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
   const { itemBytes, dim, part, q, kv, ffn, heads, isSplit } = sizes;
   const projections =
     layout.model.kind === 'llama' || layout.model.kind === 't5-encoder' ? q + kv : q + 2 * kv;
@@ -115,12 +112,6 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number): Kept 
   // A compiled backward makes the feed-forward again first, and attention's inputs after that is done.
   const feedForward = itemBytes * (part + dim + (layout.model.gatedFfn ? 2 : 1) * ffn);
   return { saved: needed, again: Math.min(feedForward, Math.max(0, whole - needed)) };
-}
-
-/** Megatron-LM's --recompute-granularity selective: scores, softmax, its dropout. Source: Korthikanti et al. 2022, section 5. */
-function keptByCore(layout: Layout, sizes: TokenSizes, whole: number): Kept {
-  const core = coreBytes(layout, sizes);
-  return { saved: whole - core, again: 0 };
 }
 
 /**

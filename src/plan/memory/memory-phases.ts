@@ -1,5 +1,6 @@
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
+import type { MemoryPrediction } from '../prediction';
 import { shardedStates } from '../stack-rules';
 import { holesOf, workspaceBytes } from './allocator';
 import { type LayerActivations, layerActivations, type TokenSizes, tokenSizesOf } from './layer-activations';
@@ -15,13 +16,9 @@ import {
 import { type WholeUnits, wholeUnits } from './whole-units';
 
 /** What one rank holds at one moment of a step, bytes by cause. */
-export interface MemoryPhase {
+export interface MemoryPhase
+  extends Pick<MemoryPrediction, 'params' | 'grads' | 'optimizer' | 'activations' | 'temporary'> {
   readonly name: MemoryPhaseName;
-  readonly params: Bytes;
-  readonly grads: Bytes;
-  readonly optimizer: Bytes;
-  readonly activations: Bytes;
-  readonly temporary: Bytes;
   /** Of temporary: holes between tensors, and what they would be at worst. */
   readonly holes: Bytes;
   readonly mostHoles: Bytes;
@@ -31,7 +28,7 @@ export interface MemoryPhase {
   readonly cachedGrads: Bytes;
 }
 
-export type MemoryPhaseName =
+type MemoryPhaseName =
   | 'loss'
   | "head's backward"
   | "last layer's backward"
@@ -134,29 +131,26 @@ function lossPhases(ground: Ground): MemoryPhase[] {
 }
 
 /** The last layer's backward begins with all activations there; an earlier one's, while the gradients of the one before are reduced. */
-function backwardPhases({ whole, layer, saved, outputs, ...rest }: Ground): MemoryPhase[] {
-  const ground = { whole, layer, saved, outputs, ...rest };
-  const { stage, sizes, logits, layout } = ground;
-  const kept = outputs + (keptOutputs(layout) > 0 ? logits * sizes.itemBytes : 0);
+function backwardPhases(ground: Ground): MemoryPhase[] {
+  const { stage, whole, layer, saved, outputs } = ground;
   const moment = { wholeParams: whole.parameters, wholeGrads: whole.gradients };
-  const activations = saved + kept + layer.working;
+  const activations = saved + (outputs + lastOutput(ground)) + layer.working;
   const last = phaseOf(ground, "last layer's backward", { ...moment, activations });
   if (stage.layers < 2 || whole.reducing === 0) return [last];
-  return [
-    last,
-    phaseOf(ground, "earlier layer's backward", {
-      ...moment,
-      activations: activations - layer.saved,
-      temporary: whole.reducing,
-    }),
-  ];
+  const earlier = { ...moment, activations: activations - layer.saved, temporary: whole.reducing };
+  return [last, phaseOf(ground, "earlier layer's backward", earlier)];
+}
+
+/** Logits of the last micro-batch, where outputs stay. */
+function lastOutput({ layout, logits, sizes }: Ground): Bytes {
+  return keptOutputs(layout) > 0 ? logits * sizes.itemBytes : 0;
 }
 
 /** What belongs to no layer is reduced last, when its own parameters are in shards again. */
 function outerReduction(ground: Ground): MemoryPhase {
-  const { whole, outputs, logits, sizes, layout } = ground;
+  const { whole, outputs, layout } = ground;
   return phaseOf(ground, 'outer reduction', {
-    activations: keptOutputs(layout) > 0 ? outputs + logits * sizes.itemBytes : 0,
+    activations: keptOutputs(layout) > 0 ? outputs + lastOutput(ground) : 0,
     wholeParams: whole.outer.parameters,
     wholeGrads: whole.outer.gradients,
     temporary: whole.outer.reducing,
@@ -172,8 +166,6 @@ function stepBytes({ layout, stage, bytes }: Ground): Bytes {
 
 /** Parameters of a rank that ZeRO-3 updates at once. Source: DeepSpeed's sub_group_size, runtime/zero/config.py. */
 const SUB_GROUP = 1e9;
-
-const NO_HOLES = { usual: 0, most: 0 };
 
 function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): MemoryPhase {
   const { layout, stage, bytes, whole, layer } = ground;
@@ -196,7 +188,7 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const isEnd = name === 'outer reduction' || name === 'optimizer step';
   const cachedGrads = whole.gathering > 0 && !isEnd ? resting.grads : 0;
   const buffers = pipelineBuffers(layout, stage, layer.stream);
-  const holes = isEnd ? NO_HOLES : holesOf(layout, layer.whole);
+  const holes = isEnd ? { usual: 0, most: 0 } : holesOf(layout, layer.whole);
   return {
     name,
     params: resting.params + wholeParams,

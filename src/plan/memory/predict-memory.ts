@@ -14,43 +14,22 @@ const GIB = 1024 ** 3;
  */
 export function predictMemory(layout: Layout): MemoryPrediction {
   const last = layout.pp - 1;
-  let worst = worstOf(layout, 0);
-  for (const place of last > 1 ? [1, last] : last === 1 ? [1] : []) {
-    const other = worstOf(layout, place);
-    if (other.reserved > worst.reserved) worst = other;
-  }
-  const { stage } = worst;
+  const worst = [...new Set([0, Math.min(1, last), last])]
+    .flatMap((stage) =>
+      memoryPhases(layout, stageOf(layout, stage)).map((phase) => ({ phase, stage, bytes: sumOf(phase) })),
+    )
+    .reduce((most, other) => (other.bytes > most.bytes ? other : most));
   const phase = underPressure(layout, worst.phase);
-  const reserved = sumOf(phase);
+  const { params, grads, optimizer, activations, temporary } = phase;
+  const peakBytes = sumOf(phase);
   return {
-    peak: peakOf(phase, reserved, reservableBytes(layout)),
-    peakBytes: reserved,
-    params: phase.params,
-    grads: phase.grads,
-    optimizer: phase.optimizer,
-    activations: phase.activations,
-    temporary: phase.temporary,
+    peak: peakOf(phase, peakBytes, reservableBytes(layout)),
+    peakBytes,
+    ...{ params, grads, optimizer, activations, temporary },
     phase: phase.name,
-    stage,
+    stage: worst.stage,
     largestAssumption: largestAssumption(layout, phase),
   };
-}
-
-interface Worst {
-  readonly phase: MemoryPhase;
-  readonly stage: number;
-  readonly reserved: Bytes;
-}
-
-function worstOf(layout: Layout, place: number): Worst {
-  const stage = stageOf(layout, place);
-  let worst: Worst | undefined;
-  for (const phase of memoryPhases(layout, stage)) {
-    const reserved = sumOf(phase);
-    if (worst === undefined || reserved > worst.reserved) worst = { phase, stage: place, reserved };
-  }
-  if (worst === undefined) throw new Error('a step has phases');
-  return worst;
 }
 
 /** Near capacity holes and what other streams keep are given back; what is held at the moment is not, fits or not. */
