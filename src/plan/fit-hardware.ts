@@ -45,7 +45,8 @@ export function parseMeasured(input: unknown): MeasuredHardware {
  */
 export function fitHardware(measured: MeasuredHardware): FittedHardware {
   const { like, notes } = kindOf(measured);
-  const bus = largestMessage(measured)?.bus_gb_s;
+  const [largest] = measured.all_reduce.toSorted((a, b) => b.bytes - a.bytes);
+  const bus = largest?.bus_gb_s;
   return {
     like,
     gemmTflops: Math.max(...measured.gemm.map(({ tflops }) => tflops)),
@@ -66,17 +67,8 @@ function memoryOf({ memory_bytes }: MeasuredHardware): number {
   return memory_bytes / 2 ** 30 / OFFERED;
 }
 
-function largestMessage({
-  all_reduce,
-}: MeasuredHardware): MeasuredHardware['all_reduce'][number] | undefined {
-  return all_reduce.reduce<MeasuredHardware['all_reduce'][number] | undefined>(
-    (best, row) => (best === undefined || row.bytes > best.bytes ? row : best),
-    undefined,
-  );
-}
-
 /** The known kind by name ('NVIDIA A100-SXM4-80GB') and memory. */
-function kindOf(measured: MeasuredHardware): { like: string; notes: string[] } {
+function kindOf(measured: MeasuredHardware) {
   const { device, name } = measured;
   const memory = memoryOf(measured);
   const known = Object.entries<Gpu>(GPUS);
@@ -85,16 +77,13 @@ function kindOf(measured: MeasuredHardware): { like: string; notes: string[] } {
     ([, a], [, b]) => Math.abs(a.memoryGB - memory) - Math.abs(b.memoryGB - memory),
   );
   const like = device === 'cpu' ? 'A100-80G' : (nearest?.[0] ?? 'A100-80G');
-  if (device === 'cpu')
-    return { like, notes: [`measured on a CPU: figures to try the path with, named after ${like}`] };
-  if (family.length > 0) return { like, notes: [] };
-  return {
-    like,
-    notes: [`${name} is no kind that is known here; figures that were not measured are ${like}'s`],
-  };
+  const note =
+    device === 'cpu'
+      ? `measured on a CPU: figures to try the path with, named after ${like}`
+      : `${name} is no kind that is known here; figures that were not measured are ${like}'s`;
+  return { like, notes: device === 'cuda' && family.length > 0 ? [] : [note] };
 }
 
 function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 }

@@ -3,32 +3,12 @@ import type { ConfigReading } from '../../plan/layout-of-config';
 import type { Estimate, Prediction } from '../../plan/prediction';
 
 /** One line of `plan --batch`: a prediction under the batch format's keys. */
-export interface PlanAnswer {
-  readonly id?: string | number | undefined;
-  readonly iteration_ms: number;
-  readonly tokens_per_s_per_gpu: number;
-  readonly model_tflops_per_gpu: number;
-  readonly mfu: number;
-  readonly memory_gib: Readonly<Record<MemoryKey, number>>;
-  readonly time_ms: { readonly compute: number; readonly exposed_comm: number; readonly bubble: number };
-  readonly comm_gb_per_gpu: Readonly<Record<'dp' | 'tp' | 'pp' | 'cp' | 'ep', number>>;
-  readonly fits: boolean;
-  readonly interval: { readonly iteration_ms: Interval; readonly peak_gib: Interval };
-  readonly largest_assumption: string;
-  /** In what the layout differs from the runs that the model was fitted on. */
-  readonly outside: readonly string[];
+export type PlanAnswer = ReturnType<typeof planAnswer> & {
   /** Keys of the line that are not settings, if there are any. */
   readonly ignored?: readonly string[];
   /** Assumptions that replace settings of the line, if there are any. */
   readonly assumed?: readonly string[];
-}
-
-type MemoryKey = 'peak' | 'params' | 'grads' | 'optimizer' | 'activations' | 'temporary';
-
-interface Interval {
-  readonly low: number;
-  readonly high: number;
-}
+};
 
 /** What cannot be planned. */
 export interface PlanFailure {
@@ -39,7 +19,7 @@ export interface PlanFailure {
 const GIB = 2 ** 30;
 
 /** A prediction in milliseconds, GiB and GB. */
-export function planAnswer(id: string | number | undefined, prediction: Prediction): PlanAnswer {
+export function planAnswer(id: string | number | undefined, prediction: Prediction) {
   const { time, memory } = prediction;
   const ms = (seconds: number): number => rounded(seconds * 1e3);
   const gib = (bytes: number): number => rounded(bytes / GIB);
@@ -59,16 +39,13 @@ export function planAnswer(id: string | number | undefined, prediction: Predicti
       temporary: gib(memory.temporary),
     },
     time_ms: { compute: ms(time.compute), exposed_comm: ms(time.exposedComm), bubble: ms(time.bubble) },
-    comm_gb_per_gpu: {
-      dp: gb(time.commBytes.dp),
-      tp: gb(time.commBytes.tp),
-      pp: gb(time.commBytes.pp),
-      cp: gb(time.commBytes.cp),
-      ep: gb(time.commBytes.ep),
-    },
+    comm_gb_per_gpu: Object.fromEntries(
+      Object.entries(time.commBytes).map(([axis, bytes]) => [axis, gb(bytes)]),
+    ),
     fits: prediction.fits,
     interval: { iteration_ms: interval(prediction.seconds, ms), peak_gib: interval(memory.peak, rounded) },
     largest_assumption: prediction.largestAssumption,
+    /** In what the layout differs from the runs that the model was fitted on. */
     outside: prediction.outside,
   };
 }
@@ -113,7 +90,7 @@ export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> 
   };
 }
 
-function interval({ low, high }: Estimate, unit: (value: number) => number): Interval {
+function interval({ low, high }: Estimate, unit: (value: number) => number) {
   return { low: unit(low), high: unit(high) };
 }
 

@@ -30,24 +30,21 @@ export function readModel(name: string, cwd: string): TrainConfigInput | Pick<Re
 
 /** A calibration that `shardlab doctor --calibrate` wrote. Throws: CONFIG. */
 export function readCalibration(name: string | undefined, cwd: string): HardwareCalibration | undefined {
-  if (name === undefined) return undefined;
-  return parseCalibration(locatedText(readOther('--calibration', name, cwd), name).input, name);
+  return name === undefined ? undefined : parseCalibration(readOther('--calibration', name, cwd), name);
 }
 
 /** Prices in USD per GPU hour by the GPU's name. Throws: CONFIG. */
 export function readPrices(name: string | undefined, cwd: string): PriceTable | undefined {
-  if (name === undefined) return undefined;
-  return priceTable(locatedText(readOther('--prices', name, cwd), name).input, name);
+  return name === undefined ? undefined : priceTable(readOther('--prices', name, cwd), name);
 }
 
-function readOther(option: string, name: string, cwd: string): string {
+function readOther(option: string, name: string, cwd: string): unknown {
+  let text: string;
   try {
-    return readRegularFile(resolve(cwd, name));
+    text = readRegularFile(resolve(cwd, name));
   } catch (error) {
-    throw new ConfigError(`${option} ${name} cannot be read (${reasonOf(error)})`);
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`${option} ${name} cannot be read (${reason})`);
   }
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return locatedText(text, name).input;
 }
