@@ -8,36 +8,21 @@ export function requestOfLayout(
   { model, seq }: Pick<PlanRequestInput, 'model' | 'seq'>,
 ): PlanRequestInput {
   const { stack, strategy, dp, tp, pp, cp, ep, shards, sequenceParallel, asyncTensorParallel } = layout;
+  const { gpus, precision, recompute, recomputeEveryNth, schedule, virtualStages, attention } = layout;
+  const { compile, compileLoss, dropout, optimizer, reduceDtype, offload } = layout;
+  const degrees = { dp, tp, pp, cp, ep, dpShard: shards, sequenceParallel, asyncTensorParallel };
   return {
     model,
     ...(seq === undefined ? {} : { seq }),
     hardware: hardwareInput(layout.hardware),
-    gpus: layout.gpus,
-    parallel: {
-      stack,
-      strategy,
-      dp,
-      tp,
-      pp,
-      cp,
-      ep,
-      dpShard: shards,
-      sequenceParallel,
-      asyncTensorParallel,
-    },
+    gpus,
+    parallel: { stack, strategy, ...degrees },
     batch: { global: layout.globalBatch, micro: layout.microBatch },
-    precision: layout.precision,
-    recompute: layout.recompute,
-    recomputeEveryNth: layout.recomputeEveryNth,
-    schedule: layout.schedule,
-    virtualStages: layout.virtualStages,
-    attention: layout.attention,
-    compile: layout.compile,
-    compileLoss: layout.compileLoss,
-    dropout: layout.dropout,
-    optimizerStates: { ...layout.optimizer },
-    ...(layout.reduceDtype === null ? {} : { reduceDtype: layout.reduceDtype }),
-    offload: { ...layout.offload },
+    ...{ precision, recompute, recomputeEveryNth, schedule, virtualStages, attention },
+    ...{ compile, compileLoss, dropout },
+    optimizerStates: { ...optimizer },
+    ...(reduceDtype === null ? {} : { reduceDtype }),
+    offload: { ...offload },
   };
 }
 

@@ -9,12 +9,6 @@ import { type Place, type PlannedInput, plannedRequest } from '../../plan/plan-i
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 
-/** How many lines of a batch were planned, and how many failed. */
-export interface BatchResult {
-  readonly numPlanned: number;
-  readonly numFailed: number;
-}
-
 export interface BatchOptions {
   /** A file with one JSON object per line, or '-' for stdin. */
   readonly file: string;
@@ -28,7 +22,7 @@ export interface BatchOptions {
  * line.
  * Throws: CONFIG where the file cannot be read.
  */
-export async function planBatch(options: BatchOptions, io: Io): Promise<BatchResult> {
+export async function planBatch(options: BatchOptions, io: Io) {
   const { file } = options;
   const input = openLines(file, io);
   let [number, numPlanned, numFailed] = [0, 0, 0];

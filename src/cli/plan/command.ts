@@ -2,14 +2,12 @@ import type { Command } from 'commander';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { type Plan, plan } from '../../job/notebook/plan';
-import { type Cost, costOf, type Planned } from '../../plan/cost-of';
-import type { HardwareCalibration } from '../../plan/hardware-calibration';
+import { type Cost, costOf } from '../../plan/cost-of';
 import { type Place, type PlanInput, planInputNamed } from '../../plan/plan-input';
-import type { PriceTable } from '../../plan/prices';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { layoutAnswer, planAnswer, readingAnswer } from './answer';
-import { planBatch } from './batch';
+import { type BatchOptions, planBatch } from './batch';
 import { readCalibration, readPrices } from './read-files';
 
 interface PlanCommandOptions {
@@ -44,17 +42,22 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
+    const place = placeOf(options);
     if (options.batch !== undefined) {
-      return runBatch(options.batch, { configs, options, calibration }, { io, output });
+      checkBatch(options.batch, configs, options);
+      return runBatch({ file: options.batch, place, calibration }, io, output);
     }
     if (configs.length === 0)
       throw new ConfigError('name a config, a preset or a model, or give --batch FILE');
     const prices = readPrices(options.prices, io.cwd);
     if (prices !== undefined && options.tokens === undefined)
       output.note('warning: --prices has no effect without --tokens');
+    const { set, tokens } = options;
     const plans = configs.map((name) => {
-      const planned = planOf(name, { options, calibration }, { io, output });
-      return { name, planned, cost: costFor(planned, options.tokens, prices) };
+      const input = withSettings(planInputNamed(name, io.cwd), set) as PlanInput; // the plan checks it
+      const planned = naming(name, () => plan(input, place, { calibration }));
+      for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
+      return { planned, cost: tokens === undefined ? undefined : costOf(planned, { tokens }, prices) };
     });
     const answers = plans.map(({ planned, cost }) => ({
       ...planAnswer(undefined, planned.prediction),
@@ -69,47 +72,25 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
   });
 }
 
-interface Streams {
-  readonly io: Io;
-  readonly output: Output;
-}
-
-interface Given {
-  readonly options: PlanCommandOptions;
-  readonly calibration: HardwareCalibration | undefined;
-}
-
-async function runBatch(
-  file: string,
-  { configs, options, calibration }: Given & { readonly configs: readonly string[] },
-  { io, output }: Streams,
-): Promise<0 | 1> {
+/** Throws: CONFIG for what has no meaning beside --batch. */
+function checkBatch(file: string, configs: readonly string[], { tokens, set }: PlanCommandOptions): void {
   if (configs.length > 0)
     throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give only one of them`);
-  if (options.tokens !== undefined)
+  if (tokens !== undefined)
     throw new ConfigError(
       '--tokens and --batch: a line gives the time of one iteration; leave one of them out',
     );
-  if (options.set.length > 0)
+  if (set.length > 0)
     throw new ConfigError('--set and --batch: a line says its own settings; leave one of them out');
-  const { numPlanned, numFailed } = await planBatch({ file, place: placeOf(options), calibration }, io);
+}
+
+async function runBatch(options: BatchOptions, io: Io, output: Output): Promise<0 | 1> {
+  const { numPlanned, numFailed } = await planBatch(options, io);
   if (numFailed === 0) return 0;
   output.note(
     `shardlab: ${numFailed} of ${numFailed + numPlanned} lines could not be planned; each says why`,
   );
   return 1;
-}
-
-function planOf(name: string, { options, calibration }: Given, { io, output }: Streams): Plan {
-  const input = withSettings(planInputNamed(name, io.cwd), options.set) as PlanInput; // the plan checks it
-  try {
-    const planned = plan(input, placeOf(options), { calibration });
-    for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
-    return planned;
-  } catch (error) {
-    if (error instanceof ConfigError) throw new ConfigError(`${name}: ${error.message}`, error.details);
-    throw error;
-  }
 }
 
 function placeOf({ hardware, gpus, gpusPerNode, nic }: PlanCommandOptions): Place {
@@ -121,22 +102,18 @@ function placeOf({ hardware, gpus, gpusPerNode, nic }: PlanCommandOptions): Plac
   };
 }
 
-function costFor(
-  planned: Planned,
-  tokens: number | undefined,
-  prices: PriceTable | undefined,
-): Cost | undefined {
-  return tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
+/** Lets an error say which of several configs is wrong. */
+function naming(name: string, planned: () => Plan): Plan {
+  try {
+    return planned();
+  } catch (error) {
+    if (error instanceof ConfigError) throw new ConfigError(`${name}: ${error.message}`, error.details);
+    throw error;
+  }
 }
 
-function costAnswer({
-  usd,
-  hours,
-  usdPerMillionTokens,
-  price,
-  fits,
-  note,
-}: Cost): Readonly<Record<string, unknown>> {
+function costAnswer(cost: Cost): Readonly<Record<string, unknown>> {
+  const { usd, hours, usdPerMillionTokens, price, fits, note } = cost;
   return {
     usd: usd.value,
     usd_low: usd.low,
