@@ -50,24 +50,14 @@ function translate(
         : true,
     );
     const said = (branch ?? []).flatMap((error) => translate(error, path, input, words));
-    return said.length > 0
-      ? said
-      : [
-          {
-            path,
-            message: `${value === undefined ? 'is missing' : `is none of its forms, got ${shown(value)}`}${formOf(path, words)}`,
-          },
-        ];
+    if (said.length > 0) return said;
+    const found = value === undefined ? 'is missing' : `is none of its forms, got ${shown(value)}`;
+    return [{ path, message: `${found}${formOf(path, words)}` }];
   }
-  if (value === undefined)
-    return [{ path, message: `is missing: ${expectation(issue)}${formOf(path, words)}` }];
+  const expected = expectation(issue);
+  if (value === undefined) return [{ path, message: `is missing: ${expected}${formOf(path, words)}` }];
   const hint = issue.code === 'invalid_value' ? meant(value, issue.values.map(String)) : '';
-  return [
-    {
-      path,
-      message: `${expectation(issue)}, got ${shown(value)}${hint}${hint === '' ? formOf(path, words) : ''}`,
-    },
-  ];
+  return [{ path, message: `${expected}, got ${shown(value)}${hint === '' ? formOf(path, words) : hint}` }];
 }
 
 /** What a branch says of an object that it takes none of. */

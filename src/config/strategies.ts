@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** What a training step keeps. */
+/** What a training step stores. */
 export type ModelState = 'parameter' | 'gradient' | 'optimizer';
 
 /** What a strategy promises; code that serves several strategies asks for these and never for a name. */

@@ -6,7 +6,7 @@ const ASKED_OF_ALL = ['then', 'toJSON', 'constructor', 'asymmetricMatch', 'nodeT
 
 /**
  * An object of names, as an enum has them, in which a name that does not exist throws instead of being undefined: an option
- * that is undefined would pass for one that was left out. `absent` says of names that articles use what they mean.
+ * that is undefined would pass for one that was left out. `absent` says of names that documents use what they mean.
  * Throws, when read: CONFIG naming what is there.
  */
 export function strictNames<T extends object, A extends string = never>(

@@ -70,7 +70,7 @@ interface Advice {
   isAdvised(layout: Layout): boolean;
   /** What it is compared with. Default: all layouts. */
   isOther?(layout: Layout): boolean;
-  /** What is compared in place of the best advised layout and the best other one, by time a sample. */
+  /** What is compared in place of the best advised layout and the best other one, by time per sample. */
   pair?(advised: Layout): { readonly advised: Layout; readonly other: Layout };
   /** Default: the advised is level with the best. 'needed': all others do not fit or are slower by more than that. */
   readonly claim?: 'needed';

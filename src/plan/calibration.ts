@@ -9,19 +9,19 @@
  * They are frozen.
  */
 export const CALIBRATION = {
-  /** Fitted: share of a GPU's measured GEMM roof that large products of a training step reach. */
+  /** Fitted: share of a GPU's measured GEMM roof that large matmuls of a training step reach. */
   gemmEfficiency: 0.955,
-  /** Fitted: inner size at which a product has lost half of its rate to its prologue and epilogue, elements. */
+  /** Fitted: inner size at which a matmul has lost half of its rate to its prologue and epilogue, elements. */
   gemmRampK: 600,
-  /** Set: the same where a batch of small products fills the multiprocessors, whose blocks hide each other's ends. */
+  /** Set: the same where a batch of small matmuls fills the multiprocessors, whose blocks hide each other's ends. */
   batchedRampK: 130,
-  /** Fitted: how much of a product's last, partly filled wave is waited for; the rest overlaps with the wave before. */
+  /** Fitted: how much of a matmul's last, partly filled wave is waited for; the rest overlaps with the wave before. */
   gemmTail: 0.47,
-  /** Fitted: share of the products' rate that Megatron-LM's head reaches where one rank has the whole vocabulary. */
+  /** Fitted: share of the matmuls' rate that Megatron-LM's head reaches where one rank has the whole vocabulary. */
   wholeHeadEfficiency: 0.4,
-  /** Set: bytes that unfused attention moves for each score forward, beside its products: softmax 4, dropout with its mask 5; backward 4/3 of it. */
+  /** Set: bytes that unfused attention moves for each score forward, beside its matmuls: softmax 4, dropout with its mask 5; backward 4/3 of it. */
   scoreBytes: 9,
-  /** Fitted: bytes a logit of Megatron-LM's loss, both passes. */
+  /** Fitted: bytes per logit of Megatron-LM's loss, both passes. */
   lossBytes: 25,
   /** Set: share of the memory bandwidth that element-wise kernels reach (copy kernels on A100: 0.85 to 0.9). */
   memoryEfficiency: 0.88,

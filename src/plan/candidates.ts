@@ -14,12 +14,12 @@ const MICRO = [1, 2, 4, 8, 16];
 const VIRTUAL = [1, 2, 3, 4, 6, 8];
 /** A sequence is not divided into parts with fewer tokens per rank: a matmul's rows would fall below a GPU's width. */
 const LEAST_TOKENS = 2048;
-/** More tokens in a micro-batch than this gain no more in products and only cost memory. */
+/** More tokens in a micro-batch than this gain no more in matmuls and only cost memory. */
 const MOST_TOKENS = 65_536;
 
 /**
  * Every legal layout of a model on this number of GPUs with this global batch: strategies, degrees, micro-batches,
- * recompute, by the stacks' rules. `base` says all that is not searched: model, hardware, gpus, batch, precision,
+ * recompute, by the frameworks' rules. `base` says all that is not searched: model, hardware, gpus, batch, precision,
  * attention, compile.
  */
 export function* candidates(base: Layout, space: SearchSpace = {}): Generator<Layout> {

@@ -40,7 +40,7 @@ export function parseMeasured(input: unknown): MeasuredHardware {
 }
 
 /**
- * The figures with which the cost model gives what was measured: its products run at a share of gemmTflops, its element-wise
+ * The figures with which the cost model gives what was measured: its matmuls run at a share of gemmTflops, its element-wise
  * kernels at a share of hbmTBps, its collectives inside a node at a share of linkGBps (calibration.ts); these shares stay.
  */
 export function fitHardware(measured: MeasuredHardware): FittedHardware {

@@ -5,7 +5,7 @@ import { ConfigError } from '../core/errors';
 export interface Gpu {
   /** Dense peak at bf16 (fp16 on V100), TFLOP/s. */
   readonly tflops: number;
-  /** The highest that a large matrix product reaches, TFLOP/s. */
+  /** The highest that a large matmul reaches, TFLOP/s. */
   readonly gemmTflops: number;
   /** TB/s. */
   readonly hbmTBps: number;
@@ -28,7 +28,7 @@ export interface Hardware extends Gpu {
 }
 
 /**
- * Source: NVIDIA's data sheets for tflops, hbm, memory and links; gemmTflops are what cuBLAS reaches on large products
+ * Source: NVIDIA's data sheets for tflops, hbm, memory and links; gemmTflops are what cuBLAS reaches on large matmuls
  * (V100 and A100 by public GEMM benchmarks, H100 and its 500 W variant by vendors' measured roofs). USD per hour are
  * list prices to be replaced by the user's: see prices.ts.
  */

@@ -159,7 +159,7 @@ function valuesOfModel(input: object): string[] {
     .map(([key]) => `model.${key}`);
 }
 
-/** Training here computes the matrix of attention's weights unless told otherwise; GPUs do not. */
+/** Training here computes the matrix of attention's weights unless the config says otherwise; GPUs do not. */
 function attentionByDefault(config: TrainConfig, input: object, { attention }: PlanRequest): Assumed[] {
   const isGiven = attention !== undefined || writtenModel(input).attention !== undefined;
   if (isGiven || modelShape(config).kind === 't5-encoder') return [];

@@ -37,7 +37,7 @@ export interface Layout {
   /** Ranks that share one set of shards: dp (times cp), or a node's of it under the hybrid strategies. */
   readonly shards: number;
   readonly sequenceParallel: boolean;
-  /** All-gathers and reduce-scatters of tensor parallelism are cut up and overlapped with their products. */
+  /** All-gathers and reduce-scatters of tensor parallelism are cut up and overlapped with their matmuls. */
   readonly asyncTensorParallel: boolean;
   readonly strategy: StrategyName;
   /** Sequences. */
@@ -55,10 +55,10 @@ export interface Layout {
   readonly compile: boolean;
   /** Whether torch.compile has the loss too: its float32 copies of the logits then vanish. */
   readonly compileLoss: boolean;
-  /** Whether the stack's model has dropout, which is memory (a mask) and traffic. */
+  /** Whether the framework's model has dropout, which is memory (a mask) and traffic. */
   readonly dropout: boolean;
   readonly optimizer: Pick<OptimizerConfig, 'kind' | 'momentum' | 'blockSize'>;
-  /** Type in which gradients are reduced; null: the stack's. */
+  /** Type in which gradients are reduced; null: the framework's. */
   readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
 }

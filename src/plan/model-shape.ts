@@ -23,7 +23,7 @@ export interface ModelShape {
   /** The output head is the token table. */
   readonly tied: boolean;
   readonly causal: boolean;
-  /** Biases of the projections of queries, keys and values alone (qwen), or of every product (gpt, dit). */
+  /** Biases of the projections of queries, keys and values alone (qwen), or of every matmul (gpt, dit). */
   readonly bias: 'none' | 'qkv' | 'all';
   readonly norm: 'layer' | 'rms';
   /** A learned position per token of seq. */
@@ -224,7 +224,7 @@ function usualShape(params: number, input: ModelShapeInput): ModelShape {
 
 /**
  * Floating-point operations that training on `samples` sequences takes, without what is computed again: six a
- * parameter of a product and token, and 12 × layers × seq × dim a token for attention (all of it, though a causal
+ * parameter of a matmul and token, and 12 × layers × seq × dim a token for attention (all of it, though a causal
  * kernel skips half). Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
  */
 export function modelFlops(model: ModelShape, samples: number): number {

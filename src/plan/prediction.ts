@@ -30,7 +30,7 @@ export interface TimePrediction {
   readonly compute: Seconds;
   readonly exposedComm: Seconds;
   readonly bubble: Seconds;
-  /** Of compute: products, attention, element-wise work, loss, optimizer, launches. */
+  /** Of compute: matmuls, attention, element-wise work, loss, optimizer, launches. */
   readonly computeByCause: Readonly<Record<ComputeCause, Seconds>>;
   /** Wire bytes that one GPU receives in an iteration. */
   readonly commBytes: Readonly<Record<CommAxis, Bytes>>;

@@ -2,7 +2,7 @@ import { type ModelState, STRATEGIES, type StrategyName } from '../config/strate
 import type { Layout, Stack } from './layout';
 import type { ModelShape } from './model-shape';
 
-/** What a stack can run; a layout outside of it is not legal there. */
+/** What a framework can run; a layout outside of it is not legal there. */
 export interface StackRules {
   readonly strategies: readonly StrategyName[];
   readonly kinds: readonly ModelShape['kind'][];
@@ -60,7 +60,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   },
 };
 
-/** How a person of the field calls a strategy as a stack has it. */
+/** How a person of the field calls a strategy as a framework has it. */
 export function strategyWord({ stack, strategy }: Pick<Layout, 'stack' | 'strategy'>): string {
   if (strategy === 'NO_SHARD') return 'DDP';
   if (strategy === 'ZERO_1') return stack === 'megatron' ? 'distributed optimizer' : 'ZeRO-1';

@@ -107,7 +107,7 @@ function outsideOf(layout: Layout): string[] {
   return [...far.filter(([holds]) => holds).map(([, text]) => text), ...unheardOf(layout)];
 }
 
-/** What the layout's stack cannot run, and is planned all the same. */
+/** What the layout's framework cannot run, and is planned all the same. */
 function unheardOf({ stack, strategy, tp, pp, cp }: Layout): string[] {
   const rules = STACK_RULES[stack];
   const lacks: readonly (readonly [boolean, string])[] = [

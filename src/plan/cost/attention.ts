@@ -52,8 +52,8 @@ export function attentionSeconds(
 }
 
 /**
- * Two products forward and four backward, and the score matrix in memory: written by the product, read and written by the
- * fused scale-mask-softmax, by dropout with its mask, and read by the second product. Source: Megatron-LM's CoreAttention.
+ * Two matmuls forward and four backward, and the score matrix in memory: written by the matmul, read and written by the
+ * fused scale-mask-softmax, by dropout with its mask, and read by the second matmul. Source: Megatron-LM's CoreAttention.
  */
 function unfusedSeconds(
   core: AttentionCore,
@@ -72,10 +72,10 @@ function unfusedSeconds(
   return { forward: one + other + forward, backward: 2 * (one + other) + backward };
 }
 
-/** Bytes a score: read, written, and a byte of mask. */
+/** Bytes per score: read, written, and a byte of mask. */
 const DROPOUT_BYTES = 5;
 
-/** Backward computes the scores anew: five products to forward's two. Source: Dao 2023, section 3.2. */
+/** Backward computes the scores anew: five matmuls to forward's two. Source: Dao 2023, section 3.2. */
 function fusedSeconds(
   { batch, queries, keys, headDim, causal }: AttentionCore,
   kernel: 'flash' | 'flash3',
@@ -84,7 +84,7 @@ function fusedSeconds(
 ): ForwardBackward {
   const flops = 4 * batch * queries * keys * headDim * (causal && queries === keys ? 0.5 : 1);
   const [forward, backward] = REACH[kernel][gpu.generation];
-  // Attention stays in 16 bits where products are fp8; float32 takes a kernel at the rate of TF32.
+  // Attention stays in 16 bits where matmuls are fp8; float32 takes a kernel at the rate of TF32.
   // Heads of 64 fill the tensor cores' tiles by half as well. Source: the same papers' curves by head size.
   const roof = gpu.gemmTflops * 1e12 * (precision === 'fp32' ? rateOf(precision, gpu.generation) : 1);
   const reached = roof * (keys / (keys + RAMP_KEYS)) * (headDim >= 128 ? 1 : 0.85);

@@ -63,7 +63,7 @@ function compiledTraffic({ model }: Layout): LayerTraffic {
   };
 }
 
-/** What the layout's stack moves in a layer. A dit's six modulation vectors are two more passes each side of its parts. */
+/** What the layout's framework moves in a layer. A dit's six modulation vectors are two more passes each side of its parts. */
 export function layerTraffic(layout: Layout): LayerTraffic {
   const traffic =
     layout.stack === 'megatron'
@@ -79,7 +79,7 @@ export function layerTraffic(layout: Layout): LayerTraffic {
   };
 }
 
-/** Kernels of one layer that a host launches, forward and backward. Source: counted from the stacks' layers. */
+/** Kernels of one layer that a host launches, forward and backward. Source: counted from the frameworks' layers. */
 export function layerKernels({ stack, compile, tp }: Layout): { forward: number; backward: number } {
   const collectives = tp > 1 ? 6 : 0;
   if (stack === 'megatron') return { forward: 26 + collectives, backward: 44 + collectives };

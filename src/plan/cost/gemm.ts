@@ -3,7 +3,7 @@ import type { Calibration } from '../calibration';
 import type { Gpu } from '../hardware';
 import type { Precision } from '../layout';
 
-/** A product of `batch` pairs of matrices, [m, k] x [k, n]. */
+/** A matmul of `batch` pairs of matrices, [m, k] x [k, n]. */
 export interface Product {
   readonly m: number;
   readonly n: number;
@@ -27,7 +27,7 @@ const TILES = [
 /** Ways to cut k between thread blocks, whose parts are then added. Source: cuBLAS's and CUTLASS's split-K. */
 const SPLITS = [1, 2, 4] as const;
 
-/** Rate of float32 products over that of 16 bits: as TF32 (half), which V100 lacks (15.7 of 125). Source: NVIDIA's data sheets. */
+/** Rate of float32 matmuls over that of 16 bits: as TF32 (half), which V100 lacks (15.7 of 125). Source: NVIDIA's data sheets. */
 const FP32_RATE: Record<Gpu['generation'], number> = {
   volta: 15.7 / 125,
   ampere: 0.5,
@@ -38,7 +38,7 @@ const FP32_RATE: Record<Gpu['generation'], number> = {
 /** Products of fp8, from Hopper on: 0.85 of twice the rate, since a board's power limit binds sooner. */
 const FP8_RATE = 1.7;
 
-/** Rate of products at a precision over that at bf16. */
+/** Rate of matmuls at a precision over that at bf16. */
 export function rateOf(precision: Precision, generation: Gpu['generation']): number {
   if (precision === 'fp32') return FP32_RATE[generation];
   return precision === 'fp8' ? FP8_RATE : 1;
@@ -47,7 +47,7 @@ export function rateOf(precision: Precision, generation: Gpu['generation']): num
 export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };
 
 /**
- * Time of a product: whole waves of tiles over the multiprocessors, each with a ramp in k; never less than its traffic.
+ * Time of a matmul: whole waves of tiles over the multiprocessors, each with a ramp in k; never less than its traffic.
  * Units: seconds.
  */
 export function productSeconds(

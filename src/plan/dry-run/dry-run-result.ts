@@ -104,7 +104,7 @@ export class DryRun {
   }
 
   /**
-   * All that a rank's lower layers told: first while its trainer was built, then step by step. Empty lists where the dry run
+   * Everything that a rank's lower layers reported: first while its trainer was built, then step by step. Empty lists where the dry run
    * kept no events. Stretches (`entered` to `span`) cut it by module and phase: see DryRunEvent.
    */
   eventsOf(rank = this.ranks[0]): readonly (readonly DryRunEvent[])[] {

@@ -11,7 +11,7 @@ import {
 } from '../../core/events';
 import type { Bytes } from '../../core/units';
 
-/** What a dry run's lower layers told, one thing after another. Numbers of buffers are those of the whole dry run. */
+/** What a dry run's lower layers reported, one thing after another. Numbers of buffers are those of the whole dry run. */
 export type DryRunEvent =
   | {
       readonly kind: 'allocated';

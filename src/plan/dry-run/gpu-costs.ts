@@ -15,10 +15,10 @@ import type { DryRunCosts } from './rank-run';
  * What kernels and collectives of this library would take on such GPUs.
  *
  * [Note: this library's schedule on a GPU] The kernels are those that a step here really calls, with their shapes, and the
- * schedule is this library's, overlap included; the times are the planner's: products, cores of attention, traffic at the
+ * schedule is this library's, overlap included; the times are the planner's: matmuls, cores of attention, traffic at the
  * declared types, collectives by where the group's ranks are. So a dry run says what *this* training would take on them,
  * which fuses less than a compiled program and has no interpreter's pauses; `predict` says what PyTorch's or Megatron-LM's
- * would. Left out: what an iteration takes besides (data, counters), multiprocessors that a collective takes from a product
+ * would. Left out: what an iteration takes besides (data, counters), multiprocessors that a collective takes from a matmul
  * beside it, and slow nodes.
  *
  * The host launches one kernel after another and runs ahead of the device: the device waits only where it has caught up.

@@ -21,7 +21,7 @@ export interface HerePlace {
  *
  * [Note: predictions of this machine's own runs] A kernel takes what it took at the same shapes, together with the library's
  * code before it; at others, what a line through the shapes of its name says. Every rank computes on one core, which holds for
- * products too in jobs of a rank for each core or more: where ranks
+ * matmuls too in jobs of a rank for each core or more: where ranks
  * and others' threads outnumber the cores, each takes its share of them, so that computing takes (ranks + others) / cores
  * times as long. Collectives take latency by the ring's steps and time by its bytes, in the same shares; on a shaped link what
  * the link takes, if that is longer. Left out: the core that a posted collective's thread takes from the rank's own, and

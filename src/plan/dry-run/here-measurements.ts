@@ -45,7 +45,7 @@ export function sizeOfWork(call: KernelCall): Pick<MeasuredKernel, 'unit' | 'siz
 }
 
 /**
- * Puts the times of a rank that trained alone beside the calls that a dry run of the same config tells: medians over steps, means over the calls of one key.
+ * Puts the times of a rank that trained alone beside the calls that a dry run of the same config reports: medians over steps, means over the calls of one key.
  * Throws: INTERNAL where the two are not call for call the same.
  */
 export function measuredKernels(config: TrainConfig, steps: readonly TimedStep[]): MeasuredKernel[] {

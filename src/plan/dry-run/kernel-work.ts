@@ -2,6 +2,7 @@ import { FUSED } from '../../backend/fused/fused-kernel';
 import type { KernelCall, KernelTensor } from '../../backend/kernel-costs';
 import { itemBytes } from '../../core/dtypes';
 import type { Bytes } from '../../core/units';
+import type { AttentionCore } from '../cost/attention';
 import type { Product } from '../cost/gemm';
 
 /** What a kernel has to do, whatever does it. */
@@ -11,17 +12,11 @@ export type KernelWork = {
 } & (CoreWork | { readonly kind: 'product'; readonly product: Product } | { readonly kind: 'traffic' });
 
 /** The core of attention as a kernel was called with it. */
-interface CoreWork {
+interface CoreWork extends Omit<AttentionCore, 'kernel' | 'dropout'> {
   readonly kind: 'attention';
   readonly isBackward: boolean;
   /** Whether the weights of attention never exist as a whole. */
   readonly isFlash: boolean;
-  /** Samples times heads. */
-  readonly batch: number;
-  readonly queries: number;
-  readonly keys: number;
-  readonly headDim: number;
-  readonly causal: boolean;
 }
 
 /** What a kernel has to do, from its name, shapes and attributes. */
@@ -33,7 +28,7 @@ export function workOf(call: KernelCall): KernelWork {
   return product === undefined ? { kind: 'traffic', bytes } : { kind: 'product', product, bytes };
 }
 
-/** Floating-point operations of products; 0 of what only reads and writes. A causal core does half of its square. */
+/** Floating-point operations of matmuls; 0 of what only reads and writes. A causal core does half of its square. */
 export function flopsOf(work: KernelWork): number {
   switch (work.kind) {
     case 'product': {
@@ -88,7 +83,7 @@ function productOf({ name, inputs, outputs, attrs }: KernelCall): Product | unde
     }
     case 'Conv2D':
     case 'FusedConv2D':
-      // Filter [height, width, in, out]: a product over what each output position sees.
+      // Filter [height, width, in, out]: a matmul over what each output position sees.
       return { m: size / last, n: last, k: sizeOf(b) / last };
     case 'Conv2DBackpropInput':
       // dy [..., out] and the filter; each position of the input adds up its windows.

@@ -15,7 +15,7 @@ export interface LayerActivations {
 }
 
 /**
- * Sizes in values a token, of this rank: `dim` whole, `part` as the residual stream lies (cut along the sequence under
+ * Sizes in values per token, of this rank: `dim` whole, `part` as the residual stream lies (cut along the sequence under
  * sequence parallelism), `q`, `kv` and `ffn` cut by tp.
  */
 export interface TokenSizes {
@@ -49,7 +49,7 @@ export function tokenSizesOf(layout: Layout): TokenSizes {
   };
 }
 
-/** What a layer of the layout's model keeps and needs. */
+/** What a layer of the layout's model stores and needs. */
 export function layerActivations(layout: Layout): LayerActivations {
   const sizes = tokenSizesOf(layout);
   const { tokens, itemBytes, part } = sizes;
@@ -90,8 +90,8 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
 
 /**
  * [Note: selective by operator] TorchTitan's policy for blocks: results of attention and of reduce-scatters are kept, and of every
- * second product: q, v, the first of the feed-forward, and its last. A compiled block keeps of these only what its backward
- * reads (the last product feeds an addition alone); run op by op, the cache holds them all, under tp the last product's
+ * second matmul: q, v, the first of the feed-forward, and its last. A compiled block keeps of these only what its backward
+ * reads (the last matmul feeds an addition alone); run op by op, the cache holds them all, under tp the last matmul's
  * partial sum in full width. Products of fp8 (aten._scaled_mm) are not on the list: of them nothing is kept.
  * Source: torchtitan/distributed/activation_checkpoint.py (2024: parallelize_llama.py, _save_list); torch.utils.checkpoint's
  * _CachingTorchDispatchMode; the compiled set as torch 2.13's min_cut_rematerialization_partition gives it.

@@ -174,7 +174,7 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const isOnHost = offload.parameters ? 0 : 1;
   // ZeRO-Offload's gradients go to where the step is. Source: DeepSpeed's stage_1_and_2.py and stage3.py; its estimators.
   const gradsOnGpu = offload.optimizer && layout.stack === 'deepspeed' ? 0 : isOnHost;
-  // fully_shard has gradients of the expert that was used; buffers of other stacks are there for all.
+  // fully_shard has gradients of the expert that was used; buffers of other frameworks are there for all.
   const trained = layout.stack === 'fsdp2' ? stage.params / layout.model.experts : stage.params;
   const resting = {
     params: (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter'),

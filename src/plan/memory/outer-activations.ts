@@ -35,18 +35,9 @@ export function pipelineBuffers(layout: Layout, stage: PipelineStage, stream: By
   );
 }
 
-/** Bytes a logit at the three widest moments of the loss. */
-export interface LossBytes {
-  /** While the loss is computed. */
-  readonly forward: number;
-  /** While its gradient is. */
-  readonly backward: number;
-  /** Of the gradient, while the head's backward reads it. */
-  readonly gradient: number;
-}
-
 /**
- * What cross-entropy holds of bf16 or fp16 logits, each cut by tp along the vocabulary.
+ * Bytes per logit of cross-entropy's bf16 or fp16 logits, each cut by tp along the vocabulary, at its three widest moments:
+ * while the loss is computed, while its gradient is, and (of the gradient) while the head's backward reads it.
  * - compiled: logits and their gradient; the maximum and the sum a row are all that is saved besides (the partitioner's set for
  *   F.cross_entropy(logits.float()), torch 2.13; TorchTitan compiles its loss with the model).
  * - op by op: logits 2, float32 copy 4, log-probabilities 4; backward: log-probabilities 4, gradient of nll_loss 4, of log_softmax 4,
@@ -57,7 +48,7 @@ export interface LossBytes {
  * - Transformers' causal models: the float32 logits are an output that stays, shifted copy 4, log-probabilities 4, two gradients.
  * A pipeline's last stage of PyTorch keeps logits as outputs: see keptOutputs.
  */
-export function lossBytesOf(layout: Layout, { itemBytes, isSplit }: TokenSizes): LossBytes {
+export function lossBytesOf(layout: Layout, { itemBytes, isSplit }: TokenSizes) {
   if (!isPlainPyTorch(layout))
     return { forward: itemBytes + 4, backward: itemBytes + 4, gradient: itemBytes };
   if (layout.stack === 'deepspeed') return { forward: itemBytes + 12, backward: 16, gradient: itemBytes + 4 };

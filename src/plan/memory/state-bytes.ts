@@ -21,7 +21,7 @@ export interface StateBytes {
 type Family = 'fp32' | 'fp16' | 'bf16';
 
 /**
- * What each stack keeps by default, in one table.
+ * What each framework keeps by default, in one table.
  * Source, megatron: megatron/training/theoretical_memory_usage.py, 18 bytes with bf16 (2 + 4 + 12, gradients summed in float32);
  * with fp16, arguments.py leaves --accumulate-allreduce-grads-in-fp32 off: gradients of 2 bytes, and optimizer.py
  * (Float16OptimizerWithFloat16Params) makes float32 copies of them at the step.

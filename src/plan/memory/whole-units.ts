@@ -38,7 +38,7 @@ const REDUCE_BUCKET = 5e8;
 export const MAX_LIVE = 1e9;
 const PREFETCH = 5e7;
 
-/** What is whole, by the stack that gathers. */
+/** What is whole, by the framework that gathers. */
 export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
   const sharded = shardedStates(layout);
   const gathers = sharded.includes('parameter');

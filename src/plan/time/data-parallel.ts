@@ -33,24 +33,13 @@ function groupsOf({ tp, cp, dp, shards, hardware }: Layout) {
   };
 }
 
-/** What data parallelism does with `params` parameters of a rank. */
-export interface UnitComm {
-  /** Before forward, before backward, and after it. */
-  readonly gather: Seconds;
-  readonly regather: Seconds;
-  readonly reduce: Seconds;
-  /** Received by a GPU, in the same order. */
-  readonly gatherBytes: Bytes;
-  readonly regatherBytes: Bytes;
-  readonly reduceBytes: Bytes;
-}
-
 /**
  * Collectives of one unit of fully_shard or ZeRO-3, or of one bucket of gradients: a rank that updates a part of the
  * parameters needs that part of their gradients alone. Source: Megatron-LM's distributed optimizer (reduce-scatter of its
  * gradient buffers); DeepSpeed's reduce_scatter, on by default at stages 1 and 2.
+ * Seconds before forward (`gather`), before backward (`regather`) and after it (`reduce`), and what a GPU receives in each.
  */
-export function unitComm(layout: Layout, params: number, cal: Calibration): UnitComm {
+export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const { hardware } = layout;
   const sharded = shardedStates(layout);
   const item = wireItems(layout);

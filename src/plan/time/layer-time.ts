@@ -85,7 +85,7 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   return { forward, backward: passOf('backward', backwardProducts), recompute: recomputed(layout, forward) };
 }
 
-/** The products of one layer's forward pass, as one rank computes them. */
+/** The matmuls of one layer's forward pass, as one rank computes them. */
 function layerProducts({ model, tp, microBatch }: Layout, tokens: number): Product[] {
   const { dim, heads, kvHeads, headDim, ffn, gatedFfn, crossTokens } = model;
   const keys = Math.max(1, kvHeads / tp);
@@ -122,7 +122,7 @@ function layerAttention(layout: Layout, cal: Calibration) {
   return { forward: self.forward + other.forward, backward: self.backward + other.backward };
 }
 
-/** Pairs of products that tensor parallelism cuts: attention, cross-attention where there is one, feed-forward. */
+/** Pairs of matmuls that tensor parallelism cuts: attention, cross-attention where there is one, feed-forward. */
 export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
   return crossTokens > 0 ? 3 : 2;
 }
@@ -149,7 +149,7 @@ function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
 /** Share of a decomposed collective that runs beside its matmul: all except the first of as many parts as ranks (8). */
 const ASYNC_SHARE = 7 / 8;
 
-/** Full recompute runs forward again. Selective recompute's share is what its stack leaves out of memory. */
+/** Full recompute runs forward again. Selective recompute's share is what its framework leaves out of memory. */
 function recomputed(layout: Layout, forward: Pass): Pass {
   const { recompute, stack, attention } = layout;
   if (recompute === 'none') return NO_PASS;
@@ -158,7 +158,7 @@ function recomputed(layout: Layout, forward: Pass): Pass {
   if (stack !== 'fsdp2') {
     return attention === 'unfused' ? { ...NO_PASS, attention: forward.attention } : NO_PASS;
   }
-  // TorchTitan's policy per operation keeps every second product, attention and reduce-scatters.
+  // TorchTitan's policy per operation keeps every second matmul, attention and reduce-scatters.
   return {
     products: forward.products / 2,
     attention: 0,

@@ -21,20 +21,12 @@ export function optimizerSeconds(layout: Layout, params: number, cal: Calibratio
   return trafficSeconds(own * UPDATE_BYTES[layout.stack] + states, layout.hardware, cal);
 }
 
-/** What states on the host cost an iteration. */
-export interface OffloadTime {
-  /** The step on the host, with gradients going there and parameters coming back; nothing runs beside it. */
-  readonly step: Seconds;
-  /** Shards that come from the host for each gather, which compute may hide. */
-  readonly copies: Seconds;
-}
-
 /** Payload of a packet of 256 bytes over what is sent. Source: PCI Express's transaction layer: 24 to 28 bytes of headers and framing. */
 const PAYLOAD = 256 / (256 + 26);
 
 /**
  * PCIe 3, 4 and 5 with 16 lanes; memory channels of both sockets over 8 GPUs. Source: data sheets of DGX-1 (8 channels of
- * DDR4-2133), DGX A100 (16 of DDR4-3200), DGX H100 (16 of DDR5-4800) and DGX B200 (16 of DDR5-5600), 8 bytes a transfer.
+ * DDR4-2133), DGX A100 (16 of DDR4-3200), DGX H100 (16 of DDR5-4800) and DGX B200 (16 of DDR5-5600), 8 bytes per transfer.
  */
 const HOSTS: Readonly<Record<Hardware['generation'], ReturnType<typeof host>>> = {
   volta: host(15.75, 8 * 2.133),
@@ -49,8 +41,12 @@ const HOST_UPDATE_BYTES = 12;
 /** Bytes per parameter in each direction: DeepSpeed moves 16-bit gradients and parameters, fully_shard its float32 shards. */
 const MOVED: Readonly<Record<Layout['stack'], number>> = { deepspeed: 2, fsdp2: 4, megatron: 4 };
 
-/** Time of what `layout.offload` puts on the host, on a rank that holds `params` of the model. */
-export function offloadTime(layout: Layout, params: number): OffloadTime {
+/**
+ * Time of what `layout.offload` puts on the host, on a rank that holds `params` of the model. `step`: the step on the host, with
+ * gradients going there and parameters coming back; nothing runs beside it. `copies`: shards that come from the host for each
+ * gather, which compute may hide.
+ */
+export function offloadTime(layout: Layout, params: number) {
   const { offload, hardware, stack, shards, numMicroBatches, optimizer } = layout;
   const { link, memory } = HOSTS[hardware.generation];
   const states = shardedStates(layout);

@@ -3,16 +3,10 @@ import type { Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Layout } from '../layout';
-import { NO_PASS, type Pass } from './layer-time';
+import { NO_PASS } from './layer-time';
 
-/** What stands before the first layer and after the last one, for one micro-batch. */
-export interface OuterTime {
-  readonly first: { readonly forward: Pass; readonly backward: Pass };
-  readonly last: { readonly forward: Pass; readonly backward: Pass };
-}
-
-/** Time of tables, head and loss. */
-export function outerTime(layout: Layout, cal: Calibration): OuterTime {
+/** Time of what stands before the first layer (tables) and after the last one (head and loss), for one micro-batch. */
+export function outerTime(layout: Layout, cal: Calibration) {
   const { model, microBatch, cp, tp, hardware, precision } = layout;
   const tokens = (microBatch * model.seq) / cp;
   const moved = (bytes: number): Seconds => trafficSeconds(bytes, hardware, cal);
@@ -56,7 +50,7 @@ export function outerTime(layout: Layout, cal: Calibration): OuterTime {
 }
 
 /**
- * Bytes a logit. Megatron-LM's vocabulary-parallel loss: transposed both ways (8), cast (6), copied (8), maximum (4),
+ * Bytes per logit. Megatron-LM's vocabulary-parallel loss: transposed both ways (8), cast (6), copied (8), maximum (4),
  * subtracted (8), exponentials (8) and sum (4), divided (8), gradient scaled (8) and cast back (6). Eager PyTorch: cast (6),
  * log-softmax (8), its gradient from zeros with the targets' rows (16), cast back (6). Compiled: maximum, sum and gradient
  * in a pass each over 16-bit logits. Source: the programs' code.

@@ -26,7 +26,7 @@ import {
   scaledPass,
 } from './layer-time';
 import { offloadTime, optimizerSeconds } from './optimizer-time';
-import { type OuterTime, outerTime } from './outer-time';
+import { outerTime } from './outer-time';
 import { pipelineTime } from './pipeline-time';
 
 /** SMs that a collective's kernels take from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
@@ -96,7 +96,7 @@ function stageTime(
   layout: Layout,
   stage: PipelineStage,
   layer: LayerTime,
-  outer: OuterTime,
+  outer: ReturnType<typeof outerTime>,
   cal: Calibration,
 ): StageTime {
   const { layers, isFirst, isLast } = stage;
