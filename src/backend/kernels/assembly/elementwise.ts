@@ -1,3 +1,5 @@
+import { scaleRow } from './row';
+
 /** target += factor * source. */
 export function addScaled(target: usize, source: usize, factor: f32, n: i32): void {
   const f = f32x4.splat(factor);
@@ -14,16 +16,7 @@ export function addScaled(target: usize, source: usize, factor: f32, n: i32): vo
 
 /** x *= factor. */
 export function scale(x: usize, factor: f32, n: i32): void {
-  const f = f32x4.splat(factor);
-  const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
-    const at = <usize>i << 2;
-    v128.store(x + at, f32x4.mul(f, v128.load(x + at)));
-  }
-  for (let i = whole; i < n; i++) {
-    const at = <usize>i << 2;
-    store<f32>(x + at, factor * load<f32>(x + at));
-  }
+  scaleRow(x, n, factor);
 }
 
 /** Every 4-byte element of x = bits. */

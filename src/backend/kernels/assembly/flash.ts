@@ -1,5 +1,5 @@
-import { expLanes, laneSum, loadSome, logOf, storeSome } from './lanes';
-import { rowMax } from './softmax';
+import { expOf, logOf } from './lanes';
+import { rowDot, rowMax, scaleRow, scoreGradRow, weightRow } from './row';
 
 /**
  * One block of scores in softmax over blocks of keys: scores [rows, columns] become exp(scale * score - top), where top is
@@ -59,21 +59,10 @@ export function flashWeightsAgain(
 export function flashDeltas(
   dOut: usize, out: usize, dLse: usize, deltas: usize, rows: i32, width: i32, stride: i32,
 ): void {
-  const whole = width & ~3;
   for (let i = 0; i < rows; i++) {
     const skip = <usize>(i * stride) << 2;
-    let sum = f32x4.splat(0);
-    for (let j = 0; j < whole; j += 4) {
-      const at = skip + (<usize>j << 2);
-      sum = f32x4.add(sum, f32x4.mul(v128.load(dOut + at), v128.load(out + at)));
-    }
-    let total = laneSum(sum);
-    for (let j = whole; j < width; j++) {
-      const at = skip + (<usize>j << 2);
-      total += load<f32>(dOut + at) * load<f32>(out + at);
-    }
     const place = <usize>i << 2;
-    store<f32>(deltas + place, total - load<f32>(dLse + place));
+    store<f32>(deltas + place, rowDot(dOut + skip, out + skip, width) - load<f32>(dLse + place));
   }
 }
 
@@ -81,62 +70,9 @@ export function flashDeltas(
 export function flashScoreGrad(
   weights: usize, dWeights: usize, deltas: usize, rows: i32, columns: i32, scale: f32,
 ): void {
-  const whole = columns & ~3;
   for (let i = 0; i < rows; i++) {
-    const skip = <usize>(i * columns) << 2;
-    const delta = load<f32>(deltas + (<usize>i << 2));
-    const shift = f32x4.splat(delta);
-    for (let j = 0; j < whole; j += 4) {
-      const at = skip + (<usize>j << 2);
-      const d = f32x4.sub(v128.load(dWeights + at), shift);
-      v128.store(dWeights + at, f32x4.mul(f32x4.splat(scale), f32x4.mul(v128.load(weights + at), d)));
-    }
-    for (let j = whole; j < columns; j++) {
-      const at = skip + (<usize>j << 2);
-      store<f32>(dWeights + at, scale * load<f32>(weights + at) * (load<f32>(dWeights + at) - delta));
-    }
+    const weight = weights + (<usize>(i * columns) << 2);
+    const gradient = dWeights + (<usize>(i * columns) << 2);
+    scoreGradRow(weight, gradient, gradient, columns, load<f32>(deltas + (<usize>i << 2)), scale);
   }
-}
-
-/** x[0, n) becomes exp(scale * x - top); gives the sum. */
-// @ts-ignore: decorator
-@inline
-function weightRow(x: usize, n: i32, scale: f32, top: f32): f32 {
-  const factor = f32x4.splat(scale);
-  const shift = f32x4.splat(top);
-  const whole = n & ~3;
-  let sum = f32x4.splat(0);
-  for (let j = 0; j < whole; j += 4) {
-    const at = <usize>j << 2;
-    const e = expLanes(f32x4.sub(f32x4.mul(factor, v128.load(x + at)), shift));
-    v128.store(x + at, e);
-    sum = f32x4.add(sum, e);
-  }
-  let total = laneSum(sum);
-  if (whole < n) {
-    const at = <usize>whole << 2;
-    storeSome(x + at, expLanes(f32x4.sub(f32x4.mul(factor, loadSome(x + at, n - whole)), shift)), n - whole);
-    for (let j = whole; j < n; j++) total += load<f32>(x + (<usize>j << 2));
-  }
-  return total;
-}
-
-// @ts-ignore: decorator
-@inline
-function scaleRow(x: usize, n: i32, factor: f32): void {
-  const whole = n & ~3;
-  for (let j = 0; j < whole; j += 4) {
-    const at = <usize>j << 2;
-    v128.store(x + at, f32x4.mul(v128.load(x + at), f32x4.splat(factor)));
-  }
-  for (let j = whole; j < n; j++) {
-    const at = <usize>j << 2;
-    store<f32>(x + at, factor * load<f32>(x + at));
-  }
-}
-
-// @ts-ignore: decorator
-@inline
-function expOf(x: f32): f32 {
-  return f32x4.extract_lane(expLanes(f32x4.splat(x)), 0);
 }

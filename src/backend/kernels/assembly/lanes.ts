@@ -17,6 +17,21 @@ export function storeSome(p: usize, v: v128, count: i32): void {
   if (count > 2) store<f32>(p + 8, f32x4.extract_lane(v, 2));
 }
 
+/** The first `some` (1 to 4) floats at `p`; the other lanes are 0. */
+// @ts-ignore: decorator
+@inline
+export function read(p: usize, some: i32): v128 {
+  return some == 4 ? v128.load(p) : loadSome(p, some);
+}
+
+/** Writes the first `some` (1 to 4) lanes to `p`. */
+// @ts-ignore: decorator
+@inline
+export function write(p: usize, v: v128, some: i32): void {
+  if (some == 4) v128.store(p, v);
+  else storeSome(p, v, some);
+}
+
 /** Sum of the four lanes. */
 // @ts-ignore: decorator
 @inline
@@ -56,6 +71,13 @@ export function expLanes(value: v128): v128 {
   const mantissa = f32x4.add(f32x4.add(f32x4.mul(f32x4.mul(p, x), x), x), f32x4.splat(1));
   const exponent = i32x4.shl(i32x4.add(i32x4.trunc_sat_f32x4_s(power), i32x4.splat(127)), 23);
   return f32x4.mul(mantissa, exponent);
+}
+
+/** e^x of one float. */
+// @ts-ignore: decorator
+@inline
+export function expOf(x: f32): f32 {
+  return f32x4.extract_lane(expLanes(f32x4.splat(x)), 0);
 }
 
 /** Natural logarithm of positive normal floats within 2 ulp. Source: Cephes logf. */

@@ -1,24 +1,19 @@
-import { expLanes, loadSome, logLanes, logOf, storeSome } from './lanes';
+import { expLanes, logLanes, logOf, read, write } from './lanes';
 
 /** out = e^x with infinity above 88.72 and 0 below -87.34. */
 export function exp(x: usize, out: usize, n: i32): void {
   const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
-    const at = <usize>i << 2;
-    v128.store(out + at, expEverywhere(v128.load(x + at)));
-  }
-  if (whole < n) {
-    const at = <usize>whole << 2;
-    storeSome(out + at, expEverywhere(loadSome(x + at, n - whole)), n - whole);
-  }
+  for (let i = 0; i < whole; i += 4) expSome(x + (<usize>i << 2), out + (<usize>i << 2), 4);
+  if (whole < n) expSome(x + (<usize>whole << 2), out + (<usize>whole << 2), n - whole);
 }
 
 // @ts-ignore: decorator
 @inline
-function expEverywhere(x: v128): v128 {
+function expSome(p: usize, out: usize, some: i32): void {
+  const x = read(p, some);
   const y = expLanes(x);
   const outside = v128.or(f32x4.gt(x, f32x4.splat(88.3)), f32x4.lt(x, f32x4.splat(-87.3)));
-  return v128.any_true(outside) ? expOutside(x, y) : y;
+  write(out, v128.any_true(outside) ? expOutside(x, y) : y, some);
 }
 
 function expOutside(x: v128, y: v128): v128 {
@@ -32,19 +27,14 @@ function expOutside(x: v128, y: v128): v128 {
  */
 export function tanh(x: usize, out: usize, n: i32): void {
   const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
-    const at = <usize>i << 2;
-    v128.store(out + at, tanhLanes(v128.load(x + at)));
-  }
-  if (whole < n) {
-    const at = <usize>whole << 2;
-    storeSome(out + at, tanhLanes(loadSome(x + at, n - whole)), n - whole);
-  }
+  for (let i = 0; i < whole; i += 4) tanhSome(x + (<usize>i << 2), out + (<usize>i << 2), 4);
+  if (whole < n) tanhSome(x + (<usize>whole << 2), out + (<usize>whole << 2), n - whole);
 }
 
 // @ts-ignore: decorator
 @inline
-function tanhLanes(x: v128): v128 {
+function tanhSome(from: usize, out: usize, some: i32): void {
+  const x = read(from, some);
   const size = f32x4.abs(x);
   const grown = f32x4.add(expLanes(f32x4.add(size, size)), f32x4.splat(1));
   const large = f32x4.sub(f32x4.splat(1), f32x4.div(f32x4.splat(2), grown));
@@ -57,7 +47,7 @@ function tanhLanes(x: v128): v128 {
   p = f32x4.add(f32x4.mul(p, z), f32x4.splat(-3.33332819422e-1));
   const small = f32x4.add(f32x4.mul(f32x4.mul(p, z), x), x);
   const chosen = v128.bitselect(small, signed, f32x4.lt(size, f32x4.splat(0.625)));
-  return v128.bitselect(x, chosen, f32x4.ne(x, x));
+  write(out, v128.bitselect(x, chosen, f32x4.ne(x, x)), some);
 }
 
 /** out = natural logarithm of x: minus infinity for 0, NaN below. */
@@ -95,42 +85,30 @@ function logEverywhere(x: f32): f32 {
 
 /** out = square root of x. */
 export function sqrt(x: usize, out: usize, n: i32): void {
-  const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
+  for (let i = 0; i < n; i += 4) {
     const at = <usize>i << 2;
-    v128.store(out + at, f32x4.sqrt(v128.load(x + at)));
+    const some = min(4, n - i);
+    write(out + at, f32x4.sqrt(read(x + at, some)), some);
   }
-  for (let i = whole; i < n; i++) store<f32>(out + (<usize>i << 2), f32.sqrt(load<f32>(x + (<usize>i << 2))));
 }
 
 /** out = 1 / square root of x. */
 export function rsqrt(x: usize, out: usize, n: i32): void {
-  const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
+  for (let i = 0; i < n; i += 4) {
     const at = <usize>i << 2;
-    v128.store(out + at, f32x4.div(f32x4.splat(1), f32x4.sqrt(v128.load(x + at))));
-  }
-  for (let i = whole; i < n; i++) {
-    const at = <usize>i << 2;
-    store<f32>(out + at, <f32>1 / f32.sqrt(load<f32>(x + at)));
+    const some = min(4, n - i);
+    write(out + at, f32x4.div(f32x4.splat(1), f32x4.sqrt(read(x + at, some))), some);
   }
 }
 
 /** out = x to the power of a whole exponent from 1 on, by multiplying. */
 export function power(x: usize, out: usize, n: i32, exponent: i32): void {
-  const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
+  for (let i = 0; i < n; i += 4) {
     const at = <usize>i << 2;
-    const base = v128.load(x + at);
+    const some = min(4, n - i);
+    const base = read(x + at, some);
     let result = base;
     for (let e = 1; e < exponent; e++) result = f32x4.mul(result, base);
-    v128.store(out + at, result);
-  }
-  for (let i = whole; i < n; i++) {
-    const at = <usize>i << 2;
-    const base = load<f32>(x + at);
-    let result = base;
-    for (let e = 1; e < exponent; e++) result *= base;
-    store<f32>(out + at, result);
+    write(out + at, result, some);
   }
 }

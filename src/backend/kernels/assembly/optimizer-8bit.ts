@@ -1,4 +1,4 @@
-import { loadSome } from './lanes';
+import { laneMax, read } from './lanes';
 import { adamW } from './optimizer';
 
 // Layout of the tables, in bytes: see quantization-tables.ts.
@@ -44,8 +44,8 @@ export function adamW8bit(
     const largest2 = absoluteMax(v, count);
     store<f32>(scale1, largest1);
     store<f32>(scale2, largest2);
-    encodeSigned(m, codes1 + start, count, largest1, tables);
-    encodeUnsigned(v, codes2 + start, count, largest2, tables);
+    encode(m, codes1 + start, count, largest1, tables + CELLS_1, tables + MIDDLES_1, true);
+    encode(v, codes2 + start, count, largest2, tables + CELLS_2, tables + MIDDLES_2, false);
   }
 }
 
@@ -69,20 +69,9 @@ function absoluteMax(x: usize, n: i32): f32 {
   let most = f32x4.splat(0);
   const whole = n & ~3;
   for (let i = 0; i < whole; i += 4) most = f32x4.max(most, f32x4.abs(v128.load(x + (<usize>i << 2))));
-  let result = max(
-    max(f32x4.extract_lane(most, 0), f32x4.extract_lane(most, 1)),
-    max(f32x4.extract_lane(most, 2), f32x4.extract_lane(most, 3)),
-  );
+  let result = laneMax(most);
   for (let i = whole; i < n; i++) result = max(result, abs(load<f32>(x + (<usize>i << 2))));
   return result;
-}
-
-/** The nearest value of the map by its place: what the cell's lower end has, or the next beyond the one middle in the cell. */
-// @ts-ignore: decorator
-@inline
-function place(magnitude: f32, cell: i32, cells: usize, middles: usize): i32 {
-  const lower = <i32>load<u8>(cells + cell);
-  return lower + <i32>(magnitude > load<f32>(middles + (<usize>lower << 2)));
 }
 
 /** The cells of four magnitudes: their upper 16 bits, within the table. */
@@ -93,46 +82,34 @@ function cellsOf(magnitudes: v128): v128 {
   return i32x4.min_s(i32x4.max_s(cells, i32x4.splat(0)), i32x4.splat(LAST_CELL));
 }
 
-/** Code 127 is 0; what lies below codes negative values, whose largest is one step under 1. */
+/**
+ * The code of one value: the place of the map's nearest magnitude, which is what the cell's lower end has, or the next beyond
+ * the one middle in the cell. Signed: code 127 is 0; what lies below codes negative values, whose largest is one step under 1.
+ */
 // @ts-ignore: decorator
 @inline
-function signedCode(bits: i32, steps: i32): u8 {
+function codeOf(bits: i32, magnitude: f32, cell: i32, cells: usize, middles: usize, isSigned: bool): u8 {
+  const lower = <i32>load<u8>(cells + cell);
+  const steps = lower + <i32>(magnitude > load<f32>(middles + (<usize>lower << 2)));
+  if (!isSigned) return <u8>steps;
   const sign = bits >> 31;
   return <u8>(127 + ((steps ^ sign) - sign) + (sign & (steps >> 7)));
 }
 
-function encodeSigned(x: usize, codes: usize, n: i32, scale: f32, tables: usize): void {
-  const cells = tables + CELLS_1;
-  const middles = tables + MIDDLES_1;
+// @ts-ignore: decorator
+@inline
+function encode(x: usize, codes: usize, n: i32, scale: f32, cells: usize, middles: usize, isSigned: bool): void {
   // Of zeros by anything but 0 there are zeros; NaN stays.
   const s = f32x4.splat(scale == 0 ? 1 : scale);
   for (let i = 0; i < n; i += 4) {
     const some = min(4, n - i);
-    const at = x + (<usize>i << 2);
-    const v = f32x4.div(some == 4 ? v128.load(at) : loadSome(at, some), s);
-    const size = f32x4.abs(v);
-    const c = cellsOf(size);
+    const v = f32x4.div(read(x + (<usize>i << 2), some), s);
+    const a = isSigned ? f32x4.abs(v) : v;
+    const c = cellsOf(a);
     const p = codes + i;
-    store<u8>(p, signedCode(i32x4.extract_lane(v, 0), place(f32x4.extract_lane(size, 0), i32x4.extract_lane(c, 0), cells, middles)));
-    if (some > 1) store<u8>(p + 1, signedCode(i32x4.extract_lane(v, 1), place(f32x4.extract_lane(size, 1), i32x4.extract_lane(c, 1), cells, middles)));
-    if (some > 2) store<u8>(p + 2, signedCode(i32x4.extract_lane(v, 2), place(f32x4.extract_lane(size, 2), i32x4.extract_lane(c, 2), cells, middles)));
-    if (some > 3) store<u8>(p + 3, signedCode(i32x4.extract_lane(v, 3), place(f32x4.extract_lane(size, 3), i32x4.extract_lane(c, 3), cells, middles)));
-  }
-}
-
-function encodeUnsigned(x: usize, codes: usize, n: i32, scale: f32, tables: usize): void {
-  const cells = tables + CELLS_2;
-  const middles = tables + MIDDLES_2;
-  const s = f32x4.splat(scale == 0 ? 1 : scale);
-  for (let i = 0; i < n; i += 4) {
-    const some = min(4, n - i);
-    const at = x + (<usize>i << 2);
-    const v = f32x4.div(some == 4 ? v128.load(at) : loadSome(at, some), s);
-    const c = cellsOf(v);
-    const p = codes + i;
-    store<u8>(p, <u8>place(f32x4.extract_lane(v, 0), i32x4.extract_lane(c, 0), cells, middles));
-    if (some > 1) store<u8>(p + 1, <u8>place(f32x4.extract_lane(v, 1), i32x4.extract_lane(c, 1), cells, middles));
-    if (some > 2) store<u8>(p + 2, <u8>place(f32x4.extract_lane(v, 2), i32x4.extract_lane(c, 2), cells, middles));
-    if (some > 3) store<u8>(p + 3, <u8>place(f32x4.extract_lane(v, 3), i32x4.extract_lane(c, 3), cells, middles));
+    store<u8>(p, codeOf(i32x4.extract_lane(v, 0), f32x4.extract_lane(a, 0), i32x4.extract_lane(c, 0), cells, middles, isSigned));
+    if (some > 1) store<u8>(p + 1, codeOf(i32x4.extract_lane(v, 1), f32x4.extract_lane(a, 1), i32x4.extract_lane(c, 1), cells, middles, isSigned));
+    if (some > 2) store<u8>(p + 2, codeOf(i32x4.extract_lane(v, 2), f32x4.extract_lane(a, 2), i32x4.extract_lane(c, 2), cells, middles, isSigned));
+    if (some > 3) store<u8>(p + 3, codeOf(i32x4.extract_lane(v, 3), f32x4.extract_lane(a, 3), i32x4.extract_lane(c, 3), cells, middles, isSigned));
   }
 }

@@ -1,4 +1,4 @@
-import { loadSome, storeSome } from './lanes';
+import { read, write } from './lanes';
 
 /**
  * One AdamW step in one pass. keep = 1 - lr * weightDecay; stepSize = lr / (1 - beta1^t);
@@ -8,10 +8,9 @@ export function adamW(
   param: usize, grad: usize, expAvg: usize, expAvgSq: usize, n: i32, keep: f32, stepSize: f32,
   beta1: f32, rest1: f32, beta2: f32, rest2: f32, rootCorrection: f32, eps: f32, gradScale: f32,
 ): void {
-  const whole = n & ~3;
   for (let i = 0; i < n; i += 4) {
     const at = <usize>i << 2;
-    const some = i < whole ? 4 : n - whole;
+    const some = min(4, n - i);
     const g = f32x4.mul(read(grad + at, some), f32x4.splat(gradScale));
     const m = f32x4.add(
       f32x4.mul(f32x4.splat(beta1), read(expAvg + at, some)),
@@ -37,10 +36,9 @@ export function sgd(
   param: usize, grad: usize, buffer: usize, n: i32, lr: f32, momentum: f32, weightDecay: f32, nesterov: i32,
   gradScale: f32,
 ): void {
-  const whole = n & ~3;
   for (let i = 0; i < n; i += 4) {
     const at = <usize>i << 2;
-    const some = i < whole ? 4 : n - whole;
+    const some = min(4, n - i);
     const p = read(param + at, some);
     let g = f32x4.mul(read(grad + at, some), f32x4.splat(gradScale));
     if (weightDecay != 0) g = f32x4.add(g, f32x4.mul(f32x4.splat(weightDecay), p));
@@ -51,17 +49,4 @@ export function sgd(
     }
     write(param + at, f32x4.sub(p, f32x4.mul(f32x4.splat(lr), g)), some);
   }
-}
-
-// @ts-ignore: decorator
-@inline
-function read(p: usize, some: i32): v128 {
-  return some == 4 ? v128.load(p) : loadSome(p, some);
-}
-
-// @ts-ignore: decorator
-@inline
-function write(p: usize, v: v128, some: i32): void {
-  if (some == 4) v128.store(p, v);
-  else storeSome(p, v, some);
 }

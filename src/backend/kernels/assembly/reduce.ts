@@ -1,3 +1,5 @@
+import { addRow } from './row';
+
 /** Sum of squares in float64. */
 export function sumOfSquares(x: usize, n: i32): f64 {
   let low = f64x2.splat(0);
@@ -25,7 +27,7 @@ export function columnSums(x: usize, out: usize, rows: i32, columns: i32): void 
   const stride = <usize>columns << 2;
   const fours = rows & ~3;
   for (let i = 0; i < fours; i += 4) addFourRows(x + <usize>i * stride, out, columns);
-  for (let i = fours; i < rows; i++) addRow(x + <usize>i * stride, out, columns);
+  for (let i = fours; i < rows; i++) addRow(out, x + <usize>i * stride, columns);
 }
 
 function addFourRows(x: usize, out: usize, columns: i32): void {
@@ -44,17 +46,5 @@ function addFourRows(x: usize, out: usize, columns: i32): void {
     const second = load<f32>(p + 2 * stride) + load<f32>(p + 3 * stride);
     const at = out + (<usize>j << 2);
     store<f32>(at, load<f32>(at) + (first + second));
-  }
-}
-
-function addRow(x: usize, out: usize, columns: i32): void {
-  const whole = columns & ~3;
-  for (let j = 0; j < whole; j += 4) {
-    const at = out + (<usize>j << 2);
-    v128.store(at, f32x4.add(v128.load(at), v128.load(x + (<usize>j << 2))));
-  }
-  for (let j = whole; j < columns; j++) {
-    const at = out + (<usize>j << 2);
-    store<f32>(at, load<f32>(at) + load<f32>(x + (<usize>j << 2)));
   }
 }

@@ -1,39 +1,35 @@
 // Rounding to nearest, ties to even, as torch and IEEE 754 do. Source of the float16 steps: F. Giesen, float_to_half_fast3_rtne
 // and half_to_float_fast5 (public domain).
+import { read, write } from './lanes';
 
 /** x = x rounded to bfloat16, kept as float32; in place. */
 export function roundToBfloat16(x: usize, n: i32): void {
   const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
-    const p = x + (<usize>i << 2);
-    v128.store(p, i32x4.shl(bfloat16Bits(v128.load(p)), 16));
-  }
-  for (let i = whole; i < n; i++) {
-    const p = x + (<usize>i << 2);
-    store<i32>(p, i32x4.extract_lane(bfloat16Bits(v128.load32_splat(p)), 0) << 16);
-  }
+  for (let i = 0; i < whole; i += 4) roundSomeToBfloat16(x + (<usize>i << 2), 4);
+  if (whole < n) roundSomeToBfloat16(x + (<usize>whole << 2), n - whole);
 }
 
 /** x = x rounded to float16, kept as float32; in place. */
 export function roundToFloat16(x: usize, n: i32): void {
   const whole = n & ~3;
-  for (let i = 0; i < whole; i += 4) {
-    const p = x + (<usize>i << 2);
-    v128.store(p, fromFloat16Bits(float16Bits(v128.load(p))));
-  }
-  for (let i = whole; i < n; i++) {
-    const p = x + (<usize>i << 2);
-    store<f32>(p, f32x4.extract_lane(fromFloat16Bits(float16Bits(v128.load32_splat(p))), 0));
-  }
+  for (let i = 0; i < whole; i += 4) roundSomeToFloat16(x + (<usize>i << 2), 4);
+  if (whole < n) roundSomeToFloat16(x + (<usize>whole << 2), n - whole);
 }
 
 // @ts-ignore: decorator
 @inline
-function bfloat16Bits(x: v128): v128 {
+function roundSomeToBfloat16(p: usize, some: i32): void {
+  const x = read(p, some);
   const odd = v128.and(i32x4.shr_u(x, 16), i32x4.splat(1));
   const rounded = i32x4.shr_u(i32x4.add(i32x4.add(x, i32x4.splat(0x7fff)), odd), 16);
   const quiet = v128.or(i32x4.shr_u(x, 16), i32x4.splat(0x40));
-  return v128.bitselect(quiet, rounded, f32x4.ne(x, x));
+  write(p, i32x4.shl(v128.bitselect(quiet, rounded, f32x4.ne(x, x)), 16), some);
+}
+
+// @ts-ignore: decorator
+@inline
+function roundSomeToFloat16(p: usize, some: i32): void {
+  write(p, fromFloat16Bits(float16Bits(read(p, some))), some);
 }
 
 // @ts-ignore: decorator

@@ -1,3 +1,5 @@
+import { addRow } from './row';
+
 /** Every row of out = bias; out is [rows, columns]. */
 export function fillRows(out: usize, bias: usize, rows: i32, columns: i32): void {
   const stride = <usize>columns << 2;
@@ -21,20 +23,10 @@ export function takeRows(table: usize, ids: usize, out: usize, count: i32, table
 /** table[ids[i]] += rows[i] in order of i; ids outside [0, tableRows) are skipped. */
 export function addToRows(table: usize, ids: usize, rows: usize, count: i32, tableRows: i32, width: i32): void {
   const stride = <usize>width << 2;
-  const whole = width & ~3;
   for (let i = 0; i < count; i++) {
     const id = load<i32>(ids + (<usize>i << 2));
     if (id < 0 || id >= tableRows) continue;
-    const target = table + <usize>id * stride;
-    const source = rows + <usize>i * stride;
-    for (let j = 0; j < whole; j += 4) {
-      const at = <usize>j << 2;
-      v128.store(target + at, f32x4.add(v128.load(target + at), v128.load(source + at)));
-    }
-    for (let j = whole; j < width; j++) {
-      const at = <usize>j << 2;
-      store<f32>(target + at, load<f32>(target + at) + load<f32>(source + at));
-    }
+    addRow(table + <usize>id * stride, rows + <usize>i * stride, width);
   }
 }
 

@@ -1,4 +1,5 @@
-import { expLanes, laneMax, laneSum, loadSome, storeSome } from './lanes';
+import { expLanes, laneSum, loadSome, storeSome } from './lanes';
+import { rowDot, rowMax, scaleRow, scoreGradRow } from './row';
 
 /**
  * Softmax of scale * scores over the last axis where column <= row + (columns - rows), 0 elsewhere.
@@ -38,51 +39,14 @@ function softmaxRow(x: usize, out: usize, n: i32, scale: f32): void {
     storeSome(out + at, expLanes(f32x4.mul(factor, f32x4.sub(loadSome(x + at, n - whole), shift))), n - whole);
     for (let j = whole; j < n; j++) total += load<f32>(out + (<usize>j << 2));
   }
-  const inverse: f32 = <f32>1 / total;
-  for (let j = 0; j < whole; j += 4) {
-    const at = <usize>j << 2;
-    v128.store(out + at, f32x4.mul(v128.load(out + at), f32x4.splat(inverse)));
-  }
-  for (let j = whole; j < n; j++) {
-    const at = <usize>j << 2;
-    store<f32>(out + at, load<f32>(out + at) * inverse);
-  }
-}
-
-/** Largest of x[0, n); minus infinity for none. */
-export function rowMax(x: usize, n: i32): f32 {
-  const whole = n & ~3;
-  let best = f32x4.splat(-Infinity);
-  for (let j = 0; j < whole; j += 4) best = f32x4.pmax(best, v128.load(x + (<usize>j << 2)));
-  let result = laneMax(best);
-  for (let j = whole; j < n; j++) result = max(result, load<f32>(x + (<usize>j << 2)));
-  return result;
+  scaleRow(out, n, <f32>1 / total);
 }
 
 /** dScores = scale * p * (dp - sum(p * dp)) by rows of `columns`; dScores may be dp. */
 export function softmaxGrad(p: usize, dp: usize, dScores: usize, rows: i32, columns: i32, scale: f32): void {
   const stride = <usize>columns << 2;
-  const whole = columns & ~3;
   for (let i = 0; i < rows; i++) {
-    const prob = p + <usize>i * stride;
-    const grad = dp + <usize>i * stride;
-    const out = dScores + <usize>i * stride;
-    let sum = f32x4.splat(0);
-    for (let j = 0; j < whole; j += 4) {
-      const at = <usize>j << 2;
-      sum = f32x4.add(sum, f32x4.mul(v128.load(prob + at), v128.load(grad + at)));
-    }
-    let total = laneSum(sum);
-    for (let j = whole; j < columns; j++) total += load<f32>(prob + (<usize>j << 2)) * load<f32>(grad + (<usize>j << 2));
-    const mean = f32x4.splat(total);
-    for (let j = 0; j < whole; j += 4) {
-      const at = <usize>j << 2;
-      const d = f32x4.sub(v128.load(grad + at), mean);
-      v128.store(out + at, f32x4.mul(f32x4.splat(scale), f32x4.mul(v128.load(prob + at), d)));
-    }
-    for (let j = whole; j < columns; j++) {
-      const at = <usize>j << 2;
-      store<f32>(out + at, scale * load<f32>(prob + at) * (load<f32>(grad + at) - total));
-    }
+    const at = <usize>i * stride;
+    scoreGradRow(p + at, dp + at, dScores + at, columns, rowDot(p + at, dp + at, columns), scale);
   }
 }
