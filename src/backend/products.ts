@@ -92,20 +92,8 @@ function multiplyByBlas(
   const bIndex = batchIndex(b.shape.slice(0, -2), batch);
   for (let i = 0; i < numProducts; i++) {
     const aPart = aAt + aIndex(i) * m * k * 4;
-    sgemm(
-      transposeA,
-      transposeB,
-      m,
-      n,
-      k,
-      aPart,
-      lda,
-      bAt + bIndex(i) * k * n * 4,
-      ldb,
-      beta,
-      outAt + i * m * n * 4,
-      n,
-    );
+    const bPart = bAt + bIndex(i) * k * n * 4;
+    sgemm(transposeA, transposeB, m, n, k, aPart, lda, bPart, ldb, beta, outAt + i * m * n * 4, n);
   }
   return out;
 }

@@ -1,4 +1,3 @@
-import type * as tf from '../core/tf';
 import { aliasOf, given, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
 
 /** An axis of the result: its length, and how many elements of the input one step along it is. */
@@ -21,7 +20,7 @@ export function registerTranspose(context: WasmContext): void {
     const shape = perm.map((axis) => input.shape[axis] ?? 1);
     if (axes.length <= 1) return aliasOf(context, input, shape);
     const out = context.backend.makeOutput(shape, input.dtype);
-    if (sizeOf(shape) > 0) permute(context, input, out, axes);
+    if (sizeOf(shape) > 0) permute(context, offsetOf(context, input), offsetOf(context, out), axes);
     return out;
   });
 }
@@ -43,42 +42,19 @@ function merged(shape: readonly number[], perm: readonly number[]): Axis[] {
   return axes;
 }
 
-function permute(
-  context: WasmContext,
-  input: tf.TensorInfo,
-  out: tf.TensorInfo,
-  axes: readonly Axis[],
-): void {
-  const { kernels } = context;
-  const [from, to] = [offsetOf(context, input), offsetOf(context, out)];
+function permute({ kernels }: WasmContext, from: number, to: number, axes: readonly Axis[]): void {
   const [rows, columns] = axes.slice(-2) as [Axis, Axis]; // there are two at least
   const outer = [...Array<Axis>(MAX_AXES - axes.length).fill({ length: 1, stride: 0 }), ...axes.slice(0, -1)];
   const isMatrices = axes.length <= 3 && rows.stride === 1 && columns.stride === rows.length;
   if (isMatrices) {
     const batch = axes.length === 3 ? (axes[0] as Axis) : { length: 1, stride: 0 };
     for (let i = 0; i < batch.length; i++) {
-      kernels.transpose(
-        from + 4 * i * batch.stride,
-        to + 4 * i * rows.length * columns.length,
-        columns.length,
-        rows.length,
-      );
+      const out = to + 4 * i * rows.length * columns.length;
+      kernels.transpose(from + 4 * i * batch.stride, out, columns.length, rows.length);
     }
     return;
   }
   const [a, b, c, d] = outer as [Axis, Axis, Axis, Axis]; // filled up to four
-  kernels.permute(
-    from,
-    to,
-    a.length,
-    a.stride,
-    b.length,
-    b.stride,
-    c.length,
-    c.stride,
-    d.length,
-    d.stride,
-    columns.length,
-    columns.stride,
-  );
+  const pair = ({ length, stride }: Axis) => [length, stride] as const;
+  kernels.permute(from, to, ...pair(a), ...pair(b), ...pair(c), ...pair(d), ...pair(columns));
 }

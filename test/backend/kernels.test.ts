@@ -69,7 +69,7 @@ function flashBlocks(arena: Arena, rows: number, n: number): void {
       n,
       isFirst ? n : 1 - rows,
       0.5,
-      isFirst,
+      Number(isFirst),
       width,
       width,
     );

@@ -1,7 +1,7 @@
 import * as tf from '../../core/tf';
 import type { Sgemm } from '../blas';
 import { given, offsetOf, replaceKernel, type WasmContext } from '../wasm-context';
-import { FUSED, runForFirst } from './fused-kernel';
+import { differentiateBy, FUSED } from './fused-kernel';
 
 /** Sizes of one attention: sequences, positions, heads, values a head. */
 interface Sizes {
@@ -42,15 +42,9 @@ export function registerCausalAttention(context: WasmContext): void {
     backend.disposeData(scratch.dataId);
     return dQkv;
   });
-  tf.registerGradient({
-    kernelName: FUSED.causalAttention,
-    inputsToSave: ['qkv'],
-    outputsToSave: [false, true],
-    gradFunc: (dys, saved, attrs) => {
-      const dy = given((dys as tf.Tensor[])[0]);
-      const inputs = { qkv: given(saved[0]), p: given(saved[1]), dy };
-      return { qkv: () => runForFirst(FUSED.causalAttentionGrad, inputs, attrs) };
-    },
+  differentiateBy(FUSED.causalAttention, FUSED.causalAttentionGrad, ['qkv'], {
+    inputs: ['qkv'],
+    outputs: [null, 'p'],
   });
 }
 

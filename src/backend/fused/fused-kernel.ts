@@ -1,6 +1,6 @@
 import * as tf from '../../core/tf';
 import { isConsumable } from '../consumable';
-import { aliasOf, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
+import { aliasOf, given, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
 
 /** Names of the engine's own kernels in tfjs's registry. */
 export const FUSED = {
@@ -64,6 +64,34 @@ export function runForFirst(
   const [first, ...others] = runFused(name, inputs, attrs);
   for (const other of others) other.dispose();
   return first as tf.Tensor; // every kernel has an output
+}
+
+/** The names under which a gradient's kernel gets what forward saved; null: an output that is not saved. */
+interface Saved {
+  readonly inputs?: readonly string[];
+  readonly outputs?: readonly (string | null)[];
+  /** Its name for the gradient of the first output. Default 'dy'. */
+  readonly dy?: string;
+}
+
+/** Registers a fused kernel's gradient: one kernel, whose outputs are the gradients of the inputs `of`. */
+export function differentiateBy(
+  kernelName: FusedName,
+  gradient: FusedName,
+  of: readonly string[],
+  { inputs = [], outputs = [], dy = 'dy' }: Saved,
+): void {
+  const names = [...inputs, ...outputs.filter((name) => name !== null)];
+  tf.registerGradient({
+    kernelName,
+    inputsToSave: [...inputs],
+    outputsToSave: outputs.map((name) => name !== null),
+    gradFunc: (dys, saved, attrs) => {
+      const known = Object.fromEntries(names.map((name, i) => [name, given(saved[i])]));
+      const gradients = runFused(gradient, { ...known, [dy]: given([dys].flat()[0]) }, attrs as tf.NamedAttrMap);
+      return Object.fromEntries(of.map((name, i) => [name, () => given(gradients[i])]));
+    },
+  });
 }
 
 /**

@@ -1,21 +1,206 @@
-import type { WasmContext } from '../wasm-context';
+import * as tf from '../../core/tf';
+import { given, offsetOf, replaceKernel, runKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { registerCausalAttention } from './causal-attention';
-import { registerCausalSoftmax } from './causal-softmax';
-import { registerCrossEntropy } from './cross-entropy';
-import { registerEmbedding } from './embedding';
 import { registerFlashAttention } from './flash-attention';
-import { registerGelu } from './gelu';
-import { registerLayerNorm } from './layer-norm';
-import { registerLinear } from './linear';
+import { differentiateBy, FUSED, outputLike, runForFirst } from './fused-kernel';
 
 /** Registers every fused kernel of the engine with its gradient. */
 export function registerFusedKernels(context: WasmContext): void {
-  registerLinear(context);
+  registerLinear();
   registerLayerNorm(context);
   registerGelu(context);
   registerCausalSoftmax(context);
   registerCausalAttention(context);
   registerFlashAttention(context);
   registerCrossEntropy(context);
+  registerCrossEntropyInPlace(context);
   registerEmbedding(context);
+}
+
+/**
+ * y = x Wᵀ + b in one matmul that starts from the bias. Shapes: x [rows, in], weight [out, in], bias [out]. Saves x and
+ * weight.
+ */
+function registerLinear(): void {
+  replaceKernel(FUSED.linear, () => ({ x, weight, bias }) => {
+    const attrs = { transposeA: false, transposeB: true };
+    return runKernel('_FusedMatMul', { a: given(x), b: given(weight), bias: given(bias) }, attrs);
+  });
+  tf.registerGradient({
+    kernelName: FUSED.linear,
+    inputsToSave: ['x', 'weight'],
+    gradFunc: (dy, saved) => {
+      const [gradient, x, weight] = [dy as tf.Tensor2D, given(saved[0]), given(saved[1])];
+      return {
+        x: () => tf.matMul(gradient, weight),
+        weight: () => tf.matMul(gradient, x, true, false),
+        bias: () => tf.sum(gradient, 0),
+      };
+    },
+  });
+}
+
+/** Layer norm over the last axis. Saves x, weight, and mean and 1/deviation of each row. */
+function registerLayerNorm(context: WasmContext): void {
+  const { kernels, backend } = context;
+  const at = offsetsOn(context);
+  replaceKernel(FUSED.layerNorm, () => ({ x, weight, bias }, attrs) => {
+    const [rows, width] = rowsOf(given(x));
+    const y = backend.makeOutput(given(x).shape, 'float32');
+    const stats = backend.makeOutput([rows, 2], 'float32');
+    kernels.layerNorm(at(x), at(weight), at(bias), at(y), at(stats), rows, width, Number(attrs.eps));
+    return [y, stats];
+  });
+  replaceKernel(FUSED.layerNormGrad, () => ({ x, weight, stats, dy }) => {
+    const width = given(weight).shape[0] ?? 1;
+    const dWeight = backend.makeOutput([width], 'float32');
+    const dBias = backend.makeOutput([width], 'float32');
+    const dx = outputLike(context, given(dy));
+    const rows = sizeOf(given(x).shape) / width;
+    const outputs = [dx.offset, at(dWeight), at(dBias)] as const;
+    kernels.layerNormGrad(at(x), at(weight), at(stats), at(dy), ...outputs, rows, width);
+    return [dx.info, dWeight, dBias];
+  });
+  differentiateBy(FUSED.layerNorm, FUSED.layerNormGrad, ['x', 'weight', 'bias'], {
+    inputs: ['x', 'weight'],
+    outputs: [null, 'stats'],
+  });
+}
+
+/** GELU in its tanh form. Saves x. */
+function registerGelu(context: WasmContext): void {
+  const { kernels, backend } = context;
+  const at = offsetsOn(context);
+  replaceKernel(FUSED.gelu, () => ({ x }) => {
+    const y = backend.makeOutput(given(x).shape, 'float32');
+    kernels.gelu(at(x), at(y), sizeOf(y.shape));
+    return y;
+  });
+  replaceKernel(FUSED.geluGrad, () => ({ x, dy }) => {
+    const dx = outputLike(context, given(dy));
+    kernels.geluGrad(at(x), at(dy), dx.offset, sizeOf(given(x).shape));
+    return dx.info;
+  });
+  differentiateBy(FUSED.gelu, FUSED.geluGrad, ['x'], { inputs: ['x'] });
+}
+
+/** Softmax of scaled scores over positions up to the row's own. Saves its output. */
+function registerCausalSoftmax(context: WasmContext): void {
+  const { kernels, backend } = context;
+  const at = offsetsOn(context);
+  replaceKernel(FUSED.causalSoftmax, () => ({ scores }, attrs) => {
+    const { shape } = given(scores);
+    const [rows = 1, columns = 1] = shape.slice(-2);
+    const p = backend.makeOutput(shape, 'float32');
+    kernels.causalSoftmax(at(scores), at(p), sizeOf(shape.slice(0, -2)), rows, columns, Number(attrs.scale));
+    return p;
+  });
+  replaceKernel(FUSED.softmaxGrad, () => ({ p, dp }, attrs) => {
+    const [rows, columns] = rowsOf(given(p));
+    const out = outputLike(context, given(dp));
+    kernels.softmaxGrad(at(p), at(dp), out.offset, rows, columns, Number(attrs.scale));
+    return out.info;
+  });
+  differentiateBy(FUSED.causalSoftmax, FUSED.softmaxGrad, ['scores'], { outputs: ['p'], dy: 'dp' });
+}
+
+/**
+ * Mean cross-entropy of softmax(logits [rows, classes]) against labels [rows]. Saves logits, labels and the rows'
+ * norms; the gradient overwrites the logits if no other tensor uses them.
+ */
+function registerCrossEntropy(context: WasmContext): void {
+  const { kernels, backend } = context;
+  const at = offsetsOn(context);
+  replaceKernel(FUSED.crossEntropy, () => ({ logits, labels }) => {
+    const [rows, classes] = rowsOf(given(logits));
+    const norms = backend.makeOutput([rows], 'float32');
+    const losses = backend.makeOutput([rows], 'float32');
+    kernels.crossEntropy(at(logits), at(labels), at(losses), at(norms), rows, classes);
+    return [meanOf(context, losses), norms];
+  });
+  replaceKernel(FUSED.crossEntropyGrad, () => ({ logits, labels, norms, dy }) => {
+    const [rows, classes] = rowsOf(given(logits));
+    const out = outputLike(context, given(logits));
+    const scale = numberIn(context, given(dy)) / rows;
+    kernels.crossEntropyGrad(at(logits), at(labels), at(norms), out.offset, rows, classes, scale);
+    return out.info;
+  });
+  differentiateBy(FUSED.crossEntropy, FUSED.crossEntropyGrad, ['logits'], {
+    inputs: ['logits', 'labels'],
+    outputs: [null, 'norms'],
+  });
+}
+
+/** Cross-entropy whose forward already overwrites the logits with their gradient. */
+function registerCrossEntropyInPlace(context: WasmContext): void {
+  const { kernels, backend } = context;
+  const at = offsetsOn(context);
+  replaceKernel(FUSED.crossEntropyInPlace, () => ({ logits, labels }) => {
+    const [rows, classes] = rowsOf(given(logits));
+    const losses = backend.makeOutput([rows], 'float32');
+    kernels.crossEntropyInPlace(at(logits), at(labels), at(losses), rows, classes, 1 / rows);
+    return meanOf(context, losses);
+  });
+  replaceKernel(FUSED.scaledGrad, () => ({ x, dy }) => {
+    const size = sizeOf(given(x).shape);
+    const scale = numberIn(context, given(dy));
+    const out = outputLike(context, given(x));
+    if (out.offset !== at(x)) backend.wasm.HEAPU8.copyWithin(out.offset, at(x), at(x) + 4 * size);
+    if (scale !== 1) kernels.scale(out.offset, scale, size);
+    return out.info;
+  });
+  tf.registerGradient({
+    kernelName: FUSED.crossEntropyInPlace,
+    inputsToSave: ['logits'],
+    gradFunc: (dy, saved) => ({
+      logits: () => runForFirst(FUSED.scaledGrad, { x: given(saved[0]), dy: dy as tf.Tensor }),
+    }),
+  });
+}
+
+/** Rows of a table by index. Saves only the indices. */
+function registerEmbedding(context: WasmContext): void {
+  const { kernels, backend } = context;
+  const at = offsetsOn(context);
+  replaceKernel(FUSED.embedding, () => ({ table, ids }) => {
+    const [rows = 0, width = 0] = given(table).shape;
+    const out = backend.makeOutput([...given(ids).shape, width], 'float32');
+    kernels.takeRows(at(table), at(ids), at(out), sizeOf(given(ids).shape), rows, width);
+    return out;
+  });
+  replaceKernel(FUSED.embeddingGrad, () => ({ ids, dy }, attrs) => {
+    const rows = Number(attrs.rows);
+    const width = given(dy).shape.at(-1) ?? 1;
+    const out = backend.makeOutput([rows, width], 'float32');
+    kernels.fill(at(out), 0, rows * width);
+    kernels.addToRows(at(out), at(ids), at(dy), sizeOf(given(ids).shape), rows, width);
+    return out;
+  });
+  differentiateBy(FUSED.embedding, FUSED.embeddingGrad, ['table'], { inputs: ['ids'] });
+}
+
+function offsetsOn(context: WasmContext): (info: tf.TensorInfo | undefined) => number {
+  return (info) => offsetOf(context, given(info));
+}
+
+/** A tensor's number of rows, and their width. */
+function rowsOf({ shape }: tf.TensorInfo): [number, number] {
+  const width = shape.at(-1) ?? 1;
+  return [sizeOf(shape) / width, width];
+}
+
+function numberIn(context: WasmContext, scalar: tf.TensorInfo): number {
+  return context.backend.typedArrayFromHeap(scalar)[0] ?? Number.NaN;
+}
+
+/** The mean of `losses`, summed in float64; frees them. */
+function meanOf(context: WasmContext, losses: tf.TensorInfo): tf.TensorInfo {
+  const values = context.backend.typedArrayFromHeap(losses);
+  let sum = 0;
+  for (const value of values) sum += value;
+  const mean = sum / values.length;
+  context.backend.disposeData(losses.dataId);
+  const out = context.backend.makeOutput([], 'float32');
+  context.backend.typedArrayFromHeap(out)[0] = mean;
+  return out;
 }

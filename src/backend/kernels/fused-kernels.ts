@@ -3,194 +3,54 @@ import { join } from 'node:path';
 import { ShardlabError } from '../../core/errors';
 import type { Sgemm } from '../blas';
 
-/** The functions of kernels/assembly, on byte offsets of the backend's heap. Their own files say what each does. */
+/** N numbers: byte offsets, sizes and factors. */
+type Numbers<N extends number, Known extends number[] = []> = Known['length'] extends N
+  ? Known
+  : Numbers<N, [...Known, number]>;
+
+type Kernel<N extends number, Result = void> = (...values: Numbers<N>) => Result;
+
+/**
+ * The functions of kernels/assembly, on byte offsets of the backend's heap, by their number of arguments. Their own files name
+ * the arguments and say what each does.
+ */
 export interface FusedKernels {
-  addScaled(target: number, source: number, factor: number, n: number): void;
-  scale(x: number, factor: number, n: number): void;
-  fill(x: number, bits: number, n: number): void;
-  exp(x: number, out: number, n: number): void;
-  tanh(x: number, out: number, n: number): void;
-  log(x: number, out: number, n: number): void;
-  sqrt(x: number, out: number, n: number): void;
-  rsqrt(x: number, out: number, n: number): void;
-  power(x: number, out: number, n: number, exponent: number): void;
-  sumOfSquares(x: number, n: number): number;
-  columnSums(x: number, out: number, rows: number, columns: number): void;
-  adamW(
-    param: number,
-    grad: number,
-    expAvg: number,
-    expAvgSq: number,
-    n: number,
-    keep: number,
-    stepSize: number,
-    beta1: number,
-    rest1: number,
-    beta2: number,
-    rest2: number,
-    rootCorrection: number,
-    eps: number,
-    gradScale: number,
-  ): void;
-  adamW8bit(
-    param: number,
-    grad: number,
-    codes1: number,
-    scales1: number,
-    codes2: number,
-    scales2: number,
-    first: number,
-    n: number,
-    size: number,
-    blockSize: number,
-    tables: number,
-    scratch: number,
-    keep: number,
-    stepSize: number,
-    beta1: number,
-    rest1: number,
-    beta2: number,
-    rest2: number,
-    rootCorrection: number,
-    eps: number,
-    gradScale: number,
-  ): void;
-  sgd(
-    param: number,
-    grad: number,
-    buffer: number,
-    n: number,
-    lr: number,
-    momentum: number,
-    weightDecay: number,
-    nesterov: number,
-    gradScale: number,
-  ): void;
-  layerNorm(
-    x: number,
-    weight: number,
-    bias: number,
-    y: number,
-    stats: number,
-    rows: number,
-    width: number,
-    eps: number,
-  ): void;
-  layerNormGrad(
-    x: number,
-    weight: number,
-    stats: number,
-    dy: number,
-    dx: number,
-    dWeight: number,
-    dBias: number,
-    rows: number,
-    width: number,
-  ): void;
-  gelu(x: number, y: number, n: number): void;
-  geluGrad(x: number, dy: number, dx: number, n: number): void;
-  causalSoftmax(
-    scores: number,
-    out: number,
-    matrices: number,
-    rows: number,
-    columns: number,
-    scale: number,
-  ): void;
-  softmaxGrad(p: number, dp: number, dScores: number, rows: number, columns: number, scale: number): void;
-  flashWeights(
-    scores: number,
-    tops: number,
-    sums: number,
-    out: number,
-    rows: number,
-    columns: number,
-    seen: number,
-    scale: number,
-    isFirst: boolean,
-    width: number,
-    outStride: number,
-  ): void;
-  flashEnd(
-    tops: number,
-    sums: number,
-    out: number,
-    lse: number,
-    rows: number,
-    width: number,
-    outStride: number,
-  ): void;
-  flashWeightsAgain(
-    scores: number,
-    lse: number,
-    rows: number,
-    columns: number,
-    seen: number,
-    scale: number,
-  ): void;
-  flashDeltas(
-    dOut: number,
-    out: number,
-    dLse: number,
-    deltas: number,
-    rows: number,
-    width: number,
-    stride: number,
-  ): void;
-  flashScoreGrad(
-    weights: number,
-    dWeights: number,
-    deltas: number,
-    rows: number,
-    columns: number,
-    scale: number,
-  ): void;
-  product: Sgemm;
-  crossEntropy(
-    logits: number,
-    labels: number,
-    losses: number,
-    norms: number,
-    rows: number,
-    classes: number,
-  ): number;
-  crossEntropyGrad(
-    logits: number,
-    labels: number,
-    norms: number,
-    dLogits: number,
-    rows: number,
-    classes: number,
-    scale: number,
-  ): void;
-  crossEntropyInPlace(
-    logits: number,
-    labels: number,
-    losses: number,
-    rows: number,
-    classes: number,
-    scale: number,
-  ): number;
-  fillRows(out: number, bias: number, rows: number, columns: number): void;
-  takeRows(table: number, ids: number, out: number, count: number, tableRows: number, width: number): number;
-  addToRows(table: number, ids: number, rows: number, count: number, tableRows: number, width: number): void;
-  transpose(x: number, out: number, rows: number, columns: number): void;
-  permute(
-    x: number,
-    out: number,
-    n0: number,
-    s0: number,
-    n1: number,
-    s1: number,
-    n2: number,
-    s2: number,
-    n3: number,
-    s3: number,
-    inner: number,
-    innerStride: number,
-  ): void;
-  roundToBfloat16(x: number, n: number): void;
-  roundToFloat16(x: number, n: number): void;
+  readonly addScaled: Kernel<4>;
+  readonly scale: Kernel<3>;
+  readonly fill: Kernel<3>;
+  readonly exp: Kernel<3>;
+  readonly tanh: Kernel<3>;
+  readonly log: Kernel<3>;
+  readonly sqrt: Kernel<3>;
+  readonly rsqrt: Kernel<3>;
+  readonly power: Kernel<4>;
+  readonly sumOfSquares: Kernel<2, number>;
+  readonly columnSums: Kernel<4>;
+  readonly adamW: Kernel<14>;
+  readonly adamW8bit: Kernel<21>;
+  readonly sgd: Kernel<9>;
+  readonly layerNorm: Kernel<8>;
+  readonly layerNormGrad: Kernel<9>;
+  readonly gelu: Kernel<3>;
+  readonly geluGrad: Kernel<4>;
+  readonly causalSoftmax: Kernel<6>;
+  readonly softmaxGrad: Kernel<6>;
+  readonly flashWeights: Kernel<11>;
+  readonly flashEnd: Kernel<7>;
+  readonly flashWeightsAgain: Kernel<6>;
+  readonly flashDeltas: Kernel<7>;
+  readonly flashScoreGrad: Kernel<6>;
+  readonly product: Sgemm;
+  readonly crossEntropy: Kernel<6, number>;
+  readonly crossEntropyGrad: Kernel<7>;
+  readonly crossEntropyInPlace: Kernel<6, number>;
+  readonly fillRows: Kernel<4>;
+  readonly takeRows: Kernel<6, number>;
+  readonly addToRows: Kernel<6>;
+  readonly transpose: Kernel<4>;
+  readonly permute: Kernel<12>;
+  readonly roundToBfloat16: Kernel<2>;
+  readonly roundToFloat16: Kernel<2>;
 }
 
 /** Instantiates the compiled kernels on `memory`. Throws: ENGINE when they were not built. */
