@@ -1,4 +1,4 @@
-import { interceptKernels } from '../backend/kernel-interception';
+import { interceptKernels } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
 import type { HeldInputs } from './held-inputs';

@@ -1,6 +1,5 @@
-import { markConsumable } from '../backend/consumable';
 import type { Engine } from '../backend/engine';
-import { isFusedKernel, readsFirstGradientOnly } from '../backend/fused/fused-kernel';
+import { isFusedKernel, markConsumable, readsFirstGradientOnly } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';

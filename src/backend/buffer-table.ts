@@ -118,11 +118,7 @@ export class BufferTable {
     this.#observers.push(observer);
   }
 
-  /** Held bytes on the device by cause and module, largest first. */
-  get holdings(): Holding[] {
-    return this.holdingsIn('device');
-  }
-
+  /** Held bytes by cause and module, largest first. */
   holdingsIn(space: Space): Holding[] {
     const sums = new Map<string, Holding>();
     for (const { bytes, tag, space: own } of this.#records.values()) {

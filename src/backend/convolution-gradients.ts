@@ -1,5 +1,7 @@
-import * as tf from '../core/tf';
+import type * as tf from '../core/tf';
 import {
+  type ConvInfo,
+  conv2DInfo,
   given,
   type Kernel,
   offsetOf,
@@ -15,35 +17,12 @@ import {
  */
 export function registerConvolutionGradients(context: WasmContext): void {
   replaceKernel('Conv2DBackpropFilter', () => filterGradient(context));
-  replaceKernel('DepthwiseConv2dNativeBackpropFilter', () => depthwiseFilterGradient(context));
-  replaceKernel('DepthwiseConv2dNativeBackpropInput', () => depthwiseInputGradient(context));
+  replaceKernel('DepthwiseConv2dNativeBackpropFilter', () => depthwiseGradient(context, 'filter'));
+  replaceKernel('DepthwiseConv2dNativeBackpropInput', () => depthwiseGradient(context, 'input'));
 }
-
-type ConvInfo = ReturnType<typeof tf.backend_util.computeConv2DInfo>;
-type Shape4 = [number, number, number, number];
-type Pad = Parameters<typeof tf.backend_util.computeConv2DInfo>[4];
 
 /** Size of the columns that are made at once. */
 const COLUMN_BYTES = 32 * 2 ** 20;
-
-function infoOf(
-  inputShape: readonly number[],
-  filterShape: readonly number[],
-  attrs: Readonly<Record<string, unknown>>,
-  depthwise: boolean,
-): ConvInfo {
-  const { strides, pad, dimRoundingMode } = attrs;
-  // tfjs checked shapes and attributes when it ran the convolution itself.
-  return tf.backend_util.computeConv2DInfo(
-    inputShape as Shape4,
-    filterShape as Shape4,
-    strides as number,
-    (attrs.dilations ?? 1) as number,
-    pad as Pad,
-    dimRoundingMode as 'floor' | undefined,
-    depthwise,
-  );
-}
 
 /**
  * The filter's gradient is columnsᵀ · dy, where row i of the columns is the filter's input at output position i
@@ -53,7 +32,7 @@ function filterGradient(context: WasmContext): Kernel {
   return ({ x, dy }, attrs) => {
     const [input, gradient] = [given(x), given(dy)];
     const filterShape = attrs.filterShape as number[]; // of tfjs's own kernel
-    const info = infoOf(input.shape, filterShape, attrs, false);
+    const info = conv2DInfo(input.shape, filterShape, attrs, false);
     const { batchSize, outHeight, outWidth, outChannels, inChannels, filterHeight, filterWidth } = info;
     const positions = outHeight * outWidth;
     const width = filterHeight * filterWidth * inChannels;
@@ -107,39 +86,20 @@ function layOut(
   }
 }
 
-function depthwiseFilterGradient(context: WasmContext): Kernel {
-  return ({ x, dy }, attrs) => {
-    const [input, gradient] = [given(x), given(dy)];
-    const filterShape = attrs.filterShape as number[]; // of tfjs's own kernel
-    const info = infoOf(input.shape, filterShape, attrs, true);
-    const out = context.backend.makeOutput(filterShape, 'float32');
+/** The gradient of a depthwise convolution's filter or input: every product of dy with the other one is added up. */
+function depthwiseGradient(context: WasmContext, target: 'filter' | 'input'): Kernel {
+  return ({ x, filter, dy }, attrs) => {
+    const [other, factor] =
+      target === 'filter' ? [given(x), 'input' as const] : [given(filter), 'filter' as const];
+    const shape = attrs[`${target}Shape`] as number[]; // of tfjs's own kernel
+    const [inputShape, filterShape] = target === 'filter' ? [other.shape, shape] : [shape, other.shape];
+    const info = conv2DInfo(inputShape, filterShape, attrs, true);
+    const out = context.backend.makeOutput(shape, 'float32');
     if (!context.hasValues) return out;
     const result = context.backend.typedArrayFromHeap(out).fill(0);
-    const [values, dys] = [input, gradient].map((one) => context.backend.typedArrayFromHeap(one)) as [
-      Float32Array,
-      Float32Array,
-    ];
+    const [factors, dys] = [other, given(dy)].map((one) => context.backend.typedArrayFromHeap(one));
     visitDepthwise(info, filterShape, (at) => {
-      result[at.filter] = (result[at.filter] ?? 0) + (values[at.input] ?? 0) * (dys[at.output] ?? 0);
-    });
-    return out;
-  };
-}
-
-function depthwiseInputGradient(context: WasmContext): Kernel {
-  return ({ dy, filter }, attrs) => {
-    const [gradient, weights] = [given(dy), given(filter)];
-    const inputShape = attrs.inputShape as number[]; // of tfjs's own kernel
-    const info = infoOf(inputShape, weights.shape, attrs, true);
-    const out = context.backend.makeOutput(inputShape, 'float32');
-    if (!context.hasValues) return out;
-    const result = context.backend.typedArrayFromHeap(out).fill(0);
-    const [taps, dys] = [weights, gradient].map((one) => context.backend.typedArrayFromHeap(one)) as [
-      Float32Array,
-      Float32Array,
-    ];
-    visitDepthwise(info, weights.shape, (at) => {
-      result[at.input] = (result[at.input] ?? 0) + (taps[at.filter] ?? 0) * (dys[at.output] ?? 0);
+      result[at[target]] = (result[at[target]] ?? 0) + (factors?.[at[factor]] ?? 0) * (dys?.[at.output] ?? 0);
     });
     return out;
   };

@@ -72,32 +72,14 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
     const bytes = length * itemBytes(dtype);
     const { arrays } = this.#store;
     const start = arrays.allocate(bytes);
-    if (start === undefined) {
-      const [held, holdings] = [table.bytesIn('host'), table.holdingsIn('host')];
-      throw outOfMemory({
-        bytes,
-        shape: [length],
-        dtype,
-        tag,
-        boundary: 'hostHeap',
-        limit: arrays.bytes,
-        held,
-        holdings,
+    if (start === undefined)
+      throw outOfMemory(table, {
+        ...{ bytes, shape: [length], dtype, tag },
+        ...{ boundary: 'hostHeap', limit: arrays.bytes },
       });
-    }
     const array = new WasmHostArray(arrays, start, length, dtype, () => table.remove(array));
     table.tagged(tag, () => table.add(array, bytes, dtype, 'host'));
     return array;
-  }
-
-  override fill(array: HostArray, value: number): void {
-    if (array.dtype === 'float32') {
-      super.fill(array, value);
-      return;
-    }
-    const { buffer, byteOffset, length } = array.bytesView();
-    if (array.dtype === 'int32') new Int32Array(buffer, byteOffset, array.length).fill(value);
-    else new Uint8Array(buffer, byteOffset, length).fill(value);
   }
 
   fromDevice(tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number): void {
@@ -150,18 +132,6 @@ class HostStore implements ArrayPlaces<HostArray> {
 
   offsetOf(array: HostArray): number {
     return array.bytesView().byteOffset;
-  }
-
-  sizeOf(array: HostArray): number {
-    return array.length;
-  }
-
-  describe(array: HostArray): string {
-    return `a host array of ${array.dtype} [${array.length}]`;
-  }
-
-  isFloat32(array: HostArray): boolean {
-    return array.dtype === 'float32';
   }
 
   changed(): void {

@@ -1,5 +1,6 @@
 import * as tf from '../core/tf';
 import { MetaBackend, type Values } from './meta-backend';
+import { replaceEngineFunction } from './tfjs-state';
 
 /** A tensor's values; in a dry run, the assumed values. [Note: values in a dry run] */
 export function readValues(tensor: tf.Tensor, assumed: () => Values): Values {
@@ -13,21 +14,12 @@ export function readValues(tensor: tf.Tensor, assumed: () => Values): Values {
  * function ends the reports.
  */
 export function watchHostReads(told: (dataId: object) => void): () => void {
-  const engine = tf.engine();
-  const ends = (['readSync', 'read'] as const).map((name) => {
-    const before = Object.getOwnPropertyDescriptor(engine, name);
-    const read = engine[name];
-    const watched = (dataId: object): unknown => {
+  const ends = (['readSync', 'read'] as const).map((name) =>
+    replaceEngineFunction(name, (read) => (dataId: object) => {
       told(dataId);
-      return Reflect.apply(read, engine, [dataId]);
-    };
-    Object.defineProperty(engine, name, { value: watched, configurable: true });
-    return () => {
-      if (Object.getOwnPropertyDescriptor(engine, name)?.value !== watched) return;
-      if (before === undefined) Reflect.deleteProperty(engine, name);
-      else Object.defineProperty(engine, name, before);
-    };
-  });
+      return read(dataId);
+    }),
+  );
   return () => {
     for (const end of ends) end();
   };

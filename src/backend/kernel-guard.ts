@@ -1,10 +1,10 @@
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import { checkOf } from './checks/kernel-checks';
-import { HEAP_END, outOfMemory } from './out-of-memory';
+import { FULL_HEAP, HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
 import type { Attributes, Inputs, WasmContext } from './wasm-context';
-import { freeingOnError, tableOf } from './wasm-memory';
+import { freeingOnError } from './wasm-memory';
 
 const BENEATH = Symbol('the kernel without its guard');
 
@@ -24,7 +24,7 @@ const PROBE_BYTES = 64 * 2 ** 20;
  * code prints instead of a result, into an error. Call it when all kernels are registered.
  */
 export function guardKernels(context: WasmContext): void {
-  const { backend, health } = context;
+  const { health } = context;
   for (const config of tf.getKernelsForBackend(tf.getBackend()) as GuardedConfig[]) {
     const { kernelName } = config;
     const kernelFunc = config[BENEATH] ?? config.kernelFunc;
@@ -33,7 +33,7 @@ export function guardKernels(context: WasmContext): void {
       health.requireSound();
       // tfjs's types of inputs and attributes are as wide.
       check(call.inputs as Inputs, (call.attrs ?? {}) as Attributes);
-      return freeingOnError(backend, () => {
+      return freeingOnError(context, () => {
         try {
           const made = kernelFunc(call);
           if (health.complaints.length > 0) throw complained(context, kernelName);
@@ -65,12 +65,8 @@ function explain(context: WasmContext, trap: WebAssembly.RuntimeError, kernel: s
   const heap = backend.wasm.HEAPU8.length;
   const isFull = heap > NEARLY_FULL * HEAP_END;
   if (isFull || !canGrow(backend)) {
-    const { currentTag: tag, bytes: held, holdings } = tableOf(backend);
-    const request = { bytes: 0, shape: [], dtype: `scratch of ${kernel}`, tag, held, holdings } as const;
-    return outOfMemory({
-      ...request,
-      ...(isFull ? { boundary: 'heap', limit: HEAP_END } : { boundary: 'host', limit: heap }),
-    });
+    const end = isFull ? FULL_HEAP : ({ boundary: 'host', limit: heap } as const);
+    return outOfMemory(table, { bytes: 0, shape: [], dtype: `scratch of ${kernel}`, ...end });
   }
   return health.trapped(kernel, table.currentTag.module, trap);
 }

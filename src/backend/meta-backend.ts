@@ -2,13 +2,10 @@ import type { SimulatedClock } from '../core/clock';
 import { type DType, itemBytes } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
-import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
-import type { KernelCall, KernelCosts, KernelTensor } from './kernel-costs';
-import { outOfMemory } from './out-of-memory';
-import { isView } from './view-kernels';
+import { isView, type KernelCall, type KernelCosts, type KernelTensor } from './kernel-costs';
 import type { TensorData, WasmBackend, WasmModule } from './wasm-backend';
-import { type MemoryLimit, requireShape, useTable } from './wasm-memory';
+import { type MemoryLimit, requireRoom, requireShape } from './wasm-memory';
 
 /** Values as tfjs gives them. */
 export type Values = Float32Array | Int32Array | Uint8Array;
@@ -45,9 +42,10 @@ export interface MetaTimes {
  */
 export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   readonly wasm = NO_HEAP;
-  readonly dataIdMap: WasmBackend['dataIdMap'];
   dataIdNextNumber = 1;
   readonly #data = new Map<object, TensorData>();
+  // Kernels only use live tensors.
+  readonly dataIdMap = this.#data as WasmBackend['dataIdMap'];
   readonly #table: BufferTable;
   readonly #limit: MemoryLimit;
   readonly #times: MetaTimes | null;
@@ -60,27 +58,13 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     this.#table = table;
     this.#limit = limit;
     this.#times = times;
-    const data = this.#data;
-    this.dataIdMap = {
-      get: (dataId) => data.get(dataId) as TensorData, // kernels only use live tensors
-      has: (dataId) => data.has(dataId),
-      set: (dataId, entry) => void data.set(dataId, entry),
-      delete: (dataId) => data.delete(dataId),
-    };
-    useTable(this, table);
   }
 
-  override move(
-    dataId: object,
-    _values: unknown,
-    shape: number[],
-    dtype: tf.DataType,
-    refCount: number,
-  ): void {
+  override move(dataId: object, _: unknown, shape: number[], dtype: tf.DataType, refCount: number): void {
     requireShape(shape);
     // The engine has no other types.
     const bytes = tf.util.sizeFromShape(shape) * itemBytes(dtype as DType);
-    this.#requireRoom(bytes, shape, dtype);
+    requireRoom(this.#table, this.#limit, { bytes, shape, dtype });
     this.#data.set(dataId, { id: this.dataIdNextNumber++, memoryOffset: 8, shape, dtype, refCount });
     this.#table.add(dataId, bytes, dtype as DType);
   }
@@ -188,13 +172,6 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
       this.#charge({ name, inputs: inputs.map(told), outputs: outputs.map(told), attrs, place: 'device' });
     }
     return made;
-  }
-
-  #requireRoom(bytes: Bytes, shape: readonly number[], dtype: tf.DataType): void {
-    const { bytes: limit } = this.#limit;
-    if (limit === undefined || this.#table.bytes + bytes <= limit) return;
-    const { bytes: held, currentTag: tag, holdings } = this.#table;
-    throw outOfMemory({ bytes, shape, dtype, tag, boundary: 'memoryLimit', limit, held, holdings });
   }
 
   /** Lets the time of an in-place update pass, unless it is a part of a kernel. */

@@ -118,10 +118,6 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
     };
   }
 
-  override fill(target: tf.Tensor, value: number): void {
-    if (target.dtype === 'float32') super.fill(target, value);
-  }
-
   override copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void {
     super.copyInto(target, offset, source);
     const copied = { shape: source.shape, dtype: source.dtype as DType, declared: undefined }; // as above

@@ -21,9 +21,6 @@ export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMe
       heap: new Uint8Array(0),
       // 0 would mean that there is no array.
       offsetOf: () => 8,
-      sizeOf: ({ length }) => length,
-      describe: ({ dtype, length }) => `a host array of ${dtype} [${length}]`,
-      isFloat32: ({ dtype }) => dtype === 'float32',
       changed() {},
       reserve: () => 8,
     });
@@ -51,10 +48,6 @@ export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMe
     };
     this.#table.tagged(tag, () => this.#table.add(array, bytes, dtype, 'host'));
     return array;
-  }
-
-  override fill(array: HostArray, value: number): void {
-    if (array.dtype === 'float32') super.fill(array, value);
   }
 
   fromDevice(tensor: tf.Tensor, _offset: number, length: number): void {

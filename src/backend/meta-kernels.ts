@@ -1,5 +1,6 @@
 import * as tf from '../core/tf';
 import type { MetaBackend } from './meta-backend';
+import { conv2DInfo, given } from './wasm-context';
 
 type Infos = Readonly<Record<string, tf.TensorInfo>>;
 
@@ -21,10 +22,6 @@ interface Attributes {
   readonly paddings: readonly (readonly [number, number])[];
   readonly perm: readonly number[];
   readonly inputShape: number[];
-  readonly strides: number | [number, number];
-  readonly dilations: number | [number, number] | undefined;
-  readonly pad: Parameters<typeof tf.backend_util.computeConv2DInfo>[4];
-  readonly dimRoundingMode: 'floor' | 'round' | 'ceil' | undefined;
 }
 
 type MetaKernel = (backend: MetaBackend, inputs: Infos, attrs: Attributes) => tf.TensorInfo | tf.TensorInfo[];
@@ -211,22 +208,9 @@ function packed(backend: MetaBackend, inputs: readonly tf.TensorInfo[], axis: nu
 function convolution(
   backend: MetaBackend,
   { x, filter }: Infos,
-  { strides, pad, dilations, dimRoundingMode }: Attributes,
+  attrs: Attributes,
   depthwise = false,
 ): tf.TensorInfo {
-  const { outShape } = tf.backend_util.computeConv2DInfo(
-    given(x).shape as [number, number, number, number], // tfjs checked
-    given(filter).shape as [number, number, number, number],
-    strides,
-    dilations ?? 1,
-    pad,
-    dimRoundingMode,
-    depthwise,
-  );
+  const { outShape } = conv2DInfo(given(x).shape, given(filter).shape, { ...attrs }, depthwise);
   return backend.makeOutput(outShape, 'float32');
-}
-
-function given<T>(value: T | undefined): T {
-  if (value === undefined) throw new RangeError('a kernel was called without an input that it needs');
-  return value;
 }

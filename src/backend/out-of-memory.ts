@@ -1,7 +1,7 @@
 import { ShardlabError } from '../core/errors';
 import type { Tag } from '../core/events';
 import { type Bytes, formatBytes } from '../core/units';
-import type { Holding } from './buffer-table';
+import type { BufferTable, Holding } from './buffer-table';
 
 /** The limit of 32-bit addresses: the end of every wasm heap. */
 export const HEAP_END: Bytes = 2 ** 32;
@@ -30,19 +30,23 @@ export interface FailedRequest {
   readonly bytes: Bytes;
   readonly shape: readonly number[];
   readonly dtype: string;
-  readonly tag: Tag;
   /** The limit: see `BOUNDARIES`. */
   readonly boundary: Boundary;
   readonly limit: Bytes;
-  readonly held: Bytes;
-  readonly holdings: readonly Holding[];
+  /** Default: the table's current tag. */
+  readonly tag?: Tag;
 }
+
+/** The end of the engine's heap, as a request's limit. */
+export const FULL_HEAP = { boundary: 'heap', limit: HEAP_END } as const;
 
 const MAX_LISTED = 12;
 
 /** The error for a buffer that does not fit: the request, the held bytes by cause and module, and what to change. */
-export function outOfMemory(request: FailedRequest): ShardlabError {
-  const { bytes, shape, dtype, tag, boundary, limit, held, holdings } = request;
+export function outOfMemory(table: BufferTable, request: FailedRequest): ShardlabError {
+  const { bytes, shape, dtype, boundary, limit, tag = table.currentTag } = request;
+  const space = boundary === 'hostHeap' ? 'host' : 'device';
+  const [held, holdings] = [table.bytesIn(space), table.holdingsIn(space)];
   const listed = holdings.slice(0, MAX_LISTED).map(describe);
   const others = holdings.length - listed.length;
   if (others > 0) listed.push(`${others} more`);

@@ -24,21 +24,11 @@ function split(context: WasmContext, original: Kernel | null): Kernel {
     const input = given(x);
     if (input.dtype === 'string') return given(original)({ x: input }, attrs);
     const axis = tf.util.parseAxisParam(attrs.axis as number, input.shape)[0] ?? 0;
-    const sizes = tf.backend_util.prepareSplitSize(
-      input as tf.Tensor,
-      attrs.numOrSizeSplits as number[],
-      axis,
-    );
-    let start = 0;
-    return sizes.map((length) => {
-      const begin = input.shape.map((_, i) => (i === axis ? start : 0));
-      start += length;
-      return slice(
-        context,
-        input,
-        begin,
-        input.shape.map((whole, i) => (i === axis ? length : whole)),
-      );
+    const parts = attrs.numOrSizeSplits as number[];
+    let end = 0;
+    return tf.backend_util.prepareSplitSize(input as tf.Tensor, parts, axis).map((length) => {
+      end += length;
+      return sliceAlong(context, input, axis, end - length, length);
     });
   };
 }
@@ -50,16 +40,22 @@ function unpack(context: WasmContext, original: Kernel | null): Kernel {
     const axis = tf.util.parseAxisParam(attrs.axis as number, input.shape)[0] ?? 0;
     const shape = input.shape.filter((_, i) => i !== axis);
     return Array.from({ length: input.shape[axis] ?? 0 }, (_, position) => {
-      const begin = input.shape.map((__, i) => (i === axis ? position : 0));
-      const part = slice(
-        context,
-        input,
-        begin,
-        input.shape.map((whole, i) => (i === axis ? 1 : whole)),
-      );
-      return { ...part, shape };
+      return { ...sliceAlong(context, input, axis, position, 1), shape };
     });
   };
+}
+
+/** A part along one axis, whole along the others. */
+function sliceAlong(
+  context: WasmContext,
+  input: tf.TensorInfo,
+  axis: number,
+  start: number,
+  length: number,
+): tf.TensorInfo {
+  const begin = input.shape.map((_, i) => (i === axis ? start : 0));
+  const size = input.shape.map((whole, i) => (i === axis ? length : whole));
+  return slice(context, input, begin, size);
 }
 
 function slice(

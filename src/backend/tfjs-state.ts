@@ -51,3 +51,41 @@ export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
     }
   }
 }
+
+/**
+ * Replaces a function of tfjs's engine. The returned function puts the earlier one back, unless another replaced this
+ * one since.
+ */
+export function replaceEngineFunction(
+  name: 'runKernel' | 'readSync' | 'read',
+  make: (before: (...args: unknown[]) => unknown) => (...args: never[]) => unknown,
+): () => void {
+  const engine = tf.engine();
+  const before = Object.getOwnPropertyDescriptor(engine, name);
+  const run = engine[name] as (...args: unknown[]) => unknown;
+  const value = make((...args) => Reflect.apply(run, engine, args));
+  Object.defineProperty(engine, name, { value, configurable: true });
+  return () => {
+    if (Object.getOwnPropertyDescriptor(engine, name)?.value !== value) return;
+    if (before === undefined) Reflect.deleteProperty(engine, name);
+    else Object.defineProperty(engine, name, before);
+  };
+}
+
+/** Gives a kernel's outputs without running it, or undefined to let it run. */
+type KernelStandIn = (
+  kernelName: string,
+  inputs: tf.NamedTensorMap,
+  attrs: tf.NamedAttrMap | undefined,
+) => tf.Tensor | tf.Tensor[] | undefined;
+
+/**
+ * From now on offers kernels that operations call (not those that other kernels call) to a stand-in. The returned
+ * function ends this.
+ */
+export function interceptKernels(standIn: KernelStandIn): () => void {
+  return replaceEngineFunction('runKernel', (run) => (...call: Parameters<KernelStandIn>) => {
+    const outputs = tfjsState().kernelDepth === 0 ? standIn(...call) : undefined;
+    return outputs ?? run(...call);
+  });
+}

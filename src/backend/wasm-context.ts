@@ -111,3 +111,26 @@ export function given<T>(value: T | null | undefined): T {
     throw new ShardlabError('INTERNAL', 'A kernel was called without an input that it needs.');
   return value;
 }
+
+export type ConvInfo = ReturnType<typeof tf.backend_util.computeConv2DInfo>;
+type ConvArguments = Parameters<typeof tf.backend_util.computeConv2DInfo>;
+
+/** The sizes of a convolution over images, from the attributes of tfjs's kernels. The shapes must have four axes. */
+export function conv2DInfo(
+  inputShape: readonly number[],
+  filterShape: readonly number[],
+  { strides, dilations, pad, dimRoundingMode }: Attributes,
+  depthwise: boolean,
+  dataFormat?: ConvArguments[7],
+): ConvInfo {
+  return tf.backend_util.computeConv2DInfo(
+    inputShape as ConvArguments[0],
+    filterShape as ConvArguments[1],
+    strides as ConvArguments[2],
+    (dilations ?? 1) as ConvArguments[3],
+    pad as ConvArguments[4],
+    dimRoundingMode as ConvArguments[5],
+    depthwise,
+    dataFormat,
+  );
+}

@@ -1,20 +1,21 @@
 import { ShardlabError } from '../core/errors';
+import type * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { AdamW8bitStep, AdamWStep, Elementwise, Quantized, SgdStep } from './elementwise';
+import type { HostArray } from './host-arrays';
 import type { FusedKernels } from './kernels/fused-kernels';
 import { quantizationTables, TABLES_BYTES } from './quantization-tables';
 
-/** Where the arrays of a wasm heap lie. */
+/** A flat array of numbers: a tensor, or an array on the host. */
+type FlatArray = tf.Tensor | HostArray;
+
+/** The arrays of a wasm heap. */
 export interface ArrayPlaces<T> {
   readonly kernels: FusedKernels;
-  /** The heap's bytes now. */
+  /** The heap's bytes now; empty if arrays have no values. */
   readonly heap: Uint8Array;
   /** Byte offset of the first element on the heap. */
   offsetOf(array: T): number;
-  sizeOf(array: T): number;
-  /** Type and shape, as an error says them. */
-  describe(array: T): string;
-  isFloat32(array: T): boolean;
   /** Called for every array whose values changed. */
   changed(array: T): void;
   /** Room for a kernel's own tables, kept as long as the heap; no buffer of the ledger. */
@@ -22,7 +23,7 @@ export interface ArrayPlaces<T> {
 }
 
 /** The updates as SIMD kernels on a wasm heap. */
-export class WasmElementwise<T> implements Elementwise<T> {
+export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
   readonly #places: ArrayPlaces<T>;
   #tables: number | undefined;
   /** Room for two float32 blocks, by block size. */
@@ -35,30 +36,33 @@ export class WasmElementwise<T> implements Elementwise<T> {
   addInto(target: T, source: T, factor = 1): void {
     this.#requireSameSize('addInto', [target, source]);
     const places = this.#places;
-    places.kernels.addScaled(places.offsetOf(target), places.offsetOf(source), factor, places.sizeOf(target));
+    places.kernels.addScaled(places.offsetOf(target), places.offsetOf(source), factor, sizeOf(target));
     places.changed(target);
   }
 
   fill(target: T, value: number): void {
-    this.#requireSameSize('fill', [target]);
-    const places = this.#places;
+    const { kernels, heap, changed } = this.#places;
+    const [at, size] = [this.#places.offsetOf(target), sizeOf(target)];
     const [bits = 0] = new Int32Array(Float32Array.of(value).buffer);
-    places.kernels.fill(places.offsetOf(target), bits, places.sizeOf(target));
-    places.changed(target);
+    if (target.dtype === 'float32') kernels.fill(at, bits, size);
+    else if (heap.length === 0) return;
+    else if (target.dtype === 'int32') new Int32Array(heap.buffer, heap.byteOffset + at, size).fill(value);
+    else heap.fill(value, at, at + size);
+    changed(target);
   }
 
-  scale(target: T, factor: number, offset = 0, length = this.#places.sizeOf(target) - offset): void {
+  scale(target: T, factor: number, offset = 0, length = sizeOf(target) - offset): void {
     this.#requireSameSize('scale', [target]);
     this.#places.kernels.scale(this.#at('scale', target, offset, length), factor, length);
     this.#places.changed(target);
   }
 
-  sumOfSquares(array: T, offset = 0, length = this.#places.sizeOf(array) - offset): number {
+  sumOfSquares(array: T, offset = 0, length = sizeOf(array) - offset): number {
     return this.#places.kernels.sumOfSquares(this.#at('sumOfSquares', array, offset, length), length);
   }
 
   adamW(step: AdamWStep<T>): void {
-    const { param, grad, expAvg, expAvgSq, offsets = {}, length = this.#places.sizeOf(param) } = step;
+    const { param, grad, expAvg, expAvgSq, offsets = {}, length = sizeOf(param) } = step;
     this.#places.kernels.adamW(
       this.#at("adamW's param", param, offsets.param, length),
       this.#at("adamW's grad", grad, offsets.grad, length),
@@ -72,7 +76,7 @@ export class WasmElementwise<T> implements Elementwise<T> {
 
   adamW8bit(step: AdamW8bitStep<T>): void {
     const { param, grad, expAvg, expAvgSq, offsets = {}, first = 0, blockSize } = step;
-    const { length = this.#places.sizeOf(param) } = step;
+    const { length = sizeOf(param) } = step;
     const places = this.#places;
     for (const { codes, scales } of [expAvg, expAvgSq])
       this.#requireBlocks(codes, scales, first + length, blockSize);
@@ -87,7 +91,7 @@ export class WasmElementwise<T> implements Elementwise<T> {
       ...moments(expAvgSq),
       first,
       length,
-      places.sizeOf(expAvg.codes),
+      sizeOf(expAvg.codes),
       blockSize,
       tables,
       scratch,
@@ -98,74 +102,60 @@ export class WasmElementwise<T> implements Elementwise<T> {
   }
 
   sgd(step: SgdStep<T>): void {
-    const { param, grad, momentumBuffer, offsets = {}, length = this.#places.sizeOf(param) } = step;
+    const { param, grad, momentumBuffer, offsets = {}, length = sizeOf(param) } = step;
     const { lr, momentum, weightDecay, nesterov, gradScale = 1 } = step;
-    const buffer =
-      momentumBuffer === null
-        ? 0
-        : this.#at("sgd's momentumBuffer", momentumBuffer, offsets.momentumBuffer, length);
+    const at = (name: 'param' | 'grad' | 'momentumBuffer', array: T): number =>
+      this.#at(`sgd's ${name}`, array, offsets[name], length);
+    const hasBuffer = momentumBuffer !== null;
     this.#places.kernels.sgd(
-      this.#at("sgd's param", param, offsets.param, length),
-      this.#at("sgd's grad", grad, offsets.grad, length),
-      buffer,
-      length,
-      lr,
-      momentumBuffer === null ? 0 : momentum,
-      weightDecay,
-      nesterov ? 1 : 0,
-      gradScale,
+      ...([
+        at('param', param),
+        at('grad', grad),
+        hasBuffer ? at('momentumBuffer', momentumBuffer) : 0,
+      ] as const),
+      ...([length, lr, hasBuffer ? momentum : 0, weightDecay, Number(nesterov), gradScale] as const),
     );
     this.#places.changed(param);
-    if (momentumBuffer !== null) this.#places.changed(momentumBuffer);
+    if (hasBuffer) this.#places.changed(momentumBuffer);
   }
 
   /** Byte offset of elements that lie within the array. Throws: SHAPE when they do not. */
   #at(what: string, array: T, offset = 0, length: number): number {
-    const places = this.#places;
-    if (places.isFloat32(array) && offset >= 0 && length >= 0 && offset + length <= places.sizeOf(array))
-      return places.offsetOf(array) + 4 * offset;
+    if (array.dtype === 'float32' && offset >= 0 && length >= 0 && offset + length <= sizeOf(array))
+      return this.#places.offsetOf(array) + 4 * offset;
     throw new ShardlabError(
       'SHAPE',
-      `${what}: ${length} elements from ${offset} on do not lie in ${places.describe(array)}.`,
+      `${what}: ${length} elements from ${offset} on do not lie in ${describe(array)}.`,
     );
   }
 
   #requireSameSize(what: string, arrays: readonly T[]): void {
-    const places = this.#places;
-    const [first] = arrays;
-    const isSame = (each: T): boolean =>
-      places.isFloat32(each) && first !== undefined && places.sizeOf(each) === places.sizeOf(first);
-    if (arrays.every(isSame)) return;
-    const given = arrays.map((each) => places.describe(each)).join(', ');
+    const sizes = new Set(arrays.map(sizeOf));
+    if (sizes.size === 1 && arrays.every(({ dtype }) => dtype === 'float32')) return;
+    const given = arrays.map(describe).join(', ');
     throw new ShardlabError('SHAPE', `${what} works on float32 arrays of one size, not on ${given}.`);
   }
 
   #requireBlocks(codes: T, scales: T, end: number, blockSize: number): void {
-    const places = this.#places;
-    const size = places.sizeOf(codes);
-    if (end <= size && places.isFloat32(scales) && places.sizeOf(scales) === Math.ceil(size / blockSize))
-      return;
+    const size = sizeOf(codes);
+    if (end <= size && scales.dtype === 'float32' && sizeOf(scales) === Math.ceil(size / blockSize)) return;
     throw new ShardlabError(
       'SHAPE',
-      `adamW8bit: elements up to ${end} do not lie in codes ${places.describe(codes)} with scales ` +
-        `${places.describe(scales)} for blocks of ${blockSize}.`,
+      `adamW8bit: elements up to ${end} do not lie in codes ${describe(codes)} with scales ` +
+        `${describe(scales)} for blocks of ${blockSize}.`,
     );
   }
 
   #tablesOffset(): number {
-    if (this.#tables === undefined) {
-      this.#tables = this.#places.reserve(TABLES_BYTES);
-      const { heap } = this.#places;
-      // Where arrays have no values there is no heap.
-      if (heap.length > 0) heap.set(quantizationTables(), this.#tables);
-    }
+    if (this.#tables !== undefined) return this.#tables;
+    this.#tables = this.#places.reserve(TABLES_BYTES);
+    const { heap } = this.#places;
+    if (heap.length > 0) heap.set(quantizationTables(), this.#tables);
     return this.#tables;
   }
 
   #scratchOffset(blockSize: number): number {
-    const there = this.#scratch.get(blockSize);
-    if (there !== undefined) return there;
-    const made = this.#places.reserve(2 * 4 * blockSize);
+    const made = this.#scratch.get(blockSize) ?? this.#places.reserve(2 * 4 * blockSize);
     this.#scratch.set(blockSize, made);
     return made;
   }
@@ -173,6 +163,16 @@ export class WasmElementwise<T> implements Elementwise<T> {
 
 /** keep, stepSize, beta1, rest1, beta2, rest2, rootCorrection, eps, gradScale: what the kernels take last. */
 type Factors = readonly [number, number, number, number, number, number, number, number, number];
+
+function sizeOf(array: FlatArray): number {
+  return 'length' in array ? array.length : array.size;
+}
+
+/** Type and shape, as an error says them. */
+function describe(array: FlatArray): string {
+  const { dtype } = array;
+  return 'length' in array ? `a host array of ${dtype} [${array.length}]` : `${dtype} [${array.shape}]`;
+}
 
 function factorsOf(step: Omit<AdamWStep<unknown>, 'expAvg' | 'expAvgSq' | 'offsets'>): Factors {
   const { lr, beta1, beta2, eps, weightDecay, gradScale = 1 } = step;

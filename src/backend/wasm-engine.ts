@@ -4,19 +4,16 @@ import { ShardlabError } from '../core/errors';
 import type { Observer, Tag } from '../core/events';
 import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
-import { type BlasAbsent, type BlasChoice, type BlasInfo, findBlas } from './blas';
+import { type BlasAbsent, type BlasInfo, type BlasOptions, findBlas, loadKoffi } from './blas';
 import { BufferTable } from './buffer-table';
 import { registerConvolutionGradients } from './convolution-gradients';
-import { DevicePlaces, touch } from './device-places';
 import type { Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
 import { type HeapDamage, HeapHealth } from './heap-health';
 import { type HostMemory, WasmHostMemory } from './host-arrays';
 import { guardKernels } from './kernel-guard';
 import { loadFusedKernels } from './kernels/fused-kernels';
-import { mendGradients } from './mended-gradients';
-import { mendKernels } from './mended-kernels';
-import { loadKoffi } from './native';
+import { mendGradients, mendKernels } from './mended-kernels';
 import { registerProducts } from './products';
 import { registerSlices } from './sliced-kernels';
 import { unwindTfjs } from './tfjs-state';
@@ -24,18 +21,13 @@ import { registerTranspose } from './transpose-kernel';
 import { undone } from './undone';
 import { startWasmBackend, type WasmModule } from './wasm-backend';
 import { offsetOf, type WasmContext } from './wasm-context';
-import { WasmElementwise } from './wasm-elementwise';
-import { freeingOnError, freeSince, guardReads, type MemoryLimit, observeAllocations } from './wasm-memory';
+import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
+import { freeingOnError, freeSince, type MemoryLimit, observeAllocations } from './wasm-memory';
 
-export interface WasmEngineOptions {
-  /** Which BLAS computes products. Default 'auto'. */
-  readonly blas?: BlasChoice;
-  /** Threads of the BLAS; everything else runs on one. Default 1. */
-  readonly threads?: number;
+/** The BLAS that computes matmuls; everything else runs on one thread. */
+export interface WasmEngineOptions extends BlasOptions {
   /** Most bytes that the engine's buffers may take together; beyond, OUT_OF_MEMORY. Default: the heap's 4 GiB. */
   readonly memoryLimit?: Bytes;
-  /** Python site-packages folders in which numpy's OpenBLAS may lie. */
-  readonly searchPaths?: readonly string[];
   /** Where the caller's code stands, for errors: a cell and line. Default: nothing is said. */
   readonly place?: () => string;
 }
@@ -51,20 +43,12 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   const limit: MemoryLimit = { bytes: options.memoryLimit };
   const health = new HeapHealth(complaints, options.place);
   observeAllocations(backend, table, limit, health);
-  guardReads(backend, health);
   const found = findBlas(options);
-  const kernels = loadFusedKernels(backend.wasm.asm.memory);
-  const baseAddress = addressOf(backend.wasm);
   const sgemm = found.library === null ? null : found.sgemm;
   const context: WasmContext = {
-    backend,
-    table,
-    limit,
-    kernels,
-    baseAddress,
-    sgemm,
-    hasValues: true,
-    health,
+    ...{ backend, table, limit, health, sgemm, hasValues: true },
+    kernels: loadFusedKernels(backend.wasm.asm.memory),
+    baseAddress: addressOf(backend.wasm),
   };
   registerEngineKernels(context);
   const blas =
@@ -101,7 +85,7 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
 
   /** `host`: default arrays on a heap of their own. */
   constructor(context: WasmContext, blas: BlasInfo | BlasAbsent, host?: HostMemory) {
-    super(new DevicePlaces(context));
+    super(placesOn(context));
     this.#context = context;
     this.blas = blas;
     this.host = host ?? new WasmHostMemory(context, (tensor) => this.#touch(tensor));
@@ -172,16 +156,6 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
     this.#touch(target);
   }
 
-  override fill(target: tf.Tensor, value: number): void {
-    if (target.dtype === 'float32') {
-      super.fill(target, value);
-      return;
-    }
-    const { buffer, byteOffset, length } = this.storage(target).view();
-    if (target.dtype === 'int32') new Int32Array(buffer, byteOffset, target.size).fill(value);
-    else new Uint8Array(buffer, byteOffset, length).fill(value);
-  }
-
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void {
     if (target.dtype !== 'float32')
       throw new ShardlabError(
@@ -197,24 +171,18 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   withoutLimit<T>(work: () => T): T {
     const { limit } = this.#context;
     const { bytes } = limit;
-    return undone(
-      this,
-      () => {
-        limit.bytes = bytes;
-      },
-      () => {
-        limit.bytes = undefined;
-        return work();
-      },
-    );
+    const restore = (): void => {
+      limit.bytes = bytes;
+    };
+    limit.bytes = undefined;
+    return undone(this, restore, work);
   }
 
   allOrNothing<T>(work: () => T): T {
-    const { backend, table } = this.#context;
-    const { mark } = table;
-    const forget = this.onRecover(() => freeSince(backend, mark));
+    const { mark } = this.#context.table;
+    const forget = this.onRecover(() => freeSince(this.#context, mark));
     try {
-      return freeingOnError(backend, work);
+      return freeingOnError(this.#context, work);
     } finally {
       forget();
     }
@@ -247,6 +215,36 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
 function bytesOf(tensor: tf.Tensor): Bytes {
   // The engine holds no other types.
   return tensor.size * itemBytes(tensor.dtype as DType);
+}
+
+/** The backend's tensors as arrays for updates. */
+function placesOn(context: WasmContext): ArrayPlaces<tf.Tensor> {
+  const { backend, kernels } = context;
+  return {
+    kernels,
+    get heap() {
+      return backend.wasm.HEAPU8;
+    },
+    offsetOf: (tensor) => offsetOf(context, tensor),
+    changed: (tensor) => touch(context, tensor),
+    reserve(bytes) {
+      const start = backend.wasm._malloc(bytes) >>> 0;
+      if (start !== 0) return start;
+      throw new ShardlabError(
+        'OUT_OF_MEMORY',
+        `${bytes} bytes for tables do not fit on the engine's full heap.`,
+      );
+    },
+  };
+}
+
+/**
+ * Reports to the backend that values changed in place, because its convolutions cache packed copies by tensor number.
+ */
+function touch({ backend }: WasmContext, tensor: tf.Tensor): void {
+  const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
+  backend.wasm.tfjs.disposeData(id);
+  backend.wasm.tfjs.registerTensor(id, tensor.size, memoryOffset ?? 0);
 }
 
 function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): void {

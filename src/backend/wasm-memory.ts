@@ -4,53 +4,54 @@ import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
 import type { HeapHealth } from './heap-health';
-import { type Boundary, HEAP_END, outOfMemory } from './out-of-memory';
+import { type FailedRequest, FULL_HEAP, HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
 
 const ALIGNMENT = 64;
 /** Smaller buffers stay where malloc puts them: their alignment does not show in any timing. */
 const ALIGNED_FROM: Bytes = 1024;
 
-const TABLE = Symbol('the table of its buffers');
-
 /** Most bytes that buffers may take together; undefined: as many as the heap has. */
 export interface MemoryLimit {
   bytes: Bytes | undefined;
 }
 
-/** The table of a backend's buffers. Throws: INTERNAL when its allocations are not observed. */
-export function tableOf(backend: WasmBackend): BufferTable {
-  const table = (backend as { [TABLE]?: BufferTable })[TABLE];
-  if (table === undefined)
-    throw new ShardlabError('INTERNAL', 'The wasm backend was started without its table of buffers.');
-  return table;
-}
-
-/** Makes a table that of a backend's buffers. */
-export function useTable(backend: object, table: BufferTable): void {
-  Object.assign(backend, { [TABLE]: table });
+/** A backend and the table of its buffers. */
+interface Allocations {
+  readonly backend: WasmBackend;
+  readonly table: BufferTable;
 }
 
 /** Runs a kernel; when it throws, the buffers that it made are freed, for nobody else knows of them. */
-export function freeingOnError<T>(backend: WasmBackend, kernel: () => T): T {
-  const { mark } = tableOf(backend);
+export function freeingOnError<T>(allocations: Allocations, kernel: () => T): T {
+  const { mark } = allocations.table;
   try {
     return kernel();
   } catch (error) {
-    freeSince(backend, mark);
+    freeSince(allocations, mark);
     throw error;
   }
 }
 
 /** Frees the device's buffers that were made after a mark. */
-export function freeSince(backend: WasmBackend, mark: number): void {
-  for (const key of tableOf(backend).keysSince(mark)) backend.disposeData(key, true);
+export function freeSince({ backend, table }: Allocations, mark: number): void {
+  for (const key of table.keysSince(mark)) backend.disposeData(key, true);
+}
+
+/** Throws: OUT_OF_MEMORY if the limit leaves no room for a buffer. */
+export function requireRoom(
+  table: BufferTable,
+  { bytes: limit }: MemoryLimit,
+  buffer: Pick<FailedRequest, 'bytes' | 'shape' | 'dtype'>,
+): void {
+  if (limit === undefined || table.bytes + buffer.bytes <= limit) return;
+  throw outOfMemory(table, { ...buffer, boundary: 'memoryLimit', limit });
 }
 
 /**
  * Puts the engine's own allocation into the backend: every buffer is entered in `table` when it is made and taken
  * out when it is freed, large ones are aligned to cache lines, and a buffer that cannot be had is an
- * OUT_OF_MEMORY error instead of a write to address 0. Nothing is made or freed on a damaged heap.
+ * OUT_OF_MEMORY error instead of a write to address 0. Nothing is made, freed or read on a damaged heap.
  */
 export function observeAllocations(
   backend: WasmBackend,
@@ -59,29 +60,19 @@ export function observeAllocations(
   health: HeapHealth,
 ): void {
   const { wasm, dataIdMap } = backend;
-  useTable(backend, table);
   const starts = new WeakMap<object, number>();
 
-  const allocate = (
-    bytes: Bytes,
-    shape: readonly number[],
-    dtype: tf.DataType,
-  ): { start: number; offset: number } => {
-    const fail = (boundary: Boundary, limit: Bytes): never => {
-      const { currentTag: tag, bytes: held } = table;
-      throw outOfMemory({ bytes, shape, dtype, tag, boundary, limit, held, holdings: table.holdings });
-    };
-    const { bytes: most } = memoryLimit;
-    if (most !== undefined && table.bytes + bytes > most) fail('memoryLimit', most);
+  const allocate = (bytes: Bytes, shape: readonly number[], dtype: tf.DataType) => {
+    requireRoom(table, memoryLimit, { bytes, shape, dtype });
     const slack = bytes >= ALIGNED_FROM ? ALIGNMENT - 8 : 0;
     const start = bytes + slack < HEAP_END ? wasm._malloc(bytes + slack) >>> 0 : 0;
     if (start === 0 && bytes > 0) {
       const heap = wasm.HEAPU8.length;
-      if (heap + bytes + slack < HEAP_END) fail('host', heap);
-      else fail('heap', HEAP_END);
+      const isHost = heap + bytes + slack < HEAP_END;
+      const end = isHost ? ({ boundary: 'host', limit: heap } as const) : FULL_HEAP;
+      throw outOfMemory(table, { bytes, shape, dtype, ...end });
     }
-    const offset = slack === 0 ? start : Math.ceil(start / ALIGNMENT) * ALIGNMENT;
-    return { start, offset };
+    return { start, offset: slack === 0 ? start : Math.ceil(start / ALIGNMENT) * ALIGNMENT };
   };
 
   backend.move = (dataId, values, shape, dtype, refCount) => {
@@ -131,10 +122,7 @@ export function observeAllocations(
     table.remove(dataId);
     return true;
   };
-}
 
-/** Makes reads of values on a damaged heap errors. */
-export function guardReads(backend: WasmBackend, health: HeapHealth): void {
   const readSync = backend.readSync.bind(backend);
   backend.readSync = (dataId, start, end) => {
     health.requireSound();

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
-import type * as MendedGradients from '../backend/mended-gradients';
+import type * as MendedKernels from '../backend/mended-kernels';
 import { ShardlabError } from '../core/errors';
 import { findInstallation, ownName } from './installation';
 import { showTensorValues } from './mime';
@@ -62,8 +62,8 @@ export function createImporter(baseDir: string): Importer {
  * replaced.
  */
 function mendGradientsAgain(): void {
-  const engine = require.cache[join(__dirname, '..', 'backend', 'mended-gradients.js')]?.exports;
-  (engine as typeof MendedGradients | undefined)?.mendGradients(); // loaded only where there is an engine
+  const engine = require.cache[join(__dirname, '..', 'backend', 'mended-kernels.js')]?.exports;
+  (engine as typeof MendedKernels | undefined)?.mendGradients(); // loaded only where there is an engine
 }
 
 /** `require` as for a file in the folder. */

@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { isView } from '../backend/view-kernels';
+import { isView } from '../backend/kernel-costs';
 import type { TrainConfig } from '../config/train-config';
 import { SILENT } from '../core/events';
 import * as tf from '../core/tf';

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
+import { BufferTable } from '../../src/backend/buffer-table';
 import { outOfMemory } from '../../src/backend/out-of-memory';
 
 const ENGINE = join(__dirname, '..', '..', 'src', 'backend', 'wasm-engine.js');
@@ -22,12 +23,13 @@ test('a heap that the host does not let grow has another error than a full heap'
     bytes: 2e9,
     shape: [5e8],
     dtype: 'float32',
-    tag: { cause: 'temp', module: '' },
     boundary: 'host',
     limit: 1e9,
-    held: 9e8,
-    holdings: [],
   } as const;
-  assert.match(outOfMemory(request).message, /lets the wasm engine's heap grow no further than 1\.00 GB/);
-  assert.match(outOfMemory({ ...request, boundary: 'heap' }).message, /heap ends at 1\.00 GB/);
+  const table = new BufferTable();
+  assert.match(
+    outOfMemory(table, request).message,
+    /lets the wasm engine's heap grow no further than 1\.00 GB/,
+  );
+  assert.match(outOfMemory(table, { ...request, boundary: 'heap' }).message, /heap ends at 1\.00 GB/);
 });

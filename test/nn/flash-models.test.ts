@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import type { Engine } from '../../src/backend/engine';
 import { FUSED } from '../../src/backend/fused/fused-kernel';
-import { interceptKernels } from '../../src/backend/kernel-interception';
+import { interceptKernels } from '../../src/backend/tfjs-state';
 import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
 import { buildModel } from '../../src/nn/models/build-model';

@@ -3,7 +3,7 @@ import { before, describe, test } from 'node:test';
 import { gradients } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
 import { FUSED } from '../../src/backend/fused/fused-kernel';
-import { interceptKernels } from '../../src/backend/kernel-interception';
+import { interceptKernels } from '../../src/backend/tfjs-state';
 import type { ActivationCheckpointingConfig } from '../../src/config/settings/memory';
 import * as tf from '../../src/core/tf';
 import { gpt } from '../../src/nn/models/gpt';

@@ -1,4 +1,5 @@
 import * as tf from '../../core/tf';
+import { conv2DInfo } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
 
 type Shape4 = [number, number, number, number];
@@ -8,76 +9,51 @@ type Rounding = 'floor' | 'round' | 'ceil';
 
 /** Checks of kernels that move a window over images: the kernel must read and write only inside its tensors. */
 export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
-  Conv2D: (call) => void convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape),
-  FusedConv2D: (call) =>
-    fused(call, convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape)),
-  DepthwiseConv2dNative: (call) =>
-    void convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape, true),
-  FusedDepthwiseConv2D: (call) =>
-    fused(call, convolved(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape, true)),
-  Conv2DBackpropInput: (call) =>
-    call.sameShape('dy', convolved(call, shapeIn(call, 'inputShape', 4), call.ranked('filter', 4).shape)),
-  Conv2DBackpropFilter: (call) =>
-    call.sameShape('dy', convolved(call, call.ranked('x', 4).shape, shapeIn(call, 'filterShape', 4))),
-  DepthwiseConv2dNativeBackpropInput: (call) =>
-    call.sameShape(
-      'dy',
-      convolved(call, shapeIn(call, 'inputShape', 4), call.ranked('filter', 4).shape, true),
-    ),
-  DepthwiseConv2dNativeBackpropFilter: (call) =>
-    call.sameShape('dy', convolved(call, call.ranked('x', 4).shape, shapeIn(call, 'filterShape', 4), true)),
-  Conv3D: (call) => void convolved3(call, call.ranked('x', 5).shape, call.ranked('filter', 5).shape),
-  Conv3DBackpropFilterV2: (call) =>
-    call.sameShape('dy', convolved3(call, call.ranked('x', 5).shape, shapeIn(call, 'filterShape', 5))),
-  Conv3DBackpropInputV2: (call) =>
-    call.sameShape('dy', convolved3(call, shapeIn(call, 'inputShape', 5), call.ranked('filter', 5).shape)),
-  AvgPool: (call) => void pooled(call, call.ranked('x', 4).shape),
-  MaxPool: (call) => void pooled(call, call.ranked('x', 4).shape),
-  MaxPoolWithArgmax: (call) => void pooled(call, call.ranked('x', 4).shape),
-  AvgPoolGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 4).shape)),
-  MaxPoolGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 4).shape)),
-  AvgPool3D: (call) => void pooled(call, call.ranked('x', 5).shape),
-  MaxPool3D: (call) => void pooled(call, call.ranked('x', 5).shape),
-  AvgPool3DGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 5).shape)),
-  MaxPool3DGrad: (call) => call.sameShape('dy', pooled(call, call.ranked('input', 5).shape)),
-  Dilation2D: (call) => void dilated(call),
-  Dilation2DBackpropFilter: (call) => call.sameShape('dy', dilated(call)),
-  Dilation2DBackpropInput: (call) => call.sameShape('dy', dilated(call)),
+  ...rows('Conv2D FusedConv2D Conv2DBackpropInput Conv2DBackpropFilter', (call) => convolved(call, false)),
+  ...rows(
+    'DepthwiseConv2dNative FusedDepthwiseConv2D DepthwiseConv2dNativeBackpropInput DepthwiseConv2dNativeBackpropFilter',
+    (call) => convolved(call, true),
+  ),
+  ...rows('Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2', convolved3),
+  ...rows('AvgPool MaxPool MaxPoolWithArgmax', (call) => pooled(call, call.ranked('x', 4).shape)),
+  ...rows('AvgPool3D MaxPool3D', (call) => pooled(call, call.ranked('x', 5).shape)),
+  ...rows('AvgPoolGrad MaxPoolGrad', (call) => pooled(call, call.ranked('input', 4).shape)),
+  ...rows('AvgPool3DGrad MaxPool3DGrad', (call) => pooled(call, call.ranked('input', 5).shape)),
+  ...rows('Dilation2D Dilation2DBackpropInput Dilation2DBackpropFilter', dilated),
 };
 
-function shapeIn(call: CheckedCall, name: string, rank: number): number[] {
-  return call.wholes(name, call.attrs[name], rank, 1);
+/** Rows of kernels whose windows give a result of one shape: a gradient's dy must have it, and a fused bias fit it. */
+function rows(names: string, resultOf: (call: CheckedCall) => number[]): Record<string, KernelCheck> {
+  const checkOf = (name: string): KernelCheck => {
+    if (/Grad$|Backprop/.test(name)) return (call) => call.sameShape('dy', resultOf(call));
+    return name.startsWith('Fused') ? (call) => fused(call, resultOf(call)) : (call) => void resultOf(call);
+  };
+  return Object.fromEntries(names.split(' ').map((name) => [name, checkOf(name)]));
+}
+
+/** The shapes of input and filter; a gradient gets that of its own result as an attribute. */
+function operands(call: CheckedCall, rank: number): [readonly number[], readonly number[]] {
+  const shapeIn = (name: string): number[] => call.wholes(name, call.attrs[name], rank, 1);
+  return [
+    /BackpropInput/.test(call.kernel) ? shapeIn('inputShape') : call.ranked('x', rank).shape,
+    /BackpropFilter/.test(call.kernel) ? shapeIn('filterShape') : call.ranked('filter', rank).shape,
+  ];
 }
 
 /** The shape of a convolution's result. */
-function convolved(
-  call: CheckedCall,
-  x: readonly number[],
-  filter: readonly number[],
-  depthwise = false,
-): number[] {
-  const { strides, dilations, pad, dimRoundingMode } = call.attrs;
+function convolved(call: CheckedCall, depthwise: boolean): number[] {
+  const [x, filter] = operands(call, 4);
   steps(call);
   const format = call.attrs.dataFormat === 'NCHW' ? 'channelsFirst' : 'channelsLast';
   const channels = x[format === 'channelsLast' ? 3 : 1];
   if (filter[2] !== channels)
     call.refuse(`a filter for ${filter[2]} channels does not fit an input of ${channels} ([${x}]).`);
-  const info = computed(call, () =>
-    tf.backend_util.computeConv2DInfo(
-      x as Shape4, // ranks are checked
-      filter as Shape4,
-      strides as number,
-      (dilations ?? 1) as number,
-      pad as Pad,
-      dimRoundingMode as Rounding | undefined,
-      depthwise,
-      format,
-    ),
-  );
+  const info = computed(call, () => conv2DInfo(x, filter, call.attrs, depthwise, format));
   return windowed(call, info, x, filter.slice(0, 2));
 }
 
-function convolved3(call: CheckedCall, x: readonly number[], filter: readonly number[]): number[] {
+function convolved3(call: CheckedCall): number[] {
+  const [x, filter] = operands(call, 5);
   const { strides, dilations, pad } = call.attrs;
   steps(call);
   if (filter[3] !== x[4])

@@ -152,7 +152,19 @@ function forward(context: WasmContext, pass: Pass, tensors: ForwardTensors): voi
         const key = head.k + 4 * column * keyStride;
         const isFirst = column === 0;
         product(false, true, m, n, headDim, q, queryStride, at(tensors.k) + key, keyStride, 0, scores, n);
-        kernels.flashWeights(scores, tops, sums, out, m, n, seen, scale, Number(isFirst), headDim, queryStride);
+        kernels.flashWeights(
+          scores,
+          tops,
+          sums,
+          out,
+          m,
+          n,
+          seen,
+          scale,
+          Number(isFirst),
+          headDim,
+          queryStride,
+        );
         const [v, beta] = [at(tensors.v) + key, isFirst ? 0 : 1];
         product(false, false, m, headDim, n, scores, n, v, keyStride, beta, out, queryStride);
       }

@@ -1,5 +1,4 @@
 import * as tf from '../../core/tf';
-import { isConsumable } from '../consumable';
 import { aliasOf, given, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
 
 /** Names of the engine's own kernels in tfjs's registry. */
@@ -88,7 +87,11 @@ export function differentiateBy(
     outputsToSave: outputs.map((name) => name !== null),
     gradFunc: (dys, saved, attrs) => {
       const known = Object.fromEntries(names.map((name, i) => [name, given(saved[i])]));
-      const gradients = runFused(gradient, { ...known, [dy]: given([dys].flat()[0]) }, attrs as tf.NamedAttrMap);
+      const gradients = runFused(
+        gradient,
+        { ...known, [dy]: given([dys].flat()[0]) },
+        attrs as tf.NamedAttrMap,
+      );
       return Object.fromEntries(of.map((name, i) => [name, () => given(gradients[i])]));
     },
   });
@@ -106,4 +109,23 @@ export function outputLike(
       ? aliasOf(context, like, like.shape)
       : context.backend.makeOutput(like.shape, like.dtype);
   return { info, offset: offsetOf(context, info) };
+}
+
+const CONSUMABLE = Symbol('its holder has no more use for the values');
+
+interface Marked {
+  [CONSUMABLE]?: true;
+}
+
+/**
+ * Marks the next operation as the tensor's last use, so that a kernel may overwrite the values with its result if no
+ * other tensor is a view of them.
+ */
+export function markConsumable(tensor: tf.Tensor): void {
+  (tensor as Marked)[CONSUMABLE] = true;
+}
+
+/** True for a tensor whose values may be overwritten. */
+function isConsumable(info: tf.TensorInfo): boolean {
+  return (info as Marked)[CONSUMABLE] === true;
 }
