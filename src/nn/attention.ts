@@ -83,3 +83,9 @@ function requireFit(
       '[B, S, kvHeads, d], where kvHeads divides heads; causal needs S >= T; causal and flash take no bias',
   );
 }
+
+/** The same values by head. Shapes: x [B, T, H·D] → [B, T, H, D]. */
+export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
+  const [batch = 0, positions = 0, width = 0] = x.shape;
+  return tf.reshape(x, [batch, positions, heads, width / heads]);
+}

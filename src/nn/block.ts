@@ -4,6 +4,7 @@ import * as tf from '../core/tf';
 import { CausalSelfAttention } from './causal-self-attention';
 import { LayerNorm } from './layer-norm';
 import { GPT2, Linear } from './linear';
+import { MixtureOfExperts, type MixtureOptions } from './mixture-of-experts';
 import { Module } from './module';
 
 /** The size of a block. */
@@ -16,31 +17,59 @@ export interface BlockShape {
   readonly attention?: AttentionKind | undefined;
 }
 
-/** A pre-norm transformer block without dropout. Shapes: x [B, T, d] → the same. */
-export class Block extends Module {
+/** A pre-norm transformer block without dropout, whose feed-forward layer `feed` is a subclass's. Shapes: x [B, T, d] → the same. */
+export abstract class AttentionBlock extends Module {
   readonly ln1: LayerNorm;
   readonly ln2: LayerNorm;
   readonly qkv: Linear;
   readonly attention: CausalSelfAttention;
   readonly proj: Linear;
-  readonly fc1: Linear;
-  readonly fc2: Linear;
 
-  constructor({ dim, heads, ffn = 4 * dim, attention }: BlockShape) {
+  constructor({ dim, heads, attention }: Omit<BlockShape, 'ffn'>) {
     super();
     this.ln1 = new LayerNorm(dim);
     this.ln2 = new LayerNorm(dim);
     this.qkv = new Linear(dim, 3 * dim, GPT2);
     this.attention = new CausalSelfAttention(heads, attention);
     this.proj = new Linear(dim, dim, GPT2);
-    this.fc1 = new Linear(dim, ffn, GPT2);
-    this.fc2 = new Linear(ffn, dim, GPT2);
   }
+
+  protected abstract feed(x: tf.Tensor): tf.Tensor;
 
   forward(x: tf.Tensor): tf.Tensor {
     const attended = this.attention.apply(this.qkv.apply(this.ln1.apply(x)));
     const middle = tf.add(x, this.proj.apply(attended));
-    const hidden = gelu(this.fc1.apply(this.ln2.apply(middle)));
-    return tf.add(middle, this.fc2.apply(hidden));
+    return tf.add(middle, this.feed(this.ln2.apply(middle)));
+  }
+}
+
+/** A block with two linear layers and a GELU between. */
+export class Block extends AttentionBlock {
+  readonly fc1: Linear;
+  readonly fc2: Linear;
+
+  constructor(shape: BlockShape) {
+    super(shape);
+    const { dim, ffn = 4 * dim } = shape;
+    this.fc1 = new Linear(dim, ffn, GPT2);
+    this.fc2 = new Linear(ffn, dim, GPT2);
+  }
+
+  protected feed(x: tf.Tensor): tf.Tensor {
+    return this.fc2.apply(gelu(this.fc1.apply(x)));
+  }
+}
+
+/** A block whose feed-forward layer is a mixture of experts. */
+export class MoeBlock extends AttentionBlock {
+  readonly moe: MixtureOfExperts;
+
+  constructor(shape: Pick<BlockShape, 'heads' | 'attention'>, mixture: MixtureOptions) {
+    super({ ...shape, dim: mixture.dim });
+    this.moe = new MixtureOfExperts(mixture);
+  }
+
+  protected feed(x: tf.Tensor): tf.Tensor {
+    return this.moe.apply(x);
   }
 }

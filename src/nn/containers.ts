@@ -81,6 +81,18 @@ export class ModuleDict<M extends Module = Module> extends Module implements Ite
   }
 }
 
+/** The output of blocks one after another; each also gets `others`. */
+export function applyInTurn(blocks: Iterable<Module>, x: tf.Tensor, ...others: tf.Tensor[]): tf.Tensor {
+  let output = x;
+  for (const block of blocks) {
+    const input = output;
+    output = block.apply(input, ...others);
+    // Backward has saved what it needs; an offloaded copy must not stay on the device.
+    if (output !== input) input.dispose();
+  }
+  return output;
+}
+
 function notCalled(name: string): ConfigError {
   return new ConfigError(`a ${name} is not called itself; call its modules in turn`);
 }

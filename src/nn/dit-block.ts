@@ -1,8 +1,7 @@
 import { gelu, layerNorm } from '../backend/ops';
 import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
-import { attention } from './attention';
-import { inHeads } from './heads';
+import { attention, inHeads } from './attention';
 import { constant, normal, xavierUniform } from './init';
 import { LayerNorm } from './layer-norm';
 import { Linear } from './linear';

@@ -2,7 +2,7 @@ import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import * as tf from '../core/tf';
 import type { Parameter, Span } from './parameter';
-import { floatsOf } from './state-values';
+import { floatsOf } from './spans';
 
 /**
  * A parameter's whole tensor, tagged 'param.full' of its module from the beginning; deferred values are written

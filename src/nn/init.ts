@@ -1,5 +1,13 @@
 import { type Random, seeded } from '../core/random';
-import { constantValues, randomValues, type ValueSource } from './value-source';
+
+/** The source of a parameter's first values: any range can be read, any number of times. */
+export interface ValueSource {
+  /**
+   * Writes the values from element `start` on into all of `target`, which may be in the engine's memory, so this makes
+   * no tensor.
+   */
+  fill(start: number, target: Float32Array): void;
+}
 
 /** The parameter that gets its first values. */
 export interface ParameterPlace {
@@ -40,14 +48,33 @@ export function xavierUniform(): FirstValues {
 
 /** The same value everywhere. Source: torch.nn.init.constant_. */
 export function constant(value: number): FirstValues {
-  return () => constantValues(value);
+  return () => ({ fill: (_start, target) => void target.fill(value) });
 }
 
-/** `draws`: uniform numbers per value. */
+/**
+ * Values in the order of drawing; `draws`: uniform numbers per value. Values before a range are drawn and skipped;
+ * consecutive ranges continue where the last one ended.
+ */
 function drawn(
   draws: number,
   valueIn: (shape: readonly number[]) => (random: Random) => number,
 ): FirstValues {
-  return ({ seed, name, shape }) =>
-    randomValues({ random: () => seeded(seed, 'init', ...name.split('.')), draws, value: valueIn(shape) });
+  return ({ seed, name, shape }) => {
+    const value = valueIn(shape);
+    let at: { readonly random: Random; position: number } | null = null;
+    return {
+      fill(start, target) {
+        if (at === null || at.position > start)
+          at = { random: seeded(seed, 'init', ...name.split('.')), position: 0 };
+        at.random.skip(draws * (start - at.position));
+        for (let i = 0; i < target.length; i++) target[i] = value(at.random);
+        at.position = start + target.length;
+      },
+    };
+  };
+}
+
+/** Values that are in memory. */
+export function valuesOf(values: Float32Array | Int32Array): ValueSource {
+  return { fill: (start, target) => target.set(values.subarray(start, start + target.length)) };
 }

@@ -1,8 +1,7 @@
 import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { silu } from './activations';
-import { attention } from './attention';
-import { inHeads } from './heads';
+import { attention, inHeads } from './attention';
 import { constant } from './init';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';

@@ -1,8 +1,8 @@
 import type { Engine } from '../backend/engine';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
+import { type ValueSource, valuesOf } from './init';
 import type { Module } from './module';
-import { type ValueSource, valuesOf } from './value-source';
 
 /** A tensor's values: in memory, or readable range by range. */
 export type StateEntry = { readonly shape: readonly number[] } & (

@@ -1,8 +1,8 @@
 import { readValues } from '../backend/host-reads';
-import { embedding } from '../backend/ops';
+import { embedding, gelu } from '../backend/ops';
 import * as tf from '../core/tf';
 import { ModuleList } from './containers';
-import { FeedForward } from './feed-forward';
+import { GPT2, Linear } from './linear';
 import { Module } from './module';
 import type { RowKeys } from './row-keys';
 import { TemperatureGating } from './temperature-gating';
@@ -49,6 +49,22 @@ export class MixtureOfExperts extends Module {
     // A factor of 1 per row: it changes no value, but carries the gradient to the chosen gate.
     const chosen_N1 = tf.sum(tf.mul(gates_NE, oneHotOf(gates_NE)), -1, true);
     return tf.reshape(tf.mul(y_ND, chosen_N1), x_BTD.shape);
+  }
+}
+
+/** Two linear layers with a GELU between: an expert. Shapes: x [rows, d] → the same; 4 d between. */
+export class FeedForward extends Module {
+  readonly fc1: Linear;
+  readonly fc2: Linear;
+
+  constructor(dim: number) {
+    super();
+    this.fc1 = new Linear(dim, 4 * dim, GPT2);
+    this.fc2 = new Linear(4 * dim, dim, GPT2);
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return this.fc2.apply(gelu(this.fc1.apply(x)));
   }
 }
 

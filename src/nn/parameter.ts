@@ -3,9 +3,8 @@ import type { HostArray } from '../backend/host-arrays';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
-import type { FirstValues } from './init';
+import type { FirstValues, ValueSource } from './init';
 import { noWholeTensor, requireOwnValues } from './parameter-errors';
-import type { ValueSource } from './value-source';
 
 /** Elements of a tensor, from `offset` on. */
 export interface TensorSpan {

@@ -1,7 +1,6 @@
 import type { Engine } from '../backend/engine';
-import { isOnHost, type Span, type StateBuffer } from './parameter';
-
-const ITEM_BYTES = 4;
+import type { Span, StateBuffer } from './parameter';
+import { floatsOf } from './spans';
 
 /**
  * Copies elements of a buffer out, from `offset` on. Elements without a segment (padding, a missing gradient) read as
@@ -50,10 +49,4 @@ function overlaps(buffer: StateBuffer, what: 'values' | 'grad', offset: number, 
     const start = span.offset + from - segment.offset;
     return [{ span: { ...span, offset: start }, at: from - offset, length: to - from }];
   });
-}
-
-/** Float32 elements in place (no copy); valid until the next allocation. */
-export function floatsOf(engine: Engine, span: Span, length: number): Float32Array {
-  const bytes = isOnHost(span) ? span.host.bytesView() : engine.storage(span.tensor).view();
-  return new Float32Array(bytes.buffer, bytes.byteOffset + ITEM_BYTES * span.offset, length);
 }

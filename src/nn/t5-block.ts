@@ -1,7 +1,6 @@
 import { gelu } from '../backend/ops';
 import * as tf from '../core/tf';
-import { attention } from './attention';
-import { inHeads } from './heads';
+import { attention, inHeads } from './attention';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';
 import { RelativePositions } from './relative-positions';

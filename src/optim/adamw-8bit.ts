@@ -1,13 +1,12 @@
 import type { Engine } from '../backend/engine';
 import { ADAMW_8BIT_DEFAULTS } from '../config/settings/optimizer';
 import type { Tag } from '../core/events';
-import { type AdamWOptions, adamWRule } from './adamw';
+import { type AdamWOptions, adamFactors, adamWRule } from './adamw';
 import { BlockwiseValues } from './blockwise-values';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
-import type { StateMemory } from './state-memory';
-import type { BufferState, UpdateRange, UpdateRule } from './update-rule';
+import type { BufferState, FlatArray, StateMemory, UpdateRule } from './update-rule';
 
 /** AdamW's settings and the size of its blocks. */
 export interface AdamW8bitOptions extends AdamWOptions {
@@ -49,74 +48,32 @@ export function adamW8bitRule(settings: Settings): UpdateRule {
     createState: (memory, size, tag) =>
       size < MIN_8BIT_SIZE
         ? whole.createState(memory, size, tag)
-        : new QuantizedMoments(memory, { size, tag }, settings),
+        : quantizedMoments(memory, { size, tag }, settings),
   };
 }
 
-class QuantizedMoments<T> implements BufferState<T> {
-  readonly #memory: StateMemory<T>;
-  readonly #settings: Settings;
-  readonly #expAvg: BlockwiseValues<T>;
-  readonly #expAvgSq: BlockwiseValues<T>;
-
-  constructor(
-    memory: StateMemory<T>,
-    place: { readonly size: number; readonly tag: Tag },
-    settings: Settings,
-  ) {
-    this.#memory = memory;
-    this.#settings = settings;
-    this.#expAvg = new BlockwiseValues(memory, place, settings.blockSize, 'signed');
-    this.#expAvgSq = new BlockwiseValues(memory, place, settings.blockSize, 'unsigned');
-  }
-
-  update({
-    param,
-    paramOffset,
-    grad,
-    gradOffset,
-    offset,
-    length,
-    lr,
-    step,
-    gradScale,
-  }: UpdateRange<T>): void {
-    const { betas, eps, weightDecay, blockSize } = this.#settings;
-    this.#expAvg.close();
-    this.#expAvgSq.close();
-    this.#memory.updates.adamW8bit({
-      param,
-      grad,
-      offsets: { param: paramOffset, grad: gradOffset },
-      expAvg: this.#expAvg.arrays,
-      expAvgSq: this.#expAvgSq.arrays,
-      first: offset,
-      length,
-      blockSize,
-      lr,
-      beta1: betas[0],
-      beta2: betas[1],
-      eps,
-      weightDecay,
-      step,
-      gradScale,
-    });
-  }
-
-  read(name: string, offset: number, length: number): Float32Array {
-    return this.#values(name).read(offset, length);
-  }
-
-  write(name: string, offset: number, values: Float32Array): void {
-    this.#values(name).write(offset, values);
-  }
-
-  dispose(): void {
-    this.#expAvg.dispose();
-    this.#expAvgSq.dispose();
-  }
-
-  #values(name: string): BlockwiseValues<T> {
-    return name === 'exp_avg' ? this.#expAvg : this.#expAvgSq;
-  }
+function quantizedMoments<T extends FlatArray>(
+  memory: StateMemory<T>,
+  place: { readonly size: number; readonly tag: Tag },
+  settings: Settings,
+): BufferState<T> {
+  const { blockSize } = settings;
+  const factors = adamFactors(settings);
+  const expAvg = new BlockwiseValues(memory, place, blockSize, 'signed');
+  const expAvgSq = new BlockwiseValues(memory, place, blockSize, 'unsigned');
+  const named = (name: string): BlockwiseValues<T> => (name === 'exp_avg' ? expAvg : expAvgSq);
+  return {
+    update(range) {
+      expAvg.close();
+      expAvgSq.close();
+      const moments = { expAvg: expAvg.arrays, expAvgSq: expAvgSq.arrays, first: range.offset };
+      memory.updates.adamW8bit({ ...range, ...factors, ...moments, blockSize });
+    },
+    read: (name, offset, length) => named(name).read(offset, length),
+    write: (name, offset, values) => named(name).write(offset, values),
+    dispose() {
+      expAvg.dispose();
+      expAvgSq.dispose();
+    },
+  };
 }

@@ -1,10 +1,9 @@
 import type { Engine } from '../backend/engine';
 import { ADAMW_DEFAULTS } from '../config/settings/optimizer';
-import { FloatStates } from './float-states';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
-import type { UpdateRule } from './update-rule';
+import { floatStates, type UpdateRule } from './update-rule';
 
 /** AdamW's settings; defaults are torch.optim.AdamW's. */
 export interface AdamWOptions {
@@ -37,44 +36,32 @@ export class AdamW extends RuleOptimizer {
 }
 
 /** AdamW's update with float32 moments. */
-export function adamWRule({
-  betas,
-  eps,
-  weightDecay,
-  maximize,
-}: Omit<Required<AdamWOptions>, 'lr' | 'fused'>): UpdateRule {
+export function adamWRule(settings: Omit<Required<AdamWOptions>, 'lr' | 'fused'>): UpdateRule {
   const stateNames = ['exp_avg', 'exp_avg_sq'];
-  const [beta1, beta2] = betas;
+  const factors = adamFactors(settings);
   return {
     stateNames,
     granularity: 1,
-    maximize,
+    maximize: settings.maximize,
     createState: (memory, size, tag) =>
-      new FloatStates(memory, stateNames, { size, tag }, (range, arrays) => {
-        const [expAvg, expAvgSq] = arrays;
-        if (expAvg === undefined || expAvgSq === undefined) return; // one per entry of stateNames
-        const { param, grad, offset, length, lr, step, gradScale } = range;
-        const offsets = {
-          param: range.paramOffset,
-          grad: range.gradOffset,
-          expAvg: offset,
-          expAvgSq: offset,
-        };
-        memory.updates.adamW({
-          param,
-          grad,
-          expAvg,
-          expAvgSq,
-          offsets,
-          length,
-          lr,
-          beta1,
-          beta2,
-          eps,
-          weightDecay,
-          step,
-          gradScale,
-        });
-      }),
+      floatStates(
+        memory,
+        stateNames,
+        () => memory.zeros(size, tag),
+        (range, [expAvg, expAvgSq]) => {
+          if (expAvg === undefined || expAvgSq === undefined) return; // one per entry of stateNames
+          const offsets = { ...range.offsets, expAvg: range.offset, expAvgSq: range.offset };
+          memory.updates.adamW({ ...range, ...factors, expAvg, expAvgSq, offsets });
+        },
+      ),
   };
+}
+
+/** The settings by the names of the engine's update. */
+export function adamFactors({
+  betas,
+  eps,
+  weightDecay,
+}: Required<Pick<AdamWOptions, 'betas' | 'eps' | 'weightDecay'>>) {
+  return { beta1: betas[0], beta2: betas[1], eps, weightDecay };
 }

@@ -1,7 +1,7 @@
 import type { Quantized } from '../backend/elementwise';
 import { type DynamicMapKind, dynamicMap, SIGNED_ZERO } from '../backend/quantization-tables';
 import type { Tag } from '../core/events';
-import type { StateMemory } from './state-memory';
+import type { FlatArray, StateMemory } from './update-rule';
 
 /** A partly written block: it is encoded when it is complete, because all its values share a scale. */
 interface OpenBlock {
@@ -10,7 +10,7 @@ interface OpenBlock {
 }
 
 /** Numbers that are stored as one-byte codes with a scale per block; callers read and write floats. */
-export class BlockwiseValues<T> {
+export class BlockwiseValues<T extends FlatArray> {
   readonly arrays: Quantized<T>;
   readonly #memory: StateMemory<T>;
   readonly #size: number;
@@ -70,8 +70,8 @@ export class BlockwiseValues<T> {
   }
 
   dispose(): void {
-    this.#memory.dispose(this.arrays.codes);
-    this.#memory.dispose(this.arrays.scales);
+    this.arrays.codes.dispose();
+    this.arrays.scales.dispose();
   }
 
   #lengthOf(block: number): number {

@@ -2,7 +2,7 @@ import type { Engine } from '../backend/engine';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
-import { isOnHost } from '../nn/parameter';
+import { scaleElements, sumOfSquares } from '../nn/spans';
 import type { HasStates } from './optimizer';
 
 /** The result of clipping. */
@@ -32,14 +32,12 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
   for (const state of model.states().filter(({ isLocal }) => !isLocal)) {
     for (const { grad, length } of state.segments()) {
       if (grad === null) continue;
-      const sum = isOnHost(grad)
-        ? engine.host.sumOfSquares(grad.host, grad.offset, length)
-        : engine.sumOfSquares(grad.tensor, grad.offset, length);
+      const sum = sumOfSquares(engine, grad, length);
       sums.set(state.shardGroup, (sums.get(state.shardGroup) ?? 0) + sum);
     }
   }
   let total = 0;
-  for (const [group, sum] of sums) total += group === null ? sum : summed(engine, group, sum);
+  for (const [group, sum] of sums) total += group === null ? sum : reduceNumber(engine, group, sum, 'sum');
   const norm = Math.sqrt(total);
   return { norm, scale: maxNorm === null ? 1 : Math.min(1, maxNorm / (norm + EPS)) };
 }
@@ -53,18 +51,17 @@ export function clipGradNormInPlace(engine: Engine, model: HasStates, maxNorm: n
   if (scale === 1) return norm;
   for (const state of model.states()) {
     for (const { grad, length } of state.segments()) {
-      if (grad === null) continue;
-      if (isOnHost(grad)) engine.host.scale(grad.host, scale, grad.offset, length);
-      else engine.scale(grad.tensor, scale, grad.offset, length);
+      if (grad !== null) scaleElements(engine, grad, scale, length);
     }
   }
   return norm;
 }
 
-function summed(engine: Engine, group: ProcessGroup, sum: number): number {
-  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([sum], [1], 'float32'));
+/** Reduces one number over the ranks of a group. */
+export function reduceNumber(engine: Engine, group: ProcessGroup, value: number, op: 'sum' | 'max'): number {
+  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor1d([value]));
   try {
-    group.allReduce(tensor, 'sum', { cause: 'norm' }).wait();
+    group.allReduce(tensor, op, { cause: 'norm' }).wait();
     return tensor.dataSync()[0] ?? Number.NaN;
   } finally {
     tensor.dispose();

@@ -1,10 +1,9 @@
 import type { Engine } from '../backend/engine';
-import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
-import { floatsOf } from '../nn/state-values';
+import type { Parameter, Span, StateBuffer, StateSegment } from '../nn/parameter';
+import { copyElements, disposeSpan, floatsOf, scaleElements, zerosIn } from '../nn/spans';
 import type { HasStates, Optimizer } from './optimizer';
 import { keepsStatesOnHost, type OptimizerPlacement } from './rule-optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';
-import { DeviceStates, HostStates } from './state-memory';
 
 /** The state of the delay itself: the clipped gradient of the last step. */
 const PENDING = 'pending_grad';
@@ -180,13 +179,9 @@ class WaitingBuffer implements StateBuffer {
       return;
     }
     const held = this.#hold();
-    for (const { grad, offset, length } of segments) {
-      if (grad === null || !this.#engine.hasValues) continue;
-      floatsOf(this.#engine, { ...held, offset }, length).set(floatsOf(this.#engine, grad, length));
-    }
-    if (factor === 1) return;
-    if (isOnHost(held)) this.#engine.host.scale(held.host, factor);
-    else this.#engine.scale(held.tensor, factor);
+    for (const { grad, offset, length } of segments)
+      if (grad !== null) copyElements(this.#engine, grad, { ...held, offset }, length);
+    if (factor !== 1) scaleElements(this.#engine, held, factor, this.size);
   }
 
   read(offset: number, length: number): Float32Array {
@@ -205,19 +200,14 @@ class WaitingBuffer implements StateBuffer {
 
   /** Frees the waiting gradient. */
   release(): void {
-    if (this.#held === null) return;
-    if (isOnHost(this.#held)) this.#held.host.dispose();
-    else this.#held.tensor.dispose();
+    if (this.#held !== null) disposeSpan(this.#held);
     this.#held = null;
   }
 
   #hold(): Span {
-    if (this.#held !== null) return this.#held;
     const { shardGroup, module, size } = this.#buffer;
     const tag = { cause: shardGroup === null ? 'grad.full' : 'grad.shard', module } as const;
-    this.#held = this.#onHost
-      ? { host: new HostStates(this.#engine).zeros(size, tag), offset: 0 }
-      : { tensor: new DeviceStates(this.#engine).zeros(size, tag), offset: 0 };
+    this.#held ??= zerosIn(this.#onHost ? 'host' : 'device', this.#engine, size, tag);
     return this.#held;
   }
 }

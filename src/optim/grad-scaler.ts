@@ -1,9 +1,10 @@
 import type { Engine } from '../backend/engine';
 import { DEFAULT_GRAD_SCALER, type GradScalerConfig } from '../config/settings/precision';
 import { ConfigError } from '../core/errors';
-import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
-import { isOnHost, type StateBuffer } from '../nn/parameter';
+import type { StateBuffer } from '../nn/parameter';
+import { scaleElements, sumOfSquares } from '../nn/spans';
+import { reduceNumber } from './clip-grad-norm';
 
 /** Settings of a GradScaler; the defaults are torch's. */
 export interface GradScalerOptions extends Partial<GradScalerConfig> {
@@ -75,7 +76,8 @@ export class GradScaler {
         'gradients are already unscaled in this step; call update() at the end of the step before you unscale again',
       );
     }
-    this.#foundInf = this.#enabled && this.#onAnyRank(this.#unscale(states));
+    this.#foundInf =
+      this.#enabled && reduceNumber(this.#engine, this.#group, Number(this.#unscale(states)), 'max') !== 0;
     return this.#foundInf;
   }
 
@@ -112,32 +114,14 @@ export class GradScaler {
 
   /** Whether a gradient of this rank is not finite. */
   #unscale(states: Iterable<StateBuffer>): boolean {
-    const { host } = this.#engine;
-    const factor = 1 / this.#scale;
     let areFinite = true;
     for (const state of states) {
       for (const { grad, length } of state.segments()) {
         if (grad === null) continue;
-        const { offset } = grad;
-        // Squares of float32 do not overflow in float64.
-        const sum = isOnHost(grad)
-          ? host.sumOfSquares(grad.host, offset, length)
-          : this.#engine.sumOfSquares(grad.tensor, offset, length);
-        areFinite &&= Number.isFinite(sum);
-        if (isOnHost(grad)) host.scale(grad.host, factor, offset, length);
-        else this.#engine.scale(grad.tensor, factor, offset, length);
+        areFinite &&= Number.isFinite(sumOfSquares(this.#engine, grad, length));
+        scaleElements(this.#engine, grad, 1 / this.#scale, length);
       }
     }
     return !areFinite;
-  }
-
-  #onAnyRank(found: boolean): boolean {
-    const flag = this.#engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor1d([found ? 1 : 0]));
-    try {
-      this.#group.allReduce(flag, 'max', { cause: 'norm' }).wait();
-      return flag.dataSync()[0] !== 0;
-    } finally {
-      flag.dispose();
-    }
   }
 }

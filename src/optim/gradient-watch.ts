@@ -1,8 +1,8 @@
 import type { Engine } from '../backend/engine';
 import type { Seconds } from '../core/units';
 import type { Warn } from '../core/warn';
-import { isOnHost, type StateBuffer, type StateSegment } from '../nn/parameter';
-import { floatsOf } from '../nn/state-values';
+import type { StateBuffer, StateSegment } from '../nn/parameter';
+import { floatsOf, sumOfSquares } from '../nn/spans';
 import { cutByKind } from './segment-cuts';
 
 /** Each of the first steps is checked; later ones only as often as this share of the time allows. */
@@ -66,13 +66,8 @@ export class GradientWatch {
     );
   }
 
-  /** Squares of float32 do not overflow in float64. */
   #isFinite({ grad, length }: StateSegment): boolean {
-    if (grad === null || length === 0) return true;
-    const sum = isOnHost(grad)
-      ? this.#engine.host.sumOfSquares(grad.host, grad.offset, length)
-      : this.#engine.sumOfSquares(grad.tensor, grad.offset, length);
-    return Number.isFinite(sum);
+    return grad === null || length === 0 || Number.isFinite(sumOfSquares(this.#engine, grad, length));
   }
 
   #count({ grad, length }: StateSegment): { readonly numNaN: number; readonly numInfinite: number } {

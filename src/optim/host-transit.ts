@@ -1,18 +1,24 @@
-import type { HostArray, HostMemory } from '../backend/host-arrays';
+import type { Engine } from '../backend/engine';
+import type { HostArray } from '../backend/host-arrays';
+import { undone } from '../backend/undone';
 import type { Bytes } from '../core/units';
-import { isOnHost, type Span } from '../nn/parameter';
+import { isOnHost, type Span, type StateSegment } from '../nn/parameter';
 import type { BufferState, UpdateRange } from './update-rule';
 
 /** Size of a transfer, for values and for gradients each. */
 const CHUNK_BYTES: Bytes = 2 ** 20;
 const ITEM_BYTES = 4;
 
-interface Segment {
-  readonly values: Span;
-  readonly grad: Span;
-  /** First element within the buffer. */
-  readonly offset: number;
-  readonly length: number;
+/** A segment whose parameters were updated equally often, with this number (for bias correction). */
+export interface SteppedSegment extends StateSegment {
+  readonly step: number;
+}
+
+/** The buffer that is updated. */
+interface Updated {
+  readonly module: string;
+  /** Chunks end at multiples of this number of the buffer's elements. */
+  readonly granularity: number;
 }
 
 /**
@@ -20,77 +26,50 @@ interface Segment {
  * copied back; ledgers show the chunks on the host as 'comm' of the module. Source: ZeRO-Offload (Ren et al. 2021),
  * section 4.1.
  */
-export class HostTransit {
-  readonly #host: HostMemory;
-  readonly #module: string;
-  readonly #chunk: number;
-  readonly #granularity: number;
-  #values: HostArray | undefined;
-  #grads: HostArray | undefined;
-
-  /** Chunks end at multiples of `granularity` elements of a buffer. */
-  constructor(host: HostMemory, module: string, granularity: number) {
-    this.#host = host;
-    this.#module = module;
-    this.#granularity = granularity;
-    const largest = CHUNK_BYTES / ITEM_BYTES;
-    this.#chunk = Math.max(1, Math.floor(largest / granularity)) * granularity;
-  }
-
-  update(
-    state: BufferState<HostArray>,
-    segment: Segment,
-    hyper: Pick<UpdateRange<HostArray>, 'lr' | 'step' | 'gradScale'>,
-  ): void {
-    const { values, grad, offset, length } = segment;
-    if (isOnHost(values) && isOnHost(grad)) {
-      const [param, paramOffset, gradient, gradOffset] = [values.host, values.offset, grad.host, grad.offset];
-      state.update({ param, paramOffset, grad: gradient, gradOffset, offset, length, ...hyper });
-      return;
-    }
-    for (let from = 0; from < length; ) {
-      const to = Math.min(length, this.#endOfChunk(offset + from) - offset);
-      this.#updateChunk(state, segment, from, to - from, hyper);
-      from = to;
-    }
-  }
-
-  dispose(): void {
-    this.#values?.dispose();
-    this.#grads?.dispose();
-  }
-
-  #endOfChunk(element: number): number {
-    const start = Math.floor(element / this.#granularity) * this.#granularity;
-    return start + this.#chunk;
-  }
-
-  #updateChunk(
-    state: BufferState<HostArray>,
-    { values, grad, offset, length: most }: Segment,
-    from: number,
-    length: number,
-    hyper: Pick<UpdateRange<HostArray>, 'lr' | 'step' | 'gradScale'>,
-  ): void {
-    const room = Math.min(most, this.#chunk);
-    const param = isOnHost(values) ? values.host : this.#room('values', room);
-    const paramOffset = isOnHost(values) ? values.offset + from : 0;
-    const gradient = isOnHost(grad) ? grad.host : this.#room('grads', room);
-    const gradOffset = isOnHost(grad) ? grad.offset + from : 0;
-    if (!isOnHost(values)) this.#host.fromDevice(values.tensor, values.offset + from, length, param, 0);
-    if (!isOnHost(grad)) this.#host.fromDevice(grad.tensor, grad.offset + from, length, gradient, 0);
-    state.update({ param, paramOffset, grad: gradient, gradOffset, offset: offset + from, length, ...hyper });
-    if (!isOnHost(values)) this.#host.toDevice(param, 0, length, values.tensor, values.offset + from);
-  }
-
-  /** The staging array for values or gradients, with at least `length` elements. */
-  #room(what: 'values' | 'grads', length: number): HostArray {
-    const there = what === 'values' ? this.#values : this.#grads;
+export function updateOnHost(
+  engine: Engine,
+  state: BufferState<HostArray>,
+  { module, granularity }: Updated,
+  segments: readonly SteppedSegment[],
+  hyper: Pick<UpdateRange<HostArray>, 'lr' | 'gradScale'>,
+): void {
+  const { host } = engine;
+  const chunk = Math.max(1, Math.floor(CHUNK_BYTES / ITEM_BYTES / granularity)) * granularity;
+  const rooms = new Map<'values' | 'grad', HostArray>();
+  /** The array of elements on the host: their own, or one for copies of `length` elements. */
+  const arrayFor = (what: 'values' | 'grad', span: Span, length: number): HostArray => {
+    if (isOnHost(span)) return span.host;
+    const there = rooms.get(what);
     if (there !== undefined && there.length >= length) return there;
     there?.dispose();
-    const made = this.#host.allocate(length, { cause: 'comm', module: this.#module });
-    if (what === 'values') this.#values = made;
-    else this.#grads = made;
+    const made = host.allocate(length, { cause: 'comm', module });
+    rooms.set(what, made);
     return made;
-  }
+  };
+  const updateSegment = ({ values, grad, offset, length, step }: SteppedSegment): void => {
+    const isThere = isOnHost(values) && grad !== null && isOnHost(grad);
+    // Arrays that are on the host are updated also if they are empty, as on the device.
+    if (grad === null || (length === 0 && !isThere)) return;
+    let from = 0;
+    do {
+      const end = Math.floor((offset + from) / granularity) * granularity + chunk - offset;
+      const to = isThere ? length : Math.min(length, end);
+      const size = to - from;
+      const param = arrayFor('values', values, Math.min(length, chunk));
+      const gradient = arrayFor('grad', grad, Math.min(length, chunk));
+      const offsets = {
+        param: isOnHost(values) ? values.offset + from : 0,
+        grad: isOnHost(grad) ? grad.offset + from : 0,
+      };
+      if (!isOnHost(values)) host.fromDevice(values.tensor, values.offset + from, size, param, 0);
+      if (!isOnHost(grad)) host.fromDevice(grad.tensor, grad.offset + from, size, gradient, 0);
+      state.update({ param, grad: gradient, offsets, offset: offset + from, length: size, step, ...hyper });
+      if (!isOnHost(values)) host.toDevice(param, 0, size, values.tensor, values.offset + from);
+      from = to;
+    } while (from < length);
+  };
+  const release = (): void => {
+    for (const room of rooms.values()) room.dispose();
+  };
+  undone(engine, release, () => segments.forEach(updateSegment));
 }

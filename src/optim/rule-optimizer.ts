@@ -1,6 +1,5 @@
 import type { Engine } from '../backend/engine';
 import type { HostArray } from '../backend/host-arrays';
-import { undone } from '../backend/undone';
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type { Tag } from '../core/events';
@@ -8,11 +7,17 @@ import type * as tf from '../core/tf';
 import type { Warn } from '../core/warn';
 import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
 import { GradientWatch } from './gradient-watch';
-import { HostTransit } from './host-transit';
+import { type SteppedSegment, updateOnHost } from './host-transit';
 import type { HasStates, Optimizer } from './optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';
-import { DeviceStates, HostStates } from './state-memory';
-import type { BufferState, UpdateRule } from './update-rule';
+import {
+  type BufferState,
+  deviceStates,
+  type FlatArray,
+  hostStates,
+  type StateMemory,
+  type UpdateRule,
+} from './update-rule';
 
 /** Where an optimizer stores its states. */
 export interface OptimizerPlacement {
@@ -29,11 +34,6 @@ type PlacedState =
 interface Hyper {
   readonly lr: number;
   readonly gradScale: number;
-}
-
-/** A segment whose parameters were updated equally often, with this number (for bias correction). */
-interface SteppedSegment extends StateSegment {
-  readonly step: number;
 }
 
 /** Whether a buffer's states are on the host: by the setting, or because the buffer itself is there. */
@@ -85,14 +85,15 @@ export class RuleOptimizer implements Optimizer {
   step(gradScale = 1): void {
     this.#steps++;
     this.#watch?.begin(this.#steps);
-    const hyper = { lr: this.lr, gradScale: this.#rule.maximize ? -gradScale : gradScale };
+    const { maximize, granularity } = this.#rule;
+    const hyper = { lr: this.lr, gradScale: maximize ? -gradScale : gradScale };
     for (const buffer of this.#model.states()) {
       const segments = buffer.segments().flatMap((segment) => this.#stepped(buffer, segment));
       if (segments.length === 0) continue;
       this.#watch?.look(buffer, segments, this.#steps);
       const placed = this.#stateOf(buffer);
       if (placed.place === 'device') updateOnDevice(placed.state, segments, hyper);
-      else this.#updateOnHost(placed.state, buffer, segments, hyper);
+      else updateOnHost(this.#engine, placed.state, { module: buffer.module, granularity }, segments, hyper);
       buffer.updated();
     }
   }
@@ -148,36 +149,18 @@ export class RuleOptimizer implements Optimizer {
     });
   }
 
-  #updateOnHost(
-    state: BufferState<HostArray>,
-    buffer: StateBuffer,
-    segments: readonly SteppedSegment[],
-    hyper: Hyper,
-  ): void {
-    const transit = new HostTransit(this.#engine.host, buffer.module, this.#rule.granularity);
-    const update = (): void => {
-      for (const { values, grad, offset, length, step } of segments) {
-        if (grad !== null) transit.update(state, { values, grad, offset, length }, { ...hyper, step });
-      }
-    };
-    undone(this.#engine, () => transit.dispose(), update);
-  }
-
   #stateOf(buffer: StateBuffer): PlacedState {
     const there = this.#states.get(buffer);
     if (there !== undefined) return there;
     const tag: Tag = { cause: 'optimizer', module: buffer.module };
+    const create = <T extends FlatArray>(memory: StateMemory<T>): BufferState<T> =>
+      this.#rule.createState(memory, buffer.size, tag);
     const made: PlacedState = keepsStatesOnHost(buffer, this.#placement)
-      ? { place: 'host', state: this.#rule.createState(new HostStates(this.#engine), buffer.size, tag) }
-      : { place: 'device', state: this.#onDevice(buffer.size, tag) };
+      ? { place: 'host', state: create(hostStates(this.#engine)) }
+      : // Allocates all arrays of the state, or none if they do not fit.
+        { place: 'device', state: this.#engine.allOrNothing(() => create(deviceStates(this.#engine))) };
     this.#states.set(buffer, made);
     return made;
-  }
-
-  /** Allocates all arrays of the state, or none if they do not fit. */
-  #onDevice(size: number, tag: Tag): BufferState<tf.Tensor> {
-    const engine = this.#engine;
-    return engine.allOrNothing(() => this.#rule.createState(new DeviceStates(engine), size, tag));
   }
 
   #requireName(name: string): void {
@@ -197,16 +180,8 @@ function updateOnDevice(
   for (const { values, grad, offset, length, step } of segments) {
     if (grad === null) continue;
     const [param, gradient] = [onDevice(values), onDevice(grad)];
-    state.update({
-      param: param.tensor,
-      paramOffset: param.offset,
-      grad: gradient.tensor,
-      gradOffset: gradient.offset,
-      offset,
-      length,
-      step,
-      ...hyper,
-    });
+    const offsets = { param: param.offset, grad: gradient.offset };
+    state.update({ param: param.tensor, grad: gradient.tensor, offsets, offset, length, step, ...hyper });
   }
 }
 

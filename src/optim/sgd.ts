@@ -1,11 +1,10 @@
 import type { Engine } from '../backend/engine';
 import { SGD_DEFAULTS } from '../config/settings/optimizer';
 import { ConfigError } from '../core/errors';
-import { FloatStates } from './float-states';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
-import type { UpdateRule } from './update-rule';
+import { floatStates, type UpdateRule } from './update-rule';
 
 /** SGD's settings; defaults are torch.optim.SGD's. */
 export interface SgdOptions {
@@ -54,21 +53,14 @@ export function sgdRule({
     granularity: 1,
     maximize,
     createState: (memory, size, tag) =>
-      new FloatStates(memory, stateNames, { size, tag }, (range, [momentumBuffer = null]) => {
-        const { param, grad, offset, length, lr, gradScale } = range;
-        const offsets = { param: range.paramOffset, grad: range.gradOffset, momentumBuffer: offset };
-        memory.updates.sgd({
-          param,
-          grad,
-          momentumBuffer,
-          offsets,
-          length,
-          lr,
-          momentum,
-          nesterov,
-          weightDecay,
-          gradScale,
-        });
-      }),
+      floatStates(
+        memory,
+        stateNames,
+        () => memory.zeros(size, tag),
+        (range, [momentumBuffer = null]) => {
+          const offsets = { ...range.offsets, momentumBuffer: range.offset };
+          memory.updates.sgd({ ...range, momentumBuffer, offsets, momentum, nesterov, weightDecay });
+        },
+      ),
   };
 }

@@ -1,10 +1,9 @@
 import { requireKnownOptions } from '../config/option-names';
 import { ConfigError } from '../core/errors';
-import { Block } from '../nn/block';
+import { Block, MoeBlock } from '../nn/block';
 import { CausalSelfAttention } from '../nn/causal-self-attention';
 import { ModuleList } from '../nn/containers';
 import { Module } from '../nn/module';
-import { MoeBlock } from '../nn/moe-block';
 
 /**
  * Chooses the modules that become units, in torch's form. With `recurse`, it says whether to look for units inside the

@@ -4,7 +4,7 @@ import * as tf from '../core/tf';
 import type { LatentBatch, LatentSource } from '../data/latents';
 import { DitExperts } from '../nn/models/dit-experts';
 import type { Module } from '../nn/module';
-import { floatsOf } from '../nn/state-values';
+import { floatsOf } from '../nn/spans';
 import type { Task, TensorBatch } from './task';
 
 /** A batch of noised videos, with a timestep that says on which side of the boundary all its videos are. */

@@ -4,7 +4,7 @@ import type * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 import type { Piece, PieceList, ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
-import { floatsOf } from '../../nn/state-values';
+import { floatsOf } from '../../nn/spans';
 import { buffersOf, heldRanges, type Placement, sharePlacement } from '../state/placement';
 import type { Range } from '../state/ranges';
 import { type ElementStates, firstDifference, type StateAccess, stateAccess } from '../state/state-access';

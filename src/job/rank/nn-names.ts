@@ -4,18 +4,16 @@
  */
 
 export { attention } from '../../nn/attention';
-export { Block } from '../../nn/block';
+export { Block, MoeBlock } from '../../nn/block';
 export { CausalSelfAttention } from '../../nn/causal-self-attention';
 export { ModuleDict, ModuleList } from '../../nn/containers';
 export { DitBlock } from '../../nn/dit-block';
 export { Embedding } from '../../nn/embedding';
-export { FeedForward } from '../../nn/feed-forward';
-export { freeze } from '../../nn/freeze';
 export * as init from '../../nn/init';
 export { LayerNorm } from '../../nn/layer-norm';
 export { Linear } from '../../nn/linear';
 export { LlamaBlock } from '../../nn/llama-block';
-export { MixtureOfExperts } from '../../nn/mixture-of-experts';
+export { FeedForward, MixtureOfExperts } from '../../nn/mixture-of-experts';
 export { Dit, dit } from '../../nn/models/dit';
 export { DitExperts } from '../../nn/models/dit-experts';
 export { GPT, gpt } from '../../nn/models/gpt';
@@ -23,7 +21,7 @@ export { Llama, llama } from '../../nn/models/llama';
 export { MoeGPT, moe } from '../../nn/models/moe';
 export { T5Encoder, t5Encoder } from '../../nn/models/t5-encoder';
 export { Module } from '../../nn/module';
-export { MoeBlock } from '../../nn/moe-block';
+export { freeze } from '../../nn/name-patterns';
 export { Parameter } from '../../nn/parameter';
 export { RMSNorm } from '../../nn/rms-norm';
 export { Sequential } from '../../nn/sequential';

@@ -2,7 +2,7 @@ import { gelu, linear } from '../../backend/ops';
 import { type DitConfig, ditSchema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { silu } from '../activations';
-import { ModuleList } from '../containers';
+import { applyInTurn, ModuleList } from '../containers';
 import { DIT, DitBlock, modulated } from '../dit-block';
 import { constant, normal, uniform, xavierUniform } from '../init';
 import { GPT2, Linear } from '../linear';
@@ -44,16 +44,10 @@ export class Dit extends Module {
     this.isOptional = isOneOfSeveral;
     const { dim, textDim, freqDim } = shape;
     this.patch_embedding = new PatchEmbedding(shape);
-    this.text_embedding = new Sequential([
-      new Linear(textDim, dim, EMBEDDING),
-      gelu,
-      new Linear(dim, dim, EMBEDDING),
-    ]);
-    this.time_embedding = new Sequential([
-      new Linear(freqDim, dim, EMBEDDING),
-      silu,
-      new Linear(dim, dim, EMBEDDING),
-    ]);
+    const embedding = (inputs: number, activation: typeof silu): Sequential =>
+      new Sequential([new Linear(inputs, dim, EMBEDDING), activation, new Linear(dim, dim, EMBEDDING)]);
+    this.text_embedding = embedding(textDim, gelu);
+    this.time_embedding = embedding(freqDim, silu);
     this.time_projection = new Sequential([silu, new Linear(dim, 6 * dim, DIT)]);
     this.blocks = new ModuleList(Array.from({ length: shape.layers }, () => new DitBlock(shape)));
     this.head = new DitHead(shape);
@@ -68,13 +62,8 @@ export class Dit extends Module {
     const time = this.time_embedding.apply(sinusoids(timesteps, freqDim));
     const time6 = tf.reshape(this.time_projection.apply(time), [batch, 6, dim]);
     const context = this.text_embedding.apply(text);
-    let x = this.patch_embedding.apply(latents);
-    for (const block of this.blocks) {
-      const input = x;
-      x = block.apply(input, time6, context, cos, sin);
-      // Backward has saved what it needs; an offloaded copy must not stay on the device.
-      if (x !== input) input.dispose();
-    }
+    const patches = this.patch_embedding.apply(latents);
+    const x = applyInTurn(this.blocks, patches, time6, context, cos, sin);
     return videoOf(this.head.apply(x, time), grid, patch);
   }
 }
@@ -115,10 +104,8 @@ export class DitHead extends Module {
   }
 
   forward(x: tf.Tensor, time: tf.Tensor): tf.Tensor {
-    const [shift, scale] = tf.split(tf.add(this.modulation.tensor, tf.expandDims(time, 1)), 2, 1) as [
-      tf.Tensor,
-      tf.Tensor,
-    ]; // two of them
+    const parts = tf.split(tf.add(this.modulation.tensor, tf.expandDims(time, 1)), 2, 1);
+    const [shift, scale] = parts as [tf.Tensor, tf.Tensor]; // two of them
     return this.head.apply(modulated(x, shift, scale, this.#eps));
   }
 }

@@ -2,12 +2,12 @@ import { softmaxCrossEntropy } from '../../backend/ops';
 import type { AttentionKind } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
-import { ModuleList } from '../containers';
+import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { LayerNorm } from '../layer-norm';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
-import { requireTokens } from '../require-tokens';
+import { Parameter } from '../parameter';
 
 /** The size of a GPT. */
 export interface GptShape {
@@ -59,16 +59,8 @@ export abstract class LanguageModel<B extends Module> extends Module {
     this.#requirePositions(seq);
     const { weight } = this.wpe;
     const positions = seq === this.shape.seq ? weight.tensor : tf.slice(weight.tensor, 0, seq);
-    let x: tf.Tensor = tf.add(this.wte.apply(ids), positions);
-    for (const block of this.blocks) {
-      const input = x;
-      x = block.apply(input);
-      // Backward has saved what it needs; an offloaded copy must not stay on the device.
-      if (x !== input) input.dispose();
-    }
-    const rows = tf.reshape(this.ln_f.apply(x), [ids.size, this.shape.dim]);
-    const logits = this.lm_head?.apply(rows) ?? tf.matMul(rows, this.wte.weight.tensor, false, true);
-    return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
+    const x = applyInTurn(this.blocks, tf.add(this.wte.apply(ids), positions));
+    return tokenLoss(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight);
   }
 
   #requirePositions(seq: number): void {
@@ -81,4 +73,26 @@ export abstract class LanguageModel<B extends Module> extends Module {
       { details: { seq, limit: this.shape.seq, module: path } },
     );
   }
+}
+
+/** The mean cross-entropy of the head's logits: a layer, or the token table. Shapes: x [B, T, d], targets [B·T]. */
+export function tokenLoss(x: tf.Tensor, targets: tf.Tensor, head: Module | Parameter): tf.Tensor {
+  const rows = tf.reshape(x, [-1, x.shape.at(-1) ?? 1]);
+  const logits = head instanceof Parameter ? tf.matMul(rows, head.tensor, false, true) : head.apply(rows);
+  return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
+}
+
+/** Throws: SHAPE unless the values are a batch of tokens and its targets. `model` is the model's name, as 'GPT'. */
+export function requireTokens(model: string, ids: unknown, targets: unknown): void {
+  if (ids instanceof tf.Tensor && ids.rank === 2 && targets instanceof tf.Tensor && targets.size === ids.size)
+    return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${model} takes ids [B, T] and targets [B·T], both int32 tensors, and gives the mean loss; it was given ids ` +
+      `${described(ids)} and targets ${described(targets)}.`,
+  );
+}
+
+function described(value: unknown): string {
+  return value instanceof tf.Tensor ? `${value.dtype} [${value.shape}]` : typeof value;
 }

@@ -1,15 +1,14 @@
-import { softmaxCrossEntropy } from '../../backend/ops';
 import { type LlamaConfig, llamaSchema } from '../../config/settings/model';
-import * as tf from '../../core/tf';
-import { ModuleList } from '../containers';
+import type * as tf from '../../core/tf';
+import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { GPT2, Linear } from '../linear';
 import { LlamaBlock } from '../llama-block';
 import { Module } from '../module';
-import { requireTokens } from '../require-tokens';
 import { RMSNorm } from '../rms-norm';
 import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
+import { requireTokens, tokenLoss } from './language-model';
 
 /** A Llama's size, and the seed of its initial values. */
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
@@ -41,10 +40,7 @@ export class Llama extends Module {
 
   forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
     requireTokens('Llama', ids, targets);
-    const rows = tf.reshape(this.model.apply(ids), [ids.size, this.shape.dim]);
-    const table = this.model.embed_tokens.weight;
-    const logits = this.lm_head?.apply(rows) ?? tf.matMul(rows, table.tensor, false, true);
-    return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
+    return tokenLoss(this.model.apply(ids), targets, this.lm_head ?? this.model.embed_tokens.weight);
   }
 }
 
@@ -68,14 +64,7 @@ export class LlamaModel extends Module {
   forward(ids: tf.Tensor): tf.Tensor {
     const { dim, heads, ropeTheta } = this.#shape;
     const { cos, sin } = sequenceAngles(ids.shape[1] ?? 0, dim / heads / 2, ropeTheta);
-    let x = this.embed_tokens.apply(ids);
-    for (const block of this.layers) {
-      const input = x;
-      x = block.apply(input, cos, sin);
-      // Backward has saved what it needs; an offloaded copy must not stay on the device.
-      if (x !== input) input.dispose();
-    }
-    return this.norm.apply(x);
+    return this.norm.apply(applyInTurn(this.layers, this.embed_tokens.apply(ids), cos, sin));
   }
 }
 

@@ -1,5 +1,5 @@
 import type * as tf from '../../core/tf';
-import { MoeBlock } from '../moe-block';
+import { MoeBlock } from '../block';
 import { TokenKeys } from '../row-keys';
 import { requireSizes } from './gpt';
 import { type GptShape, LanguageModel } from './language-model';

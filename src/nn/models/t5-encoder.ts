@@ -1,6 +1,6 @@
 import { type T5Config, t5Schema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
-import { ModuleList } from '../containers';
+import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { GPT2 } from '../linear';
 import { Module } from '../module';
@@ -39,13 +39,7 @@ export class T5Encoder extends Module {
     const [batch = 0, positions = 0] = ids.shape;
     const seen = mask ?? tf.ones([batch, positions]);
     const hidden = tf.reshape(tf.mul(tf.sub(1, seen), HIDDEN), [batch, 1, 1, positions]);
-    let x = this.token_embedding.apply(ids);
-    for (const block of this.blocks) {
-      const input = x;
-      x = block.apply(input, hidden);
-      if (x !== input) input.dispose();
-    }
-    return this.norm.apply(x);
+    return this.norm.apply(applyInTurn(this.blocks, this.token_embedding.apply(ids), hidden));
   }
 }
 

@@ -1,11 +1,11 @@
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
-import * as tf from '../../core/tf';
+import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { wholeTensor, writeValues } from '../../nn/first-values';
-import { isOnHost, type Parameter, type Span } from '../../nn/parameter';
+import type { Parameter, Span } from '../../nn/parameter';
+import { copyElements, disposeSpan, zerosIn } from '../../nn/spans';
 import { chunkOf, type ShardedParameter, type ShardLayout } from './shard-layout';
-import { allocateFlat, copyElements, disposeSpan, fillAll } from './spans';
 
 /** The source of a unit's first values. */
 export interface FirstValues {
@@ -36,10 +36,8 @@ export function firstWholes(
 export function firstShard(first: FirstValues, layout: ShardLayout, rank: number, onHost: boolean): Span {
   const { engine, module, syncGroup } = first;
   for (const { parameter } of layout.entries) if (parameter.isWhole) wholeTensor(engine, parameter);
-  const shard = allocateFlat(engine, layout.size, { cause: 'param.shard', module }, onHost);
-  if (!isOnHost(shard)) tf.keep(shard.tensor);
+  const shard = zerosIn(onHost ? 'host' : 'device', engine, layout.size, { cause: 'param.shard', module });
   try {
-    fillAll(engine, shard, 0);
     for (const entry of layout.entries) {
       const target = { ...shard, offset: entry.offset };
       if (syncGroup === null) writeValues(engine, entry.parameter, chunkOf(entry, rank), target);

@@ -1,9 +1,9 @@
 import { roundValues } from '../../core/rounding';
 import type * as tf from '../../core/tf';
 import type { Span } from '../../nn/parameter';
+import { copyElements, disposeSpan } from '../../nn/spans';
 import { declaredGrad, Reduction, type ReductionOptions } from './reduction';
 import { chunkOf } from './shard-layout';
-import { allocateFlat, copyElements, disposeSpan } from './spans';
 
 /** The parts that a unit's gradients need. */
 export interface UnitGradientsOptions extends ReductionOptions {
@@ -132,15 +132,15 @@ export class UnitGradients {
   #addOnHost(shard: tf.Tensor): void {
     const { engine, module, half, keepsHalf } = this.#options;
     const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#options) } as const;
-    const arrived = allocateFlat(engine, shard.size, tag, true);
-    copyElements(engine, { tensor: shard, offset: 0 }, arrived, shard.size);
+    const host = engine.host.allocate(shard.size, tag);
+    copyElements(engine, { tensor: shard, offset: 0 }, { host, offset: 0 }, shard.size);
     shard.dispose();
-    if (this.#shard === null || !('host' in this.#shard) || !('host' in arrived)) {
-      this.#shard = arrived;
+    if (this.#shard === null || !('host' in this.#shard)) {
+      this.#shard = { host, offset: 0 };
       return;
     }
-    engine.host.addInto(this.#shard.host, arrived.host);
+    engine.host.addInto(this.#shard.host, host);
     if (keepsHalf && half !== null && engine.hasValues) roundValues(this.#shard.host.view(), half);
-    arrived.host.dispose();
+    host.dispose();
   }
 }

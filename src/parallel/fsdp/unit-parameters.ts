@@ -3,10 +3,10 @@ import type { HalfDType } from '../../core/dtypes';
 import * as tf from '../../core/tf';
 import type { ProcessGroup, Work } from '../../dist/types';
 import { isOnHost, type Parameter, type Span } from '../../nn/parameter';
+import { copyElements, disposeSpan, fillAll } from '../../nn/spans';
 import { settled } from '../settled';
 import { firstShard, firstWholes } from './first-chunks';
 import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';
-import { copyElements, disposeSpan, fillAll } from './spans';
 import type { UnitPlacement } from './unit-placement';
 
 /** The state of a unit. Source: torch.distributed.fsdp, ShardedState. */

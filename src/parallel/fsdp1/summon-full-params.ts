@@ -3,9 +3,9 @@ import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
+import { copyElements } from '../../nn/spans';
 import { readState, writePart } from '../../nn/state-values';
 import { shardLayout, sharesOf } from '../fsdp/shard-layout';
-import { copyElements } from '../fsdp/spans';
 
 /** Options of `summonFullParams`. */
 export interface SummonOptions {

@@ -1,8 +1,8 @@
 import type { TrainConfig } from '../../../src/config/train-config';
 import { itemBytes } from '../../../src/core/dtypes';
-import { freeze } from '../../../src/nn/freeze';
 import { buildModel } from '../../../src/nn/models/build-model';
 import type { Module } from '../../../src/nn/module';
+import { freeze } from '../../../src/nn/name-patterns';
 import type { Parameter } from '../../../src/nn/parameter';
 import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../../../src/parallel/ddp/buckets';
 import { policyOf } from '../../../src/parallel/precision/mixed-precision';

@@ -1,0 +1,52 @@
+import type { Engine } from '../backend/engine';
+import type { Tag } from '../core/events';
+import * as tf from '../core/tf';
+import { isOnHost, type Span } from './parameter';
+
+// Functions on elements in memory, wherever they are: on the device or on the host.
+
+/** A new flat float32 array of zeros; the code that makes it disposes it. */
+export function zerosIn(space: 'device' | 'host', engine: Engine, length: number, tag: Tag): Span {
+  const span =
+    space === 'host'
+      ? { host: engine.host.allocate(length, tag), offset: 0 }
+      : { tensor: tf.keep(engine.allocate([length], 'float32', tag)), offset: 0 };
+  fillAll(engine, span, 0);
+  return span;
+}
+
+/** Sets every element of a span's array. */
+export function fillAll(engine: Engine, span: Span, value: number): void {
+  if (isOnHost(span)) engine.host.fill(span.host, value);
+  else engine.fill(span.tensor, value);
+}
+
+/** Frees a span's array. */
+export function disposeSpan(span: Span): void {
+  if (isOnHost(span)) span.host.dispose();
+  else span.tensor.dispose();
+}
+
+/** Elements in place (no copy); valid until the next allocation. */
+export function floatsOf(engine: Engine, span: Span, length: number): Float32Array {
+  const bytes = isOnHost(span) ? span.host.bytesView() : engine.storage(span.tensor).view();
+  return new Float32Array(bytes.buffer, bytes.byteOffset + 4 * span.offset, length);
+}
+
+/** Copies elements from one span to another. */
+export function copyElements(engine: Engine, from: Span, to: Span, length: number): void {
+  if (length > 0 && engine.hasValues) floatsOf(engine, to, length).set(floatsOf(engine, from, length));
+}
+
+/** Multiplies elements by a factor, in place. */
+export function scaleElements(engine: Engine, span: Span, factor: number, length: number): void {
+  if (isOnHost(span)) engine.host.scale(span.host, factor, span.offset, length);
+  else engine.scale(span.tensor, factor, span.offset, length);
+}
+
+/** Sum of squares in float64; squares of float32 do not overflow there, so it is finite if all elements are. */
+export function sumOfSquares(engine: Engine, span: Span, length: number): number {
+  return isOnHost(span)
+    ? engine.host.sumOfSquares(span.host, span.offset, length)
+    : engine.sumOfSquares(span.tensor, span.offset, length);
+}
