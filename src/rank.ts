@@ -22,7 +22,7 @@ export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';
 export type { FsdpOptions } from './parallel/fsdp1/fsdp-options';
 export type { FullyShardArguments } from './parallel/fsdp1/fully-shard-options';
 export type { Fsdp } from './parallel/fsdp1/fully-sharded-data-parallel';
-export type { WrapPolicy } from './parallel/wrap-policies';
+export type { WrapPolicy } from './parallel/wrap-policy';
 
 const scope = currentRankScope();
 

@@ -94,12 +94,8 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
       return given(original)({ x: input, indices: ids }, attrs);
     }
     const out = context.backend.makeOutput([...ids.shape, ...input.shape.slice(1)], input.dtype);
-    const [from, at, to] = [input, ids, out].map((info) => offsetOf(context, info)) as [
-      number,
-      number,
-      number,
-    ];
-    context.kernels.takeRows(from, at, to, sizeOf(ids.shape), rows, width);
+    const at = (info: tf.TensorInfo): number => offsetOf(context, info);
+    context.kernels.takeRows(at(input), at(ids), at(out), sizeOf(ids.shape), rows, width);
     return out;
   };
 }

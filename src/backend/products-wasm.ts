@@ -73,37 +73,24 @@ function multiplyEach(
   const [aShape, bShape] = [shapeBytes(1, m, k), shapeBytes(1, k, n)];
   const aIndex = batchIndex(left.shape.slice(0, -2), batch);
   const bIndex = batchIndex(right.shape.slice(0, -2), batch);
-  const [aAt, bAt, outAt] = [left, right, out].map((info) => offsetOf(context, info)) as [
-    number,
-    number,
-    number,
-  ];
+  const at = (info: tf.TensorInfo): number => offsetOf(context, info);
   for (let i = 0; i < numProducts; i++) {
-    const a = new NumberedView(context, aAt + 4 * aIndex(i) * m * k, m * k);
-    const b = new NumberedView(context, bAt + 4 * bIndex(i) * k * n, k * n);
-    const c = new NumberedView(context, outAt + 4 * i * m * n, m * n);
-    matMul(a.id, aShape, 3, b.id, bShape, 3, false, false, c.id);
-    for (const view of [a, b, c]) view.dispose();
+    const a = numbered(context, at(left) + 4 * aIndex(i) * m * k, m * k);
+    const b = numbered(context, at(right) + 4 * bIndex(i) * k * n, k * n);
+    const c = numbered(context, at(out) + 4 * i * m * n, m * n);
+    matMul(a, aShape, 3, b, bShape, 3, false, false, c);
+    for (const id of [a, b, c]) context.backend.wasm.tfjs.disposeData(id);
   }
 }
 
 /**
- * A part of the heap with its own tensor number. A number is never used twice, because wasm's matmul caches a packed
- * copy of its right operand by number, which would be stale after an in-place update.
+ * A part of the heap as a tensor's number. A number is never used twice, because wasm's matmul caches a packed copy of its
+ * right operand by number, which would be stale after an in-place update.
  */
-class NumberedView {
-  readonly id: number;
-  readonly #context: WasmContext;
-
-  constructor(context: WasmContext, offset: number, size: number) {
-    this.#context = context;
-    this.id = context.backend.dataIdNextNumber++;
-    context.backend.wasm.tfjs.registerTensor(this.id, size, offset);
-  }
-
-  dispose(): void {
-    this.#context.backend.wasm.tfjs.disposeData(this.id);
-  }
+function numbered({ backend }: WasmContext, offset: number, size: number): number {
+  const id = backend.dataIdNextNumber++;
+  backend.wasm.tfjs.registerTensor(id, size, offset);
+  return id;
 }
 
 function shapeBytes(...shape: number[]): Uint8Array {

@@ -1,13 +1,13 @@
+import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { AdamW8bitStep, AdamWStep, Elementwise, Quantized, SgdStep } from './elementwise';
-import type { HostArray } from './host-arrays';
 import type { FusedKernels } from './kernels/fused-kernels';
 import { quantizationTables, TABLES_BYTES } from './quantization-tables';
 
 /** A flat array of numbers: a tensor, or an array on the host. */
-type FlatArray = tf.Tensor | HostArray;
+type FlatArray = tf.Tensor | { readonly dtype: DType; readonly length: number };
 
 /** The arrays of a wasm heap. */
 export interface ArrayPlaces<T> {

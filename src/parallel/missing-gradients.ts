@@ -1,5 +1,8 @@
 import type { Engine } from '../backend/engine';
+import type { HalfDType } from '../core/dtypes';
+import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
+import type { Parameter } from '../nn/parameter';
 import { signatureOf } from '../transport/record';
 import { unionOfRows } from './sparse/row-masks';
 
@@ -37,4 +40,15 @@ export function missingEverywhere(
   if (agrees) return missing;
   const there = Uint8Array.from(missing, (is) => (is ? 0 : 1));
   return Array.from(unionOfRows(engine, group, there, { module }), (flag) => flag === 0);
+}
+
+/** Zeros in place of a parameter's missing gradient; the caller owns them. */
+export function zeroGradient(
+  engine: Engine,
+  { shape, module }: Parameter,
+  declared?: HalfDType | undefined,
+): tf.Tensor {
+  const zeros = tf.keep(engine.allocate(shape, 'float32', { cause: 'grad.full', module, declared }));
+  engine.fill(zeros, 0);
+  return zeros;
 }

@@ -3,13 +3,20 @@ import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import type { Observer } from '../core/events';
 import type * as tf from '../core/tf';
+import type { ProcessGroup } from '../dist/types';
 import type { Module } from '../nn/module';
 import type { Parameter } from '../nn/parameter';
 
-/** How to run a module as one unit of backward. */
-export interface UnitRun {
+/** The parts that data-parallel ranks need; a rank has one of each. */
+export interface RankContext {
   readonly engine: Engine;
   readonly observer: Observer;
+  /** The ranks that train together. */
+  readonly group: ProcessGroup;
+}
+
+/** How to run a module as one unit of backward. */
+interface UnitRun extends Omit<RankContext, 'group'> {
   readonly module: Module;
   readonly parameters: readonly Parameter[];
   /** The first `numTrained` parameters have gradients, the rest are frozen; default: all have gradients. */

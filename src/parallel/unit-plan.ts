@@ -1,6 +1,5 @@
 import type { ParallelConfig } from '../config/settings/parallel';
-import type { StrategyName } from '../config/strategies';
-import { STRATEGIES } from '../config/strategies';
+import { STRATEGIES, type StrategyName } from '../config/strategies';
 import type { Module } from '../nn/module';
 import { fitsPattern, modulesMatching } from '../nn/name-patterns';
 import type { Parameter } from '../nn/parameter';
@@ -57,7 +56,7 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
   );
   for (const module of named) requireSelfContained(module, 'parallel.unitStrategies');
   const policy = wrapPolicyOf(parallel.wrap, model);
-  const units = new Set([...modulesToWrap(model, policy, { ignoredModules }), ...named]);
+  const units = new Set([...modulesToWrap(model, policy, ignoredModules), ...named]);
   const ignored = new Set(ignoredModules.flatMap((module) => module.modules()));
   return model
     .modules()

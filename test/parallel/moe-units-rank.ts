@@ -7,8 +7,7 @@ import { AdamW } from '../../src/optim/adamw';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
 
 import { parallelize } from '../../src/parallel/parallelize';
-import { moeAutoWrapPolicy } from '../../src/parallel/wrap-policies';
-import { rootOnly } from '../../src/parallel/wrap-policy';
+import { moeAutoWrapPolicy, rootOnly } from '../../src/parallel/wrap-policy';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 import { fullyShardByPolicy } from './fsdp/shard-by-policy';
 

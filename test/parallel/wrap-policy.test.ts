@@ -15,13 +15,14 @@ import {
   alwaysWrapPolicy,
   lambdaAutoWrapPolicy,
   ModuleWrapPolicy,
+  modulesToWrap,
   moeAutoWrapPolicy,
   neverWrapPolicy,
   sizeBasedAutoWrapPolicy,
   transformerAutoWrapPolicy,
   type WrapPolicy,
-} from '../../src/parallel/wrap-policies';
-import { modulesToWrap, wrapPolicyOf } from '../../src/parallel/wrap-policy';
+  wrapPolicyOf,
+} from '../../src/parallel/wrap-policy';
 import { testEngine } from '../support/wasm-test-engine';
 
 /** A module of `size` elements of its own. */
@@ -46,7 +47,7 @@ const gpt = (): GPT => new GPT(SHAPE);
 const moe = (): MoeGPT => new MoeGPT({ ...SHAPE, experts: 2 });
 
 const names = (model: Module, policy: WrapPolicy, ignoredModules: Module[] = []): string[] =>
-  modulesToWrap(model, policy, { ignoredModules })
+  modulesToWrap(model, policy, ignoredModules)
     .map(({ path }) => path)
     .reverse();
 

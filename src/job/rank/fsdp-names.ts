@@ -4,13 +4,13 @@
  */
 
 import { strictNames } from '../../config/strict-names';
-import { CheckpointImpl as Implementations } from '../../parallel/recompute/checkpoint-wrapper';
+import { CheckpointImpl as Implementations } from '../../parallel/recompute/checkpointed';
 
 export { allreduceHook, bf16CompressHook, fp16CompressHook } from '../../parallel/ddp/comm-hooks';
 export {
   setModulesToBackwardPrefetch,
   setModulesToForwardPrefetch,
-} from '../../parallel/fsdp/prefetch-lists';
+} from '../../parallel/fsdp/units-of';
 export {
   CPUOffload,
   MixedPrecision,
@@ -26,7 +26,7 @@ export {
   neverWrapPolicy,
   sizeBasedAutoWrapPolicy,
   transformerAutoWrapPolicy,
-} from '../../parallel/wrap-policies';
+} from '../../parallel/wrap-policy';
 
 /** The implementations of activation checkpointing in PyTorch; here both are the same. */
 export const CheckpointImpl = strictNames('CheckpointImpl', Implementations, {

@@ -17,9 +17,8 @@ import {
   DDP as DistributedDataParallel,
 } from '../../parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../parallel/fsdp/fully-shard';
-import { noSync } from '../../parallel/fsdp/no-sync';
 import { RowsOfRanks } from '../../parallel/fsdp/rows-of-ranks';
-import { unitsOf } from '../../parallel/fsdp/units-of';
+import { noSync, unitsOf } from '../../parallel/fsdp/units-of';
 import { type FairScaleOptions, fromFairScale } from '../../parallel/fsdp1/fair-scale';
 import type { FsdpOptions } from '../../parallel/fsdp1/fsdp-options';
 import { type FullyShardArguments, fullyShardOptions } from '../../parallel/fsdp1/fully-shard-options';
@@ -36,10 +35,7 @@ import { naiveDDP } from '../../parallel/naive/ddp';
 import { naiveFullyShard } from '../../parallel/naive/fsdp';
 import { type ReductionErrorOptions, reductionError } from '../../parallel/precision/reduction-error';
 import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
-import {
-  type CheckpointWrapperOptions,
-  checkpointWrapper,
-} from '../../parallel/recompute/checkpoint-wrapper';
+import { type CheckpointWrapperOptions, checkpointWrapper } from '../../parallel/recompute/checkpointed';
 import { sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
 import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';

@@ -1,29 +1,19 @@
 import type { UnitHooks } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
-import type { Observer } from '../../core/events';
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../dist/types';
 import { wholeTensor } from '../../nn/first-values';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { RoundedParameters } from '../precision/rounded-parameters';
-import { runAsUnit } from '../run-as-unit';
+import { type RankContext, runAsUnit } from '../run-as-unit';
 import { rowTables } from '../sparse/row-tables';
-import type { WrapPolicy } from '../wrap-policies';
-import { blockWrapPolicy, modulesToWrap } from '../wrap-policy';
+import { blockWrapPolicy, modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import { type BucketSizes, DEFAULT_BUCKET_SIZES } from './buckets';
 import type { CommHook } from './comm-hooks';
 import { Reducer } from './reducer';
-
-/** The parts that data-parallel ranks need. */
-export interface DdpContext {
-  readonly engine: Engine;
-  readonly observer: Observer;
-  readonly group: ProcessGroup;
-}
 
 /** Options of `DDP`. */
 export interface DdpOptions extends Partial<BucketSizes> {
@@ -49,7 +39,7 @@ export class DDP {
   /** Optional modules that ran in this pass. */
   readonly #ran = new Set<Module>();
 
-  constructor(module: Module, context: DdpContext, options: DdpOptions = {}) {
+  constructor(module: Module, context: RankContext, options: DdpOptions = {}) {
     const { engine, group } = context;
     this.module = module;
     this.#engine = engine;
@@ -97,7 +87,7 @@ export class DDP {
     this.#reducer.abandon();
   }
 
-  #hook(context: DdpContext, policy: WrapPolicy): void {
+  #hook(context: RankContext, policy: WrapPolicy): void {
     const taken = new Set<Parameter>();
     for (const module of [...modulesToWrap(this.module, policy), this.module]) {
       const free = module.parameters().filter((parameter) => !taken.has(parameter));

@@ -6,13 +6,13 @@ import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
-import { missingEverywhere, noteOf } from '../missing-gradients';
+import { missingEverywhere, noteOf, zeroGradient } from '../missing-gradients';
 import { settled } from '../settled';
+import { touchedByAny } from '../sparse/row-masks';
+import { piecesOfRows } from '../sparse/row-pieces';
 import type { RowTable } from '../sparse/row-tables';
 import { assignBuckets, type BucketSizes } from './buckets';
 import type { GradBucket } from './comm-hooks';
-import { gradOrZeros } from './gradients';
-import { SparseReducer } from './sparse-reducer';
 
 /** A bucket in flight. */
 interface Reducing {
@@ -51,7 +51,6 @@ export class Reducer {
   readonly #options: ReducerOptions;
   readonly #buckets: readonly Bucket[];
   readonly #bucketOf = new Map<Parameter, Bucket>();
-  readonly #sparse: SparseReducer | null;
   #hook: ((bucket: GradBucket) => Work<void>) | null = null;
   #started = 0;
   /** Parameters without a gradient in this pass on any rank. */
@@ -71,7 +70,6 @@ export class Reducer {
     for (const bucket of this.#buckets) {
       for (const parameter of bucket.parameters) this.#bucketOf.set(parameter, bucket);
     }
-    this.#sparse = tables.length === 0 ? null : new SparseReducer(options);
   }
 
   /** Parameters of every bucket, in the order of reduction. */
@@ -148,17 +146,12 @@ export class Reducer {
   finish(): void {
     if (!this.#sync) return;
     while (this.#started < this.#buckets.length) this.#start();
-    this.#sparse?.reduce();
+    this.#reduceTables();
     const reducing = this.#reducing;
     this.#restart();
     for (const { work } of reducing) work.wait();
-    const { engine, group } = this.#options;
-    for (const { work, parameters, missing, module } of reducing) {
-      const nowhere = missingEverywhere({ engine, group, module }, missing, work.agrees);
-      parameters.forEach((parameter, place) => {
-        if (nowhere[place] === true) parameter.state.zeroGrad();
-      });
-    }
+    for (const { work, parameters, missing, module } of reducing)
+      this.#dropMissing(parameters, missing, module, work.agrees);
   }
 
   /** Forgets an interrupted backward, because its reductions will not end. */
@@ -183,7 +176,8 @@ export class Reducer {
     if (parameters.length === 0) return;
     const missing = parameters.map(({ grad }) => grad === null);
     const pieces = parameters.map((parameter) => {
-      return { tensor: gradOrZeros(engine, parameter, declared), offset: 0, length: parameter.size };
+      parameter.grad ??= zeroGradient(engine, parameter, declared);
+      return { tensor: parameter.grad, offset: 0, length: parameter.size };
     });
     const module = parameters[0]?.module ?? '';
     const isLast = index === this.#buckets.length - 1;
@@ -194,6 +188,44 @@ export class Reducer {
         note: noteOf(missing),
       });
     this.#reducing.push({ work, parameters, missing, module });
+  }
+
+  /**
+   * Averages gradients in which backward touched only some rows; blocks. First, one small reduction for all tables finds
+   * the rows that any rank touched. Then these rows travel, directly from and into the dense gradients. Other rows are
+   * zero on every rank, and so is their mean, so the result equals the dense reduction's to the bit.
+   * Source: DeepSpeed's sparse_gradients, which gathers indices and values instead.
+   */
+  #reduceTables(): void {
+    const { engine, group, tables, wireDType, declared } = this.#options;
+    if (tables.length === 0) return;
+    const parameters = tables.map(({ parameter }) => parameter);
+    const missing = parameters.map(({ grad }) => grad === null);
+    const union = touchedByAny(engine, [group], tables, ({ parameter }) => parameter.grad, '');
+    const pieces = parameters.flatMap((parameter, i) => {
+      parameter.grad ??= zeroGradient(engine, parameter, declared);
+      return piecesOfRows(parameter.grad, union[i] ?? new Uint8Array(1));
+    });
+    const [module = '', ...others] = new Set(parameters.map((parameter) => parameter.module));
+    const shared = others.length === 0 ? module : '';
+    const options = { cause: 'grad', module: shared, wireDType, note: noteOf(missing) } as const;
+    const work = pieces.length === 0 ? null : group.allReducePieces(pieces, 'avg', options);
+    work?.wait();
+    this.#dropMissing(parameters, missing, shared, work === null ? false : work.agrees);
+  }
+
+  /** Frees the gradients that no rank has. See [Note: missing gradients]. */
+  #dropMissing(
+    parameters: readonly Parameter[],
+    missing: readonly boolean[],
+    module: string,
+    agrees: boolean | undefined,
+  ): void {
+    const { engine, group } = this.#options;
+    const nowhere = missingEverywhere({ engine, group, module }, missing, agrees);
+    parameters.forEach((parameter, place) => {
+      if (nowhere[place] === true) parameter.state.zeroGrad();
+    });
   }
 }
 

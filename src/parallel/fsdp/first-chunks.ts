@@ -6,15 +6,10 @@ import { wholeTensor, writeValues } from '../../nn/first-values';
 import type { Parameter, Span } from '../../nn/parameter';
 import { copyElements, disposeSpan, zerosIn } from '../../nn/spans';
 import { chunkOf, type ShardedParameter, type ShardLayout } from './shard-layout';
+import type { UnitSpec } from './unit-placement';
 
 /** The source of a unit's first values. */
-export interface FirstValues {
-  readonly engine: Engine;
-  /** The unit's full name. */
-  readonly module: string;
-  /** Rank 0 of this group has the values for all; null: every rank takes its own. */
-  readonly syncGroup: ProcessGroup | null;
-}
+type FirstValues = Pick<UnitSpec, 'engine' | 'module' | 'syncGroup'>;
 
 /** Elements that rank 0 sends at once, because no rank needs a whole sharded parameter. */
 const SYNC_ELEMENTS = 2 ** 18;

@@ -1,33 +1,12 @@
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
-import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
-import { halfOf, type MixedPrecision } from '../precision/mixed-precision';
-import type { RowTable } from '../sparse/row-tables';
 import { shardLayout } from './shard-layout';
 import { UnitGradients } from './unit-gradients';
 import { type ShardedState, UnitParameters } from './unit-parameters';
-import type { UnitPlacement } from './unit-placement';
+import type { UnitPlacement, UnitSpec } from './unit-placement';
 import { type StateOwner, UnitState } from './unit-state';
-
-/** The parts that a unit needs. */
-export interface FsdpUnitOptions {
-  readonly engine: Engine;
-  readonly module: Module;
-  readonly parameters: readonly Parameter[];
-  readonly placement: UnitPlacement;
-  /** Types of parameters and gradients on the wire and in values; default float32. */
-  readonly precision?: MixedPrecision | undefined;
-  /** Parameters whose gradients travel only in touched rows; the list may contain parameters of other units. */
-  readonly tables?: readonly RowTable[] | undefined;
-  /** Whether shards of parameters and gradients are on the host. */
-  readonly offloadsParameters?: boolean | undefined;
-  /** Whether a gradient that no rank has counts as zeros. Default false. */
-  readonly missingAreZeros?: boolean | undefined;
-  /** Rank 0 of this group has the first values for all; default: every rank takes its own. */
-  readonly syncGroup?: ProcessGroup | undefined;
-}
 
 /** What a unit knows of the schedule that it is under. */
 export interface UnitSchedule {
@@ -70,34 +49,25 @@ export class FsdpUnit implements StateOwner {
   #schedule: UnitSchedule | null = null;
   #isRoot = false;
 
-  constructor(options: FsdpUnitOptions) {
-    const { engine, module, parameters, placement, precision, tables = [] } = options;
-    const { offloadsParameters = false, syncGroup = null } = options;
+  constructor(owner: Module, parameters: readonly Parameter[], spec: UnitSpec) {
+    const { engine, placement, half } = spec;
     this.engine = engine;
-    this.owner = module;
-    this.module = module.path;
+    this.owner = owner;
+    this.module = spec.module;
     this.placement = placement;
     const trained = parameters.filter((parameter) => parameter.requiresGrad);
     const frozen = parameters.filter((parameter) => !parameter.requiresGrad);
     this.members = [...trained, ...frozen];
     this.numTrained = trained.length;
-    const onHost = offloadsParameters && placement.shardsParameters;
-    const shared = { engine, module: this.module, placement, onHost };
-    this.half = halfOf(precision?.paramDtype ?? null);
+    this.half = half;
     const isOne = placement.shardsParameters || trained.length === 0 || frozen.length === 0;
     this.#gathered = (isOne ? [this.members] : [trained, frozen]).map(
-      (members) => new UnitParameters({ ...shared, parameters: members, half: this.half, syncGroup }),
+      (members) => new UnitParameters(spec, members),
     );
     const [held, heldFrozen = held] = this.#gathered as [UnitParameters, UnitParameters?]; // one or two, as above
     const numRanks = placement.shardGroup?.size ?? 1;
     const layout = shardLayout(trained, numRanks);
-    const reduced = {
-      half: halfOf(precision?.reduceDtype ?? null),
-      keepsHalf: precision?.keepLowPrecisionGrads ?? false,
-      missingAreZeros: options.missingAreZeros ?? false,
-      tables: tables.filter(({ parameter }) => trained.includes(parameter)),
-    };
-    this.gradients = new UnitGradients({ ...shared, ...reduced, layout });
+    this.gradients = new UnitGradients(spec, layout);
     this.trained = new UnitState(this, {
       name: this.module,
       layout,

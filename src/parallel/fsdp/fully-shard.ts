@@ -1,29 +1,28 @@
-import type { Engine } from '../../backend/engine';
 import type { StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
-import type { Observer } from '../../core/events';
 import type { DeviceMesh } from '../../dist/device-mesh';
-import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { requireSelfContained } from '../../nn/self-contained';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
-import { runAsUnit } from '../run-as-unit';
+import { type RankContext, runAsUnit } from '../run-as-unit';
 import { rowTables } from '../sparse/row-tables';
 import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
 import { RowsOfRanks } from './rows-of-ranks';
 import { ShardedModule } from './sharded-module';
-import { IGNORED, placementOf, type ReshardAfterForward, type UnitPlacement } from './unit-placement';
+import {
+  IGNORED,
+  placementOf,
+  type ReshardAfterForward,
+  type UnitPlacement,
+  type UnitSpec,
+} from './unit-placement';
 import { UnitState } from './unit-state';
 
-/** What `fullyShard` needs from its rank. */
-export interface ShardContext {
-  readonly engine: Engine;
-  readonly observer: Observer;
-  /** The ranks to shard over. */
-  readonly group: ProcessGroup;
+/** What `fullyShard` needs from its rank; it shards over the ranks of the group. */
+export interface ShardContext extends RankContext {
   /** The same ranks as a 2D mesh (replicate, shard), for hybrid strategies. Source: HSDP's mesh. */
   readonly mesh?: DeviceMesh | undefined;
   /** Subgroups for an integer `reshardAfterForward`, shared by the units; default: new ones for each call. */
@@ -107,20 +106,22 @@ function makeUnit(
   if (parameters.length > 0)
     requireSelfContained(module, placement === IGNORED ? 'ignoredModules' : 'fullyShard');
   const syncs = options.syncModuleStates === true && placement !== IGNORED && context.group.size > 1;
-  const syncGroup = syncs ? context.group : undefined;
-  const { offloadParameters: offloadsParameters, missingAreZeros } = options;
   const precision = placement === IGNORED ? FULL_PRECISION : (options.precision ?? FULL_PRECISION);
   const tables = options.sparseGradients === true ? rowTables(module) : [];
-  const unit =
-    parameters.length === 0
-      ? null
-      : new FsdpUnit({
-          ...{ engine, module, parameters, placement, precision },
-          ...{ offloadsParameters, missingAreZeros, tables, syncGroup },
-        });
+  const spec: UnitSpec = {
+    ...{ engine, module: module.path, placement },
+    onHost: options.offloadParameters === true && placement.shardsParameters,
+    half: halfOf(precision.paramDtype),
+    gradHalf: halfOf(precision.reduceDtype),
+    keepsGradHalf: precision.keepLowPrecisionGrads,
+    missingAreZeros: options.missingAreZeros ?? false,
+    tables: tables.filter(({ parameter }) => parameters.includes(parameter)),
+    syncGroup: syncs ? context.group : null,
+  };
+  const unit = parameters.length === 0 ? null : new FsdpUnit(module, parameters, spec);
   const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
   const { members = [], numTrained = 0 } = unit ?? {};
-  const declared = halfOf(precision.paramDtype) ?? undefined;
+  const declared = spec.half ?? undefined;
   castBoundaries(engine, module, precision);
   runAsUnit({ engine, observer, module, parameters: members, numTrained, hooks: sharded, declared });
   module.wrap((inputs, next) => {

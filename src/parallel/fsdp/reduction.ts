@@ -1,35 +1,15 @@
-import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import * as tf from '../../core/tf';
 import type { Piece, ProcessGroup, Work } from '../../dist/types';
-import { missingEverywhere, noteOf } from '../missing-gradients';
+import { missingEverywhere, noteOf, zeroGradient } from '../missing-gradients';
 import { settled } from '../settled';
 import { type Range, slicePieces } from '../sparse/row-pieces';
-import type { RowTable } from '../sparse/row-tables';
 import { ownPieces, type ShardLayout, shareOf, sharesOf } from './shard-layout';
 import { touchedShares } from './sparse-shares';
-import type { UnitPlacement } from './unit-placement';
+import type { UnitSpec } from './unit-placement';
 
 /** The target of a reduction: a flat shard, or this rank's chunks within the whole tensors. */
 export type Reduced = { readonly shard: tf.Tensor } | { readonly wholes: readonly tf.Tensor[] };
-
-/** The parts that a reduction needs. */
-export interface ReductionOptions {
-  readonly engine: Engine;
-  /** The module's full name. */
-  readonly module: string;
-  readonly placement: UnitPlacement;
-  /** Layout of the trainable parameters. */
-  readonly layout: ShardLayout;
-  /** Type of gradients on the wire; null: float32. */
-  readonly half: HalfDType | null;
-  /** Whether sums of reduced gradients are also rounded to this type. */
-  readonly keepsHalf: boolean;
-  /** Parameters whose gradients travel only in touched rows. */
-  readonly tables: readonly RowTable[];
-  /** Whether a gradient that no rank has counts as zeros. Source: FSDP's flat parameter, which is updated as one. */
-  readonly missingAreZeros: boolean;
-}
 
 interface Stage {
   readonly group: ProcessGroup;
@@ -41,7 +21,8 @@ interface Stage {
  * over the replicas. It owns the gradients from its start on.
  */
 export class Reduction {
-  readonly #options: ReductionOptions;
+  readonly #spec: UnitSpec;
+  readonly #layout: ShardLayout;
   readonly #result: Reduced;
   /** Whole gradients to free when the first group is done; empty if they are the result. */
   #grads: readonly (tf.Tensor | null)[];
@@ -54,11 +35,12 @@ export class Reduction {
   #travelling: readonly (readonly Range[])[] | null = null;
 
   /** Starts the reduction; zeros travel in place of missing gradients. See [Note: missing gradients]. */
-  constructor(options: ReductionOptions, grads: readonly (tf.Tensor | null)[]) {
-    const { placement } = options;
-    this.#options = options;
+  constructor(spec: UnitSpec, layout: ShardLayout, grads: readonly (tf.Tensor | null)[]) {
+    const { placement } = spec;
+    this.#spec = spec;
+    this.#layout = layout;
     this.#grads = grads;
-    this.#missing = grads.map((grad) => grad === null && !options.missingAreZeros);
+    this.#missing = grads.map((grad) => grad === null && !spec.missingAreZeros);
     const { shardGroup, replicateGroup } = placement;
     try {
       this.#result = placement.shardsGradients ? { shard: this.#shard() } : { wholes: this.#takenOver() };
@@ -89,7 +71,7 @@ export class Reduction {
       on?.work.wait();
       this.#freeGrads();
       if (on !== null) {
-        const { engine, module } = this.#options;
+        const { engine, module } = this.#spec;
         this.#missing = missingEverywhere({ engine, module, group: on.group }, this.#missing, on.work.agrees);
       }
       this.#startNext();
@@ -129,7 +111,7 @@ export class Reduction {
 
   #scatter(group: ProcessGroup): Work<void> {
     const result = this.#result;
-    const inputs = sharesOf(this.#options.layout, 'wholes' in result ? result.wholes : this.#grads);
+    const inputs = sharesOf(this.#layout, 'wholes' in result ? result.wholes : this.#grads);
     // In place if gradients stay whole: this rank's share is read before it is written.
     const output = 'wholes' in result ? (inputs[group.rank] ?? []) : this.#own();
     const travelling = this.#travelling;
@@ -144,49 +126,47 @@ export class Reduction {
   }
 
   #agree(group: ProcessGroup): Work<void> {
-    const { layout, placement } = this.#options;
+    const { placement } = this.#spec;
     const rank = placement.shardGroup?.rank ?? 0;
     const ranges = this.#travelling?.[rank];
     if (ranges === undefined) return group.allReducePieces(this.#own(), 'avg', this.#wire);
     // Ranges count padding, which whole tensors do not have.
-    const share = 'wholes' in this.#result ? shareOf(layout, this.#result.wholes, rank) : this.#own();
+    const share = 'wholes' in this.#result ? shareOf(this.#layout, this.#result.wholes, rank) : this.#own();
     const travelling = slicePieces(share, ranges).filter((piece) => 'tensor' in piece);
     return group.allReducePieces(travelling, 'avg', this.#wire);
   }
 
   /** Rows that no rank touched are zero on all ranks, and so is their mean, so they need not travel. */
   #agreeOnRows(): void {
-    const { engine, tables, placement } = this.#options;
+    const { engine, tables, placement } = this.#spec;
     const { shardGroup, replicateGroup } = placement;
     const groups = [shardGroup, replicateGroup].filter((group) => group !== null);
     if (tables.length === 0 || groups.length === 0) return;
     const grads = 'wholes' in this.#result ? this.#result.wholes : this.#grads;
-    this.#travelling = touchedShares(this.#options, grads, groups);
+    this.#travelling = touchedShares(this.#spec, this.#layout, grads, groups);
     if ('shard' in this.#result) engine.fill(this.#result.shard, 0);
   }
 
   /** The elements of the result that this rank updates. */
   #own(): Piece[] {
-    const { layout, placement } = this.#options;
-    if ('shard' in this.#result) return [{ tensor: this.#result.shard, offset: 0, length: layout.size }];
-    return ownPieces(layout, this.#result.wholes, placement.shardGroup?.rank ?? 0);
+    const { placement } = this.#spec;
+    if ('shard' in this.#result)
+      return [{ tensor: this.#result.shard, offset: 0, length: this.#layout.size }];
+    return ownPieces(this.#layout, this.#result.wholes, placement.shardGroup?.rank ?? 0);
   }
 
   #shard(): tf.Tensor {
-    const { engine, layout, module } = this.#options;
-    const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#options) } as const;
-    return tf.keep(engine.allocate([layout.size], 'float32', tag));
+    const { engine, module } = this.#spec;
+    const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#spec) } as const;
+    return tf.keep(engine.allocate([this.#layout.size], 'float32', tag));
   }
 
   #takenOver(): tf.Tensor[] {
-    const { engine, layout } = this.#options;
-    const wholes = layout.entries.map(({ parameter }, i) => {
+    const { engine } = this.#spec;
+    const wholes = this.#layout.entries.map(({ parameter }, i) => {
       const grad = this.#grads[i] ?? null;
       if (grad !== null) return grad;
-      const tag = { cause: 'grad.full', module: parameter.module } as const;
-      const zeros = tf.keep(engine.allocate(parameter.shape, 'float32', tag));
-      engine.fill(zeros, 0);
-      return zeros;
+      return zeroGradient(engine, parameter);
     });
     this.#grads = [];
     return wholes;
@@ -198,16 +178,13 @@ export class Reduction {
   }
 
   get #wire() {
-    const { module, half } = this.#options;
+    const { module, gradHalf } = this.#spec;
     const options = { async: true, cause: 'grad', module, note: noteOf(this.#missing) } as const;
-    return half === null ? options : { ...options, wireDType: half };
+    return gradHalf === null ? options : { ...options, wireDType: gradHalf };
   }
 }
 
 /** The type at which ledgers count reduced gradients. */
-export function declaredGrad({
-  half,
-  keepsHalf,
-}: Pick<ReductionOptions, 'half' | 'keepsHalf'>): HalfDType | undefined {
-  return keepsHalf ? (half ?? undefined) : undefined;
+export function declaredGrad({ gradHalf, keepsGradHalf }: UnitSpec): HalfDType | undefined {
+  return keepsGradHalf ? (gradHalf ?? undefined) : undefined;
 }

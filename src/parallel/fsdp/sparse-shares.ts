@@ -1,35 +1,25 @@
-import type { Engine } from '../../backend/engine';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
-import { joinedMasks, type RowMask, splitMasks, touchedRows, unionOfRows } from '../sparse/row-masks';
+import { type RowMask, touchedByAny } from '../sparse/row-masks';
 import { type Range, touchedRanges } from '../sparse/row-pieces';
 import type { RowTable } from '../sparse/row-tables';
 import type { ShardedParameter, ShardLayout } from './shard-layout';
-
-/** The tables whose touched rows ranks agree on before a unit's gradients travel. */
-export interface SparseUnit {
-  readonly engine: Engine;
-  readonly module: string;
-  readonly layout: ShardLayout;
-  /** The unit's parameters whose gradients travel only in touched rows. */
-  readonly tables: readonly RowTable[];
-}
+import type { UnitSpec } from './unit-placement';
 
 /**
  * The elements of every rank's share that some rank of the groups touched, as ranges of the share, by rank. Blocks for
  * one small reduction per group.
  */
 export function touchedShares(
-  { engine, module, layout, tables }: SparseUnit,
+  { engine, module, tables }: UnitSpec,
+  layout: ShardLayout,
   grads: readonly (tf.Tensor | null)[],
   groups: readonly ProcessGroup[],
 ): Range[][] {
   const gradOf = (table: RowTable): tf.Tensor | null =>
     grads[layout.entries.findIndex(({ parameter }) => parameter === table.parameter)] ?? null;
-  const own = tables.map((table) => touchedRows(engine, gradOf(table), table.rows));
-  let all = joinedMasks(own);
-  for (const group of groups) all = unionOfRows(engine, group, all, { module });
-  const masks = new Map(splitMasks(all, own).map((mask, i) => [tables[i]?.parameter, mask]));
+  const touched = touchedByAny(engine, groups, tables, gradOf, module);
+  const masks = new Map(touched.map((mask, i) => [tables[i]?.parameter, mask]));
   return Array.from({ length: layout.numRanks }, (_, rank) =>
     layout.entries.flatMap((entry) => rangesOf(entry, masks.get(entry.parameter), rank)),
   );

@@ -2,18 +2,14 @@ import { roundValues } from '../../core/rounding';
 import type * as tf from '../../core/tf';
 import type { Span } from '../../nn/parameter';
 import { copyElements, disposeSpan } from '../../nn/spans';
-import { declaredGrad, Reduction, type ReductionOptions } from './reduction';
-import { chunkOf } from './shard-layout';
-
-/** The parts that a unit's gradients need. */
-export interface UnitGradientsOptions extends ReductionOptions {
-  /** Whether reduced shards are on the host. */
-  readonly onHost: boolean;
-}
+import { declaredGrad, Reduction } from './reduction';
+import { chunkOf, type ShardLayout } from './shard-layout';
+import type { UnitSpec } from './unit-placement';
 
 /** A unit's gradients between backward and the optimizer's step: reduced ones and local ones. */
 export class UnitGradients {
-  readonly #options: UnitGradientsOptions;
+  readonly #spec: UnitSpec;
+  readonly #layout: ShardLayout;
   /** Whole sums of gradients that are not reduced yet. */
   #local: (tf.Tensor | null)[] = [];
   #shard: Span | null = null;
@@ -21,8 +17,9 @@ export class UnitGradients {
   /** Parameters for which some rank had a gradient. */
   readonly #present = new Set<number>();
 
-  constructor(options: UnitGradientsOptions) {
-    this.#options = options;
+  constructor(spec: UnitSpec, layout: ShardLayout) {
+    this.#spec = spec;
+    this.#layout = layout;
   }
 
   /** The flat shard of the mean gradients. */
@@ -37,7 +34,7 @@ export class UnitGradients {
 
   /** Whether some parameters have a mean gradient and others none. See [Note: missing gradients]. */
   get isPartial(): boolean {
-    return this.#present.size < this.#options.layout.entries.length;
+    return this.#present.size < this.#layout.entries.length;
   }
 
   get hasLocal(): boolean {
@@ -46,8 +43,8 @@ export class UnitGradients {
 
   /** The start of the mean gradient of this rank's chunk of a parameter; null if there is none. */
   spanOf(index: number): Span | null {
-    const { layout, placement } = this.#options;
-    const entry = layout.entries[index];
+    const { placement } = this.#spec;
+    const entry = this.#layout.entries[index];
     const tensor = this.#wholes?.[index];
     if (entry === undefined || !this.#present.has(index)) return null;
     if (this.#shard !== null) return { ...this.#shard, offset: entry.offset };
@@ -64,7 +61,7 @@ export class UnitGradients {
   reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
     const all = this.#withLocal(grads);
     this.#local = [];
-    return new Reduction(this.#options, all);
+    return new Reduction(this.#spec, this.#layout, all);
   }
 
   /** Waits for a reduction and adds its result. */
@@ -74,7 +71,7 @@ export class UnitGradients {
       if (!is) this.#present.add(place);
     });
     if ('wholes' in reduced) this.#addWholes(reduced.wholes);
-    else if (this.#options.onHost) this.#addOnHost(reduced.shard);
+    else if (this.#spec.onHost) this.#addOnHost(reduced.shard);
     else this.#addShard(reduced.shard);
   }
 
@@ -89,8 +86,8 @@ export class UnitGradients {
   }
 
   #withLocal(grads: readonly (tf.Tensor | null)[]): (tf.Tensor | null)[] {
-    const { engine, layout } = this.#options;
-    return layout.entries.map((_, i) => {
+    const { engine } = this.#spec;
+    return this.#layout.entries.map((_, i) => {
       const [sum = null, grad = null] = [this.#local[i], grads[i]];
       if (sum === null || grad === null) return sum ?? grad;
       engine.addInto(sum, grad);
@@ -124,14 +121,14 @@ export class UnitGradients {
   }
 
   #addInto(sum: tf.Tensor, reduced: tf.Tensor): void {
-    const { engine, half, keepsHalf } = this.#options;
+    const { engine, gradHalf, keepsGradHalf } = this.#spec;
     engine.addInto(sum, reduced);
-    if (keepsHalf && half !== null) engine.round(sum, half);
+    if (keepsGradHalf && gradHalf !== null) engine.round(sum, gradHalf);
   }
 
   #addOnHost(shard: tf.Tensor): void {
-    const { engine, module, half, keepsHalf } = this.#options;
-    const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#options) } as const;
+    const { engine, module, gradHalf, keepsGradHalf } = this.#spec;
+    const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#spec) } as const;
     const host = engine.host.allocate(shard.size, tag);
     copyElements(engine, { tensor: shard, offset: 0 }, { host, offset: 0 }, shard.size);
     shard.dispose();
@@ -140,7 +137,8 @@ export class UnitGradients {
       return;
     }
     engine.host.addInto(this.#shard.host, host);
-    if (keepsHalf && half !== null && engine.hasValues) roundValues(this.#shard.host.view(), half);
+    if (keepsGradHalf && gradHalf !== null && engine.hasValues)
+      roundValues(this.#shard.host.view(), gradHalf);
     host.dispose();
   }
 }

@@ -1,31 +1,14 @@
-import type { Engine } from '../../backend/engine';
-import type { HalfDType } from '../../core/dtypes';
 import * as tf from '../../core/tf';
-import type { ProcessGroup, Work } from '../../dist/types';
+import type { Work } from '../../dist/types';
 import { isOnHost, type Parameter, type Span } from '../../nn/parameter';
 import { copyElements, disposeSpan, fillAll } from '../../nn/spans';
 import { settled } from '../settled';
 import { firstShard, firstWholes } from './first-chunks';
 import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';
-import type { UnitPlacement } from './unit-placement';
+import type { UnitSpec } from './unit-placement';
 
 /** The state of a unit. Source: torch.distributed.fsdp, ShardedState. */
 export type ShardedState = 'sharded' | 'shardedPostForward' | 'unsharded';
-
-/** The arguments of `UnitParameters`. */
-export interface UnitParametersOptions {
-  readonly engine: Engine;
-  /** The module's full name. */
-  readonly module: string;
-  readonly parameters: readonly Parameter[];
-  readonly placement: UnitPlacement;
-  /** Type to which whole parameters are rounded and in which they are sent; null: float32. */
-  readonly half: HalfDType | null;
-  /** Whether the shard is on the host and is copied to the device only for gathers. */
-  readonly onHost: boolean;
-  /** All ranks get the initial values of this group's rank 0; null: each rank makes its own. */
-  readonly syncGroup: ProcessGroup | null;
-}
 
 /** A gather in flight. */
 interface Gather {
@@ -49,24 +32,26 @@ export class UnitParameters {
   readonly layout: ShardLayout;
   /** The flat shard of this rank; null if the chunks are in the whole tensors. */
   readonly master: Span | null;
-  readonly #options: UnitParametersOptions;
+  readonly #spec: UnitSpec;
+  readonly #parameters: readonly Parameter[];
   readonly #rank: number;
   #state: ShardedState = 'unsharded';
   #wholes: readonly tf.Tensor[];
   #postForward: tf.Tensor | null = null;
   #gather: Gather | null = null;
 
-  constructor(options: UnitParametersOptions) {
-    const { parameters, placement, half, onHost } = options;
+  constructor(spec: UnitSpec, parameters: readonly Parameter[]) {
+    const { placement, half } = spec;
     const { shardGroup, shardsParameters } = placement;
-    this.#options = options;
+    this.#spec = spec;
+    this.#parameters = parameters;
     this.#rank = shardGroup?.rank ?? 0;
     this.layout = shardLayout(parameters, shardGroup?.size ?? 1);
-    this.#wholes = shardsParameters ? [] : firstWholes(options, parameters, half);
+    this.#wholes = shardsParameters ? [] : firstWholes(spec, parameters, half);
     // If whole tensors stay, firstWholes has already copied rank 0's values.
-    const first = shardsParameters ? options : { ...options, syncGroup: null };
+    const first = shardsParameters ? spec : { ...spec, syncGroup: null };
     const hasMaster = shardsParameters || half !== null;
-    this.master = hasMaster ? firstShard(first, this.layout, this.#rank, onHost) : null;
+    this.master = hasMaster ? firstShard(first, this.layout, this.#rank, spec.onHost) : null;
     if (shardsParameters) for (const parameter of parameters) parameter.free();
     if (hasMaster) this.changed();
   }
@@ -82,7 +67,7 @@ export class UnitParameters {
 
   /** Whether whole tensors are gathered from chunks. */
   get unshards(): boolean {
-    return this.#options.placement.shardGroup !== null || this.master !== null;
+    return this.#spec.placement.shardGroup !== null || this.master !== null;
   }
 
   /** The start of this rank's chunk of a parameter. */
@@ -99,7 +84,7 @@ export class UnitParameters {
   /** Starts to gather the whole tensors; has no effect if a gather already runs. */
   unshard(): void {
     if (this.#state === 'unsharded' || this.#gather !== null) return;
-    if (this.#options.placement.shardsParameters) this.#allocateWholes();
+    if (this.#spec.placement.shardsParameters) this.#allocateWholes();
     this.#gather =
       this.#postForward === null ? this.#gatherShards() : this.#gatherPostForward(this.#postForward);
   }
@@ -117,7 +102,7 @@ export class UnitParameters {
     }
     this.#freePostForward();
     this.#state = 'unsharded';
-    this.#options.parameters.forEach((parameter, i) => {
+    this.#parameters.forEach((parameter, i) => {
       parameter.replace(this.#wholes[i] ?? null);
     });
   }
@@ -127,7 +112,7 @@ export class UnitParameters {
     settled(this.#gather?.work ?? null);
     if (this.#gather?.staged) disposeSpan(this.#gather.staged);
     this.#gather = null;
-    if (!this.#options.placement.shardsParameters) return;
+    if (!this.#spec.placement.shardsParameters) return;
     this.#hide();
     this.#freePostForward();
     for (const whole of this.#wholes) whole.dispose();
@@ -136,7 +121,7 @@ export class UnitParameters {
 
   /** Like `reshard`, but if the placement says so, parameters stay sharded over a smaller group of ranks. */
   reshardPostForward(): void {
-    const { engine, module, placement, half } = this.#options;
+    const { engine, module, placement, half } = this.#spec;
     const { postForwardGroup: group } = placement;
     if (group === null || this.#state !== 'unsharded') {
       this.reshard();
@@ -170,21 +155,21 @@ export class UnitParameters {
   }
 
   #hide(): void {
-    for (const parameter of this.#options.parameters) parameter.replace(null);
+    for (const parameter of this.#parameters) parameter.replace(null);
     this.#state = 'sharded';
   }
 
   #allocateWholes(): void {
     for (const whole of this.#wholes) whole.dispose();
-    const { engine, half } = this.#options;
+    const { engine, half } = this.#spec;
     const declared = half ?? undefined;
-    this.#wholes = this.#options.parameters.map(({ shape, module }) =>
+    this.#wholes = this.#parameters.map(({ shape, module }) =>
       tf.keep(engine.allocate(shape, 'float32', { cause: 'param.full', module, declared })),
     );
   }
 
   #gatherShards(): Gather {
-    const { engine, module, placement } = this.#options;
+    const { engine, module, placement } = this.#spec;
     const { shardGroup } = placement;
     const { size } = this.layout;
     const shares = sharesOf(this.layout, this.#wholes);
@@ -208,7 +193,7 @@ export class UnitParameters {
   }
 
   #gatherPostForward(shard: tf.Tensor): Gather {
-    const { postForwardGroup: group } = this.#options.placement;
+    const { postForwardGroup: group } = this.#spec.placement;
     if (group === null) return this.#gatherShards();
     const layout = this.#postForwardLayout(group.size);
     const input = [{ tensor: shard, offset: 0, length: layout.size }];
@@ -217,7 +202,7 @@ export class UnitParameters {
 
   /** This rank holds all elements: whole tensors are rounded copies of the master. */
   #copyMaster(): Gather {
-    const { engine, half } = this.#options;
+    const { engine, half } = this.#spec;
     this.layout.entries.forEach(({ parameter }, i) => {
       const tensor = this.#wholes[i];
       if (tensor === undefined) return;
@@ -233,12 +218,12 @@ export class UnitParameters {
   }
 
   #postForwardLayout(numRanks: number): ShardLayout {
-    return shardLayout(this.#options.parameters, numRanks);
+    return shardLayout(this.#parameters, numRanks);
   }
 
   /** Copies a rank's chunks from the whole tensors into `target`; padding becomes 0. */
   #writeChunks(target: Span, layout: ShardLayout, rank: number): void {
-    const { engine } = this.#options;
+    const { engine } = this.#spec;
     fillAll(engine, target, 0);
     layout.entries.forEach((entry, i) => {
       const tensor = this.#wholes[i];
@@ -249,7 +234,7 @@ export class UnitParameters {
   }
 
   get #wire() {
-    const { module, half } = this.#options;
+    const { module, half } = this.#spec;
     const options = { async: true, cause: 'param', module } as const;
     return half === null ? options : { ...options, wireDType: half };
   }

@@ -1,8 +1,10 @@
-import type { StrategyName } from '../../config/strategies';
-import { STRATEGIES } from '../../config/strategies';
+import type { Engine } from '../../backend/engine';
+import { STRATEGIES, type StrategyName } from '../../config/strategies';
+import type { HalfDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
+import type { RowTable } from '../sparse/row-tables';
 import type { RowsOfRanks } from './rows-of-ranks';
 
 /**
@@ -28,6 +30,31 @@ export interface UnitPlacement {
   readonly accumulatesLocally: boolean;
   /** Consecutive ranks over which parameters are sharded between forward and backward; null: as at rest. */
   readonly postForwardGroup: ProcessGroup | null;
+}
+
+/** What a unit is made with; its parameters, gradients and reductions share it. */
+export interface UnitSpec {
+  readonly engine: Engine;
+  /** The module's full name. */
+  readonly module: string;
+  readonly placement: UnitPlacement;
+  /** Whether shards are on the host; those of parameters are copied to the device only for gathers. */
+  readonly onHost: boolean;
+  /**
+   * Type to which whole parameters, and gradients that leave backward, are rounded, and in which parameters are sent;
+   * null: float32.
+   */
+  readonly half: HalfDType | null;
+  /** Type of gradients on the wire; null: float32. */
+  readonly gradHalf: HalfDType | null;
+  /** Whether sums of reduced gradients are also rounded to this type. */
+  readonly keepsGradHalf: boolean;
+  /** Whether a gradient that no rank has counts as zeros. Source: FSDP's flat parameter, which is updated as one. */
+  readonly missingAreZeros: boolean;
+  /** The unit's parameters whose gradients travel only in touched rows. */
+  readonly tables: readonly RowTable[];
+  /** All ranks get the initial values of this group's rank 0; null: each rank makes its own. */
+  readonly syncGroup: ProcessGroup | null;
 }
 
 /**

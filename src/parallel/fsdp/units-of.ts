@@ -1,3 +1,5 @@
+import { undone } from '../../backend/undone';
+import { ConfigError } from '../../core/errors';
 import type { Module } from '../../nn/module';
 import { FsdpUnit } from './fsdp-unit';
 import { UnitState } from './unit-state';
@@ -16,4 +18,46 @@ export function abandonUnits(model: Module): void {
   const units = unitsOf(model);
   for (const schedule of new Set(units.map((unit) => unit.schedule))) schedule?.abandon();
   for (const unit of units) unit.abandon();
+}
+
+/**
+ * Within `work`, gradients of a model's backwards stay whole and local and add up; the next backward outside reduces
+ * their sums. Needs the memory of whole gradients. Source: FSDP.no_sync; FSDP2's set_requires_gradient_sync.
+ */
+export function noSync<T>(model: Module, work: () => T): T {
+  return withoutSync(unitsOf(model), work);
+}
+
+/** As `noSync`, for some units. */
+export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
+  const before = units.map((unit) => unit.requiresGradientSync);
+  const [first] = units;
+  if (first === undefined) return work();
+  const restore = (): void =>
+    units.forEach((unit, i) => {
+      unit.requiresGradientSync = before[i] ?? true;
+    });
+  for (const unit of units) unit.requiresGradientSync = false;
+  return undone(first.engine, restore, work);
+}
+
+/**
+ * While the module's forward runs, these modules' units are gathered, in this order, instead of the one that ran next.
+ * Throws: CONFIG for a module that has no unit. Source: FSDPModule.set_modules_to_forward_prefetch.
+ */
+export function setModulesToForwardPrefetch(module: Module, modules: readonly Module[]): void {
+  unitOf(module).forwardPrefetch = modules.map(unitOf);
+}
+
+/** As `setModulesToForwardPrefetch`, during the module's backward. Source: FSDPModule.set_modules_to_backward_prefetch. */
+export function setModulesToBackwardPrefetch(module: Module, modules: readonly Module[]): void {
+  unitOf(module).backwardPrefetch = modules.map(unitOf);
+}
+
+function unitOf(module: Module): FsdpUnit {
+  const unit = unitsOf(module).find(({ owner }) => owner === module);
+  if (unit !== undefined) return unit;
+  throw new ConfigError(
+    `module "${module.path}" has no unit to gather; call fullyShard on it first, and leave it its own parameters`,
+  );
 }

@@ -3,8 +3,7 @@ import { type Warn, warnOnce } from '../../core/warn';
 import { Module } from '../../nn/module';
 import { clipGradNormInPlace } from '../../optim/clip-grad-norm';
 import { type FullyShardOptions, fullyShard, type ShardContext } from '../fsdp/fully-shard';
-import { noSync } from '../fsdp/no-sync';
-import { unitsOf } from '../fsdp/units-of';
+import { noSync, unitsOf } from '../fsdp/units-of';
 import { modulesToWrap } from '../wrap-policy';
 import { type FsdpOptions, fsdpSettings } from './fsdp-options';
 
@@ -33,7 +32,7 @@ export function fsdp<M extends Module>(module: M, context: FsdpContext, given: F
 export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOptions = {}): void {
   const { policy, ignoredModules, group = context.group, mesh, options } = fsdpSettings(given, context.warn);
   const shardContext: ShardContext = { ...context, group, mesh };
-  for (const inner of modulesToWrap(module, policy, { ignoredModules })) {
+  for (const inner of modulesToWrap(module, policy, ignoredModules)) {
     shardUnlessDone(inner, shardContext, options);
   }
   fullyShard(module, shardContext, options);

@@ -1,20 +1,9 @@
 import { accumulateGrad } from '../../autograd/leaves';
-import type { Engine } from '../../backend/engine';
-import type { Observer } from '../../core/events';
-import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../dist/types';
+import type * as tf from '../../core/tf';
 import { wholeTensor } from '../../nn/first-values';
 import type { Module } from '../../nn/module';
-import type { Parameter } from '../../nn/parameter';
-import { runAsUnit } from '../run-as-unit';
-
-/** What a naive strategy works with. */
-export interface NaiveContext {
-  readonly engine: Engine;
-  readonly observer: Observer;
-  /** The ranks that train together. */
-  readonly group: ProcessGroup;
-}
+import { zeroGradient } from '../missing-gradients';
+import { type RankContext, runAsUnit } from '../run-as-unit';
 
 /**
  * Data parallelism in its naive form, to be read from top to bottom: every rank holds the whole model, computes gradients from
@@ -23,7 +12,7 @@ export interface NaiveContext {
  * The real one (ddp/distributed-data-parallel.ts) puts gradients together in buckets, so that there are fewer and larger
  * collectives, and reduces a bucket while backward continues; here nothing is sent before backward is over.
  */
-export function naiveDDP<M extends Module>(module: M, { engine, observer, group }: NaiveContext): M {
+export function naiveDDP<M extends Module>(module: M, { engine, observer, group }: RankContext): M {
   // 1. All ranks begin with the same values: rank 0's.
   const parameters = module.parameters();
   for (const parameter of parameters) {
@@ -35,7 +24,7 @@ export function naiveDDP<M extends Module>(module: M, { engine, observer, group 
   const average = (grads: readonly (tf.Tensor | null)[]): void => {
     trained.forEach((parameter, i) => {
       // Every rank has to come to every collective, also one whose loss does not depend on the parameter.
-      const grad = grads[i] ?? zerosLike(engine, parameter);
+      const grad = grads[i] ?? zeroGradient(engine, parameter);
       group.allReduce(grad, 'avg', { cause: 'grad', module: parameter.module }).wait();
       // 3. The optimizer reads parameter.grad; gradients of several micro-batches are added up there.
       accumulateGrad(engine, parameter, grad);
@@ -44,10 +33,4 @@ export function naiveDDP<M extends Module>(module: M, { engine, observer, group 
   const hooks = { preForward() {}, postForward() {}, preBackward() {}, postBackward: average };
   runAsUnit({ engine, observer, module, parameters: trained, hooks });
   return module;
-}
-
-function zerosLike(engine: Engine, { shape, module }: Parameter): tf.Tensor {
-  const zeros = tf.keep(engine.allocate(shape, 'float32', { cause: 'grad.full', module }));
-  engine.fill(zeros, 0);
-  return zeros;
 }

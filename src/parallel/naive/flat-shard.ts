@@ -3,7 +3,7 @@ import type { ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer, StateSegment, StateSlice, TensorSpan } from '../../nn/parameter';
 import { firstShard } from '../fsdp/first-chunks';
 import { chunkOf, type ShardLayout, shardLayout } from '../fsdp/shard-layout';
-import type { NaiveContext } from './ddp';
+import type { RankContext } from '../run-as-unit';
 
 /** One rank's rows of parameters, one after another, with their gradient: what an optimizer updates and stores states for. */
 export class FlatShard implements StateBuffer {
@@ -19,7 +19,7 @@ export class FlatShard implements StateBuffer {
   grad: tf.Tensor | null = null;
 
   /** All ranks know the same first values; each stores its own rows of them. */
-  constructor(module: string, parameters: readonly Parameter[], { engine, group }: NaiveContext) {
+  constructor(module: string, parameters: readonly Parameter[], { engine, group }: RankContext) {
     const layout = shardLayout(parameters, group.size);
     this.layout = layout;
     this.name = module;

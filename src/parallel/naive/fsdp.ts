@@ -1,8 +1,7 @@
 import * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import { sharesOf } from '../fsdp/shard-layout';
-import { runAsUnit } from '../run-as-unit';
-import type { NaiveContext } from './ddp';
+import { type RankContext, runAsUnit } from '../run-as-unit';
 import { FlatShard } from './flat-shard';
 
 /**
@@ -13,7 +12,7 @@ import { FlatShard } from './flat-shard';
  * The real form (fsdp/, see [Note: a step of FSDP]) has many units. It gathers the next unit while the current one computes, and
  * reduces gradients while backward runs. Here, computation waits for every collective.
  */
-export function naiveFullyShard<M extends Module>(module: M, context: NaiveContext): M {
+export function naiveFullyShard<M extends Module>(module: M, context: RankContext): M {
   const { engine, group } = context;
   const { path } = module;
   const parameters = module.parameters().filter(({ requiresGrad }) => requiresGrad);

@@ -2,6 +2,7 @@ import type { Engine } from '../../backend/engine';
 import { readValues } from '../../backend/host-reads';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
+import type { RowTable } from './row-tables';
 
 /** One flag per row: 1 if some rank has values there. */
 export type RowMask = Uint8Array;
@@ -58,25 +59,25 @@ export function unionOfRows(
   return union;
 }
 
-/** Several masks as one, for a single reduction. */
-export function joinedMasks(masks: readonly RowMask[]): RowMask {
-  const all = new Uint8Array(masks.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const mask of masks) {
-    all.set(mask, at);
-    at += mask.length;
-  }
-  return all;
-}
-
-/** A joined mask in its parts, each as long as one of `like`. */
-export function splitMasks(all: RowMask, like: readonly RowMask[]): RowMask[] {
-  let at = 0;
-  return like.map(({ length }) => {
-    const from = at;
-    at += length;
-    return all.subarray(from, at);
+/** The rows of each table that some rank of the groups touched. Blocks for one small reduction per group. */
+export function touchedByAny(
+  engine: Engine,
+  groups: readonly ProcessGroup[],
+  tables: readonly RowTable[],
+  gradOf: (table: RowTable) => tf.Tensor | null,
+  module: string,
+): RowMask[] {
+  const own = tables.map((table) => touchedRows(engine, gradOf(table), table.rows));
+  const all = new Uint8Array(own.reduce((sum, { length }) => sum + length, 0));
+  let end = 0;
+  const starts = own.map((mask) => {
+    all.set(mask, end);
+    end += mask.length;
+    return end - mask.length;
   });
+  let union: RowMask = all;
+  for (const group of groups) union = unionOfRows(engine, group, union, { module });
+  return own.map(({ length }, i) => union.subarray(starts[i], (starts[i] ?? 0) + length));
 }
 
 function sumOverRanks(

@@ -16,8 +16,11 @@ import {
   type ShardContext,
 } from '../../../src/parallel/fsdp/fully-shard';
 import { abandonUnits, unitsOf } from '../../../src/parallel/fsdp/units-of';
-import { sizeBasedAutoWrapPolicy, transformerAutoWrapPolicy } from '../../../src/parallel/wrap-policies';
-import { modulesToWrap } from '../../../src/parallel/wrap-policy';
+import {
+  modulesToWrap,
+  sizeBasedAutoWrapPolicy,
+  transformerAutoWrapPolicy,
+} from '../../../src/parallel/wrap-policy';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 import { Chain } from '../chain-model';

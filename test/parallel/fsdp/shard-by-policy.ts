@@ -4,8 +4,7 @@ import {
   fullyShard,
   type ShardContext,
 } from '../../../src/parallel/fsdp/fully-shard';
-import type { WrapPolicy } from '../../../src/parallel/wrap-policies';
-import { modulesToWrap } from '../../../src/parallel/wrap-policy';
+import { modulesToWrap, type WrapPolicy } from '../../../src/parallel/wrap-policy';
 
 /** Makes units of the modules that a policy selects, innermost first, and the model the root. Returns the model. */
 export function fullyShardByPolicy<M extends Module>(
@@ -15,6 +14,6 @@ export function fullyShardByPolicy<M extends Module>(
   options: FullyShardOptions = {},
 ): M {
   const { ignoredModules = [] } = options;
-  for (const module of modulesToWrap(model, policy, { ignoredModules })) fullyShard(module, context, options);
+  for (const module of modulesToWrap(model, policy, ignoredModules)) fullyShard(module, context, options);
   return fullyShard(model, context, options);
 }

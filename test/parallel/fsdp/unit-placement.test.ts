@@ -13,12 +13,12 @@ import {
   fullyShard,
   type ShardContext,
 } from '../../../src/parallel/fsdp/fully-shard';
-import { noSync } from '../../../src/parallel/fsdp/no-sync';
 import {
+  noSync,
   setModulesToBackwardPrefetch,
   setModulesToForwardPrefetch,
-} from '../../../src/parallel/fsdp/prefetch-lists';
-import { unitsOf } from '../../../src/parallel/fsdp/units-of';
+  unitsOf,
+} from '../../../src/parallel/fsdp/units-of';
 import { mixedPrecision } from '../../../src/parallel/precision/mixed-precision';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';

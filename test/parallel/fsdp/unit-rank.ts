@@ -51,11 +51,12 @@ function check({ engine, group, tally }: TestRank<UnitArgs>, random: Random): Un
   const start = tally.bytes('param.shard');
   const values = shapes.map((shape) => integers(shape, random));
   const module = new Bag(values.map((array, i) => tf.tensor(array, shapes[i], 'float32')));
-  const unit = new FsdpUnit({
+  const unit = new FsdpUnit(module, module.parameters(), {
     engine,
-    module,
-    parameters: module.parameters(),
+    module: module.path,
     placement: placementOf('FULL_SHARD', undefined, { group, rows: new RowsOfRanks() }),
+    ...{ onHost: false, half: null, gradHalf: null, keepsGradHalf: false, missingAreZeros: false },
+    ...{ tables: [], syncGroup: null },
   });
   const shardBytes = tally.bytes('param.shard') - start;
   unit.waitForUnshard();

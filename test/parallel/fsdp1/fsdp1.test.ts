@@ -28,7 +28,7 @@ import {
   ShardingStrategy,
   ShardStrategy,
 } from '../../../src/parallel/fsdp1/sharding-strategy';
-import { sizeBasedAutoWrapPolicy, transformerAutoWrapPolicy } from '../../../src/parallel/wrap-policies';
+import { sizeBasedAutoWrapPolicy, transformerAutoWrapPolicy } from '../../../src/parallel/wrap-policy';
 import { soloGroup } from '../../support/solo-group';
 import { TallyObserver } from '../../support/tally-observer';
 import { testEngine } from '../../support/wasm-test-engine';

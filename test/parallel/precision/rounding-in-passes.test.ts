@@ -12,8 +12,8 @@ import { Linear } from '../../../src/nn/linear';
 import { gpt } from '../../../src/nn/models/gpt';
 import { Module } from '../../../src/nn/module';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
+import { rounded } from '../../../src/parallel/precision/cast-boundaries';
 import { type MixedPrecision, mixedPrecision } from '../../../src/parallel/precision/mixed-precision';
-import { rounded } from '../../../src/parallel/precision/rounded';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 
