@@ -1,8 +1,7 @@
 import type { Engine } from '../backend/engine';
 import type * as tf from '../core/tf';
-import { currentRecording } from './current-recording';
 import { HostStash } from './host-stash';
-import { type RecordedNode, Recording } from './recording';
+import { currentRecording, type RecordedNode, Recording } from './recording';
 import { type Forward, recordForward } from './region-call';
 import { backward } from './tape';
 
@@ -20,12 +19,7 @@ export function runOffloaded(
   const outer = currentRecording(`The offloaded module '${module}'`);
   if (outer === null || outer.sieve !== null) return forward(...inputs);
   const tape = new Recording(engine, outer, outer.owners, null);
-  const value = recordForward(
-    tape,
-    forward,
-    inputs,
-    inputs.filter((input) => outer.flows(input)),
-  );
+  const value = recordForward(tape, forward, inputs);
   if (!tape.flows(value)) {
     tape.release();
     return value;

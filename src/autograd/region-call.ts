@@ -32,12 +32,12 @@ export interface RegionCall {
   readonly tag: Tag;
 }
 
-/** Runs a region's forward on a tape, with `leaves` among its inputs. */
+/** Runs a region's forward on a tape, with `leaves` among its inputs: by default those through which gradients flow. */
 export function recordForward(
   tape: Recording,
   forward: Forward,
   inputs: readonly tf.Tensor[],
-  leaves: readonly tf.Tensor[],
+  leaves = inputs.filter((input) => tape.parent?.flows(input)),
 ): tf.Tensor {
   for (const leaf of leaves) tape.addLeaf(leaf);
   return record(tape, () => ownResult(tape, forward(...inputs)));

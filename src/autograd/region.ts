@@ -1,11 +1,9 @@
 import type { Engine } from '../backend/engine';
 import type * as tf from '../core/tf';
-import { currentRecording } from './current-recording';
-import { HeldInputs } from './held-inputs';
 import { KeptResults } from './kept-results';
-import { type RecordedNode, Recording } from './recording';
+import { currentRecording, type RecordedNode, Recording } from './recording';
 import { type Forward, type Region, type RegionCall, recordForward } from './region-call';
-import { SecondForward } from './second-forward';
+import { HeldInputs, SecondForward } from './second-forward';
 import { Sieve } from './sieve';
 
 /**
@@ -34,12 +32,7 @@ export function runRegion(
   const tape = new Recording(engine, outer, outer.owners, null, sieve);
   if (results !== null) tape.unfinished.add(results);
   try {
-    const value = recordForward(
-      tape,
-      forward,
-      inputs,
-      inputs.filter((input) => outer.flows(input)),
-    );
+    const value = recordForward(tape, forward, inputs);
     results?.settle(value);
     if (tape.flows(value)) {
       outer.addUnit(regionNode({ engine, region, outer, forward, inputs, tag }, tape, sieve, value));

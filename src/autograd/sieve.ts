@@ -1,7 +1,6 @@
-import type { TapeNode } from '../backend/tfjs-state';
+import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import type * as tf from '../core/tf';
 import type { KeptResults } from './kept-results';
-import { Surroundings } from './surroundings';
 
 /** Called for every operation whose backward would follow, with the tensors that it would have saved. */
 export type Meter = (node: TapeNode, saved: readonly tf.Tensor[]) => void;
@@ -20,5 +19,33 @@ export class Sieve {
   /** A sieve for a unit inside. */
   within(): Sieve {
     return new Sieve(this.results, this.meter);
+  }
+}
+
+/** Tensors that operations read but did not make. */
+export class Surroundings {
+  readonly #made = new Set<number>();
+  readonly #read = new Map<number, tf.Tensor>();
+
+  note(inputs: readonly tf.Tensor[], outputs: readonly tf.Tensor[]): void {
+    for (const input of inputs) if (!this.#made.has(input.id)) this.#read.set(input.id, input);
+    for (const output of outputs) this.#made.add(output.id);
+  }
+
+  /** Adds the tensors of a part; `output` is the part's result. */
+  absorb(part: Surroundings, output: tf.Tensor): void {
+    this.note([...part.#read.values()], [output]);
+  }
+
+  /** Tensors that were read and that a tidy scope from `depth` on would dispose. */
+  shortLived(depth: number): tf.Tensor[] {
+    const scopes = new Set(
+      tfjsState()
+        .scopeStack.slice(depth)
+        .map(({ id }) => id),
+    );
+    return [...this.#read.values()].filter(
+      (tensor) => !tensor.kept && !tensor.isDisposed && scopes.has(tensor.scopeId),
+    );
   }
 }

@@ -3,10 +3,9 @@ import { untracked } from '../backend/tfjs-state';
 import type { HalfDType } from '../core/dtypes';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
-import { currentRecording } from './current-recording';
 import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';
-import { type Gradients, type RecordedNode, Recording } from './recording';
+import { currentRecording, type Gradients, type RecordedNode, Recording } from './recording';
 import { backward, isSoleOwner, ownResult, record } from './tape';
 
 /** Whether a forward is the first one, or the one that runs again in a checkpointed region just before its backward. */
