@@ -2,10 +2,10 @@ import { gelu } from '../backend/ops';
 import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { CausalSelfAttention } from './causal-self-attention';
-import { LayerNorm } from './layer-norm';
 import { GPT2, Linear } from './linear';
 import { MixtureOfExperts, type MixtureOptions } from './mixture-of-experts';
 import { Module } from './module';
+import { LayerNorm } from './norms';
 
 /** The size of a block. */
 export interface BlockShape {

@@ -3,11 +3,10 @@ import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { attention, inHeads } from './attention';
 import { constant, normal, xavierUniform } from './init';
-import { LayerNorm } from './layer-norm';
 import { Linear } from './linear';
 import { Module } from './module';
+import { LayerNorm, RMSNorm } from './norms';
 import { Parameter } from './parameter';
-import { RMSNorm } from './rms-norm';
 import { type Angles, rotated } from './rotary';
 import { Sequential } from './sequential';
 

@@ -5,7 +5,7 @@ import { attention, inHeads } from './attention';
 import { constant } from './init';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';
-import { RMSNorm } from './rms-norm';
+import { RMSNorm } from './norms';
 import { type Angles, rotated } from './rotary';
 
 const NO_BIAS = { ...GPT2, bias: false } as const;

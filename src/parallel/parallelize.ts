@@ -5,7 +5,7 @@ import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
 import type { Module } from '../nn/module';
 import { DDP } from './ddp/distributed-data-parallel';
 import { fullyShard, ignoreModule, type ShardContext } from './fsdp/fully-shard';
-import { RowsOfRanks } from './fsdp/rows-of-ranks';
+import { RowsOfRanks } from './fsdp/unit-placement';
 import { abandonUnits, unitsOf, withoutSync } from './fsdp/units-of';
 import { policyOf } from './precision/mixed-precision';
 import { isInUnits, planUnits } from './unit-plan';

@@ -5,7 +5,7 @@ import { gelu } from '../../src/backend/ops';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
 import { MixtureOfExperts } from '../../src/nn/mixture-of-experts';
-import { moe } from '../../src/nn/models/moe';
+import { moe } from '../../src/nn/models/gpt';
 import { valueKeys } from '../../src/nn/row-keys';
 import { TemperatureGating } from '../../src/nn/temperature-gating';
 import { assertClose, normals, valuesOf } from '../support/close';

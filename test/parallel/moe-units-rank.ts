@@ -1,7 +1,7 @@
 import { gradients } from '../../src/autograd/unit';
 import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
-import { moe } from '../../src/nn/models/moe';
+import { moe } from '../../src/nn/models/gpt';
 import { readState } from '../../src/nn/state-values';
 import { AdamW } from '../../src/optim/adamw';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';

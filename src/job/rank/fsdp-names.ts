@@ -12,12 +12,14 @@ export {
   setModulesToForwardPrefetch,
 } from '../../parallel/fsdp/units-of';
 export {
+  BackwardPrefetch,
   CPUOffload,
   MixedPrecision,
   MixedPrecisionPolicy,
   OffloadPolicy,
-} from '../../parallel/fsdp1/precision-and-offload';
-export { BackwardPrefetch, ShardingStrategy, ShardStrategy } from '../../parallel/fsdp1/sharding-strategy';
+  ShardingStrategy,
+  ShardStrategy,
+} from '../../parallel/fsdp1/arguments';
 export {
   alwaysWrapPolicy,
   lambdaAutoWrapPolicy,

@@ -17,8 +17,9 @@ import {
   DDP as DistributedDataParallel,
 } from '../../parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../parallel/fsdp/fully-shard';
-import { RowsOfRanks } from '../../parallel/fsdp/rows-of-ranks';
+import { RowsOfRanks } from '../../parallel/fsdp/unit-placement';
 import { noSync, unitsOf } from '../../parallel/fsdp/units-of';
+import { CPUOffloadPolicy, type CPUOffloadPolicyOptions } from '../../parallel/fsdp1/arguments';
 import { type FairScaleOptions, fromFairScale } from '../../parallel/fsdp1/fair-scale';
 import type { FsdpOptions } from '../../parallel/fsdp1/fsdp-options';
 import { type FullyShardArguments, fullyShardOptions } from '../../parallel/fsdp1/fully-shard-options';
@@ -29,7 +30,6 @@ import {
   fsdpModules,
   shardInPlace,
 } from '../../parallel/fsdp1/fully-sharded-data-parallel';
-import { CPUOffloadPolicy, type CPUOffloadPolicyOptions } from '../../parallel/fsdp1/precision-and-offload';
 import { type SummonOptions, summonFullParams } from '../../parallel/fsdp1/summon-full-params';
 import { naiveDDP } from '../../parallel/naive/ddp';
 import { naiveFullyShard } from '../../parallel/naive/fsdp';

@@ -2,9 +2,8 @@ import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { Module } from '../module';
 import { newDit } from './dit';
-import { GPT } from './gpt';
+import { GPT, MoeGPT } from './gpt';
 import { Llama } from './llama';
-import { MoeGPT } from './moe';
 import { T5Encoder } from './t5-encoder';
 
 /** The settings of a config that define its model. */

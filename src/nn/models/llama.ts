@@ -5,10 +5,10 @@ import { Embedding } from '../embedding';
 import { GPT2, Linear } from '../linear';
 import { LlamaBlock } from '../llama-block';
 import { Module } from '../module';
-import { RMSNorm } from '../rms-norm';
+import { RMSNorm } from '../norms';
 import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
-import { requireTokens, tokenLoss } from './language-model';
+import { requireTokens, tokenLoss } from './gpt';
 
 /** A Llama's size, and the seed of its initial values. */
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;

@@ -4,7 +4,7 @@ import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { GPT2 } from '../linear';
 import { Module } from '../module';
-import { RMSNorm } from '../rms-norm';
+import { RMSNorm } from '../norms';
 import { T5Block } from '../t5-block';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 

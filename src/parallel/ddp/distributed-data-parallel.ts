@@ -9,11 +9,10 @@ import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { RoundedParameters } from '../precision/rounded-parameters';
 import { type RankContext, runAsUnit } from '../run-as-unit';
-import { rowTables } from '../sparse/row-tables';
+import { rowTables } from '../sparse/row-masks';
 import { blockWrapPolicy, modulesToWrap, type WrapPolicy } from '../wrap-policy';
-import { type BucketSizes, DEFAULT_BUCKET_SIZES } from './buckets';
 import type { CommHook } from './comm-hooks';
-import { Reducer } from './reducer';
+import { type BucketSizes, DEFAULT_BUCKET_SIZES, Reducer } from './reducer';
 
 /** Options of `DDP`. */
 export interface DdpOptions extends Partial<BucketSizes> {

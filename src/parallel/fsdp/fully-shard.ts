@@ -7,15 +7,15 @@ import { requireSelfContained } from '../../nn/self-contained';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { type RankContext, runAsUnit } from '../run-as-unit';
-import { rowTables } from '../sparse/row-tables';
+import { rowTables } from '../sparse/row-masks';
 import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
-import { RowsOfRanks } from './rows-of-ranks';
 import { ShardedModule } from './sharded-module';
 import {
   IGNORED,
   placementOf,
   type ReshardAfterForward,
+  RowsOfRanks,
   type UnitPlacement,
   type UnitSpec,
 } from './unit-placement';

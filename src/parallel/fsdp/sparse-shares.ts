@@ -1,8 +1,7 @@
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
-import { type RowMask, touchedByAny } from '../sparse/row-masks';
+import { type RowMask, type RowTable, touchedByAny } from '../sparse/row-masks';
 import { type Range, touchedRanges } from '../sparse/row-pieces';
-import type { RowTable } from '../sparse/row-tables';
 import type { ShardedParameter, ShardLayout } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 

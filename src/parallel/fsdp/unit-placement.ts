@@ -1,11 +1,10 @@
 import type { Engine } from '../../backend/engine';
 import { STRATEGIES, type StrategyName } from '../../config/strategies';
 import type { HalfDType } from '../../core/dtypes';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
-import type { RowTable } from '../sparse/row-tables';
-import type { RowsOfRanks } from './rows-of-ranks';
+import type { RowTable } from '../sparse/row-masks';
 
 /**
  * The sharding spec of one unit: what is sharded, over which ranks, and for how long. A unit reads these properties and
@@ -125,4 +124,28 @@ function postForwardGroup(
     `reshardAfterForward is ${numRanks}, but the unit is sharded over ${group.size} ranks; ` +
       `give true, false, or a divisor of ${group.size}: ${divisors.join(', ')}`,
   );
+}
+
+/** Groups of consecutive ranks of a group; each is made once. All ranks must request them in the same order. */
+export class RowsOfRanks {
+  readonly #rows = new Map<ProcessGroup, Map<number, ProcessGroup>>();
+
+  /** This rank's row of `numRanks` consecutive ranks; the group's size must be a multiple of it. */
+  of(group: ProcessGroup, numRanks: number): ProcessGroup {
+    const known = this.#rows.get(group) ?? new Map<number, ProcessGroup>();
+    this.#rows.set(group, known);
+    const row = known.get(numRanks) ?? makeRow(group, numRanks);
+    known.set(numRanks, row);
+    return row;
+  }
+}
+
+function makeRow(group: ProcessGroup, numRanks: number): ProcessGroup {
+  let own: ProcessGroup | null = null;
+  for (let first = 0; first < group.size; first += numRanks) {
+    const row = group.subgroup(Array.from({ length: numRanks }, (_, i) => first + i));
+    own ??= row;
+  }
+  if (own !== null) return own;
+  throw new ShardlabError('INTERNAL', `no row of ${numRanks} ranks of ${group.name} contains ${group.rank}`);
 }

@@ -1,7 +1,7 @@
 import { camelCase, requireKnownOptions } from '../../config/option-names';
 import type { Warn } from '../../core/warn';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
-import { CPUOffload, MixedPrecision, type MixedPrecisionOptions } from './precision-and-offload';
+import { CPUOffload, MixedPrecision, type MixedPrecisionOptions } from './arguments';
 
 type FloatName = NonNullable<MixedPrecisionOptions['paramDtype']>;
 

@@ -9,9 +9,8 @@ import type { Module } from '../../nn/module';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
 import { rootOnly, type WrapPolicy } from '../wrap-policy';
+import { BackwardPrefetch, type CPUOffload } from './arguments';
 import { FAIR_SCALE_NAMES } from './fair-scale';
-import type { CPUOffload } from './precision-and-offload';
-import { BackwardPrefetch } from './sharding-strategy';
 
 /** A policy without its options, as the documents write it; the error shows the right form. */
 export type BarePolicy = (options: never) => WrapPolicy;

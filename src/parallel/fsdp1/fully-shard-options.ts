@@ -3,7 +3,7 @@ import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
 import type { MixedPrecision } from '../precision/mixed-precision';
-import type { CPUOffload } from './precision-and-offload';
+import type { CPUOffload } from './arguments';
 
 /** Arguments of fully_shard. Source: torch.distributed.fsdp.fully_shard, in camelCase, plus FSDP's settings. */
 export interface FullyShardArguments extends Omit<FullyShardOptions, 'missingAreZeros'> {

@@ -2,20 +2,9 @@ import type { ActivationCheckpointingConfig } from '../../config/settings/memory
 import { ConfigError } from '../../core/errors';
 import type { Module } from '../../nn/module';
 import { layersOf } from '../wrap-policy';
-import { BudgetedLayers } from './budgeted';
+import { type ActivationCheckpointing, BudgetedLayers } from './budgeted';
 import { type CheckpointContext, checkpointed, offloaded } from './checkpointed';
-import type { LayerChoice } from './choose-layers';
 import { EXPENSIVE_OPS, kernelsOf } from './save-ops';
-
-/** The result of activation checkpointing on a model's layers. */
-export interface ActivationCheckpointing {
-  /**
-   * Full names of the layers that run forward again; null until they are chosen (a budget, before the first forward).
-   */
-  readonly layers: readonly string[] | null;
-  /** The solution of a budget, once it is known. */
-  readonly choice: LayerChoice | null;
-}
 
 /**
  * Makes a model's layers (the items of its ModuleLists) save less for backward, as a config says. Call it before a
@@ -38,7 +27,7 @@ export function applyActivationCheckpointing(
     );
   }
   if (config !== null && typeof config === 'object' && 'budgetBytes' in config)
-    return budgeted(context, model, layers, config.budgetBytes, offload);
+    return new BudgetedLayers(context, model, layers, config.budgetBytes, offload);
   const keepResultsOf = keptBy(config);
   const isCheckpointed = choiceOf(config);
   const names: string[] = [];
@@ -51,24 +40,6 @@ export function applyActivationCheckpointing(
     }
   });
   return { layers: names, choice: null };
-}
-
-function budgeted(
-  context: CheckpointContext,
-  model: Module,
-  layers: readonly Module[],
-  budgetBytes: number,
-  offload: boolean,
-): ActivationCheckpointing {
-  const chosen = new BudgetedLayers(context, model, layers, budgetBytes, offload);
-  return {
-    get layers() {
-      return chosen.choice?.checkpointed.map((place) => layers[place]?.path ?? '') ?? null;
-    },
-    get choice() {
-      return chosen.choice;
-    },
-  };
 }
 
 function keptBy(config: ActivationCheckpointingConfig | null): ReadonlySet<string> | undefined {

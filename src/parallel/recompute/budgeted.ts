@@ -6,6 +6,16 @@ import { type CheckpointContext, checkpointWrapperOf } from './checkpointed';
 import { chooseLayers, type LayerChoice } from './choose-layers';
 import { LayerMeter } from './layer-meter';
 
+/** The result of activation checkpointing on a model's layers. */
+export interface ActivationCheckpointing {
+  /**
+   * Full names of the layers that run forward again; null until they are chosen (a budget, before the first forward).
+   */
+  readonly layers: readonly string[] | null;
+  /** The solution of a budget, once it is known. */
+  readonly choice: LayerChoice | null;
+}
+
 /**
  * Layers of which the fewest are checkpointed that a budget of bytes allows.
  *
@@ -14,7 +24,7 @@ import { LayerMeter } from './layer-meter';
  * only on shapes, so ranks with batches of the same shape choose the same layers without communication. Measured times
  * would differ between ranks and between runs.
  */
-export class BudgetedLayers {
+export class BudgetedLayers implements ActivationCheckpointing {
   readonly #layers: readonly Module[];
   readonly #meters: LayerMeter[];
   readonly #budgetBytes: Bytes;
@@ -42,9 +52,12 @@ export class BudgetedLayers {
     });
   }
 
-  /** The choice; null before the first forward. */
   get choice(): LayerChoice | null {
     return this.#choice;
+  }
+
+  get layers(): readonly string[] | null {
+    return this.#choice?.checkpointed.map((place) => this.#layers[place]?.path ?? '') ?? null;
   }
 
   #wrap(context: CheckpointContext, layer: Module, place: number, offload: boolean): void {

@@ -4,9 +4,8 @@ import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
 import { readState, writeState } from '../../../src/nn/state-values';
 import { FsdpUnit } from '../../../src/parallel/fsdp/fsdp-unit';
-import { RowsOfRanks } from '../../../src/parallel/fsdp/rows-of-ranks';
 import { chunkOf, paddingOf, shardLayout } from '../../../src/parallel/fsdp/shard-layout';
-import { placementOf } from '../../../src/parallel/fsdp/unit-placement';
+import { placementOf, RowsOfRanks } from '../../../src/parallel/fsdp/unit-placement';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
 
 /** Measurements of one rank for one random unit. */

@@ -4,10 +4,18 @@ import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import * as tf from '../../../src/core/tf';
 import { Block } from '../../../src/nn/block';
-import { gpt } from '../../../src/nn/models/gpt';
-import { moe } from '../../../src/nn/models/moe';
+import { gpt, moe } from '../../../src/nn/models/gpt';
 import { readState } from '../../../src/nn/state-values';
 import { unitsOf } from '../../../src/parallel/fsdp/units-of';
+import {
+  BackwardPrefetch,
+  CPUOffload,
+  CPUOffloadPolicy,
+  MixedPrecision,
+  MixedPrecisionPolicy,
+  ShardingStrategy,
+  ShardStrategy,
+} from '../../../src/parallel/fsdp1/arguments';
 import { fromFairScale } from '../../../src/parallel/fsdp1/fair-scale';
 import type { FsdpOptions } from '../../../src/parallel/fsdp1/fsdp-options';
 import { fullyShardOptions } from '../../../src/parallel/fsdp1/fully-shard-options';
@@ -17,17 +25,6 @@ import {
   fsdp,
   fsdpModules,
 } from '../../../src/parallel/fsdp1/fully-sharded-data-parallel';
-import {
-  CPUOffload,
-  CPUOffloadPolicy,
-  MixedPrecision,
-  MixedPrecisionPolicy,
-} from '../../../src/parallel/fsdp1/precision-and-offload';
-import {
-  BackwardPrefetch,
-  ShardingStrategy,
-  ShardStrategy,
-} from '../../../src/parallel/fsdp1/sharding-strategy';
 import { sizeBasedAutoWrapPolicy, transformerAutoWrapPolicy } from '../../../src/parallel/wrap-policy';
 import { soloGroup } from '../../support/solo-group';
 import { TallyObserver } from '../../support/tally-observer';

@@ -2,9 +2,9 @@ import { type Random, seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
 import { ModuleList } from '../../../src/nn/containers';
 import { constant, normal } from '../../../src/nn/init';
-import { LayerNorm } from '../../../src/nn/layer-norm';
 import { Linear } from '../../../src/nn/linear';
 import { Module } from '../../../src/nn/module';
+import { LayerNorm } from '../../../src/nn/norms';
 import { Parameter } from '../../../src/nn/parameter';
 
 /** The parts of a random model, from one seed. */

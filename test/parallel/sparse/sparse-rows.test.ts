@@ -4,10 +4,9 @@ import * as fc from 'fast-check';
 import type { Engine } from '../../../src/backend/engine';
 import * as tf from '../../../src/core/tf';
 import type { Piece } from '../../../src/dist/types';
-import { moe } from '../../../src/nn/models/moe';
-import { maskWords, touchedRows } from '../../../src/parallel/sparse/row-masks';
+import { moe } from '../../../src/nn/models/gpt';
+import { maskWords, rowTables, touchedRows } from '../../../src/parallel/sparse/row-masks';
 import { piecesOfRows, slicePieces, touchedRanges } from '../../../src/parallel/sparse/row-pieces';
-import { rowTables } from '../../../src/parallel/sparse/row-tables';
 import { testEngine } from '../../support/wasm-test-engine';
 
 let engine: Engine;

@@ -1,7 +1,7 @@
 import type { ActivationCheckpointingConfig } from '../../../src/config/settings/memory';
 import { ConfigError } from '../../../src/core/errors';
 import type { Bytes } from '../../../src/core/units';
-import type { GptShape } from '../../../src/nn/models/language-model';
+import type { GptShape } from '../../../src/nn/models/gpt';
 import { chooseLayers } from '../../../src/parallel/recompute/choose-layers';
 import { EXPENSIVE_OPS } from '../../../src/parallel/recompute/save-ops';
 

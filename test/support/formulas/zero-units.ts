@@ -4,7 +4,7 @@ import { buildModel } from '../../../src/nn/models/build-model';
 import type { Module } from '../../../src/nn/module';
 import { freeze } from '../../../src/nn/name-patterns';
 import type { Parameter } from '../../../src/nn/parameter';
-import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../../../src/parallel/ddp/buckets';
+import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../../../src/parallel/ddp/reducer';
 import { policyOf } from '../../../src/parallel/precision/mixed-precision';
 import { isInUnits, type PlannedUnit, planUnits } from '../../../src/parallel/unit-plan';
 import { optimizerBytesOf } from '../../../src/plan/memory/state-bytes';
