@@ -8,7 +8,7 @@ import { HostHeap } from './host-heap';
 import { type FusedKernels, loadFusedKernels } from './kernels/fused-kernels';
 import { outOfMemory } from './out-of-memory';
 import { offsetOf, type WasmContext } from './wasm-context';
-import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
+import { WasmElementwise } from './wasm-elementwise';
 
 /**
  * A flat array on the host: outside of the engine's heap, in the same process. The code that allocates it disposes it.
@@ -48,15 +48,29 @@ export interface HostMemory extends Elementwise<HostArray> {
 export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMemory {
   readonly #context: WasmContext;
   readonly #changed: (tensor: tf.Tensor) => void;
-  readonly #store: HostStore;
+  readonly #arrays: () => HostHeap;
 
   /** `changed` is called for every tensor that was written to. */
   constructor(context: WasmContext, changed: (tensor: tf.Tensor) => void) {
-    const store = new HostStore();
-    super(store);
+    let opened: { readonly heap: HostHeap; readonly kernels: FusedKernels } | undefined;
+    const open = () => {
+      opened ??= openHeap();
+      return opened;
+    };
+    super({
+      get kernels() {
+        return open().kernels;
+      },
+      get heap() {
+        return new Uint8Array(open().heap.memory.buffer);
+      },
+      offsetOf: (array) => array.bytesView().byteOffset,
+      changed() {}, // no code caches copies
+      reserve: (bytes) => open().heap.allocate(bytes) ?? refuseTables(bytes),
+    });
     this.#context = context;
     this.#changed = changed;
-    this.#store = store;
+    this.#arrays = () => open().heap;
   }
 
   get bytes(): Bytes {
@@ -70,14 +84,14 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
   allocate(length: number, tag: Tag, dtype: DType = 'float32'): HostArray {
     const { table } = this.#context;
     const bytes = length * itemBytes(dtype);
-    const { arrays } = this.#store;
-    const start = arrays.allocate(bytes);
+    const heap = this.#arrays();
+    const start = heap.allocate(bytes);
     if (start === undefined)
       throw outOfMemory(table, {
         ...{ bytes, shape: [length], dtype, tag },
-        ...{ boundary: 'hostHeap', limit: arrays.bytes },
+        ...{ boundary: 'hostHeap', limit: heap.bytes },
       });
-    const array = new WasmHostArray(arrays, start, length, dtype, () => table.remove(array));
+    const array = hostArray(heap, start, length, dtype, () => table.remove(array));
     table.tagged(tag, () => table.add(array, bytes, dtype, 'host'));
     return array;
   }
@@ -114,42 +128,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
   }
 }
 
-/** The heap of host arrays and its kernels, made on first use. */
-class HostStore implements ArrayPlaces<HostArray> {
-  #made: { readonly heap: HostHeap; readonly kernels: FusedKernels } | undefined;
-
-  get arrays(): HostHeap {
-    return this.#opened.heap;
-  }
-
-  get kernels(): FusedKernels {
-    return this.#opened.kernels;
-  }
-
-  get heap(): Uint8Array {
-    return new Uint8Array(this.arrays.memory.buffer);
-  }
-
-  offsetOf(array: HostArray): number {
-    return array.bytesView().byteOffset;
-  }
-
-  changed(): void {
-    // No code caches copies.
-  }
-
-  reserve(bytes: Bytes): number {
-    const start = this.arrays.allocate(bytes);
-    if (start !== undefined) return start;
-    throw new ShardlabError('OUT_OF_MEMORY', `${bytes} bytes for tables do not fit on the host's full heap.`);
-  }
-
-  get #opened() {
-    this.#made ??= openHeap();
-    return this.#made;
-  }
-}
-
+/** The heap of host arrays and its kernels; the first use makes them. */
 function openHeap(): { readonly heap: HostHeap; readonly kernels: FusedKernels } {
   let heap: HostHeap;
   try {
@@ -164,44 +143,35 @@ function openHeap(): { readonly heap: HostHeap; readonly kernels: FusedKernels }
   return { heap, kernels: loadFusedKernels(heap.memory) };
 }
 
-class WasmHostArray implements HostArray {
-  readonly length: number;
-  readonly dtype: DType;
-  readonly bytes: Bytes;
-  readonly #heap: HostHeap;
-  readonly #start: number;
-  readonly #disposed: () => void;
-  #isLive = true;
+function refuseTables(bytes: Bytes): never {
+  throw new ShardlabError('OUT_OF_MEMORY', `${bytes} bytes for tables do not fit on the host's full heap.`);
+}
 
-  constructor(heap: HostHeap, start: number, length: number, dtype: DType, disposed: () => void) {
-    this.#heap = heap;
-    this.#start = start;
-    this.length = length;
-    this.dtype = dtype;
-    this.bytes = length * itemBytes(dtype);
-    this.#disposed = disposed;
-  }
-
-  view(): Float32Array {
-    if (this.dtype !== 'float32')
-      throw new ShardlabError('SHAPE', `A host array of ${this.dtype} has no float32 view; use bytesView().`);
-    const { buffer, byteOffset } = this.bytesView();
-    return new Float32Array(buffer, byteOffset, this.length);
-  }
-
-  bytesView(): Uint8Array {
-    if (!this.#isLive)
-      throw new ShardlabError(
-        'CLOSED',
-        `A host array of ${this.dtype} [${this.length}] was used after its dispose().`,
-      );
-    return new Uint8Array(this.#heap.memory.buffer, this.#start, this.bytes);
-  }
-
-  dispose(): void {
-    if (!this.#isLive) return;
-    this.#isLive = false;
-    this.#heap.free(this.#start);
-    this.#disposed();
-  }
+function hostArray(
+  heap: HostHeap,
+  start: number,
+  length: number,
+  dtype: DType,
+  disposed: () => void,
+): HostArray {
+  const bytes = length * itemBytes(dtype);
+  let isLive = true;
+  const bytesView = (): Uint8Array => {
+    if (isLive) return new Uint8Array(heap.memory.buffer, start, bytes);
+    throw new ShardlabError('CLOSED', `A host array of ${dtype} [${length}] was used after its dispose().`);
+  };
+  return {
+    ...{ length, dtype, bytes, bytesView },
+    view() {
+      if (dtype !== 'float32')
+        throw new ShardlabError('SHAPE', `A host array of ${dtype} has no float32 view; use bytesView().`);
+      return new Float32Array(bytesView().buffer, start, length);
+    },
+    dispose() {
+      if (!isLive) return;
+      isLive = false;
+      heap.free(start);
+      disposed();
+    },
+  };
 }

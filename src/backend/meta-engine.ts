@@ -51,36 +51,21 @@ export function withMetaEngine<T>(options: MetaEngineOptions, work: (engine: Met
   const { costs, clock = new SimulatedClock(), blas = true, memoryLimit } = options;
   const limit: MemoryLimit = { bytes: memoryLimit };
   const backend = new MetaBackend(table, limit, costs === undefined ? null : { clock, costs });
-  return asCurrent(backend, () => work(createEngine({ backend, table, limit, clock, blas })));
-}
-
-interface MetaParts {
-  readonly backend: MetaBackend;
-  readonly table: BufferTable;
-  readonly limit: MemoryLimit;
-  readonly clock: SimulatedClock;
-  readonly blas: boolean;
-}
-
-function createEngine({ backend, table, limit, clock, blas }: MetaParts): MetaEngine {
-  const chargeOf =
-    (place: KernelCall['place']): ChargeUpdate =>
-    (name, reads, writes) =>
-      backend.chargeUpdate(name, reads, writes, place);
   const context: WasmContext = {
-    backend,
-    table,
-    limit,
-    kernels: metaKernelFunctions(chargeOf('device')),
-    baseAddress: 0,
+    ...{ backend, table, limit, baseAddress: 0, hasValues: false, health: new HeapHealth() },
+    kernels: metaKernelFunctions(chargeOf(backend, 'device')),
     sgemm: blas ? () => {} : null,
-    hasValues: false,
-    health: new HeapHealth(),
   };
-  registerMetaKernels();
-  registerEngineKernels(context);
-  timeMetaKernels();
-  return new ShapesEngine(context, blas, clock, chargeOf);
+  return asCurrent(backend, () => {
+    registerMetaKernels();
+    registerEngineKernels(context);
+    timeMetaKernels();
+    return work(new ShapesEngine(context, backend, clock));
+  });
+}
+
+function chargeOf(backend: MetaBackend, place: KernelCall['place']): ChargeUpdate {
+  return (name, reads, writes) => backend.chargeUpdate(name, reads, writes, place);
 }
 
 class ShapesEngine extends WasmEngine implements MetaEngine {
@@ -88,20 +73,16 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
   override readonly clock: SimulatedClock;
   readonly #charge: ChargeUpdate;
 
-  constructor(
-    context: WasmContext,
-    blas: boolean,
-    clock: SimulatedClock,
-    chargeOf: (place: KernelCall['place']) => ChargeUpdate,
-  ) {
-    const library = { library: 'none needed: shapes only', path: '', threads: 1 };
+  constructor(context: WasmContext, backend: MetaBackend, clock: SimulatedClock) {
     super(
       context,
-      blas ? library : { library: null, reason: 'the engine represents one without a BLAS' },
-      new MetaHostMemory(context.table, chargeOf('host')),
+      context.sgemm === null
+        ? { library: null, reason: 'the engine represents one without a BLAS' }
+        : { library: 'none needed: shapes only', path: '', threads: 1 },
+      new MetaHostMemory(context.table, chargeOf(backend, 'host')),
     );
     this.clock = clock;
-    this.#charge = chargeOf('device');
+    this.#charge = chargeOf(backend, 'device');
   }
 
   override storage({ shape, size, dtype }: tf.Tensor): Storage {

@@ -11,31 +11,26 @@ interface Update {
   readonly writes: readonly DType[];
 }
 
-const FLOAT = 'float32';
-/** The type of an 8-bit moment, without its scales. */
-const CODE = 'bool';
+const floats = (count: number): DType[] => Array<DType>(count).fill('float32');
+/** 8-bit moments, without their scales. */
+const CODES: readonly DType[] = ['bool', 'bool'];
 
 const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
-  addScaled: { name: 'addInto', length: 3, reads: [FLOAT, FLOAT], writes: [FLOAT] },
-  scale: { name: 'scale', length: 2, reads: [FLOAT], writes: [FLOAT] },
-  fill: { name: 'fill', length: 2, reads: [], writes: [FLOAT] },
-  sumOfSquares: { name: 'sumOfSquares', length: 1, reads: [FLOAT], writes: [] },
-  roundToBfloat16: { name: 'round', length: 1, reads: [FLOAT], writes: [FLOAT] },
-  roundToFloat16: { name: 'round', length: 1, reads: [FLOAT], writes: [FLOAT] },
-  adamW: {
-    name: 'adamW',
-    length: 4,
-    reads: [FLOAT, FLOAT, FLOAT, FLOAT],
-    writes: [FLOAT, FLOAT, FLOAT],
-  },
+  addScaled: { name: 'addInto', length: 3, reads: floats(2), writes: floats(1) },
+  scale: { name: 'scale', length: 2, reads: floats(1), writes: floats(1) },
+  fill: { name: 'fill', length: 2, reads: [], writes: floats(1) },
+  sumOfSquares: { name: 'sumOfSquares', length: 1, reads: floats(1), writes: [] },
+  roundToBfloat16: { name: 'round', length: 1, reads: floats(1), writes: floats(1) },
+  roundToFloat16: { name: 'round', length: 1, reads: floats(1), writes: floats(1) },
+  adamW: { name: 'adamW', length: 4, reads: floats(4), writes: floats(3) },
   adamW8bit: {
     name: 'adamW8bit',
     length: 7,
-    reads: [FLOAT, FLOAT, CODE, CODE],
-    writes: [FLOAT, CODE, CODE],
+    reads: [...floats(2), ...CODES],
+    writes: [...floats(1), ...CODES],
   },
   // The momentum buffer is omitted if there is none.
-  sgd: { name: 'sgd', length: 3, reads: [FLOAT, FLOAT, FLOAT], writes: [FLOAT, FLOAT] },
+  sgd: { name: 'sgd', length: 3, reads: floats(3), writes: floats(2) },
 };
 
 /** Gets an update, and lets its time pass. */

@@ -13,7 +13,8 @@ import { WINDOW_CHECKS } from './window-checks';
  * there are none.
  */
 
-const CHECKS: Readonly<Record<string, KernelCheck>> = {
+/** The checks of kernels besides their types. */
+export const CHECKS: Readonly<Record<string, KernelCheck>> = {
   ...INDEX_CHECKS,
   ...SHAPE_CHECKS,
   ...WINDOW_CHECKS,
@@ -77,17 +78,8 @@ const OF_ONE_TYPE = new Set(
   ).split(' '),
 );
 
-const UNCHECKED = new Set(`${ELEMENTWISE} ${ELSEWHERE}`.split(' '));
-
-/** Whether a kernel has a row in the tables. */
-export function isKnownKernel(kernelName: string): boolean {
-  return kernelName in CHECKS || UNCHECKED.has(kernelName);
-}
-
-/** Whether a kernel has a check besides its types. */
-export function hasOwnCheck(kernelName: string): boolean {
-  return kernelName in CHECKS;
-}
+/** Kernels of which only types are checked here. */
+export const UNCHECKED: ReadonlySet<string> = new Set(`${ELEMENTWISE} ${ELSEWHERE}`.split(' '));
 
 /** The check of a kernel before it runs. [Note: checked kernels] */
 export function checkOf(
