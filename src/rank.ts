@@ -19,8 +19,7 @@ export type { RankScope } from './job/rank/scope';
 export type { AdamW, AdamWOptions } from './optim/adamw';
 export type { Optimizer } from './optim/optimizer';
 export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';
-export type { FsdpOptions } from './parallel/fsdp1/fsdp-options';
-export type { FullyShardArguments } from './parallel/fsdp1/fully-shard-options';
+export type { FsdpOptions, FullyShardArguments } from './parallel/fsdp1/fsdp-options';
 export type { Fsdp } from './parallel/fsdp1/fully-sharded-data-parallel';
 export type { WrapPolicy } from './parallel/wrap-policy';
 

@@ -86,11 +86,10 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
     const bytes = length * itemBytes(dtype);
     const heap = this.#arrays();
     const start = heap.allocate(bytes);
-    if (start === undefined)
-      throw outOfMemory(table, {
-        ...{ bytes, shape: [length], dtype, tag },
-        ...{ boundary: 'hostHeap', limit: heap.bytes },
-      });
+    if (start === undefined) {
+      const request = { bytes, shape: [length], dtype, tag };
+      throw outOfMemory(table, { ...request, boundary: 'hostHeap', limit: heap.bytes });
+    }
     const array = hostArray(heap, start, length, dtype, () => table.remove(array));
     table.tagged(tag, () => table.add(array, bytes, dtype, 'host'));
     return array;

@@ -107,14 +107,9 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
     const at = (name: 'param' | 'grad' | 'momentumBuffer', array: T): number =>
       this.#at(`sgd's ${name}`, array, offsets[name], length);
     const hasBuffer = momentumBuffer !== null;
-    this.#places.kernels.sgd(
-      ...([
-        at('param', param),
-        at('grad', grad),
-        hasBuffer ? at('momentumBuffer', momentumBuffer) : 0,
-      ] as const),
-      ...([length, lr, hasBuffer ? momentum : 0, weightDecay, Number(nesterov), gradScale] as const),
-    );
+    const buffer = hasBuffer ? at('momentumBuffer', momentumBuffer) : 0;
+    const factors = [lr, hasBuffer ? momentum : 0, weightDecay, Number(nesterov), gradScale] as const;
+    this.#places.kernels.sgd(at('param', param), at('grad', grad), buffer, length, ...factors);
     this.#places.changed(param);
     if (hasBuffer) this.#places.changed(momentumBuffer);
   }

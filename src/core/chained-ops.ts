@@ -27,12 +27,8 @@ const OTHERS: Readonly<Record<string, Method>> = {
   asType(dtype: core.DataType) {
     return core.cast(this, dtype);
   },
-  as1D() {
-    return core.reshape(this, [this.size]);
-  },
-  flatten() {
-    return core.reshape(this, [this.size]);
-  },
+  as1D: flat,
+  flatten: flat,
   ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
   reshapeAs(other: core.Tensor) {
     return core.reshape(this, other.shape);
@@ -49,15 +45,9 @@ const OTHERS: Readonly<Record<string, Method>> = {
   resizeNearestNeighbor(...args: Resizing) {
     return core.image.resizeNearestNeighbor(this as core.Tensor3D, ...args);
   },
-  toBool() {
-    return core.cast(this, 'bool');
-  },
-  toFloat() {
-    return core.cast(this, 'float32');
-  },
-  toInt() {
-    return core.cast(this, 'int32');
-  },
+  toBool: castTo('bool'),
+  toFloat: castTo('float32'),
+  toInt: castTo('int32'),
   where(condition: core.Tensor, other: core.Tensor) {
     return core.where(condition, this, other);
   },
@@ -87,6 +77,16 @@ function define(name: string, method: Method): void {
     configurable: true,
     enumerable: true,
   });
+}
+
+function flat(this: core.Tensor): core.Tensor {
+  return core.reshape(this, [this.size]);
+}
+
+function castTo(dtype: core.DataType): Method {
+  return function (this: core.Tensor) {
+    return core.cast(this, dtype);
+  };
 }
 
 function reshapeTo(this: core.Tensor, ...shape: number[]): core.Tensor {

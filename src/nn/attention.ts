@@ -1,7 +1,8 @@
-import { causalSoftmax, flashAttention } from '../backend/ops';
+import { causalAttention, causalSoftmax, flashAttention } from '../backend/ops';
 import type { AttentionKind } from '../config/settings/model';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
+import { Module } from './module';
 
 // B sequences, T queries, S keys, H heads, G heads of keys and values, D values a head.
 
@@ -88,4 +89,27 @@ function requireFit(
 export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
   const [batch = 0, positions = 0, width = 0] = x.shape;
   return tf.reshape(x, [batch, positions, heads, width / heads]);
+}
+
+/**
+ * Attention of every position to itself and earlier positions, in several heads; it has no parameters.
+ * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
+ */
+export class CausalSelfAttention extends Module {
+  readonly #heads: number;
+  readonly #kind: AttentionKind;
+
+  constructor(heads: number, kind: AttentionKind = 'eager') {
+    super();
+    this.#heads = heads;
+    this.#kind = kind;
+  }
+
+  forward(qkv: tf.Tensor): tf.Tensor {
+    if (this.#kind === 'eager') return causalAttention(qkv, this.#heads);
+    const [batch = 0, seq = 0, width = 0] = qkv.shape;
+    const parts = tf.split(qkv, 3, 2).map((part) => inHeads(part, this.#heads));
+    const [q, k, v] = parts as [tf.Tensor, tf.Tensor, tf.Tensor]; // as many as requested
+    return tf.reshape(attention(q, k, v, { causal: true, kind: this.#kind }), [batch, seq, width / 3]);
+  }
 }

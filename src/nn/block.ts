@@ -1,7 +1,7 @@
 import { gelu } from '../backend/ops';
 import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
-import { CausalSelfAttention } from './causal-self-attention';
+import { CausalSelfAttention } from './attention';
 import { GPT2, Linear } from './linear';
 import { MixtureOfExperts, type MixtureOptions } from './mixture-of-experts';
 import { Module } from './module';

@@ -81,6 +81,30 @@ export class ModuleDict<M extends Module = Module> extends Module implements Ite
   }
 }
 
+/** A step of a sequence: a module, or a function without parameters. */
+export type Step = Module | ((x: tf.Tensor) => tf.Tensor);
+
+/**
+ * Modules and functions one after another; modules are named by their index among both. Source: torch.nn.Sequential.
+ */
+export class Sequential extends Module {
+  readonly #steps: readonly Step[];
+
+  constructor(steps: readonly Step[]) {
+    super();
+    if (!Array.isArray(steps))
+      throw new ConfigError('nn.Sequential takes a list: new nn.Sequential([first, second])');
+    this.#steps = steps;
+    steps.forEach((step, i) => {
+      if (step instanceof Module) this.addChild(String(i), step);
+    });
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return this.#steps.reduce<tf.Tensor>((y, step) => (step instanceof Module ? step.apply(y) : step(y)), x);
+  }
+}
+
 /** The output of blocks one after another; each also gets `others`. */
 export function applyInTurn(blocks: Iterable<Module>, x: tf.Tensor, ...others: tf.Tensor[]): tf.Tensor {
   let output = x;

@@ -2,13 +2,13 @@ import { gelu, layerNorm } from '../backend/ops';
 import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { attention, inHeads } from './attention';
+import { Sequential } from './containers';
 import { constant, normal, xavierUniform } from './init';
 import { Linear } from './linear';
 import { Module } from './module';
 import { LayerNorm, RMSNorm } from './norms';
 import { Parameter } from './parameter';
 import { type Angles, rotated } from './rotary';
-import { Sequential } from './sequential';
 
 /** Sizes and choices of a `DitBlock`. */
 export interface DitBlockShape {

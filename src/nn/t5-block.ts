@@ -1,11 +1,11 @@
 import { gelu } from '../backend/ops';
 import * as tf from '../core/tf';
 import { attention, inHeads } from './attention';
+import { Sequential } from './containers';
 import { Embedding } from './embedding';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';
 import { RMSNorm } from './norms';
-import { Sequential } from './sequential';
 
 const NO_BIAS = { ...GPT2, bias: false } as const;
 

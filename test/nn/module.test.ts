@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
-import { ModuleDict, ModuleList } from '../../src/nn/containers';
+import { ModuleDict, ModuleList, Sequential } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';
 import { constant } from '../../src/nn/init';
 import { Linear } from '../../src/nn/linear';
@@ -14,7 +14,6 @@ import { Module } from '../../src/nn/module';
 import { freeze } from '../../src/nn/name-patterns';
 import { LayerNorm } from '../../src/nn/norms';
 import { Parameter } from '../../src/nn/parameter';
-import { Sequential } from '../../src/nn/sequential';
 import { testEngine } from '../support/wasm-test-engine';
 
 class Tied extends Module {

@@ -21,8 +21,11 @@ import { RowsOfRanks } from '../../parallel/fsdp/unit-placement';
 import { noSync, unitsOf } from '../../parallel/fsdp/units-of';
 import { CPUOffloadPolicy, type CPUOffloadPolicyOptions } from '../../parallel/fsdp1/arguments';
 import { type FairScaleOptions, fromFairScale } from '../../parallel/fsdp1/fair-scale';
-import type { FsdpOptions } from '../../parallel/fsdp1/fsdp-options';
-import { type FullyShardArguments, fullyShardOptions } from '../../parallel/fsdp1/fully-shard-options';
+import {
+  type FsdpOptions,
+  type FullyShardArguments,
+  fullyShardOptions,
+} from '../../parallel/fsdp1/fsdp-options';
 import {
   type Fsdp,
   type FsdpContext,

@@ -3,10 +3,9 @@
  * names as types (`let head: nn.Linear`), and only a namespace offers that.
  */
 
-export { attention } from '../../nn/attention';
+export { attention, CausalSelfAttention } from '../../nn/attention';
 export { Block, MoeBlock } from '../../nn/block';
-export { CausalSelfAttention } from '../../nn/causal-self-attention';
-export { ModuleDict, ModuleList } from '../../nn/containers';
+export { ModuleDict, ModuleList, Sequential } from '../../nn/containers';
 export { DitBlock } from '../../nn/dit-block';
 export { Embedding } from '../../nn/embedding';
 export * as init from '../../nn/init';
@@ -22,5 +21,4 @@ export { Module } from '../../nn/module';
 export { freeze } from '../../nn/name-patterns';
 export { LayerNorm, RMSNorm } from '../../nn/norms';
 export { Parameter } from '../../nn/parameter';
-export { Sequential } from '../../nn/sequential';
 export { TemperatureGating } from '../../nn/temperature-gating';

@@ -2,14 +2,13 @@ import { gelu, linear } from '../../backend/ops';
 import { type DitConfig, ditSchema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { silu } from '../activations';
-import { applyInTurn, ModuleList } from '../containers';
+import { applyInTurn, ModuleList, Sequential } from '../containers';
 import { DIT, DitBlock, modulated } from '../dit-block';
 import { constant, normal, uniform, xavierUniform } from '../init';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { frequencies, type Grid, gridAngles } from '../rotary';
-import { Sequential } from '../sequential';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { DitExperts } from './dit-experts';
 

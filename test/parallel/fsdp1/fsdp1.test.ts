@@ -17,8 +17,7 @@ import {
   ShardStrategy,
 } from '../../../src/parallel/fsdp1/arguments';
 import { fromFairScale } from '../../../src/parallel/fsdp1/fair-scale';
-import type { FsdpOptions } from '../../../src/parallel/fsdp1/fsdp-options';
-import { fullyShardOptions } from '../../../src/parallel/fsdp1/fully-shard-options';
+import { type FsdpOptions, fullyShardOptions } from '../../../src/parallel/fsdp1/fsdp-options';
 import {
   type FsdpContext,
   FullyShardedDataParallel,

@@ -1,4 +1,6 @@
+import { addScaled } from './elementwise';
 import { laneSum } from './lanes';
+import { rowDot } from './row';
 
 /**
  * c = op(a) op(b) + beta c for small matrices that stay in the cache: op(a) is [m, k], op(b) [k, n]; lda, ldb, ldc are the
@@ -48,12 +50,9 @@ function dotRows(x: usize, b: usize, ldb: i32, n: i32, k: i32, beta: f32, out: u
   }
   for (; j < n; j++) {
     const row = b + <usize>j * step;
-    let sum = f32x4.splat(0);
-    for (let l = 0; l < whole; l += 4) {
-      const at = <usize>l << 2;
-      sum = f32x4.add(sum, f32x4.mul(v128.load(x + at), v128.load(row + at)));
-    }
-    storeDot(laneSum(sum), x, row, whole, k, beta, out + (<usize>j << 2));
+    const total = rowDot(x, row, k);
+    const p = out + (<usize>j << 2);
+    store<f32>(p, beta == 0 ? total : total + load<f32>(p));
   }
 }
 
@@ -104,15 +103,6 @@ function addRows(x: usize, step: i32, b: usize, ldb: i32, n: i32, k: i32, out: u
     }
   }
   for (; l < k; l++) {
-    const factor = load<f32>(x + <usize>l * skip);
-    const from = b + <usize>l * row;
-    for (let j = 0; j < whole; j += 4) {
-      const to = <usize>j << 2;
-      v128.store(out + to, f32x4.add(v128.load(out + to), f32x4.mul(f32x4.splat(factor), v128.load(from + to))));
-    }
-    for (let j = whole; j < n; j++) {
-      const to = <usize>j << 2;
-      store<f32>(out + to, load<f32>(out + to) + factor * load<f32>(from + to));
-    }
+    addScaled(out, b + <usize>l * row, load<f32>(x + <usize>l * skip), n);
   }
 }
