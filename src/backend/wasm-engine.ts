@@ -174,8 +174,10 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
     const restore = (): void => {
       limit.bytes = bytes;
     };
-    limit.bytes = undefined;
-    return undone(this, restore, work);
+    return undone(this, restore, () => {
+      limit.bytes = undefined;
+      return work();
+    });
   }
 
   allOrNothing<T>(work: () => T): T {

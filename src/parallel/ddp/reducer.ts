@@ -132,8 +132,10 @@ export class Reducer {
     const restore = (): void => {
       this.#sync = before;
     };
-    this.#sync = false;
-    return undone(this.#options.engine, restore, work);
+    return undone(this.#options.engine, restore, () => {
+      this.#sync = false;
+      return work();
+    });
   }
 
   /** Called when a forward begins: forgets the reductions of an aborted backward; gradients stay. */

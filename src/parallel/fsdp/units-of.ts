@@ -37,8 +37,10 @@ export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
     units.forEach((unit, i) => {
       unit.requiresGradientSync = before[i] ?? true;
     });
-  for (const unit of units) unit.requiresGradientSync = false;
-  return undone(first.engine, restore, work);
+  return undone(first.engine, restore, () => {
+    for (const unit of units) unit.requiresGradientSync = false;
+    return work();
+  });
 }
 
 /**
