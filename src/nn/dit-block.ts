@@ -1,5 +1,5 @@
 import { gelu, layerNorm } from '../backend/ops';
-import type { AttentionKind } from '../config/settings/model';
+import type { DitConfig } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { attention, inHeads } from './attention';
 import { Sequential } from './containers';
@@ -11,14 +11,7 @@ import { Parameter } from './parameter';
 import { type Angles, rotated } from './rotary';
 
 /** Sizes and choices of a `DitBlock`. */
-export interface DitBlockShape {
-  readonly dim: number;
-  readonly heads: number;
-  /** Width between the matrices of the feed-forward layer. */
-  readonly ffn: number;
-  readonly normEps: number;
-  readonly attention: AttentionKind;
-}
+export type DitBlockShape = Pick<DitConfig, 'dim' | 'heads' | 'ffn' | 'normEps' | 'attention'>;
 
 /** First values of Wan2.2's linear layers. */
 export const DIT = { init: { weight: xavierUniform(), bias: constant(0) } } as const;

@@ -1,4 +1,5 @@
 import { gelu } from '../backend/ops';
+import type { T5Config } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { attention, inHeads } from './attention';
 import { Sequential } from './containers';
@@ -9,17 +10,8 @@ import { RMSNorm } from './norms';
 
 const NO_BIAS = { ...GPT2, bias: false } as const;
 
-/** Sizes of a `T5Block`. */
-export interface T5BlockShape {
-  readonly dim: number;
-  /** Width of all heads together. */
-  readonly attnDim: number;
-  readonly heads: number;
-  readonly ffn: number;
-  readonly relativeBuckets: number;
-  readonly relativeDistance: number;
-  readonly normEps: number;
-}
+/** Sizes of a `T5Block`; attnDim: the width of all heads together. */
+export type T5BlockShape = Omit<T5Config, 'kind' | 'layers' | 'vocab' | 'seq'> & { readonly attnDim: number };
 
 /**
  * A pre-norm encoder block with its own relative positions and a gated feed-forward layer.
@@ -39,11 +31,7 @@ export class T5Block extends Module {
     this.attn = new T5Attention(shape);
     this.norm2 = new RMSNorm(dim, { eps: normEps });
     this.ffn = new GatedGelu(dim, ffn);
-    this.pos_embedding = new RelativePositions({
-      heads: shape.heads,
-      buckets: shape.relativeBuckets,
-      farthest: shape.relativeDistance,
-    });
+    this.pos_embedding = new RelativePositions(shape);
   }
 
   forward(x: tf.Tensor, hidden: tf.Tensor): tf.Tensor {
@@ -98,29 +86,20 @@ class GatedGelu extends Module {
   }
 }
 
-/** Sizes of a `RelativePositions`. */
-interface RelativePositionsShape {
-  readonly heads: number;
-  readonly buckets: number;
-  /** Distance from which on all positions share one bucket. */
-  readonly farthest: number;
-}
-
 /**
  * A bias for attention's scores that depends on the distance of a key from its query, separately before and after it:
- * near distances have their own buckets, farther ones share buckets logarithmically. Shapes: x [B, T, …], only T is
- * used → [heads, T, T].
+ * near distances have their own buckets, farther ones share buckets logarithmically, and all from relativeDistance on
+ * share one. Shapes: x [B, T, …], only T is used → [heads, T, T].
  * Source: Raffel et al. 2020, section 2.1; Hugging Face's T5Attention.
  */
 class RelativePositions extends Module {
   readonly embedding: Embedding;
-  readonly #shape: RelativePositionsShape;
+  readonly #shape: T5BlockShape;
 
-  constructor(shape: RelativePositionsShape) {
+  constructor(shape: T5BlockShape) {
     super();
     this.#shape = shape;
-    const { buckets, heads } = shape;
-    this.embedding = new Embedding(buckets, heads, GPT2);
+    this.embedding = new Embedding(shape.relativeBuckets, shape.heads, GPT2);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -132,10 +111,10 @@ class RelativePositions extends Module {
 }
 
 /** The bucket of every pair of query and key. */
-function bucketsOf(positions: number, { buckets, farthest }: RelativePositionsShape): Int32Array {
-  const ofSide = buckets >> 1;
+function bucketsOf(positions: number, { relativeBuckets, relativeDistance }: T5BlockShape): Int32Array {
+  const ofSide = relativeBuckets >> 1;
   const numExact = ofSide >> 1;
-  const perLog = (ofSide - numExact) / Math.log(farthest / numExact);
+  const perLog = (ofSide - numExact) / Math.log(relativeDistance / numExact);
   const byDistance = Array.from({ length: positions }, (_, distance) => {
     if (distance < numExact) return distance;
     return Math.min(ofSide - 1, numExact + Math.floor(Math.log(distance / numExact) * perLog));

@@ -1,4 +1,4 @@
-import { type ForwardPhase, runUnit, type UnitHooks } from '../autograd/unit';
+import { type ForwardPhase, runUnit, type Unit, type UnitHooks } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import type { Observer } from '../core/events';
@@ -16,14 +16,9 @@ export interface RankContext {
 }
 
 /** How to run a module as one unit of backward. */
-interface UnitRun extends Omit<RankContext, 'group'> {
+interface UnitRun extends Omit<RankContext, 'group'>, Pick<Unit, 'hooks' | 'numTrained' | 'declared'> {
   readonly module: Module;
   readonly parameters: readonly Parameter[];
-  /** The first `numTrained` parameters have gradients, the rest are frozen; default: all have gradients. */
-  readonly numTrained?: number | undefined;
-  readonly hooks: UnitHooks;
-  /** The type in which a device would compute the unit; default float32. */
-  readonly declared?: HalfDType | undefined;
 }
 
 const TAGGED = Symbol('tagged');

@@ -43,6 +43,14 @@ export class CheckedCall {
     return Object.values(this.#inputs).filter((input) => input != null);
   }
 
+  /** Checks that all inputs have the type and shape of the first. */
+  alike(): void {
+    const [first, ...others] = this.given;
+    for (const other of others)
+      if (first !== undefined && told(other) !== told(first))
+        this.refuse(`${told(other)} is not like ${told(first)}.`);
+  }
+
   input(name: string): tf.TensorInfo {
     return this.#inputs[name] ?? this.refuse(`its input ${name} is missing.`);
   }

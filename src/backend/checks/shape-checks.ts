@@ -71,11 +71,10 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     }
   },
   Pack: (call) => {
-    const [first, ...others] = call.given;
+    const [first] = call.given;
     if (first === undefined) return call.refuse('there is no tensor.');
     call.axis('axis', call.attrs.axis ?? 0, first.shape.length + 1);
-    for (const other of others)
-      if (told(other) !== told(first)) call.refuse(`${told(other)} is not like ${told(first)}.`);
+    call.alike();
   },
   Reshape: (call) => {
     const x = call.input('x');
