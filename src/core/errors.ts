@@ -69,6 +69,13 @@ export class ShardlabError extends Error {
   }
 }
 
+/** An error in the form for messages. If shardlab did not raise it, it gets `code`, and its text comes after `context`. */
+export function errorJson(error: unknown, code: ErrorCode = 'INTERNAL', context = ''): ErrorJson {
+  if (error instanceof ShardlabError) return error.toJSON();
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return { code, message: `${context}${text}` };
+}
+
 /** What a value is, for a message: 'an array', 'a Tensor', 'undefined'. */
 export function classOf(value: unknown): string {
   if (typeof value === 'function') return 'a function';

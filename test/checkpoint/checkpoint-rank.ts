@@ -1,15 +1,15 @@
 import nodeFs, { mkdirSync } from 'node:fs';
-import type { ArraySlice } from '../../src/checkpoint/load/dict-slices';
+import type { ArraySlice } from '../../src/checkpoint/load/fit';
 import { loadCheckpoint } from '../../src/checkpoint/load/load-checkpoint';
 import { StateDicts } from '../../src/checkpoint/load/state-dicts';
 import { Checkpointer, type CheckpointerOptions } from '../../src/checkpoint/save/checkpointer';
 import type { SaveOptions } from '../../src/checkpoint/save/save-plan';
-import { directSink } from '../../src/checkpoint/save/save-sink';
 import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { directSink } from './solo';
 import { dumpState } from './state-files';
 
 /** The actions of ranks, one after another; 'train' makes the trainer that later actions use. */

@@ -9,13 +9,11 @@ import { indexText, parseIndex } from '../../src/checkpoint/format/index-file';
 import { processMark } from '../../src/checkpoint/format/process-mark';
 import { SafetensorsFile } from '../../src/checkpoint/format/safetensors-file';
 import { loadCheckpoint } from '../../src/checkpoint/load/load-checkpoint';
-import { committed } from '../../src/checkpoint/save/commit';
-import { giveUp } from '../../src/checkpoint/save/give-up';
-import { directSink } from '../../src/checkpoint/save/save-sink';
+import { committed, leaveSave } from '../../src/checkpoint/save/commit';
 import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { ShardlabError } from '../../src/core/errors';
 import { testEngine } from '../support/wasm-test-engine';
-import { soloCheckpointer, soloState } from './solo';
+import { directSink, soloCheckpointer, soloState } from './solo';
 import { differences, readCheckpoint } from './state-files';
 
 const root = fs.mkdtempSync(join(tmpdir(), 'shardlab-damage-'));
@@ -216,8 +214,8 @@ test('a save that was interrupted while it copied leaves nothing, and the next s
   const folder = join(root, 'halted');
   let isCopying = false;
   const checkpointer = soloCheckpointer({
-    startSink: (part, commit) => {
-      const sink = directSink(fs)(part, commit);
+    startSink: (spec) => {
+      const sink = directSink(fs)(spec);
       const write = (): Promise<void> => {
         isCopying = true;
         return new Promise(() => undefined);
@@ -242,7 +240,7 @@ test('all ranks read why a save failed, and then the reason is deleted', async (
   const commit = { folder, id: 'id', members, documents: null };
   fs.mkdirSync(`${folder}.saving-id`);
   const { documents: _, ...save } = { ...commit, rank: 2 };
-  giveUp(fs, { save, sink: undefined, error: FULL });
+  leaveSave(fs, save, FULL);
   fs.writeFileSync(join(`${folder}.saving-id`, 'part-0.json'), '{"files":{}}');
   fs.writeFileSync(join(`${folder}.saving-id`, 'part-1.json'), '{"files":{}}');
   const documents = { indices: new Map(), state: savedState, blockElements: 16 };

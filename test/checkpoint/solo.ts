@@ -1,9 +1,13 @@
 import fs from 'node:fs';
 import type { Engine } from '../../src/backend/engine';
+import type { FileSystem } from '../../src/checkpoint/format/file-system';
 import { Checkpointer, type CheckpointerOptions } from '../../src/checkpoint/save/checkpointer';
-import { directSink } from '../../src/checkpoint/save/save-sink';
+import { finishPart, type SaveSpec } from '../../src/checkpoint/save/commit';
+import { PartWriter } from '../../src/checkpoint/save/part-writer';
+import type { SaveSink } from '../../src/checkpoint/save/save-sink';
 import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import { ShardlabError } from '../../src/core/errors';
 import { SILENT } from '../../src/core/events';
 import { createTrainer } from '../../src/train/trainer';
 import { soloGroup } from '../support/solo-group';
@@ -15,6 +19,19 @@ export function soloState(engine: Engine, more: TrainConfigInput = {}): Training
   const config = parseTrainConfig(tinyConfig('NO_SHARD', more));
   const { model, optimizer } = createTrainer({ config, engine, group, observer: SILENT });
   return { engine, group, model, optimizer };
+}
+
+/** Writes at once, on the calling thread, through the caller's file system. */
+export function directSink(fileSystem: FileSystem): (spec: SaveSpec) => SaveSink {
+  return (spec) => {
+    const writer = new PartWriter(spec, fileSystem);
+    let ended: Promise<void> | undefined;
+    return {
+      write: (chunk) => Promise.resolve(writer.write(chunk)),
+      fail: (error) => writer.fail(ShardlabError.fromJSON(error)),
+      finish: () => (ended ??= finishPart(writer, fileSystem, spec)),
+    };
+  };
 }
 
 /** A checkpointer that writes in this thread. */

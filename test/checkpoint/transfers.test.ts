@@ -9,16 +9,19 @@ test('overlapOf returns the common part of two ranges, and withoutRanges the res
   assert.deepEqual(overlapOf({ start: 2, length: 5 }, { start: 4, length: 9 }), { start: 4, length: 3 });
   assert.equal(overlapOf({ start: 2, length: 2 }, { start: 4, length: 9 }), null);
   assert.deepEqual(
-    withoutRanges({ start: 0, length: 10 }, [
-      { start: 8, length: 4 },
-      { start: 2, length: 3 },
-    ]),
+    withoutRanges(
+      [{ start: 0, length: 10 }],
+      [
+        { start: 8, length: 4 },
+        { start: 2, length: 3 },
+      ],
+    ),
     [
       { start: 0, length: 2 },
       { start: 5, length: 3 },
     ],
   );
-  assert.deepEqual(withoutRanges({ start: 3, length: 2 }, [{ start: 0, length: 9 }]), []);
+  assert.deepEqual(withoutRanges([{ start: 3, length: 2 }], [{ start: 0, length: 9 }]), []);
 });
 
 test('every rank receives each element that it lacks exactly once, from a rank that holds it', () => {

@@ -1,4 +1,4 @@
-import { openFirstState } from '../../src/checkpoint/load/first-state';
+import { openFirstState } from '../../src/checkpoint/load/stretch-reader';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { MemoryCause } from '../../src/core/events';
 import { readState } from '../../src/nn/state-values';

@@ -1,8 +1,7 @@
 import { basename, dirname, join } from 'node:path';
-import { ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
-import { parseCheckpointState, STATE_FILE } from './checkpoint-state';
-import { type FileSystem, syncFolder, writeError } from './file-system';
+import { type CheckpointState, parseCheckpointState, STATE_FILE } from './checkpoint-state';
+import { type FileSystem, fileError, syncFolder, writeError } from './file-system';
 import { isRunning } from './process-mark';
 
 /**
@@ -44,9 +43,9 @@ export function prepareFolder(fs: FileSystem, folder: string, id: string): void 
 function refuseBeside(fs: FileSystem, folder: string): void {
   const running = leftoversOf(fs, folder, 'saving').find((path) => isRunning(markOf(path)));
   if (running === undefined) return;
-  throw refusal(
-    folder,
+  throw fileError(
     `a save into ${folder} is running in process ${markOf(running).split('-')[0]}; wait for its end, or save elsewhere`,
+    { file: folder },
   );
 }
 
@@ -84,20 +83,12 @@ export function folderToRead(fs: FileSystem, folder: string): string {
   if (complete !== undefined) return complete;
   const others = listed(fs, dirname(folder)).filter((name) => !name.startsWith('.'));
   const there = others.length === 0 ? 'nothing' : others.slice(0, 5).join(', ');
-  throw refusal(folder, `there is no folder ${folder}; in ${dirname(folder)} there is ${there}`);
+  const what = `there is no folder ${folder}; in ${dirname(folder)} there is ${there}`;
+  throw fileError(what, { file: folder });
 }
 
-/** Whether trainer_state.json exists and is complete. */
-export function isComplete(folder: string): boolean {
-  return idOf(folder) !== undefined;
-}
-
-/** The id of the save in a folder; undefined if there is none. */
-export function idOf(folder: string): string | undefined {
-  return stateOf(folder)?.id;
-}
-
-function stateOf(folder: string): ReturnType<typeof parseCheckpointState> | undefined {
+/** The description of the checkpoint in a folder; undefined if there is no complete one. */
+export function stateOf(folder: string): CheckpointState | undefined {
   const file = join(folder, STATE_FILE);
   try {
     return parseCheckpointState(readRegularFile(file), file);
@@ -135,18 +126,17 @@ function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void
 function requireOwn(fs: FileSystem, folder: string): void {
   if (!fs.existsSync(folder)) return;
   const names = fs.readdirSync(folder);
-  if (names.length === 0 || isComplete(folder)) return;
-  throw refusal(
-    folder,
+  if (names.length === 0 || stateOf(folder) !== undefined) return;
+  throw fileError(
     `${folder} holds ${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''} and no checkpoint of shardlab, ` +
       'but a save replaces the whole folder; choose another folder',
+    { file: folder },
   );
 }
 
 function completeLeftover(fs: FileSystem, folder: string): string | undefined {
-  return [...leftoversOf(fs, folder, 'saving'), ...leftoversOf(fs, folder, 'previous')].find((path) =>
-    isComplete(path),
-  );
+  const leftovers = [...leftoversOf(fs, folder, 'saving'), ...leftoversOf(fs, folder, 'previous')];
+  return leftovers.find((path) => stateOf(path) !== undefined);
 }
 
 function leftoversOf(fs: FileSystem, folder: string, kind: Leftover): string[] {
@@ -164,8 +154,4 @@ function markOf(path: string): string {
 
 function listed(fs: FileSystem, folder: string): string[] {
   return fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
-}
-
-function refusal(folder: string, what: string): ShardlabError {
-  return new ShardlabError('IO', what, { details: { file: folder } });
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ShardlabError } from '../../core/errors';
+import { fileError } from './file-system';
 
 /** The file that makes a folder a checkpoint: it is written last. */
 export const STATE_FILE = 'trainer_state.json';
@@ -40,25 +40,15 @@ export function parseCheckpointState(text: string, file: string): CheckpointStat
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw wrong(file, `is not JSON: ${String(cause)}`);
+    throw fileError(`${file} is not JSON: ${String(cause)}`, { file });
   }
   const parsed = stateSchema.safeParse(json);
   if (parsed.success) return parsed.data;
-  throw wrong(
-    file,
-    `is not what a save writes (${wrongParts(parsed.error)}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
+  const wrong = parsed.error.issues.map(({ path, message }) => {
+    return `${path.join('.')}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
+  });
+  throw fileError(
+    `${file} is not what a save writes (${wrong.join(', ')}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
+    { file },
   );
-}
-
-function wrong(file: string, what: string): ShardlabError {
-  return new ShardlabError('IO', `${file} ${what}`, { details: { file } });
-}
-
-/** The keys that are wrong. */
-function wrongParts({ issues }: z.ZodError): string {
-  return issues.map(({ path, message }) => `${path.join('.')}: ${lowerFirst(message)}`).join(', ');
-}
-
-function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
 }

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
-import { ShardlabError } from '../../core/errors';
+import { fileError } from './file-system';
 
 /** Digits of one checksum. */
 const DIGITS = 8;
@@ -18,7 +18,7 @@ const fileSchema = z.strictObject({
   header: z.string(),
   tensors: z.record(z.string(), z.array(runSchema)),
 });
-export const checksumsSchema = z.strictObject({
+const checksumsSchema = z.strictObject({
   algorithm: z.literal('crc32'),
   block_elements: z.int().min(1),
   files: z.record(z.string(), fileSchema),
@@ -46,13 +46,10 @@ export function parseChecksums(text: string, file: string): Checksums {
   try {
     return checksumsSchema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new ShardlabError(
-      'IO',
+    throw fileError(
       `${file} does not contain the checksums of a save; copy it again, or delete it to load without checksums`,
-      {
-        cause,
-        details: { file },
-      },
+      { file },
+      cause,
     );
   }
 }

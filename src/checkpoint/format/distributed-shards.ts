@@ -1,20 +1,22 @@
 import { z } from 'zod';
-import { ShardlabError } from '../../core/errors';
+import type { ShardlabError } from '../../core/errors';
+import { fileError } from './file-system';
 import type { SafetensorsFile } from './safetensors-file';
 import { numElements, type TensorEntry } from './safetensors-header';
 
-/** A slice of whole rows of a tensor, written by one rank. */
-export interface RowSlice {
+/** Whole rows of a tensor, written by one rank. */
+interface RowSlice {
   readonly file: SafetensorsFile;
-  readonly entry: TensorEntry;
+  readonly tensor: string;
   /** First element within the whole tensor, flattened. */
   readonly start: number;
+  readonly length: number;
 }
 
 /** A tensor that ranks wrote in slices. */
-export interface SlicedTensor {
+interface SlicedTensor {
   readonly shape: readonly number[];
-  readonly slices: readonly RowSlice[];
+  readonly pieces: readonly RowSlice[];
 }
 
 /**
@@ -60,23 +62,18 @@ function tensorOf(name: string, slices: readonly Slice[]): SlicedTensor {
   const rowElements = numElements(shape.slice(1));
   for (const { file, entry } of slices) {
     const cut = entry.shape.findIndex((extent, dim) => dim > 0 && extent !== shape[dim]);
-    if (cut > 0) {
-      throw wrong(
-        file,
-        `${name} is cut along dimension ${cut}, and only rows are put together here; save it whole ` +
-          '(HuggingFaceStorageWriter(enable_consolidation=True))',
-        name,
-      );
-    }
-  }
-  return {
-    shape,
-    slices: slices.map(({ file, entry, offsets }) => ({
+    if (cut <= 0) continue;
+    throw wrong(
       file,
-      entry,
-      start: (offsets[0] ?? 0) * rowElements,
-    })),
-  };
+      `${name} is cut along dimension ${cut}, and only rows are put together here; save it whole ` +
+        '(HuggingFaceStorageWriter(enable_consolidation=True))',
+      name,
+    );
+  }
+  const pieces = slices.map(({ file, entry, offsets }) => {
+    return { file, tensor: name, start: (offsets[0] ?? 0) * rowElements, length: numElements(entry.shape) };
+  });
+  return { shape, pieces };
 }
 
 function offsetsOf(file: SafetensorsFile): z.output<typeof infoSchema> {
@@ -90,5 +87,5 @@ function offsetsOf(file: SafetensorsFile): z.output<typeof infoSchema> {
 }
 
 function wrong({ file }: SafetensorsFile, what: string, tensor?: string): ShardlabError {
-  return new ShardlabError('IO', `${file}: ${what}`, { details: { file, tensor } });
+  return fileError(`${file}: ${what}`, { file, tensor });
 }

@@ -26,6 +26,11 @@ export interface Place {
   readonly offset?: number | undefined;
 }
 
+/** The error of a file that cannot be used. */
+export function fileError(message: string, place: Place, cause?: unknown): ShardlabError {
+  return new ShardlabError('IO', message, { cause, details: { ...place } });
+}
+
 /** Writes all bytes at a position. Throws: errors of writeSync. */
 export function writeAll(fs: FileSystem, descriptor: number, bytes: Uint8Array, position: number): void {
   for (let done = 0; done < bytes.length; ) {

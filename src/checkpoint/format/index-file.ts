@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ShardlabError } from '../../core/errors';
+import { fileError } from './file-system';
 import { STORED_DTYPES } from './stored-dtypes';
 
 /** Which file has which tensor. Source: Hugging Face's model.safetensors.index.json; other metadata is preserved. */
@@ -40,12 +40,12 @@ export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw wrong(file, `is not JSON: ${String(cause)}`);
+    throw fileError(`${file} is not JSON: ${String(cause)}; copy it anew`, { file });
   }
   const isSliced = typeof json === 'object' && json !== null && 'slices' in json;
   const parsed = (isSliced ? slicedIndexSchema : wholeIndexSchema).safeParse(json);
-  if (!parsed.success) throw wrong(file, `is no index: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
+  if (parsed.success) return parsed.data;
+  throw fileError(`${file} is no index: ${z.prettifyError(parsed.error)}; copy it anew`, { file });
 }
 
 /** Whether ranks wrote slices. */
@@ -63,8 +63,4 @@ function sorted(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(entries.map(([key, each]) => [key, sorted(each)]));
-}
-
-function wrong(file: string, what: string): ShardlabError {
-  return new ShardlabError('IO', `${file} ${what}; copy it anew`, { details: { file } });
 }

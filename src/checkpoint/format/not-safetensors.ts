@@ -1,7 +1,7 @@
-import { ShardlabError } from '../../core/errors';
+import { fileError } from './file-system';
 
 /** File names of torch's pickles. */
-const PICKLE_NAME = /\.(pth|pt|bin|ckpt)$/i;
+export const PICKLE_NAME = /\.(pth|pt|bin|ckpt)$/i;
 const ZIP_MAGIC = 'PK\u0003\u0004';
 const LFS_MAGIC = 'version ';
 /** Bytes at a file's beginning that are enough to recognize it. */
@@ -14,13 +14,15 @@ export const MAGIC_BYTES = 8;
 export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
   const magic = Buffer.from(firstBytes).toString('latin1', 0, MAGIC_BYTES);
   if (magic === LFS_MAGIC) {
-    throw refusal(file, 'is a Git-LFS pointer, not the file itself; run `git lfs pull` in its folder');
+    throw fileError(`${file} is a Git-LFS pointer, not the file itself; run \`git lfs pull\` in its folder`, {
+      file,
+    });
   }
   if (!PICKLE_NAME.test(file) && !magic.startsWith(ZIP_MAGIC) && !beginsAsPickle(firstBytes)) return;
-  throw refusal(
-    file,
-    'is a torch pickle, which can run any code when it is read, so it is not read here; ' +
+  throw fileError(
+    `${file} is a torch pickle, which can run any code when it is read, so it is not read here; ` +
       `convert it where you have PyTorch: ${conversionLine(file)}`,
+    { file },
   );
 }
 
@@ -50,8 +52,4 @@ export function conversionLine(file: string): string {
 function pythonText(text: string): string {
   const escaped = text.replace(/[\\'"$`!]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`);
   return `'${escaped}'`;
-}
-
-function refusal(file: string, what: string): ShardlabError {
-  return new ShardlabError('IO', `${file} ${what}`, { details: { file } });
 }

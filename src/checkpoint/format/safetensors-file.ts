@@ -1,6 +1,7 @@
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import { ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
+import { fileError } from './file-system';
 import { MAGIC_BYTES, refuseOtherFormats } from './not-safetensors';
 import {
   headerBytes,
@@ -40,23 +41,19 @@ export class SafetensorsFile {
   entry(name: string): TensorEntry {
     const entry = this.header.tensors.get(name);
     if (entry !== undefined) return entry;
-    throw new ShardlabError(
-      'IO',
-      `${this.file} has no tensor ${name}; it has ${this.header.tensors.size} others`,
-      {
-        details: { file: this.file, tensor: name },
-      },
-    );
+    throw fileError(`${this.file} has no tensor ${name}; it has ${this.header.tensors.size} others`, {
+      file: this.file,
+      tensor: name,
+    });
   }
 
   /** The stored bytes of elements [start, start + length) of a tensor, flattened. Throws: IO past its end. */
   read(name: string, start: number, length: number): Buffer {
     const { dtype, shape } = this.entry(name);
     if (start + length > numElements(shape)) {
-      throw new ShardlabError(
-        'IO',
+      throw fileError(
         `${this.file}: elements ${start} to ${start + length} of ${name} were asked for, it has [${shape.join(', ')}]`,
-        { details: { file: this.file, tensor: name } },
+        { file: this.file, tensor: name },
       );
     }
     return this.#bytesAt(this.position(name, start), storedBytes(dtype) * length);
@@ -77,10 +74,9 @@ export class SafetensorsFile {
     for (let done = 0; done < length; ) {
       const count = readSync(this.#descriptor, bytes, done, length - done, position + done);
       if (count === 0) {
-        throw new ShardlabError(
-          'IO',
+        throw fileError(
           `${this.file} ended at byte ${position + done} while ${length - done} more were read; it was truncated meanwhile`,
-          { details: { file: this.file, offset: position + done } },
+          { file: this.file, offset: position + done },
         );
       }
       done += count;
@@ -94,6 +90,6 @@ function opened(file: string): number {
     return openRegularFile(file);
   } catch (cause) {
     if (cause instanceof ShardlabError) throw cause;
-    throw new ShardlabError('IO', `cannot read ${file}: ${String(cause)}`, { cause, details: { file } });
+    throw fileError(`cannot read ${file}: ${String(cause)}`, { file }, cause);
   }
 }

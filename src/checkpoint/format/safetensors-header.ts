@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ShardlabError } from '../../core/errors';
+import { fileError } from './file-system';
 import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
 
 /** The position of one tensor in a safetensors file. */
@@ -165,9 +165,11 @@ function entriesOf(
     }
     const entry = entrySchema.safeParse(value);
     if (!entry.success) {
+      const [issue] = entry.error.issues;
+      const reason = issue === undefined ? 'unknown' : `${issue.path.join('.')}: ${issue.message}`;
       return fail(
         file,
-        `describes ${JSON.stringify(name)} wrongly (${firstIssue(entry.error)}): its header is damaged; copy it again`,
+        `describes ${JSON.stringify(name)} wrongly (${reason}): its header is damaged; copy it again`,
         name,
       );
     }
@@ -177,12 +179,6 @@ function entriesOf(
   return { entries, metadata };
 }
 
-/** Throws an error about a file, and optionally a tensor and the offset of its bytes in the data. Throws: IO. */
 function fail(file: string, what: string, tensor?: string, offset?: number): never {
-  throw new ShardlabError('IO', `${file} ${what}`, { details: { file, tensor, offset } });
-}
-
-/** The first thing that is wrong, in one line. */
-function firstIssue({ issues: [issue] }: z.ZodError): string {
-  return issue === undefined ? 'unknown' : `${issue.path.join('.')}: ${issue.message}`;
+  throw fileError(`${file} ${what}`, { file, tensor, offset });
 }

@@ -1,3 +1,5 @@
+import { roundValues } from '../../core/rounding';
+
 /** Supported types of values in safetensors files. Source: safetensors' Dtype. */
 export const STORED_DTYPES = ['F32', 'I32', 'BF16', 'F16'] as const;
 export type StoredDType = (typeof STORED_DTYPES)[number];
@@ -16,12 +18,12 @@ export function isStoredDType(dtype: string): dtype is StoredDType {
 
 /** Values in stored form, little-endian; 16-bit types are rounded to nearest, ties to even. */
 export function encodeValues(values: Float32Array | Int32Array, dtype: StoredDType): Uint8Array {
-  if (dtype === 'F32') return bytesOf(asFloats(values));
   if (dtype === 'I32') return bytesOf(values instanceof Int32Array ? values : Int32Array.from(values));
-  const bits = bytesOf(asFloats(values));
-  const words = new Uint32Array(bits.buffer, bits.byteOffset, values.length);
-  const narrow = dtype === 'BF16' ? toBfloat16 : toFloat16;
-  return bytesOf(Uint16Array.from(words, narrow));
+  if (dtype === 'F32') return bytesOf(values instanceof Float32Array ? values : Float32Array.from(values));
+  const rounded = Float32Array.from(values);
+  roundValues(rounded, dtype === 'BF16' ? 'bfloat16' : 'float16');
+  const narrow = dtype === 'BF16' ? (bits: number) => bits >>> 16 : toFloat16;
+  return bytesOf(Uint16Array.from(new Uint32Array(rounded.buffer), narrow));
 }
 
 /** Values from stored bytes, which may begin at any address; 16-bit types become float32 without loss. */
@@ -36,10 +38,6 @@ export function decodeValues(bytes: Uint8Array, dtype: StoredDType): Float32Arra
   return new Float32Array(words.buffer);
 }
 
-function asFloats(values: Float32Array | Int32Array): Float32Array {
-  return values instanceof Float32Array ? values : Float32Array.from(values);
-}
-
 function bytesOf(array: Float32Array | Int32Array | Uint16Array): Uint8Array {
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }
@@ -47,31 +45,18 @@ function bytesOf(array: Float32Array | Int32Array | Uint16Array): Uint8Array {
 const SIGN = 0x80000000;
 const INFINITY_32 = 0x7f800000;
 
-function toBfloat16(bits: number): number {
-  if ((bits & ~SIGN) > INFINITY_32) return (bits >>> 16) | 0x40; // a NaN stays a quiet NaN
-  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
-}
-
-/** [Note: fp16 bits] fp32 has 23 bits of mantissa and bias 127, fp16 has 10 and 15; below 2^-14 fp16 is subnormal, in steps of 2^-24. */
+/**
+ * The float16 of a float32 that has an exact one. [Note: fp16 bits] fp32 has 23 bits of mantissa and bias 127, fp16 has
+ * 10 and 15; below 2^-14 fp16 is subnormal, in steps of 2^-24.
+ */
 function toFloat16(bits: number): number {
   const sign = (bits >>> 16) & 0x8000;
   const magnitude = bits & ~SIGN;
-  if (magnitude > INFINITY_32) return sign | 0x7e00;
-  if (magnitude >= 0x47800000) return sign | 0x7c00; // 2^16 and above
-  if (magnitude < 0x33000000) return sign; // below 2^-25: less than half of the smallest
-  if (magnitude < 0x38800000) {
-    const mantissa = (magnitude & 0x7fffff) | 0x800000;
-    return sign | roundedShift(mantissa, 126 - (magnitude >>> 23));
-  }
-  return sign | roundedShift(magnitude - 0x38000000, 13);
-}
-
-/** value / 2^shift, to nearest, ties to even. A carry increments the exponent, which is the correct rounding. */
-function roundedShift(value: number, shift: number): number {
-  const half = 2 ** (shift - 1);
-  const kept = Math.floor(value / 2 ** shift);
-  const rest = value - kept * 2 ** shift;
-  return rest > half || (rest === half && kept % 2 === 1) ? kept + 1 : kept;
+  if (magnitude >= INFINITY_32) return sign | (magnitude === INFINITY_32 ? 0x7c00 : 0x7e00);
+  if (magnitude === 0) return sign;
+  if (magnitude >= 0x38800000) return sign | ((magnitude - 0x38000000) >>> 13);
+  const mantissa = (magnitude & 0x7fffff) | 0x800000;
+  return sign | (mantissa >>> (126 - (magnitude >>> 23)));
 }
 
 function fromFloat16(half: number): number {

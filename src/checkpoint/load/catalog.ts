@@ -1,10 +1,10 @@
 import fs from 'node:fs';
 import { dirname, isAbsolute, join, normalize, resolve } from 'node:path';
-import { ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import { DISTRIBUTED_SHARD, slicedTensors } from '../format/distributed-shards';
+import { fileError } from '../format/file-system';
 import { isSliced, parseIndex, type SlicedIndex, type WholeIndex } from '../format/index-file';
-import { conversionLine } from '../format/not-safetensors';
+import { conversionLine, PICKLE_NAME } from '../format/not-safetensors';
 import { SafetensorsFile } from '../format/safetensors-file';
 import { numElements } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';
@@ -35,7 +35,14 @@ export interface Catalog {
   close(): void;
 }
 
-const PICKLES = /\.(pth|pt|bin)$/i;
+/** The first words of file names. Source: Hugging Face's transformers and diffusers. */
+const PREFIXES: Readonly<Record<ArrayKind, readonly string[]>> = {
+  model: ['model', 'diffusion_pytorch_model'],
+  optimizer: ['optimizer'],
+};
+
+type Open = (file: string) => SafetensorsFile;
+type Arrays = Map<string, StoredArray>;
 
 /**
  * Opens a checkpoint of shardlab, a folder in Hugging Face's format, a file, or a list of safetensors files. It reads
@@ -52,15 +59,7 @@ export function openCatalog(source: string | readonly string[], kind: ArrayKind)
     for (const file of opened.values()) file.close();
   };
   try {
-    const arrays =
-      typeof source !== 'string'
-        ? arraysOfFiles(
-            source.map((file) => resolve(file)),
-            open,
-          )
-        : isFolder(source)
-          ? arraysOfFolder(source, kind, open)
-          : arraysOfFiles([source], open);
+    const arrays = arraysOf(source, kind, open);
     const files = [...opened.values()];
     const unread = new Map(files.flatMap(({ header }) => [...header.unread]));
     return { arrays, files, unread, close };
@@ -70,15 +69,13 @@ export function openCatalog(source: string | readonly string[], kind: ArrayKind)
   }
 }
 
-/** The first words of file names. Source: Hugging Face's transformers and diffusers. */
-const PREFIXES: Readonly<Record<ArrayKind, readonly string[]>> = {
-  model: ['model', 'diffusion_pytorch_model'],
-  optimizer: ['optimizer'],
-};
+function arraysOf(source: string | readonly string[], kind: ArrayKind, open: Open): Arrays {
+  if (typeof source !== 'string') return arraysOfFiles(source.map((file) => open(resolve(file))));
+  const isFolder = fs.statSync(source, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  return isFolder ? arraysOfFolder(source, kind, open) : arraysOfFiles([open(source)]);
+}
 
-type Open = (file: string) => SafetensorsFile;
-
-function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Map<string, StoredArray> {
+function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Arrays {
   for (const prefix of PREFIXES[kind]) {
     const indexFile = join(folder, indexName(prefix));
     if (fs.existsSync(indexFile)) {
@@ -86,48 +83,46 @@ function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Map<string
       return isSliced(index) ? slicedArrays(index, indexFile, open) : wholeArrays(index, indexFile, open);
     }
     const single = join(folder, `${prefix}.safetensors`);
-    if (fs.existsSync(single)) return arraysOfFiles([single], open);
+    if (fs.existsSync(single)) return arraysOfFiles([open(single)]);
   }
   const names = fs.readdirSync(folder);
   const shards = kind === 'model' ? names.filter((name) => DISTRIBUTED_SHARD.test(name)) : [];
-  if (shards.length > 0)
-    return shardedArrays(
-      folder,
-      shards.map((name) => open(join(folder, name))),
-    );
-  const pickle = names.find((name) => PICKLES.test(name));
+  const files = shards.map((name) => open(join(folder, name)));
+  if (files.length > 0) return shardedArrays(folder, files);
+  const pickle = names.find((name) => PICKLE_NAME.test(name));
   const there = names.length === 0 ? 'nothing' : names.slice(0, 5).join(', ');
   const advice =
     pickle === undefined
       ? 'give a folder that a save made, or Hugging Face files'
       : `torch pickles are not read; convert each: ${conversionLine(join(folder, pickle))}`;
-  throw failure(
-    folder,
+  throw fileError(
     `${folder} is not a checkpoint: it has neither ${indexName(kind)} nor ${kind}.safetensors, but ${there}; ${advice}`,
+    { file: folder },
   );
 }
 
-function arraysOfFiles(files: readonly string[], open: Open): Map<string, StoredArray> {
-  const arrays = new Map<string, StoredArray>();
-  for (const path of files) {
-    const file = open(path);
-    for (const name of file.header.tensors.keys()) {
+function arraysOfFiles(files: readonly SafetensorsFile[]): Arrays {
+  const arrays: Arrays = new Map();
+  for (const stored of files) {
+    const { file } = stored;
+    for (const name of stored.header.tensors.keys()) {
       const other = arrays.get(name)?.pieces[0]?.file.file;
       if (other !== undefined) {
-        throw failure(path, `tensor ${name} is in ${other} and in ${path}; omit one of the files`, name);
+        const what = `tensor ${name} is in ${other} and in ${file}; omit one of the files`;
+        throw fileError(what, { file, tensor: name });
       }
-      arrays.set(name, wholeArray(file, name));
+      arrays.set(name, wholeArray(stored, name));
     }
   }
   return arrays;
 }
 
-function wholeArrays(index: WholeIndex, indexFile: string, open: Open): Map<string, StoredArray> {
-  const arrays = new Map<string, StoredArray>();
+function wholeArrays(index: WholeIndex, indexFile: string, open: Open): Arrays {
+  const arrays: Arrays = new Map();
   for (const [name, shard] of Object.entries(index.weight_map)) {
     const file = shardOf(indexFile, shard, name, open);
     if (file.header.unread.has(name)) continue;
-    if (!file.header.tensors.has(name)) throw notInShard(indexFile, file.file, name);
+    requireTensor(indexFile, file, name);
     arrays.set(name, wholeArray(file, name));
   }
   return arrays;
@@ -138,86 +133,70 @@ function wholeArray(file: SafetensorsFile, name: string): StoredArray {
   return { name, dtype, shape, pieces: [{ file, tensor: name, start: 0, length: numElements(shape) }] };
 }
 
-function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Map<string, StoredArray> {
-  const arrays = new Map<string, StoredArray>();
+function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Arrays {
+  const arrays: Arrays = new Map();
   for (const [name, { dtype, shape, slices }] of Object.entries(index.slices)) {
-    const pieces = [...slices]
-      .sort((a, b) => a.start - b.start)
-      .map(({ file, tensor, start, length }): StoredPiece => {
-        const stored = shardOf(indexFile, file, name, open);
-        if (!stored.header.tensors.has(tensor)) throw notInShard(indexFile, stored.file, tensor);
-        const entry = stored.entry(tensor);
-        if (entry.dtype !== dtype || entry.to - entry.from !== storedBytes(dtype) * length) {
-          throw failure(
-            stored.file,
-            `${stored.file}: ${tensor} is ${entry.dtype} [${entry.shape.join(', ')}], but ${indexFile} says ${length} elements of ` +
-              `${dtype}; they do not belong to the same save: copy the folder again`,
-            tensor,
-          );
-        }
-        return { file: stored, tensor, start, length };
-      });
-    checkComplete(name, shape, pieces, indexFile);
-    arrays.set(name, { name, dtype, shape, pieces });
+    const pieces = slices.map(({ file: shard, tensor, start, length }): StoredPiece => {
+      const stored = shardOf(indexFile, shard, name, open);
+      requireTensor(indexFile, stored, tensor);
+      const { file } = stored;
+      const entry = stored.entry(tensor);
+      if (entry.dtype !== dtype || entry.to - entry.from !== storedBytes(dtype) * length) {
+        throw fileError(
+          `${file}: ${tensor} is ${entry.dtype} [${entry.shape.join(', ')}], but ${indexFile} says ${length} elements of ` +
+            `${dtype}; they do not belong to the same save: copy the folder again`,
+          { file, tensor },
+        );
+      }
+      return { file: stored, tensor, start, length };
+    });
+    arrays.set(name, piecedArray({ name, dtype, shape, pieces }, indexFile));
   }
   return arrays;
 }
 
 /** Arrays that ranks wrote without an index: each file says where its slices begin. */
-function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Map<string, StoredArray> {
-  const arrays = new Map<string, StoredArray>();
-  for (const [name, { shape, slices }] of slicedTensors(files)) {
-    const [{ dtype } = { dtype: 'F32' as const }, ...others] = slices.map(({ entry }) => entry);
-    const other = others.find((entry) => entry.dtype !== dtype);
+function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Arrays {
+  const arrays: Arrays = new Map();
+  for (const [name, { shape, pieces }] of slicedTensors(files)) {
+    const [dtype = 'F32', other] = new Set(pieces.map(({ file }) => file.entry(name).dtype));
     if (other !== undefined) {
-      throw failure(
-        folder,
-        `${folder}: ${name} is ${dtype} in one file and ${other.dtype} in another; copy it again`,
-        name,
-      );
+      const what = `${folder}: ${name} is ${dtype} in one file and ${other} in another; copy it again`;
+      throw fileError(what, { file: folder, tensor: name });
     }
-    const pieces = slices
-      .map(({ file, entry, start }) => ({ file, tensor: name, start, length: numElements(entry.shape) }))
-      .sort((a, b) => a.start - b.start || a.length - b.length);
-    checkComplete(name, shape, pieces, folder);
-    arrays.set(name, { name, dtype, shape, pieces });
+    arrays.set(name, piecedArray({ name, dtype, shape, pieces }, folder));
   }
   return arrays;
 }
 
-function checkComplete(
-  name: string,
-  shape: readonly number[],
-  pieces: readonly Range[],
-  indexFile: string,
-): void {
+/** The array with its pieces in order. Throws: IO if they do not cover it. */
+function piecedArray(array: StoredArray, file: string): StoredArray {
+  const { name, shape } = array;
+  const pieces = [...array.pieces].sort((a, b) => a.start - b.start || a.length - b.length);
   let end = 0;
   for (const { start, length } of pieces) {
     if (start !== end) break;
     end += length;
   }
-  if (end === numElements(shape)) return;
-  throw failure(
-    indexFile,
-    `${indexFile}: the slices of ${name} [${shape.join(', ')}] have a gap or an overlap at element ${end}; copy it again`,
-    name,
+  if (end === numElements(shape)) return { ...array, pieces };
+  throw fileError(
+    `${file}: the slices of ${name} [${shape.join(', ')}] have a gap or an overlap at element ${end}; copy it again`,
+    { file, tensor: name },
   );
 }
 
-function shardOf(indexFile: string, shard: string, name: string, open: Open): SafetensorsFile {
+function shardOf(indexFile: string, shard: string, tensor: string, open: Open): SafetensorsFile {
   if (!isWithin(shard)) {
-    throw failure(
-      indexFile,
-      `${indexFile} names ${JSON.stringify(shard)} for ${name}; an index may name only a file of its own folder: correct it, or copy it again`,
-      name,
+    throw fileError(
+      `${indexFile} names ${JSON.stringify(shard)} for ${tensor}; an index may name only a file of its own folder: correct it, or copy it again`,
+      { file: indexFile, tensor },
     );
   }
   const file = join(dirname(indexFile), shard);
   if (fs.existsSync(file)) return open(file);
-  throw failure(
-    file,
-    `${file} is missing: ${indexFile} says that it has ${name}; copy or download that file too (git lfs pull, if it is a clone)`,
-    name,
+  throw fileError(
+    `${file} is missing: ${indexFile} says that it has ${tensor}; copy or download that file too (git lfs pull, if it is a clone)`,
+    { file, tensor },
   );
 }
 
@@ -227,18 +206,10 @@ function isWithin(name: string): boolean {
   return name !== '' && !isAbsolute(name) && first !== '..' && !name.includes('\0');
 }
 
-function notInShard(indexFile: string, file: string, tensor: string): ShardlabError {
-  return failure(
+function requireTensor(indexFile: string, { file, header }: SafetensorsFile, tensor: string): void {
+  if (header.tensors.has(tensor)) return;
+  throw fileError(`${file} has no tensor ${tensor}, which ${indexFile} says it has; copy both again`, {
     file,
-    `${file} has no tensor ${tensor}, which ${indexFile} says it has; copy both again`,
     tensor,
-  );
-}
-
-function isFolder(path: string): boolean {
-  return fs.statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
-}
-
-function failure(file: string, what: string, tensor?: string): ShardlabError {
-  return new ShardlabError('IO', what, { details: { file, tensor } });
+  });
 }

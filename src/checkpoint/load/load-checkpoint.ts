@@ -1,8 +1,7 @@
 import fs from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type ErrorDetails, ShardlabError } from '../../core/errors';
+import { type ErrorDetails, errorJson, ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
-import type { Parameter } from '../../nn/parameter';
 import { folderToRead } from '../format/checkpoint-folder';
 import {
   type CheckpointState,
@@ -10,9 +9,9 @@ import {
   parseCheckpointState,
   STATE_FILE,
 } from '../format/checkpoint-state';
+import { fileError } from '../format/file-system';
 import { stateKey } from '../save/save-plan';
-import { agree } from '../state/agreement';
-import { type Outcome, outcomeOf } from '../state/outcome';
+import { agree, type Outcome } from '../state/agreement';
 import { buffersOf, heldRanges } from '../state/placement';
 import { accessOf, type TrainingState, VALUES } from '../state/training-state';
 import { type Catalog, openCatalog } from './catalog';
@@ -74,7 +73,7 @@ function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetai
   try {
     value = work();
   } catch (error) {
-    const met = outcomeOf(error);
+    const met = errorJson(error);
     outcome = { ...met, details: { ...met.details, ...details } };
   }
   agree(state, NAME, outcome);
@@ -82,16 +81,30 @@ function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetai
   return value;
 }
 
+/** Names and shapes must match exactly. Throws: IO, SHAPE. */
 function findFitting(state: TrainingState, source: string, opened: (catalog: Catalog) => Catalog): Fitting {
   const folder = folderToRead(fs, source);
   const saved = savedState(folder);
   const { optimizer } = state;
+  const named = [...state.model.namedParameters()];
   const model = opened(openCatalog(folder, 'model'));
-  checkModel(state, model, folder);
+  const shapes = named.map(([name, { shape }]) => [name, shape] as const);
+  requireFit(`${folder} does not fit the model`, new Map(shapes), model.arrays, factsOf(model));
   const states = optimizer?.stateNames ?? [];
-  if (optimizer !== null && saved?.optimizer == null) throw noOptimizer(folder);
+  if (optimizer !== null && saved?.optimizer == null) {
+    throw fileError(
+      `${folder} has no optimizer states, so training cannot continue from it; load it without an optimizer (parameters only)`,
+      { file: folder },
+    );
+  }
   const moments = states.length === 0 ? null : opened(openCatalog(folder, 'optimizer'));
-  if (moments !== null) checkOptimizer(state, moments, folder);
+  if (moments !== null) {
+    const stateShapes = named.flatMap(([name, { shape, requiresGrad }]) =>
+      requiresGrad ? states.map((each) => [stateKey(name, each), shape] as const) : [],
+    );
+    const head = `the optimizer states of ${folder} do not fit`;
+    requireFit(head, new Map(stateShapes), moments.arrays, factsOf(moments));
+  }
   const reader = new StretchReader(checksumsOf(folder));
   reader.checkHeaders(model);
   if (moments !== null) reader.checkHeaders(moments);
@@ -114,7 +127,9 @@ function fill(state: TrainingState, reader: StretchReader, model: Catalog, momen
   const named = [...state.model.namedParameters()];
   const parameters = named.map(([, parameter]) => parameter);
   for (const { parameter, ...range } of heldRanges(parameters)) {
-    const [name, { requiresGrad }] = named[parameter] ?? missing(parameter);
+    const found = named[parameter];
+    if (found === undefined) throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
+    const [name, { requiresGrad }] = found;
     const states = requiresGrad && moments !== null ? (state.optimizer?.stateNames ?? []) : [];
     for (const kind of [VALUES, ...states]) {
       const array = kind === VALUES ? model.arrays.get(name) : moments?.arrays.get(stateKey(name, kind));
@@ -127,31 +142,9 @@ function fill(state: TrainingState, reader: StretchReader, model: Catalog, momen
   for (const buffer of buffersOf(parameters)) buffer.updated();
 }
 
-function missing(parameter: number): [string, Parameter] {
-  throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
-}
-
 function savedState(folder: string): CheckpointState | null {
   const file = join(folder, STATE_FILE);
   return fs.existsSync(file) ? parseCheckpointState(readRegularFile(file), file) : null;
-}
-
-/** Names and shapes must match exactly. Throws: SHAPE. */
-function checkModel({ model }: TrainingState, catalog: Catalog, folder: string): void {
-  const expected = new Map([...model.namedParameters()].map(([name, { shape }]) => [name, shape]));
-  requireFit(`${folder} does not fit the model`, expected, catalog.arrays, factsOf(catalog));
-}
-
-/** Throws: SHAPE. */
-function checkOptimizer({ model, optimizer }: TrainingState, catalog: Catalog, folder: string): void {
-  const expected = new Map(
-    [...model.namedParameters()]
-      .filter(([, { requiresGrad }]) => requiresGrad)
-      .flatMap(([name, { shape }]) =>
-        (optimizer?.stateNames ?? []).map((state) => [stateKey(name, state), shape] as const),
-      ),
-  );
-  requireFit(`the optimizer states of ${folder} do not fit`, expected, catalog.arrays, factsOf(catalog));
 }
 
 /** The files of each array, and the arrays that cannot be read. */
@@ -161,12 +154,4 @@ function factsOf({ arrays, unread }: Catalog): FitFacts {
     return ` in ${[...new Set(files)].join(', ')}`;
   };
   return { where, unread };
-}
-
-function noOptimizer(folder: string): ShardlabError {
-  return new ShardlabError(
-    'IO',
-    `${folder} has no optimizer states, so training cannot continue from it; load it without an optimizer (parameters only)`,
-    { details: { file: folder } },
-  );
 }

@@ -1,16 +1,15 @@
 import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
-import type { Piece } from '../../dist/types';
 import { Module } from '../../nn/module';
+import type { Parameter } from '../../nn/parameter';
 import type { Optimizer } from '../../optim/optimizer';
 import type { StateDictType } from '../save/save-layout';
 import { checkStateDictType } from '../save/save-plan';
 import { exchange, type Ranks, together } from '../state/agreement';
-import { buffersOf, heldRanges, type PlacedRange, type Placement, sharePlacement } from '../state/placement';
-import { overlapOf, withoutRanges } from '../state/ranges';
+import { buffersOf, heldRanges, sharePlacement } from '../state/placement';
+import { commonRanges, type Range, totalLength, withoutRanges } from '../state/ranges';
 import { accessOf, VALUES } from '../state/training-state';
-import { type ArraySlice, type DictArray, heldPart } from './dict-slices';
-import { requireFit } from './fit';
+import { type ArraySlice, type DictArray, heldPart, requireFit } from './fit';
 
 /** A model's parameters by full name. */
 export type ModelStateDict = ReadonlyMap<string, DictArray>;
@@ -106,7 +105,7 @@ export class StateDicts {
     const access = accessOf({ engine: this.#ranks.engine, model, optimizer: null });
     const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
     requireFit('the state dict does not fit the model', wanted, dict);
-    const writes = heldPart(named, (name) => dict.get(name), 'the state dict');
+    const writes = heldPart(named, dict, 'the state dict');
     for (const { parameter, slice } of writes) {
       access.write({ parameter, state: VALUES }, rangeOf(slice), slice.values);
     }
@@ -124,9 +123,7 @@ export class StateDicts {
     const byState = optimizer.stateNames.map((state) => {
       return [state, this.#arrays(name, model, optimizer, state)] as const;
     });
-    const params = [...model.namedParameters()].flatMap(([key, { requiresGrad }]) =>
-      requiresGrad ? [key] : [],
-    );
+    const params = trainableOf(model).map(([key]) => key);
     const state = new Map<string, Record<string, DictArray>>();
     for (const [stateName, arrays] of byState) {
       for (const [key, array] of arrays) state.set(key, { ...state.get(key), [stateName]: array });
@@ -142,23 +139,18 @@ export class StateDicts {
    */
   optimStateDictToLoad(model: Module, optimizer: Optimizer, dict: OptimStateDict): LocalOptimState {
     requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
-    const named = [...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad);
-    const [group] = dict.param_groups;
+    const named = trainableOf(model);
+    const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
+    const [{ lr, steps, stepsLeftOut }] = dict.param_groups;
     const states = optimizer.stateNames.flatMap((state) => {
-      const arrayOf = (name: string): DictArray | undefined => dict.state.get(name)?.[state];
-      const arrays = new Map(
-        [...dict.state.keys()].flatMap((name) => {
-          const array = arrayOf(name);
-          return array === undefined ? [] : [[name, array] as const];
-        }),
-      );
-      const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
+      const arrays = new Map<string, DictArray>();
+      for (const [name, { [state]: array }] of dict.state) if (array !== undefined) arrays.set(name, array);
       requireFit(`the optimizer's ${state} does not fit the model`, wanted, arrays);
-      return heldPart(named, arrayOf, `the optimizer's ${state}`).map(({ parameter, slice }) => {
+      return heldPart(named, arrays, `the optimizer's ${state}`).map(({ parameter, slice }) => {
         return { parameter: named[parameter]?.[0] ?? '', state, slice };
       });
     });
-    return { lr: group.lr, steps: group.steps, stepsLeftOut: group.stepsLeftOut, states };
+    return { lr, steps, stepsLeftOut, states };
   }
 
   /** Writes the result of `optimStateDictToLoad`. Source: Optimizer.load_state_dict. */
@@ -192,58 +184,50 @@ export class StateDicts {
     const parameters = named.map(([, parameter]) => parameter);
     const access = accessOf({ engine, model, optimizer });
     const held = heldRanges(parameters);
-    const own = (parameter: number): ArraySlice[] =>
-      held
+    const placement = type === 'FULL_STATE_DICT' ? sharePlacement(this.#ranks, held, named.length) : null;
+    const arrays = new Map<string, DictArray>();
+    named.forEach(([key, { shape, size, requiresGrad }], parameter) => {
+      if (optimizer !== null && !requiresGrad) return;
+      const own = held
         .filter((range) => range.parameter === parameter)
         .map((range) => ({ start: range.start, values: access.read({ parameter, state }, range) }));
-    const placement = type === 'FULL_STATE_DICT' ? sharePlacement(engine, group, held, named.length) : null;
-    const arrays = new Map<string, DictArray>();
-    named.forEach(([key, { shape, size, requiresGrad }], place) => {
-      if (optimizer !== null && !requiresGrad) return;
-      const slices =
-        placement === null
-          ? own(place)
-          : [
-              {
-                start: 0,
-                values: this.#whole(
-                  name,
-                  placement,
-                  { parameter: place, start: 0, length: size },
-                  own(place),
-                ),
-              },
-            ];
-      if (options.rank0Only !== true || placement === null || group.rank === 0)
-        arrays.set(key, { shape, slices });
+      if (placement === null) {
+        arrays.set(key, { shape, slices: own });
+        return;
+      }
+      const holders = placement.map((ranges) => ranges[parameter] ?? []);
+      const values = this.#whole(name, holders, size, own);
+      if (options.rank0Only !== true || group.rank === 0)
+        arrays.set(key, { shape, slices: [{ start: 0, values }] });
     });
     return arrays;
   }
 
   /** Gathers one array from its ranks; each element comes from the first rank that has it. */
-  #whole(name: string, placement: Placement, range: PlacedRange, own: readonly ArraySlice[]): Float32Array {
+  #whole(
+    name: string,
+    holders: readonly (readonly Range[])[],
+    size: number,
+    own: readonly ArraySlice[],
+  ): Float32Array {
     const { engine, group } = this.#ranks;
-    const values = new Float32Array(range.length);
+    const values = new Float32Array(size);
     for (const slice of own) values.set(slice.values, slice.start);
-    if (
-      own.reduce((sum, slice) => sum + slice.values.length, 0) === range.length &&
-      everyoneHasAll(placement, range)
-    )
-      return values;
+    if (holders.every((held) => totalLength(held) === size)) return values;
     const tag = { cause: 'comm', module: '' } as const;
-    const tensor = engine.tagged(tag, () => tf.tensor(values, [range.length], 'float32'));
-    const gathered = engine.allocate([range.length], 'float32', tag);
+    const tensor = engine.tagged(tag, () => tf.tensor(values, [size], 'float32'));
+    const gathered = engine.allocate([size], 'float32', tag);
     try {
-      let left = [{ start: 0, length: range.length }];
-      const outputs = placement.map((held): Piece[] => {
-        const mine = held[range.parameter] ?? [];
-        const taken = left.flatMap((part) => mine.flatMap((other) => overlapOf(part, other) ?? []));
-        left = left.flatMap((part) => withoutRanges(part, mine));
-        return taken.map(({ start, length }) => ({ tensor: gathered, offset: start, length }));
+      let left: readonly Range[] = [{ start: 0, length: size }];
+      const taken = holders.map((held) => {
+        const mine = commonRanges(left, held);
+        left = withoutRanges(left, held);
+        return mine;
       });
-      const input = (outputs[group.rank] ?? []).map((piece) =>
-        'padding' in piece ? piece : { ...piece, tensor },
-      );
+      const piecesOf = (whole: tf.Tensor, ranges: readonly Range[] = []) =>
+        ranges.map(({ start, length }) => ({ tensor: whole, offset: start, length }));
+      const input = piecesOf(tensor, taken[group.rank]);
+      const outputs = taken.map((ranges) => piecesOf(gathered, ranges));
       together(name, () => group.allGatherPieces(input, outputs, { cause: 'control', module: name }).wait());
       return Float32Array.from(gathered.dataSync<'float32'>());
     } finally {
@@ -253,26 +237,18 @@ export class StateDicts {
   }
 }
 
-function everyoneHasAll(placement: Placement, { parameter, length }: PlacedRange): boolean {
-  return placement.every((held) => {
-    const total = (held[parameter] ?? []).reduce((sum, range) => sum + range.length, 0);
-    return total === length;
-  });
+function rangeOf({ start, values }: ArraySlice): Range {
+  return { start, length: values.length };
 }
 
-function rangeOf({ start, values }: ArraySlice): { readonly start: number; readonly length: number } {
-  return { start, length: values.length };
+function trainableOf(model: Module): [string, Parameter][] {
+  return [...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad);
 }
 
 /** torch changed the argument order once. Throws: CONFIG with the right order. */
 function requireOrder(name: string, order: string, model: unknown, optimizer: unknown): void {
-  if (
-    model instanceof Module &&
-    typeof optimizer === 'object' &&
-    optimizer !== null &&
-    'stateNames' in optimizer
-  )
-    return;
+  const isOptimizer = typeof optimizer === 'object' && optimizer !== null && 'stateNames' in optimizer;
+  if (model instanceof Module && isOptimizer) return;
   throw new ConfigError(
     `${name} takes (${order}), as torch does since 2.1; older versions had the dict or the optimizer first`,
   );

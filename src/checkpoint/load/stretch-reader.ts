@@ -1,8 +1,8 @@
 import fs from 'node:fs';
 import { basename, join } from 'node:path';
-import { ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
+import type { StateDict } from '../../nn/load-state';
 import { CHECKSUM_FILE } from '../format/checkpoint-state';
 import {
   blockChecksum,
@@ -11,9 +11,10 @@ import {
   checksumOf,
   parseChecksums,
 } from '../format/checksums';
+import { fileError } from '../format/file-system';
 import { decodeValues, type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { overlapOf, type Range } from '../state/ranges';
-import type { Catalog, StoredArray, StoredPiece } from './catalog';
+import { type Catalog, openCatalog, type StoredArray, type StoredPiece } from './catalog';
 
 /** Elements that are read at once without checksums. */
 const UNCHECKED_ELEMENTS = 2 ** 14;
@@ -24,9 +25,6 @@ export interface ReadTally {
   /** Largest number of bytes held at once. */
   readonly peakBytes: Bytes;
 }
-
-/** Takes elements of an array from `start` on. */
-export type Take = (values: Float32Array, start: number) => void;
 
 /** Reads ranges of arrays piece by piece; verifies a save's checksums if there are any. */
 export class StretchReader {
@@ -46,17 +44,23 @@ export class StretchReader {
     for (const file of files) {
       const expected = this.#checksums?.files[basename(file.file)]?.header;
       if (expected === undefined || checksumOf(file.headerBytes) === expected) continue;
-      throw new ShardlabError(
-        'IO',
+      throw fileError(
         `${file.file}: the header (bytes 0 to ${file.headerBytes.length}) was damaged: its CRC-32 is ` +
           `${checksumOf(file.headerBytes)}, it was ${expected} when it was saved; ${RESTORE}`,
-        { details: { file: file.file, offset: 0 } },
+        { file: file.file, offset: 0 },
       );
     }
   }
 
-  /** Gives the elements of a range to `take`, a bounded number at a time. Throws: IO naming file, tensor and offset. */
-  read({ dtype, pieces }: StoredArray, range: Range, take: Take): void {
+  /**
+   * Gives the elements of a range to `take`, with their first index, a bounded number at a time. Throws: IO naming file,
+   * tensor and offset.
+   */
+  read(
+    { dtype, pieces }: StoredArray,
+    range: Range,
+    take: (values: Float32Array, start: number) => void,
+  ): void {
     for (const piece of pieces) {
       const common = overlapOf(range, piece);
       if (common === null) continue;
@@ -65,9 +69,10 @@ export class StretchReader {
         const bytes = this.#bytesOf(piece, block, dtype);
         const part = overlapOf(block, wanted);
         if (part === null) continue;
-        const values = decodeValues(bytes, dtype);
+        const decoded = decodeValues(bytes, dtype);
+        const values = decoded instanceof Float32Array ? decoded : Float32Array.from(decoded);
         const from = part.start - block.start;
-        take(floats(values).subarray(from, from + part.length), piece.start + part.start);
+        take(values.subarray(from, from + part.length), piece.start + part.start);
       }
     }
   }
@@ -92,11 +97,10 @@ export class StretchReader {
     this.#tally.peakBytes = Math.max(this.#tally.peakBytes, bytes.length);
     if (expected === null || checksumOf(bytes) === expected) return bytes;
     const offset = file.position(tensor, start);
-    throw new ShardlabError(
-      'IO',
+    throw fileError(
       `${file.file}: tensor ${tensor} was damaged between bytes ${offset} and ${offset + storedBytes(dtype) * length} of the file ` +
         `(elements ${start} to ${start + length}): their CRC-32 is ${checksumOf(bytes)}, it was ${expected} when they were saved; ${RESTORE}`,
-      { details: { file: file.file, tensor, offset } },
+      { file: file.file, tensor, offset },
     );
   }
 }
@@ -124,6 +128,35 @@ export function checksumsOf(folder: string): Checksums | null {
   return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;
 }
 
-function floats(values: Float32Array | Int32Array): Float32Array {
-  return values instanceof Float32Array ? values : Float32Array.from(values);
+/** First values of a model in a file. The code that opens it closes it, once the model has the values. */
+export interface FirstState {
+  readonly state: StateDict;
+  /** Statistics of the reads so far. */
+  readonly tally: ReadTally;
+  close(): void;
+}
+
+/**
+ * The tensors of a safetensors file by name, without their values: a rank reads only the ranges that it stores, one
+ * block at a time.
+ * Throws: IO naming the file.
+ */
+export function openFirstState(file: string): FirstState {
+  const catalog = openCatalog([file], 'model');
+  const reader = new StretchReader(null);
+  const entryOf = (array: StoredArray) => ({
+    shape: array.shape,
+    source: {
+      fill(start: number, target: Float32Array): void {
+        reader.read(array, { start, length: target.length }, (values, at) => target.set(values, at - start));
+      },
+    },
+  });
+  return {
+    state: Object.assign(new Map([...catalog.arrays].map(([name, array]) => [name, entryOf(array)])), {
+      unread: catalog.unread,
+    }),
+    tally: reader.tally,
+    close: () => catalog.close(),
+  };
 }

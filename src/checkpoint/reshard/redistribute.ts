@@ -6,7 +6,7 @@ import type { Piece, PieceList, ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { floatsOf } from '../../nn/spans';
 import { buffersOf, heldRanges, type Placement, sharePlacement } from '../state/placement';
-import type { Range } from '../state/ranges';
+import { totalLength } from '../state/ranges';
 import { type ElementStates, firstDifference, type StateAccess, stateAccess } from '../state/state-access';
 import { VALUES } from '../state/training-state';
 import { type Round, roundsOf, type Transfer, transfersOf, type Window, within } from './transfers';
@@ -83,12 +83,7 @@ class Redistribution {
     this.#options = options;
     this.#parameters = (before ?? after)?.parameters ?? [];
     const share = (side: PlacedState | null): Placement =>
-      sharePlacement(
-        engine,
-        group,
-        side === null ? [] : heldRanges(side.parameters),
-        this.#parameters.length,
-      );
+      sharePlacement(options, side === null ? [] : heldRanges(side.parameters), this.#parameters.length);
     const [old, wanted] = [share(before), share(after)];
     this.#transfers = this.#parameters.map((_, place) => transfersOf(old, wanted, place));
     this.#checkComplete(wanted);
@@ -105,8 +100,8 @@ class Redistribution {
   /** Throws: INTERNAL if a rank needs elements that no rank has. */
   #checkComplete(wanted: Placement): void {
     this.#parameters.forEach(({ name }, place) => {
-      const found = lengthOf(this.#transfers[place] ?? []);
-      const needed = lengthOf(wanted.flatMap((held) => held[place] ?? []));
+      const found = totalLength(this.#transfers[place] ?? []);
+      const needed = totalLength(wanted.flatMap((held) => held[place] ?? []));
       if (found === needed) return;
       throw new ShardlabError(
         'INTERNAL',
@@ -130,7 +125,7 @@ class Redistribution {
     return {
       numTensors,
       numCoded: numOf(windows) - numTensors,
-      bytes: ITEM_BYTES * lengthOf(exact),
+      bytes: ITEM_BYTES * totalLength(exact),
       receivedBytes: this.#receivedBytes,
       comparedBytes: this.#comparedBytes,
     };
@@ -173,18 +168,8 @@ class Redistribution {
   #send(moves: readonly Move[]): void {
     const { engine, group } = this.#options;
     const { sent, received } = engine.allOrNothing(() => ({
-      sent: new Staging(
-        engine,
-        group,
-        moves.filter(({ from }) => from === group.rank),
-        'to',
-      ),
-      received: new Staging(
-        engine,
-        group,
-        moves.filter(({ to }) => to === group.rank),
-        'from',
-      ),
+      sent: new Staging(engine, group, moves, 'from'),
+      received: new Staging(engine, group, moves, 'to'),
     }));
     try {
       sent.fill((move) => this.#before.read(move.window, move));
@@ -228,10 +213,6 @@ class Redistribution {
   }
 }
 
-function lengthOf(ranges: readonly Range[]): number {
-  return ranges.reduce((sum, { length }) => sum + length, 0);
-}
-
 function numOf(windows: readonly Window[]): number {
   return new Set(windows.map(({ parameter, state }) => `${parameter} ${state}`)).size;
 }
@@ -243,9 +224,12 @@ class Staging {
   readonly #tensor: tf.Tensor | null;
   readonly #moves: readonly { readonly move: Move; readonly offset: number }[];
 
-  constructor(engine: Engine, group: ProcessGroup, moves: readonly Move[], other: 'from' | 'to') {
+  /** Stages the moves that begin at this rank ('from'), or end at it ('to'). */
+  constructor(engine: Engine, group: ProcessGroup, all: readonly Move[], end: 'from' | 'to') {
     this.#engine = engine;
-    const size = moves.reduce((sum, { length }) => sum + length, 0);
+    const moves = all.filter((move) => move[end] === group.rank);
+    const other = end === 'from' ? 'to' : 'from';
+    const size = totalLength(moves);
     const tag = { cause: 'comm', module: '' } as const;
     const tensor = size === 0 ? null : engine.allocate([size], 'float32', tag);
     this.#tensor = tensor;

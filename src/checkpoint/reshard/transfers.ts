@@ -1,5 +1,5 @@
 import type { Placement } from '../state/placement';
-import { overlapOf, type Range, withoutRanges } from '../state/ranges';
+import { commonRanges, overlapOf, type Range, withoutRanges } from '../state/ranges';
 import type { StateName } from '../state/state-access';
 
 /** Elements of one state of a parameter that go from one rank to another, or stay where they are. */
@@ -23,11 +23,9 @@ export function transfersOf(before: Placement, after: Placement, parameter: numb
   return after.flatMap((wanted, to) => {
     const parts = wanted[parameter] ?? [];
     const own = holders[to] ?? [];
-    const kept = parts.flatMap((part) => own.flatMap((held) => overlapOf(part, held) ?? []));
-    const lacking = parts.flatMap((part) => withoutRanges(part, own));
     return [
-      ...kept.map((range) => ({ ...range, from: to, to })),
-      ...lacking.flatMap((range) => sourcesOf(range, holders, to)),
+      ...commonRanges(parts, own).map((range) => ({ ...range, from: to, to })),
+      ...withoutRanges(parts, own).flatMap((range) => sourcesOf(range, holders, to)),
     ];
   });
 }
@@ -39,13 +37,8 @@ function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: num
   for (let turn = 1; turn <= holders.length && left.length > 0; turn++) {
     const from = (to + turn) % holders.length;
     const held = holders[from] ?? [];
-    for (const part of left) {
-      for (const other of held) {
-        const common = overlapOf(part, other);
-        if (common !== null) found.push({ ...common, from, to });
-      }
-    }
-    left = left.flatMap((part) => withoutRanges(part, held));
+    found.push(...commonRanges(left, held).map((range) => ({ ...range, from, to })));
+    left = withoutRanges(left, held);
   }
   return found;
 }
@@ -58,17 +51,17 @@ export function within(transfers: readonly Transfer[], window: Range): Transfer[
   });
 }
 
-/** A parameter, as it is divided into rounds. */
-export interface SizedStates {
-  readonly size: number;
-  readonly states: readonly string[];
-}
-
 /** Divides all states of all parameters into rounds of at most `most` elements, parameter by parameter. */
-export function roundsOf(parameters: readonly SizedStates[], most: number): Round[] {
+export function roundsOf(
+  parameters: readonly { readonly size: number; readonly states: readonly string[] }[],
+  most: number,
+): Round[] {
   const rounds: Window[][] = [];
   let room = 0;
-  const cut = (parameter: number, state: string, size: number): void => {
+  const tensors = parameters.flatMap(({ size, states }, parameter) =>
+    states.map((state) => ({ parameter, state, size })),
+  );
+  for (const { parameter, state, size } of tensors) {
     for (let start = 0; start < size; ) {
       if (room === 0) {
         rounds.push([]);
@@ -79,9 +72,6 @@ export function roundsOf(parameters: readonly SizedStates[], most: number): Roun
       start += length;
       room -= length;
     }
-  };
-  parameters.forEach(({ size, states }, parameter) => {
-    for (const state of states) cut(parameter, state, size);
-  });
+  }
   return rounds;
 }

@@ -1,18 +1,18 @@
 import fs from 'node:fs';
 import { resolve } from 'node:path';
-import { ConfigError, type ErrorJson, ShardlabError } from '../../core/errors';
+import { ConfigError, type ErrorJson, errorJson } from '../../core/errors';
 import { type Bytes, formatBytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 import { prepareFolder, temporaryFolder } from '../format/checkpoint-folder';
 import type { FileSystem } from '../format/file-system';
 import { processMark } from '../format/process-mark';
-import { agree, exchange } from '../state/agreement';
-import { type Outcome, outcomeOf } from '../state/outcome';
-import type { TrainingState } from '../state/training-state';
-import { giveUp } from './give-up';
-import { checkSaveOptions, commitDocuments, planSave, type SaveOptions, type SavePlan } from './save-plan';
-import { type SaveSink, type StartSink, threadSink } from './save-sink';
-import { stageState } from './stage-state';
+import { storedBytes } from '../format/stored-dtypes';
+import { agree, exchange, type Outcome } from '../state/agreement';
+import { accessOf, type TrainingState } from '../state/training-state';
+import { leaveSave, type SaveSpec } from './commit';
+import type { SaveIdentity } from './part-writer';
+import { checkSaveOptions, describeSave, planSave, type SaveOptions, type SavePlan } from './save-plan';
+import { type SaveSink, ThreadSink } from './save-sink';
 
 /** A started save. */
 export interface CheckpointSave {
@@ -35,24 +35,15 @@ export interface CheckpointerOptions {
   /** Elements per checksum, and so the least number of elements that a load reads; default 16384 (64 KiB). */
   readonly blockElements?: number;
   /** Default: a thread. */
-  readonly startSink?: StartSink;
+  readonly startSink?: (spec: SaveSpec) => SaveSink;
   /** Default: node:fs. */
   readonly fileSystem?: FileSystem;
 }
 
-interface Entered {
-  readonly members: readonly string[];
-  readonly id: string;
-}
-
-interface Begun extends Entered {
-  readonly folder: string;
-  readonly plan: SavePlan;
-  readonly written: SharedArrayBuffer;
-}
-
 const STAGING_BYTES = 256 * 2 ** 20;
 const BLOCK_ELEMENTS = 2 ** 14;
+/** Elements that are copied at once: 4 MiB. */
+const CHUNK_ELEMENTS = 2 ** 20;
 const NAME = 'saveCheckpoint()';
 const INTERRUPTED: ErrorJson = {
   code: 'INTERRUPTED',
@@ -67,8 +58,8 @@ export class Checkpointer {
 
   constructor(options: CheckpointerOptions) {
     const { stagingBytes = STAGING_BYTES } = options;
-    const defaults = { blockElements: BLOCK_ELEMENTS, startSink: threadSink(stagingBytes), fileSystem: fs };
-    this.#options = { ...defaults, stagingBytes, ...options };
+    const startSink = (spec: SaveSpec): SaveSink => new ThreadSink(spec, stagingBytes);
+    this.#options = { blockElements: BLOCK_ELEMENTS, startSink, fileSystem: fs, stagingBytes, ...options };
   }
 
   /**
@@ -80,28 +71,27 @@ export class Checkpointer {
     checkSaveOptions(options);
     const target = resolve(folder);
     if (this.#running !== null) await this.#afterGivenUp(this.#running);
-    const entered = this.#enter(state, target, options);
-    const own = { folder: target, ...entered, rank: state.group.rank };
+    const identity = this.#enter(state, target, options);
     let sink: SaveSink | undefined;
     // An interrupted function does not continue and does not run its `finally`.
     const withdraw = state.engine.onRecover(() => {
-      giveUp(this.#options.fileSystem, { save: own, sink, error: INTERRUPTED });
+      this.#giveUp(identity, sink, INTERRUPTED);
       this.#running = null;
     });
-    const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
-    let plan: SavePlan;
+    let save: Save;
+    let staged: Promise<() => Promise<void>>;
     try {
-      this.#prepare(state, target, entered.id);
-      plan = planSave(state, options);
-      sink = this.#sinkOf(state, options, { folder: target, ...entered, plan, written });
+      this.#prepare(state, identity);
+      const plan = planSave(state, options);
+      const spec = this.#specOf(state, options, identity, plan);
+      sink = this.#options.startSink(spec);
+      staged = this.#stage(state, plan, sink);
+      save = new Save(spec, plan.totalBytes, staged);
     } catch (error) {
       withdraw();
-      giveUp(this.#options.fileSystem, { save: own, sink, error: outcomeOf(error) });
+      this.#giveUp(identity, sink, errorJson(error));
       throw error;
     }
-    const staged = this.#stage(state, plan, sink);
-    const temporary = temporaryFolder(target, entered.id);
-    const save = new Save({ folder: target, temporary, totalBytes: plan.totalBytes, written, staged });
     this.#running = save;
     void save.ended((error) => {
       this.#running = null;
@@ -127,7 +117,7 @@ export class Checkpointer {
   }
 
   /** Agrees on the save with all ranks: gives the marks of their processes, and rank 0's id. Throws: CONFIG. */
-  #enter(state: TrainingState, folder: string, { type, dtype, maxShardBytes }: SaveOptions): Entered {
+  #enter(state: TrainingState, folder: string, { type, dtype, maxShardBytes }: SaveOptions): SaveIdentity {
     const running = this.#running;
     const own = {
       mark: processMark(),
@@ -144,58 +134,71 @@ export class Checkpointer {
     }
     const other = all.findIndex(({ what }) => what !== all[0]?.what);
     const members = all.map(({ mark }) => mark);
-    if (other < 0) return { members, id: `${members[0]}-${all[0]?.number}` };
+    if (other < 0) return { folder, id: `${members[0]}-${all[0]?.number}`, members, rank: state.group.rank };
     throw new ConfigError(
       `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks must save the same`,
     );
   }
 
-  #prepare(state: TrainingState, folder: string, id: string): void {
+  #prepare(state: TrainingState, { folder, id, rank }: SaveIdentity): void {
     let outcome: Outcome = null;
     try {
-      if (state.group.rank === 0) prepareFolder(this.#options.fileSystem, folder, id);
+      if (rank === 0) prepareFolder(this.#options.fileSystem, folder, id);
     } catch (error) {
-      outcome = outcomeOf(error);
+      outcome = errorJson(error);
     }
     agree(state, NAME, outcome);
   }
 
-  #sinkOf(
-    state: TrainingState,
-    options: SaveOptions,
-    { folder, members, id, plan, written }: Begun,
-  ): SaveSink {
+  #specOf(state: TrainingState, options: SaveOptions, identity: SaveIdentity, plan: SavePlan): SaveSpec {
     const { blockElements } = this.#options;
-    const { rank } = state.group;
-    return this.#options.startSink(
-      { rank, temporary: temporaryFolder(folder, id), heads: plan.heads, blockElements, written },
-      {
-        folder,
-        id,
-        members,
-        rank,
-        documents: rank === 0 ? commitDocuments(state, options, plan, { id, blockElements }) : null,
-      },
-    );
+    const { heads, indices } = plan;
+    const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
+    const description = describeSave(state, options, identity.id);
+    const documents = identity.rank === 0 ? { indices, state: description, blockElements } : null;
+    return { ...identity, heads, blockElements, written, documents };
   }
 
   /** Resolves when everything was copied, or when that failed; gives the function that ends the save. */
   async #stage(state: TrainingState, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
     try {
-      await stageState(state, plan, sink, this.#options.blockElements);
+      await this.#copy(state, plan, sink);
     } catch (error) {
-      sink.fail(outcomeOf(error));
+      sink.fail(errorJson(error));
     }
     return () => sink.finish();
   }
-}
 
-interface SaveParts {
-  readonly folder: string;
-  readonly temporary: string;
-  readonly totalBytes: Bytes;
-  readonly written: SharedArrayBuffer;
-  readonly staged: Promise<() => Promise<void>>;
+  /**
+   * Copies this rank's elements in chunks of whole checksum blocks, and passes each chunk to the sink before it copies
+   * the next. Resolves when everything is copied; then the state may change.
+   */
+  async #copy(state: TrainingState, { tasks }: SavePlan, sink: SaveSink): Promise<void> {
+    const access = accessOf(state);
+    const { blockElements } = this.#options;
+    const most = Math.max(1, Math.floor(CHUNK_ELEMENTS / blockElements)) * blockElements;
+    for (const { array, file, tensor, start, length, at, position } of tasks) {
+      const { dtype } = array;
+      for (let done = 0; done < length; done += most) {
+        const range = { start: start + done, length: Math.min(most, length - done) };
+        // A read returns a new copy, whose buffer can be passed to another thread.
+        const values = access.read(array, range) as Float32Array<ArrayBuffer>;
+        const place = { at: at + done, position: position + storedBytes(dtype) * done };
+        await sink.write({ file, tensor, dtype, ...place, values });
+      }
+    }
+  }
+
+  /** Ends a rank's part before it was copied. Nobody awaits it, and it does not throw. */
+  #giveUp(identity: SaveIdentity, sink: SaveSink | undefined, error: ErrorJson): void {
+    if (sink === undefined) {
+      leaveSave(this.#options.fileSystem, identity, error);
+      return;
+    }
+    sink.fail(error);
+    // The other ranks learn it from their own saves.
+    sink.finish().catch(() => undefined);
+  }
 }
 
 class Save implements CheckpointSave {
@@ -207,9 +210,9 @@ class Save implements CheckpointSave {
   readonly #done: Promise<void>;
   #isAwaited = false;
 
-  constructor({ folder, temporary, totalBytes, written, staged }: SaveParts) {
+  constructor({ folder, id, written }: SaveSpec, totalBytes: Bytes, staged: Promise<() => Promise<void>>) {
     this.folder = folder;
-    this.temporary = temporary;
+    this.temporary = temporaryFolder(folder, id);
     this.totalBytes = totalBytes;
     this.#written = new BigInt64Array(written);
     this.#done = staged.then((finish) => finish());
@@ -225,12 +228,12 @@ class Save implements CheckpointSave {
   }
 
   /** Reports the end, with an error that nobody awaited. Does not throw. */
-  async ended(tell: (error: ShardlabError | null) => void): Promise<void> {
+  async ended(tell: (error: ErrorJson | null) => void): Promise<void> {
     try {
       await this.#done;
       tell(null);
     } catch (error) {
-      tell(this.#isAwaited ? null : ShardlabError.fromJSON(outcomeOf(error)));
+      tell(this.#isAwaited ? null : errorJson(error));
     }
   }
 }

@@ -1,20 +1,21 @@
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { type ErrorJson, ShardlabError } from '../../core/errors';
-import { failedFolder, idOf, replaceFolder, temporaryFolder } from '../format/checkpoint-folder';
+import { failedFolder, replaceFolder, stateOf, temporaryFolder } from '../format/checkpoint-folder';
 import { CHECKSUM_FILE, type CheckpointState, STATE_FILE } from '../format/checkpoint-state';
 import type { Checksums, FileChecksums } from '../format/checksums';
-import { type FileSystem, writeError, writeWhole } from '../format/file-system';
+import { type FileSystem, fileError, writeError, writeWhole } from '../format/file-system';
 import { isRunning } from '../format/process-mark';
-import { type PartReport, type PartWriter, reportFile } from './part-writer';
+import {
+  type PartReport,
+  type PartSpec,
+  type PartWriter,
+  reportFile,
+  type SaveIdentity,
+} from './part-writer';
 
 /** How ranks agree on the end of a save without a collective, because training may be in the middle of one. */
-export interface CommitSpec {
-  readonly folder: string;
-  readonly id: string;
-  /** Identity of each rank's process (`processMark`), by rank; the first rank commits. */
-  readonly members: readonly string[];
-  readonly rank: number;
+export interface CommitSpec extends SaveIdentity {
   /** The files that only the first rank writes (indices, state); null on other ranks. */
   readonly documents: CommitDocuments | null;
 }
@@ -24,6 +25,9 @@ export interface CommitDocuments {
   readonly state: Omit<CheckpointState, 'files'>;
   readonly blockElements: number;
 }
+
+/** One rank's work in a save; plain data, which the thread that does it gets. */
+export interface SaveSpec extends PartSpec, CommitSpec {}
 
 const NO_ROOM: ErrorJson = {
   code: 'IO',
@@ -53,10 +57,7 @@ export async function finishPart(writer: PartWriter, fs: FileSystem, spec: Commi
  * lowest failed rank; RANK_DIED if a rank's process ended.
  */
 export async function committed(fs: FileSystem, spec: CommitSpec): Promise<void> {
-  if (spec.documents === null) {
-    await followed(fs, spec);
-    return;
-  }
+  if (spec.documents === null) return followed(fs, spec);
   try {
     const reports = await allReports(fs, spec);
     commit(fs, spec, spec.documents, reports);
@@ -69,8 +70,12 @@ export async function committed(fs: FileSystem, spec: CommitSpec): Promise<void>
 async function followed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   const { folder, id } = spec;
   const failed = failedFolder(folder, id);
-  await until(spec, [0], () => !fs.existsSync(temporaryFolder(folder, id)));
-  if (!fs.existsSync(failed) && idOf(folder) === id) return;
+  await until(
+    spec,
+    () => [0],
+    () => !fs.existsSync(temporaryFolder(folder, id)),
+  );
+  if (!fs.existsSync(failed) && stateOf(folder)?.id === id) return;
   const report = readReport(fs, reportFile(failed, spec.members.length));
   hasRead(fs, spec);
   throw report !== undefined && 'error' in report
@@ -86,7 +91,10 @@ async function allReports(fs: FileSystem, spec: CommitSpec): Promise<PartReport[
   const reports = new Map<number, PartReport>();
   const lacking = (): number[] => [...spec.members.keys()].filter((rank) => !reports.has(rank));
   await until(spec, lacking, () => {
-    if (!fs.existsSync(temporary)) throw vanished(temporary);
+    if (!fs.existsSync(temporary)) {
+      const what = `${temporary} was deleted while a checkpoint was written into it; save again`;
+      throw fileError(what, { file: temporary });
+    }
     for (const rank of lacking()) {
       const report = readReport(fs, reportFile(temporary, rank));
       if (report !== undefined) reports.set(rank, report);
@@ -105,7 +113,9 @@ function commit(
   const { folder, id, members } = spec;
   const temporary = temporaryFolder(folder, id);
   reports.forEach((report, rank) => {
-    if ('error' in report) throw saidBy(rank, report.error);
+    if (!('error' in report)) return;
+    const { error } = report;
+    throw ShardlabError.fromJSON({ ...error, message: `[rank ${rank}] ${error.message}`, rank });
   });
   const checksums: Checksums = { algorithm: 'crc32', block_elements: blockElements, files: merged(reports) };
   for (const [name, text] of indices) writeWhole(fs, join(temporary, name), text);
@@ -118,10 +128,7 @@ function commit(
 }
 
 /** Records that a rank has read why the save failed; the last one deletes the failed folder. */
-export function hasRead(
-  fs: FileSystem,
-  { folder, id, members, rank }: Pick<CommitSpec, 'folder' | 'id' | 'members' | 'rank'>,
-): void {
+function hasRead(fs: FileSystem, { folder, id, members, rank }: SaveIdentity): void {
   const failed = failedFolder(folder, id);
   try {
     fs.closeSync(fs.openSync(join(failed, `${READ}${rank}`), 'w'));
@@ -178,18 +185,6 @@ function makeRoom(fs: FileSystem, temporary: string): void {
   }
 }
 
-function vanished(temporary: string): ShardlabError {
-  return new ShardlabError(
-    'IO',
-    `${temporary} was deleted while a checkpoint was written into it; save again`,
-    { details: { file: temporary } },
-  );
-}
-
-function saidBy(rank: number, error: ErrorJson): ShardlabError {
-  return ShardlabError.fromJSON({ ...error, message: `[rank ${rank}] ${error.message}`, rank });
-}
-
 /** Joins the checksums of all parts: ranks that write into one file have different ranges, and one has the header. */
 function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   const files: Record<string, FileChecksums> = {};
@@ -221,24 +216,44 @@ function readReport(fs: FileSystem, file: string): PartReport | undefined {
 
 async function until(
   spec: CommitSpec,
-  awaited: readonly number[] | (() => readonly number[]),
+  awaited: () => readonly number[],
   isDone: () => boolean,
 ): Promise<void> {
   for (let look = 1; !isDone(); look++) {
     if (look % LOOKS_A_CHECK === 0) {
-      const ranks = typeof awaited === 'function' ? awaited() : awaited;
-      const dead = ranks.find((rank) => !isRunning(spec.members[rank] ?? ''));
+      const rank = awaited().find((index) => !isRunning(spec.members[index] ?? ''));
       // It may have written its report just before it ended.
-      if (dead !== undefined && !isDone()) throw died(dead, spec.folder);
+      if (rank !== undefined && !isDone()) {
+        throw new ShardlabError(
+          'RANK_DIED',
+          `rank ${rank}'s process ended before the save into ${spec.folder} was complete; the previous checkpoint is unchanged`,
+          { rank, details: { rank, file: spec.folder } },
+        );
+      }
     }
     await setTimeout(POLL_MS);
   }
 }
 
-function died(rank: number, folder: string): ShardlabError {
-  return new ShardlabError(
-    'RANK_DIED',
-    `rank ${rank}'s process ended before the save into ${folder} was complete; the previous checkpoint is unchanged`,
-    { rank, details: { rank, file: folder } },
-  );
+/**
+ * Ends a rank's part before it has a writer, so that no other rank waits for it: the first rank removes the folder, and
+ * other ranks leave a report with the reason. It does not throw.
+ */
+export function leaveSave(fs: FileSystem, save: SaveIdentity, error: ErrorJson): void {
+  const temporary = temporaryFolder(save.folder, save.id);
+  try {
+    if (save.rank === 0) {
+      // Rename first: files that other ranks still write into it would survive its deletion.
+      const left = failedFolder(save.folder, `${save.id}-left`);
+      fs.renameSync(temporary, left);
+      fs.rmSync(left, { recursive: true, force: true });
+    } else {
+      const report: PartReport = { error, hasLeft: true };
+      writeWhole(fs, reportFile(temporary, save.rank), JSON.stringify(report));
+    }
+  } catch {
+    // The first rank has removed the folder or given it up; otherwise the disk is broken, and the first rank cannot
+    // commit.
+    hasRead(fs, save);
+  }
 }

@@ -2,8 +2,9 @@ import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { ErrorJson, ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
+import { temporaryFolder } from '../format/checkpoint-folder';
 import { type ChecksumRun, checksumOf, type FileChecksums } from '../format/checksums';
-import { type FileSystem, writeAll, writeError, writeWhole } from '../format/file-system';
+import { type FileSystem, type Place, writeAll, writeError, writeWhole } from '../format/file-system';
 import { encodeValues, type StoredDType } from '../format/stored-dtypes';
 
 /** A file whose header this rank writes. */
@@ -23,11 +24,17 @@ export interface Chunk {
   readonly values: Float32Array;
 }
 
-/** One rank's part of a checkpoint. */
-export interface PartSpec {
+/** A save, as one rank takes part in it. */
+export interface SaveIdentity {
+  readonly folder: string;
+  readonly id: string;
+  /** Identity of each rank's process (`processMark`), by rank; the first rank commits. */
+  readonly members: readonly string[];
   readonly rank: number;
-  /** The incomplete folder. */
-  readonly temporary: string;
+}
+
+/** One rank's part of a checkpoint. */
+export interface PartSpec extends SaveIdentity {
   readonly heads: readonly FileHead[];
   /** Elements per checksum. */
   readonly blockElements: number;
@@ -44,6 +51,12 @@ export type PartReport =
       readonly hasLeft?: boolean;
     };
 
+interface WrittenFile {
+  header?: string;
+  bytes?: number;
+  tensors: Record<string, ChecksumRun[]>;
+}
+
 /** The file of a rank's report. */
 export function reportFile(temporary: string, rank: number): string {
   return join(temporary, `part-${rank}.json`);
@@ -56,16 +69,16 @@ export function reportFile(temporary: string, rank: number): string {
 export class PartWriter {
   readonly #spec: PartSpec;
   readonly #fs: FileSystem;
+  /** The incomplete folder. */
+  readonly #temporary: string;
   readonly #descriptors = new Map<string, number>();
-  readonly #files: Record<
-    string,
-    { header?: string; bytes?: number; tensors: Record<string, ChecksumRun[]> }
-  > = {};
+  readonly #files: Record<string, WrittenFile> = {};
   #error: ShardlabError | undefined;
 
   constructor(spec: PartSpec, fs: FileSystem) {
     this.#spec = spec;
     this.#fs = fs;
+    this.#temporary = temporaryFolder(spec.folder, spec.id);
     for (const head of spec.heads) this.#attempt({ file: head.file, offset: 0 }, () => this.#begin(head));
   }
 
@@ -97,7 +110,7 @@ export class PartWriter {
       this.#fs.closeSync(descriptor);
     }
     this.#descriptors.clear();
-    const report = reportFile(this.#spec.temporary, this.#spec.rank);
+    const report = reportFile(this.#temporary, this.#spec.rank);
     const content: PartReport =
       this.#error === undefined ? { files: this.#files } : { error: this.#error.toJSON() };
     try {
@@ -111,11 +124,11 @@ export class PartWriter {
 
   /** An empty report means that the disk was full; an empty or renamed file needs no space. */
   #leaveEmpty(report: string): void {
-    const { temporary } = this.#spec;
-    const own = Object.keys(this.#files).find((file) => this.#fs.existsSync(join(temporary, file)));
+    const files = Object.keys(this.#files).map((file) => join(this.#temporary, file));
+    const own = files.find((file) => this.#fs.existsSync(file));
     try {
       if (own === undefined) this.#fs.closeSync(this.#fs.openSync(report, 'w'));
-      else this.#fs.renameSync(join(temporary, own), report);
+      else this.#fs.renameSync(own, report);
     } catch {
       // The folder is gone: the save was given up, and this rank will learn it next.
     }
@@ -135,28 +148,21 @@ export class PartWriter {
     tensors[tensor] ??= [];
     const runs = tensors[tensor];
     const last = runs.at(-1);
-    const continues = last !== undefined && last.at + last.length === at && this.#endsBlock(last);
-    const crc32 = this.#blocksOf(bytes, values.length);
-    if (continues) {
+    const { blockElements } = this.#spec;
+    const blockBytes = blockElements * (bytes.length / values.length);
+    let crc32 = '';
+    for (let from = 0; from < bytes.length; from += blockBytes) {
+      crc32 += checksumOf(bytes.subarray(from, from + blockBytes));
+    }
+    const endsBlock = last !== undefined && last.length % blockElements === 0;
+    if (endsBlock && last.at + last.length === at) {
       runs[runs.length - 1] = { at: last.at, length: last.length + values.length, crc32: last.crc32 + crc32 };
     } else {
       runs.push({ at, length: values.length, crc32 });
     }
   }
 
-  #endsBlock({ length }: ChecksumRun): boolean {
-    return length % this.#spec.blockElements === 0;
-  }
-
-  #blocksOf(bytes: Uint8Array, numElements: number): string {
-    const blockBytes = this.#spec.blockElements * (bytes.length / numElements);
-    let text = '';
-    for (let at = 0; at < bytes.length; at += blockBytes)
-      text += checksumOf(bytes.subarray(at, at + blockBytes));
-    return text;
-  }
-
-  #checksums(file: string): { header?: string; bytes?: number; tensors: Record<string, ChecksumRun[]> } {
+  #checksums(file: string): WrittenFile {
     this.#files[file] ??= { tensors: {} };
     return this.#files[file];
   }
@@ -165,18 +171,18 @@ export class PartWriter {
   #descriptor(file: string): number {
     let descriptor = this.#descriptors.get(file);
     if (descriptor === undefined) {
-      descriptor = this.#fs.openSync(join(this.#spec.temporary, file), constants.O_RDWR | constants.O_CREAT);
+      descriptor = this.#fs.openSync(join(this.#temporary, file), constants.O_RDWR | constants.O_CREAT);
       this.#descriptors.set(file, descriptor);
     }
     return descriptor;
   }
 
-  #attempt(place: { file: string; tensor?: string; offset?: number }, work: () => void): void {
+  #attempt(place: Place, work: () => void): void {
     if (this.#error !== undefined) return;
     try {
       work();
     } catch (cause) {
-      this.#error = writeError(cause, { ...place, file: join(this.#spec.temporary, place.file) });
+      this.#error = writeError(cause, { ...place, file: join(this.#temporary, place.file) });
     }
   }
 }

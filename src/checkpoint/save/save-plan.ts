@@ -1,22 +1,15 @@
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
-import type { Parameter } from '../../nn/parameter';
 import type { Json } from '../format/checkpoint-state';
-import { encodeHeader, type SafetensorsHeader } from '../format/safetensors-header';
+import { encodeHeader } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { heldRanges, sharePlacement } from '../state/placement';
 import { type TrainingState, VALUES } from '../state/training-state';
 import type { CommitDocuments } from './commit';
 import { ownersOf } from './owners';
 import type { FileHead } from './part-writer';
-import {
-  type SavedArray,
-  type SaveLayout,
-  type StateDictType,
-  saveLayout,
-  type WriteTask,
-} from './save-layout';
+import { type SavedArray, type StateDictType, saveLayout, type WriteTask } from './save-layout';
 
 /** How a checkpoint is written. */
 export interface SaveOptions {
@@ -35,12 +28,12 @@ export interface SaveOptions {
 
 /** The work of one rank in a save. */
 export interface SavePlan {
-  readonly layout: SaveLayout;
-  readonly parameters: readonly Parameter[];
+  /** Index files by name. */
+  readonly indices: ReadonlyMap<string, string>;
   /** Headers that this rank writes. */
   readonly heads: readonly FileHead[];
   /** This rank's tasks, and the byte where each begins in its file. */
-  readonly tasks: readonly { readonly task: WriteTask; readonly position: Bytes }[];
+  readonly tasks: readonly (WriteTask & { readonly position: Bytes })[];
   /** Bytes to copy from this rank's states. */
   readonly totalBytes: Bytes;
 }
@@ -78,7 +71,7 @@ export function checkStateDictType(type: string): void {
 
 /** Plans which rank writes which elements into which file. All ranks call it. */
 export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
-  const { engine, group } = state;
+  const { group } = state;
   const named = state.model.namedParameters();
   const parameters = [...named.values()];
   // If values differ between ranks, the first rank's are saved. Source: FSDP, which takes ignored parameters from rank
@@ -86,54 +79,54 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
   const held = heldRanges(parameters).filter(
     ({ parameter }) => group.rank === 0 || !parameters[parameter]?.state.isLocal,
   );
-  const placement = sharePlacement(engine, group, held, parameters.length);
+  const placement = sharePlacement(state, held, parameters.length);
   const described = [...named].map(([name, { size }]) => ({ name, size }));
   const layout = saveLayout(savedArrays(state, options), ownersOf(placement, described), {
     type: options.type ?? 'SHARDED_STATE_DICT',
     maxShardBytes: options.maxShardBytes ?? MAX_SHARD_BYTES,
     numRanks: group.size,
   });
-  const headers = new Map<string, SafetensorsHeader>();
-  const heads: FileHead[] = [];
-  for (const { file, tensors, metadata, rank } of layout.files) {
-    const { bytes, header, fileBytes } = encodeHeader(tensors, metadata);
-    headers.set(file, header);
-    if (rank === group.rank) heads.push({ file, bytes, fileBytes });
-  }
+  const files = layout.files.map((file) => ({ ...file, ...encodeHeader(file.tensors, file.metadata) }));
+  const headers = new Map(files.map(({ file, header }) => [file, header]));
   const tasks = layout.tasks
     .filter(({ rank }) => rank === group.rank)
-    .map((task) => ({ task, position: positionOf(headers, task) }));
-  const totalBytes = ITEM_BYTES * tasks.reduce((sum, { task }) => sum + task.length, 0);
-  return { layout, parameters, heads, tasks, totalBytes };
-}
-
-/** The documents that the first rank writes beside the tensors. */
-export function commitDocuments(
-  { group, optimizer }: TrainingState,
-  { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
-  { layout }: SavePlan,
-  identity: { readonly id: string; readonly blockElements: number },
-): CommitDocuments {
+    .map((task) => {
+      const { dataStart = 0, tensors } = headers.get(task.file) ?? {};
+      const from = tensors?.get(task.tensor)?.from ?? 0;
+      return { ...task, position: dataStart + from + storedBytes(task.array.dtype) * task.at };
+    });
   return {
     indices: layout.indices,
-    blockElements: identity.blockElements,
-    state: {
-      format: 'shardlab checkpoint',
-      version: 1,
-      id: identity.id,
-      state_dict_type: type,
-      world: group.size,
-      optimizer:
-        optimizer === null
-          ? null
-          : {
-              steps: optimizer.steps,
-              stepsLeftOut: optimizer.stepsLeftOut,
-              lr: optimizer.lr,
-              states: [...optimizer.stateNames],
-            },
-      trainer,
-    },
+    heads: files.flatMap(({ file, rank, bytes, fileBytes }) => {
+      return rank === group.rank ? [{ file, bytes, fileBytes }] : [];
+    }),
+    tasks,
+    totalBytes: ITEM_BYTES * tasks.reduce((sum, { length }) => sum + length, 0),
+  };
+}
+
+/** The checkpoint's description of itself, which the first rank writes. */
+export function describeSave(
+  { group, optimizer }: TrainingState,
+  { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
+  id: string,
+): CommitDocuments['state'] {
+  return {
+    format: 'shardlab checkpoint',
+    version: 1,
+    id,
+    state_dict_type: type,
+    world: group.size,
+    optimizer:
+      optimizer === null
+        ? null
+        : {
+            steps: optimizer.steps,
+            stepsLeftOut: optimizer.stepsLeftOut,
+            lr: optimizer.lr,
+            states: [...optimizer.stateNames],
+          },
+    trainer,
   };
 }
 
@@ -153,10 +146,4 @@ function savedArrays({ model, optimizer }: TrainingState, { dtype = 'F32' }: Sav
 /** The name under which a parameter's optimizer state is stored. */
 export function stateKey(parameter: string, state: string): string {
   return `${parameter}.${state}`;
-}
-
-function positionOf(headers: ReadonlyMap<string, SafetensorsHeader>, task: WriteTask): Bytes {
-  const header = headers.get(task.file);
-  const from = header?.tensors.get(task.tensor)?.from ?? 0;
-  return (header?.dataStart ?? 0) + from + storedBytes(task.array.dtype) * task.at;
 }

@@ -2,9 +2,8 @@ import { join } from 'node:path';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { type ErrorJson, ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
-import type { FileSystem } from '../format/file-system';
-import { type CommitSpec, finishPart } from './commit';
-import { type Chunk, type PartSpec, PartWriter } from './part-writer';
+import type { SaveSpec } from './commit';
+import type { Chunk } from './part-writer';
 import type { FromSaveThread, SaveThreadInput, ToSaveThread } from './save-thread';
 
 /** Takes a rank's part of a save. */
@@ -20,28 +19,8 @@ export interface SaveSink {
   finish(): Promise<void>;
 }
 
-/** Makes the sink of a save. */
-export type StartSink = (part: PartSpec, commit: CommitSpec) => SaveSink;
-
 /** Writes on a separate thread; at most `stagingBytes` wait for it. */
-export function threadSink(stagingBytes: Bytes): StartSink {
-  return (part, commit) => new ThreadSink(part, commit, stagingBytes);
-}
-
-/** Writes at once, on the calling thread, through the caller's file system. */
-export function directSink(fs: FileSystem): StartSink {
-  return (part, commit) => {
-    const writer = new PartWriter(part, fs);
-    let ended: Promise<void> | undefined;
-    return {
-      write: (chunk) => Promise.resolve(writer.write(chunk)),
-      fail: (error) => writer.fail(ShardlabError.fromJSON(error)),
-      finish: () => (ended ??= finishPart(writer, fs, commit)),
-    };
-  };
-}
-
-class ThreadSink implements SaveSink {
+export class ThreadSink implements SaveSink {
   readonly #stagingBytes: Bytes;
   readonly #port: MessagePort;
   readonly #ended: Promise<void>;
@@ -51,15 +30,12 @@ class ThreadSink implements SaveSink {
   #isFinished = false;
   #resume: (() => void) | undefined;
 
-  constructor(part: PartSpec, commit: CommitSpec, stagingBytes: Bytes) {
+  constructor(spec: SaveSpec, stagingBytes: Bytes) {
     this.#stagingBytes = stagingBytes;
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
-    const input: SaveThreadInput = { part, commit, port: port2 };
-    const thread = new Worker(join(__dirname, 'save-thread.js'), {
-      workerData: input,
-      transferList: [port2],
-    });
+    const workerData: SaveThreadInput = { spec, port: port2 };
+    const thread = new Worker(join(__dirname, 'save-thread.js'), { workerData, transferList: [port2] });
     this.#ended = new Promise((resolve, reject) => {
       const hear = (message: FromSaveThread): void => {
         if (message.kind === 'taken') this.#taken();

@@ -1,15 +1,13 @@
 // Writes a rank's part of a checkpoint while its main thread trains.
 import fs from 'node:fs';
 import { type MessagePort, workerData } from 'node:worker_threads';
-import { type ErrorJson, ShardlabError } from '../../core/errors';
-import { outcomeOf } from '../state/outcome';
-import { type CommitSpec, finishPart } from './commit';
-import { type Chunk, type PartSpec, PartWriter } from './part-writer';
+import { type ErrorJson, errorJson, ShardlabError } from '../../core/errors';
+import { finishPart, type SaveSpec } from './commit';
+import { type Chunk, PartWriter } from './part-writer';
 
 /** The main thread's data at the start. */
 export interface SaveThreadInput {
-  readonly part: PartSpec;
-  readonly commit: CommitSpec;
+  readonly spec: SaveSpec;
   readonly port: MessagePort;
 }
 
@@ -25,8 +23,8 @@ export type FromSaveThread =
   | { readonly kind: 'ended'; readonly error: ErrorJson | null };
 
 // ThreadSink makes workerData.
-const { part, commit, port } = workerData as SaveThreadInput;
-const writer = new PartWriter(part, fs);
+const { spec, port } = workerData as SaveThreadInput;
+const writer = new PartWriter(spec, fs);
 const say = (message: FromSaveThread): void => port.postMessage(message);
 
 port.on('message', (message: ToSaveThread) => {
@@ -48,11 +46,7 @@ port.on('message', (message: ToSaveThread) => {
 
 /** Does not throw. */
 async function end(): Promise<void> {
-  try {
-    await finishPart(writer, fs, commit);
-    say({ kind: 'ended', error: null });
-  } catch (error) {
-    say({ kind: 'ended', error: outcomeOf(error) });
-  }
+  const error = await finishPart(writer, fs, spec).then(() => null, errorJson);
+  say({ kind: 'ended', error });
   port.close();
 }

@@ -1,8 +1,10 @@
 import type { Engine } from '../../backend/engine';
-import { type ErrorCode, ShardlabError } from '../../core/errors';
+import { type ErrorCode, type ErrorJson, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
-import type { Outcome } from './outcome';
+
+/** A rank's error in the form for messages; null on success. */
+export type Outcome = ErrorJson | null;
 
 /** The ranks that act together. */
 export interface Ranks {
@@ -17,17 +19,28 @@ const ABSENCES: readonly ErrorCode[] = ['COLLECTIVE_MISMATCH', 'COLLECTIVE_MISSI
  * Gives every rank the values of all ranks, by rank: plain JSON. `name` is the function that the user called.
  * Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING that name the function, when some rank did not call it.
  */
-export function exchange<T>({ engine, group }: Ranks, name: string, value: T): T[] {
+export function exchange<T>(ranks: Ranks, name: string, value: T): T[] {
   const text = Buffer.from(JSON.stringify(value));
   const words = new Int32Array(1 + Math.ceil(text.length / BYTES_PER_WORD));
   words[0] = text.length;
   new Uint8Array(words.buffer, BYTES_PER_WORD).set(text);
-  const own = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor(words, [words.length], 'int32'));
+  const gathered = together(name, () => gatherWords(ranks, words, [words.length], name));
+  // Every rank sent JSON of the same type.
+  return messagesOf(gathered).map((message) => JSON.parse(message) as T);
+}
+
+/** All ranks' words, in rank order. */
+export function gatherWords(
+  { engine, group }: Ranks,
+  words: Int32Array,
+  shape: number[],
+  module: string,
+): Int32Array {
+  const own = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor(words, shape, 'int32'));
   try {
-    const gathered = together(name, () => group.allGather(own, { cause: 'control', module: name }).wait());
+    const gathered = group.allGather(own, { cause: 'control', module }).wait();
     try {
-      // Every rank sent JSON of the same type.
-      return messagesOf(gathered.dataSync<'int32'>()).map((message) => JSON.parse(message) as T);
+      return gathered.dataSync<'int32'>().slice();
     } finally {
       gathered.dispose();
     }

@@ -1,8 +1,6 @@
-import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
-import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
+import { gatherWords, type Ranks } from './agreement';
 import type { Range } from './ranges';
 
 /** A range of a parameter that a rank holds. */
@@ -30,35 +28,23 @@ export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
   return buffersOf(parameters).flatMap((buffer) =>
     buffer.slices
       .filter(({ length }) => length > 0)
-      .map(({ parameter, start, length }) => ({ parameter: placeIn(places, parameter), start, length })),
+      .map(({ parameter, start, length }) => {
+        const place = places.get(parameter);
+        if (place !== undefined) return { parameter: place, start, length };
+        throw new ShardlabError(
+          'INTERNAL',
+          `a state buffer holds ${parameter.name}, which is not a parameter of its model`,
+        );
+      }),
   );
 }
 
 /** Gives every rank of the group the placement of all ranks. All of them call it. */
-export function sharePlacement(
-  engine: Engine,
-  group: ProcessGroup,
-  held: readonly PlacedRange[],
-  numParameters: number,
-): Placement {
+export function sharePlacement(ranks: Ranks, held: readonly PlacedRange[], numParameters: number): Placement {
   const rows = [NO_STRETCH, ...held.map(({ parameter, start, length }) => [parameter, start, length])];
-  const own = engine.tagged({ cause: 'comm', module: '' }, () =>
-    tf.tensor(Int32Array.from(rows.flat()), [rows.length, WORDS], 'int32'),
-  );
-  const gathered = group.allGather(own, { cause: 'control' }).wait();
-  try {
-    return placementOf(gathered.dataSync<'int32'>(), group.size, numParameters);
-  } finally {
-    own.dispose();
-    gathered.dispose();
-  }
-}
-
-/** Every rank's rows begin with the row without meaning. */
-function placementOf(words: Int32Array, numRanks: number, numParameters: number): Placement {
-  const placement = Array.from({ length: numRanks }, () =>
-    Array.from({ length: numParameters }, (): Range[] => []),
-  );
+  const words = gatherWords(ranks, Int32Array.from(rows.flat()), [rows.length, WORDS], '');
+  const placement = ranks.group.ranks.map(() => Array.from({ length: numParameters }, (): Range[] => []));
+  // Every rank's rows begin with the row without meaning.
   let rank = -1;
   for (let row = 0; row < words.length; row += WORDS) {
     const [parameter = -1, start = 0, length = 0] = words.subarray(row, row + WORDS);
@@ -66,13 +52,4 @@ function placementOf(words: Int32Array, numRanks: number, numParameters: number)
     else placement[rank]?.[parameter]?.push({ start, length });
   }
   return placement;
-}
-
-function placeIn(places: ReadonlyMap<Parameter, number>, parameter: Parameter): number {
-  const place = places.get(parameter);
-  if (place !== undefined) return place;
-  throw new ShardlabError(
-    'INTERNAL',
-    `a state buffer holds ${parameter.name}, which is not a parameter of its model`,
-  );
 }

@@ -11,9 +11,19 @@ export function overlapOf(a: Range, b: Range): Range | null {
   return end > start ? { start, length: end - start } : null;
 }
 
-/** The parts of `range` outside of all ranges in `taken`, in order. */
-export function withoutRanges(range: Range, taken: readonly Range[]): Range[] {
-  let left: Range[] = range.length > 0 ? [range] : [];
+/** The parts of `ranges` that are in one of `others`, in the order of `ranges`. */
+export function commonRanges(ranges: readonly Range[], others: readonly Range[]): Range[] {
+  return ranges.flatMap((range) => others.flatMap((other) => overlapOf(range, other) ?? []));
+}
+
+/** Elements of some ranges. */
+export function totalLength(ranges: readonly Range[]): number {
+  return ranges.reduce((sum, { length }) => sum + length, 0);
+}
+
+/** The parts of `ranges` outside of all ranges in `taken`, in order. */
+export function withoutRanges(ranges: readonly Range[], taken: readonly Range[]): Range[] {
+  let left = ranges.filter(({ length }) => length > 0);
   for (const other of taken) left = left.flatMap((part) => outside(part, other));
   return left;
 }

@@ -34,7 +34,7 @@ export interface StateAccess {
  */
 export function stateAccess(
   engine: Engine,
-  side: { readonly parameters: readonly Parameter[]; readonly optimizer: ElementStates } | null,
+  side: { readonly parameters: readonly Parameter[]; readonly optimizer: ElementStates | null } | null,
 ): StateAccess {
   const partsOf = (name: StateName, range: Range): Part[] => {
     const parameter = side?.parameters[name.parameter];
@@ -53,7 +53,7 @@ export function stateAccess(
         const part =
           name.state === 'values'
             ? readState(engine, buffer, 'values', offset, length)
-            : side?.optimizer.readState(buffer, name.state, offset, length);
+            : side?.optimizer?.readState(buffer, name.state, offset, length);
         if (part !== undefined) values.set(part, at);
       }
       return values;
@@ -62,7 +62,7 @@ export function stateAccess(
       for (const { buffer, offset, at, length } of partsOf(name, range)) {
         const part = values.subarray(at, at + length);
         if (name.state === 'values') writePart(engine, buffer, offset, part);
-        else side?.optimizer.writeState(buffer, name.state, offset, part);
+        else side?.optimizer?.writeState(buffer, name.state, offset, part);
       }
     },
   };
@@ -70,6 +70,7 @@ export function stateAccess(
 
 /** The index of the first element whose bits differ; a NaN equals the same NaN. */
 export function firstDifference(a: Float32Array, b: Float32Array): number | undefined {
+  const bitsOf = (values: Float32Array) => new Int32Array(values.buffer, values.byteOffset, values.length);
   const [left, right] = [bitsOf(a), bitsOf(b)];
   const at = left.findIndex((bits, i) => bits !== right[i]);
   return at < 0 ? undefined : at;
@@ -92,8 +93,4 @@ function overlaps(parameter: Parameter, range: Range): Part[] {
     const offset = slice.offset + common.start - slice.start;
     return [{ buffer, offset, at: common.start - range.start, length: common.length }];
   });
-}
-
-function bitsOf(values: Float32Array): Int32Array {
-  return new Int32Array(values.buffer, values.byteOffset, values.length);
 }

@@ -2,7 +2,7 @@ import type { Engine } from '../../backend/engine';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Optimizer } from '../../optim/optimizer';
-import { type ElementStates, type StateAccess, stateAccess } from './state-access';
+import { type StateAccess, stateAccess } from './state-access';
 
 /** The state of a save or load: a model and its optimizer on this rank, and the ranks with the other shards. */
 export interface TrainingState {
@@ -16,14 +16,7 @@ export interface TrainingState {
 /** The name of a parameter's values among its states. */
 export const VALUES = 'values';
 
-const NO_STATES: ElementStates = {
-  stateNames: [],
-  isExact: () => true,
-  readState: (_buffer, _name, _offset, length = 0) => new Float32Array(length),
-  writeState() {},
-};
-
 /** Access to this rank's elements, with parameters in the model's order. */
 export function accessOf({ engine, model, optimizer }: Omit<TrainingState, 'group'>): StateAccess {
-  return stateAccess(engine, { parameters: model.parameters(), optimizer: optimizer ?? NO_STATES });
+  return stateAccess(engine, { parameters: model.parameters(), optimizer });
 }

@@ -1,5 +1,5 @@
 import type { Engine } from '../../backend/engine';
-import { openFirstState } from '../../checkpoint/load/first-state';
+import { openFirstState } from '../../checkpoint/load/stretch-reader';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
