@@ -35,15 +35,17 @@ export interface Tag {
 export const COMM_CAUSES = ['param', 'grad', 'norm', 'loss', 'buffer', 'user', 'control'] as const;
 export type CommCause = (typeof COMM_CAUSES)[number];
 
-export type CollectiveOp =
-  | 'allReduce'
-  | 'reduceScatter'
-  | 'allGather'
-  | 'broadcast'
-  | 'allToAll'
-  | 'send'
-  | 'recv'
-  | 'barrier';
+export const COLLECTIVE_OPS = [
+  'allReduce',
+  'reduceScatter',
+  'allGather',
+  'broadcast',
+  'allToAll',
+  'send',
+  'recv',
+  'barrier',
+] as const;
+export type CollectiveOp = (typeof COLLECTIVE_OPS)[number];
 
 /**
  * The times that separate a rank's waits in a collective: for the wire, for a peer or for a core. `lacked` is time in

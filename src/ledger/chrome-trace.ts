@@ -54,38 +54,29 @@ function names(rank: number): TraceEvent[] {
 }
 
 function eventsOf(record: StepRecord, origin: Seconds): TraceEvent[] {
-  const pid = record.rank;
   const at = (seconds: Seconds): number => Math.round((record.start - origin + seconds) * 1e9) / 1e3;
-  const lasting = (from: Seconds, to: Seconds) => ({ ts: at(from), dur: Math.max(0, at(to) - at(from)) });
+  const lasting = (tid: number, from: Seconds, to: Seconds) =>
+    ({ ph: 'X', pid: record.rank, tid, ts: at(from), dur: Math.max(0, at(to) - at(from)) }) as const;
   const lanes = timeline(record);
   const step: TraceEvent = {
+    ...lasting(MAIN, 0, lanes.seconds),
     name: `step ${record.step}`,
-    ph: 'X',
     cat: 'step',
-    pid,
-    tid: MAIN,
-    ...lasting(0, lanes.seconds),
     args: { loss: record.loss, tokens: record.tokens, peakBytes: record.memory.peakBytes },
   };
   const main = lanes.main.map(
     ({ kind, module, start, end }): TraceEvent => ({
+      ...lasting(MAIN, start, end),
       name: module === '' ? kind : `${kind} ${module}`,
-      ph: 'X',
       cat: kind === 'wait' ? 'wait' : 'compute',
-      pid,
-      tid: MAIN,
-      ...lasting(start, end),
       args: { module },
     }),
   );
   const wire = lanes.wire.map(
     ({ op, cause, module, bytes, wireBytes, exposed, start, end }): TraceEvent => ({
+      ...lasting(WIRE, start, end),
       name: module === '' ? `${op} ${cause}` : `${op} ${cause} ${module}`,
-      ph: 'X',
       cat: cause,
-      pid,
-      tid: WIRE,
-      ...lasting(start, end),
       args: { module, bytes, wireBytes, exposedMicroseconds: Math.round(exposed * 1e9) / 1e3 },
     }),
   );

@@ -51,11 +51,6 @@ export function logicalAtPeak(record: StepRecord): BytesByCause {
   return logicalByCause(record.memory.owners, record.memory.atPeak);
 }
 
-/** Bytes by cause on the device at the step's end, at the declared types. */
-export function logicalAtRest(record: StepRecord): BytesByCause {
-  return logicalByCause(record.memory.owners, record.memory.atRest);
-}
-
 export interface ModuleBytes {
   readonly cause: MemoryCause;
   readonly module: string;
@@ -111,7 +106,8 @@ export function memoryOverTime(record: StepRecord, space: Space = 'device'): Mem
   return out;
 }
 
-function ringBytes(owners: readonly Owner[], bytes: readonly Bytes[], space: Space): Bytes {
+/** Bytes in one space that are passed from unit to unit ([Note: pool and ring]). */
+export function ringBytes(owners: readonly Owner[], bytes: readonly Bytes[], space: Space): Bytes {
   return owners.reduce((sum, owner, i) => {
     return isRing(owner) && owner.space === space ? sum + (bytes[i] ?? 0) : sum;
   }, 0);
@@ -127,20 +123,13 @@ function isFirstHalfOfRetag({ seconds, deltaBytes }: MemoryCurve, i: number): bo
   return delta < 0 && seconds[i + 1] === seconds[i] && deltaBytes[i + 1] === -delta;
 }
 
-interface GrowingCurve {
-  seconds: Seconds[];
-  byCause: Record<MemoryCause, Bytes[]>;
-  total: Bytes[];
-  ring: Bytes[];
-}
-
-function emptyCurve(): GrowingCurve {
+function emptyCurve() {
   const byCause = {} as Record<MemoryCause, Bytes[]>; // filled for every cause on the next line
   for (const cause of MEMORY_CAUSES) byCause[cause] = [];
-  return { seconds: [], byCause, total: [], ring: [] };
+  return { seconds: [] as Seconds[], byCause, total: [] as Bytes[], ring: [] as Bytes[] };
 }
 
-function addPoint(curve: GrowingCurve, at: Seconds, held: BytesByCause, ring: Bytes): void {
+function addPoint(curve: ReturnType<typeof emptyCurve>, at: Seconds, held: BytesByCause, ring: Bytes): void {
   curve.seconds.push(at);
   curve.total.push(totalBytes(held));
   curve.ring.push(ring);

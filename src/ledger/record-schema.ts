@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { COMM_CAUSES, MEMORY_CAUSES } from '../core/events';
+import { COLLECTIVE_OPS, COMM_CAUSES, MEMORY_CAUSES } from '../core/events';
 import type { StepRecord } from './record';
 
 const bytes = z.number();
@@ -54,16 +54,7 @@ const memory = z
 
 const collective = z
   .object({
-    op: z.enum([
-      'allReduce',
-      'reduceScatter',
-      'allGather',
-      'broadcast',
-      'allToAll',
-      'send',
-      'recv',
-      'barrier',
-    ]),
+    op: z.enum(COLLECTIVE_OPS),
     group: z.string(),
     ranks: z.array(z.int()),
     number: z.int(),

@@ -3,9 +3,15 @@ import { ShardlabError } from '../core/errors';
 import type { BufferId, CollectiveEvent, MemoryCause, Observer, Space, SpanEvent, Tag } from '../core/events';
 import type { ThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
-import { type Column, createColumn } from './columns';
-import { LiveBuffers, OwnerTable } from './live-buffers';
-import { type BytesByCause, noBytes, type Owner, type ProcessMemory, type StepRecord } from './record';
+import { OwnerTable } from './owner-table';
+import {
+  type BytesByCause,
+  type MemoryCurve,
+  noBytes,
+  type Owner,
+  type ProcessMemory,
+  type StepRecord,
+} from './record';
 
 /** What the caller knows about a step that has ended. */
 export interface StepFacts {
@@ -18,54 +24,27 @@ export interface StepFacts {
   readonly curve?: boolean;
 }
 
-/** Collects the events of one rank, step by step. */
-export interface Recorder extends Observer {
-  readonly rank: number;
-  readonly world: number;
-  /**
-   * New buffers belong to this run from now on; 0: none. Do not call it within a step: the record is about the run at
-   * its end.
-   */
-  enter(run: number): void;
-  /** Starts a step; an unfinished one is dropped (its buffers stay counted). */
-  beginStep(step: number): void;
-  /**
-   * Ends the step and gives its record. Throws: CHECK when `engineBytes` differs from the live sum,
-   * INTERNAL without a step.
-   */
-  endStep(facts?: StepFacts): StepRecord;
-  /** Bytes on the device now, by cause. */
-  liveBytes(): BytesByCause;
-  /** Bytes on the device now, by cause and module, largest first, for out-of-memory errors. */
-  liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[];
-}
-
-/** Makes a recorder. `clock` is for tests and dry runs; `cpu` is the CPU clock of the main thread. */
-export function createRecorder(
-  place: { readonly rank: number; readonly world: number },
-  clock: () => Seconds = now,
-  cpu?: ThreadCpuClock,
-): Recorder {
-  return new ColumnarRecorder(place.rank, place.world, clock, cpu);
-}
-
 /**
+ * Collects the events of one rank, step by step.
+ *
  * [Note: recorder] Every allocation or free appends three numbers to columns and adjusts two sums. The peak is stored as the number of
  * the event that reached it; at the step's end, a replay of the columns up to that event finds the bytes by owner.
  */
-class ColumnarRecorder implements Recorder {
+export class Recorder implements Observer {
   readonly rank: number;
   readonly world: number;
   readonly #clock: () => Seconds;
   readonly #cpu: ThreadCpuClock | undefined;
   readonly #table = new OwnerTable();
-  readonly #buffers = new LiveBuffers();
+  /** Size and owner of each live buffer. */
+  readonly #bytesOf = new Map<BufferId, Bytes>();
+  readonly #ownerOf = new Map<BufferId, number>();
   /** Live bytes by owner. */
   readonly #live: Bytes[] = [];
   #deviceBytes: Bytes = 0;
-  readonly #seconds: Column = createColumn('float64');
-  readonly #owner: Column = createColumn('int32');
-  readonly #delta: Column = createColumn('float64');
+  readonly #seconds: Seconds[] = [];
+  readonly #owner: number[] = [];
+  readonly #delta: Bytes[] = [];
   #collectives: CollectiveEvent[] = [];
   #spans: SpanEvent[] = [];
   #atStart: Bytes[] = [];
@@ -78,7 +57,12 @@ class ColumnarRecorder implements Recorder {
   #startCpu: Seconds | undefined;
   #numUnknownFrees = 0;
 
-  constructor(rank: number, world: number, clock: () => Seconds, cpu: ThreadCpuClock | undefined) {
+  /** `clock` is for tests and dry runs; `cpu` is the CPU clock of the main thread. */
+  constructor(
+    { rank, world }: { readonly rank: number; readonly world: number },
+    clock: () => Seconds = now,
+    cpu?: ThreadCpuClock,
+  ) {
     this.rank = rank;
     this.world = world;
     this.#clock = clock;
@@ -86,9 +70,10 @@ class ColumnarRecorder implements Recorder {
   }
 
   allocated(buffer: BufferId, bytes: Bytes, _dtype: DType, tag: Tag, space: Space): void {
-    if (this.#buffers.find(buffer) >= 0) this.freed(buffer);
+    if (this.#bytesOf.has(buffer)) this.freed(buffer);
     const owner = this.#table.indexOf(tag, space);
-    this.#buffers.add(buffer, bytes, owner);
+    this.#bytesOf.set(buffer, bytes);
+    this.#ownerOf.set(buffer, owner);
     this.#note(owner, bytes);
     if (this.#deviceBytes > this.#peakBytes) {
       this.#peakBytes = this.#deviceBytes;
@@ -97,27 +82,26 @@ class ColumnarRecorder implements Recorder {
   }
 
   retagged(buffer: BufferId, tag: Tag): void {
-    const slot = this.#buffers.find(buffer);
-    if (slot < 0) return;
-    const before = this.#buffers.ownerAt(slot);
+    const [bytes, before] = [this.#bytesOf.get(buffer), this.#ownerOf.get(buffer)];
+    if (bytes === undefined || before === undefined) return;
     const space = this.#table.owners[before]?.space ?? 'device';
     const after = this.#table.indexOf(tag, space);
     if (after === before) return;
-    const bytes = this.#buffers.bytesAt(slot);
-    this.#buffers.setOwner(slot, after);
+    this.#ownerOf.set(buffer, after);
     const at = this.#step === undefined ? 0 : this.#clock();
     this.#note(before, -bytes, at);
     this.#note(after, bytes, at);
   }
 
   freed(buffer: BufferId): void {
-    const slot = this.#buffers.find(buffer);
-    if (slot < 0) {
+    const [bytes, owner] = [this.#bytesOf.get(buffer), this.#ownerOf.get(buffer)];
+    if (bytes === undefined || owner === undefined) {
       this.#numUnknownFrees++;
       return;
     }
-    this.#note(this.#buffers.ownerAt(slot), -this.#buffers.bytesAt(slot));
-    this.#buffers.remove(buffer, slot);
+    this.#note(owner, -bytes);
+    this.#bytesOf.delete(buffer);
+    this.#ownerOf.delete(buffer);
   }
 
   collective(event: CollectiveEvent): void {
@@ -128,16 +112,21 @@ class ColumnarRecorder implements Recorder {
     if (this.#step !== undefined) this.#spans.push(event);
   }
 
+  /**
+   * New buffers belong to this run from now on; 0: none. Do not call it within a step: the record is about the run at
+   * its end.
+   */
   enter(run: number): void {
     this.#run = run;
     this.#table.enter(run);
   }
 
+  /** Starts a step; an unfinished one is dropped (its buffers stay counted). */
   beginStep(step: number): void {
     this.#step = step;
-    this.#seconds.clear();
-    this.#owner.clear();
-    this.#delta.clear();
+    this.#seconds.length = 0;
+    this.#owner.length = 0;
+    this.#delta.length = 0;
     this.#collectives = [];
     this.#spans = [];
     this.#atStart = this.#live.slice();
@@ -147,6 +136,10 @@ class ColumnarRecorder implements Recorder {
     this.#startCpu = this.#cpu?.();
   }
 
+  /**
+   * Ends the step and gives its record. Throws: CHECK when `engineBytes` differs from the live sum,
+   * INTERNAL without a step.
+   */
   endStep(facts: StepFacts = {}): StepRecord {
     if (this.#step === undefined) {
       throw new ShardlabError('INTERNAL', `[rank ${this.rank}/${this.world}] endStep without beginStep`);
@@ -158,8 +151,8 @@ class ColumnarRecorder implements Recorder {
     this.#compare(facts.engineBytes, step);
     const atPeak = this.#replay(this.#peakEvents);
     const restBytes = this.#onDevice(this.#own(this.#live));
-    const curve = facts.curve === false ? null : this.#curve();
-    const listed = this.#listed(curve?.owner ?? []);
+    const hasCurve = facts.curve !== false;
+    const listed = this.#listed(hasCurve ? this.#owner : []);
     const of = (bytes: readonly Bytes[]): Bytes[] => listed.map((owner) => bytes[owner] ?? 0);
     return {
       step,
@@ -176,12 +169,12 @@ class ColumnarRecorder implements Recorder {
         atPeak: of(atPeak),
         atRest: of(this.#own(this.#live)),
         peakBytes: this.#onDevice(atPeak),
-        peakSeconds: this.#peakEvents === 0 ? 0 : microseconds(this.#seconds.at(this.#peakEvents - 1)),
+        peakSeconds: this.#peakEvents === 0 ? 0 : microseconds(this.#seconds[this.#peakEvents - 1] ?? 0),
         restBytes,
         elsewhereBytes: this.#deviceBytes - restBytes,
-        numBuffersAtRest: this.#buffers.size,
+        numBuffersAtRest: this.#bytesOf.size,
         residualBytes: facts.engineBytes === undefined ? null : 0,
-        curve: curve && { ...curve, owner: indicesIn(listed, curve.owner) },
+        curve: hasCurve ? this.#curve(listed) : null,
         process: facts.process ?? null,
       },
       collectives: this.#collectives.map(({ kind: _, ...rest }) => rest),
@@ -189,12 +182,14 @@ class ColumnarRecorder implements Recorder {
     };
   }
 
+  /** Bytes on the device now, by cause. */
   liveBytes(): BytesByCause {
     const bytes = noBytes();
     for (const { cause, bytes: held } of this.liveByModule()) bytes[cause] += held;
     return bytes;
   }
 
+  /** Bytes on the device now, by cause and module, largest first, for out-of-memory errors. */
   liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[] {
     return this.#table.owners
       .map(({ cause, module, space }, i) => ({ cause, module, space, bytes: this.#live[i] ?? 0 }))
@@ -245,28 +240,23 @@ class ColumnarRecorder implements Recorder {
     );
   }
 
-  #replay(numEvents: number): Bytes[] {
-    const held = this.#atStart.slice();
-    for (let i = 0; i < numEvents; i++) {
-      const owner = this.#owner.at(i);
-      held[owner] = (held[owner] ?? 0) + this.#delta.at(i);
-    }
-    return this.#own(held);
-  }
-
-  #curve() {
+  /** The events of the step, with owners as indices in `listed`. */
+  #curve(listed: readonly number[]): MemoryCurve {
+    const indices = new Map(listed.map((owner, i) => [owner, i]));
     return {
-      seconds: this.#seconds.toArray(microseconds),
-      owner: this.#owner.toArray(),
-      deltaBytes: this.#delta.toArray(),
+      seconds: this.#seconds.map(microseconds),
+      owner: this.#owner.map((owner) => indices.get(owner) ?? -1),
+      deltaBytes: this.#delta.slice(),
     };
   }
-}
 
-/** The index of each of `values` in `list`. */
-function indicesIn(list: readonly number[], values: readonly number[]): number[] {
-  const indices = new Map(list.map((value, i) => [value, i]));
-  return values.map((value) => indices.get(value) ?? -1);
+  #replay(numEvents: number): Bytes[] {
+    const held = this.#atStart.slice();
+    this.#owner.slice(0, numEvents).forEach((owner, i) => {
+      held[owner] = (held[owner] ?? 0) + (this.#delta[i] ?? 0);
+    });
+    return this.#own(held);
+  }
 }
 
 /** Rounded to 0.1 µs, so that records stay short as JSON. */

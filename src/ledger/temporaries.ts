@@ -1,5 +1,6 @@
 import type { Bytes } from '../core/units';
-import type { Owner, StepRecord } from './record';
+import { memoryAtPeak, memoryOverTime, ringBytes } from './memory';
+import type { StepRecord } from './record';
 
 /** Temporaries on the device, in two parts. */
 export interface Temporaries {
@@ -22,31 +23,12 @@ export function temporaries(record: StepRecord): {
   readonly atPeak: Temporaries;
   readonly most: Temporaries | null;
 } {
-  const { owners, atPeak, atStart, curve } = record.memory;
-  const now = partsOf(owners, atStart);
-  const most = { ...now };
-  curve?.owner.forEach((index, i) => {
-    const owner = owners[index];
-    if (owner === undefined || !isTemporary(owner)) return;
-    const part = partOf(owner);
-    now[part] += curve.deltaBytes[i] ?? 0;
-    most[part] = Math.max(most[part], now[part]);
-  });
-  return { atPeak: partsOf(owners, atPeak), most: curve === null ? null : most };
-}
-
-function partsOf(owners: readonly Owner[], bytes: readonly Bytes[]): { pool: Bytes; ring: Bytes } {
-  const parts = { pool: 0, ring: 0 };
-  owners.forEach((owner, i) => {
-    if (isTemporary(owner)) parts[partOf(owner)] += bytes[i] ?? 0;
-  });
-  return parts;
-}
-
-function isTemporary({ cause, space }: Owner): boolean {
-  return cause === 'temp' && space === 'device';
-}
-
-function partOf({ part }: Owner): keyof Temporaries {
-  return part ?? 'pool';
+  const { owners, atPeak, curve } = record.memory;
+  const { byCause: causes, ring } = memoryOverTime(record);
+  const pool = causes.temp.map((bytes, i) => bytes - (ring[i] ?? 0));
+  const ringAtPeak = ringBytes(owners, atPeak, 'device');
+  return {
+    atPeak: { pool: memoryAtPeak(record).temp - ringAtPeak, ring: ringAtPeak },
+    most: curve === null ? null : { pool: Math.max(...pool), ring: Math.max(...ring) },
+  };
 }

@@ -1,6 +1,6 @@
 import type { CommCause, SpanName } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
-import type { CollectiveRecord, SpanRecord, StepRecord } from './record';
+import type { StepRecord } from './record';
 import { type WaitKind, type WaitPart, waitsOf } from './waits';
 
 /** A stretch of the main thread: a computation, or a wait for a collective. Times since the step's start. */
@@ -43,32 +43,29 @@ export function timeline(
   origin: Seconds = record.start,
   waits: readonly WaitPart[] = waitsOf([record]).get(record.rank) ?? [],
 ): Timeline {
-  const stops = waits.map(
-    ({ kind, event: { module }, start, end }): Layer => ({
-      kind: 'wait',
-      waitsFor: kind,
-      module,
-      start,
-      end,
-      depth: 1,
-    }),
+  const stops = waits.map(({ kind: waitsFor, event: { module }, start, end }): Layer => {
+    return { kind: 'wait', waitsFor, module, start, end, depth: 1 };
+  });
+  const spans = record.spans
+    .filter((span) => span.name !== 'step' && span.end > span.start)
+    .map(({ name, module, start, end }): Layer => ({ kind: name, module, start, end, depth: 0 }));
+  const wire = record.collectives.map(
+    ({ op, cause, module, bytes, wireBytes, exposed, started, ended }): WireSegment => {
+      const times = { start: started - origin, end: ended - origin };
+      return { op, cause, module, bytes, wireBytes, exposed, ...times };
+    },
   );
-  const spans = record.spans.filter((span) => span.name !== 'step' && span.end > span.start);
   return {
     rank: record.rank,
     seconds: record.end - record.start,
-    main: flatten([...spans.map((span) => layer(span)), ...stops], origin),
-    wire: record.collectives.map((event) => wireSegment(event, origin)).sort((a, b) => a.start - b.start),
+    main: flatten([...spans, ...stops], origin),
+    wire: wire.sort((a, b) => a.start - b.start),
   };
 }
 
 interface Layer extends MainSegment {
   /** Later layers cover earlier ones. */
   readonly depth: number;
-}
-
-function layer(span: SpanRecord): Layer {
-  return { kind: span.name, module: span.module, start: span.start, end: span.end, depth: 0 };
 }
 
 /** Sweeps over all borders; between two of them the innermost (latest begun) layer counts. */
@@ -105,20 +102,6 @@ function inner(best: Layer | undefined, candidate: Layer): Layer {
   const laterOrShorter =
     candidate.start > best.start || (candidate.start === best.start && candidate.end < best.end);
   return laterOrShorter ? candidate : best;
-}
-
-function wireSegment(event: CollectiveRecord, origin: Seconds): WireSegment {
-  const { op, cause, module, bytes, wireBytes, exposed } = event;
-  return {
-    op,
-    cause,
-    module,
-    bytes,
-    wireBytes,
-    exposed,
-    start: event.started - origin,
-    end: event.ended - origin,
-  };
 }
 
 /** Share of a timeline's step in which the main thread waited, from 0 to 1. */

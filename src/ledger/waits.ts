@@ -94,12 +94,9 @@ function arrivalsOf(records: readonly StepRecord[]): Arrivals {
   const found = new Map<string, Arrived[]>();
   for (const record of records) {
     const told = withLack(record);
+    const others = told.map(([event]) => event);
     for (const [event, mainLacked] of told) {
-      const before = (): Told | undefined =>
-        previousOf(
-          event,
-          told.map(([other]) => other),
-        );
+      const before = (): Told | undefined => previousOf(event, others);
       const arrived = { rank: record.rank, event, mainLacked, before };
       const known = found.get(keyOf(event));
       if (known === undefined) found.set(keyOf(event), [arrived]);
@@ -116,12 +113,13 @@ function previousOf(event: Told, all: readonly Told[]): Told | undefined {
     other.group === event.group &&
     other.number < event.number &&
     other.progress.arrived < event.progress.free;
-  return all
-    .filter(isBefore)
-    .reduce<Told | undefined>(
-      (a, b) => (a === undefined || b.progress.arrived > a.progress.arrived ? b : a),
-      undefined,
-    );
+  return latest(all.filter(isBefore), ({ progress }) => progress.arrived);
+}
+
+/** The first of the values with the greatest time. */
+function latest<T>(values: readonly T[], timeOf: (value: T) => Seconds): T | undefined {
+  const [first, ...others] = values;
+  return others.reduce((a, b) => (a === undefined || timeOf(b) > timeOf(a) ? b : a), first);
 }
 
 /** How long the main thread lacked a core before each posting, since its last wait or the step's start. */
@@ -130,10 +128,7 @@ function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds]
   const waited = told.filter(({ exposed }) => exposed > 0);
   return told.map((event) => {
     const before = waited.filter(({ progress }) => progress.resumed <= event.posted);
-    const last = before.reduce<Told | undefined>(
-      (a, b) => (a === undefined || b.progress.resumed > a.progress.resumed ? b : a),
-      undefined,
-    );
+    const last = latest(before, ({ progress }) => progress.resumed);
     const [at, cpu] =
       last === undefined ? [start, startCpu] : [last.progress.resumed, last.progress.resumedCpu];
     if (cpu === undefined) return [event, 0];
@@ -162,11 +157,9 @@ type Stretch = Omit<WaitPart, 'event'>;
 
 /** What a rank in a collective waits for, from one moment to another. */
 function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
-  const own = { rank, event, mainLacked: 0 };
-  const last = (arrivals.get(keyOf(event)) ?? []).reduce(
-    (a, b) => (b.event.progress.arrived > a.event.progress.arrived ? b : a),
-    own,
-  );
+  const own: Arrived = { rank, event, mainLacked: 0 };
+  const all = [own, ...(arrivals.get(keyOf(event)) ?? [])];
+  const last = latest(all, (arrived) => arrived.event.progress.arrived) ?? own;
   const { progress, posted } = last.event;
   const within = (at: Seconds, least = from): Seconds => Math.min(to, Math.max(least, at));
   const came = within(progress.arrived);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { memoryAtRest, totalBytes } from '../../src/ledger/memory';
-import { createRecorder } from '../../src/ledger/recorder';
+import { Recorder } from '../../src/ledger/recorder';
 import { createTrainer } from '../../src/train/trainer';
 import { predictRun } from '../support/formulas/zero-units';
 import { soloGroup } from '../support/solo-group';
@@ -14,7 +14,7 @@ for (const strategy of ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const) {
   test(`${strategy}: the ledger equals the engine's buffers after every step, and states equal ZeRO's formulas`, async () => {
     const engine = await testEngine();
     const before = engine.memory.bytes;
-    const recorder = createRecorder({ rank: 0, world: 1 });
+    const recorder = new Recorder({ rank: 0, world: 1 });
     engine.observe(recorder);
     const config = parseTrainConfig({ model: MODEL, data: 'synthetic', batch: 2, parallel: { strategy } });
     const trainer = createTrainer({ config, engine, group: soloGroup(engine), observer: recorder });
@@ -42,7 +42,7 @@ for (const strategy of ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const) {
 test('with offload the ledger has the optimizer states on the host, and the device holds exactly their bytes less', async () => {
   const engine = await testEngine();
   const rests = [false, true].map((optimizer) => {
-    const recorder = createRecorder({ rank: 0, world: 1 });
+    const recorder = new Recorder({ rank: 0, world: 1 });
     engine.observe(recorder);
     const config = parseTrainConfig({ model: MODEL, data: 'synthetic', batch: 2, offload: { optimizer } });
     const trainer = createTrainer({ config, engine, group: soloGroup(engine), observer: recorder });

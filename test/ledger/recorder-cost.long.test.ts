@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createRecorder } from '../../src/ledger/recorder';
+import { Recorder } from '../../src/ledger/recorder';
 
 test('2,000 allocations and frees cost under 0.5 ms: 2% of a step of 25 ms', () => {
-  const recorder = createRecorder({ rank: 1, world: 2 });
+  const recorder = new Recorder({ rank: 1, world: 2 });
   const tags = Array.from({ length: 30 }, (_, i) => ({
     cause: 'activation' as const,
     module: `blocks.${i}`,

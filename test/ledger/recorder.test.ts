@@ -5,7 +5,7 @@ import { ShardlabError } from '../../src/core/errors';
 import { MEMORY_CAUSES, type Tag } from '../../src/core/events';
 import {
   logicalAtPeak,
-  logicalAtRest,
+  logicalByCause,
   memoryAtPeak,
   memoryAtRest,
   memoryOverTime,
@@ -13,7 +13,7 @@ import {
   totalBytes,
 } from '../../src/ledger/memory';
 import type { StepRecord } from '../../src/ledger/record';
-import { createRecorder } from '../../src/ledger/recorder';
+import { Recorder } from '../../src/ledger/recorder';
 import { simulateStep } from './simulated-step';
 
 const PLACE = { rank: 1, world: 2 };
@@ -25,8 +25,8 @@ function ticking(): () => number {
   return () => ++now / 1000;
 }
 
-test('a record lists who held what at the peak, and who holds what at the end', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('the peak is who held what at the fullest moment, the rest who holds what at the end', () => {
+  const recorder = new Recorder(PLACE, ticking());
   recorder.allocated(1, 100, 'float32', { cause: 'param.shard', module: '' }, 'device');
   recorder.beginStep(1);
   recorder.allocated(2, 50, 'float32', TEMP, 'device');
@@ -47,8 +47,8 @@ test('a record lists who held what at the peak, and who holds what at the end', 
   assert.deepEqual([record.rank, record.world, record.step, record.loss, record.tokens], [1, 2, 1, 2.5, 64]);
 });
 
-test('bytes at the declared types are reported beside the bytes that are held', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('bytes at the declared types stand beside those that are held', () => {
+  const recorder = new Recorder(PLACE, ticking());
   const whole = { cause: 'param.full', module: 'blocks.0' } as const;
   recorder.beginStep(1);
   recorder.allocated(1, 100, 'float32', { cause: 'param.shard', module: 'blocks.0' }, 'device');
@@ -58,7 +58,7 @@ test('bytes at the declared types are reported beside the bytes that are held', 
   assert.equal(record.memory.peakBytes, 540);
   assert.equal(memoryAtPeak(record)['param.full'], 440);
   assert.equal(logicalAtPeak(record)['param.full'], 240);
-  assert.equal(logicalAtRest(record)['param.shard'], 100);
+  assert.equal(logicalByCause(record.memory.owners, record.memory.atRest)['param.shard'], 100);
   assert.deepEqual(modulesAtPeak(record)[0], { ...whole, bytes: 440, logicalBytes: 240 });
   assert.deepEqual(
     record.memory.owners.map(({ declared }) => declared),
@@ -67,7 +67,7 @@ test('bytes at the declared types are reported beside the bytes that are held', 
 });
 
 test('a buffer that changes its owner changes no total, not even for a moment', () => {
-  const recorder = createRecorder(PLACE, ticking());
+  const recorder = new Recorder(PLACE, ticking());
   recorder.beginStep(1);
   recorder.allocated(1, 64, 'float32', TEMP, 'device');
   recorder.retagged(1, ACTIVATION);
@@ -78,8 +78,8 @@ test('a buffer that changes its owner changes no total, not even for a moment', 
   assert.equal(memoryAtRest(record).temp, 0);
 });
 
-test("a step records only its own run, and the engine's count includes other runs", () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('a step is about its own run; what other runs hold stays in the engine’s count alone', () => {
+  const recorder = new Recorder(PLACE, ticking());
   const shard: Tag = { cause: 'param.shard', module: '' };
   recorder.enter(1);
   recorder.allocated(1, 1000, 'float32', shard, 'device');
@@ -95,8 +95,8 @@ test("a step records only its own run, and the engine's count includes other run
   assert.equal(recorder.endStep({ engineBytes: 1100 }).memory.restBytes, 1000);
 });
 
-test('a record does not grow with earlier runs: it lists only the owners of its run and its curve', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('a record does not grow with the runs before: it lists the owners of its run and of its curve', () => {
+  const recorder = new Recorder(PLACE, ticking());
   for (let run = 1; run <= 5; run++) {
     recorder.enter(run);
     recorder.allocated(run, 8, 'float32', { cause: 'param.shard', module: `run${run}` }, 'device');
@@ -126,8 +126,8 @@ test('a record does not grow with earlier runs: it lists only the owners of its 
   assert.deepEqual(recorder.endStep({ curve: false }).memory.owners.length, 2);
 });
 
-test('host memory has its own owners and never counts as device memory', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('host memory has its own owners and never counts for the device', () => {
+  const recorder = new Recorder(PLACE, ticking());
   recorder.beginStep(1);
   recorder.allocated(1, 1000, 'float32', TEMP, 'host');
   recorder.allocated(2, 8, 'float32', TEMP, 'device');
@@ -140,8 +140,8 @@ test('host memory has its own owners and never counts as device memory', () => {
   );
 });
 
-test('a ledger that differs from the engine is an error that names the difference', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('a ledger that differs from the engine is an error that names the residual', () => {
+  const recorder = new Recorder(PLACE, ticking());
   recorder.beginStep(7);
   recorder.allocated(1, 100, 'float32', TEMP, 'device');
   assert.throws(
@@ -156,8 +156,8 @@ test('a ledger that differs from the engine is an error that names the differenc
   );
 });
 
-test('endStep without a step is an error; a second beginStep drops the unfinished step and keeps its buffers', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('ending no step is an error; beginning one anew drops the unfinished one and keeps its buffers', () => {
+  const recorder = new Recorder(PLACE, ticking());
   assert.throws(() => recorder.endStep(), { code: 'INTERNAL' });
   recorder.beginStep(1);
   recorder.allocated(1, 100, 'float32', TEMP, 'device');
@@ -168,8 +168,8 @@ test('endStep without a step is an error; a second beginStep drops the unfinishe
   assert.equal(record.memory.peakBytes, 100);
 });
 
-test('frees of unknown buffers change nothing, and a buffer number can be used again', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('frees of unknown buffers change nothing; a buffer number may be used again', () => {
+  const recorder = new Recorder(PLACE, ticking());
   recorder.beginStep(1);
   recorder.freed(99);
   recorder.allocated(1, 100, 'float32', TEMP, 'device');
@@ -199,8 +199,8 @@ test('a structured clone and JSON do not change a record', () => {
   assert.deepEqual(back, rest);
 });
 
-test('live bytes are reported by cause and module', () => {
-  const recorder = createRecorder(PLACE, ticking());
+test('live bytes are told by cause and module while a step runs', () => {
+  const recorder = new Recorder(PLACE, ticking());
   recorder.allocated(1, 100, 'float32', TEMP, 'device');
   recorder.allocated(2, 300, 'float32', ACTIVATION, 'device');
   assert.equal(recorder.liveBytes().activation, 300);
@@ -224,7 +224,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
 test('for any allocations, frees and retags causes add up, the peak is the largest total, and replays agree', () => {
   fc.assert(
     fc.property(fc.array(command, { maxLength: 200 }), fc.nat(100), (commands, before) => {
-      const recorder = createRecorder(PLACE, ticking());
+      const recorder = new Recorder(PLACE, ticking());
       const held = new Map<number, number>();
       let most = 0;
       commands.forEach((one, i) => {

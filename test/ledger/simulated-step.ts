@@ -1,6 +1,6 @@
 import type { CollectiveOp, CommCause, MemoryCause, Space, SpanName } from '../../src/core/events';
 import type { StepRecord } from '../../src/ledger/record';
-import { createRecorder, type Recorder } from '../../src/ledger/recorder';
+import { Recorder } from '../../src/ledger/recorder';
 
 /** The events of an FSDP step, on its own clock, in the shape of a real step but without its work. */
 export interface Scenario {
@@ -61,7 +61,7 @@ class Simulation {
       offload: false,
       ...scenario,
     };
-    this.recorder = createRecorder(this.s, () => this.now);
+    this.recorder = new Recorder(this.s, () => this.now);
     this.layers = Array.from({ length: this.s.layers }, (_, i) => `${this.s.blockName}.${i}`);
   }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { memoryAtPeak, memoryOverTime } from '../../src/ledger/memory';
-import { createRecorder } from '../../src/ledger/recorder';
+import { Recorder } from '../../src/ledger/recorder';
 import { temporaries } from '../../src/ledger/temporaries';
 import { createTrainer } from '../../src/train/trainer';
 import { soloGroup } from '../support/solo-group';
@@ -16,7 +16,7 @@ const STREAM_BYTES = 4 * BATCH * MODEL.seq * MODEL.dim;
 for (const activationCheckpointing of [null, 'full'] as const) {
   test(`temporaries are pool or ring, and the ring holds the tensors between blocks: ${activationCheckpointing}`, async () => {
     const engine = await testEngine();
-    const recorder = createRecorder({ rank: 0, world: 1 });
+    const recorder = new Recorder({ rank: 0, world: 1 });
     engine.observe(recorder);
     const config = parseTrainConfig({
       model: MODEL,

@@ -8,7 +8,7 @@ import type { Warn } from '../../core/warn';
 import type { BatchSource } from '../../data/batch';
 import { joinMetaWorld } from '../../dist/meta-world';
 import type { StepRecord } from '../../ledger/record';
-import { createRecorder } from '../../ledger/recorder';
+import { Recorder } from '../../ledger/recorder';
 import { createTrainer } from '../../train/trainer';
 import type { CollectiveCosts } from '../../transport/meta-plane';
 import { type DryRunEvent, EventLog } from './event-log';
@@ -68,10 +68,10 @@ export function runRank(options: RankRunOptions): RankRun {
 }
 
 function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
-  const { config, world, rank, steps = 2, curve = true, warn } = options;
-  const recorder = createRecorder({ rank, world }, () => engine.clock.now());
-  const log = options.events === true ? new EventLog(recorder) : null;
-  const observer = log ?? recorder;
+  const { config, world, rank, numSteps, curve, keepsEvents, warn } = options;
+  const log = keepsEvents ? new EventLog() : null;
+  const recorder = new Recorder({ rank, world }, () => engine.clock.now());
+  const observer = log === null ? recorder : both(recorder, log);
   engine.observe(observer);
   const group = joinMetaWorld({ rank, world, engine, observer, costs: options.costs?.collective });
   const trainer = createTrainer({ config, engine, group, observer, batches: blankBatches(config), warn });

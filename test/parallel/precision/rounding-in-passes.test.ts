@@ -7,7 +7,7 @@ import { SILENT } from '../../../src/core/events';
 import { HALF_FORMATS, roundValues } from '../../../src/core/rounding';
 import * as tf from '../../../src/core/tf';
 import { byCause, logicalByCause } from '../../../src/ledger/memory';
-import { createRecorder } from '../../../src/ledger/recorder';
+import { Recorder } from '../../../src/ledger/recorder';
 import { Linear } from '../../../src/nn/linear';
 import { gpt } from '../../../src/nn/models/gpt';
 import { Module } from '../../../src/nn/module';
@@ -144,7 +144,7 @@ test('saved activations of a unit count at the declared type, except integers an
   const activations = (precision: MixedPrecision): { bytes: number; logicalBytes: number } => {
     const model = gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
     new DDP(model, { engine, observer: SILENT, group: soloGroup(engine) }, { precision });
-    const recorder = createRecorder({ rank: 0, world: 1 });
+    const recorder = new Recorder({ rank: 0, world: 1 });
     engine.observe(recorder);
     recorder.beginStep(1);
     const [ids, targets] = [tf.zeros([1, 4], 'int32'), tf.zeros([4], 'int32')];

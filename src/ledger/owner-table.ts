@@ -1,5 +1,4 @@
-import type { BufferId, Space, Tag } from '../core/events';
-import type { Bytes } from '../core/units';
+import type { Space, Tag } from '../core/events';
 import type { Owner } from './record';
 
 /** Gives each owner in a process a number, in order of appearance. */
@@ -49,46 +48,5 @@ export class OwnerTable {
       owners.set(key, index);
     }
     return index;
-  }
-}
-
-/** The live buffers, with sizes and owners. Slots are reused; ids may be any integers. */
-export class LiveBuffers {
-  readonly #slots = new Map<BufferId, number>();
-  readonly #freeSlots: number[] = [];
-  readonly #bytes: number[] = [];
-  readonly #owner: number[] = [];
-
-  get size(): number {
-    return this.#slots.size;
-  }
-
-  /** The buffer's slot, or -1 when it does not live. */
-  find(buffer: BufferId): number {
-    return this.#slots.get(buffer) ?? -1;
-  }
-
-  add(buffer: BufferId, bytes: Bytes, owner: number): void {
-    const slot = this.#freeSlots.pop() ?? this.#bytes.length;
-    this.#slots.set(buffer, slot);
-    this.#bytes[slot] = bytes;
-    this.#owner[slot] = owner;
-  }
-
-  remove(buffer: BufferId, slot: number): void {
-    this.#slots.delete(buffer);
-    this.#freeSlots.push(slot);
-  }
-
-  bytesAt(slot: number): Bytes {
-    return this.#bytes[slot] as number; // slots come from find
-  }
-
-  ownerAt(slot: number): number {
-    return this.#owner[slot] as number; // slots come from find
-  }
-
-  setOwner(slot: number, owner: number): void {
-    this.#owner[slot] = owner;
   }
 }
