@@ -1,24 +1,13 @@
-import type { CollectiveEvent, CollectiveOp, CollectiveProgress } from '../core/events';
-import type * as tf from '../core/tf';
-import type { Seconds } from '../core/units';
-import type { Call, CallHeader, CallResult, ThreadProgress } from '../transport/call';
-import { VALUE_BYTES } from '../transport/call';
+import { itemBytes } from '../core/dtypes';
+import type { CollectiveEvent, CollectiveOp } from '../core/events';
+import type { Bytes, Seconds } from '../core/units';
+import { type Call, type CallHeader, type CallResult, totalLength, VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
 import type { PlaneGroup, PostedCall } from '../transport/plane';
 import { copyBlocks, roundBlocks } from './blocks';
-import { type GroupContext, sweep } from './group-context';
-import { HeldTensors } from './held-tensors';
+import { type GroupContext, settleEnded } from './group-context';
 import type { Work } from './types';
-import { wireBytes } from './wire-bytes';
-import { FinishedWork, PostedWork } from './work';
-
-/** Tensors of a call. */
-export interface CallTensors {
-  /** Tensors whose values the call needs while it runs asynchronously. */
-  readonly held: readonly tf.Tensor[];
-  /** The tensor that was made for the result; disposed if the call fails. */
-  readonly made: tf.Tensor | undefined;
-}
+import { type CallTensors, FinishedWork, hold, PostedWork } from './work';
 
 /** Time on the engine's clock, and on the main thread's CPU clock if there is one. */
 interface Moment {
@@ -44,7 +33,7 @@ export class CallRunner {
 
   /** Starts a call; its work gives `value`. */
   start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
-    if (this.#context.pending.size > 0) sweep(this.#context);
+    settleEnded(this.#context);
     if (this.#plane === undefined) return this.#runAlone(call, value);
     return call.header.async
       ? this.#post(this.#plane, call, tensors, value)
@@ -79,18 +68,17 @@ export class CallRunner {
   }
 
   #post<T>(plane: PlaneGroup, call: Call, { held: needed, made }: CallTensors, value: T): Work<T> {
-    const held = new HeldTensors(needed);
+    const held = needed.map(hold);
     const at = this.#moment();
-    const posted = postOrRelease(plane, call, held);
-    const { status, pending } = this.#context;
-    const work: PostedWork<T> = new PostedWork(posted, held, value, this.#context.engine.clock, {
-      waiting: () => status.enter(call.header),
-      waited: () => status.leave(),
-      settled: (result, exposed) => this.#report(call, result, at, exposed),
-      ended: (ended) => pending.delete(ended),
-      failed: () => made?.dispose(),
-    });
-    pending.add(work);
+    let posted: PostedCall;
+    try {
+      posted = plane.post(call);
+    } catch (error) {
+      for (const tensor of held) tensor.dispose();
+      throw error;
+    }
+    const report = (result: CallResult, exposed: Seconds): void => this.#report(call, result, at, exposed);
+    const work = new PostedWork(this.#context, { call, posted }, { held, made }, value, report);
     if (isPointToPoint(call.header)) this.#directions.set(directionOf(call.header), work);
     return work;
   }
@@ -116,37 +104,34 @@ export class CallRunner {
 
   #report(call: Call, result: CallResult, posted: Moment, exposed: Seconds): void {
     const resumed = this.#moment();
-    const { header } = call;
+    const resumption = { resumed: resumed.at, postedCpu: posted.cpu, resumedCpu: resumed.cpu };
+    const { op, group, number, dtype, wireDType, count, cause, module, site, async } = call.header;
     const { ranks, rank } = this.#identity;
     const event: CollectiveEvent = {
       kind: 'collective',
       // Only public collectives are reported; exchange and subgroup use runInternal.
-      op: header.op as CollectiveOp,
-      group: header.group,
+      op: op as CollectiveOp,
+      group,
       ranks,
-      number: header.number,
-      dtype: header.dtype,
-      wireDType: header.wireDType,
-      count: header.count,
-      bytes: header.count * VALUE_BYTES,
+      number,
+      dtype,
+      wireDType,
+      count,
+      bytes: count * VALUE_BYTES,
       wireBytes: wireBytes(call, rank, ranks.length),
-      cause: header.cause,
-      module: header.module,
-      cell: header.site.cell,
-      line: header.site.line,
-      async: header.async,
+      cause,
+      module,
+      cell: site.cell,
+      line: site.line,
+      async,
       posted: posted.at,
       started: result.started,
       ended: result.ended,
       exposed,
-      ...(result.progress === undefined ? {} : { progress: progressOf(result.progress, posted, resumed) }),
+      ...(result.progress && { progress: { ...result.progress, ...resumption } }),
     };
     this.#context.observer.collective(event);
   }
-}
-
-function progressOf(thread: ThreadProgress, posted: Moment, resumed: Moment): CollectiveProgress {
-  return { ...thread, resumed: resumed.at, postedCpu: posted.cpu, resumedCpu: resumed.cpu };
 }
 
 function moveAlone({ header, inputs: [input], outputs: [output] }: Call): void {
@@ -156,19 +141,48 @@ function moveAlone({ header, inputs: [input], outputs: [output] }: Call): void {
     roundBlocks(output, wireDType);
 }
 
-function postOrRelease(plane: PlaneGroup, call: Call, held: HeldTensors): PostedCall {
-  try {
-    return plane.post(call);
-  } catch (error) {
-    held.release();
-    throw error;
-  }
-}
-
 function isPointToPoint({ op }: CallHeader): boolean {
   return op === 'send' || op === 'recv';
 }
 
 function directionOf(header: CallHeader): string {
   return isPointToPoint(header) ? `${header.op} ${header.peer}` : '';
+}
+
+/**
+ * Bytes that a rank of a group receives from the others, counted by the ring algorithm at the wire's dtype. allReduce
+ * is a reduce-scatter of parts that differ by at most one element, then an all-gather of the parts.
+ * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms".
+ */
+function wireBytes(call: Call, rank: number, size: number): Bytes {
+  return wireElements(call, rank, size) * itemBytes(call.header.wireDType);
+}
+
+function wireElements({ header, inputs, outputs }: Call, rank: number, size: number): number {
+  const others = size - 1;
+  const outputTotals = outputs.map(totalLength);
+  const fromOthers = (): number =>
+    outputTotals.reduce((sum, length, index) => sum + (index === rank ? 0 : length), 0);
+  switch (header.op) {
+    case 'allReduce': {
+      const total = totalLength(inputs[0] ?? []);
+      const own = partLength(total, rank, size);
+      return others * own + (total - own);
+    }
+    case 'reduceScatter':
+      return others * (outputTotals[0] ?? 0);
+    case 'allGather':
+    case 'allToAll':
+      return fromOthers();
+    case 'broadcast':
+      return header.peer === rank ? 0 : totalLength(inputs[0] ?? []);
+    case 'recv':
+      return outputTotals[0] ?? 0;
+    default:
+      return 0;
+  }
+}
+
+function partLength(total: number, rank: number, size: number): number {
+  return Math.floor(((rank + 1) * total) / size) - Math.floor((rank * total) / size);
 }

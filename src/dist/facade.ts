@@ -58,40 +58,37 @@ const REDUCE_OP = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist
 
 /** The collectives of a world for cells. */
 export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
-  const of = (options: DistOptions | undefined): ProcessGroup => options?.group ?? world.group;
+  const run = <T, O extends DistOptions>(
+    options: O | undefined,
+    start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
+  ): Outcome<T, O> => {
+    const work = start(options?.group ?? world.group, { async: options?.asyncOp ?? false });
+    // The conditional type follows asyncOp, which is tested here.
+    return (options?.asyncOp === true ? work : work.wait()) as Outcome<T, O>;
+  };
   return {
     ReduceOp: REDUCE_OP,
     getRank: (group = world.group) => group.rank,
     getWorldSize: (group = world.group) => group.size,
     newGroup: (ranks) => world.group.subgroup(ranks),
-    allReduce: (x, options) => outcome(of(options).allReduce(x, opOf(options), plain(options)), options),
-    allGather: (x, options) => outcome(gatherList(engine, of(options), x, plain(options)), options),
-    allGatherIntoTensor: (x, options) => outcome(of(options).allGather(x, plain(options)), options),
+    allReduce: (x, options) => run(options, (group, plain) => group.allReduce(x, opOf(options), plain)),
+    allGather: (x, options) => run(options, (group, plain) => gatherList(engine, group, x, plain)),
+    allGatherIntoTensor: (x, options) => run(options, (group, plain) => group.allGather(x, plain)),
     reduceScatter: (x, options) =>
-      outcome(
+      run(options, (group, plain) =>
         isList(x)
-          ? scatterList(engine, of(options), x, opOf(options), plain(options))
-          : of(options).reduceScatter(x, opOf(options), plain(options)),
-        options,
+          ? scatterList(engine, group, x, opOf(options), plain)
+          : group.reduceScatter(x, opOf(options), plain),
       ),
-    allToAll: (x, options) => outcome(of(options).allToAll(x, plain(options)), options),
+    allToAll: (x, options) => run(options, (group, plain) => group.allToAll(x, plain)),
     broadcast: (x, options) =>
-      outcome(of(options).broadcast(x, placeOf(of(options), options.src, 'src'), plain(options)), options),
+      run(options, (group, plain) => group.broadcast(x, placeOf(group, options.src, 'src'), plain)),
     send: (x, options) =>
-      outcome(of(options).send(x, placeOf(of(options), options.dst, 'dst'), plain(options)), options),
+      run(options, (group, plain) => group.send(x, placeOf(group, options.dst, 'dst'), plain)),
     recv: (x, options) =>
-      outcome(of(options).recv(x, placeOf(of(options), options.src, 'src'), plain(options)), options),
-    barrier: (options) => outcome(of(options).barrier(plain(options)), options),
+      run(options, (group, plain) => group.recv(x, placeOf(group, options.src, 'src'), plain)),
+    barrier: (options) => run(options, (group, plain) => group.barrier(plain)),
   };
-}
-
-function outcome<T, O extends DistOptions>(work: Work<T>, options: O | undefined): Outcome<T, O> {
-  // The conditional type follows asyncOp, which is tested here.
-  return (options?.asyncOp === true ? work : work.wait()) as Outcome<T, O>;
-}
-
-function plain(options: DistOptions | undefined): CollectiveOptions {
-  return { async: options?.asyncOp ?? false };
 }
 
 /** Cells may pass values that no type checker saw. Throws: CONFIG for another operation. */

@@ -3,8 +3,7 @@ import type { Observer } from '../core/events';
 import type { ThreadCpuClock } from '../core/thread-cpu';
 import type { CallSite } from '../transport/call';
 import type { Plane } from '../transport/plane';
-import type { StatusWriter } from './status-board';
-import type { PostedWork } from './work';
+import type { StatusWriter } from '../transport/status-board';
 
 /** What all groups of a rank share. */
 export interface GroupContext {
@@ -20,15 +19,12 @@ export interface GroupContext {
   /** The number of groups made with a name and ranks. */
   readonly numGroups: Map<string, number>;
   /** Asynchronous work that no caller has awaited yet. */
-  readonly pending: Set<PostedWork<unknown>>;
+  readonly pending: Set<{ readonly done: boolean; settle(): void }>;
   /** The main thread's CPU clock; undefined if it cannot be read. */
   readonly cpu: ThreadCpuClock | undefined;
 }
 
 /** Settles work that has ended meanwhile, so that its tensors are released and its events are reported. */
-export function sweep(context: GroupContext): void {
-  for (const work of context.pending) {
-    if (!work.done) continue;
-    work.settle();
-  }
+export function settleEnded({ pending }: GroupContext): void {
+  for (const work of pending) if (work.done) work.settle();
 }

@@ -2,10 +2,10 @@ import type { MetaEngine } from '../backend/meta-engine';
 import { ConfigError } from '../core/errors';
 import type { Observer } from '../core/events';
 import { type CollectiveCosts, openMetaPlane } from '../transport/meta-plane';
+import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { NO_SITE } from './call-site';
 import type { GroupContext } from './group-context';
 import { createGroup } from './process-group';
-import { createStatusBoard, StatusWriter } from './status-board';
 import type { ProcessGroup } from './types';
 
 /** The rank that a dry run represents, and its world. */

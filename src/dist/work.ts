@@ -1,9 +1,9 @@
 import { inspect } from 'node:util';
-import type { Clock } from '../core/clock';
+import * as tf from '../core/tf';
 import type { Seconds } from '../core/units';
-import type { CallResult } from '../transport/call';
+import type { Call, CallResult } from '../transport/call';
 import type { PostedCall } from '../transport/plane';
-import type { HeldTensors } from './held-tensors';
+import type { GroupContext } from './group-context';
 import type { Work } from './types';
 
 /** A work whose result is already known. */
@@ -22,32 +22,40 @@ export class FinishedWork<T> implements Work<T> {
   }
 }
 
-/** Called when the outcome is known, with the time that the main thread waited for it. */
-export interface WorkHooks {
-  waiting(): void;
-  waited(): void;
-  settled(result: CallResult, exposed: Seconds): void;
-  failed(): void;
-  /** Called also after a failure. */
-  ended(work: PostedWork<unknown>): void;
+/** Tensors of a call. */
+export interface CallTensors {
+  /** Tensors whose values the call needs while it runs asynchronously. */
+  readonly held: readonly tf.Tensor[];
+  /** The tensor that was made for the result; disposed if the call fails. */
+  readonly made: tf.Tensor | undefined;
 }
 
 /** A collective that runs on the comm thread. */
 export class PostedWork<T> implements Work<T> {
+  readonly #context: GroupContext;
+  readonly #call: Call;
   readonly #posted: PostedCall;
-  readonly #held: HeldTensors;
-  readonly #hooks: WorkHooks;
+  readonly #tensors: CallTensors;
   readonly #value: T;
-  readonly #clock: Clock;
+  readonly #report: (result: CallResult, exposed: Seconds) => void;
   #settled = false;
   #doesAgree = true;
 
-  constructor(posted: PostedCall, held: HeldTensors, value: T, clock: Clock, hooks: WorkHooks) {
+  /** `report` is called after a success, with the time that the main thread waited. */
+  constructor(
+    context: GroupContext,
+    { call, posted }: { readonly call: Call; readonly posted: PostedCall },
+    tensors: CallTensors,
+    value: T,
+    report: (result: CallResult, exposed: Seconds) => void,
+  ) {
+    this.#context = context;
+    this.#call = call;
     this.#posted = posted;
-    this.#held = held;
+    this.#tensors = tensors;
     this.#value = value;
-    this.#clock = clock;
-    this.#hooks = hooks;
+    this.#report = report;
+    context.pending.add(this);
   }
 
   get done(): boolean {
@@ -74,19 +82,31 @@ export class PostedWork<T> implements Work<T> {
   settle(): void {
     if (this.#settled) return;
     this.#settled = true;
-    const from = this.#clock.now();
+    const { engine, status, pending } = this.#context;
+    const from = engine.clock.now();
     const finished = this.#posted.done;
-    if (!finished) this.#hooks.waiting();
+    if (!finished) status.enter(this.#call.header);
     try {
       const result = this.#posted.wait();
-      this.#hooks.settled(result, finished ? 0 : this.#clock.now() - from);
+      this.#report(result, finished ? 0 : engine.clock.now() - from);
     } catch {
       // The error stays in the posted call; a caller of `wait` gets it.
-      this.#hooks.failed();
+      this.#tensors.made?.dispose();
     } finally {
-      if (!finished) this.#hooks.waited();
-      this.#held.release();
-      this.#hooks.ended(this);
+      if (!finished) status.leave();
+      for (const tensor of this.#tensors.held) tensor.dispose();
+      pending.delete(this);
     }
   }
+}
+
+/**
+ * A second tensor with the same data, counted by the backend, outside of every tidy scope and gradient tape: disposing
+ * or tidying the original is safe while an asynchronous collective still needs the values.
+ */
+export function hold(tensor: tf.Tensor): tf.Tensor {
+  const engine = tf.engine();
+  engine.backend.incRef(tensor.dataId);
+  const { dataId, shape, dtype } = tensor;
+  return tf.keep(engine.makeTensorFromTensorInfo({ dataId, shape, dtype }));
 }

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import type { Engine } from '../backend/engine';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type { Observer } from '../core/events';
@@ -8,12 +7,12 @@ import type { CallSite } from '../transport/call';
 import { MAX_RANKS } from '../transport/layout';
 import type { Link } from '../transport/link';
 import type { Plane } from '../transport/plane';
-import { openSharedMemoryPlane } from '../transport/shared-memory-plane';
+import { SharedMemoryPlane } from '../transport/shared-memory-plane';
+import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { openZeromqPlane } from '../transport/zeromq-plane';
 import { findCallSite } from './call-site';
-import type { GroupContext } from './group-context';
+import { type GroupContext, settleEnded } from './group-context';
 import { createGroup } from './process-group';
-import { createStatusBoard, StatusWriter } from './status-board';
 import type { ProcessGroup } from './types';
 
 /** How the ranks of a job exchange bytes. */
@@ -91,7 +90,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     group: createGroup(context, identityOf(options), plane?.world),
     plane: plane?.kind ?? 'none',
     async close() {
-      for (const work of context.pending) if (work.done) work.settle();
+      settleEnded(context);
       await plane?.close();
     },
   };
@@ -101,7 +100,7 @@ function identityOf({ rank, world }: JoinOptions) {
   return { name: 'world', ranks: Array.from({ length: world }, (_, i) => i), rank, world };
 }
 
-async function openPlane(options: JoinOptions, board: SharedArrayBuffer): Promise<Plane | undefined> {
+async function openPlane(options: JoinOptions, statusBoard: SharedArrayBuffer): Promise<Plane | undefined> {
   const { plane, world, engine, link } = options;
   if (world === 1) return undefined;
   if (plane === undefined) {
@@ -110,11 +109,9 @@ async function openPlane(options: JoinOptions, board: SharedArrayBuffer): Promis
   const identity = identityOf(options);
   if (plane.kind === 'shared-memory') {
     checkAddresses(engine);
-    const commScript = join(__dirname, 'comm-thread-main.js');
-    return openSharedMemoryPlane({ ...plane, identity, link, commScript, commExtra: board });
+    return new SharedMemoryPlane({ ...plane, identity, link, statusBoard });
   }
-  const commScript = join(__dirname, 'zeromq-thread-main.js');
-  return openZeromqPlane({ ...plane, identity, link, commScript, commExtra: board });
+  return openZeromqPlane({ ...plane, identity, link, statusBoard });
 }
 
 function checkAddresses(engine: Engine): void {

@@ -1,27 +1,16 @@
 import type { Storage } from '../backend/engine';
 import type { WireDType } from '../core/dtypes';
-import type { CollectiveOp, CollectiveProgress, CommCause } from '../core/events';
+import { COLLECTIVE_OPS, type CollectiveProgress, type CommCause } from '../core/events';
 import type { Seconds } from '../core/units';
 
 /** How contributions are combined: in rank order, so that the result does not depend on timing. */
-export type Reduction = 'sum' | 'avg' | 'max';
+export const REDUCTIONS = ['sum', 'avg', 'max'] as const;
+export type Reduction = (typeof REDUCTIONS)[number];
 
 /** Public collectives, and internal ones of groups. */
-export type CallOp = CollectiveOp | 'exchange' | 'subgroup';
+export const CALL_OPS = [...COLLECTIVE_OPS, 'exchange', 'subgroup'] as const;
+export type CallOp = (typeof CALL_OPS)[number];
 
-export const CALL_OPS = [
-  'allReduce',
-  'reduceScatter',
-  'allGather',
-  'broadcast',
-  'allToAll',
-  'send',
-  'recv',
-  'barrier',
-  'exchange',
-  'subgroup',
-] as const satisfies readonly CallOp[];
-export const REDUCTIONS = ['sum', 'avg', 'max'] as const satisfies readonly Reduction[];
 export const WIRE_DTYPES = [
   'float32',
   'int32',

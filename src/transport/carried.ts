@@ -1,7 +1,7 @@
 import type { ThreadCpuClock } from '../core/thread-cpu';
 import type { Seconds } from '../core/units';
 import type { Arrival, ThreadProgress } from './call';
-import type { LinkClock } from './link-clock';
+import type { GroupMemory } from './group-memory';
 import { ringCost } from './ring-cost';
 import type { SpanCall } from './spans';
 import type { Steps } from './wait';
@@ -24,18 +24,10 @@ export interface Carried {
   readonly seconds: Seconds;
 }
 
-/** The link and clock of a collective. */
-export interface CarriedPlace {
-  readonly rank: number;
-  readonly size: number;
-  readonly link: LinkClock | undefined;
-  readonly cpu: ThreadCpuClock | undefined;
-}
-
 /** A collective's steps; on a shaped link, the last step waits for the transfer's end. */
-export function* carried(lane: Lane, call: SpanCall, place: CarriedPlace): Steps<Carried> {
-  const { values, arrival, seconds } = yield* moved(lane, call, place.cpu);
-  const { rank, size, link } = place;
+export function* carried(lane: Lane, call: SpanCall, memory: GroupMemory): Steps<Carried> {
+  const { rank, size, link, cpu } = memory;
+  const { values, arrival, seconds } = yield* moved(lane, call, cpu);
   if (link === undefined) return { values, started: undefined, arrival, seconds };
   const { op, wireDType, epoch } = call.header;
   const lengths = (lists: SpanCall['inputs']): number[] => lists.map(({ total }) => total);

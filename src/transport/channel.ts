@@ -2,10 +2,10 @@ import { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
 import type { Arrival, CallHeader } from './call';
 import { arrivalsIn, barrierWord, countIn, isLater, isStale, phaseOf } from './epoch-word';
-import type { GroupMemory } from './group-memory';
+import { type GroupMemory, sleepOn } from './group-memory';
 import { STREAM, type Stream } from './layout';
 import { brokenError, mismatchError, speaker } from './mismatch';
-import { type CallLengths, CallRecord, type CallSide } from './record';
+import { type CallLengths, CallRecord, type CallSide, lengthsMatch } from './record';
 import type { Steps, Wait } from './wait';
 
 /**
@@ -29,11 +29,12 @@ export class Channel implements Wait {
   #awaited = 0;
   /** The values in all ranks' headers of the newest collective, in rank order. */
   values: readonly number[] = [];
+  /** The time at which all ranks of the newest collective had arrived and had free links; 0 if links are not shaped. */
+  allReady: Seconds = 0;
+  arrival: Arrival = { at: 0, cpu: 0 };
   #header: CallHeader | undefined;
-  /** The time at which this rank had arrived and its link was free; below, the same for all ranks. */
+  /** The time at which this rank had arrived and its link was free. */
   #cameAt: Seconds = 0;
-  #readyAt: Seconds = 0;
-  #arrived: Arrival = { at: 0, cpu: 0 };
   readonly #serves: (rank: number) => boolean;
 
   /** `serves` says whether this rank's other thread has a point-to-point exchange with a rank that has not ended or not begun. */
@@ -57,15 +58,6 @@ export class Channel implements Wait {
     return (this.#phase & 1) ^ 1;
   }
 
-  /** The time at which all ranks of the newest collective had arrived and had free links; 0 if links are not shaped. */
-  get allReady(): Seconds {
-    return this.#readyAt;
-  }
-
-  get arrival(): Arrival {
-    return this.#arrived;
-  }
-
   /** Begins a collective. Throws: COLLECTIVE_MISMATCH if the group broke earlier. */
   enter(header: CallHeader): void {
     if (this.#epoch !== header.epoch) {
@@ -84,9 +76,9 @@ export class Channel implements Wait {
     const own = records[rank];
     own?.write(header, lengths);
     if (own !== undefined) own.freeAt = this.#cameAt;
-    this.#arrived = { at: now(), cpu: this.#group.cpu?.() ?? 0 };
+    this.arrival = { at: now(), cpu: this.#group.cpu?.() ?? 0 };
     if (!this.arrive()) yield this;
-    if (link !== undefined) this.#readyAt = Math.max(...records.map(({ freeAt }) => freeAt));
+    if (link !== undefined) this.allReady = Math.max(...records.map(({ freeAt }) => freeAt));
     const first = records[0];
     if (first === undefined) return records;
     for (let other = 1; other < records.length; other++) {
@@ -99,7 +91,7 @@ export class Channel implements Wait {
 
   /** Arrives at the barrier; false if other ranks have not arrived yet, and the caller must wait for `this`. */
   arrive(): boolean {
-    const { words, size } = this.#group;
+    const { words, native, base, size } = this.#group;
     const mine = barrierWord(this.#epoch, this.#phase, 0);
     for (;;) {
       const word = Atomics.load(words, this.#word);
@@ -112,27 +104,20 @@ export class Channel implements Wait {
       if (Atomics.compareExchange(words, this.#word, word, next) !== word) continue;
       this.#awaited = mine;
       this.#phase = (this.#phase + 1) & 0xfff;
-      if (last && Atomics.load(words, this.#sleepers) > 0) this.#wake();
+      if (last && Atomics.load(words, this.#sleepers) > 0) native.wakeWord(base + this.#word * 4);
       return last;
     }
   }
 
-  /** If the word is of another epoch, the barrier is not passed; the Guard (wait.ts) then ends the wait. */
+  /** If the word is of another epoch, the barrier is not passed; checkControl (wait.ts) then ends the wait. */
   ready(): boolean {
     const word = Atomics.load(this.#group.words, this.#word);
     return phaseOf(word) !== this.#awaited && !isStale(word, this.#epoch);
   }
 
-  /** Sleepers count themselves before they check: either the last rank sees them, or they see the new phase. */
   sleep(milliseconds: number): void {
-    const { words, native, base } = this.#group;
-    Atomics.add(words, this.#sleepers, 1);
-    try {
-      const word = Atomics.load(words, this.#word);
-      if (phaseOf(word) === this.#awaited) native.waitWord(base + this.#word * 4, word, milliseconds);
-    } finally {
-      Atomics.sub(words, this.#sleepers, 1);
-    }
+    const at = { word: this.#word, sleepers: this.#sleepers };
+    sleepOn(this.#group, at, (word) => phaseOf(word) === this.#awaited, milliseconds);
   }
 
   /** Checks whether an absent rank runs this collective on its other stream, or waits for this rank in a point-to-point exchange. */
@@ -194,19 +179,17 @@ export class Channel implements Wait {
    * exchange is complete, and `other` has only not continued yet.
    */
   #lacksOurs(sender: number, receiver: number, other: number): boolean {
-    const { buffer, layout, size } = this.#group;
     const numberOf = (side: 0 | 1): number => {
-      const record = new CallRecord(buffer, layout.pairRecord(sender, receiver, side), size);
+      const record = pairRecord(this.#group, sender, receiver, side);
       return record.epoch === this.#epoch ? record.number : 0;
     };
     return other === sender ? numberOf(0) > numberOf(1) : numberOf(1) > numberOf(0);
   }
 
   #sidesWithPartner(header: CallHeader, partner: number): CallSide[] {
-    const group = this.#group;
-    const { buffer, layout, rank, size } = group;
-    const sent = new CallRecord(buffer, layout.pairRecord(partner, rank, 0), size);
-    const awaited = new CallRecord(buffer, layout.pairRecord(rank, partner, 1), size);
+    const { rank } = this.#group;
+    const sent = pairRecord(this.#group, partner, rank, 0);
+    const awaited = pairRecord(this.#group, rank, partner, 1);
     const theirs = [sent, awaited].filter((record) => record.epoch === header.epoch);
     const ours = this.#sidesOf(header.number).filter((side) => side.rank === this.#globalRank(rank));
     return [...ours, ...theirs.map((record) => record.side(this.#globalRank(partner)))];
@@ -214,10 +197,6 @@ export class Channel implements Wait {
 
   #globalRank(rank: number): number {
     return this.#group.identity.ranks[rank] ?? rank;
-  }
-
-  #wake(): void {
-    this.#group.native.wakeWord(this.#group.base + this.#word * 4);
   }
 
   #overtaken(): ShardlabError {
@@ -239,18 +218,19 @@ export class Channel implements Wait {
   }
 }
 
-function recordsOf(group: GroupMemory, stream: Stream): CallRecord[][] {
-  const { buffer, layout, size } = group;
+/** The records of all ranks on a stream, by parity of the phase. */
+export function recordsOf({ buffer, layout, size, identity }: GroupMemory, stream: Stream): CallRecord[][] {
   return [0, 1].map((parity) =>
-    Array.from(
-      { length: size },
-      (_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size),
-    ),
+    identity.ranks.map((_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size)),
   );
 }
 
-function lengthsMatch(records: readonly CallRecord[]): boolean {
-  return records.every((from, sender) =>
-    records.every((to, receiver) => from.sendsTo(receiver) === to.receivesFrom(sender)),
-  );
+/** The record of one side of a pair: 0 is the sender's, 1 the receiver's. */
+export function pairRecord(
+  { buffer, layout, size }: GroupMemory,
+  sender: number,
+  receiver: number,
+  side: 0 | 1,
+): CallRecord {
+  return new CallRecord(buffer, layout.pairRecord(sender, receiver, side), size);
 }

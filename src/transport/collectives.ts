@@ -4,7 +4,7 @@ import type { Lane } from './carried';
 import { Channel } from './channel';
 import type { GroupMemory } from './group-memory';
 import { roundUp, SLOT_BYTES, type Stream } from './layout';
-import { type CallLengths, type CallRecord, signatureOf } from './record';
+import { type CallRecord, lengthsOf } from './record';
 import { SlotCodec } from './slot-codec';
 import { Cursor, type SpanCall, type Spans } from './spans';
 import type { Steps } from './wait';
@@ -40,26 +40,25 @@ export class CollectiveLane implements Lane {
 
   *run(call: SpanCall): Steps<readonly number[]> {
     this.#channel.enter(call.header);
+    yield* this.#stepsOf(call);
+    return this.#channel.values;
+  }
+
+  #stepsOf(call: SpanCall): Steps<unknown> {
     switch (call.header.op) {
       case 'allReduce':
-        yield* this.#allReduce(call);
-        break;
+        return this.#allReduce(call);
       case 'reduceScatter':
-        yield* this.#reduceScatter(call);
-        break;
+        return this.#reduceScatter(call);
       case 'allGather':
-        yield* this.#allGather(call);
-        break;
+        return this.#allGather(call);
       case 'allToAll':
-        yield* this.#allToAll(call);
-        break;
+        return this.#allToAll(call);
       case 'broadcast':
-        yield* this.#broadcast(call);
-        break;
+        return this.#broadcast(call);
       default:
-        yield* this.#channel.meet(call.header, lengthsOf(call));
+        return this.#channel.meet(call.header, lengthsOf(call));
     }
-    return this.#channel.values;
   }
 
   /**
@@ -67,14 +66,13 @@ export class CollectiveLane implements Lane {
    * time: copy chunk t in, reduce this rank's part of chunk t-1 from all slots, copy chunk t-2 out.
    */
   *#allReduce(call: SpanCall): Steps {
-    const spans = inputOf(call, 0);
+    const spans = call.inputs[0] ?? NOTHING;
     const channel = this.#channel;
     const codec = this.#codecOf(call);
     const source = this.#cursor(spans);
     const target = this.#cursor(spans);
     const small = spans.total * codec.itemBytes <= SMALL_BYTES;
-    const chunk = small ? spans.total : chunkLength(spans.total, SLOT_BYTES / codec.itemBytes);
-    const chunks = chunk === 0 ? 1 : Math.ceil(spans.total / chunk);
+    const { chunk, chunks } = chunksOf(spans.total, codec);
     const lengthOf = (index: number): number => Math.min(chunk, spans.total - index * chunk);
     codec.fill(this.#ownSlot(), source, lengthOf(0));
     yield* channel.meet(call.header, lengthsOf(call));
@@ -101,123 +99,126 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * In chunks: write a piece of every share side by side; after the barrier reduce this rank's share from all slots.
+   * In chunks, with one barrier each: `write` puts chunk t into this rank's slot, while `read` takes chunk t-1 from the
+   * other ranks' slots. The first barrier compares the calls; its records may say how many chunks there are.
    */
-  *#reduceScatter(call: SpanCall): Steps {
+  *#inChunks(
+    call: SpanCall,
+    numChunks: (records: readonly CallRecord[]) => number,
+    write: (chunk: number) => void,
+    read: (chunk: number) => void,
+  ): Steps {
     const channel = this.#channel;
-    const codec = this.#codecOf(call);
-    const { chunk, chunks } = this.#sharePlan(call.inputs, codec);
-    const sources = call.inputs.map((spans) => this.#cursor(spans));
-    const mine = outputOf(call, 0);
-    const target = this.#cursor(mine);
-    for (let t = 0; t <= chunks; t++) {
-      if (t > 0) {
-        const at = this.#group.rank * chunk * codec.itemBytes;
-        codec.reduceTo(target, this.#slots(at), pieceOf(mine, t - 1, chunk));
-      }
-      if (t < chunks) this.#fillShares(codec, call.inputs, sources, t, chunk);
-      if (t === 0) yield* channel.meet(call.header, lengthsOf(call));
-      else if (t < chunks && !channel.arrive()) yield channel;
-    }
-  }
-
-  /** In chunks: write this rank's part; after the barrier read all parts. */
-  *#allGather(call: SpanCall): Steps {
-    const channel = this.#channel;
-    const codec = this.#codecOf(call);
-    const source = this.#cursor(inputOf(call, 0));
-    const targets = call.outputs.map((spans) => this.#cursor(spans));
-    const longest = longestOf(call.outputs);
-    const chunk = chunkLength(longest, SLOT_BYTES / codec.itemBytes);
-    const chunks = Math.max(1, Math.ceil(longest / Math.max(1, chunk)));
-    for (let t = 0; t <= chunks; t++) {
-      if (t > 0) {
-        this.#eachRank((rank) => {
-          const length = pieceOf(call.outputs[rank], t - 1, chunk);
-          const target = targets[rank];
-          if (target !== undefined) codec.drain(this.#slot(rank, channel.readBuffer), target, length);
-        });
-      }
-      if (t < chunks) codec.fill(this.#ownSlot(), source, pieceOf(inputOf(call, 0), t, chunk));
-      if (t === 0) yield* channel.meet(call.header, lengthsOf(call));
-      else if (t < chunks && !channel.arrive()) yield channel;
-    }
-  }
-
-  /** In chunks: write a piece for every rank side by side; after the barrier read this rank's piece from all slots. */
-  *#allToAll(call: SpanCall): Steps {
-    const channel = this.#channel;
-    const { rank, size } = this.#group;
-    const codec = this.#codecOf(call);
-    const chunk = Math.floor(SLOT_BYTES / codec.itemBytes / size / PART_UNIT) * PART_UNIT;
-    const sources = call.inputs.map((spans) => this.#cursor(spans));
-    const targets = call.outputs.map((spans) => this.#cursor(spans));
-    this.#fillShares(codec, call.inputs, sources, 0, chunk);
-    const records = yield* channel.meet(call.header, lengthsOf(call));
-    const chunks = Math.ceil(longestMessage(records) / chunk);
-    const at = rank * chunk * codec.itemBytes;
+    write(0);
+    const chunks = numChunks(yield* channel.meet(call.header, lengthsOf(call)));
     for (let t = 1; t <= chunks; t++) {
-      this.#eachRank((other) => {
-        const target = targets[other];
-        const length = pieceOf(call.outputs[other], t - 1, chunk);
-        if (target !== undefined) codec.drain(this.#slot(other, channel.readBuffer) + at, target, length);
-      });
-      if (t === chunks) break;
-      this.#fillShares(codec, call.inputs, sources, t, chunk);
+      read(t - 1);
+      if (t === chunks) return;
+      write(t);
       if (!channel.arrive()) yield channel;
     }
   }
 
-  /**
-   * In chunks: the source writes, all ranks read. If the wire rounds, the source reads too, so that all ranks end with
-   * equal values.
-   */
-  *#broadcast(call: SpanCall): Steps {
-    const channel = this.#channel;
+  /** Writes a piece of every share side by side; after the barrier reduces this rank's share from all slots. */
+  #reduceScatter(call: SpanCall): Steps {
+    const codec = this.#codecOf(call);
+    const { chunk, chunks } = this.#sharePlan(call.inputs, codec);
+    const mine = call.outputs[0] ?? NOTHING;
+    const target = this.#cursor(mine);
+    const at = this.#group.rank * chunk * codec.itemBytes;
+    return this.#inChunks(
+      call,
+      () => chunks,
+      this.#shareWriter(codec, call.inputs, chunk),
+      (t) => codec.reduceTo(target, this.#slots(at), pieceOf(mine, t, chunk)),
+    );
+  }
+
+  /** Writes this rank's part; after the barrier reads all parts. */
+  #allGather(call: SpanCall): Steps {
+    const codec = this.#codecOf(call);
+    const source = this.#cursor(call.inputs[0] ?? NOTHING);
+    const { chunk, chunks } = chunksOf(longestOf(call.outputs), codec);
+    return this.#inChunks(
+      call,
+      () => chunks,
+      (t) => codec.fill(this.#ownSlot(), source, pieceOf(call.inputs[0], t, chunk)),
+      this.#slotReader(codec, call.outputs, chunk, 0),
+    );
+  }
+
+  /** Writes a piece for every rank side by side; after the barrier reads this rank's piece from all slots. */
+  #allToAll(call: SpanCall): Steps {
+    const codec = this.#codecOf(call);
+    const chunk = this.#shareRoom(codec);
+    return this.#inChunks(
+      call,
+      (records) => Math.ceil(longestMessage(records) / chunk),
+      this.#shareWriter(codec, call.inputs, chunk),
+      this.#slotReader(codec, call.outputs, chunk, this.#group.rank * chunk * codec.itemBytes),
+    );
+  }
+
+  /** The source writes, all ranks read. If the wire rounds, the source reads too, so that all ranks end with equal values. */
+  #broadcast(call: SpanCall): Steps {
     const { peer } = call.header;
     const codec = this.#codecOf(call);
-    const spans = inputOf(call, 0);
+    const spans = call.inputs[0] ?? NOTHING;
     const isSource = peer === this.#group.rank;
     const reads = !isSource || codec.itemBytes !== 4;
-    const cursor = this.#cursor(spans);
-    const source = this.#cursor(spans);
-    const chunk = chunkLength(spans.total, SLOT_BYTES / codec.itemBytes);
-    const chunks = Math.max(1, Math.ceil(spans.total / Math.max(1, chunk)));
-    for (let t = 0; t <= chunks; t++) {
-      if (t > 0 && reads) {
-        codec.drain(this.#slot(peer, channel.readBuffer), cursor, pieceOf(spans, t - 1, chunk));
-      }
-      if (t < chunks && isSource) codec.fill(this.#ownSlot(), source, pieceOf(spans, t, chunk));
-      if (t === 0) yield* channel.meet(call.header, lengthsOf(call));
-      else if (t < chunks && !channel.arrive()) yield channel;
-    }
+    const [source, target] = [this.#cursor(spans), this.#cursor(spans)];
+    const { chunk, chunks } = chunksOf(spans.total, codec);
+    return this.#inChunks(
+      call,
+      () => chunks,
+      (t) => {
+        if (isSource) codec.fill(this.#ownSlot(), source, pieceOf(spans, t, chunk));
+      },
+      (t) => {
+        const slot = this.#slot(peer, this.#channel.readBuffer);
+        if (reads) codec.drain(slot, target, pieceOf(spans, t, chunk));
+      },
+    );
+  }
+
+  /** Elements of each share in a slot. */
+  #shareRoom(codec: SlotCodec): number {
+    return Math.floor(SLOT_BYTES / codec.itemBytes / this.#group.size / PART_UNIT) * PART_UNIT;
   }
 
   #sharePlan(shares: readonly Spans[], codec: SlotCodec): { chunk: number; chunks: number } {
     const longest = longestOf(shares);
-    const room = Math.floor(SLOT_BYTES / codec.itemBytes / this.#group.size / PART_UNIT) * PART_UNIT;
     const wanted = roundUp(Math.max(MIN_CHUNK / this.#group.size, longest / NUM_CHUNKS), PART_UNIT);
-    const chunk = Math.min(room, wanted);
+    const chunk = Math.min(this.#shareRoom(codec), wanted);
     return { chunk, chunks: Math.max(1, Math.ceil(longest / chunk)) };
   }
 
-  #fillShares(
-    codec: SlotCodec,
-    shares: readonly Spans[],
-    sources: readonly Cursor[],
-    index: number,
-    chunk: number,
-  ): void {
-    const own = this.#ownSlot();
-    sources.forEach((source, rank) => {
-      codec.fill(own + rank * chunk * codec.itemBytes, source, pieceOf(shares[rank], index, chunk));
-    });
+  /** Writes a chunk of every share into this rank's slot. */
+  #shareWriter(codec: SlotCodec, shares: readonly Spans[], chunk: number): (t: number) => void {
+    const sources = shares.map((spans) => this.#cursor(spans));
+    return (t) => {
+      const own = this.#ownSlot();
+      sources.forEach((source, rank) => {
+        codec.fill(own + rank * chunk * codec.itemBytes, source, pieceOf(shares[rank], t, chunk));
+      });
+    };
   }
 
-  /** Visits ranks from the next rank around to this one, so that ranks do not all read the same slot at once. */
-  #eachRank(visit: (rank: number) => void): void {
+  /**
+   * Reads a chunk from every rank's slot at an offset: from the next rank around to this one, so that ranks do not all
+   * read the same slot at once.
+   */
+  #slotReader(codec: SlotCodec, outputs: readonly Spans[], chunk: number, at: number): (t: number) => void {
     const { rank, size } = this.#group;
-    for (let i = 1; i <= size; i++) visit((rank + i) % size);
+    const targets = outputs.map((spans) => this.#cursor(spans));
+    return (t) => {
+      for (let i = 1; i <= size; i++) {
+        const other = (rank + i) % size;
+        const target = targets[other];
+        const slot = this.#slot(other, this.#channel.readBuffer) + at;
+        if (target !== undefined) codec.drain(slot, target, pieceOf(outputs[other], t, chunk));
+      }
+    };
   }
 
   /** The same offset in every rank's slot, in rank order. */
@@ -245,13 +246,6 @@ export class CollectiveLane implements Lane {
 
 const NOTHING: Spans = { addresses: [], lengths: [], total: 0 };
 
-function inputOf(call: SpanCall, index: number): Spans {
-  return call.inputs[index] ?? NOTHING;
-}
-function outputOf(call: SpanCall, index: number): Spans {
-  return call.outputs[index] ?? NOTHING;
-}
-
 function longestOf(lists: readonly Spans[]): number {
   return Math.max(0, ...lists.map((list) => list.total));
 }
@@ -260,32 +254,14 @@ function longestMessage(records: readonly CallRecord[]): number {
   return Math.max(...records.flatMap((record) => records.map((_, rank) => record.sendsTo(rank))));
 }
 
-function chunkLength(total: number, room: number): number {
-  return Math.min(room, Math.max(MIN_CHUNK, roundUp(total / NUM_CHUNKS, PART_UNIT)));
+/** How a tensor is divided: elements of a chunk, and number of chunks. */
+function chunksOf(total: number, codec: SlotCodec): { chunk: number; chunks: number } {
+  const wanted = Math.max(MIN_CHUNK, roundUp(total / NUM_CHUNKS, PART_UNIT));
+  const chunk = Math.min(SLOT_BYTES / codec.itemBytes, wanted);
+  return { chunk, chunks: Math.max(1, Math.ceil(total / chunk)) };
 }
 
 /** Length of chunk `index` of a list. */
 function pieceOf(spans: Spans | undefined, index: number, chunk: number): number {
   return Math.max(0, Math.min(chunk, (spans?.total ?? 0) - index * chunk));
-}
-
-/** The numbers that ranks compare besides the header. */
-export function lengthsOf(call: SpanCall): CallLengths {
-  const totals = (lists: readonly Spans[]): number[] => lists.map((list) => list.total);
-  switch (call.header.op) {
-    case 'reduceScatter':
-      return { signature: signatureOf(totals(call.inputs)), sends: [], receives: [] };
-    case 'allGather':
-      return { signature: signatureOf(totals(call.outputs)), sends: [], receives: [] };
-    case 'allToAll':
-      return { signature: 0, sends: totals(call.inputs), receives: totals(call.outputs) };
-    case 'exchange':
-    case 'subgroup':
-    case 'barrier':
-      return { signature: call.header.signature, sends: [], receives: [] };
-    case 'recv':
-      return { signature: outputOf(call, 0).total, sends: [], receives: [] };
-    default:
-      return { signature: inputOf(call, 0).total, sends: [], receives: [] };
-  }
 }

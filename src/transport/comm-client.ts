@@ -4,9 +4,8 @@ import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from '
 import { type ErrorJson, ShardlabError } from '../core/errors';
 import { MESSAGE_THREAD_LIMITS } from '../core/thread-limits';
 import type { CallResult } from './call';
-import { type CommFailure, WHOLE_THREAD } from './comm-messages';
 import type { PostedCall } from './plane';
-import { NUM_TICKETS, TicketBoard } from './tickets';
+import { type CommFailure, NUM_TICKETS, TicketBoard, WHOLE_THREAD } from './tickets';
 
 /** The workerData of a comm thread's script, besides the plane's additions. */
 export interface CommThreadInput<Setup> {
@@ -35,12 +34,8 @@ export class CommClient {
   constructor(script: string, setup: unknown) {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
-    const workerData: CommThreadInput<unknown> = {
-      script,
-      port: port2,
-      tickets: this.#tickets.buffer,
-      setup,
-    };
+    const { buffer: tickets } = this.#tickets;
+    const workerData: CommThreadInput<unknown> = { script, port: port2, tickets, setup };
     this.#worker = new Worker(join(__dirname, 'comm-thread-start.js'), {
       workerData,
       transferList: [port2],
@@ -69,7 +64,9 @@ export class CommClient {
 
   /** Sends the message that `compose` makes for a ticket. */
   post(compose: (ticket: number) => unknown): PostedCall {
-    if (this.#closing) throw closedError();
+    if (this.#closing) {
+      throw new ShardlabError('CLOSED', 'the world was closed; no more collectives can be posted');
+    }
     const ticket = this.#next;
     this.#next = (ticket + 1) % NUM_TICKETS;
     this.#owners[ticket]?.settle();
@@ -108,11 +105,9 @@ export class CommClient {
   }
 
   #readFailures(): void {
-    for (;;) {
-      const received = receiveMessageOnPort(this.#port);
-      if (received === undefined) return;
+    for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
       // Only the comm thread writes to the other end, and it sends nothing else.
-      const { ticket, error } = received.message as CommFailure;
+      const { ticket, error } = next.message as CommFailure;
       this.#failures.set(ticket, error);
     }
   }
@@ -133,14 +128,15 @@ class Posted implements PostedCall {
   }
 
   /** Takes the outcome over, so that the ticket can be used again. */
-  settle(): void {
+  settle(): CallResult | ShardlabError {
     this.#result ??= this.#client.outcome(this.#ticket);
+    return this.#result;
   }
 
   wait(): CallResult {
-    this.#result ??= this.#client.outcome(this.#ticket);
-    if (this.#result instanceof ShardlabError) throw this.#result;
-    return this.#result;
+    const result = this.settle();
+    if (result instanceof ShardlabError) throw result;
+    return result;
   }
 }
 
@@ -150,8 +146,4 @@ function threadError(reason: ErrorJson | undefined): ShardlabError {
     reason?.code ?? 'TRANSPORT',
     `the thread for asynchronous collectives has ended: ${why}. This rank cannot run any more of them; launch the job again`,
   );
-}
-
-function closedError(): ShardlabError {
-  return new ShardlabError('CLOSED', 'the world was closed; no more collectives can be posted');
 }

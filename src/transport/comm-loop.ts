@@ -1,23 +1,29 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
-import { ShardlabError } from '../core/errors';
+import { errorJson, ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
-import { type Arrival, allAgree, type CallHeader } from './call';
+import { type Arrival, allAgree } from './call';
 import { type Carried, carried, progressOf } from './carried';
 import { CollectiveLane } from './collectives';
-import type { CommFailure, CommRequest } from './comm-messages';
-import { attach, type GroupMemory, type ThreadTools } from './group-memory';
+import { attach, type GroupAttachment, type GroupMemory, type ThreadTools } from './group-memory';
 import { STREAM } from './layout';
 import { Landing } from './link-clock';
 import { PairLane } from './pair-lane';
 import type { SpanCall } from './spans';
-import type { TicketBoard } from './tickets';
-import { type Guard, guardOf, PATIENCE_MS, type Steps, type Wait } from './wait';
+import type { StatusWriter } from './status-board';
+import type { CommFailure, TicketBoard } from './tickets';
+import { checkControl, PATIENCE_MS, type Steps, type Wait } from './wait';
 
-/** Gets the comm thread's current collective, for the status board. */
-export interface CommWatcher {
-  began(header: CallHeader): void;
-  ended(): void;
-}
+/** Main thread → comm thread. */
+export type CommRequest =
+  | { readonly kind: 'group'; readonly id: number; readonly attachment: GroupAttachment }
+  | {
+      readonly kind: 'call';
+      readonly group: number;
+      readonly ticket: number;
+      readonly call: SpanCall;
+      readonly posted: Seconds;
+    }
+  | { readonly kind: 'close' };
 
 interface Group {
   readonly memory: GroupMemory;
@@ -30,7 +36,6 @@ interface Task {
   readonly posted: Seconds;
   readonly call: SpanCall;
   readonly group: Group;
-  readonly guard: Guard;
 }
 
 interface Running {
@@ -55,7 +60,7 @@ export class CommLoop {
   readonly #port: MessagePort;
   readonly #tickets: TicketBoard;
   readonly #tools: ThreadTools;
-  readonly #watcher: CommWatcher;
+  readonly #status: StatusWriter;
   readonly #groups = new Map<number, Group>();
   readonly #queues = new Map<string, Task[]>();
   readonly #running = new Map<string, Running>();
@@ -67,11 +72,11 @@ export class CommLoop {
   #idleRounds = 0;
   #closed = false;
 
-  constructor(port: MessagePort, tickets: TicketBoard, tools: ThreadTools, watcher: CommWatcher) {
+  constructor(port: MessagePort, tickets: TicketBoard, tools: ThreadTools, status: StatusWriter) {
     this.#port = port;
     this.#tickets = tickets;
     this.#tools = tools;
-    this.#watcher = watcher;
+    this.#status = status;
   }
 
   /** Returns after the message 'close'. */
@@ -88,11 +93,9 @@ export class CommLoop {
   }
 
   #receive(): void {
-    for (;;) {
-      const received = receiveMessageOnPort(this.#port);
-      if (received === undefined) return;
+    for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
       // Only the main thread's CommClient writes to the other end.
-      this.#accept(received.message as CommRequest);
+      this.#accept(next.message as CommRequest);
     }
   }
 
@@ -118,14 +121,11 @@ export class CommLoop {
   #enqueue({ group: id, ticket, call, posted }: CommRequest & { kind: 'call' }): void {
     const group = this.#groups.get(id);
     if (group === undefined) throw new ShardlabError('INTERNAL', `the comm thread knows no group ${id}`);
-    const { header } = call;
-    const { op, epoch } = header;
-    const guard = guardOf(this.#tools.control, group.memory.identity, epoch, () => nameOf(header));
-    const key = op === 'send' || op === 'recv' ? `${id} ${op} ${header.peer}` : `${id}`;
-    const queue = this.#queues.get(key);
-    const task = { ticket, posted, call, group, guard };
-    if (queue === undefined) this.#queues.set(key, [task]);
-    else queue.push(task);
+    const { op, peer } = call.header;
+    const key = op === 'send' || op === 'recv' ? `${id} ${op} ${peer}` : `${id}`;
+    const queue = this.#queues.get(key) ?? [];
+    queue.push({ ticket, posted, call, group });
+    this.#queues.set(key, queue);
   }
 
   /** Advances every queue as far as possible. Returns whether any queue advanced. */
@@ -137,42 +137,44 @@ export class CommLoop {
       this.#advance(current);
     }
     for (const key of this.#queues.keys()) {
-      if (!this.#running.has(key) && !this.#start(key)) continue;
-      const current = this.#running.get(key);
-      if (current === undefined) continue;
-      if (current.wait !== undefined && !current.wait.ready()) continue;
+      const current = this.#running.get(key) ?? this.#start(key);
+      if (current === undefined || current.wait?.ready() === false) continue;
       progressed = true;
       this.#advance(current);
     }
     return progressed;
   }
 
-  #start(key: string): boolean {
-    const queue = this.#queues.get(key);
-    const task = queue?.shift();
+  #start(key: string): Running | undefined {
+    const task = this.#queues.get(key)?.shift();
     if (task === undefined) {
       this.#queues.delete(key);
-      return false;
+      return undefined;
     }
     const { op } = task.call.header;
     const lane = op === 'send' || op === 'recv' ? task.group.pairs : task.group.collectives;
-    this.#watcher.began(task.call.header);
+    this.#status.enter(task.call.header);
     const steps = carried(lane, task.call, task.group.memory);
     const free = Math.max(task.posted, this.#freeSince.get(key) ?? 0);
     const began = { at: now(), cpu: this.#tools.cpu?.() ?? 0 };
-    this.#running.set(key, { key, task, steps, free, began, wait: undefined });
-    return true;
+    const started = { key, task, steps, free, began, wait: undefined };
+    this.#running.set(key, started);
+    return started;
   }
 
   #advance(current: Running): void {
     try {
-      current.task.guard.check();
+      this.#check(current);
       const step = current.steps.next();
       if (step.done === true) this.#succeed(current, step.value);
       else this.#await(current, step.value);
     } catch (error) {
       this.#fail(current, error);
     }
+  }
+
+  #check({ task: { group, call } }: Running): void {
+    checkControl(this.#tools.control, group.memory.identity, call.header);
   }
 
   /** A queue continues while the link carries its result. */
@@ -193,24 +195,24 @@ export class CommLoop {
     const { free, began, task } = current;
     const started = carried.started ?? began.at;
     const progress = this.#tools.cpu === undefined ? undefined : progressOf(free, began, carried);
-    this.#tickets.finish(task.ticket, false, {
-      ...{ started, ended: now(), progress },
-      agrees: allAgree(carried.values),
-    });
+    const agrees = allAgree(carried.values);
+    this.#tickets.finish(task.ticket, false, { started, ended: now(), progress, agrees });
   }
 
   #fail(current: Running, error: unknown): void {
     // Ends the generator so that its `finally` releases its resources.
     current.steps.return({ values: [], started: undefined, arrival: current.began, seconds: 0 });
     this.#remove(current);
-    this.#port.postMessage(failureOf(current.task.ticket, error));
-    this.#tickets.finish(current.task.ticket, true, { started: current.began.at, ended: now() });
+    const { ticket } = current.task;
+    const failure: CommFailure = { ticket, error: errorJson(error, 'INTERNAL', 'the comm thread failed: ') };
+    this.#port.postMessage(failure);
+    this.#tickets.finish(ticket, true, { started: current.began.at, ended: now() });
   }
 
   #remove(current: Running): void {
     // A landed call has already left its queue.
     if (!this.#landing.delete(current)) this.#leave(current);
-    if (this.#running.size + this.#landing.size === 0) this.#watcher.ended();
+    if (this.#running.size + this.#landing.size === 0) this.#status.leave();
   }
 
   /** No queue advanced: spins a little, then sleeps shortly; sometimes checks whether waiting still makes sense. */
@@ -236,20 +238,10 @@ export class CommLoop {
 
   #lookAt(current: Running): void {
     try {
-      current.task.guard.check();
+      this.#check(current);
       current.wait?.diagnose();
     } catch (error) {
       this.#fail(current, error);
     }
   }
-}
-
-function nameOf({ op, number, group }: CallHeader): string {
-  return `${op} number ${number} of group ${group}`;
-}
-
-function failureOf(ticket: number, error: unknown): CommFailure {
-  if (error instanceof ShardlabError) return { ticket, error: error.toJSON() };
-  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  return { ticket, error: { code: 'INTERNAL', message: `the comm thread failed: ${text}` } };
 }

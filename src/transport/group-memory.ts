@@ -14,8 +14,19 @@ export interface GroupAttachment {
   readonly base: number;
 }
 
+/** Shared by all groups of a thread. */
+export interface ThreadTools {
+  readonly native: Native;
+  readonly control: ControlBlock;
+  readonly kernelModule: WebAssembly.Module;
+  /** undefined if links are not slowed down. */
+  readonly link: LinkClock | undefined;
+  /** The thread's CPU clock; undefined if it cannot be read. */
+  readonly cpu: ThreadCpuClock | undefined;
+}
+
 /** A group's memory as one thread uses it. */
-export interface GroupMemory {
+export interface GroupMemory extends ThreadTools {
   readonly identity: GroupIdentity;
   readonly rank: number;
   readonly size: number;
@@ -24,40 +35,40 @@ export interface GroupMemory {
   /** Native address of the memory's first byte in this process. */
   readonly base: number;
   readonly layout: RegionLayout;
-  readonly native: Native;
-  readonly control: ControlBlock;
   readonly kernels: ReductionKernels;
-  /** undefined if links are not slowed down. */
-  readonly link: LinkClock | undefined;
-  /** The thread's CPU clock; undefined if it cannot be read. */
-  readonly cpu: ThreadCpuClock | undefined;
 }
 
-/** Shared by all groups of a thread. */
-export interface ThreadTools {
-  readonly native: Native;
-  readonly control: ControlBlock;
-  readonly kernelModule: WebAssembly.Module;
-  readonly link: LinkClock | undefined;
-  /** The thread's CPU clock; undefined if it cannot be read. */
-  readonly cpu: ThreadCpuClock | undefined;
-}
-
-export function attach(attachment: GroupAttachment, tools: ThreadTools): GroupMemory {
-  const { identity, memory, base } = attachment;
+export function attach({ identity, memory, base }: GroupAttachment, tools: ThreadTools): GroupMemory {
   const buffer = sharedBuffer(memory);
+  const size = identity.ranks.length;
   return {
+    ...tools,
     identity,
     rank: identity.rank,
-    size: identity.ranks.length,
+    size,
     buffer,
     words: new Int32Array(buffer),
     base,
-    layout: new RegionLayout(identity.ranks.length),
-    native: tools.native,
-    control: tools.control,
+    layout: new RegionLayout(size),
     kernels: instantiateKernels(tools.kernelModule, memory),
-    link: tools.link,
-    cpu: tools.cpu,
   };
+}
+
+/**
+ * Sleeps while a word `holds`. Sleepers count themselves before they check: either the waking rank sees them, or they
+ * see the new value.
+ */
+export function sleepOn(
+  { words, native, base }: GroupMemory,
+  at: { readonly word: number; readonly sleepers: number },
+  holds: (value: number) => boolean,
+  milliseconds: number,
+): void {
+  Atomics.add(words, at.sleepers, 1);
+  try {
+    const value = Atomics.load(words, at.word);
+    if (holds(value)) native.waitWord(base + at.word * 4, value, milliseconds);
+  } finally {
+    Atomics.sub(words, at.sleepers, 1);
+  }
 }

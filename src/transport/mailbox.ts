@@ -26,17 +26,12 @@ export interface MailboxOptions {
   readonly warn: Warn;
 }
 
-interface Route {
-  readonly push: Push;
-  readonly sender: Sender;
-}
-
 /** Letters between ranks over zeromq, found by key, in any order of arrival. */
 export class Mailbox {
   readonly #options: MailboxOptions;
   readonly #token: Buffer;
   readonly #pull: Pull;
-  readonly #routes = new Map<number, Route>();
+  readonly #routes = new Map<number, { readonly push: Push; readonly sender: Sender }>();
   readonly #letters = new Map<string, Letter>();
   readonly #waiters = new Map<string, Waiter>();
   /** No rank reads letters of epochs up to this one any more. */
@@ -67,7 +62,7 @@ export class Mailbox {
   /** Sends to a global rank. The letter's bytes must not change afterwards. */
   send(to: number, key: string, letter: Letter): void {
     // A failure appears as a peer that never answers; the launcher ends it.
-    this.#routeTo(to).sender.send([this.#token, key, letter.record, letter.payload]);
+    this.#senderTo(to).send([this.#token, key, letter.record, letter.payload]);
   }
 
   /** Waits for a letter. Rejects when the epoch is given up. */
@@ -99,32 +94,26 @@ export class Mailbox {
     this.#pull.close();
   }
 
-  #routeTo(rank: number): Route {
+  #senderTo(rank: number): Sender {
     const known = this.#routes.get(rank);
-    if (known !== undefined) return known;
+    if (known !== undefined) return known.sender;
     const { addresses, warn } = this.#options;
     const push = new Push({ sendHighWaterMark: 0, linger: 1000, reconnectInterval: 20 });
     push.connect(addresses[rank] ?? '');
-    const route = { push, sender: createSender(`to rank ${rank}`, push, warn) };
-    this.#routes.set(rank, route);
-    return route;
+    const sender = createSender(`to rank ${rank}`, push, warn);
+    this.#routes.set(rank, { push, sender });
+    return sender;
   }
 
   /** Accepts a letter of the job; ignores others. */
   #take([token, key, record, payload]: readonly Buffer[]): void {
     if (key === undefined || record === undefined || payload === undefined) return;
     if (token?.length !== this.#token.length || !timingSafeEqual(token, this.#token)) return;
-    this.#deliver(key.toString(), { record, payload });
-  }
-
-  #deliver(key: string, letter: Letter): void {
-    const waiter = this.#waiters.get(key);
-    if (waiter === undefined) {
-      if (epochOf(key) > this.#givenUp) this.#letters.set(key, letter);
-      return;
-    }
-    this.#waiters.delete(key);
-    waiter.resolve(letter);
+    const text = key.toString();
+    const waiter = this.#waiters.get(text);
+    this.#waiters.delete(text);
+    if (waiter !== undefined) waiter.resolve({ record, payload });
+    else if (epochOf(text) > this.#givenUp) this.#letters.set(text, { record, payload });
   }
 }
 

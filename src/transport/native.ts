@@ -32,10 +32,45 @@ const EVERYONE = 0x7fffffff;
  * Throws: TRANSPORT if koffi, Linux or the processor's futex number is missing.
  */
 export function loadNative(): Native {
-  const futexNumber = futexFor(process.platform, process.arch);
+  const futex = futexFor(process.platform, process.arch);
   const koffi = loadKoffi();
   const libc = loadLibc(koffi);
-  return { ...fileFunctions(koffi, libc), ...memoryFunctions(libc), ...waitFunctions(libc, futexNumber) };
+  const memfdCreate = libc.func('int memfd_create(const char*, unsigned int)');
+  const ftruncate = libc.func('int ftruncate(int, int64_t)');
+  const close = libc.func('int close(int)');
+  const mmap = libc.func('intptr_t mmap(uint64_t, size_t, int, int, int, int64_t)');
+  const memcpy = libc.func('intptr_t memcpy(uint64_t, uint64_t, size_t)');
+  const memset = libc.func('intptr_t memset(uint64_t, int, size_t)');
+  const syscall = libc.func('long syscall(long, uint64_t, int, uint32_t, void*, void*, uint32_t)');
+  const timespec = Buffer.alloc(16);
+  const fail = (what: string): never => {
+    throw new ShardlabError('TRANSPORT', `${what} failed with errno ${koffi.errno()}`);
+  };
+  return {
+    createMemoryFile(name, bytes) {
+      const fd = Number(memfdCreate(name, MFD_CLOEXEC));
+      if (fd < 0) return fail('memfd_create');
+      if (Number(ftruncate(fd, bytes)) !== 0) {
+        close(fd);
+        return fail(`ftruncate to ${bytes} bytes`);
+      }
+      return fd;
+    },
+    closeFile: (fd) => void close(fd),
+    mapOver(address, bytes, fd, offset) {
+      const at = Number(mmap(address, bytes, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, offset));
+      if (at !== address) fail(`mmap of ${bytes} bytes at offset ${offset} of descriptor ${fd}`);
+    },
+    addressOf: (array) => Number(koffi.address(array)),
+    copy: (target, source, bytes) => void memcpy(target, source, bytes),
+    clear: (target, bytes) => void memset(target, 0, bytes),
+    waitWord(address, expected, milliseconds) {
+      timespec.writeBigInt64LE(BigInt(Math.floor(milliseconds / 1e3)), 0);
+      timespec.writeBigInt64LE(BigInt(Math.round((milliseconds % 1e3) * 1e6)), 8);
+      syscall(futex, address, FUTEX_WAIT, expected >>> 0, timespec, null, 0);
+    },
+    wakeWord: (address) => void syscall(futex, address, FUTEX_WAKE, EVERYONE, null, null, 0),
+  };
 }
 
 function futexFor(platform: string, arch: string): number {
@@ -67,57 +102,6 @@ function loadLibc(koffi: typeof Koffi): Koffi.LibraryHandle {
     }
   }
   throw new ShardlabError('TRANSPORT', `no libc could be loaded (${failures.join('; ')})`);
-}
-
-type FileFunctions = Pick<Native, 'createMemoryFile' | 'closeFile' | 'mapOver' | 'addressOf'>;
-
-function fileFunctions(koffi: typeof Koffi, libc: Koffi.LibraryHandle): FileFunctions {
-  const memfdCreate = libc.func('int memfd_create(const char*, unsigned int)');
-  const ftruncate = libc.func('int ftruncate(int, int64_t)');
-  const close = libc.func('int close(int)');
-  const mmap = libc.func('intptr_t mmap(uint64_t, size_t, int, int, int, int64_t)');
-  const fail = (what: string): never => {
-    throw new ShardlabError('TRANSPORT', `${what} failed with errno ${koffi.errno()}`);
-  };
-  return {
-    createMemoryFile(name, bytes) {
-      const fd = Number(memfdCreate(name, MFD_CLOEXEC));
-      if (fd < 0) return fail('memfd_create');
-      if (Number(ftruncate(fd, bytes)) !== 0) {
-        close(fd);
-        return fail(`ftruncate to ${bytes} bytes`);
-      }
-      return fd;
-    },
-    closeFile: (fd) => void close(fd),
-    mapOver(address, bytes, fd, offset) {
-      const at = Number(mmap(address, bytes, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, offset));
-      if (at !== address) fail(`mmap of ${bytes} bytes at offset ${offset} of descriptor ${fd}`);
-    },
-    addressOf: (array) => Number(koffi.address(array)),
-  };
-}
-
-function memoryFunctions(libc: Koffi.LibraryHandle): Pick<Native, 'copy' | 'clear'> {
-  const memcpy = libc.func('intptr_t memcpy(uint64_t, uint64_t, size_t)');
-  const memset = libc.func('intptr_t memset(uint64_t, int, size_t)');
-  return {
-    copy: (target, source, bytes) => void memcpy(target, source, bytes),
-    clear: (target, bytes) => void memset(target, 0, bytes),
-  };
-}
-
-function waitFunctions(libc: Koffi.LibraryHandle, futex: number): Pick<Native, 'waitWord' | 'wakeWord'> {
-  const syscall = libc.func('long syscall(long, uint64_t, int, uint32_t, void*, void*, uint32_t)');
-  const timespec = Buffer.alloc(16);
-  return {
-    waitWord(address, expected, milliseconds) {
-      timespec.writeBigInt64LE(BigInt(Math.floor(milliseconds / 1e3)), 0);
-      timespec.writeBigInt64LE(BigInt(Math.round((milliseconds % 1e3) * 1e6)), 8);
-      syscall(futex, address, FUTEX_WAIT, expected >>> 0, timespec, null, 0);
-    },
-    wakeWord: (address) => void syscall(futex, address, FUTEX_WAKE, EVERYONE, null, null, 0),
-  };
 }
 
 const PROBE_BYTES = 65536;

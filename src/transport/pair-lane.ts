@@ -2,12 +2,12 @@ import type { ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
 import type { Arrival, CallHeader } from './call';
 import type { Lane } from './carried';
-import { lengthsOf } from './collectives';
+import { pairRecord, recordsOf } from './channel';
 import { ahead, countIn, tagged } from './epoch-word';
-import type { GroupMemory } from './group-memory';
+import { type GroupMemory, sleepOn } from './group-memory';
 import { STREAM, type Stream } from './layout';
 import { brokenError, mismatchError } from './mismatch';
-import { CallRecord } from './record';
+import { type CallRecord, lengthsOf } from './record';
 import { SlotCodec } from './slot-codec';
 import { Cursor, type SpanCall } from './spans';
 import type { Steps, Wait } from './wait';
@@ -45,8 +45,7 @@ export class PairLane implements Lane {
     this.arrival = { at: now(), cpu: this.#group.cpu?.() ?? 0 };
     this.#tellPartner(header.epoch, header.peer + 1);
     try {
-      if (sends) yield* this.#send(call, pair);
-      else yield* this.#receive(call, pair);
+      yield* this.#move(call, pair, sends);
       this.ready = pair.ready;
     } finally {
       this.#tellPartner(header.epoch, 0);
@@ -61,45 +60,30 @@ export class PairLane implements Lane {
     Atomics.store(words, layout.partner(rank) >> 2, tagged(epoch, partner));
   }
 
-  *#send(call: SpanCall, pair: Pair): Steps {
-    const codec = this.#codecOf(call.header);
-    const spans = call.inputs[0];
+  *#move({ header, inputs, outputs }: SpanCall, pair: Pair, sends: boolean): Steps {
+    const [spans] = sends ? inputs : outputs;
     if (spans === undefined) return;
+    const codec = new SlotCodec(this.#group, this.#stream, header.wireDType, undefined);
     const cursor = new Cursor(this.#group.native, spans);
-    const piece = this.#pieceLength(codec);
+    const piece = this.#group.layout.pairSlotBytes / codec.itemBytes;
     for (let done = 0; done < spans.total || done === 0; done += piece) {
-      const wait = pair.untilRoom(NUM_BUFFERS - 1);
+      const length = Math.min(piece, spans.total - done);
+      const wait = sends ? pair.untilRoom(NUM_BUFFERS - 1) : pair.untilWritten();
       if (!wait.ready()) yield wait;
-      pair.checkVerdict();
-      codec.fill(pair.nextSlot(), cursor, Math.min(piece, spans.total - done));
-      pair.wrote();
+      if (sends) {
+        pair.checkVerdict();
+        codec.fill(pair.nextSlot(), cursor, length);
+        pair.wrote();
+      } else {
+        if (done === 0) pair.compare();
+        codec.drain(pair.nextSlot(), cursor, length);
+        pair.read();
+      }
     }
+    if (!sends) return;
     const wait = pair.untilRoom(0);
     if (!wait.ready()) yield wait;
     pair.checkVerdict();
-  }
-
-  *#receive(call: SpanCall, pair: Pair): Steps {
-    const codec = this.#codecOf(call.header);
-    const spans = call.outputs[0];
-    if (spans === undefined) return;
-    const cursor = new Cursor(this.#group.native, spans);
-    const piece = this.#pieceLength(codec);
-    for (let done = 0; done < spans.total || done === 0; done += piece) {
-      const wait = pair.untilWritten();
-      if (!wait.ready()) yield wait;
-      if (done === 0) pair.compare();
-      codec.drain(pair.nextSlot(), cursor, Math.min(piece, spans.total - done));
-      pair.read();
-    }
-  }
-
-  #codecOf(header: CallHeader): SlotCodec {
-    return new SlotCodec(this.#group, this.#stream, header.wireDType, undefined);
-  }
-
-  #pieceLength(codec: SlotCodec): number {
-    return this.#group.layout.pairSlotBytes / codec.itemBytes;
   }
 }
 
@@ -127,7 +111,7 @@ class Pair {
 
   /** Writes this side's fingerprint. Throws: COLLECTIVE_MISMATCH if the group broke earlier. */
   enter(call: SpanCall): void {
-    this.#checkPoison();
+    if (this.#isPoisoned) throw brokenError(this.#group.identity);
     const own = this.#record(this.#sends);
     own.write(this.#header, lengthsOf(call));
     own.freeAt = this.#group.link?.freeAt(this.#header.epoch) ?? 0;
@@ -183,9 +167,9 @@ class Pair {
     return Atomics.load(this.#group.words, this.#at + VERDICT) === this.#header.epoch;
   }
 
-  #checkPoison(): void {
-    const { words, layout, identity } = this.#group;
-    if (Atomics.load(words, layout.poison() >> 2) === this.#header.epoch) throw brokenError(identity);
+  get #isPoisoned(): boolean {
+    const { words, layout } = this.#group;
+    return Atomics.load(words, layout.poison() >> 2) === this.#header.epoch;
   }
 
   #mismatch(): ShardlabError {
@@ -198,23 +182,14 @@ class Pair {
   }
 
   #record(ofSender: boolean): CallRecord {
-    const { buffer, layout, size } = this.#group;
-    return new CallRecord(buffer, layout.pairRecord(this.#sender, this.#receiver, ofSender ? 0 : 1), size);
+    return pairRecord(this.#group, this.#sender, this.#receiver, ofSender ? 0 : 1);
   }
 
   #wait(word: number, sleeper: number, ready: () => boolean): Wait {
-    const { words, native, base } = this.#group;
+    const at = { word: this.#at + word, sleepers: this.#at + sleeper };
     return {
       ready,
-      sleep: (milliseconds) => {
-        Atomics.add(words, this.#at + sleeper, 1);
-        try {
-          const value = Atomics.load(words, this.#at + word);
-          if (!ready()) native.waitWord(base + (this.#at + word) * 4, value, milliseconds);
-        } finally {
-          Atomics.sub(words, this.#at + sleeper, 1);
-        }
-      },
+      sleep: (milliseconds) => sleepOn(this.#group, at, () => !ready(), milliseconds),
       diagnose: () => this.#diagnose(),
     };
   }
@@ -224,17 +199,14 @@ class Pair {
    * also poisons the group.
    */
   #diagnose(): void {
-    const { words, layout } = this.#group;
-    if (this.#refused) return;
-    if (Atomics.load(words, layout.poison() >> 2) === this.#header.epoch)
-      throw this.#mismatchWithCollective();
+    if (!this.#refused && this.#isPoisoned) throw this.#mismatchWithCollective();
   }
 
   #mismatchWithCollective(): ShardlabError {
-    const { buffer, layout, size, identity } = this.#group;
+    const { identity } = this.#group;
     const { peer, epoch } = this.#header;
-    const theirs = [0, 1]
-      .map((parity) => new CallRecord(buffer, layout.record(STREAM.main, parity, peer), size))
+    const theirs = recordsOf(this.#group, STREAM.main)
+      .flatMap((records) => records[peer] ?? [])
       .filter((record) => record.epoch === epoch)
       .sort((a, b) => b.number - a.number)
       .slice(0, 1)

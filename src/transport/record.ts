@@ -1,5 +1,5 @@
 import type { Seconds } from '../core/units';
-import { CALL_OPS, type CallHeader, REDUCTIONS, WIRE_DTYPES } from './call';
+import { CALL_OPS, type CallHeader, type CallOp, type CallSite, REDUCTIONS, WIRE_DTYPES } from './call';
 
 /**
  * A collective's fingerprint in memory that ranks share, and over zeromq the head of a message. Words: 0 epoch, 1
@@ -47,19 +47,13 @@ export interface CallLengths {
 }
 
 /** One side of a mismatch, for messages and details. */
-export interface CallSide {
+export interface CallSide
+  extends Pick<CallHeader, 'number' | 'count' | 'reduction' | 'peer' | 'async' | 'module'>,
+    Pick<CallSite, 'cell' | 'line'> {
   readonly rank: number;
-  readonly op: string;
-  readonly number: number;
-  readonly count: number;
+  readonly op: CallOp | 'unknown';
   readonly dtype: string;
   readonly wireDType: string;
-  readonly reduction: string | undefined;
-  readonly peer: number;
-  readonly async: boolean;
-  readonly module: string;
-  readonly cell: number | undefined;
-  readonly line: number | undefined;
   readonly site: string;
 }
 
@@ -165,6 +159,44 @@ export class CallRecord {
       site,
     };
   }
+}
+
+/** Elements of a list. */
+interface Total {
+  readonly total: number;
+}
+
+/** The numbers that ranks compare besides the header. */
+export function lengthsOf(call: {
+  readonly header: CallHeader;
+  readonly inputs: readonly Total[];
+  readonly outputs: readonly Total[];
+}): CallLengths {
+  const totals = (lists: readonly Total[]): number[] => lists.map((list) => list.total);
+  const signed = (signature: number): CallLengths => ({ signature, sends: [], receives: [] });
+  switch (call.header.op) {
+    case 'reduceScatter':
+      return signed(signatureOf(totals(call.inputs)));
+    case 'allGather':
+      return signed(signatureOf(totals(call.outputs)));
+    case 'allToAll':
+      return { signature: 0, sends: totals(call.inputs), receives: totals(call.outputs) };
+    case 'exchange':
+    case 'subgroup':
+    case 'barrier':
+      return signed(call.header.signature);
+    case 'recv':
+      return signed(call.outputs[0]?.total ?? 0);
+    default:
+      return signed(call.inputs[0]?.total ?? 0);
+  }
+}
+
+/** Whether every rank expects what each other rank sends to it. */
+export function lengthsMatch(records: readonly CallRecord[]): boolean {
+  return records.every((from, sender) =>
+    records.every((to, receiver) => from.sendsTo(receiver) === to.receivesFrom(sender)),
+  );
 }
 
 /** One number for a list of lengths (FNV-1a over its words). */

@@ -28,7 +28,7 @@ export interface Segment {
 export function createSegment(bytes: Bytes = SEGMENT_BYTES): Segment {
   const native = loadNative();
   const fd = native.createMemoryFile('shardlab', bytes);
-  const { control } = openWith(native, fd, bytes);
+  const { control } = openSegment(fd, bytes, native);
   return {
     fd,
     bytes,
@@ -58,11 +58,7 @@ export interface OpenSegment {
 }
 
 /** Opens an inherited segment. Throws: TRANSPORT. */
-export function openSegment(fd: number, bytes: Bytes = SEGMENT_BYTES): OpenSegment {
-  return openWith(loadNative(), fd, bytes);
-}
-
-function openWith(native: Native, fd: number, bytes: Bytes): OpenSegment {
+export function openSegment(fd: number, bytes = SEGMENT_BYTES, native = loadNative()): OpenSegment {
   const { memory } = mapRegion(native, fd, 0, CONTROL_BYTES, 0);
   const controlBuffer = sharedBuffer(memory);
   return {

@@ -1,12 +1,13 @@
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { ShardlabError } from '../core/errors';
 import { openThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, now } from '../core/units';
-import { allAgree, type Call, type CallHeader, type CallResult } from './call';
+import { allAgree, type Call, type CallResult } from './call';
 import { carried, progressOf } from './carried';
 import { CollectiveLane } from './collectives';
 import { CommClient } from './comm-client';
-import type { CommRequest } from './comm-messages';
+import type { CommRequest } from './comm-loop';
 import { CONTROL_BYTES } from './control-block';
 import { attach, type GroupAttachment, type GroupMemory, type ThreadTools } from './group-memory';
 import { compileKernels } from './kernels/load';
@@ -18,7 +19,7 @@ import { PairLane } from './pair-lane';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 import { type OpenSegment, openSegment, PAGE_BYTES } from './segment';
 import { type SpanCall, toSpans } from './spans';
-import { guardOf, runBlocking } from './wait';
+import { checkControl, runBlocking } from './wait';
 
 export interface SharedMemoryOptions {
   /** The inherited descriptor of the launcher's segment. */
@@ -27,10 +28,8 @@ export interface SharedMemoryOptions {
   readonly identity: GroupIdentity;
   /** Shapes the wire; undefined: as fast as memory. */
   readonly link?: Link | undefined;
-  /** Script of the comm thread; it runs a CommLoop. */
-  readonly commScript: string;
-  /** Data for the script, besides the plane's setup. */
-  readonly commExtra: unknown;
+  /** Made by createStatusBoard. */
+  readonly statusBoard: SharedArrayBuffer;
 }
 
 /** The setup of the comm thread's script. */
@@ -38,7 +37,7 @@ export interface SharedMemorySetup {
   readonly controlBuffer: SharedArrayBuffer;
   readonly kernelModule: WebAssembly.Module;
   readonly link: SharedLink | undefined;
-  readonly extra: unknown;
+  readonly statusBoard: SharedArrayBuffer;
 }
 
 /**
@@ -48,21 +47,10 @@ export interface SharedMemorySetup {
 const SPINS_ALONE = 1000;
 const SPINS_CROWDED = 100;
 
-/** Ranks of one host over one memory segment. Throws: TRANSPORT. */
-export function openSharedMemoryPlane(options: SharedMemoryOptions): Plane {
-  const shared = new SharedMemory(options);
-  const world = shared.group(options.identity, CONTROL_BYTES / PAGE_BYTES);
-  return {
-    kind: 'shared-memory',
-    get epoch() {
-      return shared.segment.control.epoch;
-    },
-    world,
-    close: () => shared.close(),
-  };
-}
-
-class SharedMemory {
+/** Ranks of one host over one memory segment. */
+export class SharedMemoryPlane implements Plane {
+  readonly kind = 'shared-memory';
+  readonly world: PlaneGroup;
   readonly segment: OpenSegment;
   readonly tools: ThreadTools;
   readonly spins: number;
@@ -71,6 +59,7 @@ class SharedMemory {
   #client: CommClient | undefined;
   #numGroups = 0;
 
+  /** Throws: TRANSPORT. */
   constructor(options: SharedMemoryOptions) {
     this.#options = options;
     this.segment = openSegment(options.fd, options.bytes);
@@ -80,6 +69,11 @@ class SharedMemory {
     const world = options.identity.ranks.length;
     this.spins = world <= availableParallelism() ? SPINS_ALONE : SPINS_CROWDED;
     this.#subgroupsFrom = (CONTROL_BYTES + new RegionLayout(world).sharedBytes) / PAGE_BYTES;
+    this.world = this.group(options.identity, CONTROL_BYTES / PAGE_BYTES);
+  }
+
+  get epoch(): number {
+    return this.segment.control.epoch;
   }
 
   group(identity: GroupIdentity, page: number): SharedMemoryGroup {
@@ -98,15 +92,12 @@ class SharedMemory {
 
   /** The comm thread, started on first use. */
   get comm(): CommClient {
-    if (this.#client === undefined) {
-      const setup: SharedMemorySetup = {
-        controlBuffer: this.segment.controlBuffer,
-        kernelModule: this.tools.kernelModule,
-        link: this.tools.link?.shared,
-        extra: this.#options.commExtra,
-      };
-      this.#client = new CommClient(this.#options.commScript, setup);
-    }
+    this.#client ??= new CommClient(join(__dirname, 'shared-memory-thread.js'), {
+      controlBuffer: this.segment.controlBuffer,
+      kernelModule: this.tools.kernelModule,
+      link: this.tools.link?.shared,
+      statusBoard: this.#options.statusBoard,
+    } satisfies SharedMemorySetup);
     return this.#client;
   }
 
@@ -116,7 +107,7 @@ class SharedMemory {
 }
 
 class SharedMemoryGroup implements PlaneGroup {
-  readonly #shared: SharedMemory;
+  readonly #shared: SharedMemoryPlane;
   readonly #id: number;
   readonly #attachment: GroupAttachment;
   readonly #memory: GroupMemory;
@@ -126,7 +117,7 @@ class SharedMemoryGroup implements PlaneGroup {
   readonly #exchanges = new Map<string, PostedCall>();
   #known = false;
 
-  constructor(shared: SharedMemory, id: number, attachment: GroupAttachment) {
+  constructor(shared: SharedMemoryPlane, id: number, attachment: GroupAttachment) {
     this.#shared = shared;
     this.#id = id;
     this.#attachment = attachment;
@@ -137,13 +128,12 @@ class SharedMemoryGroup implements PlaneGroup {
 
   run(call: Call): CallResult {
     const { header } = call;
-    const { control } = this.#shared.tools;
-    const guard = guardOf(control, this.#memory.identity, header.epoch, () => nameOf(header));
-    guard.check();
+    const check = (): void => checkControl(this.#memory.control, this.#memory.identity, header);
+    check();
     const lane = header.op === 'send' || header.op === 'recv' ? this.#pairs : this.#collectives;
     const began = { at: now(), cpu: this.#memory.cpu?.() ?? 0 };
     const steps = carried(lane, spanCall(call), this.#memory);
-    const result = runBlocking(steps, this.#shared.spins, guard);
+    const result = runBlocking(steps, this.#shared.spins, check);
     const progress = this.#memory.cpu === undefined ? undefined : progressOf(began.at, began, result);
     const { values, started = began.at } = result;
     return { started, ended: now(), values, agrees: allAgree(values), progress };
@@ -152,8 +142,7 @@ class SharedMemoryGroup implements PlaneGroup {
   post(call: Call): PostedCall {
     const { comm } = this.#shared;
     if (!this.#known) {
-      const message: CommRequest = { kind: 'group', id: this.#id, attachment: this.#attachment };
-      comm.send(message);
+      comm.send({ kind: 'group', id: this.#id, attachment: this.#attachment } satisfies CommRequest);
       this.#known = true;
     }
     const spans = spanCall(call);
@@ -185,10 +174,6 @@ class SharedMemoryGroup implements PlaneGroup {
     }
     return this.#shared.group(identity, offer);
   }
-}
-
-function nameOf({ op, number, group }: CallHeader): string {
-  return `${op} number ${number} of group ${group}`;
 }
 
 function spanCall({ header, inputs, outputs }: Call): SpanCall {

@@ -26,28 +26,30 @@ export class SlotCodec {
 
   /** The cursor's next elements → slot. */
   fill(slot: number, cursor: Cursor, length: number): void {
-    const { base } = this.#group;
-    if (this.itemBytes === 4) {
+    const { base, kernels } = this.#group;
+    const narrow = kernels.narrow[this.#wire];
+    if (narrow === undefined) {
       cursor.readTo(base + slot, length);
       return;
     }
     const [wide] = this.#scratch;
     inBlocks(length, (done, count) => {
       cursor.readTo(base + wide, count);
-      this.#narrow(slot + done * this.itemBytes, wide, count);
+      narrow(slot + done * this.itemBytes, wide, count);
     });
   }
 
   /** Slot → the cursor's next elements. */
   drain(slot: number, cursor: Cursor, length: number): void {
-    const { base } = this.#group;
-    if (this.itemBytes === 4) {
+    const { base, kernels } = this.#group;
+    const widen = kernels.widen[this.#wire];
+    if (widen === undefined) {
       cursor.writeFrom(base + slot, length);
       return;
     }
     const [wide] = this.#scratch;
     inBlocks(length, (done, count) => {
-      this.#widen(wide, slot + done * this.itemBytes, count);
+      widen(wide, slot + done * this.itemBytes, count);
       cursor.writeFrom(base + wide, count);
     });
   }
@@ -55,43 +57,23 @@ export class SlotCodec {
   /** Reduces slots, in order, into another position of the group's memory. */
   reduce(target: number, slots: readonly number[], length: number): void {
     const { kernels, words } = this.#group;
-    const [tableAt, maximum, divisor] = [this.#tableAt, this.#maximum, this.#divisor];
     slots.forEach((slot, index) => {
-      words[(tableAt >> 2) + index] = slot;
+      words[(this.#tableAt >> 2) + index] = slot;
     });
-    const args = [maximum, target, tableAt, slots.length, length, divisor] as const;
-    if (this.#wire === 'float32') kernels.reduceF32(...args);
-    else if (this.#wire === 'int32') kernels.reduceI32(...args);
-    else if (this.#wire === 'bfloat16') kernels.reduceBf16(...args);
-    else kernels.reduceF16(...args);
+    kernels.reduce[this.#wire](this.#maximum, target, this.#tableAt, slots.length, length, this.#divisor);
   }
 
   /** Reduces slots into the cursor's next elements, block by block through a scratch buffer that stays in the cache. */
   reduceTo(cursor: Cursor, slots: readonly number[], length: number): void {
-    const { base } = this.#group;
-    const [wide, reduced] = this.#scratch;
+    const { base, kernels } = this.#group;
+    const widen = kernels.widen[this.#wire];
+    const [wide, narrow] = this.#scratch;
     inBlocks(length, (done, count) => {
       const sources = slots.map((slot) => slot + done * this.itemBytes);
-      if (this.itemBytes === 4) {
-        this.reduce(wide, sources, count);
-      } else {
-        this.reduce(reduced, sources, count);
-        this.#widen(wide, reduced, count);
-      }
+      this.reduce(widen === undefined ? wide : narrow, sources, count);
+      widen?.(wide, narrow, count);
       cursor.writeFrom(base + wide, count);
     });
-  }
-
-  #narrow(target: number, source: number, length: number): void {
-    const { kernels } = this.#group;
-    if (this.#wire === 'bfloat16') kernels.toBf16(target, source, length);
-    else kernels.toF16(target, source, length);
-  }
-
-  #widen(target: number, source: number, length: number): void {
-    const { kernels } = this.#group;
-    if (this.#wire === 'bfloat16') kernels.fromBf16(target, source, length);
-    else kernels.fromF16(target, source, length);
   }
 }
 

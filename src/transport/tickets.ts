@@ -1,11 +1,21 @@
-import { ShardlabError } from '../core/errors';
+import { type ErrorJson, ShardlabError } from '../core/errors';
 import type { CallResult } from './call';
 
 /** Calls that may be in flight at once; the next one waits for the oldest. */
 export const NUM_TICKETS = 1024;
 
+/** In place of a ticket: the thread itself has ended. */
+export const WHOLE_THREAD = -1;
+
+/** Comm thread → main thread: why a call failed. It is sent before the call's ticket is marked. */
+export interface CommFailure {
+  /** WHOLE_THREAD if all calls failed. */
+  readonly ticket: number;
+  readonly error: ErrorJson;
+}
+
 /** When a call ran on the comm thread, and whether all ranks' values were the same; if omitted, they were. */
-export type CallTimes = Omit<CallResult, 'values' | 'agrees'> & Partial<Pick<CallResult, 'agrees'>>;
+type CallTimes = Omit<CallResult, 'values' | 'agrees'> & Partial<Pick<CallResult, 'agrees'>>;
 
 /** Six times, and 1 if all ranks' values were the same. */
 const NUM_TIMES = 7;

@@ -1,4 +1,5 @@
 import { now, type Seconds } from '../core/units';
+import type { CallHeader } from './call';
 import { abortError, type ControlBlock } from './control-block';
 import { type GroupIdentity, speaker } from './mismatch';
 
@@ -20,47 +21,37 @@ export type Steps<T = void> = Generator<Wait, T, void>;
 /** Longest sleep between two checks of the control block. */
 export const PATIENCE_MS = 50;
 
-/** Checks whether a collective of an epoch may continue. */
-export interface Guard {
-  /** Throws: RANK_DIED, INTERRUPTED, ABORTED, COLLECTIVE_MISSING. */
-  check(): void;
-}
-
-export function guardOf(
+/** Checks whether a collective may continue. Throws: RANK_DIED, INTERRUPTED, ABORTED, COLLECTIVE_MISSING. */
+export function checkControl(
   control: ControlBlock,
   identity: GroupIdentity,
-  epoch: number,
-  what: () => string,
-): Guard {
-  return {
-    check() {
-      const { reason } = control;
-      if (reason === undefined && control.epoch === epoch) return;
-      throw abortError(
-        reason ?? { code: 'ABORTED', text: 'the job was reset meanwhile' },
-        speaker(identity),
-        identity.ranks[identity.rank] ?? identity.rank,
-        what(),
-      );
-    },
-  };
+  { op, number, group, epoch }: CallHeader,
+): void {
+  const { reason } = control;
+  if (reason === undefined && control.epoch === epoch) return;
+  throw abortError(
+    reason ?? { code: 'ABORTED', text: 'the job was reset meanwhile' },
+    speaker(identity),
+    identity.ranks[identity.rank] ?? identity.rank,
+    `${op} number ${number} of group ${group}`,
+  );
 }
 
-/** Runs steps to their end on this thread: spins a little at each wait, then sleeps. */
-export function runBlocking<T>(steps: Steps<T>, spins: number, guard: Guard): T {
+/** Runs steps to their end on this thread: spins a little at each wait, then sleeps and calls `check`. */
+export function runBlocking<T>(steps: Steps<T>, spins: number, check: () => void): T {
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
-    awaitStep(step.value, spins, guard);
+    awaitStep(step.value, spins, check);
   }
 }
 
-function awaitStep(wait: Wait, spins: number, guard: Guard): void {
+function awaitStep(wait: Wait, spins: number, check: () => void): void {
   for (let i = 0; i < spins; i++) if (wait.ready()) return;
   let lastLook: Seconds = now();
   while (!wait.ready()) {
     wait.sleep(PATIENCE_MS);
-    guard.check();
+    check();
     if (now() - lastLook < PATIENCE_MS / 2e3) continue;
     wait.diagnose();
     lastLook = now();

@@ -18,14 +18,9 @@ export class WireBench {
 
   /** float32 or int32 values → a new message. */
   toWire(values: Uint8Array, wire: WireDType): Buffer {
-    if (itemBytes(wire) === 4) return Buffer.from(values);
-    const length = values.byteLength / 4;
-    const target = roundUp(values.byteLength + SLACK, SLACK);
-    const kernels = this.#prepare(target + length * 2 + SLACK);
-    this.#bytes.set(values, 0);
-    if (wire === 'bfloat16') kernels.toBf16(target, 0, length);
-    else kernels.toF16(target, 0, length);
-    return Buffer.from(this.#bytes.subarray(target, target + length * 2));
+    return itemBytes(wire) === 4
+      ? Buffer.from(values)
+      : Buffer.from(this.#convert('narrow', values, wire, 2));
   }
 
   /** As toWire, for data that does not leave this rank: if the wire does not round, the values themselves. */
@@ -35,17 +30,7 @@ export class WireBench {
 
   /** A message → float32 or int32 values. */
   fromWire(message: Uint8Array, wire: WireDType, values: Uint8Array): void {
-    if (itemBytes(wire) === 4) {
-      values.set(message);
-      return;
-    }
-    const length = message.byteLength / 2;
-    const target = roundUp(message.byteLength + SLACK, SLACK);
-    const kernels = this.#prepare(target + length * 4 + SLACK);
-    this.#bytes.set(message, 0);
-    if (wire === 'bfloat16') kernels.fromBf16(target, 0, length);
-    else kernels.fromF16(target, 0, length);
-    values.set(this.#bytes.subarray(target, target + length * 4));
+    values.set(itemBytes(wire) === 4 ? message : this.#convert('widen', message, wire, 4));
   }
 
   /** Reduces messages of equal length in their order into a new one. */
@@ -63,14 +48,18 @@ export class WireBench {
     });
     const op = reduction === 'max' ? 1 : 0;
     const divisor = reduction === 'avg' ? messages.length : 1;
-    const reduce = {
-      float32: kernels.reduceF32,
-      int32: kernels.reduceI32,
-      bfloat16: kernels.reduceBf16,
-      float16: kernels.reduceF16,
-    }[wire];
-    reduce(op, target, table, messages.length, bytes / itemBytes(wire), divisor);
+    kernels.reduce[wire](op, target, table, messages.length, bytes / itemBytes(wire), divisor);
     return Buffer.from(this.#bytes.subarray(target, target + bytes));
+  }
+
+  /** Converted values, until the next call. */
+  #convert(how: 'narrow' | 'widen', from: Uint8Array, wire: WireDType, toBytes: 2 | 4): Uint8Array {
+    const length = from.byteLength / (6 - toBytes);
+    const target = roundUp(from.byteLength + SLACK, SLACK);
+    const kernels = this.#prepare(target + length * toBytes + SLACK);
+    this.#bytes.set(from, 0);
+    kernels[how][wire]?.(target, 0, length);
+    return this.#bytes.subarray(target, target + length * toBytes);
   }
 
   #prepare(bytes: number): ReductionKernels {

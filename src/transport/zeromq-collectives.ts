@@ -1,262 +1,239 @@
-import type { WireDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type { Seconds } from '../core/units';
+import { type CallHeader, VALUE_BYTES } from './call';
 import type { LinkClock } from './link-clock';
 import type { Letter, Mailbox } from './mailbox';
 import { brokenError, type GroupIdentity, mismatchError } from './mismatch';
-import { CallRecord, recordBytes } from './record';
+import { type CallLengths, CallRecord, lengthsMatch, recordBytes } from './record';
 import type { WireBench } from './wire-bench';
-import type { StagedCall } from './zeromq-messages';
+
+/** A collective whose data was copied into memory that main and comm thread share: float32 or int32, by list. */
+export interface StagedCall {
+  readonly header: CallHeader;
+  readonly lengths: CallLengths;
+  readonly inputs: readonly SharedArrayBuffer[];
+  readonly outputs: readonly SharedArrayBuffer[];
+  /** Where exchange and subgroup put every rank's value. */
+  readonly values: SharedArrayBuffer;
+}
+
+/** A group on the zeromq thread. */
+export interface ZeromqGroup {
+  readonly mailbox: Mailbox;
+  readonly bench: WireBench;
+  readonly identity: GroupIdentity;
+  readonly path: string;
+  readonly link: LinkClock | undefined;
+  /** The epoch in which its ranks called different collectives. */
+  brokenEpoch: number;
+}
 
 const EMPTY = Buffer.alloc(0);
 
+/** Runs a call. Returns when all ranks had come with their links free, on the host's clock; 0 where links are not shaped. */
+export async function runZeromqCall(group: ZeromqGroup, call: StagedCall): Promise<Seconds> {
+  if (call.header.epoch === group.brokenEpoch) throw brokenError(group.identity);
+  const running = new ZeromqCall(group, call);
+  await running.move();
+  return running.ready;
+}
+
 /**
- * A group's collectives over letters. Every collective begins with a letter from each rank to each other that carries
- * its fingerprint and what that rank needs first. Parts go straight from rank to rank: the same bytes as in a ring,
- * in fewer steps, and sums in rank order, equal to shared memory's bit by bit.
+ * A collective over letters. It begins with a letter from each rank to each other that carries its fingerprint and what
+ * that rank needs first. Parts go straight from rank to rank: the same bytes as in a ring, in fewer steps, and sums in
+ * rank order, equal to shared memory's bit by bit.
  */
-export class ZeromqGroupCalls {
-  readonly #mailbox: Mailbox;
-  readonly #bench: WireBench;
-  readonly #identity: GroupIdentity;
-  readonly #path: string;
-  readonly #link: LinkClock | undefined;
-  /** When all ranks of a call that runs had come with their links free. */
-  readonly #ready = new WeakMap<StagedCall, Seconds>();
-  #brokenEpoch = 0;
+class ZeromqCall {
+  /** When all ranks had come with their links free. */
+  ready: Seconds = 0;
+  readonly #group: ZeromqGroup;
+  readonly #call: StagedCall;
+  readonly #rank: number;
+  readonly #size: number;
 
-  constructor(
-    mailbox: Mailbox,
-    bench: WireBench,
-    identity: GroupIdentity,
-    path: string,
-    link: LinkClock | undefined,
-  ) {
-    this.#mailbox = mailbox;
-    this.#bench = bench;
-    this.#identity = identity;
-    this.#path = path;
-    this.#link = link;
+  constructor(group: ZeromqGroup, call: StagedCall) {
+    this.#group = group;
+    this.#call = call;
+    this.#rank = group.identity.rank;
+    this.#size = group.identity.ranks.length;
   }
 
-  /** Returns when all ranks had come with their links free, on the host's clock; 0 where links are not shaped. */
-  async run(call: StagedCall): Promise<Seconds> {
-    if (call.header.epoch === this.#brokenEpoch) throw brokenError(this.#identity);
-    await this.#move(call);
-    return this.#ready.get(call) ?? 0;
-  }
-
-  async #move(call: StagedCall): Promise<void> {
-    switch (call.header.op) {
+  async move(): Promise<void> {
+    const { header, inputs, outputs } = this.#call;
+    switch (header.op) {
       case 'allReduce':
-        return this.#allReduce(call);
+        return this.#allReduce(bytesOf(inputs[0]));
       case 'reduceScatter':
-        return this.#reduceScatter(call);
+        return this.#decode(await this.#reduce(inputs.map(bytesOf)), outputs[0]);
       case 'allGather': {
-        const message = this.#encode(call, call.inputs[0]);
-        return this.#distribute(call, () => message);
+        const message = this.#encode(inputs[0]);
+        return this.#distribute(() => message);
       }
       case 'allToAll':
-        return this.#distribute(call, (to) =>
-          this.#encodeFor(to, bytesOf(call.inputs[to]), call.header.wireDType),
-        );
-      case 'broadcast':
-        return this.#broadcast(call);
+        return this.#distribute((to) => this.#encodeFor(to, bytesOf(inputs[to])));
+      case 'broadcast': {
+        const own = header.peer === this.#rank ? this.#encode(inputs[0]) : EMPTY;
+        const letters = await this.#meet(() => own);
+        return this.#decode(letters[header.peer]?.payload ?? EMPTY, inputs[0]);
+      }
       case 'send':
-        return this.#send(call);
+        return this.#send();
       case 'recv':
-        return this.#receive(call);
+        return this.#receive();
       default:
-        return this.#exchange(call);
+        await this.#meet(() => EMPTY);
     }
   }
 
-  async #allReduce(call: StagedCall): Promise<void> {
-    const { wireDType, reduction } = call.header;
-    const values = bytesOf(call.inputs[0]);
-    const parts = this.#others(true).map((rank) => this.#partOf(values, rank));
-    const encoded = parts.map((part, rank) => this.#encodeFor(rank, part, wireDType));
-    const letters = await this.#meet(call, (to) => encoded[to] ?? EMPTY);
-    const mine = this.#bench.reduce(this.#inRankOrder(letters, encoded), wireDType, reduction);
-    const whole = await this.#swap(call, 1, () => mine, EMPTY);
-    parts.forEach((part, rank) => {
-      this.#bench.fromWire(rank === this.#identity.rank ? mine : payloadOf(whole, rank), wireDType, part);
+  async #allReduce(values: Uint8Array): Promise<void> {
+    const total = values.byteLength / VALUE_BYTES;
+    const borderOf = (rank: number): number => VALUE_BYTES * Math.floor((rank * total) / this.#size);
+    const parts = this.#ofRanks((rank) => values.subarray(borderOf(rank), borderOf(rank + 1)));
+    const mine = await this.#reduce(parts);
+    const letters = await this.#swap(1, () => mine, EMPTY);
+    letters.forEach(({ payload }, rank) => {
+      this.#group.bench.fromWire(payload, this.#call.header.wireDType, parts[rank] ?? EMPTY);
     });
   }
 
-  async #reduceScatter(call: StagedCall): Promise<void> {
-    const { wireDType, reduction } = call.header;
-    const encoded = call.inputs.map((input, rank) => this.#encodeFor(rank, bytesOf(input), wireDType));
-    const letters = await this.#meet(call, (to) => encoded[to] ?? EMPTY);
-    const mine = this.#bench.reduce(this.#inRankOrder(letters, encoded), wireDType, reduction);
-    this.#bench.fromWire(mine, wireDType, bytesOf(call.outputs[0]));
+  /** Sends each rank its part; gives the reduction of all ranks' contributions to this rank's part. */
+  async #reduce(parts: readonly Uint8Array[]): Promise<Buffer> {
+    const { wireDType, reduction } = this.#call.header;
+    const encoded = parts.map((part, rank) => this.#encodeFor(rank, part));
+    const letters = await this.#meet((to) => encoded[to] ?? EMPTY);
+    const messages = letters.map(({ payload }) => payload);
+    return this.#group.bench.reduce(messages, wireDType, reduction);
   }
 
   /** Every rank's message for us goes to its output. */
-  async #distribute(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<void> {
-    const letters = await this.#meet(call, messageFor);
-    const own = messageFor(this.#identity.rank);
-    call.outputs.forEach((output, rank) => {
-      const message = rank === this.#identity.rank ? own : payloadOf(letters, rank);
-      this.#bench.fromWire(message, call.header.wireDType, bytesOf(output));
+  async #distribute(messageFor: (to: number) => Uint8Array): Promise<void> {
+    const letters = await this.#meet(messageFor);
+    letters.forEach(({ payload }, rank) => {
+      this.#decode(payload, this.#call.outputs[rank]);
     });
   }
 
-  async #broadcast(call: StagedCall): Promise<void> {
-    const { peer, wireDType } = call.header;
-    const isSource = peer === this.#identity.rank;
-    const own = isSource ? this.#encode(call, call.inputs[0]) : EMPTY;
-    const letters = await this.#meet(call, () => own);
-    this.#bench.fromWire(isSource ? own : payloadOf(letters, peer), wireDType, bytesOf(call.inputs[0]));
-  }
-
-  async #exchange(call: StagedCall): Promise<void> {
-    await this.#meet(call, () => EMPTY);
-  }
-
   /** The receiver answers with its own fingerprint, so that a mismatch is an error on both sides. */
-  async #send(call: StagedCall): Promise<void> {
-    const { header } = call;
-    const key = this.#keyOf(call, `${this.#identity.rank}>${header.peer}`);
-    const record = this.#write(call);
-    this.#post(header.peer, key, { record, payload: this.#encode(call, call.inputs[0]) });
-    const answer = await this.#mailbox.receive(`${key}|answer`, header.epoch);
-    this.#checkPair(call, record, answer);
+  async #send(): Promise<void> {
+    const { header, inputs } = this.#call;
+    const key = this.#keyOf(`${this.#rank}>${header.peer}`);
+    const record = this.#write();
+    this.#post(header.peer, key, { record, payload: this.#encode(inputs[0]) });
+    this.#checkPair(record, await this.#group.mailbox.receive(`${key}|answer`, header.epoch));
   }
 
-  async #receive(call: StagedCall): Promise<void> {
-    const { header } = call;
-    const key = this.#keyOf(call, `${header.peer}>${this.#identity.rank}`);
-    const record = this.#write(call);
-    const letter = await this.#mailbox.receive(key, header.epoch);
+  async #receive(): Promise<void> {
+    const { header, outputs } = this.#call;
+    const key = this.#keyOf(`${header.peer}>${this.#rank}`);
+    const record = this.#write();
+    const letter = await this.#group.mailbox.receive(key, header.epoch);
     this.#post(header.peer, `${key}|answer`, { record, payload: EMPTY });
-    this.#checkPair(call, record, letter);
-    this.#bench.fromWire(letter.payload, header.wireDType, bytesOf(call.outputs[0]));
+    this.#checkPair(record, letter);
+    this.#decode(letter.payload, outputs[0]);
   }
 
-  #checkPair(call: StagedCall, own: Uint8Array, letter: Letter): void {
+  #checkPair(own: Uint8Array, letter: Letter): void {
     const ours = this.#recordIn(own);
     const theirs = this.#recordIn(letter.record);
-    this.#ready.set(call, Math.max(ours.freeAt, theirs.freeAt));
-    if (ours.fitsPeer(theirs)) return;
-    this.#brokenEpoch = call.header.epoch;
-    const { ranks, rank } = this.#identity;
-    const { peer } = call.header;
-    throw mismatchError(this.#identity, [ours.side(ranks[rank] ?? rank), theirs.side(ranks[peer] ?? peer)]);
+    this.ready = Math.max(ours.freeAt, theirs.freeAt);
+    if (!ours.fitsPeer(theirs))
+      this.#refuse(
+        new Map([
+          [this.#rank, ours],
+          [this.#call.header.peer, theirs],
+        ]),
+      );
   }
 
   /** The first exchange of a collective, with fingerprints. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
-  async #meet(call: StagedCall, messageFor: (to: number) => Uint8Array): Promise<Map<number, Letter>> {
-    const own = this.#write(call);
-    const letters = await this.#swap(call, 0, messageFor, own);
-    const records = this.#others(true).map((rank) =>
-      this.#recordIn(rank === this.#identity.rank ? own : letters.get(rank)?.record),
-    );
-    this.#ready.set(call, Math.max(...records.map(({ freeAt }) => freeAt)));
-    new Int32Array(call.values).set(records.map(({ value }) => value));
+  async #meet(messageFor: (to: number) => Uint8Array): Promise<Letter[]> {
+    const letters = await this.#swap(0, messageFor, this.#write());
+    const records = letters.map(({ record }) => this.#recordIn(record));
+    this.ready = Math.max(...records.map(({ freeAt }) => freeAt));
+    new Int32Array(this.#call.values).set(records.map(({ value }) => value));
     const [first] = records;
     const agree =
       first !== undefined &&
       records.every((record) => record.agreesWith(first)) &&
-      (call.header.op !== 'allToAll' || pairsAgree(records));
-    if (agree) return letters;
-    this.#brokenEpoch = call.header.epoch;
-    const { ranks } = this.#identity;
-    throw mismatchError(
-      this.#identity,
-      records.map((record, rank) => record.side(ranks[rank] ?? rank)),
-    );
+      (this.#call.header.op !== 'allToAll' || lengthsMatch(records));
+    if (!agree) this.#refuse(new Map(records.entries()));
+    return letters;
   }
 
-  /** Sends a message to each other rank and waits for one from each. */
-  async #swap(
-    call: StagedCall,
-    phase: number,
-    messageFor: (to: number) => Uint8Array,
-    record: Uint8Array,
-  ): Promise<Map<number, Letter>> {
-    const { rank } = this.#identity;
-    for (const to of this.#others(false)) {
-      this.#post(to, this.#keyOf(call, `${phase}|${rank}`), { record, payload: messageFor(to) });
-    }
-    const letters = await Promise.all(
-      this.#others(false).map(async (from) => {
-        const letter = await this.#mailbox.receive(this.#keyOf(call, `${phase}|${from}`), call.header.epoch);
-        return [from, letter] as const;
-      }),
+  #refuse(records: ReadonlyMap<number, CallRecord>): never {
+    const { identity } = this.#group;
+    this.#group.brokenEpoch = this.#call.header.epoch;
+    const sides = [...records].map(([rank, record]) => record.side(identity.ranks[rank] ?? rank));
+    throw mismatchError(identity, sides);
+  }
+
+  /** Sends a message to each other rank and waits for one from each; gives all ranks' letters, in rank order. */
+  async #swap(phase: number, messageFor: (to: number) => Uint8Array, record: Uint8Array): Promise<Letter[]> {
+    const keyFrom = (rank: number): string => this.#keyOf(`${phase}|${rank}`);
+    const sent = this.#ofRanks((to): Letter => {
+      const letter = { record, payload: messageFor(to) };
+      if (to !== this.#rank) this.#post(to, keyFrom(this.#rank), letter);
+      return letter;
+    });
+    const { epoch } = this.#call.header;
+    return Promise.all(
+      sent.map((own, from) =>
+        from === this.#rank ? own : this.#group.mailbox.receive(keyFrom(from), epoch),
+      ),
     );
-    return new Map(letters);
   }
 
   #post(to: number, key: string, letter: Letter): void {
-    const global = this.#identity.ranks[to];
-    if (global === undefined)
-      throw new ShardlabError('INTERNAL', `group ${this.#identity.name} has no place ${to}`);
-    this.#mailbox.send(global, key, letter);
+    const { name, ranks } = this.#group.identity;
+    const global = ranks[to];
+    if (global === undefined) throw new ShardlabError('INTERNAL', `group ${name} has no place ${to}`);
+    this.#group.mailbox.send(global, key, letter);
   }
 
-  #keyOf({ header }: StagedCall, rest: string): string {
-    return `${header.epoch}|${this.#path}|${header.number}|${rest}`;
+  #keyOf(rest: string): string {
+    const { epoch, number } = this.#call.header;
+    return `${epoch}|${this.#group.path}|${number}|${rest}`;
   }
 
-  #write(call: StagedCall): Uint8Array {
-    const bytes = new Uint8Array(recordBytes(this.#identity.ranks.length));
+  #write(): Uint8Array {
+    const { header, lengths } = this.#call;
+    const bytes = new Uint8Array(recordBytes(this.#size));
     const record = this.#recordIn(bytes);
-    record.write(call.header, call.lengths);
-    if (this.#link !== undefined) record.freeAt = this.#link.freeAt(call.header.epoch);
+    record.write(header, lengths);
+    record.freeAt = this.#group.link?.freeAt(header.epoch) ?? 0;
     return bytes;
   }
 
-  #recordIn(bytes: Uint8Array | undefined): CallRecord {
-    const size = this.#identity.ranks.length;
-    if (bytes === undefined || bytes.byteLength !== recordBytes(size)) {
-      throw new ShardlabError('TRANSPORT', `a message for group ${this.#identity.name} has no fingerprint`);
+  #recordIn(bytes: Uint8Array): CallRecord {
+    if (bytes.byteLength !== recordBytes(this.#size)) {
+      const { name } = this.#group.identity;
+      throw new ShardlabError('TRANSPORT', `a message for group ${name} has no fingerprint`);
     }
     // Messages lie anywhere in their buffers; words need a multiple of four.
     const aligned = bytes.byteOffset === 0 ? bytes : Uint8Array.from(bytes);
-    return new CallRecord(aligned.buffer, 0, size);
+    return new CallRecord(aligned.buffer, 0, this.#size);
   }
 
   /** What goes to another rank is a copy: its sender reads it later. */
-  #encodeFor(rank: number, values: Uint8Array, wire: WireDType): Uint8Array {
-    return rank === this.#identity.rank ? this.#bench.toOwn(values, wire) : this.#bench.toWire(values, wire);
+  #encodeFor(rank: number, values: Uint8Array): Uint8Array {
+    const { bench } = this.#group;
+    const { wireDType } = this.#call.header;
+    return rank === this.#rank ? bench.toOwn(values, wireDType) : bench.toWire(values, wireDType);
   }
 
-  #encode(call: StagedCall, values: SharedArrayBuffer | undefined): Buffer {
-    return this.#bench.toWire(bytesOf(values), call.header.wireDType);
+  #encode(values: SharedArrayBuffer | undefined): Buffer {
+    return this.#group.bench.toWire(bytesOf(values), this.#call.header.wireDType);
   }
 
-  #partOf(values: Uint8Array, rank: number): Uint8Array {
-    const size = this.#identity.ranks.length;
-    const total = values.byteLength / 4;
-    const from = Math.floor((rank * total) / size);
-    const to = Math.floor(((rank + 1) * total) / size);
-    return values.subarray(from * 4, to * 4);
+  #decode(message: Uint8Array, values: SharedArrayBuffer | undefined): void {
+    this.#group.bench.fromWire(message, this.#call.header.wireDType, bytesOf(values));
   }
 
-  #inRankOrder(letters: Map<number, Letter>, own: readonly Uint8Array[]): Uint8Array[] {
-    const { rank } = this.#identity;
-    return this.#others(true).map((from) =>
-      from === rank ? (own[rank] ?? EMPTY) : payloadOf(letters, from),
-    );
+  #ofRanks<T>(make: (rank: number) => T): T[] {
+    return Array.from({ length: this.#size }, (_, rank) => make(rank));
   }
-
-  #others(withSelf: boolean): number[] {
-    const { ranks, rank } = this.#identity;
-    return ranks.map((_, place) => place).filter((place) => withSelf || place !== rank);
-  }
-}
-
-function payloadOf(letters: Map<number, Letter>, rank: number): Uint8Array {
-  return letters.get(rank)?.payload ?? EMPTY;
 }
 
 function bytesOf(values: SharedArrayBuffer | undefined): Uint8Array {
   return values === undefined ? EMPTY : new Uint8Array(values);
-}
-
-function pairsAgree(records: readonly CallRecord[]): boolean {
-  return records.every((from, sender) =>
-    records.every((to, receiver) => from.sendsTo(receiver) === to.receivesFrom(sender)),
-  );
 }

@@ -1,49 +1,55 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
-import { ShardlabError } from '../core/errors';
+import { errorJson, ShardlabError } from '../core/errors';
 import { now, type Seconds } from '../core/units';
-import type { Warn } from '../core/warn';
 import { VALUE_BYTES } from './call';
-import type { CommWatcher } from './comm-loop';
-import type { CommFailure } from './comm-messages';
-import type { ControlBlock } from './control-block';
-import { type Landing, LinkClock } from './link-clock';
+import type { CommThreadInput } from './comm-client';
+import { ControlBlock } from './control-block';
+import { compileKernels } from './kernels/load';
+import { type Landing, LinkClock, type SharedLink } from './link-clock';
 import { Mailbox } from './mailbox';
 import type { GroupIdentity } from './mismatch';
 import { ringCost } from './ring-cost';
-import type { TicketBoard } from './tickets';
-import { guardOf } from './wait';
+import { StatusWriter } from './status-board';
+import { type CommFailure, TicketBoard } from './tickets';
+import { checkControl } from './wait';
 import { WireBench } from './wire-bench';
-import { ZeromqGroupCalls } from './zeromq-collectives';
-import type { StagedCall, ZeromqRequest, ZeromqSetup } from './zeromq-messages';
+import { runZeromqCall, type StagedCall, type ZeromqGroup } from './zeromq-collectives';
+
+/** Main thread → zeromq thread. */
+export type ZeromqRequest =
+  | { readonly kind: 'group'; readonly id: number; readonly path: string; readonly identity: GroupIdentity }
+  | { readonly kind: 'call'; readonly group: number; readonly ticket: number; readonly call: StagedCall }
+  | { readonly kind: 'close' };
+
+/** What the zeromq thread's script gets. */
+export interface ZeromqSetup {
+  readonly rank: number;
+  readonly addresses: readonly string[];
+  readonly token: string;
+  readonly control: SharedArrayBuffer;
+  readonly link: SharedLink | undefined;
+  readonly statusBoard: SharedArrayBuffer;
+}
 
 /** How often the thread looks at the launcher's word while calls run. */
 const LOOK_MS = 20;
 /** A timer may be as late as this. */
 const TIMER_MS = 1;
 
-interface Group {
-  readonly identity: GroupIdentity;
-  readonly calls: ZeromqGroupCalls;
-}
-
-export interface ZeromqLoopOptions {
-  readonly port: MessagePort;
-  readonly tickets: TicketBoard;
-  readonly setup: ZeromqSetup;
-  readonly control: ControlBlock;
-  readonly kernelModule: WebAssembly.Module;
-  readonly watcher: CommWatcher;
-  /** Gets the error of a socket that fails and then continues. */
-  readonly warn: Warn;
+/** A call that runs, or that a shaped link still carries. */
+interface Running {
+  readonly group: ZeromqGroup;
+  readonly ticket: number;
+  readonly call: StagedCall;
 }
 
 /** Runs a rank's collectives over zeromq, on the comm thread's event loop: one queue a group and direction. */
-export async function runZeromqLoop(options: ZeromqLoopOptions): Promise<void> {
-  const { setup } = options;
-  const { rank, addresses, token } = setup;
-  const opening = Mailbox.open({ rank, addresses, token, warn: options.warn });
-  const loop = new ZeromqLoop(options, opening);
+export async function runZeromqLoop(input: CommThreadInput<ZeromqSetup>): Promise<void> {
+  const { rank, addresses, token } = input.setup;
+  const warn = (message: string): void => void process.stderr.write(`warning: ${message}\n`);
+  const opening = Mailbox.open({ rank, addresses, token, warn });
+  const loop = new ZeromqLoop(input, opening);
   const mailbox = await opening.catch(() => undefined);
   await loop.closed;
   await mailbox?.close();
@@ -51,30 +57,35 @@ export async function runZeromqLoop(options: ZeromqLoopOptions): Promise<void> {
 
 class ZeromqLoop {
   readonly closed: Promise<void>;
-  readonly #options: ZeromqLoopOptions;
+  readonly #port: MessagePort;
+  readonly #tickets: TicketBoard;
+  readonly #status: StatusWriter;
+  readonly #control: ControlBlock;
   readonly #opening: Promise<Mailbox>;
-  readonly #bench: WireBench;
+  readonly #bench = new WireBench(compileKernels());
   readonly #link: LinkClock | undefined;
-  readonly #groups = new Map<number, Promise<Group>>();
+  readonly #groups = new Map<number, Promise<ZeromqGroup>>();
   readonly #tails = new Map<string, Promise<void>>();
-  readonly #running = new Set<{ readonly group: Group; readonly call: StagedCall }>();
+  readonly #running = new Set<Running>();
   #numLanding = 0;
 
-  constructor(options: ZeromqLoopOptions, opening: Promise<Mailbox>) {
-    this.#options = options;
+  constructor({ port, tickets, setup }: CommThreadInput<ZeromqSetup>, opening: Promise<Mailbox>) {
+    this.#port = port;
+    this.#tickets = new TicketBoard(tickets);
+    this.#status = new StatusWriter(setup.statusBoard, 'comm');
+    this.#control = new ControlBlock(setup.control);
     this.#opening = opening;
-    this.#bench = new WireBench(options.kernelModule);
-    const { link } = options.setup;
+    const { link } = setup;
     this.#link = link === undefined ? undefined : new LinkClock(link);
     this.closed = new Promise((resolve) => {
       const timer = setInterval(() => this.#look(), LOOK_MS);
       const end = (): void => {
         clearInterval(timer);
-        options.port.close();
+        port.close();
         resolve();
       };
       // Only the main thread's ZeromqPlane holds the other end.
-      options.port.on('message', (request: ZeromqRequest) => this.#accept(request, end));
+      port.on('message', (request: ZeromqRequest) => this.#accept(request, end));
     });
   }
 
@@ -87,26 +98,25 @@ class ZeromqLoop {
         this.#groups.set(request.id, this.#openGroup(request.identity, request.path));
         return;
       case 'call':
-        this.#enqueue(request.group, request.ticket, request.call);
+        this.#enqueue(request);
         return;
       default:
         request satisfies never;
     }
   }
 
-  async #openGroup(identity: GroupIdentity, path: string): Promise<Group> {
+  async #openGroup(identity: GroupIdentity, path: string): Promise<ZeromqGroup> {
     const mailbox = await this.#opening;
-    const calls = new ZeromqGroupCalls(mailbox, this.#bench, identity, path, this.#link);
-    return { identity, calls };
+    return { mailbox, bench: this.#bench, identity, path, link: this.#link, brokenEpoch: 0 };
   }
 
-  #enqueue(id: number, ticket: number, call: StagedCall): void {
-    const { op, peer } = call.header;
-    const key = op === 'send' || op === 'recv' ? `${id} ${op} ${peer}` : `${id}`;
+  #enqueue(request: ZeromqRequest & { readonly kind: 'call' }): void {
+    const { op, peer } = request.call.header;
+    const key = op === 'send' || op === 'recv' ? `${request.group} ${op} ${peer}` : `${request.group}`;
     const previous = this.#tails.get(key) ?? Promise.resolve();
     this.#tails.set(
       key,
-      previous.then(() => this.#run(id, ticket, call)),
+      previous.then(() => this.#run(request)),
     );
   }
 
@@ -114,48 +124,47 @@ class ZeromqLoop {
    * Moves a call's data; the next of its queue may begin while a shaped link still carries it.
    * Never rejects: the outcome goes to the ticket.
    */
-  async #run(id: number, ticket: number, call: StagedCall): Promise<void> {
+  async #run({ group: id, ticket, call }: ZeromqRequest & { readonly kind: 'call' }): Promise<void> {
     const started = now();
-    this.#options.watcher.began(call.header);
+    this.#status.enter(call.header);
     try {
       const group = await this.#groups.get(id);
-      const ready = await this.#runIn(group, call);
-      if (group === undefined || this.#link === undefined) this.#finish(ticket, false, started);
-      else void this.#land(this.#link, ready, { group, ticket, call }); // Never rejects.
+      if (group === undefined) {
+        throw new ShardlabError('INTERNAL', 'the zeromq thread does not know the group');
+      }
+      const running = { group, ticket, call };
+      const ready = await this.#move(running);
+      if (this.#link === undefined) this.#finish(ticket, false, started);
+      else void this.#land(this.#link, ready, running); // Never rejects.
     } catch (error) {
       this.#fail(ticket, started, error);
     }
   }
 
   #fail(ticket: number, started: Seconds, error: unknown): void {
-    this.#options.port.postMessage({ ticket, error: errorJson(error) } satisfies CommFailure);
+    const json = errorJson(error, 'TRANSPORT', 'a collective over zeromq failed: ');
+    this.#port.postMessage({ ticket, error: json } satisfies CommFailure);
     this.#finish(ticket, true, started);
   }
 
   #finish(ticket: number, failed: boolean, started: Seconds): void {
-    const { tickets, watcher } = this.#options;
-    if (this.#running.size + this.#numLanding === 0) watcher.ended();
-    tickets.finish(ticket, failed, { started, ended: now() });
+    if (this.#running.size + this.#numLanding === 0) this.#status.leave();
+    this.#tickets.finish(ticket, failed, { started, ended: now() });
   }
 
-  async #runIn(group: Group | undefined, call: StagedCall): Promise<Seconds> {
-    if (group === undefined) throw new ShardlabError('INTERNAL', 'the zeromq thread does not know the group');
-    const entry = { group, call };
-    this.#running.add(entry);
+  async #move(running: Running): Promise<Seconds> {
+    this.#running.add(running);
     try {
-      this.#check(group, call);
-      return await group.calls.run(call);
+      this.#check(running);
+      return await runZeromqCall(running.group, running.call);
     } finally {
-      this.#running.delete(entry);
+      this.#running.delete(running);
     }
   }
 
   /** Waits until a shaped link would have carried the call. Never rejects. */
-  async #land(
-    link: LinkClock,
-    ready: Seconds,
-    { group, ticket, call }: { readonly group: Group; readonly ticket: number; readonly call: StagedCall },
-  ): Promise<void> {
+  async #land(link: LinkClock, ready: Seconds, running: Running): Promise<void> {
+    const { group, ticket, call } = running;
     const { rank, ranks } = group.identity;
     const { op, wireDType, epoch } = call.header;
     const lengths = (lists: readonly SharedArrayBuffer[]): number[] =>
@@ -164,7 +173,7 @@ class ZeromqLoop {
     const landing = link.carry(epoch, ready, ringCost(sizes, rank, ranks.length));
     this.#numLanding++;
     try {
-      await untilLanded(landing, () => this.#check(group, call));
+      await untilLanded(landing, () => this.#check(running));
       this.#numLanding--;
       this.#finish(ticket, false, landing.started);
     } catch (error) {
@@ -173,18 +182,17 @@ class ZeromqLoop {
     }
   }
 
-  #check(group: Group, { header }: StagedCall): void {
-    const what = (): string => `${header.op} number ${header.number} of group ${header.group}`;
-    guardOf(this.#options.control, group.identity, header.epoch, what).check();
+  #check({ group, call }: Running): void {
+    checkControl(this.#control, group.identity, call.header);
   }
 
   /** Gives up what runs when the launcher said so. */
   #look(): void {
-    for (const { group, call } of this.#running) {
+    for (const running of this.#running) {
       try {
-        this.#check(group, call);
+        this.#check(running);
       } catch (error) {
-        void this.#opening.then((mailbox) => mailbox.giveUp(call.header.epoch, () => error));
+        running.group.mailbox.giveUp(running.call.header.epoch, () => error);
       }
     }
   }
@@ -198,10 +206,4 @@ async function untilLanded(landing: Landing, check: () => void): Promise<void> {
     else await setImmediate();
     check();
   }
-}
-
-function errorJson(error: unknown): CommFailure['error'] {
-  if (error instanceof ShardlabError) return error.toJSON();
-  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  return { code: 'TRANSPORT', message: `a collective over zeromq failed: ${text}` };
 }

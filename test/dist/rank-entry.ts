@@ -3,9 +3,9 @@ import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { ShardlabError } from '../../src/core/errors';
 import type { CollectiveEvent } from '../../src/core/events';
 import { SILENT } from '../../src/core/events';
-import { createStatusBoard } from '../../src/dist/status-board';
 import { joinWorld } from '../../src/dist/world';
 import { ControlBlock, createControlBuffer } from '../../src/transport/control-block';
+import { createStatusBoard } from '../../src/transport/status-board';
 import { startCourier } from './courier-stand-in';
 import type { RankReply, RankRequest, RankSetup, Scenario } from './scenario';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import * as tf from '../../src/core/tf';
 import { initDeviceMesh } from '../../src/dist/device-mesh';
 import { createDist } from '../../src/dist/facade';
-import { readStatus } from '../../src/dist/status-board';
+import { readStatus } from '../../src/transport/status-board';
 import type { RankContext } from './scenario';
 import { expectValues, vector } from './values';
 

@@ -25,7 +25,7 @@ function ticking(): () => number {
   return () => ++now / 1000;
 }
 
-test('the peak is who held what at the fullest moment, the rest who holds what at the end', () => {
+test('a record lists who held what at the peak, and who holds what at the end', () => {
   const recorder = new Recorder(PLACE, ticking());
   recorder.allocated(1, 100, 'float32', { cause: 'param.shard', module: '' }, 'device');
   recorder.beginStep(1);
@@ -47,7 +47,7 @@ test('the peak is who held what at the fullest moment, the rest who holds what a
   assert.deepEqual([record.rank, record.world, record.step, record.loss, record.tokens], [1, 2, 1, 2.5, 64]);
 });
 
-test('bytes at the declared types stand beside those that are held', () => {
+test('bytes at the declared types are reported beside the bytes that are held', () => {
   const recorder = new Recorder(PLACE, ticking());
   const whole = { cause: 'param.full', module: 'blocks.0' } as const;
   recorder.beginStep(1);
@@ -78,7 +78,7 @@ test('a buffer that changes its owner changes no total, not even for a moment', 
   assert.equal(memoryAtRest(record).temp, 0);
 });
 
-test('a step is about its own run; what other runs hold stays in the engine’s count alone', () => {
+test("a step records only its own run, and the engine's count includes other runs", () => {
   const recorder = new Recorder(PLACE, ticking());
   const shard: Tag = { cause: 'param.shard', module: '' };
   recorder.enter(1);
@@ -95,7 +95,7 @@ test('a step is about its own run; what other runs hold stays in the engine’s 
   assert.equal(recorder.endStep({ engineBytes: 1100 }).memory.restBytes, 1000);
 });
 
-test('a record does not grow with the runs before: it lists the owners of its run and of its curve', () => {
+test('a record does not grow with earlier runs: it lists only the owners of its run and its curve', () => {
   const recorder = new Recorder(PLACE, ticking());
   for (let run = 1; run <= 5; run++) {
     recorder.enter(run);
@@ -126,7 +126,7 @@ test('a record does not grow with the runs before: it lists the owners of its ru
   assert.deepEqual(recorder.endStep({ curve: false }).memory.owners.length, 2);
 });
 
-test('host memory has its own owners and never counts for the device', () => {
+test('host memory has its own owners and never counts as device memory', () => {
   const recorder = new Recorder(PLACE, ticking());
   recorder.beginStep(1);
   recorder.allocated(1, 1000, 'float32', TEMP, 'host');
@@ -140,7 +140,7 @@ test('host memory has its own owners and never counts for the device', () => {
   );
 });
 
-test('a ledger that differs from the engine is an error that names the residual', () => {
+test('a ledger that differs from the engine is an error that names the difference', () => {
   const recorder = new Recorder(PLACE, ticking());
   recorder.beginStep(7);
   recorder.allocated(1, 100, 'float32', TEMP, 'device');
@@ -156,7 +156,7 @@ test('a ledger that differs from the engine is an error that names the residual'
   );
 });
 
-test('ending no step is an error; beginning one anew drops the unfinished one and keeps its buffers', () => {
+test('endStep without a step is an error; a second beginStep drops the unfinished step and keeps its buffers', () => {
   const recorder = new Recorder(PLACE, ticking());
   assert.throws(() => recorder.endStep(), { code: 'INTERNAL' });
   recorder.beginStep(1);
@@ -168,7 +168,7 @@ test('ending no step is an error; beginning one anew drops the unfinished one an
   assert.equal(record.memory.peakBytes, 100);
 });
 
-test('frees of unknown buffers change nothing; a buffer number may be used again', () => {
+test('frees of unknown buffers change nothing, and a buffer number can be used again', () => {
   const recorder = new Recorder(PLACE, ticking());
   recorder.beginStep(1);
   recorder.freed(99);
@@ -199,7 +199,7 @@ test('a structured clone and JSON do not change a record', () => {
   assert.deepEqual(back, rest);
 });
 
-test('live bytes are told by cause and module while a step runs', () => {
+test('live bytes are reported by cause and module', () => {
   const recorder = new Recorder(PLACE, ticking());
   recorder.allocated(1, 100, 'float32', TEMP, 'device');
   recorder.allocated(2, 300, 'float32', ACTIVATION, 'device');

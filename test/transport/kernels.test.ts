@@ -13,7 +13,7 @@ const TARGET = 2 ** 20;
 const BACK = 2 ** 21;
 
 /** All 65,536 16-bit values as float32, then back: every value must be unchanged. */
-function roundTrip(from: typeof kernels.fromF16, to: typeof kernels.toF16): void {
+function roundTrip(from: typeof kernels.widen.float16, to: typeof kernels.narrow.float16): void {
   for (let bits = 0; bits < 65536; bits++) halves[bits] = bits;
   from(TARGET, 0, 65536);
   to(BACK, TARGET, 65536);
@@ -26,21 +26,21 @@ function roundTrip(from: typeof kernels.fromF16, to: typeof kernels.toF16): void
 }
 
 test('every float16 converts to float32 and back to the same float16, and NaN stays NaN', () => {
-  roundTrip(kernels.fromF16, kernels.toF16);
+  roundTrip(kernels.widen.float16, kernels.narrow.float16);
   floats[TARGET / 4] = 0;
-  kernels.fromF16(TARGET, 2 * 0x3c01, 8);
+  kernels.widen.float16(TARGET, 2 * 0x3c01, 8);
   assert.equal(floats[TARGET / 4], 1 + 2 ** -10);
 });
 
 test('every bfloat16 converts to float32 and back to the same bfloat16, and NaN stays NaN', () => {
-  roundTrip(kernels.fromBf16, kernels.toBf16);
+  roundTrip(kernels.widen.bfloat16, kernels.narrow.bfloat16);
 });
 
 test('float32 rounds to the nearest float16, ties to even, at every exponent', () => {
   const length = 4096;
   const cases = [
-    [kernels.toF16, kernels.fromF16, roundToFloat16],
-    [kernels.toBf16, kernels.fromBf16, roundToBfloat16],
+    [kernels.narrow.float16, kernels.widen.float16, roundToFloat16],
+    [kernels.narrow.bfloat16, kernels.widen.bfloat16, roundToBfloat16],
   ] as const;
   for (const [to, from, round] of cases) {
     for (let i = 0; i < length; i++) {
@@ -65,8 +65,8 @@ test('reductions add sources in their order', () => {
     words[k] = at;
     for (let i = 0; i < length; i++) floats[at / 4 + i] = [1e8, 1, -1e8][k] ?? 0;
   });
-  kernels.reduceF32(0, TARGET, 0, 3, length, 1);
+  kernels.reduce.float32(0, TARGET, 0, 3, length, 1);
   assert.equal(floats[TARGET / 4 + 5], Math.fround(Math.fround(1e8 + 1) - 1e8));
-  kernels.reduceF32(1, TARGET, 0, 3, length, 1);
+  kernels.reduce.float32(1, TARGET, 0, 3, length, 1);
   assert.equal(floats[TARGET / 4 + 63], 1e8);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { StagingPool } from '../../src/transport/staging-pool';
+import { StagingPool } from '../../src/transport/zeromq-plane';
 
 test('returned memory is reused for the same size, up to a bound', () => {
   const pool = new StagingPool();

@@ -7,8 +7,8 @@ import { createStreamBuffer } from '../../cell/console-capture';
 import { attachGuardian, type Guardian, interruptInStages } from '../../cell/guardian';
 import { createSender, receiveAll } from '../../core/message-loops';
 import { now, type Seconds } from '../../core/units';
-import { readStatus } from '../../dist/status-board';
 import { ControlBlock } from '../../transport/control-block';
+import { readStatus } from '../../transport/status-board';
 import { warnOnStderr } from './folded-lines';
 import {
   type ControlAddress,

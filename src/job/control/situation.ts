@@ -1,6 +1,6 @@
 import type { CollectiveOp } from '../../core/events';
 import type { Seconds } from '../../core/units';
-import type { CollectiveStatus, RankStatus } from '../../dist/status-board';
+import type { CollectiveStatus, RankStatus } from '../../transport/status-board';
 
 /** The board's number for work that is not a cell. */
 export const NO_CELL = 0;

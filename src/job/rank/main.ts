@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
-import { createStatusBoard } from '../../dist/status-board';
 import { createControlBuffer } from '../../transport/control-block';
+import { createStatusBoard } from '../../transport/status-board';
 import { startCourier } from '../control/courier-handle';
 import { LIFELINE_FD, takeRankSetup } from './setup';
 

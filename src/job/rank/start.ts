@@ -9,9 +9,9 @@ import { Tensor } from '../../core/tf';
 import { openThreadCpuClock } from '../../core/thread-cpu';
 import { now } from '../../core/units';
 import { findCallSite, NO_SITE } from '../../dist/call-site';
-import { StatusWriter } from '../../dist/status-board';
 import { joinWorld, type PlaneConfig } from '../../dist/world';
-import { createRecorder } from '../../ledger/recorder';
+import { Recorder } from '../../ledger/recorder';
+import { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
 import { rankError } from './error';
@@ -67,7 +67,7 @@ async function buildRank(start: RankStart): Promise<void> {
   const engine = await withoutForeignHandlers(() =>
     createWasmEngine({ blas, threads, searchPaths, place, ...limit }),
   );
-  const recorder = createRecorder({ rank, world: numRanks }, now, openThreadCpuClock());
+  const recorder = new Recorder({ rank, world: numRanks }, now, openThreadCpuClock());
   engine.observe(recorder);
   showTensorValues(Tensor);
   let training: RankTraining | undefined;

@@ -11,7 +11,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import { globalSlot } from '../../core/global-slot';
 import { Tensor } from '../../core/tf';
 import { now, type Seconds } from '../../core/units';
-import type { StatusWriter } from '../../dist/status-board';
+import type { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import { NO_CELL } from '../control/situation';

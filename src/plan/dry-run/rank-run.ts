@@ -68,10 +68,10 @@ export function runRank(options: RankRunOptions): RankRun {
 }
 
 function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
-  const { config, world, rank, numSteps, curve, keepsEvents, warn } = options;
-  const log = keepsEvents ? new EventLog() : null;
+  const { config, world, rank, steps = 2, curve = true, warn } = options;
   const recorder = new Recorder({ rank, world }, () => engine.clock.now());
-  const observer = log === null ? recorder : both(recorder, log);
+  const log = options.events === true ? new EventLog(recorder) : null;
+  const observer = log ?? recorder;
   engine.observe(observer);
   const group = joinMetaWorld({ rank, world, engine, observer, costs: options.costs?.collective });
   const trainer = createTrainer({ config, engine, group, observer, batches: blankBatches(config), warn });

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { HalfDType, WireDType } from '../../core/dtypes';
 
 type Reduce = (
   op: number,
@@ -10,17 +11,16 @@ type Reduce = (
   divisor: number,
 ) => void;
 type Convert = (target: number, source: number, length: number) => void;
+/** Types of four bytes have no conversion. */
+type Conversions = Readonly<Record<HalfDType, Convert> & Partial<Record<WireDType, Convert>>>;
 
-/** Functions of assembly/index.ts; positions are byte offsets in their memory. */
+/** Functions of assembly/index.ts by type on the wire; positions are byte offsets in their memory. */
 export interface ReductionKernels {
-  readonly reduceF32: Reduce;
-  readonly reduceI32: Reduce;
-  readonly reduceBf16: Reduce;
-  readonly reduceF16: Reduce;
-  readonly toBf16: Convert;
-  readonly fromBf16: Convert;
-  readonly toF16: Convert;
-  readonly fromF16: Convert;
+  readonly reduce: Readonly<Record<WireDType, Reduce>>;
+  /** From float32 to 16 bits. */
+  readonly narrow: Conversions;
+  /** From 16 bits to float32. */
+  readonly widen: Conversions;
 }
 
 /** Reads and compiles the kernels; instantiate the result once per memory. */
@@ -31,5 +31,16 @@ export function compileKernels(): WebAssembly.Module {
 export function instantiateKernels(module: WebAssembly.Module, memory: WebAssembly.Memory): ReductionKernels {
   const { exports } = new WebAssembly.Instance(module, { env: { memory } });
   // The module's exports are what assembly/index.ts declares.
-  return exports as unknown as ReductionKernels;
+  const reduce = (name: string) => exports[`reduce${name}`] as Reduce;
+  const convert = (name: string) => exports[name] as Convert;
+  return {
+    reduce: {
+      float32: reduce('F32'),
+      int32: reduce('I32'),
+      bfloat16: reduce('Bf16'),
+      float16: reduce('F16'),
+    },
+    narrow: { bfloat16: convert('toBf16'), float16: convert('toF16') },
+    widen: { bfloat16: convert('fromBf16'), float16: convert('fromF16') },
+  };
 }

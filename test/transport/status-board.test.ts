@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { createStatusBoard, readStatus, StatusWriter } from '../../src/dist/status-board';
 import type { CallHeader } from '../../src/transport/call';
+import { createStatusBoard, readStatus, StatusWriter } from '../../src/transport/status-board';
 
 const header: CallHeader = {
   op: 'allReduce',

@@ -1,21 +1,13 @@
-import { COMM_CAUSES, type CommCause } from '../core/events';
+import { COMM_CAUSES } from '../core/events';
 import { now, type Seconds } from '../core/units';
-import { CALL_OPS, type CallHeader, type CallOp, WIRE_DTYPES } from '../transport/call';
+import type { CallHeader, CallSite } from './call';
+import { CallRecord } from './record';
 
 /** A collective in which a thread is now. */
-export interface CollectiveStatus {
-  readonly group: string;
-  readonly number: number;
-  readonly op: CallOp;
-  readonly count: number;
+export interface CollectiveStatus
+  extends Pick<CallHeader, 'group' | 'op' | 'number' | 'count' | 'peer' | 'cause' | 'module' | 'async'>,
+    Pick<CallSite, 'cell' | 'line'> {
   readonly dtype: string;
-  /** Source of a broadcast, or other end of a send or recv, as rank in the group; -1 for none. */
-  readonly peer: number;
-  readonly cause: CommCause;
-  readonly module: string;
-  readonly cell: number | undefined;
-  readonly line: number | undefined;
-  readonly async: boolean;
   readonly since: Seconds;
 }
 
@@ -33,33 +25,19 @@ export interface RankStatus {
 }
 
 /**
- * [Note: status board] One section per writing thread: words, times, then texts, with a sequence number that is odd
- * during a write.
+ * [Note: status board] One section per writing thread: words, times, the group's name, then the record of the
+ * collective, with a sequence number that is odd during a write.
  */
-const SECTION_BYTES = 512;
+const SECTION_BYTES = 1024;
 const SECTION = { main: 0, comm: 1 } as const;
-const WORD = {
-  sequence: 0,
-  inCollective: 1,
-  runningCell: 2,
-  number: 3,
-  op: 4,
-  count: 5,
-  dtype: 6,
-  peer: 7,
-  cause: 8,
-  cell: 9,
-  line: 10,
-  async: 11,
-  groupBytes: 12,
-  moduleBytes: 13,
-} as const;
+const WORD = { sequence: 0, inCollective: 1, runningCell: 2, cause: 3, groupBytes: 4 } as const;
 const TIMES_AT = 64;
 const GROUP_AT = 96;
 const GROUP_LIMIT = 96;
-const MODULE_AT = 192;
-const MODULE_LIMIT = 256;
+const RECORD_AT = 256;
 const NOT_RUNNING = -1;
+/** The record of one thread's call; ranks do not compare it. */
+const NO_LENGTHS = { signature: 0, sends: [], receives: [] };
 
 /** Memory for one rank's status, shared by all threads of the rank. */
 export function createStatusBoard(): SharedArrayBuffer {
@@ -75,16 +53,15 @@ export class StatusWriter {
   readonly #words: Int32Array;
   readonly #times: Float64Array;
   readonly #group: Buffer;
-  readonly #module: Buffer;
+  readonly #record: CallRecord;
   #lastGroup = '';
-  #lastModule = '';
 
   constructor(board: SharedArrayBuffer, thread: keyof typeof SECTION) {
     const at = SECTION[thread] * SECTION_BYTES;
     this.#words = new Int32Array(board, at, 16);
     this.#times = new Float64Array(board, at + TIMES_AT, 2);
     this.#group = Buffer.from(board, at + GROUP_AT, GROUP_LIMIT);
-    this.#module = Buffer.from(board, at + MODULE_AT, MODULE_LIMIT);
+    this.#record = new CallRecord(board, at + RECORD_AT, 0);
   }
 
   /** The rank waits for work. */
@@ -98,20 +75,13 @@ export class StatusWriter {
   }
 
   enter(header: CallHeader): void {
-    const words = this.#words;
     this.#begin();
-    words[WORD.inCollective] = 1;
-    words[WORD.number] = header.number;
-    words[WORD.op] = CALL_OPS.indexOf(header.op);
-    words[WORD.count] = header.count;
-    words[WORD.dtype] = WIRE_DTYPES.indexOf(header.dtype);
-    words[WORD.peer] = header.peer;
-    words[WORD.cause] = COMM_CAUSES.indexOf(header.cause);
-    words[WORD.cell] = header.site.cell ?? -1;
-    words[WORD.line] = header.site.line ?? -1;
-    words[WORD.async] = header.async ? 1 : 0;
+    this.#words[WORD.inCollective] = 1;
+    this.#words[WORD.cause] = COMM_CAUSES.indexOf(header.cause);
     this.#times[1] = now();
-    this.#writeTexts(header);
+    if (header.group !== this.#lastGroup) this.#words[WORD.groupBytes] = this.#group.write(header.group);
+    this.#lastGroup = header.group;
+    this.#record.write(header, NO_LENGTHS);
     this.#end();
   }
 
@@ -127,13 +97,6 @@ export class StatusWriter {
     this.#words[WORD.inCollective] = 0;
     this.#times[0] = now();
     this.#end();
-  }
-
-  #writeTexts({ group, module }: CallHeader): void {
-    if (group !== this.#lastGroup) this.#words[WORD.groupBytes] = this.#group.write(group);
-    if (module !== this.#lastModule) this.#words[WORD.moduleBytes] = this.#module.write(module);
-    this.#lastGroup = group;
-    this.#lastModule = module;
   }
 
   /** The number is also odd if a writer was ended between begin and end. */
@@ -177,24 +140,17 @@ function readSection(board: SharedArrayBuffer, section: number): SectionStatus {
 
 function decode(copy: Buffer): SectionStatus {
   const word = (index: number): number => copy.readInt32LE(index * 4);
-  const present = (index: number): number | undefined => (word(index) < 0 ? undefined : word(index));
-  const text = (at: number, bytes: number): string => copy.toString('utf8', at, at + bytes);
-  const collective =
-    word(WORD.inCollective) === 0
-      ? undefined
-      : {
-          group: text(GROUP_AT, word(WORD.groupBytes)),
-          number: word(WORD.number),
-          op: CALL_OPS[word(WORD.op)] ?? 'barrier',
-          count: word(WORD.count),
-          dtype: WIRE_DTYPES[word(WORD.dtype)] ?? 'float32',
-          peer: word(WORD.peer),
-          cause: COMM_CAUSES[word(WORD.cause)] ?? 'user',
-          module: text(MODULE_AT, word(WORD.moduleBytes)),
-          cell: present(WORD.cell),
-          line: present(WORD.line),
-          async: word(WORD.async) === 1,
-          since: copy.readDoubleLE(TIMES_AT + 8),
-        };
-  return { runningCell: present(WORD.runningCell), since: copy.readDoubleLE(TIMES_AT), collective };
+  const runningCell = word(WORD.runningCell) === NOT_RUNNING ? undefined : word(WORD.runningCell);
+  const since = copy.readDoubleLE(TIMES_AT);
+  if (word(WORD.inCollective) === 0) return { runningCell, since, collective: undefined };
+  const record = new CallRecord(copy.buffer, RECORD_AT, 0);
+  const { op, number, count, dtype, peer, module, cell, line, async } = record.side(0);
+  const collective = {
+    op: op === 'unknown' ? 'barrier' : op,
+    ...{ number, count, dtype, peer, module, cell, line, async },
+    group: copy.toString('utf8', GROUP_AT, GROUP_AT + word(WORD.groupBytes)),
+    cause: COMM_CAUSES[word(WORD.cause)] ?? 'user',
+    since: copy.readDoubleLE(TIMES_AT + 8),
+  };
+  return { runningCell, since, collective };
 }
