@@ -1,5 +1,15 @@
 import type { Command } from 'commander';
-import type { ExitStatus } from './exit-status';
+import { type ErrorCode, ShardlabError } from '../core/errors';
+
+/** 0 good, 1 failed, 2 bad usage or bad input. */
+export type ExitStatus = 0 | 1 | 2;
+
+const BAD_INPUT: readonly ErrorCode[] = ['CONFIG', 'MESH'];
+
+/** The exit status that an error means. */
+export function exitStatusOf(error: unknown): ExitStatus {
+  return error instanceof ShardlabError && BAD_INPUT.includes(error.code) ? 2 : 1;
+}
 
 /** The parts of its process that a command may use; tests pass their own. */
 export interface Io {
@@ -54,3 +64,12 @@ export type Perform = <Options>(
   command: Command,
   action: (positionals: readonly string[], options: Options, output: Output) => Promise<ExitStatus>,
 ) => void;
+
+/** The result of `work`; if it fails, the error that `failure` makes of its message. */
+export function orFail<T>(work: () => T, failure: (reason: string, cause: unknown) => ShardlabError): T {
+  try {
+    return work();
+  } catch (cause) {
+    throw failure(cause instanceof Error ? cause.message : String(cause), cause);
+  }
+}

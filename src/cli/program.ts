@@ -2,13 +2,17 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ShardlabError } from '../core/errors';
-import { addBench } from './bench/command';
+import { addCollectivesBench } from './bench/collectives-command';
+import { addGptBench } from './bench/gpt-command';
+import { addKernelBench } from './bench/kernel-command';
+import { addPlanBench } from './bench/plan-command';
+import { addPredictionsBench } from './bench/predictions-command';
+import { addSettingsBench } from './bench/settings-command';
 import { addClaims } from './claims/command';
 import { addDoctor } from './doctor/command';
-import { type ExitStatus, exitStatusOf } from './exit-status';
 import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
-import { createOutput, type Io, type Output, type Perform } from './io';
+import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
 import { addPlan } from './plan/command';
 import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
@@ -46,6 +50,19 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
     return error.exitCode === 0 ? 0 : 2;
   }
   return status;
+}
+
+/** `shardlab bench`: benchmarks, optionally against PyTorch or other kernels. */
+function addBench(program: Command, perform: Perform, io: Io): void {
+  const bench = program
+    .command('bench')
+    .description('runs benchmarks, optionally against PyTorch or other kernels');
+  addGptBench(bench, perform, io);
+  addCollectivesBench(bench, perform, io);
+  addKernelBench(bench, perform, io);
+  addSettingsBench(bench, perform, io);
+  addPlanBench(bench, perform);
+  addPredictionsBench(bench, perform);
 }
 
 function createProgram(io: Io): Command {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { requireOneMachine } from '../../src/cli/claims/recording';
+import { requireOneMachine } from '../../src/cli/claims/command';
 import { recordedRuns } from '../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../src/plan/claims/registry';
 import { shardlab } from './run-command';

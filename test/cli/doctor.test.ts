@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
-import { checkNode } from '../../src/cli/doctor/node-check';
+import { checkNode } from '../../src/cli/doctor/checks';
 import { shardlab } from './run-command';
 
 test('the doctor names every part, present or missing, and says what to do about a missing part', async () => {

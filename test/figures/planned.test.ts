@@ -4,8 +4,6 @@ import { claimRatio, claimRatioRange, documentedText, foundText } from '../../sr
 import { logTicks } from '../../src/figures/grammar/axes';
 import { DARK, LIGHT } from '../../src/figures/grammar/ink';
 import { accuracyFigure } from '../../src/figures/plans/accuracy-figure';
-import { memoryBreakdown } from '../../src/figures/plans/memory-breakdown';
-import { rankedLayouts } from '../../src/figures/plans/ranked-layouts';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { timeBreakdown } from '../../src/figures/plans/time-breakdown';
 import { whatIfFigure } from '../../src/figures/plans/what-if';
@@ -38,7 +36,7 @@ for (const [name, figure] of Object.entries(figures)) {
 for (const name of [
   'claims-some',
   'claims-many',
-  'breakdown-document',
+  'plan-memory',
   'scaling-efficiency',
   'what-if',
   'time-breakdown',
@@ -87,19 +85,6 @@ test('the title of the claims counts every verdict, and a guess can refer to the
   const { title, quantities } = figures['claims-some'] ?? assert.fail();
   assert.equal(title, 'Of 11 claims 2 hold, 6 do not, 3 need other hardware');
   assert.equal(quantities.confirmed?.value, 2);
-});
-
-test('title and picture name a cause that the document leaves out', () => {
-  const { title, layout } = figures['breakdown-document'] ?? assert.fail();
-  assert.equal(title, 'The documented 62.0 GB leave out gradients: 14.3 GB are missing');
-  assert.ok(layout.annotations?.some(({ text }) => text.includes('not in the document')));
-});
-
-test('if prediction and measurement are equal, the figure says so and has no residual panel', () => {
-  const { title, layout } = figures['breakdown-measured'] ?? assert.fail();
-  assert.match(title, /equals the measurement to the byte/);
-  assert.ok(!('xaxis2' in layout));
-  assert.ok(layout.annotations?.some(({ text }) => text.includes('residual 0 B')));
 });
 
 test('the interval decides whether a documented number is inside the prediction, and bounds have one side', () => {
@@ -174,9 +159,7 @@ test('the frontier connects the layouts that no other beats in both time and mem
 
 test('figures without data are refused', () => {
   const refused = { code: 'CONFIG' };
-  assert.throws(() => memoryBreakdown([], ''), refused);
   assert.throws(() => timeBreakdown([], ''), refused);
-  assert.throws(() => rankedLayouts([], { capacityBytes: 1, subtitle: '' }), refused);
   assert.throws(() => whatIfFigure([], { capacityBytes: 1, subtitle: '' }), refused);
   const empty = { series: [], quantity: 'efficiency', countedIn: 'nodes', subtitle: '' } as const;
   assert.throws(() => scalingCurve(empty), refused);

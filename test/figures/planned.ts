@@ -1,10 +1,9 @@
+import assert from 'node:assert/strict';
 import { claimsFigure } from '../../src/figures/claims/claims-figure';
 import type { Figure } from '../../src/figures/figure';
 import { accuracyFigure } from '../../src/figures/plans/accuracy-figure';
-import type { BreakdownCase } from '../../src/figures/plans/breakdown-case';
-import { memoryBreakdown } from '../../src/figures/plans/memory-breakdown';
+import { planMemory } from '../../src/figures/plans/plan-breakdown';
 import { rankedLayouts } from '../../src/figures/plans/ranked-layouts';
-import type { RankedLayout } from '../../src/figures/plans/ranked-words';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { type TimeRow, timeBreakdown } from '../../src/figures/plans/time-breakdown';
 import { whatIfFigure } from '../../src/figures/plans/what-if';
@@ -13,7 +12,9 @@ import type { MeasuredRun } from '../../src/plan/accuracy';
 import type { Claim, DocumentName } from '../../src/plan/claims/claim';
 import type { Finding, Verdict } from '../../src/plan/claims/finding';
 import type { ClaimResult } from '../../src/plan/claims/survey';
+import { predict } from '../../src/plan/predict';
 import type { Estimate } from '../../src/plan/prediction';
+import { type Recommendation, recommend } from '../../src/plan/recommend';
 
 // The numbers here are invented, only to show figures.
 
@@ -91,44 +92,6 @@ export function manyClaims(count: number): ClaimResult[] {
 
 const GB = 1e9;
 
-const HERE: BreakdownCase = {
-  name: 'Here: 4 ranks, 7.4M parameters',
-  predicted: {
-    'param.shard': 7.4e6,
-    optimizer: 14.8e6,
-    activation: 126e6,
-    'param.full': 16.9e6,
-    temp: 33.6e6,
-  },
-  measured: {
-    'param.shard': 7.4e6,
-    optimizer: 14.8e6,
-    activation: 126e6,
-    'param.full': 16.9e6,
-    temp: 33.6e6,
-  },
-};
-
-const DOCUMENT: BreakdownCase = {
-  name: 'The document: 8 x A100-80G, Wan2.2-A14B',
-  documented: {
-    'param.shard': 12.8 * GB,
-    optimizer: 18.5 * GB,
-    activation: 22.3 * GB,
-    temp: 8.4 * GB,
-  },
-  predicted: {
-    'param.shard': 7.1 * GB,
-    'grad.shard': 14.3 * GB,
-    optimizer: 14.3 * GB,
-    activation: 24.9 * GB,
-    'param.full': 1.4 * GB,
-    temp: 5.8 * GB,
-  },
-  predictedPeak: about(67.8 * GB, 0.1),
-  capacityBytes: 80 * GB,
-};
-
 const COUNTS = [1, 2, 4, 8, 16, 32, 64, 128];
 
 function efficiency(loss: number) {
@@ -161,32 +124,31 @@ function knob(
   const settings = values.map((value, i) => {
     const [seconds, memory] = at(i);
     const memoryBytes = about(memory * GB, 0.05);
-    return { name: value, seconds: about(seconds), memoryBytes, fits: memory < 80, isBase: i === base };
+    return {
+      name: value,
+      seconds: about(seconds),
+      memoryBytes,
+      fits: memory < 80,
+      isBase: i === base,
+      isScaled: false,
+    };
   });
   return { knob: name, settings };
 }
 
 const TIMES: readonly TimeRow[] = [
-  timeRow(
-    'dp 8',
-    { products: 0.62, attention: 0.11, elementwise: 0.13, 'dp communication': 0.05 },
-    '46% MFU',
-  ),
+  timeRow('dp 8', { products: 0.62, attention: 0.11, elementwise: 0.13, communication: 0.05 }, '46% MFU'),
   timeRow(
     'dp 2 tp 4',
-    { products: 0.66, attention: 0.12, elementwise: 0.14, 'tp communication': 0.19 },
+    { products: 0.66, attention: 0.12, elementwise: 0.14, communication: 0.19 },
     '38% MFU',
   ),
   timeRow(
     'dp 2 pp 4',
-    { products: 0.62, attention: 0.11, elementwise: 0.13, 'pp communication': 0.01, bubble: 0.31 },
+    { products: 0.62, attention: 0.11, elementwise: 0.13, communication: 0.01, bubble: 0.31 },
     '35% MFU',
   ),
-  timeRow(
-    'tp 8',
-    { products: 0.71, attention: 0.13, elementwise: 0.15, 'tp communication': 0.44 },
-    '29% MFU',
-  ),
+  timeRow('tp 8', { products: 0.71, attention: 0.13, elementwise: 0.15, communication: 0.44 }, '29% MFU'),
 ];
 
 function timeRow(name: string, seconds: TimeRow['seconds'], note: string): TimeRow {
@@ -205,40 +167,12 @@ export function measuredRuns(count: number): MeasuredRun[] {
   });
 }
 
-const FAMILIES = [
-  'data parallel',
-  'tensor parallel',
-  'pipeline',
-  'tensor and pipeline',
-  'hybrid shards',
-] as const;
-
-function ranked(count: number, capacityGB: number): RankedLayout[] {
-  const layouts = Array.from({ length: count }, (_, i) => {
-    const family = FAMILIES[i % FAMILIES.length] ?? 'data parallel';
-    const tp = 2 ** (i % 4);
-    const memory = 34 + 40 * Math.abs(Math.sin(i * 1.7)) + (family === 'data parallel' ? 12 : 0);
-    const seconds = 1.1 + 0.5 * (i % FAMILIES.length) + 0.7 * Math.abs(Math.cos(i * 2.3));
-    return { i, family, tp, memory, seconds, fits: memory < capacityGB };
-  });
-  const best = layouts.filter(({ fits }) => fits).sort((a, b) => a.seconds - b.seconds);
-  return layouts.map(({ i, family, tp, memory, seconds, fits }) => {
-    const place = best.findIndex((one) => one.i === i);
-    const rank = place >= 0 && place < 5 ? place + 1 : null;
-    return {
-      name: `dp ${64 / tp} tp ${tp}, micro-batch ${1 + (i % 3)}`,
-      seconds: about(seconds),
-      memoryBytes: about(memory * GB),
-      fits,
-      rank,
-      family,
-      reason:
-        rank === null ? (fits ? 'waits 31% of the iteration for all-reduces' : 'needs 91 GB of 80') : null,
-    };
-  });
-}
-
 const SUBTITLE = 'Llama 3 8B on 64 H100-80G, global batch 512, bf16; predicted.';
+
+/** A search for layouts of Llama 3 8B. */
+function searched(place: { readonly gpus: number; readonly hardware?: string }): Recommendation {
+  return recommend({ model: 'llama3-8b', hardware: 'H100-80G', ...place }, { predict, top: 5 });
+}
 
 /** The planner's figures over ordinary and extreme rows, by name. */
 export function plannedFigures(): Record<string, Figure> {
@@ -253,23 +187,7 @@ export function plannedFigures(): Record<string, Figure> {
       result('sign', -18, '%', 'off', { predicted: 3 }),
     ]),
     'claims-many': claimsFigure(manyClaims(97)),
-    'breakdown-document': memoryBreakdown(
-      [HERE, DOCUMENT],
-      'wan.mem.*: the dry run equals the measurement here to the byte.',
-    ),
-    'breakdown-inside': memoryBreakdown(
-      [{ ...DOCUMENT, predicted: { ...DOCUMENT.documented, temp: 9 * GB } }],
-      'wan.mem.*',
-    ),
-    'breakdown-measured': memoryBreakdown([HERE], 'tiny, 4 ranks, held bytes.'),
-    'breakdown-off': memoryBreakdown(
-      [{ ...HERE, measured: { ...HERE.measured, comm: 3e6 } }],
-      'tiny, 4 ranks, held bytes.',
-    ),
-    'breakdown-predicted': memoryBreakdown(
-      [{ name: 'Llama 3 70B', predicted: DOCUMENT.predicted, capacityBytes: 80 * GB }],
-      'Predicted by the memory model.',
-    ),
+    'plan-memory': planMemory(searched({ gpus: 64 }).ranked[0] ?? assert.fail('nothing fits')),
     'scaling-efficiency': scalingCurve({
       series: [{ name: 'FULL_SHARD', points: efficiency(0.9) }],
       quantity: 'efficiency',
@@ -318,8 +236,8 @@ export function plannedFigures(): Record<string, Figure> {
       measuredRuns(6).map(({ baseline: _, ...run }) => ({ ...run, fitted: false })),
       { subtitle: 'This machine’s own runs.' },
     ),
-    'ranked-layouts': rankedLayouts(ranked(60, 80), { capacityBytes: 80 * GB, subtitle: SUBTITLE }),
-    'ranked-none-fits': rankedLayouts(ranked(9, 10), { capacityBytes: 10 * GB, subtitle: SUBTITLE }),
-    'ranked-one': rankedLayouts(ranked(1, 80), { capacityBytes: 80 * GB, subtitle: SUBTITLE }),
+    'ranked-layouts': rankedLayouts(searched({ gpus: 64 })),
+    'ranked-none-fits': rankedLayouts(searched({ gpus: 1 })),
+    'ranked-one': rankedLayouts({ ...searched({ gpus: 8 }), losses: [] }),
   };
 }

@@ -8,10 +8,9 @@ import type { LaunchOptions } from '../../job/launch/options';
 import type { Job } from '../../job/run/job';
 import { launch } from '../../job/run/launch';
 import { type Link, linkText } from '../../transport/link';
-import { wholeNumber } from '../arguments';
-import { processorName } from '../doctor/node-check';
+import { linkNumbers, parseLink, wholeNumber } from '../arguments';
+import { processorName } from '../doctor/checks';
 import type { Io, Perform } from '../io';
-import { linkNumbers, parseLink } from './link-option';
 import { runPython } from './python-peer';
 
 interface CollectivesOptions {

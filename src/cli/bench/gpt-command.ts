@@ -1,26 +1,76 @@
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
-import { wholeNumber } from '../arguments';
-import { processorName } from '../doctor/node-check';
+import { z } from 'zod';
+import type { StrategyName } from '../../config/strategies';
+import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { blasOption, wholeNumber } from '../arguments';
+import { processorName } from '../doctor/checks';
 import type { Io, Perform } from '../io';
 import { trainHeadless } from '../run/headless';
 import { type SpeedReport, speedReport } from '../run/report';
-import { type PeerReport, runGptPeer } from './gpt-peer';
-import { configOf, type GptWork, PRECISIONS, type Precision, SIZES, STRATEGIES } from './gpt-work';
+import { runPython } from './python-peer';
 
-interface GptOptions extends GptWork {
+/** The peer's names for strategies. */
+const STRATEGIES = {
+  fsdp2: 'FULL_SHARD',
+  zero2: 'SHARD_GRAD_OP',
+  ddp: 'NO_SHARD',
+  none: 'NO_SHARD',
+} as const satisfies Record<string, StrategyName>;
+
+/** The sizes that define the work, with the peer's defaults. */
+const SIZES = {
+  world: 2,
+  steps: 10,
+  batch: 8,
+  seq: 128,
+  dim: 256,
+  heads: 8,
+  layers: 4,
+  vocab: 8192,
+} as const;
+
+/** The peer's precisions; its bf16 gathers bfloat16 parameters and reduces float32 gradients. */
+const PRECISIONS = {
+  fp32: null,
+  bf16: { paramDtype: 'bf16', reduceDtype: 'fp32' },
+} as const;
+
+interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>> {
+  readonly strategy: keyof typeof STRATEGIES;
+  readonly precision: keyof typeof PRECISIONS;
+  readonly init?: string;
   readonly blas: 'auto' | 'none';
   readonly peer?: string;
   readonly port: number;
   readonly threads: number;
 }
 
+const sizeNames = Object.keys(SIZES) as readonly (keyof typeof SIZES)[]; // its own keys
+
+/** The options that the peer's program also has. */
+const PEER_OPTIONS = ['strategy', 'precision', ...sizeNames, 'port', 'threads'] as const;
+
+/** The line of JSON that torch_gpt_bench.py prints. */
+const peerSchema = z.object({
+  engine: z.string(),
+  strategy: z.string(),
+  world: z.number(),
+  precision: z.string(),
+  params: z.number(),
+  tokens_per_s: z.number(),
+  step_ms: z.number(),
+  losses: z.array(z.number()),
+  rss_mb_max: z.number(),
+});
+
 /** What `shardlab bench gpt` answers: the peer's keys and, if a peer ran, the ratios ours / theirs. */
-export interface GptBenchReport extends SpeedReport {
-  readonly precision: Precision;
+interface GptReport extends SpeedReport {
+  readonly precision: string;
   readonly blas: string;
   readonly processor: string;
-  readonly peer?: PeerReport;
+  readonly peer?: z.output<typeof peerSchema>;
   readonly ratio_tokens_per_s?: number;
   readonly ratio_rss?: number;
   /**
@@ -41,50 +91,77 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
         .choices(Object.keys(PRECISIONS))
         .default('fp32'),
     )
-    .addOption(
-      new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto'),
-    )
+    .addOption(blasOption())
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--peer <python>', 'a Python with torch: runs the two one after the other and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
     .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0);
   for (const [name, size] of Object.entries(SIZES)) command.option(`--${name} <n>`, '', wholeNumber(1), size);
   perform<GptOptions>(command, async (_, options, output) => {
-    const { init, ...rest } = options;
-    const work = init === undefined ? rest : { ...rest, init: resolve(io.cwd, init) };
-    const peer = work.peer === undefined ? undefined : await runGptPeer(work.peer, work, io);
-    const report = compare(await ours(work, io), peer, init !== undefined);
+    const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
+    const peer = options.peer === undefined ? undefined : await runPeer(options.peer, options, init, io);
+    const { world, blas, strategy, precision } = options;
+    const run = await trainHeadless({ config: configOf(options), ranks: world, blas, init }, io);
+    const speed = speedReport(run, strategy);
+    const own = { ...speed, precision, blas: run.blas, processor: processorName() };
+    const report = peer === undefined ? own : compare(own, peer, init !== undefined);
     output.answer(report, () => asText(report));
     return 0;
   });
 }
 
-async function ours(work: GptOptions, io: Io): Promise<GptBenchReport> {
-  const run = await trainHeadless(
-    { config: configOf(work), ranks: work.world, blas: work.blas, init: work.init },
-    io,
-  );
-  const { precision, strategy } = work;
-  return { ...speedReport(run, strategy), precision, blas: run.blas, processor: processorName() };
+/** The work as a TrainConfig. Throws: CONFIG if the strategy does not fit the world. */
+function configOf({ strategy, precision, world, steps, batch, ...model }: GptOptions): TrainConfig {
+  if (strategy === 'none' && world !== 1) {
+    throw new ConfigError(`--strategy none trains one rank, not ${world}; add --world 1 or choose ddp`);
+  }
+  const { seq, dim, heads, layers, vocab } = model;
+  return parseTrainConfig({
+    model: { kind: 'gpt', layers, dim, heads, vocab, seq },
+    parallel: { strategy: STRATEGIES[strategy] },
+    mixedPrecision: PRECISIONS[precision],
+    data: 'synthetic',
+    optimizer: { lr: 1e-3, betas: [0.9, 0.95], eps: 1e-8, weightDecay: 0.1 },
+    clipNorm: 1,
+    batch,
+    steps,
+  });
 }
 
-function compare(report: GptBenchReport, peer: PeerReport | undefined, sameStart: boolean): GptBenchReport {
-  if (peer === undefined) return report;
-  const differences = report.losses.map((loss, i) => Math.abs(loss - (peer.losses[i] ?? Number.NaN)));
+/** Runs the same work by PyTorch. Throws: ENGINE with the peer's last lines when it fails. */
+async function runPeer(
+  python: string,
+  options: GptOptions,
+  init: string | undefined,
+  io: Io,
+): Promise<z.output<typeof peerSchema>> {
+  const args = PEER_OPTIONS.map((name) => `--${name}=${options[name]}`);
+  if (init !== undefined) args.push(`--init=${init}`);
+  const program = [join(__dirname, 'torch_gpt_bench.py'), ...args];
+  const printed = await runPython(python, program, io, (stdout) => reportIn(stdout) !== undefined);
+  const report = reportIn(printed);
+  if (report !== undefined) return report;
+  throw new ShardlabError('ENGINE', `the peer printed no report: ${printed.trim().slice(-400)}`);
+}
+
+function reportIn(printed: string): z.output<typeof peerSchema> | undefined {
+  const line = printed.split('\n').find((text) => text.startsWith('{') && text.endsWith('}'));
+  return line === undefined ? undefined : peerSchema.safeParse(JSON.parse(line)).data;
+}
+
+function compare(own: GptReport, peer: z.output<typeof peerSchema>, sameStart: boolean): GptReport {
+  const ratio = (our: number, their: number): number => Number((our / their).toFixed(3));
+  const differences = own.losses.map((loss, i) => Math.abs(loss - (peer.losses[i] ?? Number.NaN)));
   return {
-    ...report,
+    ...own,
     peer,
-    ratio_tokens_per_s: ratio(report.tokens_per_s, peer.tokens_per_s),
-    ratio_rss: ratio(report.rss_mb_max, peer.rss_mb_max),
+    ratio_tokens_per_s: ratio(own.tokens_per_s, peer.tokens_per_s),
+    ratio_rss: ratio(own.rss_mb_max, peer.rss_mb_max),
     ...(sameStart ? { max_loss_difference: Number(Math.max(...differences).toFixed(6)) } : {}),
   };
 }
 
-function ratio(our: number, their: number): number {
-  return Number((our / their).toFixed(3));
-}
-
-function asText(report: GptBenchReport): string {
+function asText(report: GptReport): string {
   const line = (side: SpeedReport): string =>
     `${side.engine.padEnd(6)} ${side.strategy} world ${side.world}: ${side.tokens_per_s} tokens/s, ` +
     `${side.step_ms} ms per step, ${side.rss_mb_max} MiB, loss ${side.losses.at(-1)}`;

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { KERNEL_NAME } from '../../cell/kernelspec';
 import { ShardlabError } from '../../core/errors';
 import { wholeNumber } from '../arguments';
-import { processorName } from '../doctor/node-check';
+import { processorName } from '../doctor/checks';
 import { writeKernelspec } from '../install/kernelspec-folder';
 import { jupyterPython } from '../install/python';
 import type { Io, Perform } from '../io';

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { predict } from '../../plan/predict';
 import { recommend } from '../../plan/recommend';
 import { wholeNumber } from '../arguments';
-import { processorName } from '../doctor/node-check';
+import { processorName } from '../doctor/checks';
 import type { Perform } from '../io';
 
 interface PlanBenchOptions {

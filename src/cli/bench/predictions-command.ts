@@ -2,10 +2,9 @@ import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
 import { predictions } from '../../job/notebook/predictions';
 import type { Link } from '../../transport/link';
-import { wholeNumber } from '../arguments';
-import { processorName } from '../doctor/node-check';
+import { linkNumbers, parseLink, wholeNumber } from '../arguments';
+import { processorName } from '../doctor/checks';
 import type { Perform } from '../io';
-import { linkNumbers, parseLink } from './link-option';
 
 interface PredictionsOptions {
   readonly worlds: readonly number[];

@@ -5,10 +5,9 @@ import type { Job } from '../../job/run/job';
 import { launch } from '../../job/run/launch';
 import type { Run } from '../../job/run/run';
 import { type Link, linkText } from '../../transport/link';
-import { wholeNumber } from '../arguments';
-import { processorName } from '../doctor/node-check';
+import { linkNumbers, parseLink, wholeNumber } from '../arguments';
+import { processorName } from '../doctor/checks';
 import type { Io, Perform } from '../io';
-import { linkNumbers, parseLink } from './link-option';
 
 /** Two configurations that differ in one setting. */
 interface Pair {
@@ -45,16 +44,6 @@ interface SettingsOptions {
   readonly link?: Link;
 }
 
-/** One pair's ratios; medians over rounds, and their range for the time. */
-interface SettingsRow {
-  readonly pair: string;
-  readonly step_time: number;
-  readonly least: number;
-  readonly most: number;
-  readonly wire_bytes: number;
-  readonly peak_bytes: number;
-}
-
 /** `shardlab bench settings`: how a setting changes time, bytes and memory, as ratios of runs whose steps alternate. */
 export function addSettingsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
@@ -86,7 +75,10 @@ export function addSettingsBench(parent: Command, perform: Perform, io: Io): voi
   });
 }
 
-async function measure(job: Job, { name, of, to }: Pair, rounds: number): Promise<SettingsRow> {
+type SettingsRow = Awaited<ReturnType<typeof measure>>;
+
+/** One pair's ratios; medians over rounds, and their range for the time. */
+async function measure(job: Job, { name, of, to }: Pair, rounds: number) {
   const runs = [await job.train(of), await job.train(to)] as const;
   try {
     for (const run of runs) await run.step(2);

@@ -1,4 +1,7 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Command } from 'commander';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import { claimsTable } from '../../figures/claims/claims-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
@@ -15,9 +18,9 @@ import {
   recordRuns,
   selectClaims,
 } from '../../plan/claims/survey';
-import { processorName } from '../doctor/node-check';
-import type { Output, Perform } from '../io';
-import { keepRecorded, requireOneMachine } from './recording';
+import { processorName } from '../doctor/checks';
+import { INSTALLATION } from '../install/kernelspec-folder';
+import { type Output, orFail, type Perform } from '../io';
 
 interface ClaimsOptions {
   /** Commander's form of --no-runs. */
@@ -37,7 +40,7 @@ export function addClaims(program: Command, perform: Perform): void {
     const entries = selectClaims(CLAIMS, ids);
     if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
     const runs = options.runs || options.record === true ? await fresh(entries, output) : recordedRuns;
-    if (options.record === true) output.note(`recorded in ${keepRecorded(runs)}`);
+    if (options.record === true) output.note(`recorded in ${storeRecorded(runs)}`);
     const checks = checkClaims(entries, PLAN_LAB, runs);
     output.answer(asJson(checks, runs), () => asText(checks));
     const changed = checks.filter(({ holds }) => !holds);
@@ -122,4 +125,40 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
 
 function countOf(checks: readonly ClaimCheck[], verdict: string): number {
   return checks.filter(({ finding }) => finding.verdict === verdict).length;
+}
+
+/** The files of the recorded runs that this build and the next one read; the first belongs in the repository. */
+const RECORDED_FILES = [
+  join('src', 'plan', 'claims', 'recorded.json'),
+  join('build', 'src', 'plan', 'claims', 'recorded.json'),
+];
+
+/**
+ * All recorded runs come from one processor: on another machine, all of them must be recorded again. Throws: CONFIG if
+ * runs of the other machine would remain.
+ */
+export function requireOneMachine(
+  entries: readonly ClaimEntry[],
+  recorded: RecordedRuns,
+  processor: string,
+): void {
+  const anew = new Set(entries.flatMap(({ experiment }) => experiment?.name ?? []));
+  const kept = Object.keys(recorded.experiments).filter((name) => !anew.has(name));
+  if (processor === recorded.processor || kept.length === 0) return;
+  throw new ConfigError(
+    `--record: ${kept.length} of the recorded runs would still be of ${recorded.processor}, and this is ${processor}; ` +
+      'name no claims, so that all runs are recorded here',
+  );
+}
+
+/** Writes runs to their files; gives the file that belongs in the repository. Throws: IO. */
+function storeRecorded(runs: RecordedRuns): string {
+  const paths = RECORDED_FILES.map((file) => join(INSTALLATION, file));
+  const text = `${JSON.stringify(runs, null, 2)}\n`;
+  orFail(
+    () => paths.map((path) => writeFileSync(path, text)),
+    (reason) =>
+      new ShardlabError('IO', `the runs cannot be stored (${reason}); --record needs a writable clone`),
+  );
+  return paths[0] ?? '';
 }

@@ -5,7 +5,7 @@ import { type FittedHardware, fitHardware, parseMeasured } from '../../plan/fit-
 import { GPUS } from '../../plan/hardware';
 import { runPython } from '../bench/python-peer';
 import { jupyterPython } from '../install/python';
-import type { Io, Output } from '../io';
+import { type Io, type Output, orFail } from '../io';
 
 export interface CalibrateOptions {
   readonly python?: string | undefined;
@@ -24,7 +24,13 @@ export async function calibrate(options: CalibrateOptions, io: Io, output: Outpu
   const args = [join(__dirname, 'calibrate.py'), '--device', options.device];
   const printed = await runPython(python, args, io, () => false, '--python');
   const fitted = fitHardware(parseMeasured(present(documentOf(printed), python)));
-  if (options.out !== undefined) write(resolve(io.cwd, options.out), fitted);
+  if (options.out !== undefined) {
+    const path = resolve(io.cwd, options.out);
+    orFail(
+      () => writeFileSync(path, `${JSON.stringify(fitted, null, 2)}\n`),
+      (reason) => new ConfigError(`--out ${path} cannot be written (${reason})`),
+    );
+  }
   output.answer(fitted, () => asText(fitted, options.out));
 }
 
@@ -51,15 +57,6 @@ function documentOf(printed: string): unknown {
       'ENGINE',
       `the measurement ended with '${line.slice(0, 200)}' instead of its result`,
     );
-  }
-}
-
-function write(path: string, fitted: FittedHardware): void {
-  try {
-    writeFileSync(path, `${JSON.stringify(fitted, null, 2)}\n`);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`--out ${path} cannot be written (${reason})`);
   }
 }
 

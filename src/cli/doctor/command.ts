@@ -1,15 +1,21 @@
+import { connect } from 'node:net';
 import { type Command, Option } from 'commander';
 import { ConfigError } from '../../core/errors';
 import { sitePackages } from '../../job/launch/site-packages';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import type { Io, Perform } from '../io';
 import { type CalibrateOptions, calibrate } from './calibrate';
-import type { Check } from './check';
-import { checkGpu, checkSharedMemory, checkTensorflow, checkWasm } from './engine-checks';
-import { checkFonts } from './font-check';
+import {
+  type Check,
+  checkFonts,
+  checkGpu,
+  checkHost,
+  checkNode,
+  checkSharedMemory,
+  checkTensorflow,
+  checkWasm,
+} from './checks';
 import { checkJupyter } from './jupyter-checks';
-import { checkHost, checkNode } from './node-check';
-import { checkReach } from './reach-check';
 
 /** `shardlab doctor`: reports what this machine has, and how to add what is missing. */
 export function addDoctor(program: Command, perform: Perform, io: Io): void {
@@ -64,4 +70,43 @@ const MARKS = { good: '✓', note: '·', bad: '✗' } as const;
 function asLine({ name, status, found, advice }: Check): string {
   const line = `${MARKS[status]} ${name.padEnd(18)} ${found}`;
   return advice === undefined ? line : `${line}\n  ${' '.repeat(18)} → ${advice}`;
+}
+
+const PATIENCE_MILLISECONDS = 5000;
+
+/** Whether something answers at HOST:PORT. Throws: CONFIG when the text is not an address. */
+function checkReach(address: string): Promise<Check> {
+  const { host, port } = parseAddress(address);
+  const name = `reach ${address}`;
+  const started = performance.now();
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, timeout: PATIENCE_MILLISECONDS });
+    const settle = (check: Omit<Check, 'name'>): void => {
+      socket.destroy();
+      resolve({ name, ...check });
+    };
+    const fail = (found: string): void => {
+      const advice = `does a program listen on port ${port} of ${host}, and does every firewall on the way let you through?`;
+      settle({ status: 'bad', found, advice, facts: { host, port, reachable: false } });
+    };
+    socket.once('connect', () => {
+      const milliseconds = Math.round(performance.now() - started);
+      const facts = { host, port, reachable: true, milliseconds };
+      settle({ status: 'good', found: `answers after ${milliseconds} ms`, facts });
+    });
+    socket.once('timeout', () => fail(`no answer within ${PATIENCE_MILLISECONDS / 1e3} s`));
+    socket.once('error', (error) => fail(error.message));
+  });
+}
+
+function parseAddress(address: string): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d+)$/.exec(address);
+  const port = Number(match?.[3]);
+  const host = match?.[1] ?? match?.[2];
+  if (host === undefined || port < 1 || port > 65535) {
+    throw new ConfigError(
+      `--reach ${address} is not an address; give HOST:PORT, as 10.0.0.2:29500 or [::1]:29500`,
+    );
+  }
+  return { host, port };
 }

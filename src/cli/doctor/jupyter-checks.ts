@@ -1,9 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { jupyterFolders } from '../install/jupyter-folders';
-import { INSTALLATION, kernelspecFolder, readKernelspec } from '../install/kernelspec-folder';
+import { INSTALLATION, jupyterFolders, kernelspecFolder, readKernelspec } from '../install/kernelspec-folder';
 import { describePython, jupyterPython, type PythonEnvironment } from '../install/python';
-import type { Check } from './check';
+import type { Check } from './checks';
 
 /** Python with its notebook packages, and where our kernelspec is installed. */
 export async function checkJupyter(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {

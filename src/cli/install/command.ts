@@ -2,13 +2,13 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import type { Io, Perform } from '../io';
-import { userJupyterFolder } from './jupyter-folders';
+import { type Io, orFail, type Perform } from '../io';
 import {
   INSTALLATION,
   KERNEL,
   kernelspecFolder,
   removeKernelspec,
+  userJupyterFolder,
   writeKernelspec,
 } from './kernelspec-folder';
 import { describePython, jupyterPython } from './python';
@@ -72,14 +72,11 @@ function checkBuilt(): void {
 }
 
 function written<T>(data: string, write: (data: string) => T): T {
-  try {
-    return write(data);
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ShardlabError(
-      'IO',
-      `${data} cannot be written (${reason}); name another place with --prefix DIR`,
-      { cause },
-    );
-  }
+  return orFail(
+    () => write(data),
+    (reason, cause) =>
+      new ShardlabError('IO', `${data} cannot be written (${reason}); name another place with --prefix DIR`, {
+        cause,
+      }),
+  );
 }

@@ -5,7 +5,7 @@ import { PRESETS } from '../../config/presets';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
-import { setOption, wholeNumber } from '../arguments';
+import { blasOption, setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { trainHeadless } from './headless';
 import { type RunReport, runReport } from './report';
@@ -14,7 +14,7 @@ interface RunCommandOptions {
   readonly ranks: number;
   readonly steps?: number;
   readonly set: readonly string[];
-  readonly blas?: 'auto' | 'none';
+  readonly blas: 'auto' | 'none';
   readonly init?: string;
   readonly events?: string;
   readonly save?: string;
@@ -34,9 +34,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
     .addOption(setOption())
     .addOption(new Option('--engine <name>', 'the compute engine').choices(['wasm']).default('wasm'))
-    .addOption(
-      new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto'),
-    )
+    .addOption(blasOption())
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--save <folder>', 'writes a checkpoint after the last step')
     .option('--resume <folder>', 'continues from a checkpoint; its steps count among --steps')
@@ -44,7 +42,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
     const named = withSettings(configNamed(name, io.cwd), options.set);
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
-    const { ranks, blas = 'auto' } = options;
+    const { ranks, blas } = options;
     if (options.init !== undefined && options.resume !== undefined) {
       throw new ConfigError('--init and --resume both say where parameters come from; give one of them');
     }

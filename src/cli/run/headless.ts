@@ -1,3 +1,5 @@
+import { registerDisplay } from '../../cell/display';
+import type { MimeBundle } from '../../cell/mime';
 import { requireSavePlace } from '../../checkpoint/format/file-system';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
@@ -8,7 +10,6 @@ import { createEventFile, type EventFileWriter } from '../../ledger/event-file';
 import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';
 import type { Io } from '../io';
-import { showProgress } from './terminal-progress';
 
 /** A training without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'blas'> {
@@ -103,4 +104,26 @@ function write(records: Iterable<StepRecord>, file: EventFileWriter): ShardlabEr
   } finally {
     file.close();
   }
+}
+
+/**
+ * Shows a run's progress on stderr: on a terminal one line that is redrawn, elsewhere only the last state. The returned
+ * function ends it.
+ */
+function showProgress(io: Io): () => void {
+  let last = '';
+  const show = (bundle: MimeBundle): void => {
+    // The last state has the figure's numbers below its line.
+    last = String(bundle['text/plain'] ?? '').split('\n', 1)[0] ?? '';
+    if (io.isTerminal) io.stderr(`\r${last}\u001b[K`);
+  };
+  const unregister = registerDisplay({
+    display: show,
+    update: (_, bundle) => show(bundle),
+    clear: () => undefined,
+  });
+  return () => {
+    unregister();
+    if (last !== '') io.stderr(io.isTerminal ? '\n' : `${last}\n`);
+  };
 }

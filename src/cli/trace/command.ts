@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { toChromeTrace } from '../../ledger/chrome-trace';
 import { readEventFile } from '../../ledger/event-file';
-import type { Io, Perform } from '../io';
+import { type Io, orFail, type Perform } from '../io';
 
 /** `shardlab trace FILE`: converts a run's events for Perfetto. */
 export function addTrace(program: Command, perform: Perform, io: Io): void {
@@ -31,14 +31,13 @@ export function addTrace(program: Command, perform: Perform, io: Io): void {
 }
 
 function write(path: string, text: string): void {
-  try {
-    writeFileSync(path, text);
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ShardlabError('IO', `${path} cannot be written (${reason}); name another file with --output`, {
-      cause,
-    });
-  }
+  orFail(
+    () => writeFileSync(path, text),
+    (reason, cause) =>
+      new ShardlabError('IO', `${path} cannot be written (${reason}); name another file with --output`, {
+        cause,
+      }),
+  );
 }
 
 /**

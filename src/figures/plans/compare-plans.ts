@@ -8,7 +8,7 @@ import { createFigure, type Figure, titleOf } from '../figure';
 import { byteScale, inUnit, short } from '../format';
 import { CAUSE_STYLE, capacity, plotStacks } from '../grammar/stacks';
 import { createTable } from '../table';
-import { memoryCauses, mfuNote, timeCauses } from './plan-breakdown';
+import { memoryCauses, timeRow } from './plan-breakdown';
 import { fitText } from './plan-table';
 import { timeBreakdown } from './time-breakdown';
 
@@ -18,7 +18,7 @@ const NOTE_ROOM = 90;
 
 type Plans = Readonly<Record<string, Planned>>;
 
-/** Plans side by side under the names that they are given. Throws: CONFIG without plans. */
+/** Plans side by side, under the given names. Throws: CONFIG without plans. */
 export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
@@ -27,18 +27,9 @@ export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figur
 
 function timesOf(plans: Plans, first: Planned): Figure {
   const work = workOf(Object.values(plans).map(({ layout }) => layout));
-  const rows = Object.entries(plans).map(([name, { prediction, layout }]) => {
-    const per = work.per(layout);
-    const { value, low, high } = prediction.seconds;
-    return {
-      name,
-      seconds: Object.fromEntries(
-        Object.entries(timeCauses(prediction)).map(([cause, seconds]) => [cause, seconds * per]),
-      ),
-      total: { value: value * per, low: low * per, high: high * per },
-      note: mfuNote(prediction),
-    };
-  });
+  const rows = Object.entries(plans).map(([name, { prediction, layout }]) =>
+    timeRow(name, prediction, work.per(layout)),
+  );
   const figure = timeBreakdown(rows, subtitleOf(plans, first), work.unit);
   const [name] = Object.keys(plans);
   const says = (share: string) => `${name} reaches ${share} of the GPUs’ published peak`;
@@ -46,7 +37,7 @@ function timesOf(plans: Plans, first: Planned): Figure {
   return createFigure({ ...figure, quantities: { ...figure.quantities, mfu } });
 }
 
-/** What the plans' times are about: an iteration, or where iterations hold different work what they have in common. */
+/** The unit of the compared times: an iteration, or a sequence or tokens if the plans' iterations contain different work. */
 function workOf(layouts: readonly Layout[]): { readonly unit: string; per(layout: Layout): number } {
   const [first] = layouts;
   if (new Set(layouts.map(tokensPerStep)).size <= 1) return { unit: 'iteration', per: () => 1 };
@@ -64,42 +55,34 @@ function memoryOf(plans: Plans, first: Planned): Figure {
     peak: peakInBytes(prediction.memory),
     values: memoryCauses(prediction),
   }));
-  const capacities = [...new Set(Object.values(plans).map(({ layout }) => reservableBytes(layout)))];
+  const capacities = Object.values(plans).map(({ layout }) => reservableBytes(layout));
   const capacityBytes = Math.max(...capacities);
   // GPUs of different sizes have no line in common.
-  const isCommon = capacities.length === 1;
+  const isCommon = new Set(capacities).size === 1;
   const scale = byteScale(Math.max(capacityBytes, ...rows.map(({ peak }) => peak.high)));
-  const range = ({ low, high }: Estimate): string =>
-    `(${short(low / scale.divisor)}–${short(high / scale.divisor)})`;
-  const dashed = isCommon ? `; dashed: ${inUnit(capacityBytes, scale)} usable` : '';
+  const { divisor, unit } = scale;
   const panel = {
     heading: 'At the peak',
-    aside: `, ${scale.unit} on the fullest GPU${dashed}`,
+    aside: `, ${unit} on the fullest GPU${isCommon ? `; dashed: ${inUnit(capacityBytes, scale)} usable` : ''}`,
     rows: rows.map(({ name, values, peak, fits }) => ({
       name,
       values,
-      note: fits ? range(peak) : 'does not fit',
+      note: fits ? `(${short(peak.low / divisor)}–${short(peak.high / divisor)})` : 'does not fit',
     })),
     scale,
     reach: capacityBytes * 1.01,
-    ...(isCommon ? { over: capacity(capacityBytes / scale.divisor, rows.length) } : {}),
+    ...(isCommon ? { over: capacity(capacityBytes / divisor, rows.length) } : {}),
   };
-  const card = isCommon ? inUnit(capacityBytes, byteScale(capacityBytes)) : 'their GPUs';
+  const quantity = (value: Bytes, says: (gb: string) => string) => ({ value: value / 1e9, unit: 'GB', says });
+  const { memory } = first.prediction;
+  const [name] = Object.keys(plans);
   return createFigure({
-    title: memoryFinding(rows, card, capacityBytes),
+    title: memoryFinding(rows, capacityBytes, isCommon),
     subtitle: subtitleOf(plans, first),
     ...plotStacks([panel], CAUSE_STYLE, { noteRoom: NOTE_ROOM }),
     quantities: {
-      peakGB: {
-        value: peakInBytes(first.prediction.memory).value / 1e9,
-        unit: 'GB',
-        says: (gb) => `the fullest GPU of ${rows[0]?.name} needs ${gb}`,
-      },
-      paramsGB: {
-        value: first.prediction.memory.params / 1e9,
-        unit: 'GB',
-        says: (gb) => `a GPU of ${rows[0]?.name} holds ${gb} of parameters`,
-      },
+      peakGB: quantity(peakInBytes(memory).value, (gb) => `the fullest GPU of ${name} needs ${gb}`),
+      paramsGB: quantity(memory.params, (gb) => `a GPU of ${name} holds ${gb} of parameters`),
     },
     table: createTable(
       rows.map(({ name, peak, fits, values }) => ({
@@ -120,25 +103,25 @@ interface PeakRow {
   readonly peak: Estimate;
 }
 
-/** `card`: what all have to fit, in words. */
-function memoryFinding(rows: readonly PeakRow[], card: string, capacity: Bytes): string {
+/** Which plans fit. `isCommon`: all have GPUs of this capacity, which the title then names. */
+function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: boolean): string {
+  const card = isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs';
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
   const peak = inUnit(least.peak.value, byteScale(least.peak.value));
-  const fitting = rows.filter(({ fits }) => fits);
-  // The capacity lies within their interval: they may turn out not to fit.
-  const unsure = fitting.filter((row) => row.peak.high > capacity).length;
   if (rows.length === 1) {
     return titleOf(`${least.name} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${card}`);
   }
+  const fitting = rows.filter(({ fits }) => fits);
+  // The capacity is inside their intervals, so they may turn out not to fit.
+  const unsure = fitting.filter((row) => row.peak.high > capacity).length;
   const fit = `${fitting.length} of ${rows.length} fit ${card}${unsure === 0 ? '' : `, ${unsure} only just`}`;
   return titleOf(`${fit}; ${least.name} needs least: ${peak}`, `${fit}; the smallest needs ${peak}`, fit);
 }
 
-function subtitleOf(plans: Plans, { layout }: Planned): string {
-  const where = new Set(
-    Object.values(plans).map((one) => `${one.layout.gpus} x ${one.layout.hardware.name}`),
-  );
-  const models = new Set(Object.values(plans).map((one) => one.layout.model.name));
-  const model = models.size === 1 ? `${layout.model.name}, ` : '';
-  return `${model}${[...where].slice(0, 3).join(', ')}${where.size > 3 ? ', …' : ''}; predicted.`;
+function subtitleOf(plans: Plans, first: Planned): string {
+  const layouts = Object.values(plans).map(({ layout }) => layout);
+  const clusters = [...new Set(layouts.map(({ gpus, hardware }) => `${gpus} x ${hardware.name}`))];
+  const isOneModel = new Set(layouts.map(({ model }) => model.name)).size === 1;
+  const model = isOneModel ? `${first.layout.model.name}, ` : '';
+  return `${model}${clusters.slice(0, 3).join(', ')}${clusters.length > 3 ? ', …' : ''}; predicted.`;
 }

@@ -1,51 +1,96 @@
-import type { Bytes, Seconds } from '../../core/units';
+import type { Bytes } from '../../core/units';
 import type { Planned } from '../../plan/cost-of';
 import type { Layout } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Prediction, peakInBytes } from '../../plan/prediction';
-import type { Figure } from '../figure';
-import type { CauseBytes } from './breakdown-case';
-import { memoryBreakdown } from './memory-breakdown';
+import { createFigure, type Figure, titleOf } from '../figure';
+import { byteScale, inUnit, short } from '../format';
+import { CAUSE_STYLE } from '../grammar/cause-style';
+import { capacity, plotStacks } from '../grammar/stacks';
+import { createTable } from '../table';
 import { layoutWords } from './plan-table';
-import { timeBreakdown } from './time-breakdown';
+import { type TimeRow, timeBreakdown } from './time-breakdown';
+
+/** The ledger's causes of memory that a plan predicts, bottom to top, and their names in a title. */
+const CAUSE_NOUNS = {
+  'param.shard': 'Parameters',
+  optimizer: 'Optimizer states',
+  'grad.shard': 'Gradients',
+  activation: 'Activations',
+  temp: 'Temporaries',
+} as const;
+
+type PlanCause = keyof typeof CAUSE_NOUNS;
+
+const CAUSES = Object.keys(CAUSE_NOUNS) as readonly PlanCause[]; // its own keys
 
 /** A plan's memory at its peak, by cause. */
 export function planMemory({ layout, prediction }: Planned): Figure {
-  const capacityBytes: Bytes = reservableBytes(layout);
-  const predicted = memoryCauses(prediction);
-  return memoryBreakdown(
-    [{ name: caseName(layout), predicted, predictedPeak: peakInBytes(prediction.memory), capacityBytes }],
-    layoutWords(layout),
-  );
+  const name = caseName(layout);
+  const values = memoryCauses(prediction);
+  const total = CAUSES.reduce((sum, cause) => sum + values[cause], 0);
+  const largest = CAUSES.reduce((a, b) => (values[b] > values[a] ? b : a));
+  const share = `${CAUSE_NOUNS[largest]} are ${Math.round((values[largest] / (total || 1)) * 100)}%`;
+  const scale = byteScale(total);
+  const { divisor, unit } = scale;
+  const usable = reservableBytes(layout);
+  const { low, high } = peakInBytes(prediction.memory);
+  const range = low < high ? `; predicted ${short(low / divisor)} to ${short(high / divisor)}` : '';
+  const panel = {
+    heading: name,
+    aside: `, ${unit} per rank${range}`,
+    rows: [{ name: 'predicted', values }],
+    scale,
+    reach: usable * 1.01,
+    over: capacity(usable / divisor, 1, `${inUnit(usable, byteScale(usable))} usable`),
+  };
+  return createFigure({
+    title: titleOf(
+      `${share} of the ${inUnit(total, scale)} of ${name}`,
+      `${share} of ${inUnit(total, scale)}`,
+    ),
+    subtitle: layoutWords(layout),
+    ...plotStacks([panel], CAUSE_STYLE),
+    table: createTable(
+      CAUSES.map((cause) => ({
+        case: name,
+        cause,
+        documentedBytes: null,
+        predictedBytes: values[cause],
+        measuredBytes: null,
+      })),
+    ),
+    quantities: {
+      predictedGB: { value: total / 1e9, unit: 'GB', says: (gb) => `${name} has ${gb} predicted` },
+      paramsGB: {
+        value: values['param.shard'] / 1e9,
+        unit: 'GB',
+        says: (gb) => `${name} is predicted to hold ${gb} of parameters`,
+      },
+    },
+  });
 }
 
 /** A plan's iteration, by cause. */
 export function planTime({ layout, prediction }: Planned): Figure {
-  const seconds = timeCauses(prediction);
-  const row = { name: caseName(layout), seconds, total: prediction.seconds, note: mfuNote(prediction) };
-  return timeBreakdown([row], layoutWords(layout));
+  return timeBreakdown([timeRow(caseName(layout), prediction)], layoutWords(layout));
 }
 
-/** The planner's words for causes of memory, in the ledger's. */
-export function memoryCauses({ memory }: Prediction): CauseBytes {
+/** A plan's memory in the ledger's causes. */
+export function memoryCauses({ memory }: Prediction): Readonly<Record<PlanCause, Bytes>> {
   const { params, grads, optimizer, activations, temporary } = memory;
+  return { 'param.shard': params, optimizer, 'grad.shard': grads, activation: activations, temp: temporary };
+}
+
+/** A plan's iteration as a bar, or the share `per` of it. */
+export function timeRow(name: string, { time, seconds, mfu }: Prediction, per = 1): TimeRow {
+  const causes = { ...time.computeByCause, communication: time.exposedComm, bubble: time.bubble };
   return {
-    'param.shard': params,
-    optimizer,
-    'grad.shard': grads,
-    activation: activations,
-    temp: temporary,
+    name,
+    seconds: Object.fromEntries(Object.entries(causes).map(([cause, value]) => [cause, value * per])),
+    total: { value: seconds.value * per, low: seconds.low * per, high: seconds.high * per },
+    note: `${Math.round(100 * mfu)}% MFU`,
   };
-}
-
-/** What an iteration's time goes into. */
-export function timeCauses({ time }: Prediction): Readonly<Record<string, Seconds>> {
-  return { ...time.computeByCause, communication: time.exposedComm, bubble: time.bubble };
-}
-
-/** As '41% MFU'. */
-export function mfuNote({ mfu }: Prediction): string {
-  return `${Math.round(100 * mfu)}% MFU`;
 }
 
 function caseName({ model, gpus, hardware }: Layout): string {

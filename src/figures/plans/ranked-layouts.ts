@@ -1,6 +1,9 @@
-import { ConfigError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
-import { createFigure, type Figure } from '../figure';
+import type { Planned } from '../../plan/cost-of';
+import { familyOf } from '../../plan/families';
+import { reservableBytes } from '../../plan/memory/allocator';
+import { peakInBytes } from '../../plan/prediction';
+import type { Recommendation } from '../../plan/recommend';
+import { createFigure, type Figure, type Quantities } from '../figure';
 import { byteScale, inUnit, timeScale } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';
 import { bold, safe, soft } from '../grammar/ink';
@@ -9,6 +12,7 @@ import { OVER } from '../grammar/palette';
 import { plot } from '../grammar/plot';
 import type { Annotation, Marker, ScatterTrace } from '../grammar/plotly';
 import { createTable, type Table } from '../table';
+import { layoutWords } from './plan-table';
 import {
   familyLosers,
   numbersOf,
@@ -19,51 +23,45 @@ import {
   type Scales,
   wordsPixels,
 } from './ranked-words';
-
-export interface RankedOptions {
-  readonly capacityBytes: Bytes;
-  readonly subtitle: string;
-  /** How many were tried and fit, where `layouts` are only those worth naming. Default: `layouts`. */
-  readonly tried?: { readonly count: number; readonly fitting: number };
-  /** Rows of text for winners and for losers. Default 5 and 5. */
-  readonly winners?: number;
-  readonly losers?: number;
-}
+import { recommendationTitle } from './recommendation-table';
 
 const FRAME = { top: 86, left: 58, right: 10, foot: 48 } as const;
 const DOTS = [0, 0.4] as const;
 const LEAST_PIXELS = 250;
+const MOST_WINNERS = 5;
 const WINNER = '#2362AC';
 const LOSER = 'rgba(128,128,128,.55)';
 
-/** Layouts by time and memory: the frontier, the winners by number, the losers grey, and in words why each family lost. */
-export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedOptions): Figure {
-  if (layouts.length === 0) throw new ConfigError('no layout to rank; a search found none that is legal');
-  const winners = layouts
-    .filter(({ rank }) => rank !== null)
-    .sort((a, b) => (a.rank ?? 0) - (b.rank ?? 0))
-    .slice(0, options.winners ?? 5);
-  const losers = familyLosers(layouts).slice(0, options.losers ?? 5);
-  const time = timeScale(Math.max(...layouts.map(({ seconds }) => seconds.value)));
-  const bytes = byteScale(options.capacityBytes);
+/**
+ * The layouts that a search names, by time and memory: the frontier, the winners with numbers, the others grey, and the
+ * reason why each family lost.
+ */
+export function rankedLayouts(found: Recommendation): Figure {
+  const layouts = layoutsOf(found);
+  const winners = layouts.filter(({ rank }) => rank !== null).slice(0, MOST_WINNERS);
+  const usable = Math.max(
+    ...[...found.ranked, ...found.losses.map(({ best }) => best)].map(({ layout }) =>
+      reservableBytes(layout),
+    ),
+  );
+  const time = timeScale(Math.max(...layouts.map(({ seconds }) => seconds)));
+  const bytes = byteScale(usable);
   const up = logRange(
-    layouts.map(({ seconds }) => seconds.value / time.divisor),
+    layouts.map(({ seconds }) => seconds / time.divisor),
     0.08,
   );
-  const capacity = options.capacityBytes / bytes.divisor;
-  const smallest = Math.min(...layouts.map(({ memoryBytes }) => memoryBytes.value / bytes.divisor));
-  const most = Math.min(
-    Math.max(capacity, smallest) * 1.6,
-    Math.max(capacity * 1.08, ...layouts.map(({ memoryBytes }) => memoryBytes.value / bytes.divisor)),
-  );
+  const capacity = usable / bytes.divisor;
+  const sizes = layouts.map(({ memoryBytes }) => memoryBytes / bytes.divisor);
+  const smallest = Math.min(...sizes);
+  const most = Math.min(Math.max(capacity, smallest) * 1.6, Math.max(capacity * 1.08, ...sizes));
   const lowest = Math.min(smallest, capacity);
   const least = lowest < most * 0.3 ? 0 : lowest * 0.9;
   const scales = { time, bytes, most };
-  const words = rankedParagraphs(winners, losers, scales);
+  const words = rankedParagraphs(winners, familyLosers(layouts), scales);
   const pixels = Math.max(LEAST_PIXELS, wordsPixels(words));
   return createFigure({
-    title: rankedFinding(layouts, winners, { time, tried: options.tried }),
-    subtitle: options.subtitle,
+    title: rankedFinding(found, layouts, time),
+    subtitle: recommendationTitle(found),
     ...plot({ ...FRAME, pixels }, [
       {
         x: {
@@ -78,12 +76,7 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
         },
         data: [...frontier(layouts, scales), ...layoutDots(layouts, winners, scales)],
         annotations: [
-          note(
-            capacity,
-            1,
-            soft(`${inUnit(options.capacityBytes, byteScale(options.capacityBytes))} usable`),
-            ABOVE,
-          ),
+          note(capacity, 1, soft(`${inUnit(usable, bytes)} usable`), ABOVE),
           ...numbers(winners, scales),
           ...rankedWords(words, pixels),
         ],
@@ -91,29 +84,52 @@ export function rankedLayouts(layouts: readonly RankedLayout[], options: RankedO
       },
     ]),
     table: tableOf(layouts),
-    quantities: quantitiesOf(layouts, winners),
+    quantities: quantitiesOf(layouts),
   });
 }
 
 const ABOVE = { yref: 'paper', xanchor: 'right', yanchor: 'bottom' } as const;
 
+/** The ranked layouts, best first, then the best layout of each other family. */
+function layoutsOf({ ranked, losses }: Recommendation): RankedLayout[] {
+  const one = (
+    { layout, prediction }: Planned,
+    rank: number | null,
+    reason: string | null,
+  ): RankedLayout => ({
+    rank,
+    name: layoutWords(layout),
+    family: familyOf(layout),
+    seconds: prediction.seconds.value,
+    lowSeconds: prediction.seconds.low,
+    highSeconds: prediction.seconds.high,
+    memoryBytes: peakInBytes(prediction.memory).value,
+    fits: prediction.fits,
+    reason,
+  });
+  return [
+    ...ranked.map((planned, i) => one(planned, i + 1, null)),
+    ...losses.map(({ best, why }) => one(best, null, why)),
+  ];
+}
+
 function xOf({ memoryBytes }: RankedLayout, { bytes, most }: Scales): number {
-  return Math.min(most, memoryBytes.value / bytes.divisor);
+  return Math.min(most, memoryBytes / bytes.divisor);
 }
 
 function yOf({ seconds }: RankedLayout, { time }: Scales): number {
-  return log10(seconds.value / time.divisor);
+  return log10(seconds / time.divisor);
 }
 
-/** Steps from layout to layout than which no other that fits is both faster and smaller. */
+/** A line of steps through the layouts that fit and that no other layout beats in both time and memory. */
 function frontier(layouts: readonly RankedLayout[], scales: Scales): ScatterTrace[] {
   const sorted = layouts
     .filter(({ fits }) => fits)
-    .sort((a, b) => a.memoryBytes.value - b.memoryBytes.value || a.seconds.value - b.seconds.value);
+    .sort((a, b) => a.memoryBytes - b.memoryBytes || a.seconds - b.seconds);
   let fastest = Number.POSITIVE_INFINITY;
   const kept = sorted.filter(({ seconds }) => {
-    const isFaster = seconds.value < fastest;
-    if (isFaster) fastest = seconds.value;
+    const isFaster = seconds < fastest;
+    if (isFaster) fastest = seconds;
     return isFaster;
   });
   if (kept.length < 2) return [];
@@ -126,23 +142,19 @@ function layoutDots(
   winners: readonly RankedLayout[],
   scales: Scales,
 ): ScatterTrace[] {
-  const of = (shown: readonly RankedLayout[], marker: Marker): ScatterTrace[] =>
+  const of = (marker: Marker, isShown: (one: RankedLayout) => boolean): ScatterTrace[] =>
     dots(
-      shown.map((one) => ({ x: xOf(one, scales), y: yOf(one, scales), text: hover(one, scales) })),
+      layouts
+        .filter(isShown)
+        .map((one) => ({ x: xOf(one, scales), y: yOf(one, scales), text: hover(one, scales) })),
       marker,
     );
-  const others = layouts.filter((one) => !winners.includes(one));
-  const open = { symbol: 'circle-open', line: { width: 1, color: LOSER } } as const;
+  const full = { size: 6, color: LOSER };
+  const open = { ...full, symbol: 'circle-open', line: { width: 1, color: LOSER } } as const;
   return [
-    ...of(
-      others.filter(({ fits }) => fits),
-      { size: 6, color: LOSER },
-    ),
-    ...of(
-      others.filter(({ fits }) => !fits),
-      { size: 6, color: LOSER, ...open },
-    ),
-    ...of(winners, { size: 9, color: WINNER }),
+    ...of(full, (one) => one.fits && !winners.includes(one)),
+    ...of(open, (one) => !one.fits && !winners.includes(one)),
+    ...of({ size: 9, color: WINNER }, (one) => winners.includes(one)),
   ];
 }
 
@@ -151,7 +163,7 @@ function hover(one: RankedLayout, scales: Scales): string {
   return `<b>${safe(one.name)}</b><br>${numbersOf(one, scales)}${why}`;
 }
 
-/** Winners' ranks beside their dots; one beside another that would cover it is left out. */
+/** The winners' ranks beside their dots, without those that would cover another. */
 function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[] {
   const placed: { readonly x: number; readonly y: number }[] = [];
   return winners.flatMap((one): Annotation[] => {
@@ -167,39 +179,34 @@ function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[]
 
 function tableOf(layouts: readonly RankedLayout[]): Table {
   return createTable(
-    layouts.map(({ name, rank, family, seconds, memoryBytes, fits, reason }) => ({
+    layouts.map(({ rank, name, family, reason, ...numbers }) => ({
       rank,
       layout: name,
       family,
-      seconds: seconds.value,
-      lowSeconds: seconds.low,
-      highSeconds: seconds.high,
-      memoryBytes: memoryBytes.value,
-      fits,
+      ...numbers,
       reason: reason ?? '',
     })),
   );
 }
 
-function quantitiesOf(layouts: readonly RankedLayout[], winners: readonly RankedLayout[]) {
-  const fitting = layouts.filter(({ fits }) => fits).length;
-  const worst = Math.max(...layouts.filter(({ fits }) => fits).map(({ seconds }) => seconds.value), 0);
-  const best = winners[0]?.seconds.value ?? 1;
+function quantitiesOf(layouts: readonly RankedLayout[]): Quantities {
+  const times = layouts.filter(({ fits }) => fits).map(({ seconds }) => seconds);
+  const best = layouts.find(({ rank }) => rank === 1)?.seconds;
   return {
     bestSeconds: {
-      value: winners[0]?.seconds.value ?? 0,
+      value: best ?? 0,
       unit: 's',
-      says: (s: string) => `the best layout takes ${s} per iteration`,
+      says: (s) => `the best layout takes ${s} per iteration`,
     },
     fittingShare: {
-      value: (fitting / layouts.length) * 100,
+      value: (times.length / layouts.length) * 100,
       unit: '%',
-      says: (share: string) => `${share} of the layouts fit`,
+      says: (share) => `${share} of the layouts fit`,
     },
     worstOverBest: {
-      value: worst / best,
+      value: Math.max(...times, 0) / (best ?? 1),
       unit: '×',
-      says: (times: string) => `the slowest layout that fits takes ${times} as long as the best`,
+      says: (times) => `the slowest layout that fits takes ${times} as long as the best`,
     },
   };
 }

@@ -1,5 +1,5 @@
-import type { Seconds } from '../../core/units';
-import type { Estimate } from '../../plan/prediction';
+import type { Bytes, Seconds } from '../../core/units';
+import type { Recommendation } from '../../plan/recommend';
 import { titleOf } from '../figure';
 import { byteScale, counted, inUnit, type Scaled } from '../format';
 import { safe, soft, strong } from '../grammar/ink';
@@ -7,18 +7,18 @@ import { note, PAPER } from '../grammar/marks';
 import type { Annotation } from '../grammar/plotly';
 import { wrapped } from '../grammar/text-width';
 
-/** One way to run a model, as a search ranked it. */
+/** A layout that a search names. */
 export interface RankedLayout {
-  /** As 'dp 8 tp 4 pp 2'. */
-  readonly name: string;
-  readonly seconds: Estimate;
-  readonly memoryBytes: Estimate;
-  readonly fits: boolean;
   /** Of the winners 1, 2, …; null of those that lost. */
   readonly rank: number | null;
-  /** What kind it belongs to, as 'tensor parallel'; each family of losers is named once. */
+  readonly name: string;
   readonly family: string;
-  /** Why it, or its family, lost; null of winners. */
+  readonly seconds: Seconds;
+  readonly lowSeconds: Seconds;
+  readonly highSeconds: Seconds;
+  readonly memoryBytes: Bytes;
+  readonly fits: boolean;
+  /** Why its family lost; null of winners. */
   readonly reason: string | null;
 }
 
@@ -26,7 +26,7 @@ export interface RankedLayout {
 export interface Scales {
   readonly time: Scaled;
   readonly bytes: Scaled;
-  /** Memory beyond this stands at the edge. */
+  /** Dots of more memory are drawn at this edge. */
   readonly most: number;
 }
 
@@ -63,7 +63,7 @@ export function rankedParagraphs(
 const LINE = 13.75;
 const PARAGRAPH_GAP = 3.5;
 
-/** Pixels that the words beside the picture take. */
+/** The height of the words beside the picture. */
 export function wordsPixels(paragraphs: readonly Paragraph[]): number {
   return paragraphs.reduce((sum, lines) => sum + lines.length * LINE + PARAGRAPH_GAP, 0) + LINE;
 }
@@ -80,55 +80,42 @@ export function rankedWords(paragraphs: readonly Paragraph[], pixels: number): A
 
 /** As '1.33 s, 53.0 GB'. */
 export function numbersOf({ seconds, memoryBytes }: RankedLayout, { time, bytes }: Scales): string {
-  return `${inTime(seconds.value, time)}, ${inUnit(memoryBytes.value, bytes)}`;
+  return `${inTime(seconds, time)}, ${inUnit(memoryBytes, bytes)}`;
 }
 
-/** Three digits, so that layouts close to each other differ. */
+/** Three digits, so that layouts of nearly the same time differ. */
 function inTime(seconds: Seconds, { divisor, unit }: Scaled): string {
   return `${Number((seconds / divisor).toPrecision(3))} ${unit}`;
 }
 
-interface Tried {
-  readonly count: number;
-  readonly fitting: number;
-}
-
 /** The winner, or that nothing fits. */
 export function rankedFinding(
+  { numCandidates, numFitting }: Recommendation,
   layouts: readonly RankedLayout[],
-  winners: readonly RankedLayout[],
-  { time, tried }: { readonly time: Scaled; readonly tried?: Tried | undefined },
+  time: Scaled,
 ): string {
-  const [best] = winners;
-  const fitting = tried?.fitting ?? layouts.filter(({ fits }) => fits).length;
-  const all = counted(tried?.count ?? layouts.length, 'layout');
-  if (best === undefined || fitting === 0) {
-    const least = layouts.reduce((a, b) => (b.memoryBytes.value < a.memoryBytes.value ? b : a));
-    const bytes = inUnit(least.memoryBytes.value, byteScale(least.memoryBytes.value));
-    return titleOf(`None of ${all} fits; the smallest needs ${bytes}`);
+  const best = layouts.find(({ rank }) => rank === 1);
+  const all = counted(numCandidates, 'layout');
+  const inBytes = ({ memoryBytes }: RankedLayout): string => inUnit(memoryBytes, byteScale(memoryBytes));
+  if (best === undefined || numFitting === 0) {
+    const least = layouts.reduce((a, b) => (b.memoryBytes < a.memoryBytes ? b : a));
+    return titleOf(`None of ${all} fits; the smallest needs ${inBytes(least)}`);
   }
-  const taken = inTime(best.seconds.value, time);
-  const bytes = inUnit(best.memoryBytes.value, byteScale(best.memoryBytes.value));
+  const cost = `${inTime(best.seconds, time)} in ${inBytes(best)}`;
   return titleOf(
-    `${best.name} is best: ${taken} in ${bytes}; ${fitting} of ${all} fit`,
-    `${best.name} is best: ${taken} in ${bytes}`,
-    `The best of ${all} takes ${taken} in ${bytes}; ${fitting.toLocaleString('en-US')} fit`,
+    `${best.name} is best: ${cost}; ${numFitting} of ${all} fit`,
+    `${best.name} is best: ${cost}`,
+    `The best of ${all} takes ${cost}; ${numFitting.toLocaleString('en-US')} fit`,
   );
 }
 
-/** Of each family without a winner, its fastest layout that fits, else its smallest. */
+/** The fastest families without a winner, by their best layout. */
 export function familyLosers(layouts: readonly RankedLayout[]): RankedLayout[] {
   const won = new Set(layouts.filter(({ rank }) => rank !== null).map(({ family }) => family));
-  const best = new Map<string, RankedLayout>();
-  for (const one of layouts) {
-    if (won.has(one.family) || one.reason === null) continue;
-    const known = best.get(one.family);
-    if (known === undefined || isBetter(one, known)) best.set(one.family, one);
-  }
-  return [...best.values()].sort((a, b) => a.seconds.value - b.seconds.value);
+  return layouts
+    .filter(({ family }) => !won.has(family))
+    .sort((a, b) => a.seconds - b.seconds)
+    .slice(0, MOST_LOSERS);
 }
 
-function isBetter(one: RankedLayout, other: RankedLayout): boolean {
-  if (one.fits !== other.fits) return one.fits;
-  return one.fits ? one.seconds.value < other.seconds.value : one.memoryBytes.value < other.memoryBytes.value;
-}
+const MOST_LOSERS = 5;

@@ -1,32 +1,27 @@
 import { ConfigError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
-import type { CommAxis, ComputeCause, Estimate } from '../../plan/prediction';
+import type { ComputeCause, Estimate } from '../../plan/prediction';
 import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
 import { inUnit, percent, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';
-import { CAUSE_FILL, type Fill, hatch, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
+import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
 import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
 import { createTable, type Table } from '../table';
 
-/** What an iteration's time goes into; 'communication' where it is not told by axis. */
-export type TimeCause = ComputeCause | `${CommAxis} communication` | 'communication' | 'bubble';
+/** The parts of an iteration's time. */
+type TimeCause = ComputeCause | 'communication' | 'bubble';
 
 /** One layout's iteration. */
 export interface TimeRow {
   readonly name: string;
   readonly seconds: Readonly<Partial<Record<TimeCause, Seconds>>>;
-  /** Of the sum. */
-  readonly total?: Estimate | undefined;
-  /** Said at the bar's end, as '41% MFU'. */
-  readonly note?: string | undefined;
+  /** The sum, with its interval. */
+  readonly total: Estimate;
+  /** The text at the bar's end, as '41% MFU'. */
+  readonly note: string;
 }
 
-const carries = (fill: Fill, shape: '/' | '\\' | '+' | '.'): Fill => ({
-  color: fill.color,
-  pattern: hatch(shape),
-});
-
-/** Compute in the forward pass's hues, communication in the colour of what it carries, waiting unfilled. */
+/** Compute in the forward pass's hues, communication in its own colour, waiting unfilled. */
 const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
   products: PHASE_FILL.backward,
   attention: PHASE_FILL.forward,
@@ -34,16 +29,11 @@ const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
   loss: CAUSE_FILL.temp,
   optimizer: PHASE_FILL.optimizer,
   launch: PHASE_FILL.data,
-  'tp communication': carries(CAUSE_FILL.activation, '/'),
-  'cp communication': carries(CAUSE_FILL.activation, '+'),
-  'ep communication': carries(CAUSE_FILL.activation, '.'),
-  'pp communication': carries(CAUSE_FILL.activation, '\\'),
-  'dp communication': CAUSE_FILL['grad.full'],
   communication: CAUSE_FILL.comm,
   bubble: WAIT_FILL,
 };
 
-export const TIME_CAUSES = Object.keys(TIME_FILL) as readonly TimeCause[]; // its own keys
+const TIME_CAUSES = Object.keys(TIME_FILL) as readonly TimeCause[]; // its own keys
 
 const NOUNS: Readonly<Record<TimeCause, string>> = {
   products: 'matrix products',
@@ -52,11 +42,6 @@ const NOUNS: Readonly<Record<TimeCause, string>> = {
   loss: 'the loss',
   optimizer: 'the optimizer',
   launch: 'launches',
-  'tp communication': 'tensor-parallel waiting',
-  'cp communication': 'context-parallel waiting',
-  'ep communication': 'expert-parallel waiting',
-  'pp communication': 'pipeline transfers',
-  'dp communication': 'data-parallel waiting',
   communication: 'waiting for communication',
   bubble: 'bubbles',
 };
@@ -69,7 +54,7 @@ const STYLE: StackStyle<TimeCause> = {
 
 const NOTE_ROOM = 96;
 
-/** Where the time of a `unit` of work goes, the same for all layouts: a stacked bar each, in the order that they are given. */
+/** The time of a `unit` of work by cause: one stacked bar per layout, in the given order; the unit is the same for all. */
 export function timeBreakdown(rows: readonly TimeRow[], subtitle: string, unit = 'iteration'): Figure {
   if (rows.length === 0) throw new ConfigError('no layout to break down; pass at least one');
   const scale = timeScale(Math.max(...rows.map(totalOf)));
@@ -89,9 +74,9 @@ function tableOf(rows: readonly TimeRow[]): Table {
   return createTable(
     rows.map(({ name, seconds, total }) => ({
       layout: name,
-      seconds: total?.value ?? totalOf({ name, seconds }),
-      lowSeconds: total?.low ?? null,
-      highSeconds: total?.high ?? null,
+      seconds: total.value,
+      lowSeconds: total.low,
+      highSeconds: total.high,
       ...Object.fromEntries(causes.map((cause) => [cause, seconds[cause] ?? 0])),
     })),
   );
@@ -102,13 +87,12 @@ function totalOf({ seconds }: TimeRow): Seconds {
 }
 
 function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
-  const { low = 0, high = 0 } = row.total ?? {};
-  const range = low < high ? `(${short(low / scale.divisor)}–${short(high / scale.divisor)})` : '';
-  const note = [range, safe(row.note ?? '')].filter((part) => part !== '').join(' ');
-  return { name: row.name, values: row.seconds, ...(note === '' ? {} : { note }) };
+  const { low, high } = row.total;
+  const range = low < high ? `(${short(low / scale.divisor)}–${short(high / scale.divisor)}) ` : '';
+  return { name: row.name, values: row.seconds, note: `${range}${safe(row.note)}` };
 }
 
-/** Of several, what the slowest takes against the fastest for the same work; of one, what takes most. */
+/** Of several layouts, the slowest beside the fastest for the same work; of one, its largest cause. */
 function findingOf(rows: readonly TimeRow[], unit: string): string {
   const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
   const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));
@@ -145,18 +129,15 @@ function quantitiesOf(rows: readonly TimeRow[], unit: string): Quantities {
   const [first] = rows;
   if (first === undefined) return {};
   const total = totalOf(first) || 1;
-  const share = (causes: readonly TimeCause[]): number =>
-    (causes.reduce((sum, cause) => sum + (first.seconds[cause] ?? 0), 0) / total) * 100;
-  const comm = TIME_CAUSES.filter((cause) => cause.endsWith('communication'));
-  const quantity = (causes: readonly TimeCause[], what: string) => ({
-    value: share(causes),
+  const quantity = (cause: TimeCause, what: string) => ({
+    value: ((first.seconds[cause] ?? 0) / total) * 100,
     unit: '%',
     says: (part: string) => `${what} takes ${part} of the time of ${first.name}`,
   });
   return {
-    commShare: quantity(comm, 'waiting for communication'),
-    bubbleShare: quantity(['bubble'], 'the bubble'),
-    productShare: quantity(['products'], 'matrix multiplication'),
+    commShare: quantity('communication', 'waiting for communication'),
+    bubbleShare: quantity('bubble', 'the bubble'),
+    productShare: quantity('products', 'matrix multiplication'),
     iterationSeconds: { value: total, unit: 's', says: (s) => `one ${unit} takes ${first.name} ${s}` },
   };
 }

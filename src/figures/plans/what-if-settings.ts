@@ -1,39 +1,32 @@
-import type { Bytes } from '../../core/units';
 import type { Estimate } from '../../plan/prediction';
 import { type Quantities, titleOf } from '../figure';
 import { byteScale, counted, short } from '../format';
 import { createTable, type Table } from '../table';
 
-/** One value of a knob, all else as in the layout that the figure is about. */
+/** The figure's layout with one other value of a knob. */
 export interface WhatIfSetting {
-  /** As 'tp 4'; the panel says the knob. */
+  /** The value, as '4'. */
   readonly name: string;
   readonly seconds: Estimate;
   readonly memoryBytes: Estimate;
   readonly fits: boolean;
   /** Whether the layout has this value. */
-  readonly isBase?: boolean | undefined;
-  /** Whether an iteration of it holds other tokens, so that its time was brought to the layout's. */
-  readonly isScaled?: boolean | undefined;
+  readonly isBase: boolean;
+  /** Whether its iteration has another number of tokens, so that its time was scaled to the layout's. */
+  readonly isScaled: boolean;
 }
 
-/** A knob turned alone. */
+/** A knob that is changed while the others stay. */
 export interface WhatIfKnob {
   readonly knob: string;
   readonly settings: readonly WhatIfSetting[];
-}
-
-export interface WhatIfOptions {
-  /** What a GPU's allocator can reserve. */
-  readonly capacityBytes: Bytes;
-  readonly subtitle: string;
 }
 
 /** Every setting as a row. */
 export function settingsTable(knobs: readonly WhatIfKnob[]): Table {
   return createTable(
     knobs.flatMap(({ knob, settings }) =>
-      settings.map(({ name, seconds, memoryBytes, fits: isFitting, isBase = false, isScaled = false }) => ({
+      settings.map(({ name, seconds, memoryBytes, fits, isBase, isScaled }) => ({
         knob,
         setting: name,
         seconds: seconds.value,
@@ -42,7 +35,7 @@ export function settingsTable(knobs: readonly WhatIfKnob[]): Table {
         memoryBytes: memoryBytes.value,
         lowMemoryBytes: memoryBytes.low,
         highMemoryBytes: memoryBytes.high,
-        fits: isFitting,
+        fits,
         isBase,
         isScaled,
       })),
@@ -50,7 +43,7 @@ export function settingsTable(knobs: readonly WhatIfKnob[]): Table {
   );
 }
 
-/** What one may guess. */
+/** Numbers that a reader may guess. */
 export function settingQuantities(settings: readonly WhatIfSetting[]): Quantities {
   const fitting = settings.filter((one) => one.fits);
   const times = fitting.map(({ seconds }) => seconds.value);
@@ -69,7 +62,7 @@ export function settingQuantities(settings: readonly WhatIfSetting[]): Quantitie
   };
 }
 
-/** Which knob moves the time most, and which the peak. */
+/** The knobs that change time and peak most. */
 export function whatIfFinding(knobs: readonly WhatIfKnob[]): string {
   const time = widest(knobs, ({ seconds }) => seconds.value);
   const memory = widest(knobs, ({ memoryBytes }) => memoryBytes.value);
@@ -107,7 +100,7 @@ function widest(knobs: readonly WhatIfKnob[], size: (one: WhatIfSetting) => numb
   return ranges.reduce((a, b) => (b.ratio > a.ratio ? b : a));
 }
 
-/** '37.2–92.9 GB': rounded as the numbers in the bars are. */
+/** '37.2–92.9 GB', rounded like the numbers in the bars. */
 function rangeText(low: number, high: number): string {
   const { divisor, unit } = byteScale(high);
   return `${short(low / divisor)}–${short(high / divisor)} ${unit}`;

@@ -1,7 +1,8 @@
 import { ConfigError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
 import type { Estimate } from '../../plan/prediction';
 import { createFigure, type Figure } from '../figure';
-import { byteScale, inUnit, type Scaled, short, timeScale } from '../format';
+import { byteScale, inUnit, short, timeScale } from '../format';
 import { columnAxis, titled } from '../grammar/axes';
 import { type Facet, facets } from '../grammar/facets';
 import { bold, safe, soft, strong } from '../grammar/ink';
@@ -15,133 +16,141 @@ import {
   settingQuantities,
   settingsTable,
   type WhatIfKnob,
-  type WhatIfOptions,
   type WhatIfSetting,
   whatIfFinding,
 } from './what-if-settings';
 
 const FRAME = { top: 70, left: 56, right: 14, foot: 14 } as const;
-/** Heading, time, a gap, memory and its ticks: of one line of panels, in pixels. */
+/** Pixels of a line of panels: heading, time, a gap, memory and its ticks. */
 const HEADING = 22;
 const TIME = 116;
 const GAP = 14;
 const MEMORY = 100;
 const TICKS = 26;
-/** Pixels of a bar that has room for its number. */
+/** The height of the lowest bar that has room for its number. */
 const LEAST_BAR = 22;
-/** Of a setting that does not fit. */
+/** The fill of a setting that does not fit. */
 const TOO_MUCH: Fill = { color: 'rgba(128,128,128,.28)' };
 
-/** Small multiples: one knob a panel, iteration time over peak memory with the card's capacity; grey where it does not fit. */
-export function whatIfFigure(knobs: readonly WhatIfKnob[], options: WhatIfOptions): Figure {
+/** One panel of a knob's two. */
+interface Row {
+  readonly title: string;
+  readonly fill: Fill;
+  readonly divisor: number;
+  /** The largest value on its axis, in its unit. */
+  readonly most: number;
+  /** Pixels below the heading, and its height. */
+  readonly from: number;
+  readonly pixels: number;
+  of(setting: WhatIfSetting): Estimate;
+}
+
+/**
+ * Small multiples: per knob a panel of iteration time above one of peak memory with the usable memory; grey bars do not fit.
+ * Throws: CONFIG without a setting.
+ */
+export function whatIfFigure(
+  knobs: readonly WhatIfKnob[],
+  { capacityBytes, subtitle }: { readonly capacityBytes: Bytes; readonly subtitle: string },
+): Figure {
   const settings = knobs.flatMap((one) => one.settings);
   if (settings.length === 0) throw new ConfigError('no knob to turn; pass at least one with a setting');
-  const width = STATIC_WIDTH - FRAME.left - FRAME.right;
-  const slots = knobs.map(({ settings: some }) => width / Math.min(knobs.length, 4) / some.length - 10);
-  const numLines = Math.max(
-    ...knobs.flatMap((one, i) => one.settings.map(({ name }) => wrapped(name, 10, slots[i] ?? 0).length)),
-  );
-  const body = TIME + GAP + MEMORY + TICKS + (numLines - 1) * 12.5;
-  const grid = facets(knobs.length, { width, heading: HEADING, body, between: 14, gap: 0.03 });
-  const times = settings.map(({ seconds }) => Math.max(seconds.high, seconds.value));
-  const time = timeScale(Math.max(...settings.map(({ seconds }) => seconds.high)));
-  const most = Math.max(options.capacityBytes, ...settings.map(({ memoryBytes }) => memoryBytes.high));
-  const bytes = byteScale(most);
-  const limit = options.capacityBytes / bytes.divisor;
+  const longest = Math.max(...settings.map(({ seconds }) => seconds.high));
+  const largest = Math.max(capacityBytes, ...settings.map(({ memoryBytes }) => memoryBytes.high));
+  const [time, bytes] = [timeScale(longest), byteScale(largest)];
+  const timeRow: Row = {
+    title: `same tokens, ${time.unit}`,
+    fill: PHASE_FILL.backward,
+    divisor: time.divisor,
+    most: longest / time.divisor,
+    from: 0,
+    pixels: TIME,
+    of: ({ seconds }) => seconds,
+  };
+  const memoryRow: Row = {
+    title: `peak, ${bytes.unit}`,
+    fill: NEUTRAL_FILL,
+    divisor: bytes.divisor,
+    most: largest / bytes.divisor,
+    from: TIME + GAP,
+    pixels: MEMORY,
+    of: ({ memoryBytes }) => memoryBytes,
+  };
+  const grid = gridOf(knobs);
+  const dashed = { width: 1.5, color: OVER, dash: 'dash' } as const;
   const panels = knobs.flatMap((knob, i): Panel[] => {
     const facet = grid.all[i];
     if (facet === undefined) return [];
-    const rows = {
-      time: {
-        title: `same tokens, ${time.unit}`,
-        fill: PHASE_FILL.backward,
-        scale: time,
-        from: 0,
-        pixels: TIME,
-      },
-      memory: {
-        title: `peak, ${bytes.unit}`,
-        fill: NEUTRAL_FILL,
-        scale: bytes,
-        from: TIME + GAP,
-        pixels: MEMORY,
-      },
-    };
-    const above = knobPanel(
-      knob,
-      facet,
-      { ...rows.time, most: Math.max(...times) / time.divisor },
-      ({ seconds }) => seconds,
-    );
-    const below = knobPanel(
-      knob,
-      facet,
-      { ...rows.memory, most: most / bytes.divisor },
-      (one) => one.memoryBytes,
-    );
-    const dashed = { width: 1.5, color: OVER, dash: 'dash' } as const;
+    const below = knobPanel(knob, facet, memoryRow);
+    const across = [-0.5, knob.settings.length - 0.5] as const;
     return [
-      { ...above, heading: wrappedMarkup(knob.knob, 12, facet.pixels - 6, safe) },
+      {
+        ...knobPanel(knob, facet, timeRow),
+        heading: wrappedMarkup(knob.knob, 12, facet.pixels - 6, safe),
+      },
       {
         ...below,
         x: { ...below.x, ...namesOf(knob, facet) },
-        shapes: [ruleY(limit, [-0.5, knob.settings.length - 0.5], dashed)],
+        shapes: [ruleY(capacityBytes / bytes.divisor, across, dashed)],
       },
     ];
   });
   return createFigure({
     title: whatIfFinding(knobs),
-    subtitle: `${options.subtitle} Dashed: ${inUnit(options.capacityBytes, bytes)} usable.`,
+    subtitle: `${subtitle} Dashed: ${inUnit(capacityBytes, bytes)} usable.`,
     ...plot({ ...FRAME, pixels: grid.pixels }, panels),
     table: settingsTable(knobs),
     quantities: settingQuantities(settings),
   });
 }
 
-/** One of a knob's two panels. */
-interface Row {
-  readonly title: string;
-  readonly fill: Fill;
-  readonly scale: Scaled;
-  /** The value that its axis reaches to, in the scale's unit. */
-  readonly most: number;
-  /** Pixels below the heading, and its height. */
-  readonly from: number;
-  readonly pixels: number;
+/** A facet per knob, with room for the longest name of a setting. */
+function gridOf(knobs: readonly WhatIfKnob[]) {
+  const width = STATIC_WIDTH - FRAME.left - FRAME.right;
+  const numLines = knobs.flatMap(({ settings }) => {
+    const slot = width / Math.min(knobs.length, 4) / settings.length - 10;
+    return settings.map(({ name }) => wrapped(name, 10, slot).length);
+  });
+  const body = TIME + GAP + MEMORY + TICKS + (Math.max(...numLines) - 1) * 12.5;
+  return facets(knobs.length, { width, heading: HEADING, body, between: 14, gap: 0.03 });
 }
 
-type EstimateOf = (one: WhatIfSetting) => Estimate;
+/** A setting's bar, in the row's unit. */
+interface Bar extends Estimate {
+  readonly name: string;
+  readonly fits: boolean;
+}
 
-function knobPanel({ settings }: WhatIfKnob, facet: Facet, row: Row, of: EstimateOf): Panel {
-  const scaled: EstimateOf = (one) => {
-    const { value, low, high } = of(one);
-    const { divisor } = row.scale;
-    return { value: value / divisor, low: low / divisor, high: high / divisor };
-  };
+function knobPanel({ settings }: WhatIfKnob, facet: Facet, row: Row): Panel {
+  const shown = settings.map((one): Bar => {
+    const { value, low, high } = row.of(one);
+    const { divisor } = row;
+    return { ...one, value: value / divisor, low: low / divisor, high: high / divisor };
+  });
   return {
-    x: { ...columnAxis(null, settings.length), domain: facet.across },
+    x: { ...columnAxis(null, shown.length), domain: facet.across },
     y: {
       ...(facet.isLeft ? titled(row.title) : { showticklabels: false, ticks: '' }),
       range: [0, row.most * 1.06],
       domain: facet.down(row.from, row.from + row.pixels),
     },
-    data: [...settingColumns(settings, row.fill, scaled), whiskers(settings, scaled)],
-    annotations: values(settings, facet, row, scaled),
+    data: [...settingColumns(shown, row.fill), whiskers(shown)],
+    annotations: values(shown, facet, row),
   };
 }
 
-function settingColumns(settings: readonly WhatIfSetting[], fill: Fill, estimate: EstimateOf): BarTrace[] {
+function settingColumns(shown: readonly Bar[], fill: Fill): BarTrace[] {
   return [true, false].flatMap((isFitting) => {
-    const items = settings.flatMap((one, at) =>
-      one.fits === isFitting ? [{ at, length: estimate(one).value, said: hover(one, estimate(one)) }] : [],
+    const items = shown.flatMap((bar, at) =>
+      bar.fits === isFitting ? [{ at, length: bar.value, said: hover(bar) }] : [],
     );
     const style = { fill: isFitting ? fill : TOO_MUCH, width: 0.64, hover: '%{customdata}<extra></extra>' };
     return items.length === 0 ? [] : [columns(items, style)];
   });
 }
 
-function whiskers(settings: readonly WhatIfSetting[], estimate: EstimateOf): ScatterTrace {
-  const ranged = settings.map((one, i) => ({ i, ...estimate(one) })).filter(({ low, high }) => low < high);
+function whiskers(shown: readonly Bar[]): ScatterTrace {
+  const ranged = shown.flatMap(({ low, high }, i) => (low < high ? [{ i, low, high }] : []));
   const points = {
     x: ranged.flatMap(({ i }) => [i, i, Number.NaN]),
     y: ranged.flatMap(({ low, high }) => [low, high, Number.NaN]),
@@ -149,7 +158,7 @@ function whiskers(settings: readonly WhatIfSetting[], estimate: EstimateOf): Sca
   return line(points, { width: 1.2, color: '#8a8a8a' }, { hoverinfo: 'skip' });
 }
 
-function hover({ name, fits: isFitting }: WhatIfSetting, { value, low, high }: Estimate): string {
+function hover({ name, fits: isFitting, value, low, high }: Bar): string {
   const range = low < high ? ` (${short(low)} to ${short(high)})` : '';
   return `<b>${safe(name)}</b>: ${short(value)}${range}${isFitting ? '' : ', does not fit'}`;
 }
@@ -162,21 +171,13 @@ function namesOf({ settings }: WhatIfKnob, { pixels }: Facet): Axis {
   return { ...columnAxis(names, settings.length), showticklabels: true, tickfont: { size: 10 } };
 }
 
-/** Numbers at the foot of the bars, above those too low for it; where all of a panel's fit beside each other. */
-function values(
-  settings: readonly WhatIfSetting[],
-  facet: Facet,
-  row: Row,
-  estimate: EstimateOf,
-): Annotation[] {
-  const texts = settings.map((one) => short(estimate(one).value));
-  if (texts.some((text) => !fits(text, 10, facet.pixels / settings.length))) return [];
-  return settings.map((one, i) => {
-    const { value, high } = estimate(one);
-    const text = texts[i] ?? '';
+/** Numbers at the foot of the bars, and above bars that are too low for them; none if they do not fit beside each other. */
+function values(shown: readonly Bar[], facet: Facet, row: Row): Annotation[] {
+  const place = { xanchor: 'center', yanchor: 'bottom', font: { size: 10 } } as const;
+  if (shown.some(({ value }) => !fits(short(value), 10, facet.pixels / shown.length))) return [];
+  return shown.map(({ value, high, fits: isFitting }, i) => {
     const isInside = (value / row.most) * row.pixels > LEAST_BAR;
-    const onBar = `<span style="color:${one.fits ? '#fff' : '#111'}">${text}</span>`;
-    const place = { xanchor: 'center', yanchor: 'bottom', font: { size: 10 } } as const;
-    return note(i, isInside ? 0 : Math.max(value, high), isInside ? onBar : strong(text), place);
+    const onBar = `<span style="color:${isFitting ? '#fff' : '#111'}">${short(value)}</span>`;
+    return note(i, isInside ? 0 : Math.max(value, high), isInside ? onBar : strong(short(value)), place);
   });
 }

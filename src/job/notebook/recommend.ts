@@ -2,20 +2,11 @@ import type { TrainConfigInput } from '../../config/train-config';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { escapeHtml } from '../../figures/grammar/ink';
-import { layoutWords } from '../../figures/plans/plan-table';
 import { rankedLayouts } from '../../figures/plans/ranked-layouts';
-import type { RankedLayout } from '../../figures/plans/ranked-words';
-import {
-  recommendationNotes,
-  recommendationTable,
-  recommendationTitle,
-} from '../../figures/plans/recommendation-table';
+import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
-import type { Planned } from '../../plan/cost-of';
-import { familyOf, type Loss } from '../../plan/families';
-import { reservableBytes } from '../../plan/memory/allocator';
+import type { Loss } from '../../plan/families';
 import { predict } from '../../plan/predict';
-import { peakInBytes } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
 import { type Recommendation, recommend as search } from '../../plan/recommend';
 import { type RecommendInput, type RecommendPlace, recommendAsked } from '../../plan/recommend-request';
@@ -86,40 +77,12 @@ function createRecommended(found: Recommendation): Recommended {
     numFitting: found.numFitting,
     notTried: found.notTried,
     table,
-    figure: () => figureOf(found),
+    figure: () => rankedLayouts(found),
     frame: () => table.frame(),
     toText,
     [DISPLAY]: () => ({
       'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,
       'text/plain': toText(),
     }),
-  };
-}
-
-function figureOf(found: Recommendation): Figure {
-  const { ranked, losses } = found;
-  const layouts = [
-    ...ranked.map((planned, i) => rankedLayout(planned, { rank: i + 1, reason: null })),
-    ...losses.map(({ best, why }) => rankedLayout(best, { rank: null, reason: why })),
-  ];
-  const capacityBytes = Math.max(
-    ...[...ranked, ...losses.map(({ best }) => best)].map(({ layout }) => reservableBytes(layout)),
-  );
-  const tried = { count: found.numCandidates, fitting: found.numFitting };
-  return rankedLayouts(layouts, { capacityBytes, tried, subtitle: recommendationTitle(found) });
-}
-
-function rankedLayout(
-  { layout, prediction }: Planned,
-  place: Pick<RankedLayout, 'rank' | 'reason'>,
-): RankedLayout {
-  const { seconds, memory, fits } = prediction;
-  return {
-    name: layoutWords(layout),
-    seconds,
-    memoryBytes: peakInBytes(memory),
-    fits,
-    family: familyOf(layout),
-    ...place,
   };
 }

@@ -1,12 +1,59 @@
 import { execFile } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { cpus, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
 import { findBlas } from '../../backend/blas';
 import { createWasmEngine } from '../../backend/wasm-engine';
+import { formatBytes } from '../../core/units';
 import { probeSharedMemory } from '../../transport/native';
 import { SEGMENT_BYTES } from '../../transport/segment';
-import type { Check } from './check';
+
+/**
+ * good: present. note: absent, and everything else works without it. bad: something does not work until this is fixed.
+ */
+export type CheckStatus = 'good' | 'note' | 'bad';
+
+/** The doctor's result for one thing. */
+export interface Check {
+  readonly name: string;
+  readonly status: CheckStatus;
+  readonly found: string;
+  /** What to do, if anything. */
+  readonly advice?: string;
+  /** Facts for programs. */
+  readonly facts?: Readonly<Record<string, unknown>>;
+}
+
+const LEAST_NODE = [20, 19] as const;
+
+/** Node's version against what package.json asks for. */
+export function checkNode(version: string = process.versions.node): Check {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const [leastMajor, leastMinor] = LEAST_NODE;
+  const isNew = major > leastMajor || (major === leastMajor && minor >= leastMinor);
+  const found = `${version} (${process.platform} ${process.arch})`;
+  if (isNew) return { name: 'Node', status: 'good', found, facts: { version } };
+  return { name: 'Node', status: 'bad', found, advice: `install Node ${LEAST_NODE.join('.')} or newer` };
+}
+
+/** Processor and memory of this host. */
+export function checkHost(): Check {
+  const processors = cpus();
+  const model = processorName();
+  const found = `${processors.length} × ${model}, ${formatBytes(totalmem())} of memory`;
+  return {
+    name: 'host',
+    status: 'good',
+    found,
+    facts: { processor: model, cores: processors.length, memoryBytes: totalmem() },
+  };
+}
+
+/** The processor's name as the operating system gives it. */
+export function processorName(): string {
+  return cpus()[0]?.model.trim() ?? 'unknown processor';
+}
 
 const resolveFrom = createRequire(__filename);
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader'];
@@ -85,4 +132,29 @@ function packageFolder(name: string): string | undefined {
 function hasBinding(lib: string): boolean {
   if (!existsSync(lib)) return false;
   return readdirSync(lib).some((folder) => existsSync(join(lib, folder, 'tfjs_binding.node')));
+}
+
+const SYSTEM_FOLDERS = [
+  '/usr/share/fonts',
+  '/usr/local/share/fonts',
+  '/Library/Fonts',
+  '/System/Library/Fonts',
+];
+
+/** Whether static pictures have a font for their text: the package's own, or one of the system's. */
+export function checkFonts(env: NodeJS.ProcessEnv): Check {
+  const name = 'fonts';
+  if (packageFolder('@expo-google-fonts/inter') !== undefined) {
+    return { name, status: 'good', found: 'Inter comes along' };
+  }
+  const own = env.HOME === undefined ? [] : [join(env.HOME, '.fonts'), join(env.HOME, '.local/share/fonts')];
+  const folder = [...SYSTEM_FOLDERS, ...own].find(hasFont);
+  if (folder !== undefined) return { name, status: 'good', found: folder };
+  const advice = 'static pictures (PNG) have no text; Debian, Ubuntu: sudo apt-get install fonts-dejavu-core';
+  return { name, status: 'note', found: 'none', advice };
+}
+
+function hasFont(folder: string): boolean {
+  if (!existsSync(folder)) return false;
+  return readdirSync(folder, { recursive: true }).some((name) => /\.(ttf|otf|ttc)$/i.test(String(name)));
 }
