@@ -1,9 +1,10 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
+import { ConfigError, ShardlabError } from '../core/errors';
+import { seeded } from '../core/random';
 import type { BatchShape, BatchSource } from './batch';
-import { byteTokenizer } from './byte-tokenizer';
-import { textBatches, typescriptText } from './text-batches';
 
 /** The batches that a config asks for. */
 export function createBatches(config: Pick<TrainConfig, 'data' | 'batch' | 'seed' | 'model'>): BatchSource {
@@ -17,13 +18,7 @@ export function createBatches(config: Pick<TrainConfig, 'data' | 'batch' | 'seed
     case 'synthetic':
       return syntheticBatches(shape);
     case 'typescript':
-      return textBatches({
-        ...shape,
-        name: 'typescript',
-        text: typescriptText(),
-        tokenizer: byteTokenizer(vocab),
-        seed: config.seed,
-      });
+      return textBatches(typescriptText(), config.seed, shape);
     default:
       return config.data satisfies never;
   }
@@ -43,4 +38,48 @@ export function syntheticBatches(shape: BatchShape): BatchSource {
       return { batch, seq, tokens };
     },
   };
+}
+
+/** The size of the byte vocabulary. */
+const BYTE_VOCAB = 256;
+
+/**
+ * Rows that begin at random positions of a text, drawn by (seed, rank, index); one token per byte of UTF-8. Throws: CONFIG for
+ * a vocabulary below 256 and for a text that is too short.
+ */
+export function textBatches(text: string, seed: number, { batch, seq, vocab }: BatchShape): BatchSource {
+  if (vocab < BYTE_VOCAB) {
+    throw new ConfigError(`bytes need a vocabulary of at least ${BYTE_VOCAB}, got ${vocab}`);
+  }
+  const corpus = new TextEncoder().encode(text);
+  const numStarts = corpus.length - seq;
+  if (numStarts < 1) {
+    throw new ConfigError(
+      `the text has ${corpus.length} tokens; rows of ${seq + 1} need more text or a smaller seq`,
+    );
+  }
+  return {
+    name: 'typescript',
+    batch(rank, index) {
+      const random = seeded(seed, 'data', rank, index);
+      const tokens = new Int32Array(batch * (seq + 1));
+      for (let row = 0; row < batch; row++) {
+        const start = random.integer(numStarts);
+        tokens.set(corpus.subarray(start, start + seq + 1), row * (seq + 1));
+      }
+      return { batch, seq, tokens };
+    },
+  };
+}
+
+/** The declaration files of the installed TypeScript package, one after another in order of name: about 3.7 MB of text. */
+export function typescriptText(): string {
+  const folder = dirname(require.resolve('typescript'));
+  const names = readdirSync(folder)
+    .filter((name) => /^lib\..*\.d\.ts$/.test(name))
+    .sort();
+  if (names.length === 0) {
+    throw new ShardlabError('IO', `no lib.*.d.ts in ${folder}; install the typescript package again`);
+  }
+  return names.map((name) => readFileSync(join(folder, name), 'utf8')).join('\n');
 }

@@ -1,5 +1,14 @@
-import type * as tf from '../core/tf';
+import type { Engine } from '../backend/engine';
+import { type DitConfig, modelShape } from '../config/settings/model';
+import type { TrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import * as tf from '../core/tf';
+import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
+import { createBatches } from '../data/batches';
+import { type LatentBatch, type LatentSource, syntheticLatents } from '../data/latents';
+import { DitExperts } from '../nn/models/dit-experts';
 import type { Module } from '../nn/module';
+import { floatsOf } from '../nn/spans';
 
 /** The tensors of one micro-batch; the caller disposes them. */
 export interface TensorBatch {
@@ -15,4 +24,94 @@ export interface Task<B extends TensorBatch = TensorBatch> {
   batch(rank: number, index: number): B;
   /** Mean loss over the batch, a float32 scalar. Runs under a recording: it must contain the model's forward. */
   lossOf(batch: B): tf.Tensor;
+}
+
+/**
+ * The task of a config. `batches`: used instead of the config's data.
+ * Throws: CONFIG for a model without a loss.
+ */
+export function taskOf(engine: Engine, model: Module, config: TrainConfig, batches?: BatchSource): Task {
+  const shape = modelShape(config);
+  switch (shape.kind) {
+    case 'gpt':
+    case 'moe':
+    case 'llama':
+      return languageModelTask(engine, model, batches ?? createBatches(config));
+    case 'dit':
+      return flowMatchingTask(engine, model, shape, syntheticLatents({ ...config, shape }));
+    case 't5-encoder':
+      throw new ConfigError(
+        "model.kind: 't5-encoder' has no loss: it is an encoder of texts, which Wan2.2 uses and does not train; " +
+          'plan it, or call nn.t5Encoder({ … }) in a cell',
+      );
+    default:
+      return shape satisfies never;
+  }
+}
+
+/** A model that takes token ids and their successors and gives their mean cross-entropy. Shapes: ids [B, T], targets [B·T]. */
+function languageModelTask(engine: Engine, model: Module, batches: BatchSource): Task {
+  return {
+    model,
+    batch(rank, index) {
+      const tokens = batches.batch(rank, index);
+      const { batch, seq } = tokens;
+      return engine.tagged({ cause: 'batch', module: '' }, () => ({
+        tensors: [
+          tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
+          tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
+        ],
+        count: batch * seq,
+      }));
+    },
+    lossOf: ({ tensors }) => model.apply(...tensors),
+  };
+}
+
+/** A batch of noised videos, with a timestep that says on which side of the boundary all its videos are. */
+interface VideoBatch extends TensorBatch {
+  readonly timestep: number;
+}
+
+/**
+ * A model that predicts a noised video's velocity (noise minus video), trained with the mean squared error. It counts
+ * patches. Source: Lipman et al. 2022; Wan et al. 2025, section 4.
+ */
+function flowMatchingTask(
+  engine: Engine,
+  model: Module,
+  shape: DitConfig,
+  source: LatentSource,
+): Task<VideoBatch> {
+  return {
+    model,
+    batch: (rank, index) => tensorsOf(engine, shape, source.batch(rank, index)),
+    lossOf({ tensors, timestep }) {
+      const [latents, timesteps, text, velocity] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // made below
+      if (model instanceof DitExperts) model.tell(timestep);
+      return tf.mean(tf.square(tf.sub(model.apply(latents, timesteps, text), velocity)));
+    },
+  };
+}
+
+function tensorsOf(engine: Engine, shape: DitConfig, videos: LatentBatch): VideoBatch {
+  const { inChannels, outChannels, latent, patch, textLen, textDim } = shape;
+  const { batch, timesteps } = videos;
+  const made: tf.Tensor[] = [];
+  const filled = (extents: readonly number[], fill: (target: Float32Array) => void): void => {
+    const tensor = engine.allocate([batch, ...extents], 'float32', { cause: 'batch', module: '' });
+    made.push(tensor);
+    if (engine.hasValues) fill(floatsOf(engine, { tensor, offset: 0 }, tensor.size));
+  };
+  try {
+    filled([inChannels, ...latent], videos.fillLatents);
+    filled([], (target) => target.set(timesteps));
+    filled([textLen, textDim], videos.fillText);
+    filled([outChannels, ...latent], videos.fillVelocity);
+  } catch (error) {
+    tf.dispose(made);
+    throw error;
+  }
+  const patches = latent.reduce((product, extent, axis) => product * (extent / (patch[axis] ?? 1)), 1);
+  return { tensors: made, count: batch * patches, timestep: timesteps[0] ?? 0 };
 }

@@ -1,3 +1,4 @@
+import { gradients } from '../autograd/unit';
 import type { Engine } from '../backend/engine';
 import { gradScalerOf } from '../config/settings/precision';
 import type { TrainConfig } from '../config/train-config';
@@ -17,11 +18,9 @@ import type { Optimizer } from '../optim/optimizer';
 import { WarmupCosineLR } from '../optim/warmup-cosine-lr';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
-import { taskOf } from './config-task';
-import { runMicroBatch } from './micro-batch';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
-import type { Task } from './task';
+import { type Task, taskOf } from './task';
 import type { TrainerState } from './trainer-state';
 
 /** The parts that a trainer needs. */
@@ -152,18 +151,43 @@ export class Trainer {
 
   /** Forward and backward of all micro-batches: gives the mean of their losses, and the gradients of that mean. */
   #passes(watch: Stopwatch): { readonly loss: number; readonly count: number } {
-    const { engine, group } = this.#options;
     const { accumulation } = this.config;
     const seed = (this.#scaler?.scale ?? 1) / accumulation;
     let [loss, count] = [0, 0];
     for (let micro = 0; micro < accumulation; micro++) {
       const index = this.#microBatches + micro;
-      const run = () => runMicroBatch({ engine, task: this.#task, watch, rank: group.rank, index, seed });
+      const run = () => this.#microBatch(watch, index, seed);
       const done = micro === accumulation - 1 ? run() : this.#parallel.accumulate(run);
       loss += done.loss / accumulation;
       count += done.count;
     }
     return { loss, count };
+  }
+
+  /**
+   * Forward and backward of one micro-batch; adds to existing gradients. `index` counts from 0 over the whole run; `seed` is the
+   * factor on the loss in backward: its share of the step's mean, times a scaler's scale.
+   */
+  #microBatch(
+    watch: Stopwatch,
+    index: number,
+    seed: number,
+  ): { readonly loss: number; readonly count: number } {
+    const task = this.#task;
+    const { engine, group } = this.#options;
+    const batch = watch.span('data', () => task.batch(group.rank, index));
+    try {
+      const pass = watch.sum('forward', () => gradients(engine, () => task.lossOf(batch)));
+      try {
+        const loss = pass.loss.dataSync()[0] ?? Number.NaN;
+        watch.sum('backward', () => pass.backward(seed));
+        return { loss, count: batch.count };
+      } finally {
+        pass.loss.dispose();
+      }
+    } finally {
+      tf.dispose([...batch.tensors]);
+    }
   }
 
   /** Clips and updates; skips a step whose scaled gradients overflowed. */

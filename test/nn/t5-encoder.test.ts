@@ -5,7 +5,7 @@ import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
 import { buildModel } from '../../src/nn/models/build-model';
 import { type T5EncoderOptions, t5Encoder } from '../../src/nn/models/t5-encoder';
-import { taskOf } from '../../src/train/config-task';
+import { taskOf } from '../../src/train/task';
 import { testEngine } from '../support/wasm-test-engine';
 import { loadReferenceValues, referenceCases, requireReference, scattered } from './model-reference';
 

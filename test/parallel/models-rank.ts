@@ -4,7 +4,7 @@ import { normal } from '../../src/nn/init';
 import { buildModel } from '../../src/nn/models/build-model';
 import type { Module } from '../../src/nn/module';
 import { readState } from '../../src/nn/state-values';
-import { taskOf } from '../../src/train/config-task';
+import { taskOf } from '../../src/train/task';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 

@@ -30,10 +30,10 @@ export interface ScalingView {
   readonly series: readonly ScalingSeries[];
   readonly quantity: 'efficiency' | 'tokensPerSecond';
   readonly countedIn: 'GPUs' | 'nodes';
-  readonly measured?: readonly { readonly count: number; readonly value: number }[];
+  readonly measured?: readonly { readonly count: number; readonly value: number }[] | undefined;
   /** What the measured points are, as 'measured here, links shaped to 10 Gbit/s'. */
-  readonly measuredWhat?: string;
-  readonly documented?: readonly DocumentedPoint[];
+  readonly measuredWhat?: string | undefined;
+  readonly documented?: readonly DocumentedPoint[] | undefined;
   readonly subtitle: string;
 }
 

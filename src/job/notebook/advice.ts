@@ -1,7 +1,6 @@
 import { ConfigError } from '../../core/errors';
-import type { DataFrame } from '../../figures/frame';
 import { layoutWords } from '../../figures/plans/plan-table';
-import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import { createTable, DISPLAY, type Table } from '../../figures/table';
 import {
   ADVICE_GRID,
   type AdviceFinding,
@@ -10,16 +9,13 @@ import {
   testAdvice,
 } from '../../plan/advice';
 import { predict } from '../../plan/predict';
+import type { TableView } from './plan';
 
 /** The documents' advice against the best of all layouts, over a grid. In a notebook it shows itself. */
-export interface AdviceView {
+export interface AdviceView extends TableView {
   readonly findings: readonly AdviceFinding[];
-  readonly table: Table;
-  /** Every place of the grid for one advice. */
+  /** Every case of the grid for one advice. */
   cases(name: AdviceName): Table;
-  frame(): Promise<DataFrame>;
-  toText(): string;
-  [DISPLAY](): DisplayBundle;
 }
 
 /** Tries the documents' advice; the grid's default takes some seconds. */
@@ -43,7 +39,7 @@ function named(findings: readonly AdviceFinding[], name: AdviceName): AdviceFind
   throw new ConfigError(`no advice is called '${name}'; there are ${names}`);
 }
 
-/** The documents' advice, and in how much of the grid it holds. */
+/** The documents' advice, and in how many cases of the grid it holds. */
 function adviceTable(findings: readonly AdviceFinding[]): Table {
   return createTable(
     findings.map(({ statement, cases, numHolds, summary }) => ({
@@ -55,7 +51,7 @@ function adviceTable(findings: readonly AdviceFinding[]): Table {
   );
 }
 
-/** Every place of the grid for one advice: what is advised, the best, and the ratio of their times. */
+/** Every case of the grid for one advice: the advised layout, the best, and the ratio of their times. */
 function adviceCases({ statement, cases }: AdviceFinding): Table {
   return createTable(
     cases.map((one) => ({

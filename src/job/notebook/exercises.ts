@@ -1,8 +1,79 @@
 import { escapeHtml } from '../../figures/grammar/ink';
 import { DISPLAY, type DisplayBundle } from '../../figures/table';
-import { ANSWERS, type Answer } from './answers';
 
-/** How a check came out; a wrong answer is not an error. */
+type Answer = { readonly because: string } & (
+  | { readonly number: number; readonly tolerance?: number }
+  | { readonly least: number; readonly most: number }
+  | { readonly words: readonly string[] }
+);
+
+/** Answers to the notebooks' exercises, by the exercise's name. */
+const ANSWERS: Readonly<Record<string, Answer>> = {
+  '00.mean': {
+    number: 1.5,
+    tolerance: 1e-6,
+    because: '(0 + 1 + 2 + 3) / 4 on every rank, by one all-reduce',
+  },
+  '00.cause': {
+    words: ['activation', 'temp', 'batch'],
+    because: 'activations, the loss’s temporaries and the batch itself grow with the batch; states do not',
+  },
+  '01.world': {
+    number: 10,
+    because: '2 Ψ + 14 Ψ / N ≤ 24 GB with Ψ = 7 billion: N ≥ 98 / 10',
+  },
+  '01.halved': {
+    number: 0.5,
+    tolerance: 0.02,
+    because:
+      'half the sequences a micro-batch save half the activations; two micro-batches make the same step',
+  },
+  '02.collectives': {
+    number: 10,
+    because: 'three units: 3 gathers forward, 2 backward, 3 reductions, and two single numbers',
+  },
+  '02.bytes': {
+    number: 6_382_080,
+    because: 'one gather and one reduction of 4 N bytes, of each of which 3/4 come from others',
+  },
+  '03.fit': {
+    least: 1e6,
+    most: 16e6,
+    because: 'recompute and offload take the activations; what is left are states, logits and one block',
+  },
+  '03.interval': {
+    number: 2,
+    because: 'layers 0 and 2 keep their inputs only, layers 1 and 3 keep A each: (L − L / k) A',
+  },
+  '06.cards': {
+    number: 4,
+    because: '1 − 1/N is 75% for N = 4; with 8 cards it is 87.5%',
+  },
+  '06.samples': {
+    number: 61,
+    tolerance: 0.5,
+    because: '256 samples / 4.2 s = 61 a second, where the document states 128',
+  },
+  '07.cheapest': {
+    number: 32,
+    because:
+      '6 × 8·10⁹ × 20·10⁹ operations in a day are some 11 PFLOP/s: 16 GPUs would need 70% of their peak',
+  },
+  '07.twice': {
+    words: ['dearer', 'more expensive'],
+    because: 'half the work a GPU, the same gathers: time falls by less than half, GPU hours rise',
+  },
+  '12.right': {
+    words: ['adamw(fused=true)', 'adamw', 'torch.optim.adamw(fused=true)'],
+    because: 'the fused AdamW exists as written; the other three are refused or never existed',
+  },
+  '12.hang': {
+    words: ['optim_state_dict', 'fsdp.optim_state_dict', 'optimstatedict', 'fsdp.optimstatedict'],
+    because: 'it gathers from all ranks, and rank 0 alone calls it',
+  },
+};
+
+/** The result of a check; a wrong answer is not an error. */
 export interface Verdict {
   readonly id: string;
   readonly outcome: 'right' | 'wrong' | 'skipped' | 'unknown';
@@ -10,20 +81,24 @@ export interface Verdict {
   [DISPLAY](): DisplayBundle;
 }
 
-/** Compares a value with the exercise's answer. A promise's value is awaited by the caller. Never throws. */
+/**
+ * Compares a value with the exercise's answer; a list is right if each of its values is. The caller awaits a promise's value.
+ * Never throws.
+ */
 export function checkExercise(id: string, value?: unknown): Verdict {
-  return checkAnswer(id, value, Object.hasOwn(ANSWERS, id) ? ANSWERS[id] : undefined);
-}
-
-function checkAnswer(id: string, value: unknown, answer: Answer | undefined): Verdict {
+  const answer = Object.hasOwn(ANSWERS, id) ? ANSWERS[id] : undefined;
   if (answer === undefined) return verdict(id, 'unknown', `there is no exercise '${id}'`);
-  const given = Array.isArray(value) ? value.flat(3) : [value];
-  if (given.length > 0 && given.every(isSkipped)) {
+  const answers = Array.isArray(value) ? value.flat(3) : [value];
+  if (answers.length > 0 && answers.every(isSkipped)) {
     return verdict(id, 'skipped', 'skipped; the notebook continues without it');
   }
-  const isRight = given.length > 0 && given.every((one) => matches(one, answer));
+  const isRight = answers.length > 0 && answers.every((one) => matches(one, answer));
   if (isRight) return verdict(id, 'right', `right: ${answer.because}`);
-  return verdict(id, 'wrong', `not yet: ${shown(value)}. ${hint(answer)}`);
+  const hint =
+    'words' in answer
+      ? 'A word is wanted, as the figure writes it.'
+      : 'A number is wanted, the same on every rank where ranks answer.';
+  return verdict(id, 'wrong', `not yet: ${shown(value)}. ${hint}`);
 }
 
 function isSkipped(value: unknown): boolean {
@@ -36,22 +111,11 @@ function isSkipped(value: unknown): boolean {
 }
 
 function matches(value: unknown, answer: Answer): boolean {
-  switch (answer.kind) {
-    case 'number':
-      return typeof value === 'number' && Math.abs(value - answer.value) <= answer.tolerance;
-    case 'range':
-      return typeof value === 'number' && value >= answer.least && value <= answer.most;
-    case 'word':
-      return typeof value === 'string' && answer.values.includes(value.trim().toLowerCase());
-    default:
-      return answer satisfies never;
-  }
-}
-
-function hint(answer: Answer): string {
-  return answer.kind !== 'word'
-    ? 'A number is wanted, the same on every rank where ranks answer.'
-    : 'A word is wanted, as the figure writes it.';
+  if ('words' in answer)
+    return typeof value === 'string' && answer.words.includes(value.trim().toLowerCase());
+  if (typeof value !== 'number') return false;
+  if ('least' in answer) return value >= answer.least && value <= answer.most;
+  return Math.abs(value - answer.number) <= (answer.tolerance ?? 0);
 }
 
 function shown(value: unknown): string {

@@ -1,4 +1,5 @@
-import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import type { StrategyName } from '../../config/strategies';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
 import type { BenchRow } from '../../dist/bench-collectives';
@@ -11,7 +12,6 @@ import { type LoadProbe, openLoadProbe } from '../launch/load-probe';
 import { MAX_RANKS } from '../launch/options';
 import type { Job } from '../run/job';
 import { launch } from '../run/launch';
-import { configOfCase, nameOfCase, OWN_MODELS, type OwnRunCase, ownRunCases } from './own-run-cases';
 
 export interface OwnRunsOptions {
   /** Ranks of the runs that are predicted. Default 1, 2 and 4. */
@@ -25,6 +25,16 @@ export interface OwnRunsOptions {
   readonly rounds?: number;
   /** Takes messages about the progress. */
   readonly note?: (message: string) => void;
+}
+
+/** One run that is predicted and then done. */
+interface OwnRunCase {
+  readonly model: 'tiny' | 'bench';
+  readonly strategy: StrategyName;
+  readonly recompute: boolean;
+  readonly world: number;
+  /** null: as fast as ranks of one host can exchange. */
+  readonly link: LinkNumbers | null;
 }
 
 /** A run that was predicted and done. */
@@ -47,6 +57,9 @@ export interface OwnRuns {
   readonly measured: HereMeasurements;
   readonly runs: readonly OwnRun[];
 }
+
+const OWN_MODELS = ['tiny', 'bench'] as const;
+const STRATEGIES = ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const satisfies readonly StrategyName[];
 
 /** Number of measured ranks; collectives need two. */
 const CALIBRATED_WORLD = 2;
@@ -81,6 +94,44 @@ export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
   } finally {
     await probe.close();
   }
+}
+
+/**
+ * Cases of these worlds on these wires, world by world; recompute only with the last strategy. One rank shards nothing
+ * and has no wire.
+ */
+function ownRunCases(
+  worlds: readonly number[],
+  links: readonly (LinkNumbers | null)[],
+): readonly OwnRunCase[] {
+  return worlds.flatMap((world) =>
+    (world === 1 ? [null] : links).flatMap((link) =>
+      OWN_MODELS.flatMap((model) => kindsOf(world).map((kind) => ({ model, ...kind, world, link }))),
+    ),
+  );
+}
+
+function kindsOf(world: number): readonly Pick<OwnRunCase, 'strategy' | 'recompute'>[] {
+  const strategies = world === 1 ? STRATEGIES.slice(0, 1) : STRATEGIES;
+  const plain = strategies.map((strategy) => ({ strategy, recompute: false }));
+  return [...plain, ...plain.slice(-1).map(({ strategy }) => ({ strategy, recompute: true }))];
+}
+
+function configOfCase({ model, strategy, recompute }: OwnRunCase): TrainConfigInput {
+  return {
+    model,
+    data: 'synthetic',
+    batch: 4,
+    parallel: { strategy },
+    activationCheckpointing: recompute ? 'full' : null,
+  };
+}
+
+/** As 'bench FULL_SHARD, recomputed, 4 ranks, 2 Gbit/s'. */
+function nameOfCase({ model, strategy, recompute, world, link }: OwnRunCase): string {
+  const ranks = world === 1 ? '1 rank' : `${world} ranks`;
+  const wire = link === null ? (world === 1 ? [] : ['shared memory']) : [`${link.gbit} Gbit/s`];
+  return [`${model} ${strategy}`, ...(recompute ? ['recomputed'] : []), ranks, ...wire].join(', ');
 }
 
 /** Groups the cases by job: each job runs the cases of one world on one wire. */

@@ -5,14 +5,11 @@ import { accuracyFigure } from '../../figures/plans/accuracy-figure';
 import { comparePlans as compared, type PlanComparison } from '../../figures/plans/compare-plans';
 import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
 import type { DryRun } from '../../plan/dry-run/dry-run-result';
-import type { KnobValues } from '../../plan/knobs';
 import { judgedRuns } from '../../plan/measured/judged-runs';
 import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
 import { writeToStderr } from '../control/folded-lines';
 import { sessionGuesses } from '../run/guesses';
 import { type Plan, plan as planned } from './plan';
-import { type ScalingOptions, scaling as scaled } from './scaling';
-import { whatIf as turned } from './what-if';
 
 // Plans and their figures for a notebook: each shows the guesses about it, and warns about settings that it does not
 // read.
@@ -46,23 +43,6 @@ export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanCo
   return sessionGuesses().reveal(compared(plans, what));
 }
 
-/** Changes one setting of a plan at a time. Throws: CONFIG for a wrong request and for an unknown knob. */
-export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
-  const figure = turned(input, knobs, place);
-  warnOf([planned(input, place)]);
-  return sessionGuesses().reveal(figure);
-}
-
-/**
- * Plans at growing numbers of GPUs or nodes, one line per request. Throws: CONFIG where a request is not legal at a
- * count.
- */
-export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
-  const figure = scaled(requests, options);
-  warnOf(Object.values(requests).map((request) => planned(request)));
-  return sessionGuesses().reveal(figure);
-}
-
 /** The error of the planner's times on measured iterations that no constant was fitted on. */
 export function accuracy(): Figure {
   const runs = judgedRuns();
@@ -71,7 +51,7 @@ export function accuracy(): Figure {
 }
 
 /** Warns once per setting, whatever number of plans replace it. */
-function warnOf(plans: readonly Pick<Plan, 'assumed'>[]): void {
+export function warnOf(plans: readonly Pick<Plan, 'assumed'>[]): void {
   const once = warnOnce(warn);
   for (const { says } of plans.flatMap(({ assumed }) => assumed)) once(says);
 }

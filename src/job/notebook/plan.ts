@@ -11,8 +11,8 @@ import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
 
-/** What a layout is expected to take and need. In a notebook it shows itself. */
-export interface Plan extends Planned, ConfigReading {
+/** A layout with its predicted time and memory. In a notebook it shows itself. */
+export interface Plan extends Planned, ConfigReading, TableView {
   readonly layout: Layout;
   readonly prediction: Prediction;
   /** Of one iteration. */
@@ -20,20 +20,24 @@ export interface Plan extends Planned, ConfigReading {
   readonly tokensPerSecondPerGpu: number;
   /** Model FLOP/s over the GPU's published peak. */
   readonly mfu: number;
-  /** Of the GPU that holds most. */
+  /** Of the fullest GPU. */
   readonly peakBytes: Estimate;
   readonly fits: boolean;
   readonly largestAssumption: string;
-  /** Where the layout lies outside of what the model was fitted on. */
+  /** In what the layout differs from those that the model was fitted on. */
   readonly outside: readonly string[];
-  readonly table: Table;
   /** The memory at its peak, by cause. */
   memory(): Figure;
   /** An iteration's time, by cause. */
   time(): Figure;
-  /** USD and hours of a run of that length. Throws: CONFIG where no price is known. */
+  /** USD and hours of a run of that length. Throws: CONFIG if no price is known. */
   cost(length: RunLength, prices?: Readonly<Record<string, number>> | PriceTable): Cost;
-  /** The breakdown as a danfojs DataFrame. */
+}
+
+/** A value that a notebook shows as a table with notes below it. */
+export interface TableView {
+  readonly table: Table;
+  /** The table as a danfojs DataFrame. */
   frame(): Promise<DataFrame>;
   toText(): string;
   [DISPLAY](): DisplayBundle;
@@ -50,7 +54,6 @@ export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptio
 /** A prediction with its pictures and its table. */
 export function createPlan(planned: Planned & Partial<ConfigReading>): Plan {
   const { layout, prediction, assumed = [], withoutEffect = [] } = planned;
-  const table = planTable(layout, prediction);
   const notes = [...planNotes(prediction), ...readingNotes({ assumed, withoutEffect })];
   const noted = (figure: Figure): Figure => withAssumed(figure, assumed);
   return {
@@ -65,16 +68,25 @@ export function createPlan(planned: Planned & Partial<ConfigReading>): Plan {
     fits: prediction.fits,
     largestAssumption: prediction.largestAssumption,
     outside: prediction.outside,
-    table,
+    ...tableView(planTable(layout, prediction), notes),
     memory: () => noted(planMemory({ layout, prediction })),
     time: () => noted(planTime({ layout, prediction })),
     cost: (length, prices) =>
       costOf({ layout, prediction }, length, prices === undefined ? undefined : priceTable(prices)),
+  };
+}
+
+export function tableView(table: Table, notes: readonly string[]): TableView {
+  const toText = (): string => [table.toText(MOST_ROWS), ...notes].join('\n');
+  return {
+    table,
     frame: () => table.frame(),
-    toText: () => [table.toText(), ...notes].join('\n'),
+    toText,
     [DISPLAY]: () => ({
       'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,
-      'text/plain': [table.toText(), ...notes].join('\n'),
+      'text/plain': toText(),
     }),
   };
 }
+
+const MOST_ROWS = 100;

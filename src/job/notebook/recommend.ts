@@ -1,10 +1,7 @@
 import type { TrainConfigInput } from '../../config/train-config';
 import type { Figure } from '../../figures/figure';
-import type { DataFrame } from '../../figures/frame';
-import { escapeHtml } from '../../figures/grammar/ink';
 import { rankedLayouts } from '../../figures/plans/ranked-layouts';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
-import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Loss } from '../../plan/families';
 import { predict } from '../../plan/predict';
 import { type PriceTable, priceTable } from '../../plan/prices';
@@ -12,27 +9,23 @@ import { type Recommendation, recommend as search } from '../../plan/recommend';
 import { type RecommendInput, type RecommendPlace, recommendAsked } from '../../plan/recommend-request';
 import type { PlanRequestInput } from '../../plan/request';
 import { requestOfLayout } from '../../plan/request-of-layout';
-import { createPlan, type Plan } from './plan';
+import { createPlan, type Plan, type TableView, tableView } from './plan';
 
 /** The best layouts of a model, and why the others lost. In a notebook it shows itself. */
-export interface Recommended {
+export interface Recommended extends TableView {
   /** Those that fit, best first. */
   readonly ranked: readonly Plan[];
-  /** The best that fits; undefined where nothing does. */
+  /** The best that fits; undefined if nothing does. */
   readonly best: Plan | undefined;
   /** The best as a plan request, to change and plan again. */
   readonly request: PlanRequestInput | undefined;
-  /** Of every other family its best, and why that is behind. */
+  /** The best layout of each other family, and why it lost. */
   readonly losses: readonly Loss[];
   readonly numCandidates: number;
   readonly numFitting: number;
   readonly notTried: readonly string[];
-  readonly table: Table;
   /** Time over memory of all that are named, with the reasons in words. */
   figure(): Figure;
-  frame(): Promise<DataFrame>;
-  toText(): string;
-  [DISPLAY](): DisplayBundle;
 }
 
 export interface RecommendViewOptions extends RecommendPlace {
@@ -45,7 +38,7 @@ export interface RecommendViewOptions extends RecommendPlace {
 /**
  * Tries every legal layout of a model on this number of GPUs and ranks those that fit: recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }),
  * or a TrainConfig in place of the name. Throws: CONFIG for a wrong request, for no legal
- * layout, and by cost where no price is known.
+ * layout, and by cost if no price is known.
  * @example
  * sl.recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 });
  */
@@ -63,11 +56,8 @@ export function recommend(
 }
 
 function createRecommended(found: Recommendation): Recommended {
-  const table = recommendationTable(found);
   const ranked = found.ranked.map(createPlan);
   const [best] = ranked;
-  const notes = recommendationNotes(found);
-  const toText = (): string => [table.toText(100), ...notes].join('\n');
   return {
     ranked,
     best,
@@ -76,13 +66,7 @@ function createRecommended(found: Recommendation): Recommended {
     numCandidates: found.numCandidates,
     numFitting: found.numFitting,
     notTried: found.notTried,
-    table,
+    ...tableView(recommendationTable(found), recommendationNotes(found)),
     figure: () => rankedLayouts(found),
-    frame: () => table.frame(),
-    toText,
-    [DISPLAY]: () => ({
-      'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,
-      'text/plain': toText(),
-    }),
   };
 }

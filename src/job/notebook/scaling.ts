@@ -8,9 +8,11 @@ import { isTrainConfig } from '../../plan/layout-of-config';
 import { type PlanInput, planInputNamed } from '../../plan/plan-input';
 import type { Estimate } from '../../plan/prediction';
 import { scalingEfficiency } from '../../plan/scaling-efficiency';
+import { sessionGuesses } from '../run/guesses';
 import { type Plan, plan } from './plan';
+import { warnOf } from './plan-figures';
 
-/** How far a plan is scaled, and what it is compared with. */
+/** The numbers of GPUs that a plan is scaled to, and what it is compared with. */
 export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measured' | 'measuredWhat'> {
   /** Numbers of GPUs, or of nodes. */
   readonly counts: readonly number[];
@@ -26,9 +28,9 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
 }
 
 /**
- * Plans at growing numbers of GPUs, one line a request. Efficiency is tokens per second and GPU against the first count, its band
- * what a slower or faster network makes of it; the band of tokens per second is the time's. Throws: CONFIG where a request is not
- * legal at a count.
+ * Plans at growing numbers of GPUs or nodes, one line per request. Efficiency is tokens per second per GPU relative to the first
+ * count, and its band shows a slower and a faster network; the band of tokens per second is the time's. Throws: CONFIG if a
+ * request is not legal at a count.
  */
 export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
   const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
@@ -47,14 +49,13 @@ export function scaling(requests: Readonly<Record<string, PlanInput>>, options: 
     quantity,
     countedIn,
     subtitle: first === undefined ? '' : subtitleOf(first, options),
-    ...(options.documented === undefined ? {} : { documented: options.documented }),
-    ...(options.measured === undefined ? {} : { measured: options.measured }),
-    ...(options.measuredWhat === undefined ? {} : { measuredWhat: options.measuredWhat }),
+    documented: options.documented,
+    measured: options.measured,
+    measuredWhat: options.measuredWhat,
   });
-  return withAssumed(
-    figure,
-    plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed)),
-  );
+  warnOf(Object.values(requests).map((request) => plan(request)));
+  const assumed = plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed));
+  return sessionGuesses().reveal(withAssumed(figure, assumed));
 }
 
 function planAt(input: PlanInput, count: number, { countedIn, batch }: ScalingOptions): Plan {
@@ -79,7 +80,7 @@ function pointOf(
   return { count, value: inverse(tokensPerSecondPerGpu * layout.gpus, seconds) };
 }
 
-/** The interval of what goes with one over the time. */
+/** The interval of a value that is inversely proportional to the time. */
 function inverse(value: number, seconds: Estimate): Estimate {
   return {
     value,

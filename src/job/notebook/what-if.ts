@@ -9,11 +9,13 @@ import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
 import { isTrainConfig } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { inputOf, type PlanInput, type PlanPlace, placeOf, withPlace } from '../../plan/plan-input';
+import { sessionGuesses } from '../run/guesses';
 import { type Plan, plan } from './plan';
+import { warnOf } from './plan-figures';
 
 /**
- * One knob at a time turned away from a plan: iteration time and peak memory of every value. What is not legal is left out and
- * named. Throws: CONFIG for a wrong request, an unknown knob, and where nothing is legal.
+ * Changes one setting of a plan at a time: iteration time and peak memory of every value. Values that are not legal are left
+ * out and named. Throws: CONFIG for a wrong request, an unknown knob, and if nothing is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
   const asked = inputOf(input) as PlanInput; // a plan checks it
@@ -42,10 +44,13 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
     },
   );
   const noted = withAssumed(figure, base.assumed);
-  return refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused)}.`);
+  warnOf([base]);
+  return sessionGuesses().reveal(
+    refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused)}.`),
+  );
 }
 
-/** Null where that value is not legal. */
+/** Null if that value is not legal. */
 function tried(input: PlanInput, place: PlanPlace): Plan | null {
   try {
     return plan(input, place);
@@ -55,7 +60,7 @@ function tried(input: PlanInput, place: PlanPlace): Plan | null {
   }
 }
 
-/** Times are of the base's tokens: a setting that changes how many an iteration holds compares by the same work. */
+/** Times are for the base's tokens, so that a setting that changes the tokens of an iteration is compared at the same work. */
 function settingOf(turn: Turn, planned: Plan, { layout }: Plan): WhatIfSetting {
   const { peakBytes, fits } = planned;
   const work = tokensPerStep(layout) / tokensPerStep(planned.layout);
