@@ -2,7 +2,7 @@ import type { CommCause } from '../core/events';
 import { type CommunicationRow, communication } from '../ledger/communication';
 import { byWaitKind, WAIT_KINDS } from '../ledger/waits';
 import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, quantity, titleOf } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange } from './grammar/axes';
 import { soft, strong } from './grammar/ink';
@@ -24,6 +24,7 @@ export function commCauses(run: RunView): Figure {
   const kinds = kindsOf(run);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
   const frame = { top: 92, left, right: 84, pixels: Math.max(1, kinds.length) * ROW, foot: 40 } as const;
+  const numCollectives = sumOf(kinds, (kind) => kind.count);
   const wireMB = sumOf(kinds, (kind) => kind.wireBytes) / 1e6;
   const payloadMB = sumOf(kinds, (kind) => kind.bytes) / 1e6;
   return createFigure({
@@ -33,13 +34,9 @@ export function commCauses(run: RunView): Figure {
       ? plot(frame, [emptyPanel(run)])
       : plot({ ...frame, legend: 'edge' }, [bytesPanel(kinds), timePanel(kinds)])),
     quantities: {
-      numCollectives: {
-        value: sumOf(kinds, (kind) => kind.count),
-        unit: '',
-        says: (count) => `one step takes ${count} collectives`,
-      },
-      wireMB: { value: wireMB, unit: 'MB', says: (mb) => `each rank receives ${mb} per step` },
-      payloadMB: { value: payloadMB, unit: 'MB', says: (mb) => `the payload is ${mb} per rank and step` },
+      numCollectives: quantity(numCollectives, '', (count) => `one step takes ${count} collectives`),
+      wireMB: quantity(wireMB, 'MB', (mb) => `each rank receives ${mb} per step`),
+      payloadMB: quantity(payloadMB, 'MB', (mb) => `the payload is ${mb} per rank and step`),
     },
     table: createTable(
       kinds.map(({ cause, op, count, bytes, wireBytes, exposed, waits, wire, overlapped }) => ({

@@ -2,7 +2,7 @@ import type { StepRecord } from '../ledger/record';
 import { type Timeline, timeline, waitShare } from '../ledger/timeline';
 import { totalWait, waitsOf } from '../ledger/waits';
 import { mostlyFor, WAIT_WORDS, waitsText } from './comm-words';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, quantity, titleOf } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { type RunView, recordsOfStep } from './run-view';
@@ -35,21 +35,15 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   }));
   const longest = Math.max(...records.map(({ end }) => end)) - origin || 1e-3;
   const numSteps = step === undefined ? stepTimes(run).numSteps : 0;
+  const waited = mean(all.map(waitShare));
+  const numCollectives = mean(records.map(({ collectives }) => collectives.length));
   return createFigure({
     title: findingOf(records, mean(all.map(({ seconds }) => seconds))),
     subtitle: subtitleOf(run, records, shown.length, numSteps),
     ...plotLanes(rows, { ...SIZES, longest }),
     quantities: {
-      waitShare: {
-        value: mean(all.map(waitShare)) * 100,
-        unit: '%',
-        says: (share) => `ranks wait ${share} of the step`,
-      },
-      numCollectives: {
-        value: mean(records.map(({ collectives }) => collectives.length)),
-        unit: '',
-        says: (count) => `one step takes ${count} collectives`,
-      },
+      waitShare: quantity(waited * 100, '%', (share) => `ranks wait ${share} of the step`),
+      numCollectives: quantity(numCollectives, '', (count) => `one step takes ${count} collectives`),
     },
     table: createTable(all.flatMap(tableRows)),
   });

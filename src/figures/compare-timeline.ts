@@ -2,7 +2,7 @@ import type { StepRecord } from '../ledger/record';
 import { timeline, waitSeconds } from '../ledger/timeline';
 import { byWaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
 import { mostlyFor } from './comm-words';
-import { createFigure, type Figure, type Quantities, titleOf } from './figure';
+import { createFigure, type Figure, type Quantities, quantity, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
@@ -167,7 +167,7 @@ function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
     if (saved < 0) return `${best.name} has more ${what}: ${instead}`;
     return `${best.name} removed ${share} of the ${what} (${instead})`;
   };
-  return { ...wire, hiddenShare: { value: saved, unit: '%', says } };
+  return { ...wire, hiddenShare: quantity(saved, '%', says) };
 }
 
 function subtitleOf(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean): string {

@@ -3,17 +3,11 @@ import { LIGHT, plain, soft, strong, type Theme } from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
 import { toPng } from './static/png';
-import { toSvg } from './static/static-svg';
+import { type Drawing, toSvg } from './static/static-svg';
 import { DISPLAY, type DisplayBundle, type Table } from './table';
 
-/** What a figure is made of. Title and subtitle are plain text, escaped where they quote names. */
-interface FigureParts {
-  /** The finding, plain text, at most 75 characters. */
-  readonly title: string;
-  /** What, where, held or logical bytes. */
-  readonly subtitle: string;
-  readonly data: readonly Trace[];
-  readonly layout: Layout;
+/** What a figure is made of. */
+interface FigureParts extends Drawing {
   /** The numbers in the picture. */
   readonly table: Table;
   /** Numbers of this figure that one may have guessed, by name. */
@@ -40,6 +34,10 @@ export interface Quantity {
   readonly unit: string;
   /** The sentence that answers a guess, with the value and its unit in it, without a full stop. */
   readonly says: (value: string) => string;
+}
+
+export function quantity(value: number, unit: string, says: Quantity['says']): Quantity {
+  return { value, unit, says };
 }
 
 export type Quantities = Readonly<Record<string, Quantity>>;

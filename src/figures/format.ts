@@ -13,7 +13,7 @@ const BYTES = [
   [1e3, 'kB'],
 ] as const;
 
-/** The decimal unit in which the largest of a figure's values reads best. */
+/** The decimal unit for a figure's values, by the largest one. */
 export function byteScale(largest: Bytes): Scaled {
   const found = BYTES.find(([size]) => Math.abs(largest) >= size);
   return found ? { divisor: found[0], unit: found[1] } : { divisor: 1, unit: 'B' };
@@ -25,7 +25,7 @@ export function timeScale(longest: Seconds): Scaled {
   return longest >= 2e-3 ? { divisor: 1e-3, unit: 'ms' } : { divisor: 1e-6, unit: 'µs' };
 }
 
-/** A number for a label: one decimal from 1 on, more below, none from 1000 on or where it is whole. */
+/** A number for a label: one decimal from 1 on, more below, none from 1000 on or if it is whole. */
 export function short(value: number): string {
   const size = Math.abs(value);
   if (value === 0) return '0';

@@ -6,13 +6,13 @@ import { ShardlabError } from '../core/errors';
 /** A table of the library danfojs-node. */
 export type DataFrame = DanfoFrame;
 
-/** danfojs-node asks for a package that downloads a binary and for one by an address: these take their places. */
+/** danfojs-node asks for a package that downloads a binary and for one by an address: these replace them. */
 const INSTALL = `npm pkg set 'overrides.danfojs-node.@tensorflow/tfjs-node=npm:@tensorflow/tfjs@4.22.0' overrides.danfojs-node.xlsx=0.18.5
 npm install danfojs-node@1.2.0`;
 
 /**
  * Rows as a danfojs DataFrame with the given columns. The library is loaded on first use, which takes seconds.
- * Throws: IO with what to install where it is missing.
+ * Throws: IO with what to install if it is missing.
  */
 export async function frameOf(
   keys: readonly string[],

@@ -3,7 +3,7 @@ import type { Bytes } from '../core/units';
 import { logicalAtPeak, memoryAtPeak, totalBytes } from '../ledger/memory';
 import { modelStatesOf } from '../ledger/model-states';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
-import { createFigure, type Figure, type Quantities, type Quantity, titleOf } from './figure';
+import { createFigure, type Figure, type Quantities, quantity, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short, timesText } from './format';
 import { STACK_ORDER } from './grammar/palette';
 import { CAUSE_STYLE, plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
@@ -129,22 +129,16 @@ function holders(cases: Cases<ComparedCase>) {
 /** Numbers of a comparison that a guess may be about. */
 export function comparisonQuantities(cases: Cases<ComparedCase>): Quantities {
   const { most, least, states, peak } = holders(cases);
-  const stateRatio: Quantity = {
-    value: states,
-    unit: '×',
-    says: (times) => `${most.name} holds ${times} the model states of ${least.name}`,
-  };
-  const perCase = cases.map(({ name, states: held }): [string, Quantity] => {
+  const stateText = (times: string): string =>
+    `${most.name} holds ${times} the model states of ${least.name}`;
+  const peakText = (times: string): string => `the peak of ${most.name} is ${times} that of ${least.name}`;
+  const perCase = cases.map(({ name, states: held }) => {
     const says = (mb: string): string => `under ${name} a rank holds ${mb} of model states`;
-    return [name, { value: totalBytes(held) / 1e6, unit: 'MB', says }];
+    return [name, quantity(totalBytes(held) / 1e6, 'MB', says)];
   });
   return {
-    ...(Number.isFinite(states) ? { stateRatio } : {}),
-    peakRatio: {
-      value: peak,
-      unit: '×',
-      says: (times) => `the peak of ${most.name} is ${times} that of ${least.name}`,
-    },
+    ...(Number.isFinite(states) ? { stateRatio: quantity(states, '×', stateText) } : {}),
+    peakRatio: quantity(peak, '×', peakText),
     ...Object.fromEntries(perCase),
   };
 }

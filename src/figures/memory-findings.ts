@@ -1,7 +1,7 @@
 import type { MemoryCause } from '../core/events';
 import { totalBytes } from '../ledger/memory';
 import type { BytesByCause } from '../ledger/record';
-import type { Quantities, Quantity } from './figure';
+import { type Quantities, type Quantity, quantity } from './figure';
 import { percent } from './format';
 import { unescaped } from './grammar/ink';
 import { sumOf } from './spread';
@@ -44,13 +44,12 @@ function activationName(atPeak: BytesByCause): string {
 /** What one may have guessed about a peak. */
 export function peakQuantities(atPeak: BytesByCause): Quantities {
   const total = totalBytes(atPeak);
-  const share = (are: string, ...causes: MemoryCause[]): Quantity => ({
-    value: total > 0 ? (sumOf(causes, (cause) => atPeak[cause]) / total) * 100 : 0,
-    unit: '%',
-    says: (part) => `${are} ${part} of the peak`,
-  });
+  const share = (are: string, ...causes: MemoryCause[]): Quantity => {
+    const value = total > 0 ? (sumOf(causes, (cause) => atPeak[cause]) / total) * 100 : 0;
+    return quantity(value, '%', (part) => `${are} ${part} of the peak`);
+  };
   return {
-    peakMB: { value: total / 1e6, unit: 'MB', says: (mb) => `the peak is ${mb}` },
+    peakMB: quantity(total / 1e6, 'MB', (mb) => `the peak is ${mb}`),
     paramShare: share('parameters are', 'param.shard', 'param.full'),
     gradShare: share('gradients are', 'grad.shard', 'grad.full'),
     optimizerShare: share('the optimizer’s moments are', 'optimizer'),

@@ -1,17 +1,15 @@
 import type { MemoryOverTime } from '../ledger/memory';
-import { createFigure, type Figure, type Quantities } from './figure';
+import { createFigure, type Figure, type Quantities, quantity } from './figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
 import { titled } from './grammar/axes';
-import { type Facet, facets } from './grammar/facets';
 import { bold, safe, soft } from './grammar/ink';
 import { note, PAPER, ruleY, swatches } from './grammar/marks';
 import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
-import { type Panel, plot } from './grammar/plot';
+import { type Facet, facets, type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits, wrapped, wrappedMarkup } from './grammar/text-width';
-import { causeAreas, causesIn, DOTTED, type MemoryScales } from './memory-areas';
+import { causeAreas, causesIn, DOTTED, type MemoryScales, phaseStrip } from './memory-areas';
 import { caseFinding, type MemoryCase, type MemoryChoice, memoryCaseOf } from './memory-case';
-import { phaseStrip } from './phase-strip';
 import type { RunView } from './run-view';
 import { type Cases, casesOf, extremes, type Runs, valuesOf } from './runs';
 import { isEqualWork, timeRatio } from './step-times';
@@ -161,22 +159,17 @@ function timeWordings({ times }: MemoryCase, base: MemoryCase, peak: string): st
 
 function quantitiesOf(cases: Cases<MemoryCase>): Quantities {
   const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
+  const ratio = most.devicePeak / (least.devicePeak || 1);
+  const reduction = 1 - least.devicePeak / (cases[0].devicePeak || 1);
+  const onHost = Math.max(...cases.map(({ hostPeak }) => hostPeak));
   return {
-    peakRatio: {
-      value: most.devicePeak / (least.devicePeak || 1),
-      unit: '×',
-      says: (times) => `the peak of ${most.name} is ${times} that of ${least.name}`,
-    },
-    peakReduction: {
-      value: (1 - least.devicePeak / (cases[0].devicePeak || 1)) * 100,
-      unit: '%',
-      says: (share) => `${least.name} lowers the peak most, by ${share}`,
-    },
-    hostMB: {
-      value: Math.max(...cases.map(({ hostPeak }) => hostPeak)) / 1e6,
-      unit: 'MB',
-      says: (mb) => `up to ${mb} lie on the host`,
-    },
+    peakRatio: quantity(ratio, '×', (times) => `the peak of ${most.name} is ${times} that of ${least.name}`),
+    peakReduction: quantity(
+      reduction * 100,
+      '%',
+      (share) => `${least.name} lowers the peak most, by ${share}`,
+    ),
+    hostMB: quantity(onHost / 1e6, 'MB', (mb) => `up to ${mb} lie on the host`),
   };
 }
 

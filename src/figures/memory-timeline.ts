@@ -1,21 +1,21 @@
+import type { MemoryCause } from '../core/events';
+import type { Bytes } from '../core/units';
 import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
-import type { StepRecord } from '../ledger/record';
+import type { BytesByCause, StepRecord } from '../ledger/record';
 import { temporaries } from '../ledger/temporaries';
 import { timeline } from '../ledger/timeline';
 import { createFigure, type Figure, titleOf } from './figure';
-import { byteScale, counted, inUnit, timeScale } from './format';
+import { byteScale, counted, inUnit, percent, type Scaled, short, timeScale } from './format';
 import { titled } from './grammar/axes';
-import { bold, safe, strong } from './grammar/ink';
-import { pointed } from './grammar/marks';
-import { STACK_ORDER } from './grammar/palette';
+import { bold, safe, soft, strong } from './grammar/ink';
+import { filled, note, pointed, spread } from './grammar/marks';
+import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
-import type { Annotation } from './grammar/plotly';
+import type { Annotation, Axis, BarTrace } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
-import { causeAreas, causesIn, type MemoryScales, totalLine } from './memory-areas';
+import { causeAreas, causesIn, type MemoryScales, phaseStrip, totalLine } from './memory-areas';
 import { chosenRecords, type MemoryChoice } from './memory-case';
 import { peakFinding, peakQuantities } from './memory-findings';
-import { peakPanels } from './peak-panel';
-import { phaseStrip } from './phase-strip';
 import type { RunView } from './run-view';
 import { createTable, type Table } from './table';
 
@@ -127,4 +127,74 @@ function tableOf(record: StepRecord, { seconds, byCause, ring }: MemoryOverTime)
   const causes = STACK_ORDER.map((cause) => `${cause} ${peak[cause]}`).join(', ');
   const title = `peak ${totalBytes(peak)} B: ${causes} (pool ${atPeak.pool}, ring ${atPeak.ring})`;
   return createTable(rows, { title });
+}
+
+const ABSENT_ROW = 18;
+const LABEL_GAP = 14;
+/** Where labels begin, right of the bar. */
+const LABEL = 0.58;
+const ACROSS: Axis = { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, fixedrange: true };
+const UP: Axis = { visible: false, fixedrange: true };
+/** Fewer bytes of a ring are not worth a word. */
+const LEAST_RING: Bytes = 1e3;
+
+/**
+ * The peak as one bar with direct labels, which serve as the figure's legend; below it what is held at other times only. `ring`:
+ * the temporaries that are passed from unit to unit; the others are freed within one.
+ */
+export function peakPanels(
+  { atPeak, ring }: { readonly atPeak: BytesByCause; readonly ring: Bytes },
+  seen: readonly MemoryCause[],
+  { divisor, unit }: Scaled,
+  pixels: number,
+): Panel[] {
+  const total = totalBytes(atPeak);
+  const absent = seen.filter((cause) => atPeak[cause] === 0);
+  const foot = (absent.length * ABSENT_ROW) / pixels;
+  const [from, to] = [foot === 0 ? 0 : foot + 0.06, 0.96];
+  let base = 0;
+  const segments = seen.flatMap((cause) => {
+    const bytes = atPeak[cause];
+    base += bytes;
+    const [held, share] = [short(bytes / divisor), percent(bytes / total)];
+    return bytes > 0 ? [{ cause, bytes, start: base - bytes, held, share }] : [];
+  });
+  const perByte = ((to - from) * pixels) / total;
+  const middles = segments.map(({ bytes, start }) => (start + bytes / 2) * perByte);
+  // One label per segment, at its middle, moved if thin segments are close.
+  const places = spread(middles, LABEL_GAP, 5, (to - from) * pixels - 4);
+  const labels = segments.map(({ cause, held, share }, i) => {
+    // STACK_ORDER ends with the temporaries: there is room beside their label.
+    const ringText = cause === 'temp' && ring >= LEAST_RING ? soft(`, ring ${short(ring / divisor)}`) : '';
+    const text = `${strong(cause)} ${bold(held)} ${soft(share)}${ringText}`;
+    return note(LABEL, (places[i] ?? 0) / perByte / divisor, text);
+  });
+  const caption = { yref: 'paper', xshift: -3, yanchor: 'bottom' } as const;
+  return [
+    {
+      x: ACROSS,
+      y: { ...UP, domain: [from, to], range: [0, total / divisor || 1] },
+      data: segments.map(({ cause, bytes, start, held, share }) => ({
+        ...bar(cause, start / divisor, bytes / divisor),
+        name: cause,
+        hovertemplate: `<b>${cause}</b> ${held} ${unit}, ${share} of the peak<extra></extra>`,
+      })),
+      annotations: [
+        ...(total > 0 ? [note(-0.45, 0.965, soft(`at the peak, ${unit}`), caption)] : []),
+        ...labels,
+      ],
+    },
+    {
+      x: ACROSS,
+      y: { ...UP, domain: [0, foot || 0.01], range: [-Math.max(1, absent.length), 0] },
+      data: absent.map((cause, row) => ({ ...bar(cause, -row - 0.75, 0.5), hoverinfo: 'skip' })),
+      annotations: absent.map((cause, row) =>
+        note(LABEL, -row - 0.5, `${strong(cause)}${soft(' not at peak')}`),
+      ),
+    },
+  ];
+}
+
+function bar(cause: MemoryCause, base: number, height: number): BarTrace {
+  return { ...filled(CAUSE_FILL[cause]), width: 0.9, x: [0], y: [height], base: [base] };
 }

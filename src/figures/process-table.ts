@@ -1,6 +1,6 @@
 import type { StepRecord } from '../ledger/record';
 import { recordsOfStep } from './run-view';
-import { type CellValue, createTable, type Table } from './table';
+import { createTable, numbers, type Table } from './table';
 
 const TITLES = {
   rssBytes: 'resident, MB',
@@ -12,7 +12,7 @@ const TITLES = {
 } as const;
 const KEYS = Object.keys(TITLES) as readonly (keyof typeof TITLES)[]; // its own keys
 
-const format = (value: CellValue): string => (value === null ? '—' : (Number(value) / 1e6).toFixed(1));
+const format = numbers((bytes) => (bytes / 1e6).toFixed(1));
 const COLUMNS = KEYS.map((key) => ({ key, title: TITLES[key], align: 'right' as const, format }));
 
 /** What each rank's process held at the end of a step (default: the last one): every resident byte has a name. */

@@ -2,24 +2,19 @@ import { ConfigError } from '../core/errors';
 import type { StepRecord } from '../ledger/record';
 import type { RunForecast } from '../plan/dry-run/forecast';
 
-/** What a figure must know of a run beside its records. */
+/** A run as figures see it. */
 export interface RunView {
   /** The strategy's real name, as in the config. */
   readonly strategy: string;
   readonly world: number;
   /** Steps of all ranks, in any order: of a long run the newest ones, and the one that is asked for. */
   readonly records: readonly StepRecord[];
-  /** What all steps come to, where `records` has some of them only. */
-  readonly totals?: RunTotals;
-  /** For "predicted beside measured", made when a figure asks; null where nothing can be predicted. */
+  /** The losses of all steps, made when a figure asks, if `records` has only some of them. */
+  readonly allLosses?: () => LossesByStep;
+  /** For "predicted beside measured", made when a figure asks; null if nothing can be predicted. */
   readonly forecast?: () => RunForecast | null;
   /** Words about the machine for subtitles: "4 ranks share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
-}
-
-/** What figures of all steps take, made when it is asked for. */
-export interface RunTotals {
-  losses(): LossesByStep;
 }
 
 /** Losses of one step after the other; those of steps that are missing are NaN. */
@@ -30,7 +25,7 @@ export interface LossesByStep {
 
 /** A run's losses. */
 export function lossesOf(run: RunView): LossesByStep {
-  if (run.totals !== undefined) return run.totals.losses();
+  if (run.allLosses !== undefined) return run.allLosses();
   const bySteps = new Map<number, number>();
   for (const { step, loss } of run.records) if (loss !== null && !bySteps.has(step)) bySteps.set(step, loss);
   if (bySteps.size === 0) return { firstStep: 1, losses: [] };

@@ -1,6 +1,6 @@
 import { ConfigError } from '../core/errors';
 import type { Bytes } from '../core/units';
-import { type Quantity, titleOf } from './figure';
+import { type Quantity, quantity, titleOf } from './figure';
 import { byteScale, inUnit, listed } from './format';
 import type { RunView } from './run-view';
 
@@ -33,7 +33,7 @@ export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number):
   };
 }
 
-/** The finding where a dry run is off: it comes before any other. */
+/** The finding if a dry run is off: it comes before any other. */
 export function missedFinding(
   cases: readonly { readonly name: string; readonly residual: Bytes | null }[],
 ): string | undefined {
@@ -50,6 +50,9 @@ export function missedFinding(
 /** What a guess about bytes on the wire may be about. */
 export function wireRatio(bytes: readonly Bytes[]): Quantity {
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
-  const says = (times: string): string => `the most bytes received are ${times} the fewest`;
-  return { value: least > 0 ? most / least : 1, unit: '×', says };
+  return quantity(
+    least > 0 ? most / least : 1,
+    '×',
+    (times) => `the most bytes received are ${times} the fewest`,
+  );
 }

@@ -1,7 +1,7 @@
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 import { escapeHtml } from './grammar/ink';
 
-/** What a table's cell may hold; null is shown as a dash. */
+/** The content of a table's cell; null is shown as a dash. */
 export type CellValue = string | number | boolean | null;
 
 export type TableRow = Readonly<Record<string, CellValue>>;
@@ -9,11 +9,16 @@ export type TableRow = Readonly<Record<string, CellValue>>;
 /** How one column is shown. The key names the field in rows, CSV and frames. */
 export interface Column {
   readonly key: string;
-  /** Heading; the key when absent. */
+  /** Heading. Default: the key. */
   readonly title?: string;
-  /** Numbers stand right, the rest left, when absent. */
+  /** Default: numbers right, all other values left. */
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
+}
+
+/** A format of numbers; other values are shown as `otherwise`. */
+export function numbers(format: (value: number) => string, otherwise = '—') {
+  return (value: CellValue): string => (typeof value === 'number' ? format(value) : otherwise);
 }
 
 /** MIME type → content, as Jupyter's display_data carries it. */
@@ -43,7 +48,7 @@ export interface TableOptions {
   readonly columns?: readonly Column[];
 }
 
-/** Makes a table; columns are the first row's keys when none are given. */
+/** Makes a table; its columns are by default the first row's keys. */
 export function createTable(rows: readonly TableRow[], options: TableOptions = {}): Table {
   const columns = options.columns ?? Object.keys(rows[0] ?? {}).map((key) => ({ key }));
   const title = options.title ?? '';
@@ -66,7 +71,7 @@ function shownAsTable(frame: DataFrame): DataFrame {
   Object.defineProperty(commonPrototype(frame), DISPLAY, {
     configurable: true,
     value(this: DataFrame): DisplayBundle {
-      // What a frame holds is what a table's cells hold.
+      // A frame has the same values as a table's cells.
       return createTable(rowsOf(this) as TableRow[])[DISPLAY]();
     },
   });
@@ -85,7 +90,7 @@ function formatNumber(value: number): string {
   if (Number.isInteger(value)) return value.toLocaleString('en-US');
   if (!Number.isFinite(value)) return String(value);
   const rounded = Number(value.toPrecision(4));
-  // Grouped as whole numbers are: both may stand in one column.
+  // Grouped as whole numbers are: both may be in one column.
   return Math.abs(rounded) >= 1000 ? rounded.toLocaleString('en-US') : String(rounded);
 }
 

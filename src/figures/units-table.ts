@@ -1,7 +1,7 @@
 import { formatBytes, formatSeconds } from '../core/units';
 import { type Link, linkText, transferSeconds } from '../transport/link';
 import { counted } from './format';
-import { type CellValue, type Column, createTable, type Table } from './table';
+import { type Column, createTable, numbers, type Table } from './table';
 
 /** One unit of a model, as its owner describes it. */
 export interface UnitFacts {
@@ -83,18 +83,13 @@ function largeHint(share: number): string {
   return `too large: ${percentage}% of the model is whole at once (over ${LARGEST_SHARE * 100}%); wrap modules below it`;
 }
 
-const orDash =
-  (format: (value: number) => string) =>
-  (value: CellValue): string =>
-    typeof value === 'number' ? format(value) : '—';
-
 const COLUMNS: readonly Column[] = [
   { key: 'module' },
   { key: 'strategy' },
   { key: 'numParams', title: 'parameters' },
   { key: 'padding' },
-  { key: 'bytes', title: 'whole', format: orDash(formatBytes) },
-  { key: 'modelShare', title: 'of the model', format: orDash((share) => `${(share * 100).toFixed(1)}%`) },
-  { key: 'gatherSeconds', title: 'gather on the link', align: 'right', format: orDash(formatSeconds) },
+  { key: 'bytes', title: 'whole', format: numbers(formatBytes) },
+  { key: 'modelShare', title: 'of the model', format: numbers((share) => `${(share * 100).toFixed(1)}%`) },
+  { key: 'gatherSeconds', title: 'gather on the link', align: 'right', format: numbers(formatSeconds) },
   { key: 'hint', format: (value) => String(value ?? '') },
 ];

@@ -7,7 +7,7 @@ export interface Theme {
 
 /**
  * [Note: figures on paper] A figure brings its own light paper, the picture and the interactive figure alike, so that nothing changes
- * when one takes the other's place. On transparent paper one grey would serve light and dark hosts, and no grey has a contrast of
+ * when one replaces the other. On transparent paper one grey would serve light and dark hosts, and no grey has a contrast of
  * 4.5 (WCAG 2) to white and to #111111. These have 15.9 and 7.0 to white.
  */
 export const LIGHT: Theme = { background: '#ffffff', strong: '#222222', soft: '#595959' };

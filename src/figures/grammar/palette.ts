@@ -1,7 +1,7 @@
 import type { CommCause, MemoryCause, SpanName } from '../../core/events';
 import type { WaitKind } from '../../ledger/waits';
 
-/** How an area or bar is filled: a colour, and a hatch where it is transient. */
+/** How an area or bar is filled: a colour, and a hatch if it is transient. */
 export interface Fill {
   readonly color: string;
   readonly pattern?: Pattern;
@@ -42,7 +42,7 @@ export const CAUSE_FILL: Readonly<Record<MemoryCause, Fill>> = {
   temp: { color: '#C9CED3', pattern: hatch('x') },
 };
 
-/** Bottom to top: what stays lies below what comes and goes. */
+/** Bottom to top: lasting bytes are below transient ones. */
 export const STACK_ORDER: readonly MemoryCause[] = [
   'param.shard',
   'optimizer',
@@ -91,7 +91,7 @@ const waiting = (shape: Pattern['shape']): Fill => ({
 
 /** Waits and bubbles: nearly unfilled, hatched orange-red. */
 export const WAIT_FILL: Fill = waiting('/');
-/** What is waited for has its own hatch. */
+/** Each kind of wait has its own hatch. */
 export const WAIT_FILLS: Readonly<Record<WaitKind, Fill>> = {
   wire: WAIT_FILL,
   peer: waiting('\\'),
@@ -100,9 +100,9 @@ export const WAIT_FILLS: Readonly<Record<WaitKind, Fill>> = {
 };
 export const WAIT_OUTLINE = { width: 1.2, color: '#D9602F' } as const;
 
-/** Of what does not fit, and of what a device can hold. */
+/** The colour of plans that do not fit, and of a device's capacity. */
 export const OVER = '#B3401A';
-/** Bars of what has no colour of its own. */
+/** Bars without a colour of their own. */
 export const NEUTRAL_FILL: Fill = { color: '#59636E' };
 
 /** Lines and thin outlines that are seen on light and dark. */

@@ -125,3 +125,45 @@ function onAxes(panel: Panel, i: number): Layer {
     shapes: shapes.map((one) => ({ ...one, xref: one.xref ?? x, yref: one.yref ?? y })),
   };
 }
+
+/** Sizes of a grid of facets, in pixels. */
+export interface FacetSizes {
+  readonly width: number;
+  readonly heading: number;
+  readonly body: number;
+  /** Between lines of facets. */
+  readonly between: number;
+  /** Between columns, a share of the width. */
+  readonly gap: number;
+}
+
+const MAX_COLUMNS = 4;
+
+/** A grid of `count` equal facets, four in a line; `pixels` high together. */
+export function facets(count: number, { width, heading, body, between, gap }: FacetSizes) {
+  const columns = Math.min(count, MAX_COLUMNS);
+  const lines = Math.ceil(count / columns);
+  const pixels = lines * (heading + body) + (lines - 1) * between;
+  const share = (1 - (columns - 1) * gap) / columns;
+  const all = Array.from({ length: count }, (_, index) => {
+    const column = index % columns;
+    const top = Math.floor(index / columns) * (heading + body + between) + heading;
+    const left = column * (share + gap);
+    /** The share of the height at this number of pixels below the facet's heading. */
+    const at = (below: number): number => Math.max(0, 1 - (top + below) / pixels);
+    return {
+      across: [left, Math.min(1, left + share)] as const,
+      pixels: share * width,
+      isLeft: column === 0,
+      /** Whether no facet of its column is below. */
+      isLow: index + columns >= count,
+      at,
+      /** A domain between two such places. */
+      down: (from: number, to: number) => [at(to), at(from)] as const,
+    };
+  });
+  return { pixels, all };
+}
+
+/** One of a grid's panels: shares of the picture's width and height. */
+export type Facet = ReturnType<typeof facets>['all'][number];

@@ -5,7 +5,7 @@ import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import type { Figure } from '../figure';
 import { listed } from '../format';
-import { type CellValue, type Column, createTable, type Table } from '../table';
+import { type Column, createTable, numbers, type Table } from '../table';
 
 /** Where an iteration's time and a GPU's memory go, by cause, with what crosses the wires. */
 export function planTable(layout: Layout, prediction: Prediction): Table {
@@ -110,15 +110,10 @@ type PlanRow = Readonly<{
   share: number | null;
 }>;
 
-const shown =
-  (format: (value: number) => string) =>
-  (value: CellValue): string =>
-    typeof value === 'number' ? format(value) : '';
-
 const COLUMNS: readonly Column[] = [
   { key: 'of', title: '' },
   { key: 'cause' },
-  { key: 'seconds', title: 'time', align: 'right', format: shown(formatSeconds) },
-  { key: 'bytes', align: 'right', format: shown(formatBytes) },
-  { key: 'share', align: 'right', format: shown((share) => `${(100 * share).toFixed(1)}%`) },
+  { key: 'seconds', title: 'time', align: 'right', format: numbers(formatSeconds, '') },
+  { key: 'bytes', align: 'right', format: numbers(formatBytes, '') },
+  { key: 'share', align: 'right', format: numbers((share) => `${(100 * share).toFixed(1)}%`, '') },
 ];

@@ -3,7 +3,7 @@ import type { Planned } from '../../plan/cost-of';
 import { familyOf } from '../../plan/families';
 import type { Recommendation } from '../../plan/recommend';
 import { counted, listed } from '../format';
-import { type CellValue, type Column, createTable, type Table } from '../table';
+import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 import { layoutWords } from './plan-table';
 
 /** The best layouts, and below them the best of every other family with why it is behind. */
@@ -58,18 +58,13 @@ function row(
 
 type LayoutRow = Readonly<Record<string, CellValue>>;
 
-const number =
-  (format: (value: number) => string) =>
-  (value: CellValue): string =>
-    typeof value === 'number' ? format(value) : '';
-
 const COLUMNS: readonly Column[] = [
-  { key: 'rank', title: '', align: 'right', format: number(String) },
+  { key: 'rank', title: '', align: 'right', format: numbers(String, '') },
   { key: 'family' },
   { key: 'hardware' },
   { key: 'layout' },
-  { key: 'seconds', title: 'iteration', align: 'right', format: number(formatSeconds) },
-  { key: 'mfu', title: 'MFU', align: 'right', format: number((mfu) => `${(100 * mfu).toFixed(1)}%`) },
-  { key: 'peakBytes', title: 'peak', align: 'right', format: number(formatBytes) },
+  { key: 'seconds', title: 'iteration', align: 'right', format: numbers(formatSeconds, '') },
+  { key: 'mfu', title: 'MFU', align: 'right', format: numbers((mfu) => `${(100 * mfu).toFixed(1)}%`, '') },
+  { key: 'peakBytes', title: 'peak', align: 'right', format: numbers(formatBytes, '') },
   { key: 'why' },
 ];

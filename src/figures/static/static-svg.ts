@@ -1,16 +1,17 @@
 import { escapeHtml, soft, strong, type Theme, themed } from '../grammar/ink';
 import type { Layout, Trace } from '../grammar/plotly';
 import { FONT_FAMILY, STATIC_WIDTH, SUBTITLE_SIZE, TITLE_SIZE } from '../grammar/template';
-import { element, svgText } from './svg';
+import { element, type Hatches, svgText } from './svg';
 import { svgAxes } from './svg-axes';
 import { svgAnnotation, svgLegend, svgShape } from './svg-decor';
 import { frameOf } from './svg-frame';
-import type { Hatches } from './svg-hatches';
 import { svgMarks } from './svg-marks';
 
-/** What a picture is drawn from. */
-interface Drawing {
+/** What a picture is drawn from. Title and subtitle are plain text, escaped where they quote names. */
+export interface Drawing {
+  /** The finding, at most 75 characters. */
   readonly title: string;
+  /** What, where, held or logical bytes. */
   readonly subtitle: string;
   readonly data: readonly Trace[];
   readonly layout: Layout;

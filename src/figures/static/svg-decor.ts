@@ -2,9 +2,8 @@ import type { Theme } from '../grammar/ink';
 import { legendPlaces } from '../grammar/plot';
 import type { Annotation, Layout, Shape, Trace } from '../grammar/plotly';
 import { textWidth } from '../grammar/text-width';
-import { baseline, element, stroked, svgText } from './svg';
+import { baseline, element, fillOf, type Hatches, stroked, svgText } from './svg';
 import { type Frame, pointAt } from './svg-frame';
-import { fillOf, type Hatches } from './svg-hatches';
 import { svgSymbol } from './svg-marks';
 
 /** A line or rectangle of the layout. */

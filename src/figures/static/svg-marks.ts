@@ -1,7 +1,6 @@
 import type { BarTrace, Layout, Marker, MarkerSymbol, ScatterTrace, Trace } from '../grammar/plotly';
-import { element, round, stroked, svgText } from './svg';
+import { element, fillOf, type Hatches, round, stroked, svgText } from './svg';
 import type { Frame, Scale } from './svg-frame';
-import { fillOf, type Hatches } from './svg-hatches';
 
 /** All traces, in order. */
 export function svgMarks(frame: Frame, layout: Layout, data: readonly Trace[], hatches: Hatches): string[] {

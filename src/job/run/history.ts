@@ -53,8 +53,7 @@ export class RunHistory {
     const newest = this.steps.newest(NUM_NEWEST, end).filter((record) => record.step >= phase.firstStep);
     const isThere = newest.some((record) => record.step === step);
     const records = isThere ? newest : [...this.steps.ofStep(step), ...newest];
-    const losses = (): LossesByStep => this.lossesByStep(phase.firstStep, end);
-    return { ...phase, records, totals: { losses } };
+    return { ...phase, records, allLosses: () => this.lossesByStep(phase.firstStep, end) };
   }
 
   /** Number of the last step, from 1, including the steps before a loaded checkpoint; 0 before the first. */
