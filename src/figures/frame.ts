@@ -46,14 +46,7 @@ export function rowsOf({ columns, values }: DataFrame): Record<string, unknown>[
 }
 
 /** The prototype that frames and series, also those computed from them, have in common. */
-export function commonPrototype(frame: DataFrame): object {
-  let common: object = frame;
-  for (
-    let next: unknown = Object.getPrototypeOf(frame);
-    typeof next === 'object' && next !== null && next !== Object.prototype;
-    next = Object.getPrototypeOf(next)
-  ) {
-    common = next;
-  }
-  return common;
+export function commonPrototype(value: object): object {
+  const next: object | null = Object.getPrototypeOf(value);
+  return next === null || next === Object.prototype ? value : commonPrototype(next);
 }

@@ -5,7 +5,6 @@ import { safe, soft, strong } from './ink';
 import { bars, endLabel, note, ruleX, swatches } from './marks';
 import { CAUSE_FILL, type Fill, NEUTRAL, STACK_ORDER } from './palette';
 import { type Layer, type Panel, plot } from './plot';
-import type { BarTrace } from './plotly';
 import { STATIC_WIDTH } from './template';
 import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
@@ -111,7 +110,7 @@ function stackPanel<K extends string>(
   left: number,
   width: number,
 ) {
-  const { rows, scale, over = {}, heading, aside = '', isSigned = false } = panel;
+  const { rows, scale, over = {}, heading, aside = '', isSigned = false, isSingle } = panel;
   const stacks = rows.map(({ values }) => stackOf(values, style.order, scale.divisor));
   const low = Math.min(0, ...stacks.map((stack) => stack.low));
   const reach = (panel.reach ?? 0) / scale.divisor;
@@ -119,23 +118,28 @@ function stackPanel<K extends string>(
   const range = [low * 1.15, high + (high - low) * 0.02] as const;
   const names = rows.map(({ name }) => wrappedMarkup(name, 11, left - 14, (line) => strong(safe(line))));
   const perUnit = width / (range[1] - range[0]);
+  const traceOf = (key: K) => {
+    const items = stacks.flatMap(({ segments }, at) =>
+      segments
+        .filter((segment) => segment.key === key)
+        .map(({ from, length, said }) => {
+          const hasText = isSingle !== true && fits(short(length), 10, Math.abs(length) * perUnit);
+          return { at, length, from, text: hasText ? short(length) : '', said };
+        }),
+    );
+    const trace = bars(items, { fill: style.fillOf(key), hover: style.hover(key) });
+    return items.length === 0 ? [] : [{ ...trace, name: soft(key), legendgroup: key }];
+  };
   const totals = rows.map((row, i) => {
     const stack = stacks[i] ?? { low: 0, high: 0 };
     const sum = stack.low + stack.high;
-    return endLabel(
-      stack.high,
-      i,
-      isSigned ? `${sum > 0 ? '+' : ''}${short(sum)}` : short(stack.high),
-      row.note,
-    );
+    const signed = `${sum > 0 ? '+' : ''}${short(sum)}`;
+    return endLabel(stack.high, i, isSigned ? signed : short(stack.high), row.note);
   });
   return {
     x: { range, ...(low < 0 ? { zeroline: true, zerolinecolor: NEUTRAL } : {}) },
     y: rowAxis(names),
-    data: [
-      ...style.order.flatMap((key) => segments(key, panel, stacks, style, perUnit)),
-      ...(over.data ?? []),
-    ],
+    data: [...style.order.flatMap(traceOf), ...(over.data ?? [])],
     heading,
     aside,
     annotations: [...totals, ...(over.annotations ?? [])],
@@ -143,46 +147,18 @@ function stackPanel<K extends string>(
   };
 }
 
-interface Stack<K extends string> {
-  readonly base: ReadonlyMap<K, number>;
-  readonly low: number;
-  readonly high: number;
-}
-
-/** Where each segment begins; negative ones go left from zero. */
-function stackOf<K extends string>(
-  values: StackRow<K>['values'],
-  order: readonly K[],
-  divisor: number,
-): Stack<K> {
-  const base = new Map<K, number>();
+/** A row's segments from zero on; negative ones go left. */
+function stackOf<K extends string>(values: StackRow<K>['values'], order: readonly K[], divisor: number) {
   let [low, high] = [0, 0];
-  for (const key of order) {
-    const value = (values[key] ?? 0) / divisor;
-    base.set(key, value < 0 ? low : high);
-    if (value < 0) low += value;
-    else high += value;
-  }
-  return { base, low, high };
-}
-
-function segments<K extends string>(
-  key: K,
-  { rows, scale, isSingle }: StackPanel<K>,
-  stacks: readonly Stack<K>[],
-  style: StackStyle<K>,
-  perUnit: number,
-): BarTrace[] {
-  const items = rows.flatMap(({ values }, at) => {
+  const segments = order.flatMap((key) => {
     const said = values[key] ?? 0;
-    const length = said / scale.divisor;
-    const hasText = isSingle !== true && fits(short(length), 10, Math.abs(length) * perUnit);
-    const from = stacks[at]?.base.get(key) ?? 0;
-    return said === 0 ? [] : [{ at, length, from, text: hasText ? short(length) : '', said }];
+    const length = said / divisor;
+    const from = length < 0 ? low : high;
+    if (length < 0) low += length;
+    else high += length;
+    return said === 0 ? [] : [{ key, from, length, said }];
   });
-  if (items.length === 0) return [];
-  const trace = bars(items, { fill: style.fillOf(key), hover: style.hover(key) });
-  return [{ ...trace, name: soft(key), legendgroup: key }];
+  return { segments, low, high };
 }
 
 /** What a device can hold: a line across all rows. */

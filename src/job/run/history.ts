@@ -42,7 +42,7 @@ export class RunHistory {
   }
 
   /**
-   * The phase of a step with the records of that step and of the phase's newest ones, and with the sums over all of its
+   * The phase of a step with the records of that step and of the phase's newest ones, and with the losses of all of its
    * steps. Throws: IO if records are lost.
    */
   stepsOf(step: number) {
