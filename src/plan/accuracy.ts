@@ -24,13 +24,8 @@ export interface MeasuredRun {
   readonly fitted?: boolean | undefined;
 }
 
-export interface Pair {
-  readonly predicted: Seconds;
-  readonly measured: Seconds;
-}
-
 /** Zeros for no pairs; one half of a pair that is predicted equal counts as ranked. */
-export function accuracyOf(pairs: readonly Pair[]): Accuracy {
+export function accuracyOf(pairs: readonly Pick<MeasuredRun, 'predicted' | 'measured'>[]): Accuracy {
   const errors = pairs.map(({ predicted, measured }) => predicted / measured - 1);
   const sizes = errors.map(Math.abs).sort((a, b) => a - b);
   const mean = (values: readonly number[]): number =>
@@ -48,7 +43,7 @@ export function accuracyOf(pairs: readonly Pair[]): Accuracy {
   };
 }
 
-function rankedShare(pairs: readonly Pair[]): number {
+function rankedShare(pairs: readonly Pick<MeasuredRun, 'predicted' | 'measured'>[]): number {
   let ranked = 0;
   let all = 0;
   pairs.forEach((a, i) => {

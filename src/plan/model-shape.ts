@@ -86,7 +86,7 @@ type Described = Omit<ModelShape, 'params'>;
 
 const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Described>> = {
   gpt: (input, size) => {
-    const base = common(input, size, { kind: 'gpt', ffn: 4 * size.dim, gatedFfn: false, tied: true });
+    const base = common(input, size, 'gpt', 4 * size.dim);
     return {
       ...base,
       bias: 'all',
@@ -97,7 +97,7 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
     };
   },
   llama: (input, size) => {
-    const base = common(input, size, { kind: 'llama', ffn: llamaFfn(size.dim), gatedFfn: true, tied: false });
+    const base = common(input, size, 'llama', llamaFfn(size.dim));
     const bias = input.qkvBias === true ? 'qkv' : 'none';
     return {
       ...base,
@@ -107,7 +107,7 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
     };
   },
   dit: (input, size) => {
-    const base = common(input, size, { kind: 'dit', ffn: 4 * size.dim, gatedFfn: false, tied: false });
+    const base = common(input, size, 'dit', 4 * size.dim);
     const { dim } = base;
     return {
       ...base,
@@ -122,7 +122,7 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
     };
   },
   't5-encoder': (input, size) => {
-    const base = common(input, size, { kind: 't5-encoder', ffn: 4 * size.dim, gatedFfn: true, tied: true });
+    const base = common(input, size, 't5-encoder', 4 * size.dim);
     const buckets = (input.relativeBuckets ?? 32) * base.heads;
     return {
       ...base,
@@ -141,24 +141,31 @@ function usualHeads(dim: number): number {
   return heads;
 }
 
-type Defaults = Pick<ModelShape, 'kind' | 'ffn' | 'gatedFfn' | 'tied'>;
+/** `seq`: GPT-2/3's 2048 in Megatron's studies; Llama 3's 8192; Wan2.2's 81 frames of 832 x 480: 21 x 30 x 52 patches. */
+const USUAL = {
+  gpt: { gatedFfn: false, tied: true, seq: 2048 },
+  llama: { gatedFfn: true, tied: false, seq: 8192 },
+  dit: { gatedFfn: false, tied: false, seq: 32_760 },
+  't5-encoder': { gatedFfn: true, tied: true, seq: 512 },
+} as const;
 
-function common(input: ModelShapeInput, { layers, dim }: Size, defaults: Defaults): Described {
+function common(input: ModelShapeInput, { layers, dim }: Size, kind: Kind, ffn: number): Described {
+  const usual = USUAL[kind];
   const heads = input.heads ?? usualHeads(dim);
   return {
-    name: input.name ?? `${defaults.kind} ${layers} x ${dim}`,
-    kind: defaults.kind,
+    name: input.name ?? `${kind} ${layers} x ${dim}`,
+    kind,
     layers,
     dim,
     heads,
     kvHeads: input.kvHeads ?? heads,
     headDim: input.headDim ?? dim / heads,
-    ffn: input.ffn ?? defaults.ffn,
-    gatedFfn: input.gatedFfn ?? defaults.gatedFfn,
+    ffn: input.ffn ?? ffn,
+    gatedFfn: input.gatedFfn ?? usual.gatedFfn,
     vocab: input.vocab ?? 0,
     logits: input.vocab ?? 0,
-    seq: input.seq ?? USUAL_SEQ[defaults.kind],
-    tied: input.tied ?? defaults.tied,
+    seq: input.seq ?? usual.seq,
+    tied: input.tied ?? usual.tied,
     causal: true,
     bias: 'none',
     norm: 'rms',
@@ -169,15 +176,6 @@ function common(input: ModelShapeInput, { layers, dim }: Size, defaults: Default
     layerParams: 0,
   };
 }
-
-/** GPT-2/3's 2048 in Megatron's studies; Llama 3's 8192; Wan2.2's 81 frames of 832 x 480: 21 x 30 x 52 patches. */
-const USUAL_SEQ: Readonly<Record<ModelShape['kind'], number>> = {
-  gpt: 2048,
-  llama: 8192,
-  dit: 32_760,
-  't5-encoder': 512,
-  unknown: 2048,
-};
 
 function blockParams(base: Described, bias: ModelShape['bias']): number {
   const { dim, heads, kvHeads, headDim, ffn, gatedFfn } = base;

@@ -9,17 +9,12 @@ export interface Traffic {
   readonly cut: number;
 }
 
-export interface LayerTraffic {
-  readonly forward: Traffic;
-  readonly backward: Traffic;
-}
-
 /**
  * 16-bit activations, read and write counted: a norm 4 forward and 6 backward, bias-dropout-add 7 (a byte of mask) and 5,
  * the residual's gradient 6, bias-GELU 4 and 6 an element of ffn, the transposes of q, k, v and the context 4 each.
  * Source: Megatron-LM's transformer layer with its fusions (bias-GELU, bias-dropout-add, layer norm).
  */
-function megatronTraffic({ model, dropout }: Layout): LayerTraffic {
+function megatronTraffic({ model, dropout }: Layout) {
   const ffn = (model.ffn / model.dim) * (model.gatedFfn ? 2.5 : 2);
   const keys = model.kvHeads / model.heads;
   const moved = 4 * (2 + 2 * keys);
@@ -33,44 +28,32 @@ function megatronTraffic({ model, dropout }: Layout): LayerTraffic {
 /**
  * Eager PyTorch: each operation reads and writes. RMS norm as one kernel (4 and 6), rotary embedding in float32 with its
  * casts (16 an element of q and k), SiLU 4 and product 6 an element of ffn (6 and 10 backward), residual sums 6.
+ * torch.compile: chains of element-wise operations as one kernel each; casts and copies vanish in them.
  * Source: TorchTitan's llama3 model; kernels of torch 2.
  */
-function eagerTraffic({ model }: Layout): LayerTraffic {
-  const ffn = model.ffn / model.dim;
-  const keys = model.kvHeads / model.heads;
-  const spread = model.kvHeads < model.heads ? 2 * (2 * keys + 2) : 0;
-  const feed = model.gatedFfn
-    ? { forward: 10 * ffn, backward: 16 * ffn }
-    : { forward: 4 * ffn, backward: 6 * ffn };
-  const rotary = model.kind === 'llama' || model.kind === 'dit' ? 16 * (1 + keys) : 0;
-  return {
-    forward: { whole: 2 * 4 + 2 * 6, cut: feed.forward + rotary + spread },
-    backward: { whole: 2 * 6 + 2 * 6, cut: feed.backward + rotary + spread },
-  };
-}
+const PYTORCH = {
+  eager: { sums: 2 * 6, gated: { forward: 10, backward: 16 }, rotary: 16 },
+  compiled: { sums: 6, gated: { forward: 6, backward: 10 }, rotary: 4 },
+} as const;
 
-/** torch.compile: chains of element-wise operations as one kernel each; casts and copies vanish in them. */
-function compiledTraffic({ model }: Layout): LayerTraffic {
+const UNGATED = { forward: 4, backward: 6 } as const;
+
+function pytorchTraffic({ model, compile }: Layout) {
+  const moved = compile ? PYTORCH.compiled : PYTORCH.eager;
   const ffn = model.ffn / model.dim;
   const keys = model.kvHeads / model.heads;
-  const feed = model.gatedFfn
-    ? { forward: 6 * ffn, backward: 10 * ffn }
-    : { forward: 4 * ffn, backward: 6 * ffn };
-  const rotary = model.kind === 'llama' || model.kind === 'dit' ? 4 * (1 + keys) : 0;
+  const spread = !compile && model.kvHeads < model.heads ? 2 * (2 * keys + 2) : 0;
+  const feed = model.gatedFfn ? moved.gated : UNGATED;
+  const rotary = model.kind === 'llama' || model.kind === 'dit' ? moved.rotary * (1 + keys) : 0;
   return {
-    forward: { whole: 2 * 4 + 6, cut: feed.forward + rotary },
-    backward: { whole: 2 * 6 + 6, cut: feed.backward + rotary },
+    forward: { whole: 2 * 4 + moved.sums, cut: feed.forward * ffn + rotary + spread },
+    backward: { whole: 2 * 6 + moved.sums, cut: feed.backward * ffn + rotary + spread },
   };
 }
 
 /** What the layout's framework moves in a layer. A dit's six modulation vectors are two more passes each side of its parts. */
-export function layerTraffic(layout: Layout): LayerTraffic {
-  const traffic =
-    layout.stack === 'megatron'
-      ? megatronTraffic(layout)
-      : layout.compile
-        ? compiledTraffic(layout)
-        : eagerTraffic(layout);
+export function layerTraffic(layout: Layout) {
+  const traffic = layout.stack === 'megatron' ? megatronTraffic(layout) : pytorchTraffic(layout);
   if (layout.model.crossTokens === 0) return traffic;
   const { forward, backward } = traffic;
   return {

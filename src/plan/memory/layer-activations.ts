@@ -1,39 +1,13 @@
-import type { Bytes } from '../../core/units';
 import { type Layout, recomputedShare } from '../layout';
 import { activationBytesOf } from './state-bytes';
 
-/** A transformer layer's activations for one micro-batch on one rank. */
-export interface LayerActivations {
-  /** Kept from forward to backward; the mean, where not all layers are computed again. */
-  readonly saved: Bytes;
-  /** Besides, while that layer's backward runs: what is computed again, and gradients of activations. */
-  readonly working: Bytes;
-  /** All that its forward makes for its backward, recomputed or not. */
-  readonly whole: Bytes;
-  /** One activation of the residual stream as it is passed from layer to layer. */
-  readonly stream: Bytes;
-}
-
 /**
- * Sizes in values per token, of this rank: `dim` whole, `part` as the residual stream lies (cut along the sequence under
- * sequence parallelism), `q`, `kv` and `ffn` cut by tp.
+ * The sizes of a layout's micro-batch in values per token, of this rank: `dim` whole, `part` as the residual stream lies (cut
+ * along the sequence under sequence parallelism), `q`, `kv` and `ffn` cut by tp.
  */
-export interface TokenSizes {
-  readonly tokens: number;
-  readonly itemBytes: number;
-  readonly dim: number;
-  readonly part: number;
-  readonly q: number;
-  readonly kv: number;
-  readonly ffn: number;
-  readonly heads: number;
-  /** Keys that a query meets: the sequence, of which ranks of cp see all. */
-  readonly keys: number;
-  readonly isSplit: boolean;
-}
+export type TokenSizes = Readonly<ReturnType<typeof tokenSizesOf>>;
 
-/** The sizes of a layout's micro-batch. */
-export function tokenSizesOf(layout: Layout): TokenSizes {
+export function tokenSizesOf(layout: Layout) {
   const { model, tp, cp, microBatch, sequenceParallel, precision } = layout;
   return {
     tokens: (microBatch * model.seq) / cp,
@@ -44,25 +18,31 @@ export function tokenSizesOf(layout: Layout): TokenSizes {
     kv: Math.max(model.kvHeads / tp, 1) * model.headDim,
     ffn: model.ffn / tp,
     heads: model.heads / tp,
+    /** Keys that a query meets: the sequence, of which ranks of cp see all. */
     keys: model.seq,
     isSplit: tp > 1,
   };
 }
 
-/** What a layer of the layout's model stores and needs. */
-export function layerActivations(layout: Layout): LayerActivations {
+/** A transformer layer's activations for one micro-batch on one rank; bytes. */
+export type LayerActivations = Readonly<ReturnType<typeof layerActivations>>;
+
+export function layerActivations(layout: Layout) {
   const sizes = tokenSizesOf(layout);
   const { tokens, itemBytes, part } = sizes;
   const whole = isPlainPyTorch(layout) ? savedByPyTorch(layout, sizes) : savedByMegatron(layout, sizes);
-  const stream = tokens * itemBytes * part;
   const { saved, again } = afterRecompute(layout, sizes, whole);
   const share = recomputedShare(layout);
   return {
+    /** Stored from forward to backward; the mean, where not all layers are computed again. */
     saved: tokens * (share * saved + (1 - share) * whole),
+    /** Besides, while that layer's backward runs: what is computed again, and gradients of activations. */
     working:
       tokens * Math.max(again + gradientsOf(layout, sizes), whole - saved + attentionOf(layout, sizes)),
+    /** All that its forward makes for its backward, recomputed or not. */
     whole: tokens * whole,
-    stream,
+    /** One activation of the residual stream as it is passed from layer to layer. */
+    stream: tokens * itemBytes * part,
   };
 }
 

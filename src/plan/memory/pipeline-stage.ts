@@ -1,27 +1,10 @@
 import type { Layout } from '../layout';
 
 /** What one pipeline rank holds of the model, its virtual stages together; parameters are divided by tp. */
-export interface PipelineStage {
-  readonly place: number;
-  readonly isFirst: boolean;
-  readonly isLast: boolean;
-  readonly layers: number;
-  /** Of one layer. */
-  readonly layerParams: number;
-  /** Embedding table and positions: on the first stage. */
-  readonly embeddingParams: number;
-  /** Output head and what lies before it: on the last stage. */
-  readonly headParams: number;
-  /** All of it, times the model's experts. */
-  readonly params: number;
-  /** Forward passes of one virtual stage whose backward is still to come, at most. */
-  readonly chunksInFlight: number;
-  /** The same in layers: what activations are multiplied by. */
-  readonly layersInFlight: number;
-}
+export type PipelineStage = Readonly<ReturnType<typeof stageOf>>;
 
 /** The stage at a place of the pipeline. */
-export function stageOf(layout: Layout, place: number): PipelineStage {
+export function stageOf(layout: Layout, place: number) {
   const { model, tp, pp, virtualStages } = layout;
   const isFirst = place === 0;
   const isLast = place === pp - 1;
@@ -41,11 +24,17 @@ export function stageOf(layout: Layout, place: number): PipelineStage {
     isFirst,
     isLast,
     layers,
+    /** Of one layer. */
     layerParams,
+    /** Embedding table and positions: on the first stage. */
     embeddingParams,
+    /** Output head and what lies before it: on the last stage. */
     headParams,
+    /** All of it, times the model's experts. */
     params: model.experts * (layers * layerParams + embeddingParams + headParams),
+    /** Forward passes of one virtual stage whose backward is still to come, at most. */
     chunksInFlight,
+    /** The same in layers: what activations are multiplied by. */
     layersInFlight: (chunksInFlight * layers) / virtualStages,
   };
 }

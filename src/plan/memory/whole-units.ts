@@ -1,37 +1,29 @@
 import { STRATEGIES } from '../../config/strategies';
-import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
 import { shardedStates } from '../stack-rules';
 import type { PipelineStage } from './pipeline-stage';
 import type { StateBytes } from './state-bytes';
 
-/** What a layout that gathers parameters holds of whole units, beside its shards. */
-export interface WholeUnits {
+/** A layout that gathers nothing. */
+const NONE = {
   /** Parameters, from a stage's forward to the begin of its backward. */
-  readonly parameters: Bytes;
-  /** Gradients of the unit whose backward runs, and of those that wait to be reduced. */
-  readonly gradients: Bytes;
-  /** Gradients summed over micro-batches before they are reduced. */
-  readonly accumulated: Bytes;
-  /** Inputs of the reduction that is on its way while the next unit's backward runs. */
-  readonly reducing: Bytes;
-  /** All of the above at the end, when what belongs to no layer is reduced. */
-  readonly outer: { readonly parameters: Bytes; readonly gradients: Bytes; readonly reducing: Bytes };
-  /** Results of gathers on their way, in memory of the gathering stream. */
-  readonly gathering: Bytes;
-  /** Buffers of fixed size. */
-  readonly buckets: Bytes;
-}
-
-const NONE: WholeUnits = {
   parameters: 0,
+  /** Gradients of the unit whose backward runs, and of those that wait to be reduced. */
   gradients: 0,
+  /** Gradients summed over micro-batches before they are reduced. */
   accumulated: 0,
+  /** Inputs of the reduction that is on its way while the next unit's backward runs. */
   reducing: 0,
+  /** All of the above at the end, when what belongs to no layer is reduced. */
   outer: { parameters: 0, gradients: 0, reducing: 0 },
+  /** Results of gathers on their way, in memory of the gathering stream. */
   gathering: 0,
+  /** Buffers of fixed size. */
   buckets: 0,
 };
+
+/** What a layout that gathers parameters holds of whole units, beside its shards; bytes. */
+export type WholeUnits = Readonly<typeof NONE>;
 
 /** DeepSpeed's reduce_bucket_size, stage3_max_live_parameters and stage3_prefetch_bucket_size, parameters. Source: its runtime/zero/config.py. */
 const REDUCE_BUCKET = 5e8;
