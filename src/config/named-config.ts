@@ -3,7 +3,6 @@ import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
 import { type LocatedText, locatedText } from './located-text';
 import { nearest } from './nearest';
-import { PRESETS } from './presets';
 import { MODEL_NAMES } from './settings/model';
 import { checkTrainConfig, type TrainConfigInput } from './train-config';
 
@@ -48,3 +47,15 @@ export function checkLocated({ input, wrong }: LocatedText): void {
   const checked = checkTrainConfig(input);
   if ('issues' in checked) throw wrong(checked.issues);
 }
+
+/** Configs that have a name on the command line. Source: bench is the work of the torch benchmark, value for value. */
+export const PRESETS = {
+  tiny: { model: 'tiny', data: 'typescript', batch: 4 },
+  bench: {
+    model: 'bench',
+    data: 'synthetic',
+    batch: 8,
+    optimizer: { lr: 1e-3, betas: [0.9, 0.95], eps: 1e-8, weightDecay: 0.1 },
+    clipNorm: 1,
+  },
+} as const satisfies Record<string, TrainConfigInput>;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configWarnings } from '../../src/config/config-warnings';
-import { PRESETS } from '../../src/config/presets';
+import { PRESETS } from '../../src/config/named-config';
 import { checkTrainConfig, parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 
 const warnings = (input: TrainConfigInput, world = 4): string[] =>

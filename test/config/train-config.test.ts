@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { locatedText } from '../../src/config/located-text';
-import { checkLocated, configNamed } from '../../src/config/named-config';
-import { PRESETS } from '../../src/config/presets';
+import { checkLocated, configNamed, PRESETS } from '../../src/config/named-config';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfig } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { PRESETS } from '../../src/config/presets';
+import { PRESETS } from '../../src/config/named-config';
 import { MODEL_NAMES } from '../../src/config/settings/model';
 import { layoutOf } from '../../src/plan/layout-of';
 import { isTrainConfig } from '../../src/plan/layout-of-config';

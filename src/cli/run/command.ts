@@ -1,7 +1,6 @@
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
-import { configNamed } from '../../config/named-config';
-import { PRESETS } from '../../config/presets';
+import { configNamed, PRESETS } from '../../config/named-config';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';

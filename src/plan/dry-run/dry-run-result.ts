@@ -63,11 +63,9 @@ export class DryRun {
 
   /** The device's peak over all steps and ranks that ran. */
   get peak(): DryRunPeak {
-    const [first, ...others] = this.records;
     // A dry run has one step at least.
-    const highest = others.reduce(
-      (most, record) => (record.memory.peakBytes > most.memory.peakBytes ? record : most),
-      first as StepRecord,
+    const highest = this.records.reduce((most, record) =>
+      record.memory.peakBytes > most.memory.peakBytes ? record : most,
     );
     const [held, logical] = [memoryAtPeak(highest), logicalAtPeak(highest)];
     const { rank, step, memory } = highest;
@@ -78,11 +76,9 @@ export class DryRun {
 
   /** Most that one rank's host held at a step's end, by cause. */
   get host(): BytesByCause {
-    const [first, ...others] = this.lastStep.map((record) => memoryAtPeak(record, 'host'));
-    return others.reduce(
-      (most, bytes) => (totalBytes(bytes) > totalBytes(most) ? bytes : most),
-      first as BytesByCause,
-    );
+    return this.lastStep
+      .map((record) => memoryAtPeak(record, 'host'))
+      .reduce((most, bytes) => (totalBytes(bytes) > totalBytes(most) ? bytes : most));
   }
 
   /** Every collective of the newest step of the first rank that ran, as they ended. */

@@ -85,11 +85,11 @@ function callsOfStep(config: TrainConfig): readonly KernelCall[] {
 function requireSame(calls: readonly KernelCall[], { calls: timed }: TimedStep): void {
   const length = Math.max(calls.length, timed.length);
   for (let place = 0; place < length; place++) {
-    const [told, ran] = [calls[place]?.name, timed[place]?.name];
-    if (told === ran) continue;
+    const [planned, ran] = [calls[place]?.name, timed[place]?.name];
+    if (planned === ran) continue;
     throw new ShardlabError(
       'INTERNAL',
-      `call ${place + 1} of a step is ${told ?? 'none'} in the dry run and ${ran ?? 'none'} on a rank`,
+      `call ${place + 1} of a step is ${planned ?? 'none'} in the dry run and ${ran ?? 'none'} on a rank`,
     );
   }
 }
