@@ -1,15 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
 import { toMimeBundle, toWireBundle } from '../../src/cell/mime';
-import { SecondInterrupt } from '../../src/cell/native-call';
+import { AGAIN_SECONDS, SecondInterrupt } from '../../src/cell/native-call';
 import type { StrayError } from '../../src/cell/stray-errors';
 import { ShardlabError } from '../../src/core/errors';
+import { rankNames } from '../../src/job/control/selection';
+import type { BusyRank } from '../../src/job/launch/call';
+import type { Job } from '../../src/job/run/job';
 import { interruptJobs, registeredJobs } from '../../src/job/run/registry';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
 import type { Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
-import { notStopped, type StuckRank, stuckRanks } from './stuck-ranks';
 
 /** The time that a waiting cell gets to end by itself after an interrupt. */
 const INTERRUPT_GRACE_SECONDS = 0.03;
@@ -143,4 +145,26 @@ async function jobsStopped(): Promise<void> {
     () => undefined,
   );
   limit.abort();
+}
+
+/** A rank that an interrupt may not stop. */
+export interface StuckRank extends BusyRank {
+  readonly job: Job;
+}
+
+/** Ranks of all jobs that run work now. */
+export function stuckRanks(): readonly StuckRank[] {
+  return registeredJobs().flatMap((job) => job.busyRanks().map((rank) => ({ ...rank, job })));
+}
+
+/** The message about ranks that an interrupt has not stopped; see [Note: native calls]. */
+export function notStopped(ranks: readonly StuckRank[]): string {
+  const names = rankNames(ranks.map(({ rank }) => rank));
+  const places = ranks.map(({ rank, pid, activity }) => `rank ${rank} (pid ${pid}) ${activity}`);
+  const whose = ranks.length === 1 ? 'its variables are' : 'their variables are';
+  return (
+    `The cell has not stopped: ${places.join('; ')}. ` +
+    `Interrupt again within ${AGAIN_SECONDS} s to end ${names}: ${whose} lost then, and the job must be launched again; ` +
+    'the variables of the notebook stay.\n'
+  );
 }

@@ -1,6 +1,6 @@
 import type { DisplaySink } from '../../src/cell/display';
 import { ShardlabError } from '../../src/core/errors';
-import { createLiveOutput } from '../../src/job/launch/live-output';
+import { createLiveOutput } from '../../src/job/launch/outputs';
 import type { Job } from '../../src/job/run/job';
 import { registeredJobs } from '../../src/job/run/registry';
 import type { RunRanks } from './protocol';

@@ -4,12 +4,10 @@ import type { AbortReason } from '../../transport/control-block';
 import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from '../control/messages';
 import type { Situation } from '../control/situation';
 import { type BusyRank, type Call, type CallSink, Cancellation, createCall, RankLocks } from './call';
+import { SaveDesk, StatusDesk } from './desks';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
-import type { Fleet } from './fleet';
+import type { Fleet, FleetListener } from './fleet';
 import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
-import { SaveDesk } from './save-desk';
-import type { FleetListener } from './start-reports';
-import { StatusDesk } from './status-desk';
 import { explain, findMissing, type MissingCollective, type Why, watchForMissing } from './why';
 
 /*

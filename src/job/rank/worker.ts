@@ -3,7 +3,6 @@ import { deserialize, serialize } from 'node:v8';
 import { Script } from 'node:vm';
 import type { Engine } from '../../backend/engine';
 import { describeDamage } from '../../backend/heap-health';
-import type { CellError } from '../../cell/cell-error';
 import { registerDisplay } from '../../cell/display';
 import type { EvaluateResult, Evaluator } from '../../cell/evaluator';
 import { toMimeBundle } from '../../cell/mime';
@@ -105,7 +104,12 @@ export class RankWorker {
 
   async #outcome(work: RankWork): Promise<Outcome> {
     const result = await this.#evaluate(work);
-    if (!result.ok) return { ok: false, error: rankError(result.thrown, placed(work, result.error)) };
+    if (!result.ok) {
+      const { line, column, ...error } = result.error;
+      // Work of a run has no line in a cell: the place would be in shardlab's own code.
+      const isPlaced = work.kind === 'cell' || work.kind === 'function';
+      return { ok: false, error: rankError(result.thrown, isPlaced ? result.error : error) };
+    }
     try {
       if (work.kind !== 'cell') return { ok: true, value: sendable(result.value) };
       if (result.value !== undefined) await this.#showResult(result.value);
@@ -160,11 +164,6 @@ export class RankWorker {
   #show(output: RankOutput): void {
     this.#parts.courier.send({ type: 'output', id: this.#id, output });
   }
-}
-
-/** Work of a run has no line in a cell: the place would be in shardlab's own code. */
-function placed(work: RankWork, { line, column, ...error }: CellError): CellError {
-  return work.kind === 'cell' || work.kind === 'function' ? { ...error, line, column } : error;
 }
 
 function cutOff(): Outcome {

@@ -1,7 +1,7 @@
 import { currentDisplay } from '../../cell/display';
 import { ConfigError } from '../../core/errors';
 import type { Measurement } from '../control/messages';
-import { createLiveOutput, createPlainOutput } from '../launch/live-output';
+import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';
 import type { RankScope } from '../rank/scope';
 

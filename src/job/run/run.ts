@@ -16,7 +16,7 @@ import { type UnitFacts, unitsTable } from '../../figures/units-table';
 import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
-import { RunCalls, type RunHome, type RunParts } from './calls';
+import { RunCalls, type RunHome, type RunParts, RunTurns } from './calls';
 import {
   loadRun,
   type RunLoad,
@@ -32,7 +32,6 @@ import type { RunSummary } from './progress';
 import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
 import type { StepRecords } from './steps';
 import { RunTraining } from './training';
-import { RunTurns } from './turns';
 
 export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;

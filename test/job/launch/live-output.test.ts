@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createPlainOutput } from '../../../src/job/launch/live-output';
+import { createPlainOutput } from '../../../src/job/launch/outputs';
 
 test("in a script the prints and warnings of ranks go to the script's streams, each line with its rank", (context) => {
   const written: string[] = [];

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MimeBundle } from '../../../src/cell/mime';
 import type { RankEvent, RankOutput } from '../../../src/job/control/messages';
-import { createLiveOutput } from '../../../src/job/launch/live-output';
-import { GroupedOutput, richParts, sectionsBundle } from '../../../src/job/launch/outputs';
+import { createLiveOutput, GroupedOutput, richParts, sectionsBundle } from '../../../src/job/launch/outputs';
 
 function event(rank: number, output: RankOutput): RankEvent {
   return { ...output, rank, cell: 3 };
