@@ -24,11 +24,8 @@ export interface RunCell {
 }
 
 /** A compiled cell for the ranks of the newest job. */
-export interface RunRanks {
+export interface RunRanks extends Omit<RunCell, 'type' | 'allowStdin'> {
   readonly type: 'ranks';
-  readonly id: ExecutionId;
-  readonly cell: number;
-  readonly js: string;
   readonly selection: string;
 }
 

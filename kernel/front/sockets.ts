@@ -33,7 +33,17 @@ export interface Sockets {
 /** Binds all sockets; `warn` takes reports of ignored messages. Throws: TRANSPORT when an address is taken. */
 export async function bindSockets(connection: Connection, wire: Wire, warn: Warn): Promise<Sockets> {
   const sockets = createSockets(connection);
-  await Promise.all(CHANNELS.map((channel) => bind(sockets[channel], channel, connection)));
+  const bind = async (channel: Channel): Promise<void> => {
+    const endpoint = connection.endpoints[channel];
+    try {
+      await sockets[channel].bind(endpoint);
+    } catch (cause) {
+      throw new ShardlabError('TRANSPORT', `cannot bind ${channel} to ${endpoint}: ${String(cause)}`, {
+        cause,
+      });
+    }
+  };
+  await Promise.all(CHANNELS.map(bind));
   const senders = {
     shell: createSender('shell', sockets.shell, warn),
     control: createSender('control', sockets.control, warn),
@@ -73,24 +83,6 @@ function createSockets({ curve }: Connection) {
     // A ROUTER echoes any message, as ipykernel's does; a REP refuses messages that are not requests.
     hb: new Router({ ...notes, linger: 0 }),
   };
-}
-
-async function bind(
-  socket: { bind(address: string): Promise<void> },
-  channel: Channel,
-  { endpoints }: Connection,
-): Promise<void> {
-  try {
-    await socket.bind(endpoints[channel]);
-  } catch (cause) {
-    throw new ShardlabError(
-      'TRANSPORT',
-      `cannot bind ${channel} to ${endpoints[channel]}: ${String(cause)}`,
-      {
-        cause,
-      },
-    );
-  }
 }
 
 /** Notifies each subscriber that its subscription is active. Source: Jupyter protocol 5.4, iopub_welcome */

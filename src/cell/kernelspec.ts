@@ -1,11 +1,5 @@
 /** A Jupyter kernelspec, the content of kernel.json. */
-export interface KernelSpec {
-  readonly argv: readonly string[];
-  readonly display_name: string;
-  readonly language: string;
-  readonly interrupt_mode: 'message';
-  readonly metadata: { readonly supported_encryption: 'curve'; readonly debugger: false };
-}
+export type KernelSpec = ReturnType<typeof kernelSpec>;
 
 /** The kernelspec's folder name, by which `jupyter --kernel` calls it. */
 export const KERNEL_NAME = 'shardlab';
@@ -14,7 +8,7 @@ export const KERNEL_NAME = 'shardlab';
 export const KERNEL_LANGUAGE = 'typescript';
 
 /** Builds kernel.json for the kernel whose program is `main`, run by the Node binary `node`. */
-export function kernelSpec({ node, main }: { node: string; main: string }): KernelSpec {
+export function kernelSpec({ node, main }: { node: string; main: string }) {
   return {
     argv: [node, main, '{connection_file}'],
     display_name: 'TypeScript (shardlab)',

@@ -1,16 +1,13 @@
 import type { RankEvent } from './messages';
 import { rankNames } from './selection';
 
-/** Takes lines for a person to read. */
-export type WriteLine = (line: string) => void;
-
 /** The lines that ranks write while they work for a run: each line once, with its ranks if not all of them wrote it. */
 export class FoldedLines {
-  readonly #write: WriteLine;
+  readonly #write: (line: string) => void;
   readonly #ranks = new Map<string, Set<number>>();
   readonly #open = new Map<number, string>();
 
-  constructor(write: WriteLine) {
+  constructor(write = writeToStderr) {
     this.#write = write;
   }
 
@@ -45,7 +42,7 @@ export class FoldedLines {
 }
 
 /** Writes to this process's stderr: a notebook shows it under the cell. */
-export function writeToStderr(line: string): void {
+function writeToStderr(line: string): void {
   process.stderr.write(line);
 }
 

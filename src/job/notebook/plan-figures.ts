@@ -7,7 +7,7 @@ import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run
 import type { DryRun } from '../../plan/dry-run/dry-run-result';
 import { judgedRuns } from '../../plan/measured/judged-runs';
 import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
-import { writeToStderr } from '../control/folded-lines';
+import { warnOnStderr } from '../control/folded-lines';
 import { sessionGuesses } from '../run/guesses';
 import { type Plan, plan as planned } from './plan';
 
@@ -35,7 +35,7 @@ export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptio
  * sl.dryRun({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } }, { world: 64 }).peak;
  */
 export function dryRun(config: TrainConfigInput | string, options: DryRunOptions): DryRun {
-  return dryRan(config, typeof options === 'object' ? { warn: warnOnce(warn), ...options } : options);
+  return dryRan(config, typeof options === 'object' ? { warn: warnOnce(warnOnStderr), ...options } : options);
 }
 
 /** Shows plans side by side: the time of an iteration, or the peak by cause. Throws: CONFIG without plans. */
@@ -52,10 +52,6 @@ export function accuracy(): Figure {
 
 /** Warns once per setting, whatever number of plans replace it. */
 export function warnOf(plans: readonly Pick<Plan, 'assumed'>[]): void {
-  const once = warnOnce(warn);
+  const once = warnOnce(warnOnStderr);
   for (const { says } of plans.flatMap(({ assumed }) => assumed)) once(says);
-}
-
-function warn(message: string): void {
-  writeToStderr(`warning: ${message}\n`);
 }

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Link } from '../../transport/link';
-import { FoldedLines, writeToStderr } from '../control/folded-lines';
+import { FoldedLines } from '../control/folded-lines';
 import type { GroupRef, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import type { CallSink } from '../launch/call';
@@ -44,23 +44,12 @@ export class RunCalls {
   }
 
   /**
-   * Runs work on the job's first `numRanks` ranks. Lines that ranks write meanwhile are shown when all ranks have done
-   * a step, and at the call's end. Throws: CLOSED when the run has ended; as calls on ranks do.
+   * Runs work on the job's first `numRanks` ranks. `lines` takes what ranks write meanwhile; its rest is shown at the
+   * call's end. Throws: CLOSED when the run has ended; as calls on ranks do.
    */
-  async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}): Promise<T[]> {
+  async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}, lines = new FoldedLines()): Promise<T[]> {
     if (this.#ended !== undefined) throw this.#ended;
-    const lines = new FoldedLines(writeToStderr);
-    const numSteps = firstRanks(numRanks).map(() => 0);
-    const heard: CallSink = {
-      ...sink,
-      output: (event) => lines.add(event),
-      step: (rank, step) => {
-        const before = Math.min(...numSteps);
-        numSteps[rank] = (numSteps[rank] ?? 0) + 1;
-        if (Math.min(...numSteps) > before) lines.flush(numRanks);
-        sink.step?.(rank, step);
-      },
-    };
+    const heard: CallSink = { ...sink, output: (event) => lines.add(event) };
     try {
       // Ranks answer each kind of work with the caller's type.
       return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];

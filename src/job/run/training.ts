@@ -1,6 +1,7 @@
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
+import { FoldedLines } from '../control/folded-lines';
 import type { RankStep, StepGrant } from '../control/messages';
 import type { RunParts } from './calls';
 import { placeText, type RunPlace } from './history';
@@ -23,15 +24,19 @@ export class RunTraining {
     const { world } = history.phase;
     const first = history.steps.numSteps;
     const progress = createProgress(numSteps);
+    const lines = new FoldedLines();
     const steps = new Stepping(
       { numSteps, numRanks: world },
       (grant) => supervisor.grant(grant),
-      (done) => progress.show(history.keep(done)),
+      (done) => {
+        lines.flush(world);
+        progress.show(history.keep(done));
+      },
     );
     this.#steps = steps;
     try {
       const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps) } as const;
-      await calls.on(world, work, { step: (rank, step) => steps.receive(rank, step) });
+      await calls.on(world, work, { step: (rank, step) => steps.receive(rank, step) }, lines);
     } catch (error) {
       // After a failure within a step, ranks may have different parameters.
       calls.breakOff(`within step ${history.lastStep + 1}`, error);
