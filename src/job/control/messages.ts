@@ -102,7 +102,7 @@ export type Outcome =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: RankError };
 
-/** How many steps of a call ranks may run, and whether this number is final. [Note: grants] in stepping.ts. */
+/** How many steps of a call ranks may run, and whether this number is final. [Note: grants] in run/training.ts. */
 export interface StepGrant {
   readonly granted: number;
   readonly isFinal: boolean;
