@@ -14,11 +14,6 @@ export interface EvaluatorOptions {
   readonly globals?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export interface EvaluateOptions {
-  /** The cell's name in stack traces, as "In[3]". */
-  readonly name: string;
-}
-
 export type EvaluateResult =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: CellError; readonly thrown: unknown };
@@ -47,8 +42,8 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   }
   let running: ((result: EvaluateResult) => void) | undefined;
   return {
-    /** Runs a cell; its value is that of its last expression. Never rejects. */
-    async evaluate(js: string, { name }: EvaluateOptions): Promise<EvaluateResult> {
+    /** Runs a cell; its value is that of its last expression. `name` is for stack traces, as "In[3]". Never rejects. */
+    async evaluate(js: string, { name }: { readonly name: string }): Promise<EvaluateResult> {
       const code = mapper.register(name, js);
       const settled = await new Promise<EvaluateResult>((settle) => {
         running = settle;

@@ -7,7 +7,8 @@ export class FoldedLines {
   readonly #ranks = new Map<string, Set<number>>();
   readonly #open = new Map<number, string>();
 
-  constructor(write = writeToStderr) {
+  /** By default they go to this process's stderr: a notebook shows it under the cell. */
+  constructor(write = (line: string): void => void process.stderr.write(line)) {
     this.#write = write;
   }
 
@@ -41,12 +42,7 @@ export class FoldedLines {
   }
 }
 
-/** Writes to this process's stderr: a notebook shows it under the cell. */
-function writeToStderr(line: string): void {
-  process.stderr.write(line);
-}
-
-/** Writes a warning to stderr. */
+/** Writes a warning to stderr, as above. */
 export function warnOnStderr(message: string): void {
-  writeToStderr(`warning: ${message}\n`);
+  process.stderr.write(`warning: ${message}\n`);
 }

@@ -5,11 +5,6 @@ import type { Warn } from '../../core/warn';
 /** Above this number of undisposed tensors, there is a warning. */
 const MOST_TENSORS = 500;
 
-interface Loose {
-  readonly cell: number;
-  readonly bytes: Bytes;
-}
-
 /**
  * Counts tensors of cells that neither a tidy scope nor dispose has freed, and warns once when there are many: a
  * variable that goes out of scope frees no tensor. Tensors of the library (parameters, states, activations) do not
@@ -17,7 +12,7 @@ interface Loose {
  */
 export class TensorPiles {
   readonly #warn: Warn;
-  readonly #loose = new Map<BufferId, Loose>();
+  readonly #loose = new Map<BufferId, { readonly cell: number; readonly bytes: Bytes }>();
   #cell = 0;
   #isTold = false;
 

@@ -101,19 +101,14 @@ export class RunCalls {
 const STOP_MS = 3000;
 
 /** What a run can be busy with. */
-export type Business = 'stepping' | 'resharding' | 'saving' | 'loading';
-
-interface Turn {
-  readonly business: Business;
-  readonly ended: Promise<unknown>;
-}
+type Business = 'stepping' | 'resharding' | 'saving' | 'loading';
 
 /**
  * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other
  * work.
  */
 export class RunTurns {
-  #turn: Turn | undefined;
+  #turn: { readonly business: Business; readonly ended: Promise<unknown> } | undefined;
   #isStopping = false;
 
   /** Runs `work` alone. Throws: CONFIG while other work runs that was not stopped; errors of `work`. */
