@@ -2,12 +2,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import { claimsTable } from '../../figures/claims/claims-table';
+import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';
 import type { ClaimEntry, Facts } from '../../plan/claims/entry';
-import { numberOf, VERDICTS } from '../../plan/claims/finding';
+import { numberOf } from '../../plan/claims/finding';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';
 import { recordedRuns } from '../../plan/claims/recorded-runs';
 import { CLAIMS } from '../../plan/claims/registry';
@@ -74,7 +74,7 @@ function asJson(
 ): Readonly<Record<string, unknown>> {
   return {
     holds: checks.every(({ holds }) => holds),
-    counts: Object.fromEntries(VERDICTS.map((verdict) => [verdict, countOf(checks, verdict)])),
+    counts: countVerdicts(checks),
     runs: { processor, date },
     claims: checks.map(({ claim, finding, holds, change }) => ({
       ...claim,
@@ -99,7 +99,8 @@ function asText(checks: readonly ClaimCheck[]): string {
   if (only !== undefined && checks.length === 1) return oneClaim(only);
   const { rows } = claimsTable(checks);
   const columns = ['id', 'documented', 'found', 'verdict', 'by'].map((key) => ({ key }));
-  const title = `${counted(checks.length, 'claim')}: ${VERDICTS.map((verdict) => `${countOf(checks, verdict)} ${verdict}`).join(', ')}`;
+  const counts = Object.entries(countVerdicts(checks)).map(([verdict, count]) => `${count} ${verdict}`);
+  const title = `${counted(checks.length, 'claim')}: ${counts.join(', ')}`;
   return createTable(rows, { title, columns }).toText(checks.length);
 }
 
@@ -121,10 +122,6 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
     `by ${finding.evidence.kind}:`,
     finding.evidence.source,
   ].join('\n');
-}
-
-function countOf(checks: readonly ClaimCheck[], verdict: string): number {
-  return checks.filter(({ finding }) => finding.verdict === verdict).length;
 }
 
 /** The files of the recorded runs that this build and the next one read; the first belongs in the repository. */

@@ -1,20 +1,14 @@
 import type { Claim } from '../../plan/claims/claim';
-import { type Finding, numberOf, type Verdict } from '../../plan/claims/finding';
+import { type Finding, numberOf, VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
 import type { Estimate } from '../../plan/prediction';
-import type { MarkerSymbol } from '../grammar/plotly';
+import { plain } from '../grammar/ink';
+import { dots } from '../grammar/marks';
+import type { MarkerSymbol, ScatterTrace } from '../grammar/plotly';
+import { createTable, type Table } from '../table';
 
-/** How a verdict is drawn; shapes differ where colours do not. */
-export interface VerdictMark {
-  readonly symbol: MarkerSymbol;
-  readonly color: string;
-  /** Behind "k of n": 'hold', 'are off'. */
-  readonly plural: string;
-  readonly singular: string;
-}
-
-/** The four verdicts. */
-export const VERDICT_MARKS: Readonly<Record<Verdict, VerdictMark>> = {
+/** The shape and colour of each verdict's dots, and its words behind a number of claims. Verdicts of one colour differ in shape. */
+export const VERDICT_MARKS = {
   confirmed: { symbol: 'circle', color: '#2362AC', plural: 'hold', singular: 'holds' },
   off: { symbol: 'x', color: '#B3401A', plural: 'are off', singular: 'is off' },
   'contradicts itself': {
@@ -29,15 +23,15 @@ export const VERDICT_MARKS: Readonly<Record<Verdict, VerdictMark>> = {
     plural: 'need other hardware',
     singular: 'needs other hardware',
   },
-};
+} as const satisfies Record<Verdict, { readonly symbol: MarkerSymbol; readonly [word: string]: string }>;
 
-/** Documented ÷ found; null where one of both is missing, zero, of another sign or of another unit. */
+/** Documented ÷ found; null if one of them is missing or zero, or if they differ in sign or unit. */
 export function claimRatio({ claim, finding }: ClaimResult): number | null {
   if (!isSameUnit(claim.unit, finding.unit)) return null;
   return ratio(claim.documented, numberOf(finding));
 }
 
-/** The ratio over the prediction's interval, smallest first; null where nothing is predicted with one. */
+/** The ratio at the ends of the prediction's interval, smallest first; null without such an interval. */
 export function claimRatioRange({ claim, finding }: ClaimResult): readonly [number, number] | null {
   const { predicted, measured } = finding;
   if (measured !== undefined || predicted === undefined || typeof predicted === 'number') return null;
@@ -47,7 +41,7 @@ export function claimRatioRange({ claim, finding }: ClaimResult): readonly [numb
   return low === undefined || high === undefined || low <= 0 ? null : [low, high];
 }
 
-/** Findings may say more: 'GB a card' where a document says 'GB'. */
+/** A finding's unit may say more: 'GB a card' beside a document's 'GB'. */
 function isSameUnit(documented: string | null, found: string | null): boolean {
   return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
 }
@@ -59,14 +53,14 @@ function ratio(documented: Claim['documented'], found: number | null): number | 
   return Number.isFinite(quotient) && quotient > 0 ? quotient : null;
 }
 
-/** Inside a stated range a number is as stated; outside it is compared with the nearer end. */
+/** A number inside a documented range counts as equal to it; one outside is compared with the nearer end. */
 function nearestEnd([low, high]: readonly [number, number], found: number): number {
   return Math.min(high, Math.max(low, found));
 }
 
 const RELATIONS = { '>': '&gt; ', '>=': '≥ ', '<': '&lt; ', 'up to': 'up to ' } as const;
 
-/** What a document says, as '≥ 85%', '12.8 GB', '10–20 min'; '' where no number is stated. */
+/** A documented number, as '≥ 85%', '12.8 GB', '10–20 min'; '' if it states no number. */
 export function documentedText({ documented, unit, relation }: Claim): string {
   if (documented === null) return '';
   const bound = relation === undefined ? '' : RELATIONS[relation];
@@ -75,7 +69,7 @@ export function documentedText({ documented, unit, relation }: Claim): string {
   return `${bound}${quantity(low)}–${withUnit(high, unit)}`;
 }
 
-/** What was found, as '7.15 GB', '0.9–1.1 ×'; '' where no number was. */
+/** A found number, as '7.15 GB', '0.9–1.1 ×'; '' if no number was found. */
 export function foundText({ predicted, measured, unit }: Finding): string {
   if (measured !== undefined) return withUnit(measured, unit);
   if (predicted === undefined) return '';
@@ -94,7 +88,7 @@ const LARGE = [
   [1e6, 'M'],
 ] as const;
 
-/** Units that would not fit their column. */
+/** Short forms of units that would not fit their column. */
 const SHORT_UNITS: Readonly<Record<string, string>> = { x: '×', 'bytes/parameter': 'B/parameter' };
 
 /** Three digits; parameters and the like in millions and billions. */
@@ -112,12 +106,62 @@ function withUnit(value: number, unit: string | null): string {
 
 /** Claims by verdict, in the verdicts' order. */
 export function countVerdicts(results: readonly ClaimResult[]): Readonly<Record<Verdict, number>> {
-  const count = (verdict: Verdict): number =>
-    results.filter(({ finding }) => finding.verdict === verdict).length;
-  return {
-    confirmed: count('confirmed'),
-    off: count('off'),
-    'contradicts itself': count('contradicts itself'),
-    'not checkable here': count('not checkable here'),
-  };
+  const counts = VERDICTS.map((verdict) => [
+    verdict,
+    results.filter(({ finding }) => finding.verdict === verdict).length,
+  ]);
+  return Object.fromEntries(counts) as Record<Verdict, number>; // one per verdict
+}
+
+/** Larger ratios are drawn at the axis's end. */
+const MOST_RATIO = 12;
+
+/** A ratio within the axis's ends. */
+export function limitRatio(ratio: number): number {
+  return Math.min(MOST_RATIO, Math.max(1 / MOST_RATIO, ratio));
+}
+
+/** Claims as dots, a trace per verdict, with that verdict's shape and colour. */
+export function verdictDots(
+  items: readonly {
+    readonly x: number;
+    readonly y: number;
+    readonly text: string;
+    readonly verdict: Verdict;
+  }[],
+  size: number,
+  more: (verdict: Verdict) => Partial<ScatterTrace>,
+): ScatterTrace[] {
+  return VERDICTS.flatMap((verdict) => {
+    const { symbol, color } = VERDICT_MARKS[verdict];
+    const outline = symbol.endsWith('open') ? { line: { width: size / 5, color } } : {};
+    const own = items.filter((item) => item.verdict === verdict);
+    return dots(own, { size, color, symbol, ...outline }, more(verdict));
+  });
+}
+
+/** Claims as rows: the documented and the found number, the verdict and its reason. */
+export function claimsTable(results: readonly ClaimResult[]): Table {
+  const rows = results.map((one) => {
+    const { claim, finding } = one;
+    return {
+      id: claim.id,
+      documented: plainText(documentedText(claim)),
+      found: plainText(foundText(finding)),
+      value: numberOf(finding),
+      ratio: claimRatio(one),
+      verdict: finding.verdict,
+      by: finding.by,
+      why: finding.why,
+      statement: claim.statement,
+      evidence: finding.evidence.kind,
+      document: claim.document,
+      needs: finding.verdict === 'not checkable here' ? finding.needs : '',
+    };
+  });
+  return createTable(rows);
+}
+
+function plainText(markup: string): string {
+  return plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');
 }

@@ -3,24 +3,23 @@ import type { ClaimResult } from '../../plan/claims/survey';
 import type { Figure } from '../figure';
 import { bareRowAxis, log10, logRange, logTicks, rowAxis, rowRange } from '../grammar/axes';
 import { safe, strong } from '../grammar/ink';
-import { bars, dots, ruleX } from '../grammar/marks';
+import { bars, ruleX } from '../grammar/marks';
 import { type Fill, hatch, NEUTRAL } from '../grammar/palette';
 import { type Panel, plot } from '../grammar/plot';
 import type { BarTrace, ScatterTrace } from '../grammar/plotly';
 import { fits, textWidth } from '../grammar/text-width';
-import { claimRatio, countVerdicts, documentedText, foundText, VERDICT_MARKS } from './claim-words';
+import { claimRatio, countVerdicts, documentedText, foundText, limitRatio, verdictDots } from './claim-words';
 
 const ROW = 62;
 const FRAME = { top: 92, right: 12, foot: 30, legend: 'plot' } as const;
 const COUNTS = [0, 0.44] as const;
 const DOTS = [0.5, 1] as const;
-/** Pixels between dots of one row that would lie over each other. */
+/** The size of a dot. */
 const DOT = 8;
 const DOTS_PIXELS = 300;
 const COUNTS_PIXELS = 260;
-const MOST_RATIO = 12;
 
-/** Bars: a dark hue where it holds, hatched where it cannot be checked here. */
+/** The bars' fills: dark for claims that hold, hatched for those that cannot be checked here. */
 const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
   confirmed: { color: '#2362AC' },
   off: { color: '#B3401A' },
@@ -34,7 +33,7 @@ const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
   },
 };
 
-/** Many claims: how many of each document hold, and each number's ratio as a dot. */
+/** Many claims: the number of each document's claims by verdict, and each claim's ratio as a dot. */
 export function claimsByDocument(
   results: readonly ClaimResult[],
 ): Pick<Figure, 'subtitle' | 'data' | 'layout'> {
@@ -65,7 +64,7 @@ export function claimsByDocument(
 
 function limitedRatio(one: ClaimResult): number | null {
   const ratio = claimRatio(one);
-  return ratio === null ? null : Math.min(MOST_RATIO, Math.max(1 / MOST_RATIO, ratio));
+  return ratio === null ? null : limitRatio(ratio);
 }
 
 function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
@@ -86,29 +85,17 @@ function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
   });
 }
 
-/** Dots of a row, moved up and down where they would lie over each other. */
+/** The dots of all rows; those that would cover each other are moved up and down. */
 function ratioDots(
   groups: readonly (readonly ClaimResult[])[],
   range: readonly [number, number],
 ): ScatterTrace[] {
   const perPixel = (range[1] - range[0]) / DOTS_PIXELS;
-  const placed = groups.flatMap((group, row) => swarm(group, row, perPixel));
-  return VERDICTS.flatMap((verdict): ScatterTrace[] => {
-    const shown = placed.filter(({ one }) => one.finding.verdict === verdict);
-    const { symbol, color } = VERDICT_MARKS[verdict];
-    const outline = symbol.endsWith('open') ? { line: { width: 1.6, color } } : {};
-    const items = shown.map(({ one, x, y }) => ({ x, y, text: hoverOf(one) }));
-    return dots(items, { size: DOT, color, symbol, ...outline }, { showlegend: false });
-  });
+  const items = groups.flatMap((group, row) => swarm(group, row, perPixel));
+  return verdictDots(items, DOT, () => ({ showlegend: false }));
 }
 
-interface PlacedClaim {
-  readonly one: ClaimResult;
-  readonly x: number;
-  readonly y: number;
-}
-
-function swarm(group: readonly ClaimResult[], row: number, perPixel: number): PlacedClaim[] {
+function swarm(group: readonly ClaimResult[], row: number, perPixel: number) {
   const columns = new Map<number, ClaimResult[]>();
   for (const one of group) {
     const ratio = limitedRatio(one);
@@ -119,7 +106,9 @@ function swarm(group: readonly ClaimResult[], row: number, perPixel: number): Pl
   return [...columns.values()].flatMap((column) =>
     column.map((one, i) => {
       const step = Math.min((DOT + 2) / ROW, 0.8 / column.length);
-      return { one, x: log10(limitedRatio(one) ?? 1), y: row + (i - (column.length - 1) / 2) * step };
+      const y = row + (i - (column.length - 1) / 2) * step;
+      const x = log10(limitedRatio(one) ?? 1);
+      return { x, y, text: hoverOf(one), verdict: one.finding.verdict };
     }),
   );
 }

@@ -4,7 +4,7 @@ import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
 import { counted, listed } from '../format';
 import { log10, logRange, logTicks, rowAxis, rowRange } from '../grammar/axes';
 import { safe, soft, strong } from '../grammar/ink';
-import { dots, line, note, ruleX, SILENT } from '../grammar/marks';
+import { line, note, ruleX, SILENT } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import { plot } from '../grammar/plot';
 import type { Annotation, ScatterTrace, Shape } from '../grammar/plotly';
@@ -12,13 +12,15 @@ import { textWidth, wrappedMarkup } from '../grammar/text-width';
 import {
   claimRatio,
   claimRatioRange,
+  claimsTable,
   countVerdicts,
   documentedText,
   foundText,
+  limitRatio,
   VERDICT_MARKS,
+  verdictDots,
 } from './claim-words';
 import { claimsByDocument } from './claims-by-document';
-import { claimsTable } from './claims-table';
 
 /** More rows than this are drawn by document. */
 const MOST_ROWS = 20;
@@ -27,8 +29,6 @@ const FRAME = { top: 92, right: 10, foot: 30, legend: 'plot' } as const;
 /** Shares of the plot's width: the dots, then the text columns. */
 const DOTS = [0, 0.34] as const;
 const COLUMNS = { documented: 0.37, found: 0.55, verdict: 0.77 } as const;
-/** Ratios beyond this stand at the axis's end. */
-const MOST_RATIO = 12;
 
 /**
  * Claims as dots at documented ÷ found on a logarithmic axis, one row each, their shape the verdict, with texts beside; many
@@ -77,16 +77,21 @@ interface RatioAxis {
 }
 
 function ratioAxis(results: readonly ClaimResult[]): RatioAxis {
-  const limit = (ratio: number): number => Math.min(MOST_RATIO, Math.max(1 / MOST_RATIO, ratio));
-  const ratios = results.flatMap((one) => claimRatio(one) ?? []).map(limit);
+  const ratios = results.flatMap((one) => claimRatio(one) ?? []).map(limitRatio);
   const range = logRange([...ratios, 0.8, 1.25], 0.08);
   const ticks = logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5);
-  const at = (ratio: number): number => Math.min(range[1], Math.max(range[0], log10(limit(ratio))));
+  const at = (ratio: number): number => Math.min(range[1], Math.max(range[0], log10(limitRatio(ratio))));
   return { range, ...ticks, at };
 }
 
 function marksOf(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
-  return [...results.flatMap((one, i) => errorLines(one, i, axis)), ...verdictDots(results, axis)];
+  const items = results.flatMap((one, y) => {
+    const ratio = claimRatio(one);
+    if (ratio === null) return [];
+    return [{ x: axis.at(ratio), y, text: hover(one, ratio), verdict: one.finding.verdict }];
+  });
+  const lines = results.flatMap((one, i) => errorLines(one, i, axis));
+  return [...lines, ...verdictDots(items, 10, (verdict) => ({ name: soft(verdict) }))];
 }
 
 /** The error as a line from 1, and the prediction's interval as a broad one behind it. */
@@ -100,18 +105,6 @@ function errorLines(one: ClaimResult, row: number, axis: RatioAxis): ScatterTrac
     ...(range === null ? [] : [along(range.map(axis.at), 'rgba(128,128,128,.35)', 7)]),
     along([0, axis.at(ratio)], VERDICT_MARKS[one.finding.verdict].color, 2),
   ];
-}
-
-function verdictDots(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
-  return VERDICTS.flatMap((verdict): ScatterTrace[] => {
-    const { symbol, color } = VERDICT_MARKS[verdict];
-    const items = results.flatMap((one, y) => {
-      const ratio = one.finding.verdict === verdict ? claimRatio(one) : null;
-      return ratio === null ? [] : [{ x: axis.at(ratio), y, text: hover(one, ratio) }];
-    });
-    const outline = symbol.endsWith('open') ? { line: { width: 2, color } } : {};
-    return dots(items, { size: 10, color, symbol, ...outline }, { name: soft(verdict) });
-  });
 }
 
 function hover({ claim, finding }: ClaimResult, ratio: number): string {

@@ -22,7 +22,7 @@ const MEASURED_COLOR = '#3E9C6B';
 const DOCUMENTED_COLOR = '#B3401A';
 const LABEL = 11;
 
-/** How throughput or efficiency goes with the number of GPUs: lines with their intervals, measurements, stated numbers. */
+/** Throughput or efficiency over the number of GPUs: lines with their intervals, measurements, documented numbers. */
 export function scalingCurve(view: ScalingView): Figure {
   const points = view.series.flatMap((one) => one.points);
   if (points.length === 0)
@@ -66,23 +66,19 @@ interface Place {
   y(value: number): number;
 }
 
-function placeOf(view: ScalingView): Place {
-  const points = view.series.flatMap((one) => one.points);
-  const documented = view.documented ?? [];
-  const measured = view.measured ?? [];
+function placeOf({ series, measured = [], documented = [], quantity }: ScalingView): Place {
+  const points = series.flatMap((one) => one.points);
   const all = [...points, ...documented, ...measured].map(({ count }) => count);
-  const counts = thinned([...new Set(all)].sort((a, b) => a - b));
   const values = [
     ...points.flatMap(({ value }) => [value.low, value.high]),
-    ...documented.map(({ value }) => value),
-    ...measured.map(({ value }) => value),
+    ...[...documented, ...measured].map(({ value }) => value),
   ];
-  const isLog = view.quantity === 'tokensPerSecond';
+  const isLog = quantity === 'tokensPerSecond';
   const high = Math.max(...values);
   const low = isLog ? Math.min(...values) : Math.min(...values, high - LEAST_SPAN);
   const pad = (high - low) * 0.08 || 1;
   return {
-    counts,
+    counts: thinned([...new Set(all)].sort((a, b) => a - b)),
     across: logRange(all, 0.04),
     up: isLog ? logRange(values, 0.06) : [Math.max(0, low - pad), high + pad],
     x: log10,
@@ -90,10 +86,10 @@ function placeOf(view: ScalingView): Place {
   };
 }
 
-/** Percentage points: a curve that hardly falls looks as if it did not. */
+/** In percentage points, so that a curve that hardly falls looks flat. */
 const LEAST_SPAN = 25;
 
-/** At most ten ticks: every second of the counts as long as there are more. */
+/** At most ten counts: drops every second one until there are no more. */
 function thinned(counts: readonly number[]): readonly number[] {
   if (counts.length <= 10) return counts;
   return thinned(counts.filter((_, i) => (counts.length - 1 - i) % 2 === 0));
@@ -125,7 +121,7 @@ function interval({ points }: ScalingSeries, i: number, numSeries: number, { x, 
   return [band(at, low, high, faded(lineColor(i), numSeries > 1 ? 0.09 : 0.16))];
 }
 
-/** What the first point would become if nothing were lost. */
+/** The first point, scaled without loss. */
 function idealLine({ quantity, series }: ScalingView, { x, y }: Place): ScatterTrace[] {
   const [first] = series;
   const start = first?.points[0];
@@ -159,7 +155,7 @@ function predictedLine(
   );
 }
 
-/** What was measured, and what documents state. */
+/** Measured and documented numbers. */
 function statedDots(view: ScalingView, { x, y }: Place): ScatterTrace[] {
   const of = (points: ScalingView['measured'], name: string, marker: Marker): ScatterTrace[] =>
     dots(
@@ -197,23 +193,21 @@ function names({ series }: ScalingView, { y, up }: Place): Annotation[] {
 
 const RELATIONS = { '>': '≥ ', '>=': '≥ ', '<': '≤ ', 'up to': 'up to ' } as const;
 
-/** Beside its diamond, on the side that has room, below the line of what is predicted. */
+/** Beside its diamond, on the side that has room, below the predicted line. */
 function documentedLabel(one: DocumentedPoint, view: ScalingView, { x, y, across }: Place): Annotation {
   const isLeft = x(one.count) < (across[0] + across[1]) / 2;
   const bound = one.relation === undefined ? '' : RELATIONS[one.relation];
   const text = `${bold(`documented ${bound}${said(one.value, view)}`)} ${soft(safe(one.id))}`;
-  const side = isLeft
-    ? ({ xanchor: 'left', xshift: 12 } as const)
-    : ({ xanchor: 'right', xshift: -12 } as const);
   return note(x(one.count), y(one.value), text, {
-    ...side,
+    xanchor: isLeft ? 'left' : 'right',
+    xshift: isLeft ? 12 : -12,
     yanchor: 'top',
     yshift: -3,
     bgcolor: PAPER_SHADE,
   });
 }
 
-/** What the marks are, in the corner that curves leave empty: falling ones the lower left, rising ones the upper left. */
+/** The key of the marks, in the corner that curves leave empty: lower left for falling curves, upper left for rising ones. */
 function keyOf(view: ScalingView): Annotation {
   const isBanded = view.series.some(({ points }) => points.some(({ value }) => value.low < value.high));
   const predicted = `${strong('predicted')}${isBanded ? soft('; band: its interval') : ''}`;
@@ -225,12 +219,10 @@ function keyOf(view: ScalingView): Annotation {
       : []),
     ...(isFalling ? [] : [soft('dotted: linear')]),
   ];
-  const corner = isFalling
-    ? ({ yanchor: 'bottom', yshift: 4 } as const)
-    : ({ yanchor: 'top', yshift: -2 } as const);
   return note(0, isFalling ? 0 : 1, lines.join('<br>'), {
     ...PAPER,
-    ...corner,
+    yanchor: isFalling ? 'bottom' : 'top',
+    yshift: isFalling ? 4 : -2,
     xshift: 8,
     align: 'left',
     bgcolor: PAPER_SHADE,

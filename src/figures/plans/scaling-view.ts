@@ -25,23 +25,27 @@ export interface DocumentedPoint {
   readonly id: string;
 }
 
-/** What is drawn over how many. Values are percents of linear speed-up, or tokens per second of all GPUs together. */
+/** The figure's numbers. Values are percents of linear speed-up, or tokens per second of all GPUs together. */
 export interface ScalingView {
   readonly series: readonly ScalingSeries[];
   readonly quantity: 'efficiency' | 'tokensPerSecond';
   readonly countedIn: 'GPUs' | 'nodes';
   readonly measured?: readonly { readonly count: number; readonly value: number }[] | undefined;
-  /** What the measured points are, as 'measured here, links shaped to 10 Gbit/s'. */
+  /** A name for the measured points, as 'measured here, links shaped to 10 Gbit/s'. */
   readonly measuredWhat?: string | undefined;
   readonly documented?: readonly DocumentedPoint[] | undefined;
   readonly subtitle: string;
 }
 
-/** A value as titles and labels say it: '79%', '1.23M tokens/s'. */
+/** A value in titles and labels: '79%', '1.23M tokens/s'. */
 export function said(value: number, { quantity }: Pick<ScalingView, 'quantity'>): string {
-  if (quantity === 'efficiency') return `${Math.round(value)}%`;
+  return quantity === 'efficiency' ? `${Math.round(value)}%` : `${number(value, 3)} tokens/s`;
+}
+
+/** A number without its unit. */
+function number(value: number, digits: number): string {
   const [divisor, letter] = value >= 1e6 ? [1e6, 'M'] : value >= 1e3 ? [1e3, 'k'] : [1, ''];
-  return `${Number((value / divisor).toPrecision(3))}${letter} tokens/s`;
+  return `${Number((value / divisor).toPrecision(digits))}${letter}`;
 }
 
 /** Every point as a row. */
@@ -60,7 +64,7 @@ export function scalingTable(view: ScalingView): Table {
   return createTable(rows);
 }
 
-/** What one may guess. */
+/** Numbers that a reader may guess. */
 export function scalingQuantities(view: ScalingView): Quantities {
   const [series] = view.series;
   const last = series?.points.at(-1);
@@ -72,7 +76,7 @@ export function scalingQuantities(view: ScalingView): Quantities {
   return { [view.quantity]: { value: last.value.value, unit: isEfficiency ? '%' : 'tokens/s', says } };
 }
 
-/** Whether the largest stated number lies in the prediction; without one, how the prediction goes. */
+/** Whether the documented number at the largest size is inside the prediction; without one, how the prediction goes. */
 export function scalingFinding(view: ScalingView): string {
   return documentedFinding(view) ?? comparedFinding(view) ?? ownFinding(view);
 }
@@ -82,33 +86,32 @@ function documentedFinding(view: ScalingView): string | null {
   if (last === undefined) return null;
   const lines = view.series.flatMap(({ name, points }) => {
     const point = points.find(({ count }) => count === last.count);
-    return point === undefined ? [] : [{ name, value: point.value, holds: isInside(last, point.value) }];
+    return point === undefined ? [] : [{ name, ...point.value, holds: isInside(last, point.value) }];
   });
   const [first] = lines;
   if (first === undefined) return null;
   const stated = `The documented ${said(last.value, view)} at ${last.count} ${view.countedIn}`;
   if (lines.length > 1) return amongLines(stated, last.value, lines, view);
-  const where = first.holds ? 'inside' : 'outside';
-  const { value, low, high } = first.value;
+  const where = `${stated} is ${first.holds ? 'inside' : 'outside'} the prediction`;
+  const { value, low, high } = first;
   const isNarrow = said(low, view) === said(high, view);
-  const range = isNarrow ? said(value, view) : `${number(low)} to ${said(high, view)}`;
-  return titleOf(`${stated} is ${where} the prediction: ${range}`, `${stated} is ${where} the prediction`);
+  const from = number(low, low < 1e3 ? 2 : 3);
+  return titleOf(`${where}: ${isNarrow ? said(value, view) : `${from} to ${said(high, view)}`}`, where);
 }
 
-/** A lower bound is not missed from above, an upper one not from below. */
+/** A lower bound also contains larger predictions, an upper bound smaller ones. */
 function isInside({ value, relation }: DocumentedPoint, { low, high }: Estimate): boolean {
   const isBelow = value < low && relation !== '>' && relation !== '>=';
   const isAbove = value > high && relation !== '<' && relation !== 'up to';
   return !isBelow && !isAbove;
 }
 
-interface Line {
+interface Line extends Estimate {
   readonly name: string;
-  readonly value: Estimate;
   readonly holds: boolean;
 }
 
-/** Of several lines: which holds what is stated, else between which it lies. */
+/** The lines whose interval contains the documented value, or the lines that it is between. */
 function amongLines(stated: string, value: number, lines: readonly Line[], view: ScalingView): string {
   const holding = lines.filter(({ holds }) => holds).map(({ name }) => name);
   if (holding.length > 0) {
@@ -117,43 +120,37 @@ function amongLines(stated: string, value: number, lines: readonly Line[], view:
       `${stated} fits ${holding.length} of ${lines.length} lines`,
     );
   }
-  const least = lines.reduce((a, b) => (b.value.value < a.value.value ? b : a));
-  const most = lines.reduce((a, b) => (b.value.value > a.value.value ? b : a));
-  const isBetween = value > least.value.value && value < most.value.value;
-  const ends = `${said(least.value.value, view)} and ${said(most.value.value, view)}`;
+  const values = lines.map((line) => line.value);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const isBetween = value > least && value < most;
+  const ends = `${said(least, view)} and ${said(most, view)}`;
   return titleOf(
     `${stated} is ${isBetween ? 'between' : 'outside'} the predicted ${ends}`,
     `${stated} fits no line`,
   );
 }
 
-/** Three digits without a unit; the range's other end says it. */
-function number(value: number): string {
-  const [divisor, letter] = value >= 1e6 ? [1e6, 'M'] : value >= 1e3 ? [1e3, 'k'] : [1, ''];
-  return `${Number((value / divisor).toPrecision(value < 1e3 ? 2 : 3))}${letter}`;
-}
-
 function comparedFinding(view: ScalingView): string | null {
   if (view.series.length < 2) return null;
-  const ends = view.series.map((one) => ({ name: one.name, last: one.points.at(-1) }));
+  const ends = view.series.map(({ name, points }) => ({ name, last: points.at(-1) }));
   const value = (end: (typeof ends)[number]): number => end.last?.value.value ?? 0;
   const best = ends.reduce((a, b) => (value(b) > value(a) ? b : a));
   const worst = ends.reduce((a, b) => (value(b) < value(a) ? b : a));
-  const ratio = `${(value(best) / (value(worst) || 1)).toFixed(2)}×`;
-  const where = `At ${best.last?.count ?? 0} ${view.countedIn}`;
+  const at = `${best.last?.count ?? 0} ${view.countedIn}`;
+  const [high, low] = [said(value(best), view), said(value(worst), view)];
   if (view.quantity === 'efficiency') {
-    const both = `${said(value(best), view)} with ${best.name}, ${said(value(worst), view)} with ${worst.name}`;
-    const at = `${best.last?.count ?? 0} ${view.countedIn}`;
+    const both = `${high} with ${best.name}, ${low} with ${worst.name}`;
     return titleOf(
       `Left of linear speed-up at ${at}: ${both}`,
       `Left at ${at}: ${both}`,
-      `Left at ${at}: ${said(value(worst), view)} to ${said(value(best), view)} of linear speed-up`,
+      `Left at ${at}: ${low} to ${high} of linear speed-up`,
     );
   }
+  const ratio = `${(value(best) / (value(worst) || 1)).toFixed(2)}×`;
   return titleOf(
-    `${where} ${best.name} reaches ${said(value(best), view)}, ${worst.name} ${said(value(worst), view)}`,
-    `${where} ${best.name} gives ${ratio} the throughput of ${worst.name}`,
-    `${where} the best line lies at ${ratio} of the worst`,
+    `At ${at} ${best.name} reaches ${high}, ${worst.name} ${low}`,
+    `At ${at} ${best.name} gives ${ratio} the throughput of ${worst.name}`,
+    `At ${at} the best line lies at ${ratio} of the worst`,
   );
 }
 

@@ -1,14 +1,14 @@
 import { inspect } from 'node:util';
 import { ConfigError } from '../../core/errors';
+import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
-import { claimsTable } from '../../figures/claims/claims-table';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { DOCUMENTS } from '../../plan/claims/claim';
 import type { ClaimEntry } from '../../plan/claims/entry';
-import { type Evidence, VERDICTS } from '../../plan/claims/finding';
+import type { Evidence } from '../../plan/claims/finding';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';
 import { recordedRuns } from '../../plan/claims/recorded-runs';
 import { CLAIMS } from '../../plan/claims/registry';
@@ -59,9 +59,9 @@ export class Claims implements Iterable<ClaimResult> {
   counts(): Table {
     const rows = Object.keys(DOCUMENTS).flatMap((document) => {
       const own = this.results.filter(({ claim }) => claim.document === document);
-      return own.length === 0 ? [] : [{ document, claims: own.length, ...countsOf(own) }];
+      return own.length === 0 ? [] : [{ document, claims: own.length, ...countVerdicts(own) }];
     });
-    return createTable([...rows, { document: 'all', claims: this.length, ...countsOf(this.results) }]);
+    return createTable([...rows, { document: 'all', claims: this.length, ...countVerdicts(this.results) }]);
   }
 
   /** The code that shows one claim. Throws: CONFIG unless exactly one claim is chosen. */
@@ -147,10 +147,4 @@ function verification(checks: readonly ClaimCheck[]): Verification {
       : `The evidence of ${changed.length} of ${checks.length === 1 ? '1 claim' : `${checks.length} claims`} no longer holds`;
   const text = [head, ...changed.map(({ claim, change }) => `${claim.id}: ${change}`)].join('\n');
   return withShown({ holds: changed.length === 0, checks, changed }, shownAsText(text));
-}
-
-function countsOf(results: readonly ClaimResult[]): Record<string, number> {
-  return Object.fromEntries(
-    VERDICTS.map((verdict) => [verdict, results.filter(({ finding }) => finding.verdict === verdict).length]),
-  );
 }
