@@ -13,7 +13,7 @@ import { isEqualWork, LEAST_STEPS, stepTimes, timeRatio, typicalStep } from './s
 export interface MemoryChoice {
   /** Default: the one with the highest peak. */
   readonly rank?: number | undefined;
-  /** Default: of those whose every allocation was kept the one nearest the medians of the last steps. */
+  /** Default: the one nearest the medians of the last steps, of those whose every allocation is stored. */
   readonly step?: number | undefined;
 }
 
@@ -28,8 +28,8 @@ export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
 }
 
 /**
- * The step to draw: runs keep curves of some steps only, and of these one is nearest the medians of the last steps. If none of the
- * last steps has a curve, the last step that has one; undefined if no step has.
+ * The step to draw: the one nearest the medians of the last steps, of those whose curve is stored. If none of the last steps has a
+ * curve, the last step that has one; undefined if no step has.
  */
 function stepWithCurve(run: RunView): number | undefined {
   const hasCurve = ({ memory }: StepRecord): boolean => memory.curve !== null;

@@ -13,7 +13,7 @@ export interface MemoryOptions {
   readonly space?: 'device' | 'both';
   /** The rank that is shown over time; naming one means over: 'time'. Default: the one with the highest peak. */
   readonly rank?: number;
-  /** Default: the last step that was kept. */
+  /** Default: over time, the most typical of the last steps; over ranks, the last step. */
   readonly step?: number;
 }
 

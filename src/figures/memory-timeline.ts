@@ -38,7 +38,7 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
   const others = otherRanks(records, record);
   const { ring } = temporaries(record).atPeak;
   const pixels = HEIGHT - FRAME.top - FRAME.foot;
-  const seconds = Math.max(...[record, ...others].map(({ start, end }) => end - start));
+  const seconds = Math.max(...[record, ...others.records].map(({ start, end }) => end - start));
   const highest = Math.max(...records.map(({ memory }) => memory.peakBytes));
   const strip = phaseStrip(record, time, { pixels: PLOT_PIXELS, seconds });
   const main: Panel = {
@@ -50,45 +50,42 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
     y: { range: [0, (highest / bytes.divisor) * 1.1 || 1], ...titled(`${bytes.unit} on the device`) },
     data: [
       ...causeAreas(curve, scales, { maxPoints: MAX_POINTS, extra: `rank ${record.rank}` }),
-      ...others.map((other) => totalLine(memoryOverTime(other), other.rank, scales, MAX_POINTS / 2)),
+      ...others.records.map((other) => totalLine(memoryOverTime(other), other.rank, scales, MAX_POINTS / 2)),
     ],
     annotations: [...peakNote(record, scales), ...strip.annotations],
     shapes: strip.shapes,
   };
   return createFigure({
     title: titleOf(...peakFinding(atPeak, run.world)),
-    subtitle: subtitleOf(run, record, records),
+    subtitle: subtitleOf(run, record, others.text),
     ...plot({ ...FRAME, pixels }, [main, ...peakPanels({ atPeak, ring }, causesIn(curve), bytes, pixels)]),
     table: tableOf(record, curve),
     quantities: peakQuantities(atPeak),
   });
 }
 
-/** Ranks whose totals are dotted: all others with a curve, by rank; of many, the ends by peak. */
-function otherRanks(records: readonly StepRecord[], { rank }: StepRecord): StepRecord[] {
-  const others = records.filter((other) => other.rank !== rank && other.memory.curve !== null);
-  if (others.length <= MAX_DOTTED) return others;
-  const sorted = others.sort((a, b) => a.memory.peakBytes - b.memory.peakBytes);
-  return [...sorted.slice(0, 1), ...sorted.slice(-1)];
+/** Ranks whose totals are dotted: all others with a curve, by rank; of many, the ends by peak; and the sentence about them. */
+function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
+  const records = all.filter((other) => other.rank !== rank && other.memory.curve !== null);
+  const ranks = records.map((other) => other.rank);
+  if (records.length === 0) return { records, text: '' };
+  if (records.length === 1) return { records, text: ` Dotted: total of rank ${ranks[0]}.` };
+  if (records.length <= MAX_DOTTED) {
+    const isRun = ranks.every((one, i) => i === 0 || one === (ranks[i - 1] ?? 0) + 1);
+    const names = isRun ? `${ranks[0]} to ${ranks.at(-1)}` : ranks.join(', ');
+    return { records, text: ` Dotted: totals of ranks ${names}.` };
+  }
+  const sorted = records.sort((a, b) => a.memory.peakBytes - b.memory.peakBytes);
+  const ends = [...sorted.slice(0, 1), ...sorted.slice(-1)];
+  const names = ends.map((end) => end.rank).join(', ');
+  return { records: ends, text: ` Dotted: lowest and highest of the others (${names}).` };
 }
 
-function subtitleOf(run: RunView, record: StepRecord, records: readonly StepRecord[]): string {
+function subtitleOf(run: RunView, record: StepRecord, dotted: string): string {
   const { rank, step, memory } = record;
   const what = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}, held bytes.`;
   const missing = memory.curve === null ? ' Only start, peak and end were kept.' : '';
-  return `${what}${missing}${dottedText(record, records)} Hatched: transient.`;
-}
-
-function dottedText(record: StepRecord, records: readonly StepRecord[]): string {
-  const ranks = otherRanks(records, record).map(({ rank }) => rank);
-  const numOthers = records.filter(
-    ({ rank, memory }) => rank !== record.rank && memory.curve !== null,
-  ).length;
-  if (numOthers === 0) return '';
-  if (numOthers === 1) return ` Dotted: total of rank ${ranks[0]}.`;
-  if (numOthers > MAX_DOTTED) return ` Dotted: lowest and highest of the others (${ranks.join(', ')}).`;
-  const isRun = ranks.every((rank, i) => i === 0 || rank === (ranks[i - 1] ?? 0) + 1);
-  return ` Dotted: totals of ranks ${isRun ? `${ranks[0]} to ${ranks.at(-1)}` : ranks.join(', ')}.`;
+  return `${what}${missing}${dotted} Hatched: transient.`;
 }
 
 /** Names the peak and its moment; to its right if there is room. */

@@ -35,7 +35,7 @@ export function ratioOf(a: Spread, b: Spread): Spread {
   return { median: over(a.median, b.median), low: over(a.low, b.high), high: over(a.high, b.low) };
 }
 
-/** "(15–21)", the quartiles; nothing where one step was recorded. */
+/** "(15–21)", the quartiles; nothing if they are equal, as of one step. */
 export function quartilesText({ low, high }: Spread, divisor: number): string {
   return low === high ? '' : `(${short(low / divisor)}–${short(high / divisor)})`;
 }

@@ -31,7 +31,7 @@ export function bold(text: string): string {
   return `<b>${strong(text)}</b>`;
 }
 
-/** Behind text that stands on marks. */
+/** Behind text on marks. */
 export const PAPER_SHADE = `${LIGHT.background}d9`;
 
 /** Puts a theme's colours in place of the light ones. */

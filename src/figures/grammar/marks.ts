@@ -176,7 +176,7 @@ export function keyDot(color: string): string {
 
 const LINE = 15;
 
-/** Names (markup) at the lines' ends, right of the panel, moved apart where lines meet; `pixels` high over `range`. */
+/** Names (markup) at the lines' ends, right of the panel, moved apart if lines meet; `pixels` high over `range`. */
 export function endLabels(
   ends: readonly { readonly at: number; readonly text: string }[],
   [low, high]: readonly [number, number],

@@ -74,7 +74,7 @@ const GAP = 5;
 const LINE = 19;
 
 /**
- * The entries of a horizontal legend, in pixels from its corner, where plotly puts them: in one line, or in columns of equal width,
+ * The entries of a horizontal legend, in pixels from its corner, at the places that plotly gives them: in one line, or in columns of equal width,
  * whose texts are `entrywidth` wide. Hosts' fonts may be wider than ours.
  */
 export function legendPlaces(data: readonly Trace[], width: number) {

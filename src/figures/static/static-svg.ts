@@ -2,12 +2,11 @@ import { escapeHtml, soft, strong, type Theme, themed } from '../grammar/ink';
 import type { Layout, Trace } from '../grammar/plotly';
 import { FONT_FAMILY, STATIC_WIDTH, SUBTITLE_SIZE, TITLE_SIZE } from '../grammar/template';
 import { element, type Hatches, svgText } from './svg';
-import { svgAxes } from './svg-axes';
 import { svgAnnotation, svgLegend, svgShape } from './svg-decor';
-import { frameOf } from './svg-frame';
+import { frameOf, svgAxes } from './svg-frame';
 import { svgMarks } from './svg-marks';
 
-/** What a picture is drawn from. Title and subtitle are plain text, escaped where they quote names. */
+/** The source of a picture. Title and subtitle are plain text; names in the subtitle are escaped. */
 export interface Drawing {
   /** The finding, at most 75 characters. */
   readonly title: string;
@@ -27,12 +26,11 @@ export function toSvg({ title, subtitle, data, layout }: Drawing, theme: Theme):
   const { shapes = [], annotations = [] } = drawing.layout;
   const frame = frameOf(drawing.layout);
   const hatches: Hatches = new Map();
-  const isBelow = shapes.map(({ layer }) => layer === 'below');
   const parts = [
-    ...shapes.filter((_, i) => isBelow[i]).map((shape) => svgShape(frame, shape)),
+    ...shapes.filter(({ layer }) => layer === 'below').map((shape) => svgShape(frame, shape)),
     ...svgAxes(frame, theme),
     ...svgMarks(frame, drawing.layout, drawing.data, hatches),
-    ...shapes.filter((_, i) => !isBelow[i]).map((shape) => svgShape(frame, shape)),
+    ...shapes.filter(({ layer }) => layer !== 'below').map((shape) => svgShape(frame, shape)),
     ...annotations.flatMap((note) => svgAnnotation(frame, note, theme)),
     svgText(8, 22, drawing.title, { size: TITLE_SIZE, weight: 600, fill: theme.strong }),
     svgText(8, 44, drawing.subtitle, { size: SUBTITLE_SIZE, fill: theme.soft }),
