@@ -1,6 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { watchHostReads } from '../backend/host-reads';
-import { type TapeNode, tfjsState, untracked } from '../backend/tfjs-state';
+import { type TapeNode, tfjsState, untracked, watchHostReads } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 

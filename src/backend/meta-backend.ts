@@ -195,6 +195,13 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   }
 }
 
+/** A tensor's values; in a dry run, the assumed values. [Note: values in a dry run] */
+export function readValues(tensor: tf.Tensor, assumed: () => Values): Values {
+  const backend = tf.backend();
+  const read = (): Values => tensor.dataSync();
+  return backend instanceof MetaBackend ? backend.assuming(assumed, read) : read();
+}
+
 function arrayOf(dtype: tf.DataType, length: number): Values {
   if (dtype === 'int32') return new Int32Array(length);
   return dtype === 'bool' ? new Uint8Array(length) : new Float32Array(length);

@@ -50,6 +50,11 @@ export function gelu(x: tf.Tensor): tf.Tensor {
   return hasFused(FUSED.gelu) ? runForFirst(FUSED.gelu, { x }) : plainGelu(x);
 }
 
+/** x · sigmoid(x). Source: Elfwing et al. 2018; torch.nn.functional.silu. */
+export function silu(x: tf.Tensor): tf.Tensor {
+  return tf.mul(x, tf.sigmoid(x));
+}
+
 /**
  * Softmax of scale * scores over the last axis, where row i sees columns up to i + columns - rows; elsewhere 0.
  * Shapes: scores […, rows, columns], columns >= rows; scale > 0. Throws: SHAPE when the shapes do not match.

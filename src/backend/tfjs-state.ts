@@ -89,3 +89,19 @@ export function interceptKernels(standIn: KernelStandIn): () => void {
     return outputs ?? run(...call);
   });
 }
+
+/**
+ * From now on reports every buffer whose values are read by dataSync(), data() and similar functions. The returned
+ * function ends the reports.
+ */
+export function watchHostReads(told: (dataId: object) => void): () => void {
+  const ends = (['readSync', 'read'] as const).map((name) =>
+    replaceEngineFunction(name, (read) => (dataId: object) => {
+      told(dataId);
+      return read(dataId);
+    }),
+  );
+  return () => {
+    for (const end of ends) end();
+  };
+}

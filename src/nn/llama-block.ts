@@ -1,6 +1,6 @@
+import { silu } from '../backend/ops';
 import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
-import { silu } from './activations';
 import { attention, inHeads } from './attention';
 import { constant } from './init';
 import { GPT2, Linear } from './linear';

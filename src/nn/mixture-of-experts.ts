@@ -1,4 +1,4 @@
-import { readValues } from '../backend/host-reads';
+import { readValues } from '../backend/meta-backend';
 import { embedding, gelu } from '../backend/ops';
 import * as tf from '../core/tf';
 import { ModuleList } from './containers';

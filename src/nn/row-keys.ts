@@ -1,4 +1,4 @@
-import { readValues } from '../backend/host-reads';
+import { readValues } from '../backend/meta-backend';
 import type * as tf from '../core/tf';
 
 /**

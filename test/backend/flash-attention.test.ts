@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { gradients, runUnit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
-import { flashScratchSize, flashSizes } from '../../src/backend/fused/flash-blocks';
+import { flashScratchSize, flashSizes } from '../../src/backend/fused/flash-attention';
 import { type FlashAttention, flashAttention } from '../../src/backend/ops';
 import { plainFlashAttention } from '../../src/backend/plain-ops';
 import type { MemoryCause } from '../../src/core/events';

@@ -1,7 +1,6 @@
-import { gelu, linear } from '../../backend/ops';
+import { gelu, linear, silu } from '../../backend/ops';
 import { type DitConfig, ditSchema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
-import { silu } from '../activations';
 import { applyInTurn, ModuleList, Sequential } from '../containers';
 import { DIT, DitBlock, modulated } from '../dit-block';
 import { constant, normal, uniform, xavierUniform } from '../init';

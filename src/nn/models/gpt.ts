@@ -9,6 +9,7 @@ import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
 import { LayerNorm } from '../norms';
 import { Parameter } from '../parameter';
+import { requireExtents } from '../require-extents';
 import { TokenKeys } from '../row-keys';
 
 /** The size of a GPT. */
@@ -138,11 +139,8 @@ export function moe(options: MoeOptions): MoeGPT {
 
 /** Throws: CONFIG naming the size that is not a whole number from 1, or heads that do not divide dim. */
 function requireSizes(what: string, shape: GptShape): void {
-  for (const [name, value] of Object.entries(shape)) {
-    if (typeof value === 'number' && (!Number.isInteger(value) || value < 1)) {
-      throw new ConfigError(`${what}: ${name} is ${value}; give a whole number of at least 1`);
-    }
-  }
+  const numbers = Object.entries(shape).filter(([, value]) => typeof value === 'number');
+  requireExtents(what, Object.fromEntries(numbers));
   if (shape.dim % shape.heads !== 0) {
     throw new ConfigError(
       `${what}: dim ${shape.dim} is not divisible by heads ${shape.heads}; change one of them`,

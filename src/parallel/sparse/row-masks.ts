@@ -1,5 +1,5 @@
 import type { Engine } from '../../backend/engine';
-import { readValues } from '../../backend/host-reads';
+import { readValues } from '../../backend/meta-backend';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 import { Embedding } from '../../nn/embedding';

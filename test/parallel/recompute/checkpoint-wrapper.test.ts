@@ -3,9 +3,11 @@ import { before, describe, test } from 'node:test';
 import type { Engine } from '../../../src/backend/engine';
 import { Linear } from '../../../src/nn/linear';
 import { gpt } from '../../../src/nn/models/gpt';
-import { applyActivationCheckpointing } from '../../../src/parallel/recompute/apply-activation-checkpointing';
+import {
+  applyActivationCheckpointing,
+  kernelsOf,
+} from '../../../src/parallel/recompute/apply-activation-checkpointing';
 import { CheckpointImpl, checkpointWrapper } from '../../../src/parallel/recompute/checkpointed';
-import { kernelsOf } from '../../../src/parallel/recompute/save-ops';
 import { TallyObserver } from '../../support/tally-observer';
 import { testEngine } from '../../support/wasm-test-engine';
 

@@ -2,8 +2,8 @@ import type { ActivationCheckpointingConfig } from '../../../src/config/settings
 import { ConfigError } from '../../../src/core/errors';
 import type { Bytes } from '../../../src/core/units';
 import type { GptShape } from '../../../src/nn/models/gpt';
+import { EXPENSIVE_OPS } from '../../../src/parallel/recompute/apply-activation-checkpointing';
 import { chooseLayers } from '../../../src/parallel/recompute/choose-layers';
-import { EXPENSIVE_OPS } from '../../../src/parallel/recompute/save-ops';
 
 /** A GPT's forward on one rank. */
 export interface ActivationQuestion {
