@@ -58,7 +58,7 @@ const NAMES = [
   'comm-timeline-4',
   'compare-timeline',
   'loss-live',
-  'breakdown-document',
+  'plan-memory',
   'time-breakdown',
   'what-if',
   'ranked-layouts',
