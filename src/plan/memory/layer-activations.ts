@@ -25,8 +25,6 @@ export function tokenSizesOf(layout: Layout) {
 }
 
 /** A transformer layer's activations for one micro-batch on one rank; bytes. */
-export type LayerActivations = Readonly<ReturnType<typeof layerActivations>>;
-
 export function layerActivations(layout: Layout) {
   const sizes = tokenSizesOf(layout);
   const { tokens, itemBytes, part } = sizes;

@@ -3,17 +3,11 @@ import type { Layout } from '../layout';
 import type { MemoryPrediction } from '../prediction';
 import { shardedStates } from '../stack-rules';
 import { holesOf, workspaceBytes } from './allocator';
-import { type LayerActivations, layerActivations, type TokenSizes, tokenSizesOf } from './layer-activations';
+import { layerActivations, tokenSizesOf } from './layer-activations';
 import { keptOutputs, lossBytesOf, outerActivations, pipelineBuffers } from './outer-activations';
 import type { PipelineStage } from './pipeline-stage';
-import {
-  freshInStep,
-  optimizerStateBytes,
-  type StateBytes,
-  shardsOfState,
-  stateBytesOf,
-} from './state-bytes';
-import { type WholeUnits, wholeUnits } from './whole-units';
+import { freshInStep, optimizerStateBytes, shardsOfState, stateBytesOf } from './state-bytes';
+import { wholeUnits } from './whole-units';
 
 /** What one rank holds at one moment of a step, bytes by cause. */
 export interface MemoryPhase
@@ -36,20 +30,7 @@ type MemoryPhaseName =
   | 'outer reduction'
   | 'optimizer step';
 
-interface Ground {
-  readonly layout: Layout;
-  readonly stage: PipelineStage;
-  readonly sizes: TokenSizes;
-  readonly bytes: StateBytes;
-  readonly whole: WholeUnits;
-  readonly layer: LayerActivations;
-  /** Kept by the layers in flight, and by what lies before and behind them. */
-  readonly saved: Bytes;
-  /** Elements of the logits of one micro-batch; 0 but on the last stage. */
-  readonly logits: number;
-  /** Logits of earlier micro-batches that stay. */
-  readonly outputs: Bytes;
-}
+type Ground = Readonly<ReturnType<typeof groundOf>>;
 
 /** What a moment holds besides the states at rest. */
 interface Passing {
@@ -90,7 +71,8 @@ function turnsOf(ground: Ground): Ground[] {
   ];
 }
 
-function groundOf(layout: Layout, stage: PipelineStage): Ground {
+/** What all moments of a stage have in common. */
+function groundOf(layout: Layout, stage: PipelineStage) {
   const sizes = tokenSizesOf(layout);
   const bytes = stateBytesOf(layout);
   const layer = layerActivations(layout);
@@ -103,8 +85,11 @@ function groundOf(layout: Layout, stage: PipelineStage): Ground {
     bytes,
     whole: wholeUnits(layout, stage, bytes),
     layer,
+    /** Kept by the layers in flight, and by what lies before and behind them. */
     saved: stage.layersInFlight * layer.saved + outerActivations(layout, stage, sizes),
+    /** Elements of the logits of one micro-batch; 0 but on the last stage. */
     logits,
+    /** Logits of earlier micro-batches that stay. */
     outputs: Math.max(0, keptOutputs(layout) - 1) * logits * sizes.itemBytes,
   };
 }

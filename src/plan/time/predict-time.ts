@@ -32,18 +32,7 @@ import { pipelineTime } from './pipeline-time';
 /** SMs that a collective's kernels take from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
 const COMM_SMS_SHARE = 16 / 132;
 
-/** One stage's passes for one micro-batch. */
-interface StageTime {
-  readonly stage: PipelineStage;
-  readonly forward: Seconds;
-  readonly backward: Seconds;
-  readonly passes: readonly Pass[];
-  readonly loss: Seconds;
-  /** What of data parallelism's collectives each micro-batch waits for. */
-  readonly waits: Seconds;
-  /** Copies on the device that these collectives bring with them. */
-  readonly copies: Seconds;
-}
+type StageTime = Readonly<ReturnType<typeof stageTime>>;
 
 /** Time of one iteration on the slowest path, by cause. */
 export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): TimePrediction {
@@ -92,13 +81,14 @@ function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
 }
 
+/** One stage's passes for one micro-batch. */
 function stageTime(
   layout: Layout,
   stage: PipelineStage,
   layer: LayerTime,
   outer: ReturnType<typeof outerTime>,
   cal: Calibration,
-): StageTime {
+) {
   const { layers, isFirst, isLast } = stage;
   const first = isFirst ? outer.first : NOTHING;
   const last = isLast ? outer.last : NOTHING;
@@ -116,7 +106,9 @@ function stageTime(
     backward: seconds(again, first.backward, last.backward) + waits.backward + waits.backwardCopies,
     passes: [forward, backward],
     loss: last.forward.elementwise + last.backward.elementwise,
+    /** What of data parallelism's collectives each micro-batch waits for. */
     waits: waits.forward + waits.backward,
+    /** Copies on the device that these collectives bring with them. */
     copies: waits.forwardCopies + waits.backwardCopies,
   };
 }
