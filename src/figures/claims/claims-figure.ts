@@ -68,7 +68,7 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   });
 }
 
-/** Where ratios stand: between the smallest and the largest, and never without 1. */
+/** The axis of ratios: from the smallest to the largest, always with 1. */
 interface RatioAxis {
   readonly range: readonly [number, number];
   readonly tickvals: readonly number[];
@@ -131,7 +131,7 @@ function rowTexts(one: ClaimResult, row: number): Annotation[] {
   ];
 }
 
-/** Beside the verdict where no number can be compared, so that its shape is seen all the same. */
+/** Signs of the verdicts of claims that have no dot because no number can be compared. */
 const GLYPHS: Readonly<Record<string, string>> = {
   circle: '●',
   x: '×',

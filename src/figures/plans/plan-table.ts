@@ -7,7 +7,7 @@ import type { Figure } from '../figure';
 import { listed } from '../format';
 import { type Column, createTable, numbers, type Table } from '../table';
 
-/** Where an iteration's time and a GPU's memory go, by cause, with what crosses the wires. */
+/** An iteration's time and a GPU's memory by cause, and the bytes on the wires. */
 export function planTable(layout: Layout, prediction: Prediction): Table {
   return createTable([...timeRows(prediction), ...memoryRows(prediction)], {
     title: planTitle(layout, prediction),
@@ -15,7 +15,7 @@ export function planTable(layout: Layout, prediction: Prediction): Table {
   });
 }
 
-/** What a plan comes to, in one line. */
+/** A plan in one line. */
 export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Prediction): string {
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
@@ -25,7 +25,7 @@ export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Predic
   );
 }
 
-/** Whether a peak fits; where the capacity lies within its interval, that it may turn out otherwise. */
+/** Whether a peak fits; if the capacity is inside its interval, the text says that it may turn out otherwise. */
 export function fitText(fits: boolean, { low, high }: Estimate, capacity: number): string {
   if (fits) return high <= capacity ? 'fits' : 'fits, but it may not';
   return low > capacity ? 'does not fit' : 'does not fit, but it may';
@@ -48,7 +48,7 @@ export function layoutWords(layout: Layout): string {
   ].join(', ');
 }
 
-/** What a number may be wrong by, and what is assumed. */
+/** The intervals of time and peak, and the assumptions. */
 export function planNotes({ seconds, memory, outside, largestAssumption }: Prediction): readonly string[] {
   return [
     `iteration ${range(seconds, formatSeconds)}, peak ${range(peakInBytes(memory), formatBytes)} (${memory.phase}, stage ${memory.stage})`,
@@ -57,7 +57,7 @@ export function planNotes({ seconds, memory, outside, largestAssumption }: Predi
   ];
 }
 
-/** What of a config a plan takes otherwise, a line each, and what neither its time nor its memory depends on. */
+/** A line per setting of a config that a plan replaces, and a line of settings that change neither its time nor its memory. */
 export function readingNotes({ assumed, withoutEffect }: ConfigReading): readonly string[] {
   const values = `neither time nor memory of a step depends on ${listed(withoutEffect)}`;
   return [...assumed.map(({ says }) => says), ...(withoutEffect.length === 0 ? [] : [values])];

@@ -18,7 +18,7 @@ export function recommendationTable(found: Recommendation): Table {
   return createTable([...ranked, ...losses], { title: recommendationTitle(found), columns: COLUMNS });
 }
 
-/** What the order stands on where the intervals of a family and of the best overlap, and what was not tried. */
+/** The assumptions that decide the order if the intervals of a family and of the best overlap, and what was not tried. */
 export function recommendationNotes({ losses, notTried }: Recommendation): readonly string[] {
   const families = new Map<string, string[]>();
   for (const { family, undecided } of losses) {

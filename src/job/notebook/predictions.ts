@@ -5,7 +5,7 @@ import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { type Column, createTable, type Table } from '../../figures/table';
 import { accuracyOf } from '../../plan/accuracy';
 import { sessionGuesses } from '../run/guesses';
-import { type OwnRun, type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
+import { type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
 
 /** This machine's own runs beside their predictions. Shown in a notebook as a table. */
 export interface Predictions extends OwnRuns, Shown {
@@ -39,45 +39,32 @@ export async function predictions(options: OwnRunsOptions = {}): Promise<Predict
 
 /** Summarises runs that were predicted and done. */
 export function predictionsOf({ measured, runs }: OwnRuns): Predictions {
-  const { mean, worst } = accuracyOf(
-    runs.map(({ predictedSeconds, measuredSeconds }) => ({
-      predicted: predictedSeconds,
-      measured: measuredSeconds,
-    })),
-  );
-  const table = createTable(runs.map(rowOf), { columns: COLUMNS });
+  const pairs = runs.map(({ name, predictedSeconds, measuredSeconds }) => ({
+    id: name,
+    predicted: predictedSeconds,
+    measured: measuredSeconds,
+  }));
+  const { mean, worst } = accuracyOf(pairs);
+  const rows = runs.map(({ error, predictedBytes, measuredBytes, others, ...run }) => ({
+    run: run.name,
+    predicted: run.predictedSeconds,
+    measured: run.measuredSeconds,
+    error,
+    predictedBytes,
+    measuredBytes,
+    others,
+  }));
+  const table = createTable(rows, { columns: COLUMNS });
   const isExactInBytes = runs.every(({ predictedBytes, measuredBytes }) => predictedBytes === measuredBytes);
   const text = [
     table.toText(runs.length),
     `Step times: mean error ${percent(mean)}, worst ${percent(worst)}; peak bytes ${isExactInBytes ? 'equal' : 'differ'}. ` +
       `Calibrated on one job of ${measured.world} ranks.`,
   ].join('\n');
-  const figure = (): Figure => sessionGuesses().reveal(predictionsFigure({ measured, runs }));
+  const subtitle = `${runs.length} kinds of steps on this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;
+  const figure = (): Figure => sessionGuesses().reveal(accuracyFigure(pairs, { subtitle }));
   const fields = { measured, runs, meanError: mean, worstError: worst, isExactInBytes, table, figure };
   return withShown(fields, shownAsText(text));
-}
-
-function predictionsFigure({ measured, runs }: OwnRuns): Figure {
-  const own = runs.map(({ name, predictedSeconds, measuredSeconds }) => ({
-    id: name,
-    predicted: predictedSeconds,
-    measured: measuredSeconds,
-  }));
-  const subtitle = `${runs.length} kinds of steps on this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;
-  return accuracyFigure(own, { subtitle });
-}
-
-function rowOf({ name, predictedSeconds, measuredSeconds, ...run }: OwnRun) {
-  const { error, predictedBytes, measuredBytes, others } = run;
-  return {
-    run: name,
-    predicted: predictedSeconds,
-    measured: measuredSeconds,
-    error,
-    predictedBytes,
-    measuredBytes,
-    others,
-  };
 }
 
 function percent(share: number): string {
