@@ -102,7 +102,7 @@ function findingOf(kinds: readonly Kind[]): string {
 
 function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
   const numSteps = counted(lastSteps(run).length, 'step');
-  const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step of ${numSteps}.`;
+  const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step, over ${numSteps}.`;
   const wire = sumOf(kinds, (kind) => kind.wire);
   if (wire === 0) return where;
   const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);

@@ -74,7 +74,7 @@ function findingOf(records: readonly StepRecord[], seconds: number): string {
 function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
   const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
   const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks shown.` : '';
-  const nearest = numSteps > 1 ? `, nearest the median of ${numSteps}` : '';
+  const nearest = numSteps > 1 ? `, the nearest to the median of ${numSteps} steps` : '';
   const scale = timeScale(Math.max(...records.map(({ start, end }) => end - start)));
   const waits = meanWaits(records);
   const said = totalWait(waits) > 0 ? ` Waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';

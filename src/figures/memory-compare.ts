@@ -154,14 +154,14 @@ export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): st
   if (cases.length === 1) return titleOf(`${most.name} ${all}`, `A rank ${all}`);
   if (states === Number.POSITIVE_INFINITY) {
     return titleOf(
-      `${least.name} holds no state on the device, ${most.name} ${held}; its peak shrinks ${timesText(peak)}`,
-      `No state is left on the device; the peak shrinks ${timesText(peak)}`,
+      `${least.name} holds no state on the device, ${most.name} ${held}; peaks differ by ${timesText(peak)}`,
+      `No state is left on the device; peaks differ by ${timesText(peak)}`,
     );
   }
   if (states < 1.005) return equalFinding(cases, `All hold ${held} of model states`);
   return titleOf(
-    `${least.name} holds ${timesText(states)} less state than ${most.name}; its peak shrinks ${timesText(peak)}`,
-    `Model states shrink ${timesText(states)}, the peak ${timesText(peak)}`,
+    `${most.name} holds ${timesText(states)} the states of ${least.name}; its peak is ${timesText(peak)} as high`,
+    `Model states differ by ${timesText(states)}, peaks by ${timesText(peak)}`,
   );
 }
 
@@ -171,10 +171,10 @@ function equalFinding(cases: Cases<ComparedCase>, all: string): string {
   if (first === undefined) return titleOf(all);
   const { least } = extremes([first, ...rest], ({ logicalPeak }) => totalBytes(logicalPeak));
   const peak = totalBytes(least.logicalPeak);
-  const peaks = `peaks at ${inUnit(peak, byteScale(peak))}`;
+  const size = inUnit(peak, byteScale(peak));
   return titleOf(
-    `${all}; held in its own type, ${least.name} ${peaks}`,
-    `${all}; held in its own type, one ${peaks}`,
+    `${all}; stored in 16 bits, ${least.name} would peak at ${size}`,
+    `${all}; stored in 16 bits, one would peak at ${size}`,
     all,
   );
 }
@@ -187,7 +187,7 @@ function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {
   const logical = cases.some(isRounded) ? ' Logical: as 16-bit values.' : '';
   const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
   const device = onHost ? ' on the device' : '';
-  return `Held bytes${device} of the fullest rank, ${where}.${said}${logical} Hatched: whole or transient.`;
+  return `Held bytes${device} on the rank that holds most, ${where}.${said}${logical} Hatched: whole, or freed within the step.`;
 }
 
 /** Whether the peak would be lower at the declared types. */

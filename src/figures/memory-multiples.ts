@@ -43,7 +43,7 @@ export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
   const one = memoryCaseOf(run.strategy, run, choice);
   const { rank, step } = one.record;
   const where = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}`;
-  return multiples([one], `${where}, held bytes: device over host, on one scale. Hatched: transient.`, true);
+  return multiples([one], `Held bytes. ${where}: device over host, on one scale. Hatched: freed within the step.`, true);
 }
 
 function multiples(cases: Cases<MemoryCase>, subtitle: string, withHost: boolean): Figure {
@@ -179,7 +179,7 @@ function subtitleOf(runs: Runs, cases: Cases<MemoryCase>): string {
   const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
   const times = cases.length > 1 ? ` Times: medians (quartiles) of ${steps}.` : '';
   const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
-  return `Held bytes of the fullest rank over one step, ${where}. Dotted: the first run's peak.${times}`;
+  return `Held bytes over one step, of the rank that holds most, ${where}. Dotted: the first run's peak.${times}`;
 }
 
 function tableRow({ name, record, devicePeak, hostPeak, times: { step, numSteps, tokens } }: MemoryCase) {

@@ -62,8 +62,8 @@ interface RankPeak {
 function subtitleOf(peaks: Cases<RankPeak>, run: RunView, step: number): string {
   const all = `Each of ${counted(peaks.length, 'rank')} at its own peak`;
   const who = peaks.length === 1 ? `Rank ${peaks[0].rank} at its peak` : all;
-  const hatched = peaks.length <= MAX_WIDE_BARS ? ' Hatched: transient.' : '';
-  return `${who}, step ${step} of ${run.strategy}, held bytes.${hatched}`;
+  const hatched = peaks.length <= MAX_WIDE_BARS ? ' Hatched: freed within the step.' : '';
+  return `Held bytes. ${who}, step ${step} of ${run.strategy}.${hatched}`;
 }
 
 function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): string {

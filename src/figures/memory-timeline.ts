@@ -83,9 +83,9 @@ function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
 
 function subtitleOf(run: RunView, record: StepRecord, dotted: string): string {
   const { rank, step, memory } = record;
-  const what = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}, held bytes.`;
+  const what = `Held bytes. Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}.`;
   const missing = memory.curve === null ? ' Only start, peak and end were kept.' : '';
-  return `${what}${missing}${dotted} Hatched: transient.`;
+  return `${what}${missing}${dotted} Hatched: freed within the step.`;
 }
 
 /** Names the peak and its moment; to its right if there is room. */

@@ -13,7 +13,7 @@ export interface RunView {
   readonly allLosses?: () => LossesByStep;
   /** For "predicted beside measured", made when a figure asks; null if nothing can be predicted. */
   readonly forecast?: () => RunForecast | null;
-  /** Words about the machine for subtitles: "4 ranks share 2 cores", "link 2.5 Gbit/s". */
+  /** Words about the machine for subtitles: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
 }
 

@@ -58,7 +58,7 @@ export function unitsTable(units: readonly UnitFacts[], options: UnitsTableOptio
   });
   const hinted = rows.filter(({ hint }) => hint !== null).length;
   const wire = link === undefined ? '' : `, ${linkText(link)}`;
-  const size = `${counted(units.length, 'unit')} of ${formatBytes(model * itemBytes)}`;
+  const size = `${counted(units.length, 'unit')}, together ${formatBytes(model * itemBytes)}`;
   const title = `${size}${wire}${hinted === 0 ? '' : `; ${hinted} with a hint`}`;
   const columns = COLUMNS.filter(
     ({ key }) => (key !== 'gatherSeconds' || link !== undefined) && (key !== 'hint' || hinted > 0),

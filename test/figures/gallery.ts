@@ -127,7 +127,7 @@ export function gallery(): Record<string, Figure> {
     'compare-memory-logical': compareRuns({ float32: four, bfloat16: rounded(four) }, 'memory'),
     'compare-memory-nothing': compareRuns({ nothing }, 'memory'),
     'compare-loss': compareRuns(runs, 'loss'),
-    'comm-timeline-4': commTimeline({ ...four, note: '4 ranks share 2 cores' }),
+    'comm-timeline-4': commTimeline({ ...four, note: 'which share 2 cores' }),
     'comm-timeline-1': commTimeline(one),
     'comm-timeline-64': commTimeline(many),
     'comm-timeline-long-names': commTimeline(long),

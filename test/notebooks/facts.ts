@@ -74,7 +74,7 @@ const FACTS: readonly Fact[] = [
     notebook: '03-offload-and-checkpoint',
     sentence: 'The device falls by exactly 8 N / 2 bytes',
     holds: (_, notebook) => {
-      const rows = titled(notebook, /^offload holds .* less state than device/)?.rows ?? [];
+      const rows = titled(notebook, /^device holds .* the states of offload/)?.rows ?? [];
       const optimizer = (run: string) =>
         rows.find((row) => row.run === run && row.cause === 'optimizer')?.peakBytes;
       return (

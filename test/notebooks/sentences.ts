@@ -158,11 +158,11 @@ const comparedMemory: Check = (figure) => {
   if (rows[0]?.residualBytes === undefined || rows[0].measuredBytes === undefined) return [];
   const off = rows.filter(({ residualBytes }) => residualBytes !== '0' && residualBytes !== '—');
   if (off.length > 0) return problem(figure, `a residual of ${off[0]?.residualBytes} B`);
-  const said = /^(.+) holds ([\d.]+)× less state than (.+?);/.exec(title);
+  const said = /^(.+) holds ([\d.]+)× the states of (.+?);/.exec(title);
   if (said === null) return [];
   const held = (run: string | undefined): number =>
     rows.filter((row) => row.run === run).reduce((sum, row) => sum + number(row.measuredBytes), 0);
-  const ratio = held(said[3]) / held(said[1]);
+  const ratio = held(said[1]) / held(said[3]);
   return isRounded(said[2] ?? '', ratio) ? [] : problem(figure, `the table gives ${ratio}`);
 };
 

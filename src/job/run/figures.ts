@@ -65,7 +65,7 @@ export function stepsFrame(history: RunHistory): Promise<DataFrame> {
 
 /** How `world` ranks share this machine, and over which wire. */
 function noteOf(world: number, link: Link | undefined): string {
-  const ranks = world === 1 ? '1 rank has' : `${world} ranks share`;
+  const ranks = world === 1 ? '1 rank has' : 'which share';
   const cores = availableParallelism();
   const wire = link === undefined ? '' : `, ${linkText(link)}`;
   return `${ranks} ${cores} ${cores === 1 ? 'core' : 'cores'}${wire}`;

@@ -40,7 +40,7 @@ const STATUS_COLUMNS: readonly Column[] = [
   { key: 'collective' },
   {
     key: 'seconds',
-    title: 'for s',
+    title: 'seconds',
     format: (seconds) => (seconds === null ? '—' : Number(seconds).toFixed(2)),
   },
 ];
