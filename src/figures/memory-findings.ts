@@ -13,7 +13,7 @@ const ACTIVATIONS: readonly MemoryCause[] = ['activation', 'temp'];
 const BOTH = 'activations and temporaries';
 const STATES: readonly MemoryCause[] = ['param.shard', 'grad.shard', 'optimizer'];
 const GROUPS: readonly CauseGroup[] = [
-  [ACTIVATIONS, BOTH, 'sharding cannot lower this part'],
+  [ACTIVATIONS, BOTH, 'unchanged by sharding'],
   [['param.full'], 'whole parameters', 'smaller units would lower it'],
   [['grad.full'], 'whole gradients', 'sooner reduction would lower it'],
   [STATES, 'model states', 'more ranks would lower it'],
@@ -21,7 +21,7 @@ const GROUPS: readonly CauseGroup[] = [
   [['batch'], 'the batch', 'a smaller batch would lower it'],
 ];
 
-/** "80% of the peak is activations and temporaries: sharding cannot lower this part", with a shorter wording. */
+/** "80% of the peak is activations and temporaries: unchanged by sharding", with a shorter wording. */
 export function peakFinding(atPeak: BytesByCause, world: number): readonly [string, string] {
   const total = totalBytes(atPeak);
   if (total === 0) return ['Nothing was held on the device', 'Nothing was held on the device'];

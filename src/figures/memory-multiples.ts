@@ -179,7 +179,7 @@ function subtitleOf(runs: Runs, cases: Cases<MemoryCase>): string {
   const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
   const times = cases.length > 1 ? ` Times: medians (quartiles) of ${steps}.` : '';
   const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
-  return `Held bytes over one step, of the rank that holds most, ${where}. Dotted: the first run's peak.${times}`;
+  return `Held bytes over one step of the fullest rank, ${where}. Dotted: the first run's peak.${times}`;
 }
 
 function tableRow({ name, record, devicePeak, hostPeak, times: { step, numSteps, tokens } }: MemoryCase) {

@@ -24,7 +24,7 @@ test('a unit whose latency is longer than its transfer is marked as too small', 
     /too small for the link: latency 300 µs > transfer 300 µs; even at 400 kB/,
   );
   assert.equal(large.hint, null);
-  assert.match(table.title, /3 units of 1\.28 MB, link 8 Gbit\/s, 100 µs; 1 with a hint/);
+  assert.match(table.title, /3 units, together 1\.28 MB, link 8 Gbit\/s, 100 µs; 1 with a hint/);
   const half = unitsTable([unit('', 120_000), unit('b', 100_001)], { link, wireItemBytes: 2 });
   assert.match(String(half.rows[1]?.hint), /transfer 150 µs/);
 });
