@@ -43,7 +43,11 @@ export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
   const one = memoryCaseOf(run.strategy, run, choice);
   const { rank, step } = one.record;
   const where = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}`;
-  return multiples([one], `Held bytes. ${where}: device over host, on one scale. Hatched: freed within the step.`, true);
+  return multiples(
+    [one],
+    `Held bytes. ${where}: device over host, on one scale. Hatched: freed within the step.`,
+    true,
+  );
 }
 
 function multiples(cases: Cases<MemoryCase>, subtitle: string, withHost: boolean): Figure {

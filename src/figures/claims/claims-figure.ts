@@ -55,7 +55,8 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const pixels = rows * Math.max(ROW, numLines * 13.75 + 6);
   return createFigure({
     ...parts,
-    subtitle: 'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: its interval.',
+    subtitle:
+      'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: its interval.',
     ...plot({ ...FRAME, left, pixels }, [
       {
         x: { domain: DOTS, range: axis.range, tickvals: axis.tickvals, ticktext: axis.ticktext },
