@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { makeFolder } from '../../src/core/regular-file';
 
 /**
  * [Note: compiler snapshot] Loading TypeScript and reading its libraries takes about a second of computing. Node can
@@ -50,7 +51,7 @@ export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: Abort
   const work = join(folder, `work-${process.pid}`);
   try {
     removeAbandoned(folder);
-    mkdirSync(work, { recursive: true });
+    makeFolder(work);
     const entry = join(work, 'entry.js');
     const blob = join(work, 'blob');
     writeFileSync(entry, entrySource(place.installation));

@@ -1,4 +1,14 @@
-import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  type Stats,
+  statSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
 import { ShardlabError } from './errors';
 
 /**
@@ -27,6 +37,25 @@ export function readRegularFile(path: string): string {
   } finally {
     closeSync(descriptor);
   }
+}
+
+/**
+ * Makes a folder and its missing parents. Node's recursive mkdir never returns for a folder below /proc. Throws: errors of
+ * mkdirSync.
+ */
+export function makeFolder(path: string): void {
+  if (isFolder(path)) return;
+  makeFolder(dirname(path));
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    // Another process may have made it meanwhile.
+    if (!isFolder(path)) throw error;
+  }
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 function checked(path: string, descriptor: number, isTaken: (stats: Stats) => boolean): number {

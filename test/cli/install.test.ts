@@ -49,7 +49,9 @@ test('two target folders at once are bad input', async () => {
 test('the error of a folder that cannot be written names another option', async () => {
   const file = join(folder, 'file');
   writeFileSync(file, '');
-  const { status, stderr } = await shardlab(['install', '--prefix', file]);
-  assert.equal(status, 1);
-  assert.match(stderr, /cannot be written[\s\S]*--prefix DIR/);
+  for (const prefix of [file, '/proc/nope/deep']) {
+    const { status, stderr } = await shardlab(['install', '--prefix', prefix]);
+    assert.equal(status, 1);
+    assert.match(stderr, /cannot be written[\s\S]*--prefix DIR/);
+  }
 });

@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { ShardlabError } from '../../core/errors';
+import { makeFolder } from '../../core/regular-file';
 
 /** The functions of node:fs that a save needs; a test may pass a full disk. */
 export type FileSystem = Pick<
@@ -98,7 +99,7 @@ export function writeError(cause: unknown, { file, tensor, offset }: Place): Sha
 /** Tests whether a checkpoint can be written at `folder`, before the training starts. Throws: IO. */
 export function requireSavePlace(folder: string): void {
   try {
-    fs.mkdirSync(dirname(folder), { recursive: true });
+    makeFolder(dirname(folder));
     if (fs.existsSync(folder)) fs.readdirSync(folder);
     // Permissions do not tell about /proc or a full disk.
     fs.rmdirSync(fs.mkdtempSync(`${folder}.tried-`));

@@ -1,7 +1,8 @@
-import { mkdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { KERNEL_NAME, type KernelSpec, kernelSpec } from '../../cell/kernelspec';
+import { makeFolder } from '../../core/regular-file';
 
 /** The folder of this installation's package.json. */
 export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');
@@ -19,7 +20,7 @@ export function kernelspecFolder(jupyterData: string): string {
 /** Writes this installation's kernelspec below a Jupyter data folder, over an older one; gives its folder. */
 export function writeKernelspec(jupyterData: string): string {
   const folder = kernelspecFolder(jupyterData);
-  mkdirSync(folder, { recursive: true });
+  makeFolder(folder);
   const spec = kernelSpec({ node: process.execPath, main: kernelPath(folder) });
   writeFileSync(join(folder, 'kernel.json'), `${JSON.stringify(spec, null, 2)}\n`);
   return folder;
