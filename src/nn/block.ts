@@ -34,7 +34,7 @@ export abstract class AttentionBlock extends Module {
     this.proj = new Linear(dim, dim, GPT2);
   }
 
-  protected abstract feed(x: tf.Tensor): tf.Tensor;
+  abstract feed(x: tf.Tensor): tf.Tensor;
 
   forward(x: tf.Tensor): tf.Tensor {
     const attended = this.attention.apply(this.qkv.apply(this.ln1.apply(x)));
@@ -55,7 +55,7 @@ export class Block extends AttentionBlock {
     this.fc2 = new Linear(ffn, dim, GPT2);
   }
 
-  protected feed(x: tf.Tensor): tf.Tensor {
+  feed(x: tf.Tensor): tf.Tensor {
     return this.fc2.apply(gelu(this.fc1.apply(x)));
   }
 }
@@ -69,7 +69,7 @@ export class MoeBlock extends AttentionBlock {
     this.moe = new MixtureOfExperts(mixture);
   }
 
-  protected feed(x: tf.Tensor): tf.Tensor {
+  feed(x: tf.Tensor): tf.Tensor {
     return this.moe.apply(x);
   }
 }
