@@ -34,6 +34,7 @@ export abstract class AttentionBlock extends Module {
     this.proj = new Linear(dim, dim, GPT2);
   }
 
+  /** The layer after attention. Public, because a protected member would make wrapped blocks unassignable to blocks. */
   abstract feed(x: tf.Tensor): tf.Tensor;
 
   forward(x: tf.Tensor): tf.Tensor {
