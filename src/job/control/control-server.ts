@@ -10,7 +10,7 @@ import type { ControlAddress, FromRank, ToRank } from './messages';
 export type ControlServer = Awaited<ReturnType<typeof openControlServer>>;
 
 /**
- * Listens in the job's folder, or on loopback where socket paths are impossible. A peer counts as a rank once it has
+ * Listens in the job's folder, or on loopback if socket paths are impossible. A peer counts as a rank once it has
  * sent the job's token. `receive` gets every message of a rank in the order in which the rank sent it.
  */
 export async function openControlServer(folder: string, receive: (rank: number, message: FromRank) => void) {
@@ -20,7 +20,7 @@ export async function openControlServer(folder: string, receive: (rank: number, 
   await router.bind(socketEndpoint(folder, 'control') ?? 'tcp://127.0.0.1:*');
   const peers = new Map<number, Buffer>();
   const hear = createListener(token, peers, receive);
-  // Ends when the socket is closed.
+  // The loop ends when the socket is closed.
   void receiveAll('control', router, hear, warnOnStderr);
   const sender = createSender('control', router, warnOnStderr);
   return {
@@ -56,7 +56,7 @@ function createListener(
   };
 }
 
-/** The rank of a peer that sends the token. The greeting is JSON, because strangers on loopback may send anything. */
+/** Returns the rank of a peer that sent the token. The greeting is JSON, because any program may send bytes to loopback. */
 function readHello(frame: Buffer, token: string): number | undefined {
   try {
     const hello: unknown = JSON.parse(frame.toString('utf8'));

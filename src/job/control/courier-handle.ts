@@ -9,7 +9,7 @@ const CLOSE_MS = 1000;
 /** A rank that waits for a grant checks again after this time. */
 const GRANT_MS = 5;
 
-/** The courier as its main thread sees it. */
+/** The main thread's handle of its courier. */
 export type CourierHandle = ReturnType<typeof startCourier>;
 
 /** Starts the courier thread of this process. At the process's exit, the courier gets time to send and close. */
@@ -40,13 +40,13 @@ export function startCourier(data: Omit<CourierData, 'shared'>) {
     Atomics.wait(shared, SHARED_WORDS.closed, 0, CLOSE_MS);
   });
   return {
-    /** Resolves when the courier can terminate what the main thread runs. */
+    /** Resolves when the courier can terminate the code that the main thread runs. */
     attached,
     send: (message: FromRank): void => post(message),
     /** Tells the courier which ranks belong to a group, so that it can report who waits for whom. */
     knowGroup: (name: string, ranks: readonly number[]): void => post({ type: 'group', name, ranks }),
     receive: (listener: (message: ToMain) => void) => listeners.add(listener),
-    /** Reports that the main thread has ended a work, before the message with the outcome. */
+    /** Reports that the main thread has ended a work; call it before the message with the outcome is sent. */
     ended: (id: number) => Atomics.store(shared, SHARED_WORDS.ended, id),
     /** Whether the running call may run step `index`; waits until the launcher has decided. */
     mayStep: (index: number): boolean => mayStep(shared, index),
@@ -57,7 +57,7 @@ export function startCourier(data: Omit<CourierData, 'shared'>) {
 
 function mayStep(shared: Int32Array, index: number): boolean {
   for (;;) {
-    // Read in this order: the granted number was written before the word "final".
+    // `isFinal` is read first, because the courier writes it last.
     const isFinal = Atomics.load(shared, SHARED_WORDS.isFinal) === 1;
     const granted = Atomics.load(shared, SHARED_WORDS.granted);
     if (index < granted) return true;

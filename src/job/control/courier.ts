@@ -22,21 +22,21 @@ import {
 } from './messages';
 import { type Situation, situationOf } from './situation';
 
-/** A main thread in a collective gets this much time to notice the abort word, also on a busy machine. */
+/** A main thread in a collective gets this much time to notice the abort word, even on a busy machine. */
 const NOTICE_SECONDS: Seconds = 2;
 const LOOK_MS = 20;
-/** A main thread that has noticed the abort word gets this much time to end by its error. */
+/** A main thread that has noticed the abort word gets this much time to end with its error. */
 const ABORTED_MS = 250;
-/** A main thread that has noticed an interrupt ends its work within this time; otherwise it blocks again. */
+/** A main thread that has noticed an interrupt but has not ended its work after this time is interrupted again. */
 const SETTLE_MS = 150;
-/** Prints of this time span go into one message, so that a loop of prints does not send one message per print. */
+/** Prints within this time go into one message, so that a loop of prints does not send one message per print. */
 const GATHER_MS = 8;
 /** At this size, the gathered prints are sent at once. */
 const GATHER_CHARACTERS = 32_768;
 
 /**
- * [Note: the courier] A rank's second thread. It holds the link to the launcher and the lifeline, and never runs model
- * code, so it always answers: while the main thread computes, loops for ever, or waits in a collective.
+ * [Note: the courier] The courier is a rank's second thread. It holds the link to the launcher and the lifeline, and never
+ * runs model code, so it also answers while the main thread computes, loops for ever, or waits in a collective.
  */
 class Courier {
   readonly #data: CourierData;
@@ -45,7 +45,7 @@ class Courier {
   readonly #controlBlock: ControlBlock | undefined;
   readonly #link: ReturnType<typeof openCourierLink>;
   readonly #guardian: Guardian;
-  /** Global ranks of the groups that the main thread has made, by name. */
+  /** By group name, the global ranks of each group that the main thread has made. */
   readonly #groups = new Map<string, readonly number[]>();
   /** Number of the work that the main thread got last. */
   #work = 0;
@@ -60,19 +60,19 @@ class Courier {
     holdLifeline(data);
     this.#link = openCourierLink(data.rank, data.control, (message) => this.#receive(message));
     main.on('message', (message: ToCourier) => this.#hear(message));
-    // Attaching waits for the main thread, which may still load, so it comes last.
+    // Attaching waits for the main thread, which may still be loading, so it comes last.
     this.#guardian = attachGuardian();
     this.#tell({ type: 'attached' });
   }
 
-  /** A message of the main thread. */
+  /** Handles a message of the main thread. */
   #hear(message: ToCourier): void {
     if (message.type === 'close') void this.#close();
     else if (message.type === 'group') this.#groups.set(message.name, message.ranks);
     else this.#link.send(message);
   }
 
-  /** A message of the launcher. */
+  /** Handles a message of the launcher. */
   #receive(message: ToRank): void {
     switch (message.type) {
       case 'work':
@@ -109,7 +109,7 @@ class Courier {
   }
 
   #grant({ granted, isFinal }: StepGrant): void {
-    // A rank that sees the word "final" must also see the granted number.
+    // `isFinal` is written last: a rank that reads 1 there must also read this granted number.
     Atomics.store(this.#shared, SHARED_WORDS.isFinal, 0);
     Atomics.store(this.#shared, SHARED_WORDS.granted, granted);
     Atomics.store(this.#shared, SHARED_WORDS.isFinal, isFinal ? 1 : 0);
@@ -126,14 +126,14 @@ class Courier {
     this.#link.send({ type: 'status', id, status });
   }
 
-  /** [Note: two stages] in supervisor.ts: stage two, if the main thread has not ended its work by itself. */
+  /** Begins stage two of [Note: two stages] (supervisor.ts), unless the main thread ends its work within `delayMs`. */
   #interrupt(delayMs: number): void {
     const id = this.#work;
     if (delayMs > 0) setTimeout(() => this.#end(id), delayMs);
     else this.#end(id);
   }
 
-  /** A main thread that has noticed the interrupt ends its work; if it blocks again, it is terminated. */
+  /** Interrupts work `id`, and interrupts it again if the main thread noticed the interrupt but did not end its work. */
   #end(id: number, asked: Seconds = now(), stoodSince?: Seconds): void {
     if (!this.#runs(id)) return;
     const { collective } = readStatus(this.#data.statusBoard);
@@ -145,7 +145,7 @@ class Courier {
     const guardian = this.#guardian;
     const notify = (): void => this.#tell({ type: 'interrupt', id, at: now() });
     const answered = (): boolean => !this.#runs(id) || Atomics.load(this.#shared, SHARED_WORDS.heard) === id;
-    // The abort word ends a blocking collective; to terminate the code that handles this error would only do harm.
+    // The abort word ends a blocking collective by an error; the code that handles this error gets time to end.
     const isWaiting = collective !== undefined || stoodSince !== undefined;
     interruptInStages({ notify, answered, guardian, ...(isWaiting && { graceMs: ABORTED_MS }) });
     setTimeout(
@@ -161,7 +161,7 @@ class Courier {
   }
 
   async #close(): Promise<void> {
-    // Otherwise Node prints on stderr that it waits for a debugger.
+    // If the guardian stayed open, Node would print on stderr that it waits for a debugger.
     this.#guardian.close();
     await this.#link.close();
     Atomics.store(this.#shared, SHARED_WORDS.closed, 1);
@@ -173,10 +173,10 @@ class Courier {
   }
 }
 
-/** Ends this rank and what it started when the launcher's end of the pipe closes. */
+/** Ends this rank and the processes that it started when the launcher's end of the pipe closes. */
 function holdLifeline({ folder, lifelineFd }: CourierData): void {
   const end = (): void => {
-    // The launcher can no longer clean up, so the first rank that gets here does.
+    // The launcher can no longer clean up, so the first rank that gets here removes the folder.
     rmSync(folder, { recursive: true, force: true });
     process.kill(-process.pid, 'SIGKILL');
   };
@@ -195,7 +195,7 @@ function openCourierLink(rank: number, address: ControlAddress, receive: (messag
   };
   void receiveAll('courier', dealer, hear, warnOnStderr);
   const post = (message: FromRank): void => sender.send(serialize(message));
-  /** The work of the gathered prints. */
+  /** Number of the work that wrote the gathered prints. */
   let id = 0;
   const streams = createStreamBuffer(
     (name, text) => post({ type: 'output', id, output: { kind: 'stream', name, text } }),

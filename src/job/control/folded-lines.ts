@@ -1,13 +1,13 @@
 import type { RankEvent } from './messages';
 import { rankNames } from './selection';
 
-/** The lines that ranks write while they work for a run: each line once, with its ranks if not all of them wrote it. */
+/** Writes the lines of a run's ranks: each line once, after the names of its ranks if not all ranks wrote it. */
 export class FoldedLines {
   readonly #write: (line: string) => void;
   readonly #ranks = new Map<string, Set<number>>();
   readonly #open = new Map<number, string>();
 
-  /** By default they go to this process's stderr: a notebook shows it under the cell. */
+  /** By default, `write` writes to this process's stderr, which a notebook shows under the cell. */
   constructor(write = (line: string): void => void process.stderr.write(line)) {
     this.#write = write;
   }
@@ -19,7 +19,7 @@ export class FoldedLines {
     for (const line of lines) this.#note(event.rank, line);
   }
 
-  /** Writes all remaining lines, also unfinished ones. */
+  /** Writes all remaining lines, including unfinished ones. */
   end(numRanks: number): void {
     for (const [rank, text] of this.#open) if (text !== '') this.#note(rank, text);
     this.#open.clear();
@@ -42,7 +42,7 @@ export class FoldedLines {
   }
 }
 
-/** Writes a warning to stderr, as above. */
+/** Writes a warning to stderr, which a notebook shows under the cell. */
 export function warnOnStderr(message: string): void {
   process.stderr.write(`warning: ${message}\n`);
 }

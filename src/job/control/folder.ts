@@ -5,7 +5,7 @@ import { isRunning, processMark } from '../../checkpoint/format/process-mark';
 import { ShardlabError } from '../../core/errors';
 
 /**
- * A folder that only this user may enter (mode 0700), for a job's sockets.
+ * Makes a folder for a job's sockets that only this user may enter (mode 0700).
  * Throws: IO when the folder for temporary files cannot be written.
  */
 export function createJobFolder(): string {
@@ -28,7 +28,7 @@ export function createJobFolder(): string {
  */
 const JOB_FOLDER = /^shardlab-(\d+-\d+)-(\d+)-\w{6}$/;
 
-/** Removes folders of this user's jobs whose launchers are dead. Folders that it cannot remove stay. */
+/** Removes the folders of this user's jobs whose launchers have ended; skips folders that it cannot remove. */
 function removeDeadFolders(): void {
   const parent = tmpdir();
   const namespace = pidNamespace();
@@ -53,7 +53,7 @@ function entriesOf(folder: string): string[] {
   }
 }
 
-/** Number of this process's PID namespace; '0' if the system has only one. */
+/** Returns the number of this process's PID namespace; '0' if the system has only one. */
 function pidNamespace(): string {
   try {
     return /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0] ?? '0';
@@ -65,7 +65,7 @@ function pidNamespace(): string {
 /** Longest path of a Unix socket: 107 bytes on Linux, 103 on macOS. */
 const LONGEST_SOCKET_PATH = 103;
 
-/** zeromq's address of a socket in the folder; undefined if such sockets are impossible. */
+/** Returns zeromq's address of a socket in the folder; undefined if the path is too long, and on Windows. */
 export function socketEndpoint(folder: string, name: string): string | undefined {
   const path = join(folder, name);
   if (process.platform === 'win32' || Buffer.byteLength(path) > LONGEST_SOCKET_PATH) return undefined;

@@ -17,7 +17,7 @@ export interface GroupRef {
   readonly size: number;
 }
 
-/** An error of a rank's code, with its line in the cell; RANK_FAILED if it is not one of shardlab's errors. */
+/** An error that a rank threw, with its line in the cell; `code` is RANK_FAILED if the error is not shardlab's. */
 export interface RankError extends CellError {
   readonly code: ErrorCode;
   readonly details?: ErrorDetails | undefined;
@@ -35,24 +35,24 @@ export type RankOutput =
 /** An output with its rank and its cell. */
 export type RankEvent = RankOutput & { readonly rank: number; readonly cell: number | undefined };
 
-/** What ranks measure of themselves; all of a job do it together. */
+/** A measurement that all ranks of a job make together. */
 export type Measurement =
-  /** Collectives among the job's first `numRanks` ranks: a BenchRow per operation and size; the others answer none. */
+  /** Times collectives of the first `numRanks` ranks; they return a BenchRow per operation and size, other ranks return []. */
   | { readonly what: 'collectives'; readonly numRanks: number; readonly sizes: readonly Bytes[] }
-  /** One collective among all ranks, on a float32 tensor of `elements` elements: seconds per round. */
+  /** Times one collective of all ranks on a float32 tensor of `elements` elements; returns the seconds of each round. */
   | {
       readonly what: 'collective';
       readonly op: BenchOp;
       readonly elements: number;
       readonly rounds: number;
     }
-  /** Steps of the first `numRanks` ranks, each training alone at the same time: TimedSteps; the others answer none. */
+  /** Profiles steps of the first `numRanks` ranks, which train at the same time but each alone; other ranks return []. */
   | {
       readonly what: 'kernels';
       readonly numRanks: number;
       readonly profile: Omit<ProfileOptions, 'engine' | 'group'>;
     }
-  /** The most memory that the process ever had resident, in KiB. */
+  /** Returns the most memory that the process ever had resident, in KiB. */
   | { readonly what: 'maxRss' };
 
 /** Work for a rank's main thread. */
@@ -88,7 +88,7 @@ export type RankWork =
       readonly parametersOnly: boolean;
     }
   | { readonly kind: 'group'; readonly group: GroupRef }
-  /** Measures the memory of a config; `run` is a number that only its buffers use. */
+  /** Measures the memory of a config; `run` is a number that only the trial's buffers use. */
   | { readonly kind: 'probe'; readonly run: number; readonly config: unknown; readonly group: GroupRef }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
   /** Reports the units of a run's model. */
@@ -102,7 +102,7 @@ export type Outcome =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: RankError };
 
-/** How many steps of a call ranks may run, and whether this number is final. [Note: grants] in run/training.ts. */
+/** The number of steps of a call that ranks may run, and whether this number is final. [Note: grants] in run/training.ts. */
 export interface StepGrant {
   readonly granted: number;
   readonly isFinal: boolean;
@@ -136,21 +136,19 @@ export interface ReadyReport {
   readonly readyMs: number;
 }
 
-/** From the launcher to a rank's courier. */
+/** A message from the launcher to a rank's courier. */
 export type ToRank =
   | { readonly type: 'work'; readonly id: number; readonly work: RankWork }
   | { readonly type: 'status'; readonly id: number }
   /** Ends what the main thread runs unless it ends by itself within `delayMs`. */
   | { readonly type: 'interrupt'; readonly delayMs: number }
-  /**
-   * For ranks that share no memory with the launcher: the word that the launcher would write into the control block.
-   */
+  /** Writes the abort word of a rank whose control block the launcher cannot write, because they share no memory. */
   | { readonly type: 'abort'; readonly reason: AbortReason }
   | { readonly type: 'reset' }
   | { readonly type: 'grant'; readonly grant: StepGrant }
   | { readonly type: 'shutdown' };
 
-/** From a rank to the launcher. */
+/** A message from a rank to the launcher. */
 export type FromRank =
   | { readonly type: 'ready'; readonly report: ReadyReport }
   | { readonly type: 'failed'; readonly error: RankError }
@@ -162,12 +160,12 @@ export type FromRank =
       readonly type: 'ended';
       readonly id: number;
       readonly outcome: Outcome;
-      /** The kernel that trapped on the rank's heap, now or before. */
+      /** The WebAssembly kernel that crashed in this work or an earlier one, and may have damaged the rank's heap. */
       readonly damage?: string | undefined;
     }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
 
-/** From the courier to its main thread. */
+/** A message from the courier to its main thread. */
 export type ToMain =
   | { readonly type: 'work'; readonly id: number; readonly work: RankWork }
   | { readonly type: 'interrupt'; readonly id: number; readonly at: Seconds }
@@ -176,8 +174,8 @@ export type ToMain =
   | { readonly type: 'shutdown' };
 
 /**
- * From the main thread to its courier: messages to forward, facts to know, or the order to close the link before the
- * process exits.
+ * A message from the main thread to its courier: one to forward, the ranks of a group, or the order to close the link
+ * before the process exits.
  */
 export type ToCourier =
   | FromRank
@@ -192,7 +190,7 @@ export const SHARED_WORDS = {
   closed: 1,
   /** Number of the work whose interrupt the main thread has noticed. */
   heard: 2,
-  /** Steps that the running call may run, and 1 once this number is final. */
+  /** `granted` is the number of steps that the running call may run; `isFinal` is 1 once this number is final. */
   granted: 3,
   isFinal: 4,
   length: 5,

@@ -1,10 +1,10 @@
 import { ConfigError } from '../../core/errors';
 
-/** Which ranks: one number, several, '0-3', '0,2', '0,2-3', or 'all'. */
+/** A selection of ranks: one number, several, '0-3', '0,2', '0,2-3', or 'all'. */
 export type Selection = number | readonly number[] | string;
 
 /**
- * The ranks that a selection names, ascending, each once.
+ * Returns the ranks that a selection names, ascending, each once.
  * Throws: CONFIG when the selection cannot be parsed, is empty, or names a rank that the job does not have.
  */
 export function parseSelection(selection: Selection, numRanks: number): number[] {
@@ -48,12 +48,12 @@ function unreadable(selection: Selection, numRanks: number): ConfigError {
   );
 }
 
-/** Ranks 0 to `count` - 1. */
+/** Returns ranks 0 to `count` - 1. */
 export function firstRanks(count: number): number[] {
   return Array.from({ length: count }, (_, rank) => rank);
 }
 
-/** Ranks in the fewest words: [1] → "rank 1", [0,1,2,3] → "ranks 0-3", [0,2,3] → "ranks 0, 2, 3". */
+/** Names ranks in the fewest words: [1] → "rank 1", [0,1,2,3] → "ranks 0-3", [0,2,3] → "ranks 0, 2, 3". */
 export function rankNames(ranks: readonly number[]): string {
   if (ranks.length === 1) return `rank ${ranks[0]}`;
   return `ranks ${ranges(ranks).join(', ')}`;
@@ -65,7 +65,7 @@ function ranges(ranks: readonly number[]): string[] {
   for (let start = 0; start < sorted.length; ) {
     let end = start;
     while (sorted[end + 1] === (sorted[end] ?? 0) + 1) end++;
-    // Two neighbours, or three among others, are easier to read as single numbers than as a range.
+    // Among other ranks, two or three neighbours are easier to read as single numbers than as a range.
     if (end - start >= 3 || (end - start >= 1 && end - start + 1 === sorted.length)) {
       parts.push(`${sorted[start]}-${sorted[end]}`);
     } else {

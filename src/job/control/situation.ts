@@ -2,7 +2,7 @@ import type { CollectiveOp } from '../../core/events';
 import type { Seconds } from '../../core/units';
 import type { CollectiveStatus, RankStatus } from '../../transport/status-board';
 
-/** The board's number for work that is not a cell. */
+/** The status board has this cell number while the work is not a cell. */
 export const NO_CELL = 0;
 
 /** A collective in which a rank's main thread waits. */
@@ -21,7 +21,7 @@ export interface WaitingIn {
 /** The state of a rank's main thread at one moment, as its courier sees it. */
 export interface Situation {
   readonly state: 'idle' | 'running' | 'waiting';
-  /** The running cell, if there is one. */
+  /** Number of the running cell, if there is one. */
   readonly cell: number | undefined;
   /** When this state began. */
   readonly since: Seconds;
@@ -32,7 +32,7 @@ export interface Situation {
   readonly lastCalled: Readonly<Record<string, number>>;
 }
 
-/** What a status board says, in the words of this folder. `ranksOf` knows the ranks of each group. */
+/** Converts the content of a status board. `ranksOf` returns the global ranks of a group. */
 export function situationOf(
   status: RankStatus,
   rank: number,

@@ -2,10 +2,10 @@ import { childrenCountFrom } from '../../cell/native-call';
 import type { Outcome, RankEvent, RankOutput, RankProgress, RankStep, RankWork } from '../control/messages';
 import type { Failure } from './failure';
 
-/** Takes a call's outputs while it runs. */
+/** Receives a call's outputs while it runs. */
 export type OutputSink = (event: RankEvent) => void;
 
-/** Takes a call's reports while it runs. */
+/** Receives a call's reports while it runs. */
 export interface CallSink {
   readonly output?: OutputSink;
   readonly step?: (rank: number, step: RankStep) => void;
@@ -42,7 +42,7 @@ export function createCall(id: number, ranks: readonly number[], work: RankWork,
     outcomes,
     /** The call's name in messages. */
     title: work.kind === 'cell' ? `cell ${work.cell}` : TITLES[work.kind],
-    /** When the call began: processes that its ranks started later are its children. */
+    /** When the call began; processes that its ranks start later are the call's children. */
     since: childrenCountFrom(),
     failure: undefined as Failure | undefined,
     /** Resolves when every rank has ended. */
@@ -65,29 +65,29 @@ export function createCall(id: number, ranks: readonly number[], work: RankWork,
 export interface BusyRank {
   readonly rank: number;
   readonly pid: number;
-  /** The call that its process is in, as the end of a sentence; see [Note: native calls]. */
+  /** The system call that the rank's process is in, as the end of a sentence; see [Note: native calls]. */
   readonly activity: string;
 }
 
-/** Runs calls on the same rank one after the other, in order of arrival. */
+/** Locks ranks, so that calls on the same rank run one after the other, in order of arrival. */
 export class RankLocks {
   readonly #last = new Map<number, Promise<void>>();
 
-  /** Waits until all `ranks` are free and takes them; the returned function frees them. */
+  /** Waits until all `ranks` are unlocked and locks them; the returned function unlocks them. */
   async acquire(ranks: readonly number[]): Promise<() => void> {
     const before = ranks.map((rank) => this.#last.get(rank));
     let release = (): void => undefined;
     const freed = new Promise<void>((resolve) => {
       release = resolve;
     });
-    // All ranks are taken at once, so two calls can never each hold a rank that the other waits for.
+    // All ranks are locked at once, so two calls can never each hold a rank that the other call waits for.
     for (const rank of ranks) this.#last.set(rank, freed);
     await Promise.all(before);
     return release;
   }
 }
 
-/** A failure whose consequences are not over yet. */
+/** The cancellation of all running calls after a failure, until ranks can work again. */
 export class Cancellation {
   /** Resolves when ranks can work again. */
   readonly recovered: Promise<void>;

@@ -6,9 +6,9 @@ import { firstRanks } from '../control/selection';
 import type { Situation } from '../control/situation';
 import { describeExit, type RankExit } from './rank-process';
 
-/** Asks couriers what their main threads do. Couriers answer also while main threads compute or wait. */
+/** Asks couriers what their main threads do. Couriers also answer while main threads compute or wait. */
 export class StatusDesk {
-  /** Of each question, what takes a rank's answer; no answer if its process has ended. */
+  /** By question, the function that receives a rank's answer; `status` is undefined if the rank's process has ended. */
   readonly #asked = new Map<number, (rank: number, status?: Situation) => void>();
   readonly #control: ControlServer;
   #nextId = 1;
@@ -17,7 +17,7 @@ export class StatusDesk {
     this.#control = control;
   }
 
-  /** The statuses of the `ranks` that answer in time. The limit costs time only if a process does not run at all. */
+  /** Returns the statuses of the `ranks` that answer in time. Only a process that does not run makes it wait until the limit. */
   ask(ranks: readonly number[], timeoutMs: number): Promise<Map<number, Situation>> {
     const id = this.#nextId++;
     const answers = new Map<number, Situation>();
@@ -42,28 +42,28 @@ export class StatusDesk {
     this.#asked.get(id)?.(rank, status);
   }
 
-  /** The process of a rank has ended, so its answers are no longer awaited. */
+  /** Stops waiting for the answers of a rank whose process has ended. */
   died(rank: number): void {
     for (const answer of this.#asked.values()) answer(rank);
   }
 }
 
 interface OpenSave {
-  /** Ranks that have not reported their end. */
+  /** Ranks that have not reported the end of their part of the save. */
   readonly missing: Set<number>;
   readonly written: Map<number, { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }>;
-  /** Gets the number of bytes on the disk, over all ranks. */
+  /** Receives the number of bytes on the disk, summed over ranks. */
   readonly listener: (writtenBytes: Bytes, totalBytes: Bytes) => void;
   /** Ends the save, by an error if there is one. */
   readonly settle: (error?: ShardlabError) => void;
 }
 
-/** Saves that ranks write beside their other work: reports about them belong to no call. */
+/** Receives reports about saves. They belong to no call, because ranks do other work while they write a save. */
 export class SaveDesk {
   readonly #open = new Map<number, OpenSave>();
   #nextId = 1;
 
-  /** Expects news of a save from ranks 0 to numRanks - 1. `done` rejects with a rank's error, or with its death. */
+  /** Expects news of a save from ranks 0 to numRanks - 1. `done` rejects with a rank's error, or if a rank's process ends. */
   expect(
     numRanks: number,
     listener: OpenSave['listener'],
@@ -77,7 +77,7 @@ export class SaveDesk {
       };
       this.#open.set(id, { missing: new Set(firstRanks(numRanks)), written: new Map(), listener, settle });
     });
-    // A caller that awaits it gets the failure; the save's line shows it also if nobody awaits it.
+    // A caller that awaits `done` gets the failure. If nobody awaits it, the save's line still shows the failure.
     done.catch(() => undefined);
     return { id, done, cancel: () => this.#open.delete(id) };
   }
@@ -100,7 +100,7 @@ export class SaveDesk {
     }
   }
 
-  /** A rank's process has ended, so its part of the save will not be written. */
+  /** Fails the saves to which a rank still had to write when its process ended. */
   died(rank: number, exit: RankExit): void {
     const text = `rank ${rank}'s process ended (${describeExit(exit)}) while a checkpoint was written; the previous checkpoint is complete`;
     for (const save of this.#open.values()) {

@@ -28,10 +28,10 @@ export interface FailedCall {
 /** Codes of errors that a rank throws because of another rank, not by itself. */
 const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED', 'COLLECTIVE_MISSING'];
 
-/** What to do about a job whose rank has died. */
+/** The advice for a job whose rank has died. */
 export const AFTER_DEATH = 'the job cannot continue: await job.shutdown(), then launch again';
 
-/** The one error that a failed call throws; every rank's own error is in details.errors. */
+/** Returns the one error that a failed call throws; every rank's own error is in details.errors. */
 export function failureError(failure: Failure, call: FailedCall, numRanks: number): ShardlabError {
   const errors = errorsByRank(call.outcomes);
   const details = { call: call.title, errors };
@@ -64,7 +64,7 @@ export function failureError(failure: Failure, call: FailedCall, numRanks: numbe
   }
 }
 
-/** The reason that waiting ranks get when the failure cancels them. */
+/** Returns the reason that waiting ranks get when the failure cancels their collectives. */
 export function abortReason(failure: Failure): AbortReason {
   switch (failure.kind) {
     case 'thrown':
@@ -103,8 +103,8 @@ function thrownError(
 }
 
 /**
- * What went wrong, without the class name of shardlab's own errors and without the rank, which the message names
- * before.
+ * Returns the text of an error, with the class name if it is not an error of shardlab. It does not name the rank, because
+ * the message does.
  */
 function saying({ code, ename, evalue }: RankError): string {
   const text = withoutRank(evalue);
@@ -127,7 +127,7 @@ function errorsByRank(outcomes: ReadonlyMap<number, Outcome>): Record<number, Ra
   return errors;
 }
 
-/** Errors of shardlab are the same whatever the line; errors that a cell throws are the same only at the same line. */
+/** Whether two errors are the same. An error that is not shardlab's must also be at the same line. */
 function sameError(a: RankError, b: RankError): boolean {
   const samePlace = a.line === b.line || a.code !== 'RANK_FAILED';
   return samePlace && a.ename === b.ename && withoutRank(a.evalue) === withoutRank(b.evalue);

@@ -34,14 +34,14 @@ export interface Fleet {
   readonly folder: string;
   /** The shaped wire, if there is one. */
   readonly link: Link | undefined;
-  /** Takes the ranks' messages; a job sets its own listener. */
+  /** Receives the ranks' messages; a job sets its own listener. */
   listener: FleetListener;
   /** Asks all processes to end, kills those that do not, and removes the job's folder and memory. */
   end(): Promise<void>;
 }
 
 /**
- * Starts ranks and waits until all are ready. Throws: LAUNCH with a rank's last output; then nothing is left behind.
+ * Starts ranks and waits until all are ready. Throws: LAUNCH with a rank's last output; then no process or folder remains.
  */
 export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
   checkOpenFiles(plan.ranks);
@@ -77,7 +77,7 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
 }
 
 /**
- * The memory that the job's ranks will share, or undefined if they exchange tensors by messages.
+ * Makes the memory that the job's ranks will share; returns undefined if they exchange tensors by messages.
  * Throws: TRANSPORT when the user demanded shared memory and the system refuses it.
  */
 function createJobSegment(transport: LaunchPlan['transport']): Segment | undefined {
@@ -91,7 +91,7 @@ function createJobSegment(transport: LaunchPlan['transport']): Segment | undefin
   );
 }
 
-/** An error of the system, as an error of the launch. */
+/** Returns a LAUNCH error for an error of the operating system, and other errors unchanged. */
 function launchError(cause: unknown): unknown {
   if (cause instanceof ShardlabError || !(cause instanceof Error) || !('code' in cause)) return cause;
   const text = `the job could not be started: ${cause.message} (${cause.code})${limitBehind(cause)}`;
@@ -134,7 +134,7 @@ async function startProcesses(
   const started = await Promise.allSettled(firstRanks(plan.ranks).map(start));
   const failed = started.find((result) => result.status === 'rejected');
   if (failed === undefined) return;
-  // The started processes must be ended, so their list must have no gap.
+  // The list has gaps for ranks that did not start; the caller ends the processes that it contains.
   const alive = processes.filter((rank) => rank !== undefined);
   processes.splice(0, processes.length, ...alive);
   throw failed.reason;
@@ -155,8 +155,8 @@ async function endProcesses(
 }
 
 /**
- * The addresses to which ranks without shared memory bind: sockets in the job's folder, or loopback if its path is too
- * long.
+ * Returns the addresses to which ranks without shared memory bind: sockets in the job's folder, or loopback if the
+ * folder's path is too long.
  */
 function addressesIn(folder: string, numRanks: number): Promise<string[]> {
   const addressOf = async (rank: number): Promise<string> =>
@@ -164,7 +164,7 @@ function addressesIn(folder: string, numRanks: number): Promise<string[]> {
   return Promise.all(firstRanks(numRanks).map(addressOf));
 }
 
-/** A port that is free now, for code that reads torchrun's variables and for links without socket files. */
+/** Returns a port that is free now, for code that reads torchrun's variables and for links without socket files. */
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer().on('error', reject);
@@ -179,7 +179,7 @@ function freePort(): Promise<number> {
 /** A rank's last output may still be in the pipes when it has ended; after this time it has been read. */
 const LAST_WORDS_MS = 50;
 
-/** Takes the messages and outputs of ranks. */
+/** Receives the messages and outputs of ranks. */
 export interface FleetListener {
   receive(rank: number, message: FromRank): void;
   written(rank: number, name: 'stdout' | 'stderr', text: string): void;
@@ -205,10 +205,10 @@ export class StartReports implements FleetListener {
   }
 
   written(): void {
-    // The process object stores the end of standard error itself.
+    // Nothing to do: RankProcess stores the end of standard error.
   }
 
-  /** All reports. Throws: LAUNCH when a rank ends, or when time is up. */
+  /** Returns the reports of all ranks. Throws: LAUNCH when a rank ends, or after `seconds`. */
   all(processes: readonly RankProcess[], seconds: number): Promise<ReadyReport[]> {
     return new Promise((resolve, reject) => {
       const settle = (error?: ShardlabError): void => {

@@ -2,12 +2,12 @@ import type { GroupRef } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import type { Supervisor } from './supervisor';
 
-/** The group of all ranks exists from the beginning. */
+/** Number of the group of all ranks, which exists from the beginning. */
 const WORLD = 0;
 
 /**
- * Groups of a job's first ranks. Every rank must take part when a group is made, and either all ranks or none have it:
- * an unfinished group is never used, and the next attempt makes a new one.
+ * Makes groups of a job's first ranks. All ranks of the job take part when a group is made. If one of them fails, the
+ * unfinished group is never used, and the next attempt makes a new group.
  */
 export class RankGroups {
   readonly #supervisor: Supervisor;
@@ -20,7 +20,7 @@ export class RankGroups {
     this.#numRanks = numRanks;
   }
 
-  /** The group of the first `size` ranks. Throws: as calls on ranks do. */
+  /** Returns the group of the first `size` ranks, which the first call makes. Throws: errors of calls on ranks. */
   async of(size: number): Promise<GroupRef> {
     if (size === this.#numRanks) return { id: WORLD, size };
     const made = this.#made.get(size) ?? this.#make(size);

@@ -2,21 +2,21 @@ import { freemem } from 'node:os';
 import { readIfThere } from '../../core/read-if-there';
 import type { Bytes } from '../../core/units';
 
-/** Gives a file's text; undefined if the file cannot be read. Tests pass their own. */
+/** Returns a file's text; undefined if the file cannot be read. Tests pass their own. */
 export type ReadText = (path: string) => string | undefined;
 
 const CGROUPS = '/sys/fs/cgroup';
 
 /**
- * Memory that new processes may take. In a container, cached files count as used, although the kernel frees them when
- * needed. So this function adds them, up to the free memory of the whole host.
+ * Returns the bytes that new processes may use. In a container, cached files count as used memory, although the kernel
+ * frees them when needed. So this function adds their bytes, up to the free memory of the whole host.
  */
 export function availableMemory(read: ReadText = readIfThere): Bytes {
   return Math.min(freemem(), process.availableMemory() + cachedFiles(read));
 }
 
 /**
- * How often the kernel has killed a process of this container (or host) because memory ran out; undefined if the system
+ * Returns how often the kernel has killed a process of this container (or host) because memory ran out; undefined if the system
  * does not report it.
  */
 export function countOomKills(read: ReadText = readIfThere): number | undefined {
@@ -27,7 +27,7 @@ export function countOomKills(read: ReadText = readIfThere): number | undefined 
   return firstNumber([...places, '/proc/vmstat'], /^oom_kill (\d+)$/m, read);
 }
 
-/** Bytes of files that the container's processes have cached and do not have mapped or in use. */
+/** Returns the bytes of cached files of the container that no process has mapped or uses. */
 export function cachedFiles(read: ReadText = readIfThere): Bytes {
   const places = folders(read).map((folder) => `${folder}/memory.stat`);
   return (
@@ -38,8 +38,8 @@ export function cachedFiles(read: ReadText = readIfThere): Bytes {
 }
 
 /**
- * The cgroup folders of this process. In a container the path may be the host's, while the mount is the container's
- * own.
+ * Returns the cgroup folders of this process. In a container, the path may be the host's path, although the mount is the
+ * container's.
  */
 function folders(read: ReadText): string[] {
   const lines = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'));

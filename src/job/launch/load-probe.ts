@@ -15,7 +15,7 @@ const SPIN = `
 
 const SETTLE_MILLISECONDS = 30;
 
-/** Says how many threads of other programs want a core. */
+/** Measures how many threads of other programs want a core. */
 export type LoadProbe = ReturnType<typeof openLoadProbe>;
 
 /** Starts one spinning thread per core; the threads sleep between probes. */
@@ -25,8 +25,8 @@ export function openLoadProbe() {
   return {
     cores,
     /**
-     * Waits until ended work has settled, then spins on every core for `seconds`, and measures the time that the
-     * operating system gives to other programs.
+     * Returns the mean number of other programs' threads that want a core. Waits until ended work has settled, then spins on
+     * every core for `seconds`, and measures the time that the operating system gives to other programs.
      */
     async others(seconds: Seconds = 0.15): Promise<number> {
       await setTimeout(SETTLE_MILLISECONDS);

@@ -10,27 +10,27 @@ export const MAX_RANKS = 64;
 /** Memory of a rank before it holds any tensor: Node, tfjs, the engine and its heap (measured 110 MB; rounded up). */
 export const RANK_BASE_BYTES: Bytes = 128e6;
 
-/** What `launch` starts: how many ranks, on what engine, link and memory. */
+/** Options of `launch`: the number of ranks, and their engine, link and memory. */
 export interface LaunchOptions {
   /** Number of rank processes, 1 to 64. */
   readonly ranks: number;
   /** The compute engine; default 'wasm'. */
   readonly engine?: 'wasm';
   /**
-   * The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, or the library at `path`. Default
+   * The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, { path } names a library's file. Default
    * 'auto'.
    */
   readonly blas?: 'auto' | 'none' | { readonly path: string };
   /** How ranks exchange tensors; 'auto' means shared memory if koffi and memfd work, else zeromq. */
   readonly transport?: 'auto' | 'shared-memory' | 'zeromq';
   /**
-   * Slows the wire between ranks down to this link: a name as '10GbE', or its numbers. Default: as fast as the
-   * transport. A link that is faster than the transport has no effect.
+   * Slows the wire between ranks down to this link: a name such as '10GbE', or bandwidth and latency. By default, the wire is
+   * as fast as the transport. A link that is faster than the transport has no effect.
    */
   readonly link?: LinkName | LinkNumbers;
   /** The most bytes that a rank's engine may hold; an allocation above this limit throws OUT_OF_MEMORY. */
   readonly memoryLimit?: Bytes;
-  /** Folder against which ranks resolve imports; default: the current folder. */
+  /** The folder from which ranks resolve imports; default: the current folder. */
   readonly baseDir?: string;
   /** The time that ranks may take to start, in seconds; default 60. */
   readonly startSeconds?: number;

@@ -7,7 +7,7 @@ import { rankNames } from '../control/selection';
 
 /** The output of one rank so far. */
 interface RankContent {
-  /** Neighbouring pieces of one stream are one entry. */
+  /** Consecutive pieces of one stream are one entry. */
   readonly shown: GatheredItem[];
   result: MimeBundle | undefined;
   error: RankError | undefined;
@@ -18,7 +18,7 @@ export type ShownItem =
   | { readonly kind: 'text'; readonly name: 'stdout' | 'stderr'; readonly text: string }
   | { readonly kind: 'bundle'; readonly bundle: MimeBundle; readonly displayId: string | undefined };
 
-/** A text consists of a first and a last part once characters between them are left out. */
+/** A long text consists of its first and its last part; the characters between them are left out. */
 type GatheredItem =
   | (ShownItem & { readonly kind: 'text'; readonly numOmitted: number })
   | (ShownItem & { readonly kind: 'bundle' });
@@ -71,7 +71,7 @@ export class GroupedOutput {
     }
   }
 
-  /** Sections ordered by their first rank; ranks without output have none. */
+  /** Sections, ordered by their first rank; ranks without output have no section. */
   get sections(): OutputSection[] {
     const byOutput = new Map<string, { ranks: number[]; content: RankContent }>();
     for (const [rank, content] of [...this.#contents].sort(([a], [b]) => a - b)) {
@@ -112,7 +112,7 @@ function shownItem(item: GatheredItem): ShownItem {
   return { kind, name, text: text.slice(0, half) + omission(numOmitted) + text.slice(half) };
 }
 
-/** The text as a terminal shows it: a carriage return overwrites its line. */
+/** Returns the text as a terminal shows it: a carriage return overwrites its line. */
 function terminalText(text: string): string {
   return text.includes('\r') ? text.replace(/\r\n/g, '\n').replace(/^.*\r(?!$)/gm, '') : text;
 }
@@ -123,8 +123,8 @@ function replace(shown: GatheredItem[], displayId: string, bundle: MimeBundle): 
 }
 
 /**
- * Sections as one bundle of text and HTML: each section's title, prints, last value and error. Rich parts (figures,
- * pictures) are only named here; `richParts` shows them.
+ * Returns sections as one bundle of text and HTML: each section's title, prints, last value and error. The bundle only
+ * names rich parts (figures, pictures); `richParts` returns them.
  */
 export function sectionsBundle(sections: readonly OutputSection[]): MimeBundle {
   return {
@@ -135,7 +135,7 @@ export function sectionsBundle(sections: readonly OutputSection[]): MimeBundle {
   };
 }
 
-/** Bundles of the sections that text cannot show; display each one separately. */
+/** Returns the bundles of the sections that text cannot show; the caller displays each one separately. */
 export function richParts(sections: readonly OutputSection[]): MimeBundle[] {
   return sections.flatMap((section) => bundlesOf(section).filter(isRich));
 }
@@ -152,7 +152,7 @@ function sectionHtml(section: OutputSection): string {
   return `<div style="margin-bottom:.4em">${title}${parts.join('')}</div>`;
 }
 
-/** The prints, displays, last value and error of a section, in order. */
+/** Returns the prints, displays, last value and error of a section, in order. */
 function itemsOf({ shown, result, error }: OutputSection): Item[] {
   const items = shown.map((item) => {
     if (item.kind === 'bundle') return bundleItem(item.bundle);
@@ -168,7 +168,7 @@ function textItem(text: string, style: string): Item {
   return { text, html: pre(text, style) };
 }
 
-/** A value's own HTML if it has any, else its text; a figure is shown below, separately. */
+/** Returns a value's own HTML if it has any, else its text; for a figure, only a note, because `richParts` returns it. */
 function bundleItem(bundle: MimeBundle): Item {
   const plain = bundle['text/plain'];
   const text = typeof plain === 'string' ? plain : `(${Object.keys(bundle).join(', ')})`;
@@ -200,7 +200,7 @@ export interface LiveOutput {
   finish(): void;
 }
 
-/** Writes what ranks print to this process's own streams, each line with its rank: for a script, which has no display. */
+/** Writes what ranks print to this process's own streams, each line after its rank: for a script, which has no display. */
 export function createPlainOutput(): LiveOutput {
   return {
     add(event) {

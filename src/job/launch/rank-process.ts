@@ -23,7 +23,7 @@ const LAST_WORDS_MS = 100;
 export interface RankProcess {
   readonly rank: number;
   readonly pid: number;
-  /** Set once the process has ended. */
+  /** How the process ended; undefined while it runs. */
   readonly exit: RankExit | undefined;
   readonly exited: Promise<RankExit>;
   /** The end of its standard error, without console output. */
@@ -37,7 +37,7 @@ export interface RankProcessOptions {
   readonly env: NodeJS.ProcessEnv;
   /** Descriptor of the shared segment to inherit, if there is one. */
   readonly segmentFd: number | undefined;
-  /** Takes the output of the rank's native code and child processes. */
+  /** Receives the output of the rank's native code and child processes. */
   readonly written: (name: 'stdout' | 'stderr', text: string) => void;
 }
 
@@ -124,12 +124,12 @@ const HEAP_FULL = /^.*(?:FATAL ERROR|Fatal process).*out of memory.*$/im;
 
 interface Circumstances {
   readonly killedByJob: boolean;
-  /** How often the kernel killed a process because memory ran out, while this process lived. */
+  /** How often the kernel killed a process because memory ran out, while this process ran. */
   readonly oomKills: number;
   readonly tail: string;
 }
 
-/** Adds why a process was killed or aborted, if that is known. */
+/** Adds the cause to the exit of a process that was killed or aborted, if the cause is known. */
 export function withCause(exit: RankExit, { killedByJob, oomKills, tail }: Circumstances): RankExit {
   if (exit.signal !== null && HEAP_FULL.test(tail)) return { ...exit, cause: 'memory' };
   if (exit.signal !== 'SIGKILL') return exit;
@@ -146,7 +146,7 @@ export function killGroup(pid: number): void {
   }
 }
 
-/** The last output of an ended process, for a message; '' if there is none. */
+/** Returns the last output of an ended process, for a message; '' if there is none. */
 export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): string {
   const fatal = HEAP_FULL.exec(stderrTail)?.[0];
   if (fatal !== undefined) return `; its last words: ${fatal}`;
@@ -154,23 +154,23 @@ export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): stri
   return lines.length === 0 ? '' : `; its last words: ${lines.slice(-3).join(' | ')}`;
 }
 
-/** "exit code 3" or "SIGKILL". */
+/** Returns "exit code 3" or "SIGKILL". */
 export function describeExit(exit: RankExit): string {
   return exit.signal ?? `exit code ${exit.code}`;
 }
 
-/** The cause of a process's end and what to do about it, for a message; '' if the exit code says enough. */
+/** Returns the cause of a process's end and advice, for a message; '' if the exit code says enough. */
 export function explainExit({ signal, cause }: RankExit): string {
   if (cause === 'memory') {
     const who = signal === 'SIGKILL' ? 'the kernel ended it because memory ran out' : 'its memory was full';
     return `; ${who}: launch fewer ranks, make the batch or the model smaller, or give the machine or container more memory`;
   }
   return cause === 'unknown'
-    ? '; this job did not send that: the kernel ends processes so when memory runs out (dmesg tells), or somebody else did'
+    ? '; this job did not send that signal: the kernel sends it when memory runs out (see dmesg), or another program sent it'
     : '';
 }
 
-/** The code of the error for a process that ended by itself. */
+/** Returns the code of the error for a process that this job did not end. */
 export function codeOfExit({ cause }: RankExit): ErrorCode {
   return cause === 'memory' ? 'OUT_OF_MEMORY' : 'RANK_DIED';
 }

@@ -28,13 +28,13 @@ const STUCK_MS = 15_000;
 /** A courier that does not answer within this time, even on a busy machine, is reported as not answering. */
 const ANSWER_MS = 3000;
 
-/** Runs calls on ranks: order, failures, interrupts, recovery. It does not know how ranks were started. */
+/** Runs calls on ranks in order, and handles failures, interrupts and recovery. */
 export class Supervisor implements FleetListener {
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
   /** By rank, the WebAssembly operation that crashed and may have damaged its heap; values of these ranks may be wrong. */
   readonly damages = new Map<number, string>();
-  /** Saves that ranks write beside their calls. */
+  /** Receives reports about saves, which ranks write while they run other calls. */
   readonly saves = new SaveDesk();
   readonly #fleet: Fleet;
   readonly #desk: StatusDesk;
@@ -47,7 +47,7 @@ export class Supervisor implements FleetListener {
   #broken: ShardlabError | undefined;
   #closed = false;
 
-  /** From now on it gets the messages of the fleet's ranks. */
+  /** Makes this supervisor the receiver of the messages of the fleet's ranks. */
   constructor(fleet: Fleet) {
     this.#fleet = fleet;
     this.#desk = new StatusDesk(fleet.control);
@@ -76,7 +76,7 @@ export class Supervisor implements FleetListener {
     }
   }
 
-  /** Takes a message of a rank. */
+  /** Handles a message of a rank. */
   receive(rank: number, message: FromRank): void {
     if (message.type === 'status') this.#desk.receive(rank, message);
     if (message.type === 'save') this.saves.receive(rank, message);
@@ -89,7 +89,7 @@ export class Supervisor implements FleetListener {
     if (message.type === 'ended') this.#ended(rank, call, message.outcome);
   }
 
-  /** Output of a rank's process itself goes to its current work; between works it is dropped. */
+  /** Adds output of a rank's native code and child processes to the rank's current work; drops it if there is none. */
   written(rank: number, name: 'stdout' | 'stderr', text: string): void {
     this.#running.get(rank)?.emit(rank, { kind: 'stream', name, text });
   }
@@ -99,14 +99,14 @@ export class Supervisor implements FleetListener {
     this.#tellAll({ type: 'grant', grant });
   }
 
-  /** What each living rank does now. */
+  /** Asks each rank whose process runs what it does now. */
   statuses(): Promise<Map<number, Situation>> {
     const alive = this.#fleet.processes.filter(({ exit }) => exit === undefined);
     const ranks = alive.map(({ rank }) => rank);
     return this.#desk.ask(ranks, ANSWER_MS);
   }
 
-  /** Who waits for whom now. */
+  /** Reports who waits for whom now. */
   async why(): Promise<Why> {
     const { processes } = this.#fleet;
     const situations = await this.statuses();
@@ -114,7 +114,7 @@ export class Supervisor implements FleetListener {
     return explain(situations, processes.length, exits, undefined, this.damages);
   }
 
-  /** Ranks that run a call now, and what their processes are doing. */
+  /** Returns the ranks that run a call now, and what their processes are doing. */
   busyRanks(): BusyRank[] {
     return [...this.#running].map(([rank, { since }]) => {
       const pid = this.#fleet.processes[rank]?.pid ?? 0;
@@ -133,7 +133,7 @@ export class Supervisor implements FleetListener {
       const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
-    // Only now, because errors of ranks that waited for an ended process are consequences.
+    // Child processes are interrupted after the ranks, so that errors of ranks that waited for them count as consequences.
     for (const [rank, { since }] of this.#running) {
       const { pid } = this.#fleet.processes[rank] ?? {};
       if (pid !== undefined) interruptChildren(pid, since);
@@ -199,7 +199,7 @@ export class Supervisor implements FleetListener {
     for (const rank of this.#running.keys()) this.#fleet.control.send(rank, { type: 'interrupt', delayMs });
   }
 
-  /** Makes every rank's collectives throw: through the shared segment if there is one, else by its courier. */
+  /** Makes every rank's collectives throw: through the shared segment if there is one, else through the couriers. */
   #abort(reason: AbortReason): void {
     const { segment } = this.#fleet;
     if (segment !== undefined) segment.abort(reason);
@@ -222,7 +222,7 @@ export class Supervisor implements FleetListener {
 
   async #recover(): Promise<void> {
     if (this.#broken !== undefined || this.#closed) return;
-    // Collectives work again in a new epoch; no rank is in a collective now.
+    // The reset begins a new epoch, in which collectives work again; no rank is in a collective now.
     if (this.#fleet.segment !== undefined) this.#fleet.segment.reset();
     else this.#tellAll({ type: 'reset' });
     const ranks = this.#fleet.processes.map(({ rank }) => rank);

@@ -13,7 +13,7 @@ const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: st
   },
 };
 
-/** Files that a process may commonly open: enough for the most ranks of a job. */
+/** Number of files that a process may commonly open; it is enough for the largest job. */
 const MORE_FILES = 1024;
 
 /** Names the limit behind an error of the system, with its value if that is known; '' for other errors. */
@@ -46,7 +46,7 @@ export function checkOpenFiles(ranks: number): void {
   );
 }
 
-/** Only Linux has the file, and it cannot be read if no more files can be opened. */
+/** Returns a row of /proc/self/limits; undefined if there is no such file (not Linux), or if no file can be opened. */
 function softLimit(row: string): string | undefined {
   const lines = readIfThere('/proc/self/limits')?.split('\n') ?? [];
   return /^\s+(\S+)/.exec(lines.find((line) => line.startsWith(row))?.slice(row.length) ?? '')?.[1];

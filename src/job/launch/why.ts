@@ -21,8 +21,8 @@ export interface Why extends Shown {
 }
 
 /**
- * Explains what ranks do now. A rank without a situation did not answer; a rank with an exit has ended; `damages` names
- * the kernels that trapped, by rank.
+ * Explains what ranks do now. A rank without a situation did not answer; a rank with an exit has ended; `damages` names,
+ * by rank, the WebAssembly kernel that crashed.
  */
 export function explain(
   situations: ReadonlyMap<number, Situation>,
@@ -43,7 +43,7 @@ export function explain(
   return createWhy(waits, situations, text);
 }
 
-/** The same report with another text. */
+/** Creates a report with this text. */
 export function createWhy(
   waits: readonly Wait[],
   situations: ReadonlyMap<number, Situation>,
@@ -52,7 +52,7 @@ export function createWhy(
   return withShown({ waits, situations, text }, shownAsText(text));
 }
 
-/** What to do about a rank whose heap is damaged. */
+/** The advice for a rank whose heap is damaged. */
 const AFTER_DAMAGE = 'await job.shutdown(), then launch again';
 
 /** Groups ranks that wait in the same collective, and says which ranks have not called it. */
@@ -133,7 +133,7 @@ export interface MissingCollective {
   readonly idle: readonly number[];
 }
 
-/** Finds ranks that have waited longer than the grace period for the call of a rank that is idle as long. */
+/** Finds ranks that have waited longer than the grace period for a rank that has also been idle for longer than that. */
 export function findMissing(
   situations: ReadonlyMap<number, Situation>,
   idle: readonly number[],
@@ -156,7 +156,7 @@ export function findMissing(
 }
 
 /**
- * The function that the user called. A library function writes its own name as the module, as 'FSDP.optimStateDict()'.
+ * Returns the function that the user called. A library function writes its own name as the module, as 'FSDP.optimStateDict()'.
  */
 function calledAs({ op, module }: WaitingIn): string {
   return module.endsWith('()') ? `${module}, not rank 0 alone` : op;

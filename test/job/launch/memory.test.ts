@@ -17,7 +17,7 @@ test("a SIGKILL that the job did not send may mean too little memory; the kernel
   const alive = { killedByJob: false, oomKills: 0, tail: '' };
   const unknown = withCause(KILLED, alive);
   assert.equal(codeOfExit(unknown), 'RANK_DIED');
-  assert.match(explainExit(unknown), /did not send that: the kernel ends processes so when memory runs out/);
+  assert.match(explainExit(unknown), /did not send that signal: the kernel sends it when memory runs out/);
   const memory = withCause(KILLED, { ...alive, oomKills: 1 });
   assert.equal(codeOfExit(memory), 'OUT_OF_MEMORY');
   assert.match(explainExit(memory), /because memory ran out: launch fewer ranks/);
