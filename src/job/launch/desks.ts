@@ -17,7 +17,7 @@ export class StatusDesk {
     this.#control = control;
   }
 
-  /** Returns the statuses of the `ranks` that answer in time. Only a process that does not run makes it wait until the limit. */
+  /** Returns the statuses of the `ranks` that answer in time. It waits for the whole limit only if a process does not run. */
   ask(ranks: readonly number[], timeoutMs: number): Promise<Map<number, Situation>> {
     const id = this.#nextId++;
     const answers = new Map<number, Situation>();

@@ -21,7 +21,7 @@ export interface RunHome {
   readonly link?: Link | undefined;
 }
 
-/** What the work of a run needs. */
+/** The parts that the work of a run needs. */
 export interface RunParts extends RunHome {
   readonly calls: RunCalls;
   readonly history: RunHistory;
@@ -30,7 +30,7 @@ export interface RunParts extends RunHome {
 /** Work of a run. */
 export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' | 'group' | 'measure' }>;
 
-/** How a run reaches its ranks, for as long as it lives. */
+/** Calls a run's ranks until the run ends. */
 export class RunCalls {
   readonly #run: number;
   readonly #supervisor: Supervisor;
@@ -44,8 +44,8 @@ export class RunCalls {
   }
 
   /**
-   * Runs work on the job's first `numRanks` ranks. `lines` takes what ranks write meanwhile; its rest is shown at the
-   * call's end. Throws: CLOSED when the run has ended; as calls on ranks do.
+   * Runs work on the job's first `numRanks` ranks. `lines` gets the lines that ranks write during the call, and writes the
+   * remaining lines at the call's end. Throws: CLOSED when the run has ended, and errors of calls on ranks.
    */
   async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}, lines = new FoldedLines()): Promise<T[]> {
     if (this.#ended !== undefined) throw this.#ended;
@@ -58,14 +58,14 @@ export class RunCalls {
     }
   }
 
-  /** Measures a config on the run's ranks, even after the run has ended. Throws: as calls on ranks do. */
+  /** Measures a config on the run's ranks, even after the run has ended. Throws: errors of calls on ranks. */
   async probe(config: TrainConfig, group: GroupRef): Promise<ProbeResult[]> {
-    // No run has a negative number.
+    // The number is negative, so that it is not the number of any run.
     const work = { kind: 'probe', run: -this.#run, config, group } as const;
     return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
   }
 
-  /** Refuses further work, because after `what` ranks may hold different parameters. */
+  /** Ends the run: refuses further work, because ranks may hold different parameters. `what` says when the work failed. */
   breakOff(what: string, cause: unknown): void {
     const why = cause instanceof Error ? cause.message : String(cause);
     this.#ended ??= new ShardlabError(
@@ -75,7 +75,7 @@ export class RunCalls {
     );
   }
 
-  /** From now on the message of a broken run says how to continue from this checkpoint. */
+  /** Stores the path of the newest checkpoint; errors of an ended run then say how to continue from it. */
   saved(path: string): void {
     this.#saved = path;
   }
@@ -111,7 +111,7 @@ export class RunTurns {
   #turn: { readonly business: Business; readonly ended: Promise<unknown> } | undefined;
   #isStopping = false;
 
-  /** Runs `work` alone. Throws: CONFIG while other work runs that was not stopped; errors of `work`. */
+  /** Runs `work` alone. Throws: CONFIG while other work runs, unless it is stopping; and errors of `work`. */
   async take<T>(business: Business, work: () => Promise<T>): Promise<T> {
     const before = this.#turn;
     if (before !== undefined && !this.#isStopping) {
@@ -130,9 +130,9 @@ export class RunTurns {
   }
 
   /**
-   * Waits for the end of running work. Says whether it ended in time, or whether nothing had to be awaited. A save can
-   * be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in place or
-   * was given up.
+   * Waits for the end of running work. Returns whether the work ended in time, or 'idle' if no work had to be awaited. A
+   * save can be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in
+   * place or was given up.
    */
   async stop(tell: () => void): Promise<'stopped' | 'late' | 'idle'> {
     const turn = this.#turn;

@@ -13,9 +13,9 @@ import type { RankLoad } from '../rank/saves';
 import type { RunParts } from './calls';
 import { createProgressLine } from './progress';
 
-/** How run.save writes. */
+/** Options of run.save. */
 export interface RunSaveOptions extends Omit<SaveOptions, 'trainer'> {
-  /** Resolves when the state is copied, so steps may continue while it is written. Default false. */
+  /** If true, run.save resolves when the state is copied, so steps may continue while it is written. Default false. */
   readonly async?: boolean;
 }
 
@@ -23,18 +23,18 @@ export interface RunSaveOptions extends Omit<SaveOptions, 'trainer'> {
 export interface RunSave extends Shown {
   /** Absolute path of the folder. */
   readonly path: string;
-  /** Number of the run's last step in it. */
+  /** Number of the last step that the checkpoint contains. */
   readonly step: number;
   readonly bytes: Bytes;
-  /** The time until the state was copied; training waited for it. */
+  /** The time in which the state was copied; training waits for this time. */
   readonly copySeconds: Seconds;
   /** Resolves when the checkpoint is in place. Throws: IO, RANK_DIED; then the previous checkpoint is complete. */
   readonly done: Promise<void>;
 }
 
-/** How run.load reads. */
+/** Options of run.load. */
 export interface RunLoadOptions {
-  /** Does not change optimizer states and the count of steps. Default false. */
+  /** If true, optimizer states and the number of steps do not change. Default false. */
   readonly parametersOnly?: boolean;
 }
 
@@ -43,7 +43,7 @@ export interface RunLoad extends Shown {
   readonly path: string;
   /** The run continues with the step after this one; null if only parameters were loaded. */
   readonly step: number | null;
-  /** Bytes that all ranks read together. */
+  /** Bytes that were read, summed over ranks. */
   readonly bytesRead: Bytes;
   readonly seconds: Seconds;
 }
@@ -84,7 +84,7 @@ export async function saveRun(parts: RunParts, given: string, settings: RunSaveO
       throw error;
     },
   );
-  // The line also shows it to a user who does not await the save.
+  // The line shows the failure even to a user who does not await the save.
   done.catch(() => undefined);
   if (!isAsync) await done;
   const facts = { path, step, bytes, copySeconds, done };
@@ -118,8 +118,8 @@ export async function loadRun(parts: RunParts, given: string, options: RunLoadOp
 }
 
 /**
- * Whether ranks still hold the values of before a failed load. CLOSED means that the load did not begin, or the job is
- * gone.
+ * Whether ranks still hold the values that they had before a failed load. CLOSED means that the load did not begin, or
+ * that the job has ended.
  */
 function isUnchanged(error: unknown): boolean {
   return (
@@ -133,13 +133,13 @@ function pathOf(what: 'save' | 'load', path: unknown): string {
   throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }
 
-/** Checks the folder before ranks begin. Throws: IO. */
+/** Checks the folder before ranks read it. Throws: IO. */
 function checkFolder(path: string, parametersOnly: boolean): void {
   const folder = folderToRead(fs, path);
   if (fs.existsSync(join(folder, STATE_FILE))) return;
   if (!fs.statSync(folder).isDirectory()) throw notAFolder(folder);
   const names = fs.readdirSync(folder).filter((name) => MODEL_FILE.test(name));
-  // Pickles beside safetensors are ignored.
+  // If there are safetensors files, pickle files are ignored.
   const readable = names.filter((name) => name.endsWith('.safetensors'));
   for (const name of readable.length > 0 ? readable : names) {
     refuseOtherFormats(join(folder, name), firstBytes(join(folder, name)));
@@ -156,12 +156,12 @@ function checkFolder(path: string, parametersOnly: boolean): void {
 /** Names of files with a model's values, in any format. */
 const MODEL_FILE = /\.(safetensors|pth|pt|bin|ckpt)$/i;
 
-/** The error names a torch pickle, a Git-LFS pointer, a FIFO or a device as such. */
+/** Returns the error for a path that is not a folder. Throws: IO naming a torch pickle, Git-LFS pointer, FIFO or device. */
 function notAFolder(file: string): ShardlabError {
   refuseOtherFormats(file, firstBytes(file));
   return new ShardlabError(
     'IO',
-    `${file} is a file, but run.load takes the folder of a checkpoint; to take the values of one safetensors file, use ` +
+    `${file} is a file, but run.load takes the folder of a checkpoint; to start from the values of one safetensors file, use ` +
       'job.train(config, { init: file })',
     { details: { file } },
   );
@@ -177,7 +177,7 @@ function firstBytes(file: string): Buffer {
   }
 }
 
-/** The path relative to the current folder, unless it is outside of that folder. */
+/** Returns the path relative to the current folder, unless it is outside of that folder. */
 function shortened(path: string): string {
   const seen = relative(process.cwd(), path);
   return seen === '' || seen.startsWith('..') ? path : seen;

@@ -14,7 +14,7 @@ import { placeText, type RunHistory } from './history';
 /** The numbers behind a run's figures. */
 export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;
 
-/** A run as figures see it, with what a dry run of its config predicts. */
+/** Returns what figures read of a run, with a forecast by a dry run of its config. */
 export function viewOf({
   config,
   ...run
@@ -30,7 +30,7 @@ export function viewOf({
   };
 }
 
-/** The view of a step's phase (default: the last step's); between a reshard and the first step after it, the earlier phase. */
+/** Returns the view of the phase of a step (default: of the last step, even if the run was resharded after it). */
 export function viewOfStep(history: RunHistory, link: Link | undefined, step?: number): RunView {
   const phase = history.stepsOf(step ?? history.lastStep);
   if (step !== undefined && history.steps.numSteps > 0 && !phase.records.some((one) => one.step === step)) {
@@ -39,7 +39,7 @@ export function viewOfStep(history: RunHistory, link: Link | undefined, step?: n
   return viewOf({ ...phase, note: noteOf(phase.world, link) });
 }
 
-/** Draws, and shows the user's guesses about the figure. Throws: CONFIG before the first step. */
+/** Draws a figure, and shows the user's guesses about it. Throws: CONFIG before the first step. */
 export function figureOf(history: RunHistory, draw: () => Figure): Figure {
   if (history.steps.numSteps > 0) return sessionGuesses().reveal(draw());
   throw new ConfigError(
@@ -47,7 +47,7 @@ export function figureOf(history: RunHistory, draw: () => Figure): Figure {
   );
 }
 
-/** The loss over all steps, with a mark at each reshard. */
+/** Draws the loss over all steps, with a mark at each reshard. */
 export function lossFigure(history: RunHistory): Figure {
   const [first, ...later] = history.phases;
   const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
@@ -55,7 +55,7 @@ export function lossFigure(history: RunHistory): Figure {
   return lossCurve([{ name, ...history.lossesByStep() }], { marks });
 }
 
-/** The results of all steps as a table. */
+/** Returns the results of all steps as a table. */
 export function stepsFrame(history: RunHistory): Promise<DataFrame> {
   const results = history.steps.results();
   return createTable(
@@ -63,7 +63,7 @@ export function stepsFrame(history: RunHistory): Promise<DataFrame> {
   ).frame();
 }
 
-/** How `world` ranks share this machine, and over which wire. */
+/** Returns a note that says how `world` ranks share this machine's cores, and over which link they communicate. */
 function noteOf(world: number, link: Link | undefined): string {
   const ranks = world === 1 ? '1 rank has' : 'which share';
   const cores = availableParallelism();

@@ -14,7 +14,7 @@ export interface Guess {
 
 const GUESSES = globalSlot<Guesses>('shardlab.guesses');
 
-/** The guesses of this process: one notebook's session. Figures of runs show the guesses. */
+/** Returns the guesses of this process, which is one notebook's session. Figures of runs show the guesses. */
 export function sessionGuesses(): Guesses {
   GUESSES.value ??= new Guesses();
   return GUESSES.value;
@@ -37,7 +37,7 @@ export class Guesses {
     return guess;
   }
 
-  /** The figure, with a line for each guess about it that no figure has shown yet. */
+  /** Returns the figure, with a line for each guess about it that no figure has shown yet. */
   reveal(figure: Figure): Figure {
     let shown = figure;
     for (const id of this.#untold) {
@@ -49,7 +49,7 @@ export class Guesses {
     return shown;
   }
 
-  /** All guesses so far. */
+  /** Returns a table of all guesses so far. */
   all(): Table {
     const guesses = [...this.#stored.values()];
     return createTable(
@@ -58,7 +58,7 @@ export class Guesses {
   }
 }
 
-/** The line about a guess; undefined if the figure does not show its quantity. */
+/** Returns the line about a guess; undefined if the figure does not show the guessed quantity. */
 function answer(figure: Figure, guess: Guess | undefined): string | undefined {
   if (guess === undefined || !Object.hasOwn(figure.quantities, guess.of)) return undefined;
   const quantity = figure.quantities[guess.of];
@@ -72,7 +72,7 @@ function answer(figure: Figure, guess: Guess | undefined): string | undefined {
   );
 }
 
-/** At most three significant digits. */
+/** Returns a number with at most three significant digits. */
 function spoken(value: number): string {
   return String(Number(value.toPrecision(3)));
 }

@@ -16,16 +16,16 @@ export interface RunPlace {
   readonly world: number;
 }
 
-/** Steps that were made in one place. */
+/** Consecutive steps of a run with the same config and number of ranks. */
 export interface RunPhase extends RunPlace {
-  /** The number of its first step, from 1. */
+  /** The number of the phase's first step, from 1. */
   readonly firstStep: number;
 }
 
 /** The steps of a run so far. */
 export class RunHistory {
   readonly steps: RunSteps;
-  /** In order, at least one; a run that was never resharded has one. */
+  /** The phases in order; a run that was never resharded has one phase. */
   readonly phases: RunPhase[];
   /** Loss of each step by its number, in order. */
   readonly #losses = new Map<number, number>();
@@ -42,8 +42,8 @@ export class RunHistory {
   }
 
   /**
-   * The phase of a step with the records of that step and of the phase's newest ones, and with the losses of all of its
-   * steps. Throws: IO if records are lost.
+   * Returns the phase of a step, with the records of that step and of the phase's newest steps, and with the losses of all
+   * steps of the phase. Throws: IO if records are lost.
    */
   stepsOf(step: number) {
     const found = this.phases.findLastIndex(({ firstStep }) => firstStep <= step);
@@ -72,7 +72,7 @@ export class RunHistory {
     return first;
   }
 
-  /** Losses of the steps from `first` to before `end`; NaN for steps that a loaded checkpoint skipped. */
+  /** Returns the losses of steps `first` to `end` - 1; NaN for steps that the run skipped because it loaded a checkpoint. */
   lossesByStep(first = 1, end = Number.POSITIVE_INFINITY): LossesByStep {
     const losses: number[] = [];
     let firstStep = 1;
@@ -85,7 +85,7 @@ export class RunHistory {
     return { firstStep, losses };
   }
 
-  /** From the next step on, the run has this config and number of ranks. */
+  /** Begins a phase: from the next step on, the run has this config and number of ranks. */
   begin({ config, world }: RunPlace): void {
     const firstStep = this.#lastStep + 1;
     // A phase without steps leaves no trace.
@@ -93,7 +93,7 @@ export class RunHistory {
     this.phases.push({ firstStep, config, world });
   }
 
-  /** The next step is number `step` + 1; records of later steps are no longer part of the run. */
+  /** Drops the records of steps after number `step`; the next step has number `step` + 1. */
   resume(step: number): void {
     const { config, world } = this.phase;
     this.steps.cut(step);
@@ -118,7 +118,7 @@ export class RunHistory {
   }
 }
 
-/** Strategy and ranks of a run: 'FULL_SHARD on 4 ranks'. */
+/** Returns the strategy and number of ranks of a run: 'FULL_SHARD on 4 ranks'. */
 export function placeText({
   config,
   world,

@@ -57,7 +57,7 @@ export interface TrainOptions {
 /** A run that is being built. */
 export interface PendingRun extends Promise<Run> {
   /**
-   * The run, which continues from a checkpoint. Throws: as building and run.load do; then nothing of the run remains.
+   * Builds the run and loads a checkpoint into it. Throws: errors of job.train and run.load; then the run is disposed.
    */
   load(path: string): Promise<Run>;
 }
@@ -73,7 +73,7 @@ export class Job {
   #numRuns = 0;
   #ended: Promise<void> | undefined;
 
-  /** `register` makes it known to its process; what it gives takes it out. */
+  /** `register` adds the job to the jobs of this process, and returns a function that removes it. */
   constructor(fleet: Fleet, register: (job: Job) => () => void) {
     this.#fleet = fleet;
     this.#supervisor = new Supervisor(fleet);
@@ -91,14 +91,14 @@ export class Job {
     return this.ranks.length;
   }
 
-  /** Some ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
+  /** Selects ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
   on(selection: Selection): RankSelection {
     return new RankSelection(parseSelection(selection, this.numRanks), this.#supervisor);
   }
 
   /**
-   * Runs a compiled cell in ranks; its variables stay available in later cells of these ranks. Resolves when all ranks
-   * have ended it.
+   * Runs a compiled cell in ranks; the cell's variables stay available in later cells of these ranks. Resolves when all
+   * ranks have ended the cell.
    * Throws: as `on().run` does.
    */
   async runCell({ js, cell, selection }: CellRequest, sink: OutputSink): Promise<void> {
@@ -107,8 +107,8 @@ export class Job {
   }
 
   /**
-   * Builds a model and its strategy on ranks, as a config says, or a preset, a model or a file by its name; `.load(path)` goes
-   * on from a checkpoint.
+   * Builds a model and its strategy on ranks. `config` is a config, or the name of a preset, a model or a file; `.load(path)`
+   * continues from a checkpoint.
    * Throws: CONFIG for a wrong config, and as `on().run` does.
    * @example
    * const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
@@ -121,7 +121,7 @@ export class Job {
         await run.load(path);
         return run;
       } catch (error) {
-        // The caller must get the reason why it was not loaded.
+        // The caller must get the reason why the checkpoint was not loaded.
         await run.dispose().catch(() => undefined);
         throw error;
       }
@@ -129,7 +129,7 @@ export class Job {
     return Object.assign(building, { load });
   }
 
-  /** What each rank does now, even while it computes or waits. */
+  /** Returns a table of what each rank does now; ranks answer even while they compute or wait. */
   async status(): Promise<Table> {
     const situations = await this.#supervisor.statuses();
     const rows = this.#fleet.processes.map(({ rank, pid, exit }) => {
@@ -151,7 +151,7 @@ export class Job {
   }
 
   /**
-   * A hang report: which rank waits for which other rank, in which collective, since when. If no rank waits, the report
+   * Returns a hang report: which rank waits for which other rank, in which collective, since when. If no rank waits, the report
    * is about the last failed call.
    */
   async why(): Promise<Why> {
@@ -165,12 +165,12 @@ export class Job {
     );
   }
 
-  /** Ranks that run work now, and the system call that their processes are in. */
+  /** Returns the ranks that run work now, and the system calls that their processes are in. */
   busyRanks(): readonly BusyRank[] {
     return this.#supervisor.busyRanks();
   }
 
-  /** Stops running calls; variables stay, and the next call works. A running training step is completed first. */
+  /** Stops running calls. Ranks keep their variables, and the next call works. A running training step is completed first. */
   async interrupt(): Promise<void> {
     const gentle = [...this.#runs].map((run) => run.stop());
     if ((await Promise.all(gentle)).includes('stopped')) return;

@@ -7,11 +7,11 @@ import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../..
 import { buildModel } from '../../nn/models/build-model';
 import type { ProbeResult } from '../rank/training';
 
-/** How settings can be tried on a failed run's ranks. */
+/** A failed run's config, and a function that tries settings on its ranks. */
 export interface AdviceOptions {
   readonly config: TrainConfig;
   readonly world: number;
-  /** Trains two steps of a config without the limit, on all ranks of the run, and gives each rank's measurements. */
+  /** Trains two steps of a config without the limit, on all ranks of the run, and returns each rank's measurements. */
   readonly probe: (config: TrainConfig) => Promise<readonly ProbeResult[]>;
   readonly progress: (text: string, done: number, total: number) => void;
 }
@@ -19,17 +19,17 @@ export interface AdviceOptions {
 /** A setting that was tried. */
 export interface TriedSetting {
   readonly setting: string;
-  /** The most bytes on a rank's device, including those of other runs and cells. */
+  /** The most bytes on a rank's device, including the bytes of other runs and cells. */
   readonly peakBytes: Bytes;
   readonly stepSeconds: Seconds;
   readonly fits: boolean;
-  /** Number of ranks with which the run would fit, if the states are sharded; by formula, not tried. */
+  /** Number of ranks with which the run would fit, worked out by a formula; null if more ranks do not help. */
   readonly ranks: number | null;
 }
 
 /** The most settings in the message. */
 const NUM_NAMED = 3;
-/** No further setting is tried after this time; no further single setting after half of it, if too few fit. */
+/** No setting is tried after this time, and no single setting after half of it. */
 const BUDGET_SECONDS: Seconds = 8;
 /** Floating point operations of a rank's step above which a trial takes too long: some seconds at 10 GFLOP/s. */
 const MOST_FLOPS = 2e10;
@@ -37,13 +37,13 @@ const MOST_FLOPS = 2e10;
 const STATE_BYTES = 16;
 /** A heap never shrinks, so models with more state than this are not tried. */
 const MOST_STATE_BYTES: Bytes = 256e6;
-/** Errors after which ranks no longer answer, or the user has stopped the work. */
+/** Codes of errors after which ranks no longer answer, or with which the user has stopped the work. */
 const ENDINGS = ['INTERRUPTED', 'CLOSED', 'RANK_DIED', 'ABORTED'];
 
 /**
- * The same error; for a memoryLimit it also names settings with which the run fits. They are tried on the ranks, one
- * change at a time, then in pairs, and measured. For models that take too long to try, it names the sizes of their
- * states by formula.
+ * Returns the error with a message that also names settings with which the run fits under the memoryLimit. The settings
+ * are tried and measured on the ranks, one change at a time, then in pairs. For a model that takes too long to try, the
+ * message gives the sizes of its states by a formula.
  */
 export async function withMemoryAdvice(error: ShardlabError, options: AdviceOptions): Promise<ShardlabError> {
   const limit = Number(error.details.limit);
@@ -55,7 +55,7 @@ export async function withMemoryAdvice(error: ShardlabError, options: AdviceOpti
   return advised(error, sayingTried(tried, limit), { tried });
 }
 
-/** Whether ranks held more than a job's memoryLimit: then other settings can be tried without the limit. */
+/** Whether an allocation exceeded a job's memoryLimit; if so, other settings can be tried without the limit. */
 export function isOverMemoryLimit(error: unknown): error is ShardlabError {
   return (
     error instanceof ShardlabError &&
@@ -125,7 +125,7 @@ function byFormula(numParams: number, world: number, limit: Bytes): string {
   const fits = Math.ceil(states / limit);
   return (
     `The model is too large to try settings here. Its parameters, gradients and optimizer states are ${formatBytes(states)}; ` +
-    `under FULL_SHARD a rank of ${world} holds ${formatBytes(states / world)} of them, and with offload.optimizer ` +
+    `under FULL_SHARD each of ${world} ranks holds ${formatBytes(states / world)} of them, and with offload.optimizer ` +
     `${formatBytes(states / world / 2)}. They are below the limit of ${formatBytes(limit)} with more than ${fits} ranks; ` +
     'activations are extra: halve batch and double accumulation, or set activationCheckpointing.'
   );
@@ -142,7 +142,7 @@ function sayingTried(tried: readonly TriedSetting[], limit: Bytes): string {
   const [least] = [...tried].sort((a, b) => a.peakBytes - b.peakBytes);
   if (least === undefined) return 'No other setting could be tried here.';
   return (
-    `${tried.length} other settings were tried here, with two steps each, and none fits; the least, ${least.setting}, ` +
+    `${tried.length} other settings were tried here, with two steps each, and none fits; the smallest peak, with ${least.setting}, ` +
     `needs a memoryLimit of ${least.peakBytes} bytes (${formatBytes(least.peakBytes)}), ${formatBytes(least.peakBytes - limit)} more` +
     `${sayingRanks(tried)}.`
   );
@@ -153,8 +153,8 @@ function sayingRanks(tried: readonly TriedSetting[]): string {
     return one.ranks !== null && one.ranks < (best?.ranks ?? Number.POSITIVE_INFINITY) ? one : best;
   }, undefined);
   if (fewest === undefined)
-    return '; what is not cut into shards alone does not fit, whatever the number of ranks';
-  return `, or, by what is cut into shards, about ${fewest.ranks} ranks with ${fewest.setting}`;
+    return '; the memory that is not sharded does not fit with any number of ranks';
+  return `, or about ${fewest.ranks} ranks with ${fewest.setting} (estimated from the size of its shards)`;
 }
 
 function advised(error: ShardlabError, advice: string, more: ErrorDetails): ShardlabError {
@@ -177,15 +177,15 @@ export interface MemorySetting {
 /** Two changes that reduce the same memory are not tried together. */
 type Lessened = 'states' | 'activations' | 'both';
 
-/** Settings as the user writes them, with those of a group beside the group's other settings. */
+/** Settings as the user writes them; the settings of a group replace only these settings of the group. */
 type Change = Partial<Pick<TrainConfig, 'batch' | 'accumulation' | 'activationCheckpointing'>> & {
   readonly [Group in 'parallel' | 'offload' | 'optimizer']?: Partial<TrainConfig[Group]>;
 };
 
-/** What a strategy keeps to itself; FULL_SHARD needs none of it. */
+/** Resets settings that belong to the old strategy; FULL_SHARD needs none of them. */
 const UNBOUND = { mesh: null, reshardAfterForward: null, noSync: null };
 
-/** The changes, roughly in order of their cost; null if the config has one already or it has no meaning there. */
+/** Returns the changes, roughly in order of their cost; null for a change that the config already has or cannot have. */
 function changesOf(config: TrainConfig, world: number): readonly [Lessened, Change | null][] {
   const { parallel, batch, accumulation, activationCheckpointing: checkpointing, offload } = config;
   const { shardedAtRest, reshardAfterForward, isHybrid } = STRATEGIES[parallel.strategy];
@@ -203,7 +203,7 @@ function changesOf(config: TrainConfig, world: number): readonly [Lessened, Chan
   ];
 }
 
-/** The config with one change, for each change that has a meaning for it. */
+/** Returns the config with one change, for each change that the config can have. */
 export function singleSettings(config: TrainConfig, world: number): MemorySetting[] {
   return changesOf(config, world).flatMap(([less, change]) => {
     if (change === null) return [];
@@ -221,8 +221,8 @@ export function singleSettings(config: TrainConfig, world: number): MemorySettin
 }
 
 /**
- * The config with two changes, one that reduces states and one that reduces activations; only changes of `texts`, in
- * that order.
+ * Returns the config with two changes, one that reduces states and one that reduces activations; only changes of
+ * `texts`, in that order.
  */
 export function pairedSettings(
   config: TrainConfig,

@@ -20,7 +20,7 @@ const SMALL: Readonly<Record<ModelConfig['kind'], string>> = {
 
 /**
  * Refuses a model whose parameters and optimizer states alone do not fit on real ranks, before any rank spends minutes
- * on making values. Throws: OUT_OF_MEMORY with the memory that a rank would need, the free memory, and what the user
+ * on initial values. Throws: OUT_OF_MEMORY with the memory that a rank would need, the free memory, and what the user
  * can do with the model.
  */
 export function requireModelRoom(
@@ -47,7 +47,7 @@ export function requireModelRoom(
     'OUT_OF_MEMORY',
     `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
       'sl.dryRun(config, { world: 64 }) runs the same code on shapes, sl.plan({ model, hardware, gpus }) predicts GPUs. ' +
-      `To train here: a small one of its kind, as model: ${SMALL[kind]}${moreRanks(config, world)}.`,
+      `To train here, use a small model of its kind: model: ${SMALL[kind]}${moreRanks(config, world)}.`,
     {
       details: {
         numParams,
@@ -62,7 +62,7 @@ export function requireModelRoom(
   );
 }
 
-/** The least memory of a rank between steps: parameters and the optimizer's states. */
+/** Returns the least bytes of a rank between steps: parameters and the optimizer's states. */
 function bytesOfRank(
   { parallel, optimizer, offload }: TrainConfig,
   world: number,
@@ -84,5 +84,5 @@ function bytesOfRank(
 function moreRanks({ parallel }: TrainConfig, world: number): string {
   const { shardedAtRest } = STRATEGIES[parallel.strategy];
   if (world > 1 && shardedAtRest.includes('parameter')) return '';
-  return '; and parallel.strategy FULL_SHARD cuts all of it over the ranks';
+  return ", or use several ranks with parallel: { strategy: 'FULL_SHARD' }, which shards all of it";
 }

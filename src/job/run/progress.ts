@@ -15,10 +15,10 @@ const LEAST_POINTS = 5;
 /** Time between two redraws of a curve: at least this time, and at least this multiple of the last redraw's time. */
 const REDRAW_MS = 200;
 const REDRAW_SHARE = 20;
-/** Number of newest steps that give the speed. */
+/** The speed is that of this number of newest steps. */
 const NUM_SPEED = 10;
 
-/** One line that shows the progress of work; nothing without a display. */
+/** Creates a line that shows the progress of work; without a display, it shows nothing. */
 export function createProgressLine() {
   const draw = replacingDisplay();
   let drawnAt = -Infinity;
@@ -35,7 +35,7 @@ export function createProgressLine() {
   };
 }
 
-/** Shows steps while they run, in one display that is updated at most five times a second; nothing without a display. */
+/** Shows steps while they run, in one display that is updated at most five times per second, if there is a display. */
 export function createProgress(numSteps: number) {
   const sink = currentDisplay();
   const display = replacingDisplay(sink, 'shardlab-run');
@@ -61,7 +61,7 @@ export function createProgress(numSteps: number) {
   };
 }
 
-/** A progress bar beside a text, over a picture. */
+/** Returns a progress bar beside a text, above a picture. */
 function barBundle(text: string, done: number, total: number, picture = ''): MimeBundle {
   const bar = `<progress value="${done}" max="${total}" style="width:12em;vertical-align:middle"></progress>`;
   return { 'text/html': `<div>${bar} <code>${escapeHtml(text)}</code></div>${picture}`, 'text/plain': text };
@@ -106,7 +106,7 @@ function curveOf(state: State): Figure {
   return lossCurve(series, { tokensPerSecond: speedOf(state), steps: firstStep + numSteps - 1 });
 }
 
-/** The first step is a warm-up; the speed is that of the newest steps. */
+/** Returns the tokens per second of the newest steps, without the first step, which is a warm-up. */
 function speedOf({ newest }: State): number {
   return Math.round(createRunSummary(newest).tokensPerSecond);
 }
@@ -124,7 +124,7 @@ export interface RunSummary extends Shown {
   readonly stepSeconds: Seconds;
 }
 
-/** Sums up at least one step. */
+/** Summarizes at least one step. */
 export function createRunSummary(results: readonly StepResult[]): RunSummary {
   const seconds = results.map((result) => result.seconds).sort((a, b) => a - b);
   const total = seconds.reduce((sum, one) => sum + one, 0);

@@ -13,7 +13,7 @@ export type RankFunction<Args extends readonly unknown[], Value> = (scope: RankS
 
 /** Some ranks of a job. */
 export class RankSelection {
-  /** Which ranks, ascending. */
+  /** The selected ranks, ascending. */
   readonly ranks: readonly number[];
   readonly #supervisor: Supervisor;
 
@@ -23,7 +23,7 @@ export class RankSelection {
   }
 
   /**
-   * Runs a function in each of these ranks and gives their values in rank order. Structured clone must be able to carry
+   * Runs a function in each of these ranks and returns their values in rank order. Structured clone must be able to carry
    * arguments and values. Prints of ranks are shown live, grouped by rank; in a script they go to the script's own
    * streams.
    * Throws: RANK_FAILED or the code of a rank's error, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED; CONFIG for
@@ -52,7 +52,7 @@ export class RankSelection {
     }
   }
 
-  /** What each of these ranks measures, in rank order; the caller names the type. Throws: as `run`. */
+  /** Returns each rank's measurement, in rank order; the caller names the type. Throws: as `run`. */
   async measure<Value>(measurement: Measurement): Promise<Value[]> {
     return (await this.#supervisor.run(this.ranks, { kind: 'measure', measurement }, {})) as Value[];
   }

@@ -1,10 +1,10 @@
 import { globalSlot } from '../../core/global-slot';
 import type { Job } from './job';
 
-/** The kernel's magics find the jobs of this process there. */
+/** The jobs of this process; the kernel's magics find them here. */
 const JOBS = globalSlot<readonly Job[]>('shardlab.jobs');
 
-/** The jobs of this process that were not shut down, newest last. */
+/** Returns the jobs of this process that were not shut down, newest last. */
 export function registeredJobs(): readonly Job[] {
   return JOBS.value ?? [];
 }

@@ -24,11 +24,11 @@ export interface ReshardChange extends ParallelInput, Pick<TrainConfigInput, 'mi
 export interface ReshardReport extends Shown {
   /** Number of parameters and optimizer states; each is equal to its old value, bit by bit. */
   readonly numTensors: number;
-  /** Number of optimizer states in 8 bits per number: their blocks have new borders, so they were encoded again. */
+  /** Number of 8-bit optimizer states that were encoded again, because their blocks have new borders. */
   readonly numCoded: number;
-  /** Bytes of all values, each element once; every copy and shard was compared, bit by bit. */
+  /** Bytes of all values, each element counted once; every replica and shard was compared, bit by bit. */
   readonly bytes: Bytes;
-  /** Compared bytes on all ranks; every copy counts. */
+  /** Compared bytes, summed over ranks; every replica counts. */
   readonly comparedBytes: Bytes;
   /** Bytes that moved between ranks. */
   readonly movedBytes: Bytes;
@@ -42,7 +42,7 @@ export interface ReshardReport extends Shown {
 const BOUND = ['reshardAfterForward', 'noSync'] as const;
 
 /**
- * The config and world after a change. With another strategy, settings of the old one (mesh, reshardAfterForward,
+ * Returns the config and world after a change. With another strategy, settings of the old one (mesh, reshardAfterForward,
  * noSync) return to their defaults unless the change names them. Throws: CONFIG for an unknown or wrong setting, and
  * for an empty change.
  */
@@ -69,7 +69,7 @@ function checkKeys(change: ReshardChange): void {
   const known = [...knownKeys('parallel'), 'mixedPrecision', 'world'];
   const keys = typeof change === 'object' && change !== null ? Object.keys(change) : [];
   if (keys.length === 0) {
-    throw new ConfigError("reshard takes what changes, as run.reshard({ strategy: 'SHARD_GRAD_OP' })");
+    throw new ConfigError("reshard takes the settings that change, as run.reshard({ strategy: 'SHARD_GRAD_OP' })");
   }
   for (const key of keys) {
     if (known.includes(key)) continue;
@@ -79,7 +79,7 @@ function checkKeys(change: ReshardChange): void {
   }
 }
 
-/** Throws: CONFIG unless a job of `numRanks` ranks has `world` of them. */
+/** Checks a number of ranks. Throws: CONFIG unless `world` is an integer from 1 to `numRanks`. */
 export function checkWorld(what: 'train' | 'reshard', world: unknown, numRanks: number): void {
   if (typeof world === 'number' && Number.isInteger(world) && world >= 1 && world <= numRanks) return;
   const name = what === 'train' ? 'ranks' : 'world';

@@ -37,9 +37,9 @@ export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters; default: from the config's seed. */
   readonly init?: string | undefined;
-  /** Ranks of the job. */
+  /** Number of ranks of the job. */
   readonly numRanks: number;
-  /** Ranks that train: the job's first. */
+  /** Number of ranks that train; these are the job's first ranks. */
   readonly world: number;
   /** The job's folder, for steps that are not in memory. */
   readonly folder: string;
@@ -78,7 +78,7 @@ export class Run {
       const [numParams = 0] = await calls.on<number>(world, work);
       return new Run(parts, training, numParams);
     } catch (error) {
-      // Ranks that had built the model when another rank failed still hold it.
+      // If a rank failed, other ranks may already have built the model and still hold it.
       await calls.free(world).catch(() => undefined);
       throw await training.advised(error);
     }
@@ -114,7 +114,7 @@ export class Run {
     return this.#parts.history.losses;
   }
 
-  /** As figures see it: the steps that were made with the newest config. */
+  /** What figures read of the run: the steps that were made with the newest config. */
   get view(): RunView {
     return this.#viewOf();
   }
@@ -168,7 +168,7 @@ export class Run {
   }
 
   /**
-   * The units of the model: elements, padding, bytes, on a shaped link also the time of a gather, and hints.
+   * Returns a table of the model's units: elements, padding, bytes, on a shaped link also the time of an all-gather, and hints.
    * Throws: CONFIG if the model has no units (NO_SHARD).
    */
   async units(): Promise<Table> {
@@ -185,7 +185,7 @@ export class Run {
   }
 
   /**
-   * Memory of one step by cause, in bytes, over time or at every rank's peak. Throws: CONFIG before the first step.
+   * Draws the memory of one step by cause, in bytes, over time or at every rank's peak. Throws: CONFIG before the first step.
    * @example
    * run.memory();
    * run.memory({ over: 'time', rank: 0 });
@@ -194,27 +194,27 @@ export class Run {
     return this.#draw(options.step, (view) => memoryFigure(view, options));
   }
 
-  /** The bytes sent in one step, by cause. */
+  /** Draws the bytes that are sent in one step, by cause. */
   comm(): Figure {
     return this.#draw(undefined, commCauses);
   }
 
-  /** One step of all ranks: computing, waiting, and the wire's use. */
+  /** Draws one step of all ranks: when they compute and wait, and when the wire is used. */
   timeline(options: CommTimelineOptions = {}): Figure {
     return this.#draw(options.step, (view) => commTimeline(view, options));
   }
 
-  /** The memory of each rank's process at the end of a step (default: the last), with a name for every resident byte. */
+  /** Returns a table of each process's memory at the end of a step (default: the last), with a name for every resident byte. */
   processes(step?: number): Table {
     return processTable(this.#viewOf(step).records, step);
   }
 
-  /** The loss over all steps, with a mark at each reshard. */
+  /** Draws the loss over all steps, with a mark at each reshard. */
   loss(): Figure {
     return this.#draw(undefined, () => lossFigure(this.#parts.history));
   }
 
-  /** The numbers behind the figures as danfojs DataFrames; its library loads on first use (seconds). */
+  /** Returns the numbers behind the figures as danfojs DataFrames; the first call loads danfojs (seconds). */
   async frames(): Promise<RunFrames> {
     return {
       steps: await stepsFrame(this.#parts.history),
@@ -228,7 +228,7 @@ export class Run {
     return { 'text/plain': this[inspect.custom]() };
   }
 
-  /** In one line: 'FULL_SHARD on 4 ranks, 1,063,680 parameters, 20 steps: loss 7.6 → 5.1'. For hosts that inspect values. */
+  /** Describes the run for hosts that inspect values: 'FULL_SHARD on 4 ranks, 1,063,680 parameters, 20 steps: loss 7.6 → 5.1'. */
   [inspect.custom](): string {
     const { losses } = this;
     const head = `${placeText(this)}, ${this.numParams.toLocaleString('en-US')} parameters`;
@@ -238,12 +238,12 @@ export class Run {
     return `${head}, ${counted(losses.length, 'step')}: loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
   }
 
-  /** Ends step() after the running step. Says whether it ended in time, or whether nothing had to be awaited. */
+  /** Ends step() after the running step. Returns whether it ended in time, or 'idle' if no work had to be awaited. */
   async stop(): Promise<'stopped' | 'late' | 'idle'> {
     return this.#turns.stop(() => this.#training.stop());
   }
 
-  /** Frees the model on all ranks; the records stay. */
+  /** Frees the model on all ranks, but not the run's records. */
   async dispose(): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;

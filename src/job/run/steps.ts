@@ -31,9 +31,9 @@ interface Chunk {
   readonly firstStep: number;
   readonly lastStep: number;
   readonly numSteps: number;
-  /** In memory if the file could not take them. */
+  /** The results, or their place in the file; in memory if the file could not store them. */
   readonly results: BlockRange | readonly StepResult[];
-  /** Records by step, or the error if they are lost. */
+  /** The place of the records in the file, or the error if they are lost. */
   readonly records: BlockRange | ShardlabError;
 }
 
@@ -81,7 +81,7 @@ export class RunSteps implements StepRecords {
     this.#newest = this.#newest.filter(({ result }) => result.step <= step);
   }
 
-  /** Results of the steps from index `first` on. Throws: IO. */
+  /** Returns the results of the steps from index `first` on. Throws: IO. */
   results(first = 0): StepResult[] {
     let begin = this.#numStored;
     let from = this.#chunks.length;
@@ -90,7 +90,7 @@ export class RunSteps implements StepRecords {
     return [...stored, ...this.#newest.map(({ result }) => result)].slice(first - begin);
   }
 
-  /** Records of one step, by rank; empty if the run did not do this step. Throws: IO if they could not be stored. */
+  /** Returns one step's records, by rank; empty if the run did not do this step. Throws: IO if they could not be stored. */
   ofStep(step: number): readonly StepRecord[] {
     const newest = this.#newest.find(({ result }) => result.step === step);
     if (newest !== undefined) return newest.records;
@@ -99,7 +99,7 @@ export class RunSteps implements StepRecords {
     return steps.find(([record]) => record?.step === step) ?? [];
   }
 
-  /** Records of the newest steps before number `before`, in order; default: of the last step. Throws: IO as above. */
+  /** Returns the records of the newest steps before number `before`, in order; default: of the last step. Throws: IO. */
   newest(numSteps = 1, before = Number.POSITIVE_INFINITY): readonly StepRecord[] {
     const isBefore = ([record]: readonly StepRecord[]): boolean =>
       record !== undefined && record.step < before;
@@ -111,7 +111,7 @@ export class RunSteps implements StepRecords {
     return steps.slice(-numSteps).flat();
   }
 
-  /** The records of all steps; only one chunk is in memory at a time. Throws: IO as above. */
+  /** Iterates over the records of all steps; only one chunk is in memory at a time. Throws: IO. */
   *[Symbol.iterator](): Generator<StepRecord> {
     for (const chunk of this.#chunks) yield* this.#recordsOf(chunk).flat();
     for (const { records } of this.#newest) yield* records;
@@ -143,15 +143,15 @@ export class RunSteps implements StepRecords {
     return stored.filter(({ step }) => step <= lastStep);
   }
 
-  /** Records by step and rank. Throws: IO, also if they are lost. */
+  /** Reads a chunk's records, by step and rank. Throws: IO, also if they are lost. */
   #recordsOf({ records, lastStep }: Chunk): readonly (readonly StepRecord[])[] {
     if (records instanceof ShardlabError) throw records;
-    // As above.
+    // `#store` has written them too.
     const stored = deserialize(inflateRawSync(this.#file.read(records))) as StepRecord[][];
     return stored.filter(([record]) => record !== undefined && record.step <= lastStep);
   }
 
-  /** The rest of a chunk when the steps after number `step` are dropped: nothing, or one chunk. */
+  /** Drops a chunk's steps after number `step`; returns the chunk that remains, or no chunk. */
   #cut(chunk: Chunk, step: number): Chunk[] {
     if (chunk.lastStep <= step) return [chunk];
     if (chunk.firstStep <= step) {
@@ -167,7 +167,7 @@ export class RunSteps implements StepRecords {
     if (!this.#hasWarned) {
       this.#hasWarned = true;
       this.#warn(
-        `${what}. Training continues, and losses stay; figures of these steps cannot be drawn. Free some space, or set TMPDIR ` +
+        `${what}. Training continues, and the losses are not lost; figures of these steps cannot be drawn. Free some space, or set TMPDIR ` +
           'to a larger disk before the launch. This warning appears once',
       );
     }

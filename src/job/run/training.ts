@@ -9,7 +9,7 @@ import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
 import { createProgress, createProgressLine, createRunSummary, type RunSummary } from './progress';
 import { createReshardReport, type ReshardReport } from './reshard';
 
-/** Steps a run's ranks and moves them to other strategies, with progress and advice for the person; one thing at a time. */
+/** Runs steps and reshards of a run, shows their progress, and adds advice to errors about memory. */
 export class RunTraining {
   readonly #parts: RunParts;
   #steps: Stepping | undefined;
@@ -18,7 +18,7 @@ export class RunTraining {
     this.#parts = parts;
   }
 
-  /** Throws: INTERRUPTED after `stop`, OUT_OF_MEMORY with advice, and what ranks throw. */
+  /** Runs steps. Throws: INTERRUPTED after `stop`, OUT_OF_MEMORY with advice, and errors of ranks. */
   async step(numSteps: number): Promise<RunSummary> {
     const { number: run, supervisor, calls, history } = this.#parts;
     const { world } = history.phase;
@@ -54,12 +54,12 @@ export class RunTraining {
     return createRunSummary(history.steps.results(first));
   }
 
-  /** Ends `step` after the running one. */
+  /** Makes `step` end after the running training step. */
   stop(): void {
     this.#steps?.stop();
   }
 
-  /** Throws: CHECK, and what ranks throw; once states were moving, that ends the run. */
+  /** Moves a run's states. Throws: CHECK, and errors of ranks; an error that occurs while states move ends the run. */
   async reshard(from: RunPlace, to: RunPlace): Promise<ReshardReport> {
     const { number: run, groups, calls, history } = this.#parts;
     const start = now();
@@ -85,7 +85,7 @@ export class RunTraining {
     }
   }
 
-  /** An error over a memoryLimit with the settings that would have fit; others as they are. The model that did not fit goes first. */
+  /** Adds settings that fit to an error about a memoryLimit, after it has freed the model; returns other errors unchanged. */
   async advised(error: unknown): Promise<unknown> {
     if (!isOverMemoryLimit(error)) return error;
     const { groups, calls, history } = this.#parts;
@@ -111,10 +111,10 @@ export class RunTraining {
  * steps.
  */
 
-/** Granted steps beyond those that all ranks have done. */
+/** Number of granted steps beyond the steps that all ranks have done. */
 const LEAD = 2;
 
-/** The first grant of a call. */
+/** Returns the first grant of a call. */
 export function firstGrant(numSteps: number): StepGrant {
   return { granted: Math.min(LEAD, numSteps), isFinal: numSteps <= LEAD };
 }
@@ -124,9 +124,9 @@ export class Stepping {
   readonly #numSteps: number;
   readonly #grant: (grant: StepGrant) => void;
   readonly #done: (steps: readonly RankStep[]) => void;
-  /** By rank, its steps that some other rank has not sent yet. */
+  /** By rank, the steps that it has reported and at least one other rank has not reported. */
   readonly #waiting: RankStep[][];
-  /** Steps that all ranks have done. */
+  /** Number of steps that all ranks have done. */
   numDone = 0;
   #granted: StepGrant;
 

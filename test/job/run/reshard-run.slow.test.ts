@@ -79,7 +79,7 @@ test('a run in resharding', async (context) => {
     const undisturbed = await job.train(CONFIG);
     await run.step(1);
     for (const [change, message] of [
-      [{}, /takes what changes/],
+      [{}, /takes the settings that change/],
       [{ stratgy: 'NO_SHARD' }, /'stratgy'; did you mean 'strategy'\?/],
       [{ strategy: 'ZERO3' }, /did you mean "FULL_SHARD"/],
       [{ world: 4 }, /world is 4, but this job has 3 ranks/],
