@@ -11,14 +11,14 @@ import {
 import { predict } from '../../plan/predict';
 import type { TableView } from './plan';
 
-/** The documents' advice against the best of all layouts, over a grid. In a notebook it shows itself. */
+/** The documents' advice, compared with the best of all layouts over a grid. Shown in a notebook as a table. */
 export interface AdviceView extends TableView {
   readonly findings: readonly AdviceFinding[];
-  /** Every case of the grid for one advice. */
+  /** Returns every case of the grid for one advice. */
   cases(name: AdviceName): Table;
 }
 
-/** Tries the documents' advice; the grid's default takes some seconds. */
+/** Compares the documents' advice with the best layout of every case; the default grid takes some seconds. */
 export function advice(grid: AdviceGrid = ADVICE_GRID): AdviceView {
   const findings = testAdvice(predict, grid);
   const table = adviceTable(findings);
@@ -39,7 +39,7 @@ function named(findings: readonly AdviceFinding[], name: AdviceName): AdviceFind
   throw new ConfigError(`no advice is called '${name}'; there are ${names}`);
 }
 
-/** The documents' advice, and in how many cases of the grid it holds. */
+/** Returns a table of the documents' advice, and in how many cases of the grid it holds. */
 function adviceTable(findings: readonly AdviceFinding[]): Table {
   return createTable(
     findings.map(({ statement, cases, numHolds, summary }) => ({
@@ -51,7 +51,7 @@ function adviceTable(findings: readonly AdviceFinding[]): Table {
   );
 }
 
-/** Every case of the grid for one advice: the advised layout, the best, and the ratio of their times. */
+/** Returns a table of the grid's cases for one advice: the advised layout, the best layout, and the ratio of their times. */
 function adviceCases({ statement, cases }: AdviceFinding): Table {
   return createTable(
     cases.map((one) => ({

@@ -13,7 +13,7 @@ import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 import type { Run } from '../run/run';
 
-/** Real ranks for claims; the job for each place starts on first use, and `close` ends it. */
+/** Returns a lab that runs claims on real ranks. Each place's job starts on first use; `close` ends all jobs. */
 export function claimsLab(): RunLab {
   const jobs = new Map<string, Promise<Job>>();
   const jobOf = ({ ranks, link, memoryLimit }: LabPlace): Promise<Job> => {
@@ -59,7 +59,7 @@ export function claimsLab(): RunLab {
     async close() {
       const open = [...jobs.values()];
       jobs.clear();
-      // A job that did not start needs no end.
+      // A job that did not start needs no shutdown.
       for (const job of await Promise.allSettled(open)) {
         if (job.status === 'fulfilled') await job.value.shutdown();
       }
@@ -113,7 +113,7 @@ function labRun(run: Run): LabRun {
   };
 }
 
-/** Throws: INTERNAL before the first step. */
+/** Returns the facts about a run that claims use. Throws: INTERNAL before the first step. */
 function factsOf(run: Run): RunFacts {
   const last = run.records.newest();
   const [first] = last;
@@ -135,7 +135,7 @@ function factsOf(run: Run): RunFacts {
   };
 }
 
-/** One row per kind and cause, summed over groups. */
+/** Returns one row per kind and cause, summed over groups. */
 function collectivesOf(record: StepRecord): RunFacts['collectives'] {
   // A row of the lab has the columns of communication without rank and group.
   return communication([record]).map(

@@ -23,13 +23,13 @@ import {
 import { sessionGuesses } from '../run/guesses';
 import { claimsLab } from './claims-lab';
 
-/** How `verify` checks. */
+/** Options of `verify`. */
 export interface VerifyOptions {
-  /** Whether experiments run again on ranks of this machine; false: uses the recorded runs. Default true. */
+  /** Whether experiments run again on ranks of this machine; if false, the recorded runs are used. Default true. */
   readonly runs?: boolean;
 }
 
-/** Whether the evidence of some claims still holds. Shown in a notebook as one line, and one more for each change. */
+/** The result of checking claims again. Shown in a notebook as one line, and one more line for each change. */
 export interface Verification extends Shown {
   readonly holds: boolean;
   readonly checks: readonly ClaimCheck[];
@@ -55,7 +55,7 @@ export class Claims implements Iterable<ClaimResult> {
     return this.results[Symbol.iterator]();
   }
 
-  /** The number of claims per document and verdict. */
+  /** Returns the number of claims per document and verdict. */
   counts(): Table {
     const rows = Object.keys(DOCUMENTS).flatMap((document) => {
       const own = this.results.filter(({ claim }) => claim.document === document);
@@ -76,7 +76,7 @@ export class Claims implements Iterable<ClaimResult> {
     return withShown({ ...evidence }, shownAsText(evidence.source));
   }
 
-  /** Documented ÷ found, by verdict. */
+  /** Draws documented ÷ found for each claim, by verdict. */
   figure(): Figure {
     return sessionGuesses().reveal(claimsFigure(this.results));
   }
@@ -85,7 +85,7 @@ export class Claims implements Iterable<ClaimResult> {
     return claimsTable(this.results);
   }
 
-  /** A table for a report: documented, found, verdict and reason, one row per claim. */
+  /** Returns a table for a report: documented, found, verdict and reason, one row per claim. */
   toMarkdown(): string {
     const cells = this.table().rows.map(({ id, documented, found, verdict, by, why }) => [
       `\`${id}\``,
@@ -101,12 +101,12 @@ export class Claims implements Iterable<ClaimResult> {
     return `${lines.join('\n')}\n`;
   }
 
-  /** The table as a danfojs DataFrame; its library loads on first use (seconds). */
+  /** Returns the table as a danfojs DataFrame; the first call loads danfojs (seconds). */
   frame(): Promise<DataFrame> {
     return this.table().frame();
   }
 
-  /** Checks all again; claims whose evidence is a run get a new run on ranks of this machine. */
+  /** Checks all claims again; claims whose evidence is a run get a new run on ranks of this machine. */
   async verify({ runs = true }: VerifyOptions = {}): Promise<Verification> {
     const needsRuns = this.#entries.some(({ experiment }) => experiment !== undefined);
     if (!runs || !needsRuns) return verification(checkClaims(this.#entries, PLAN_LAB, recordedRuns));
@@ -130,7 +130,7 @@ export class Claims implements Iterable<ClaimResult> {
 }
 
 /**
- * The documents' claims, or those that patterns name ('wan.mem.*'). Throws: CONFIG with the nearest id.
+ * Returns the documents' claims, or the claims that patterns name ('wan.mem.*'). Throws: CONFIG with the nearest id.
  * @example
  * sl.claims('wan.mem.*');
  * sl.claims('wan.mem.params').evidence;

@@ -25,43 +25,45 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '01.halved': {
     number: 0.5,
     tolerance: 0.02,
-    because:
-      'half the sequences a micro-batch save half the activations; two micro-batches make the same step',
+    because: 'half the sequences per microbatch halve the activations; two microbatches make the same step',
   },
   '02.collectives': {
     number: 10,
-    because: 'three units: 3 gathers forward, 2 backward, 3 reductions, and two single numbers',
+    because:
+      'three units: 3 all-gathers in forward, 2 in backward, 3 reduce-scatters, and 2 collectives of one number each',
   },
   '02.bytes': {
     number: 6_382_080,
-    because: 'one gather and one reduction of 4 N bytes, of each of which 3/4 come from others',
+    because:
+      'one all-gather and one reduce-scatter of 4 N bytes each; a rank receives 3/4 of them from other ranks',
   },
   '03.fit': {
     least: 1e6,
     most: 16e6,
-    because: 'recompute and offload take the activations; what is left are states, logits and one block',
+    because: 'recompute and offload remove the activations; states, logits and one block remain',
   },
   '03.interval': {
     number: 2,
-    because: 'layers 0 and 2 keep their inputs only, layers 1 and 3 keep A each: (L − L / k) A',
+    because: 'layers 0 and 2 store only their inputs, layers 1 and 3 store A each: (L − L / k) A',
   },
   '06.cards': {
     number: 4,
-    because: '1 − 1/N is 75% for N = 4; with 8 cards it is 87.5%',
+    because: '1 − 1/N is 75% for N = 4; with 8 GPUs it is 87.5%',
   },
   '06.samples': {
     number: 61,
     tolerance: 0.5,
-    because: '256 samples / 4.2 s = 61 a second, where the document states 128',
+    because: '256 samples / 4.2 s = 61 samples per second; the document states 128',
   },
   '07.cheapest': {
     number: 32,
     because:
-      '6 × 8·10⁹ × 20·10⁹ operations in a day are some 11 PFLOP/s: 16 GPUs would need 70% of their peak',
+      '6 × 8·10⁹ × 20·10⁹ operations in a day are about 11 PFLOP/s: 16 GPUs would need 70% of their peak',
   },
   '07.twice': {
     words: ['dearer', 'more expensive'],
-    because: 'half the work a GPU, the same gathers: time falls by less than half, GPU hours rise',
+    because:
+      'each GPU does half the work but gathers the same bytes: the time falls by less than half, so GPU hours rise',
   },
   '12.right': {
     words: ['adamw(fused=true)', 'adamw', 'torch.optim.adamw(fused=true)'],
@@ -82,8 +84,8 @@ export interface Verdict {
 }
 
 /**
- * Compares a value with the exercise's answer; a list is right if each of its values is. The caller awaits a promise's value.
- * Never throws.
+ * Compares a value with the exercise's answer; a list is right if each of its values is right. The caller awaits promises
+ * first. Never throws.
  */
 export function checkExercise(id: string, value?: unknown): Verdict {
   const answer = Object.hasOwn(ANSWERS, id) ? ANSWERS[id] : undefined;
@@ -96,8 +98,8 @@ export function checkExercise(id: string, value?: unknown): Verdict {
   if (isRight) return verdict(id, 'right', `right: ${answer.because}`);
   const hint =
     'words' in answer
-      ? 'A word is wanted, as the figure writes it.'
-      : 'A number is wanted, the same on every rank where ranks answer.';
+      ? 'Give a word, as the figure writes it.'
+      : 'Give a number; if ranks answer, every rank must give the same number.';
   return verdict(id, 'wrong', `not yet: ${shown(value)}. ${hint}`);
 }
 

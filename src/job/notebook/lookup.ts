@@ -3,11 +3,11 @@ import { findFragment, fragmentText } from '../../config/lookup';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, type Table } from '../../figures/table';
 
-/** Every name that the documents use, and whether shardlab has it. */
+/** Returns every name that the documents use, and whether shardlab has it. */
 export function lookup(): Table;
 /**
- * What a name or setting of the documents is in its original framework, and what it is here: 'here', an 'error', 'not
- * here yet', or 'never existed'. Shown as text with an example. Throws: CONFIG for a word that no document uses.
+ * Returns what a name or setting of the documents is in its original framework, and what it is here: 'here', an 'error',
+ * 'not here yet', or 'never existed'. Shown as text with an example. Throws: CONFIG for a word that no document uses.
  */
 export function lookup(name: string): Fragment & Shown;
 export function lookup(name?: string): Table | (Fragment & Shown) {

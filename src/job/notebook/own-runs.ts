@@ -14,16 +14,16 @@ import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 
 export interface OwnRunsOptions {
-  /** Ranks of the runs that are predicted. Default 1, 2 and 4. */
+  /** Numbers of ranks of the predicted runs. Default 1, 2 and 4. */
   readonly worlds?: readonly number[];
-  /** Wires. Default: 2 Gbit/s with 50 µs, and as fast as ranks of one host can exchange (null). */
+  /** Links of the predicted runs; null is as fast as ranks of one host can exchange. Default: 2 Gbit/s with 50 µs, and null. */
   readonly links?: readonly (LinkNumbers | null)[];
   /**
-   * Rounds of three steps per run. The measured time is the median of the half with the least load around it. Default
+   * Rounds of three steps per run. The measured time is the median of the half with the least load of other programs. Default
    * 5.
    */
   readonly rounds?: number;
-  /** Takes messages about the progress. */
+  /** Receives messages about the progress. */
   readonly note?: (message: string) => void;
 }
 
@@ -46,9 +46,9 @@ export interface OwnRun extends OwnRunCase {
   /** predicted ÷ measured − 1. */
   readonly error: number;
   readonly predictedBytes: Bytes;
-  /** The most bytes on a rank's device in its last step. */
+  /** The most bytes on a rank's device in the run's last step. */
   readonly measuredBytes: Bytes;
-  /** Threads of other programs that wanted a core during the steps; the prediction uses this number. */
+  /** Number of other programs' threads that wanted a core during the steps; the prediction uses this number. */
   readonly others: number;
 }
 
@@ -61,9 +61,9 @@ export interface OwnRuns {
 const OWN_MODELS = ['tiny', 'bench'] as const;
 const STRATEGIES = ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const satisfies readonly StrategyName[];
 
-/** Number of measured ranks; collectives need two. */
+/** Number of ranks that measure kernels and collectives; collectives need two. */
 const CALIBRATED_WORLD = 2;
-/** Warm-up steps, until the code is compiled. */
+/** Number of warm-up steps, in which the code is compiled. */
 const WARM_UP = 4;
 const PROFILED_STEPS = 9;
 /** An operating system prefers threads that have just slept; several steps in a row average this out. */
@@ -72,8 +72,8 @@ const COLLECTIVE_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20];
 const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
 
 /**
- * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and wires from
- * that alone, does the runs, and compares. See [Note: predictions of this machine's own runs]. Takes minutes.
+ * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and links from
+ * these measurements alone, does the runs, and compares. See [Note: predictions of this machine's own runs]. Takes minutes.
  */
 export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
   const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, note = () => {} } = options;
@@ -97,8 +97,8 @@ export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
 }
 
 /**
- * Cases of these worlds on these wires, world by world; recompute only with the last strategy. One rank shards nothing
- * and has no wire.
+ * Returns the cases of these worlds and links, world by world. Only the last strategy also has a case with recompute. One
+ * rank has one strategy and no link.
  */
 function ownRunCases(
   worlds: readonly number[],
@@ -127,14 +127,14 @@ function configOfCase({ model, strategy, recompute }: OwnRunCase): TrainConfigIn
   };
 }
 
-/** As 'bench FULL_SHARD, recomputed, 4 ranks, 2 Gbit/s'. */
+/** Returns a name such as 'bench FULL_SHARD, recomputed, 4 ranks, 2 Gbit/s'. */
 function nameOfCase({ model, strategy, recompute, world, link }: OwnRunCase): string {
   const ranks = world === 1 ? '1 rank' : `${world} ranks`;
   const wire = link === null ? (world === 1 ? [] : ['shared memory']) : [`${link.gbit} Gbit/s`];
   return [`${model} ${strategy}`, ...(recompute ? ['recomputed'] : []), ranks, ...wire].join(', ');
 }
 
-/** Groups the cases by job: each job runs the cases of one world on one wire. */
+/** Groups the cases by job: each job runs the cases of one world and one link. */
 function jobsOf(cases: readonly OwnRunCase[]): readonly (readonly OwnRunCase[])[] {
   const jobs = new Map<string, OwnRunCase[]>();
   for (const one of cases) {
@@ -169,8 +169,8 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
 }
 
 /**
- * A job's ranks share the cores' threads for matmuls. With at least one rank per core, every rank has one thread,
- * whatever number of ranks trains.
+ * Returns a job's number of ranks. A job's ranks divide the cores among their matmuls. With at least one rank per core,
+ * every rank uses one thread, whatever number of ranks trains.
  */
 function jobSize(world: number, { cores }: LoadProbe): number {
   return Math.max(world, Math.min(cores, MAX_RANKS));
@@ -204,7 +204,7 @@ async function runJob(cases: readonly OwnRunCase[], bench: Bench): Promise<reado
   }
 }
 
-/** Measures the load around every few steps, so that prediction and measurement are from the same minute. */
+/** Runs and predicts a case. The load is measured around every few steps, so that the prediction uses the load of the run. */
 async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: Bench): Promise<OwnRun> {
   const config = configOfCase(one);
   const run = await job.train(config, { ranks: one.world });
@@ -239,7 +239,7 @@ interface LoadedStep {
   readonly others: number;
 }
 
-/** The half of the steps with the least load around them. */
+/** Returns the half of the steps with the least load of other programs around them. */
 function quietHalf(steps: readonly LoadedStep[]): LoadedStep {
   const quiet = steps.toSorted((a, b) => a.others - b.others).slice(0, Math.ceil(steps.length / 2));
   return {

@@ -15,8 +15,8 @@ import { type Plan, plan as planned } from './plan';
 // read.
 
 /**
- * Predicts a training's time and memory: plan(config, { on: 'H100-80G', gpus: 64 }). In place of a TrainConfig it takes a model's
- * name, a preset, a file, or a plan request; the place's keys replace the request's. A warning names settings that the plan
+ * Predicts a training's time and memory: plan(config, { on: 'H100-80G', gpus: 64 }). `input` is a TrainConfig, a model's
+ * name, a preset, a file, or a plan request; `place` replaces keys of a request. A warning names settings that the plan
  * replaces by an assumption; `assumed` lists them.
  * Throws: CONFIG naming what is wrong and what to change.
  * @example
@@ -43,14 +43,14 @@ export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanCo
   return sessionGuesses().reveal(compared(plans, what));
 }
 
-/** The error of the planner's times on measured iterations that no constant was fitted on. */
+/** Draws the error of the planner's times for measured iterations on which no constant was fitted. */
 export function accuracy(): Figure {
   const runs = judgedRuns();
   const subtitle = `${runs.length.toLocaleString('en-US')} iterations of Megatron-DeepSpeed on one node of A100 (vTrain); band: ±8%.`;
   return sessionGuesses().reveal(accuracyFigure(runs, { baselineName: 'one fixed MFU', subtitle }));
 }
 
-/** Warns once per setting, whatever number of plans replace it. */
+/** Warns, once per setting, about settings that plans replace by an assumption. */
 export function warnOf(plans: readonly Pick<Plan, 'assumed'>[]): void {
   const once = warnOnce(warnOnStderr);
   for (const { says } of plans.flatMap(({ assumed }) => assumed)) once(says);

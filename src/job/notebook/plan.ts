@@ -11,47 +11,47 @@ import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
 
-/** A layout with its predicted time and memory. In a notebook it shows itself. */
+/** A layout with its predicted time and memory. Shown in a notebook as a table. */
 export interface Plan extends Planned, ConfigReading, TableView {
   readonly layout: Layout;
   readonly prediction: Prediction;
-  /** Of one iteration. */
+  /** The time of one iteration. */
   readonly seconds: Estimate;
   readonly tokensPerSecondPerGpu: number;
-  /** Model FLOP/s over the GPU's published peak. */
+  /** Model FLOP/s divided by the GPU's published peak FLOP/s. */
   readonly mfu: number;
-  /** Of the fullest GPU. */
+  /** The peak memory of the GPU that needs the most. */
   readonly peakBytes: Estimate;
   readonly fits: boolean;
   readonly largestAssumption: string;
-  /** In what the layout differs from those that the model was fitted on. */
+  /** The properties in which the layout differs from the layouts on which the planner's constants were fitted. */
   readonly outside: readonly string[];
-  /** The memory at its peak, by cause. */
+  /** Draws the memory at its peak, by cause. */
   memory(): Figure;
-  /** An iteration's time, by cause. */
+  /** Draws the time of an iteration, by cause. */
   time(): Figure;
-  /** USD and hours of a run of that length. Throws: CONFIG if no price is known. */
+  /** Returns the USD and hours of a run of this length. Throws: CONFIG if no price is known. */
   cost(length: RunLength, prices?: Readonly<Record<string, number>> | PriceTable): Cost;
 }
 
 /** A value that a notebook shows as a table with notes below it. */
 export interface TableView {
   readonly table: Table;
-  /** The table as a danfojs DataFrame. */
+  /** Returns the table as a danfojs DataFrame. */
   frame(): Promise<DataFrame>;
   toText(): string;
   [DISPLAY](): DisplayBundle;
 }
 
 /**
- * Predicts the time and memory of what `PlanInput` names. `place` says where it runs, and replaces keys of a request: a hardware's
- * name or { on, gpus, nicGbit, ... }. Throws: CONFIG naming what is wrong and what to change.
+ * Predicts the time and memory of `input`. `place` is a hardware's name or { on, gpus, nicGbit, ... }, and replaces keys of a
+ * request. Throws: CONFIG naming what is wrong and what to change.
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
   return createPlan(plannedInput(input, place, options));
 }
 
-/** A prediction with its pictures and its table. */
+/** Adds figures and a table to a prediction. */
 export function createPlan(planned: Planned & Partial<ConfigReading>): Plan {
   const { layout, prediction, assumed = [], withoutEffect = [] } = planned;
   const notes = [...planNotes(prediction), ...readingNotes({ assumed, withoutEffect })];

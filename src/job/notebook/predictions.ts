@@ -7,12 +7,12 @@ import { accuracyOf } from '../../plan/accuracy';
 import { sessionGuesses } from '../run/guesses';
 import { type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
 
-/** This machine's own runs beside their predictions. Shown in a notebook as a table. */
+/** This machine's own runs, compared with their predictions. Shown in a notebook as a table. */
 export interface Predictions extends OwnRuns, Shown {
-  /** Mean of the absolute errors of step times. */
+  /** Mean absolute value of the runs' `error`. */
   readonly meanError: number;
   readonly worstError: number;
-  /** Whether every rank's peak was as predicted, to the byte. */
+  /** Whether every run's peak was as predicted, to the byte. */
   readonly isExactInBytes: boolean;
   readonly table: Table;
   figure(): Figure;
@@ -30,7 +30,7 @@ const COLUMNS: readonly Column[] = [
 
 /**
  * Predicts runs of this machine from measurements at one world size, does the runs, and compares step times and peak
- * bytes. See `ownRuns` for what is left out. Takes minutes; times are accurate only on a quiet machine.
+ * bytes. Takes minutes; times are accurate only on a quiet machine.
  * Throws: CONFIG for wrong options, and errors of `launch` and `train`.
  */
 export async function predictions(options: OwnRunsOptions = {}): Promise<Predictions> {

@@ -11,34 +11,34 @@ import type { PlanRequestInput } from '../../plan/request';
 import { requestOfLayout } from '../../plan/request-of-layout';
 import { createPlan, type Plan, type TableView, tableView } from './plan';
 
-/** The best layouts of a model, and why the others lost. In a notebook it shows itself. */
+/** The best layouts of a model, and why the others lost. Shown in a notebook as a table. */
 export interface Recommended extends TableView {
-  /** Those that fit, best first. */
+  /** The layouts that fit, best first. */
   readonly ranked: readonly Plan[];
-  /** The best that fits; undefined if nothing does. */
+  /** The best layout that fits; undefined if none fits. */
   readonly best: Plan | undefined;
-  /** The best as a plan request, to change and plan again. */
+  /** The best layout as a plan request, to change and plan again. */
   readonly request: PlanRequestInput | undefined;
   /** The best layout of each other family, and why it lost. */
   readonly losses: readonly Loss[];
   readonly numCandidates: number;
   readonly numFitting: number;
   readonly notTried: readonly string[];
-  /** Time over memory of all that are named, with the reasons in words. */
+  /** Draws time over memory of all layouts in the table, and says why layouts lost. */
   figure(): Figure;
 }
 
 export interface RecommendViewOptions extends RecommendPlace {
   /** USD per GPU hour by the GPU's name. Default: list prices. */
   readonly prices?: Readonly<Record<string, number>> | PriceTable;
-  /** How many are ranked. Default 5. */
+  /** The number of layouts in `ranked`. Default 5. */
   readonly top?: number;
 }
 
 /**
- * Tries every legal layout of a model on this number of GPUs and ranks those that fit: recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }),
- * or a TrainConfig in place of the name. Throws: CONFIG for a wrong request, for no legal
- * layout, and by cost if no price is known.
+ * Tries every legal layout of a model on this number of GPUs and ranks the layouts that fit. `input` can also be a
+ * TrainConfig or a model's name, as recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }). Throws: CONFIG for a wrong request,
+ * if no layout is legal, and if the ranking by cost needs a price that is not known.
  * @example
  * sl.recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 });
  */

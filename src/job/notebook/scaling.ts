@@ -12,7 +12,7 @@ import { sessionGuesses } from '../run/guesses';
 import { type Plan, plan } from './plan';
 import { warnOf } from './plan-figures';
 
-/** The numbers of GPUs that a plan is scaled to, and what it is compared with. */
+/** Options of `scaling`: the numbers of GPUs, and documented or measured values to compare with. */
 export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measured' | 'measuredWhat'> {
   /** Numbers of GPUs, or of nodes. */
   readonly counts: readonly number[];
@@ -29,8 +29,8 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
 
 /**
  * Plans at growing numbers of GPUs or nodes, one line per request. Efficiency is tokens per second per GPU relative to the first
- * count, and its band shows a slower and a faster network; the band of tokens per second is the time's. Throws: CONFIG if a
- * request is not legal at a count.
+ * count, and its band shows a slower and a faster network; the band of tokens per second shows the interval of the time.
+ * Throws: CONFIG if a request is not legal at a count.
  */
 export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
   const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
@@ -80,7 +80,7 @@ function pointOf(
   return { count, value: inverse(tokensPerSecondPerGpu * layout.gpus, seconds) };
 }
 
-/** The interval of a value that is inversely proportional to the time. */
+/** Returns the interval of a value that is inversely proportional to the time. */
 function inverse(value: number, seconds: Estimate): Estimate {
   return {
     value,

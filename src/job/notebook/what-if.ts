@@ -14,15 +14,15 @@ import { type Plan, plan } from './plan';
 import { warnOf } from './plan-figures';
 
 /**
- * Changes one setting of a plan at a time: iteration time and peak memory of every value. Values that are not legal are left
- * out and named. Throws: CONFIG for a wrong request, an unknown knob, and if nothing is legal.
+ * Changes one setting of a plan at a time, and draws iteration time and peak memory for every value. Values that are not legal
+ * are not drawn, but the figure names them. Throws: CONFIG for a wrong request, an unknown knob, and if nothing is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
   const asked = inputOf(input) as PlanInput; // a plan checks it
   const at = placeOf(place);
   const base = plan(asked, at);
   const { layout } = base;
-  // A config's batch is that of a rank: whatever is turned, the iteration's stays.
+  // A config's batch is per rank. The global batch is fixed, so that changes of other settings do not change it.
   const held = isTrainConfig(asked) ? withPlace(at, { batch: { global: layout.globalBatch } }) : at;
   const refused: string[] = [];
   const turned = turnsOf(knobs).map(({ label, turns }) => ({
@@ -50,7 +50,7 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
   );
 }
 
-/** Null if that value is not legal. */
+/** Plans with changed settings; returns null if they are not legal. */
 function tried(input: PlanInput, place: PlanPlace): Plan | null {
   try {
     return plan(input, place);
@@ -60,7 +60,7 @@ function tried(input: PlanInput, place: PlanPlace): Plan | null {
   }
 }
 
-/** Times are for the base's tokens, so that a setting that changes the tokens of an iteration is compared at the same work. */
+/** Scales times to the base plan's tokens, so that settings that change an iteration's tokens are compared at equal work. */
 function settingOf(turn: Turn, planned: Plan, { layout }: Plan): WhatIfSetting {
   const { peakBytes, fits } = planned;
   const work = tokensPerStep(layout) / tokensPerStep(planned.layout);

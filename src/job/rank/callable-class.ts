@@ -11,6 +11,6 @@ export function callableClass<Arguments extends readonly unknown[], Made extends
   function construct(...args: Arguments): Made {
     return make(...args);
   }
-  // `new` gives what a function returns, where that is an object.
+  // If a function returns an object, `new` returns this object.
   return construct as unknown as CallableClass<Arguments, Made>;
 }

@@ -17,7 +17,7 @@ export const StateDictType = strictNames(
   { FULL_STATE_DICT: 'FULL_STATE_DICT', SHARDED_STATE_DICT: 'SHARDED_STATE_DICT' } as const,
   {
     LOCAL_STATE_DICT:
-      "it is FSDP1's flat parameters as they lie in memory, which no other world can load; use SHARDED_STATE_DICT",
+      "it contains FSDP1's flat parameters as they are in memory, which no other world can load; use SHARDED_STATE_DICT",
   } as const,
 );
 
@@ -30,13 +30,13 @@ const STATE_DICT_METHODS = [
   'loadOptimState',
 ] as const;
 
-/** State dicts, as in FSDP's static methods. Each is a collective: every rank calls it. */
+/** State dicts, as in FSDP's static methods. Each method is a collective: every rank calls it. */
 export type StateDictMethods = Pick<StateDicts, (typeof STATE_DICT_METHODS)[number]>;
 
 /** Saves and loads models and optimizers of cells. */
 export interface RankCheckpoints extends Readonly<ReturnType<typeof rankCheckpoints>> {}
 
-/** Checkpoints of this rank's models. Their modules are loaded on first use. */
+/** Returns functions that save and load this rank's models. Their code is loaded on first use. */
 export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn) {
   let checkpointer: Checkpointer | undefined;
   return {
@@ -72,7 +72,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
   };
 }
 
-/** State dicts on this rank, as separate functions. */
+/** Returns the state dict methods of this rank, as separate functions. */
 export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDictMethods {
   const dicts = new StateDicts({ engine, group });
   const bound = STATE_DICT_METHODS.map((name) => [name, dicts[name].bind(dicts)]);

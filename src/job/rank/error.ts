@@ -3,17 +3,17 @@ import { toPlainText } from '../../cell/mime';
 import { ShardlabError } from '../../core/errors';
 import type { RankError } from '../control/messages';
 
-/** An error of a rank's code as data: shardlab's own keep their code, others are RANK_FAILED. */
+/** Returns a thrown value as data. Errors of shardlab keep their code; other errors get RANK_FAILED. */
 export function rankError(thrown: unknown, described: CellError = describe(thrown)): RankError {
   if (thrown instanceof ShardlabError) return { ...described, code: thrown.code, details: thrown.details };
   if (!isArrayTooLarge(thrown)) return { ...described, code: 'RANK_FAILED' };
   const evalue =
     `JavaScript cannot make an array of that size (${described.evalue}): values of tensors are made in JavaScript before ` +
-    'they go to the engine. Make the tensor smaller, or hold fewer arrays.';
+    'they are copied to the engine. Make the tensor smaller, or hold fewer arrays.';
   return { ...described, code: 'OUT_OF_MEMORY', evalue };
 }
 
-/** V8 refuses typed arrays for which the host has no memory, and arrays above its limit (2^33 bytes). */
+/** Whether V8 refused an array, because the host has no memory for it or it is above V8's limit (2^33 bytes). */
 function isArrayTooLarge(thrown: unknown): boolean {
   if (!(thrown instanceof RangeError)) return false;
   return /^Array buffer allocation failed|^Invalid typed array length: \d{9,}/.test(thrown.message);

@@ -54,9 +54,9 @@ export interface GroupOption {
 
 /** FSDP's wrapper, with the methods that torch adds to every wrapped module. */
 export type RankFsdpWrapper<M extends Module> = Fsdp<M> & {
-  /** As FSDP.stateDict(model): the type is the one set by FSDP.stateDictType, else FULL. Every rank calls it. */
+  /** Same as FSDP.stateDict(model): of the type that FSDP.stateDictType has set, else FULL_STATE_DICT. Every rank calls it. */
   stateDict(): ModelStateDict;
-  /** As FSDP.loadStateDict(model, dict). Throws: SHAPE naming every tensor that does not fit. */
+  /** Same as FSDP.loadStateDict(model, dict). Throws: SHAPE naming every tensor that does not fit. */
   loadStateDict(dict: ModelStateDict): void;
 };
 
@@ -67,9 +67,9 @@ export interface FsdpFunction extends StateDictMethods {
   <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
   new <L extends Layer>(layer: L, options?: FsdpOptions): L;
   new <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
-  /** The modules that have a unit. */
+  /** Returns the modules that have a unit. */
   fsdpModules(model: Module | Layer, options?: { readonly rootOnly?: boolean }): Module[];
-  /** Within `work`, gradients of each backward stay whole and local and add up. */
+  /** Runs `work` without reductions: the gradients of its backwards stay whole and local, and are added up. */
   noSync<T>(model: Module | Layer, work: () => T): T;
   /**
    * Runs `work` while all parameters are whole on every rank. Its changes to parameters persist only with `writeback:
@@ -142,7 +142,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
     CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffloadPolicy(warn, options),
     checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions): M =>
       checkpointWrapper({ engine, observer, warn }, layer, options),
-    /** Sends each row only to the rank named for it; `back` returns the rows. Every rank calls it. */
+    /** Sends each row only to the rank that is named for it; `back` sends the rows back. Every rank calls it. */
     sparseAllToAll: (
       rows: tf.Tensor,
       destinations: ArrayLike<number> | tf.Tensor,
@@ -151,7 +151,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
     /** Reduces generated gradients with 16 bits on the wire, and reports the error of the means. Every rank calls it. */
     reductionError: ({ group = mesh.group, ...options }: ReductionErrorOptions & GroupOption = {}) =>
       reductionError(engine, group, options),
-    /** Checkpoints layers of a model; `config` has the forms of a config's activationCheckpointing; default: all layers. */
+    /** Applies activation checkpointing to layers (default: all); `config` is as activationCheckpointing in a config. */
     applyActivationCheckpointing: (
       model: Module,
       config: ActivationCheckpointingConfig | null = 'full',
@@ -189,21 +189,21 @@ function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => Fsdp
     summonFullParams: (model, work, options) =>
       summonFullParams(engine, asModule(model, 'FSDP.summonFullParams'), work, options),
   };
-  // `new` gives what a function returns, where that is an object.
+  // If a function returns an object, `new` returns this object.
   return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
 }
 
-/** Throws: CONFIG for what is no module with parameters, and where a strategy holds some of them. */
+/** Returns the module. Throws: CONFIG if it is not a module with parameters, or if a strategy already holds some of them. */
 function unheld<M extends Module>(module: M, what: string): M {
   withParameters(module, what);
   if (!module.parameters().some(({ isAdopted, unit }) => isAdopted || unit !== null)) return module;
   throw new ConfigError(
-    `${what}(model): DDP, FSDP or fullyShard holds parameters of the model already; build it again`,
+    `${what}(model): DDP, FSDP or fullyShard already holds parameters of the model; build the model again`,
   );
 }
 
 /**
- * The module that DDP wraps. Throws: CONFIG for a value that is not a module, a module without parameters, and a
+ * Returns the module that DDP wraps. Throws: CONFIG for a value that is not a module, a module without parameters, and a
  * sharded model.
  */
 function replicable(module: Module | Layer): Module {
@@ -211,6 +211,6 @@ function replicable(module: Module | Layer): Module {
   if (unitsOf(taken).length === 0) return taken;
   throw new ConfigError(
     'DDP(model): fullyShard or FSDP has already sharded the model, and DDP needs the whole model on every rank; ' +
-      "build it again for DDP, or keep copies of shards: fullyShard(model, { mesh: initDeviceMesh([copies, shards], ['replicate', 'shard']) })",
+      "build it again for DDP, or replicate shards: fullyShard(model, { mesh: initDeviceMesh([replicas, shards], ['replicate', 'shard']) })",
   );
 }

@@ -5,8 +5,8 @@ import { startCourier } from '../control/courier-handle';
 import { LIFELINE_FD, takeRankSetup } from './setup';
 
 /**
- * Thousandths of the memory that the kernel adds to a rank's own memory when it looks for a process to kill. Source:
- * proc(5).
+ * When the kernel looks for a process to kill, it adds this many thousandths of the available memory to a rank's own
+ * memory. Source: proc(5).
  */
 const VICTIM_SCORE = 500;
 
@@ -25,11 +25,11 @@ const statusBoard = createStatusBoard();
 const controlBlock = setup.segmentBytes === null ? createControlBuffer() : undefined;
 const courier = startCourier({ rank, control, folder, lifelineFd: LIFELINE_FD, statusBoard, controlBlock });
 
-// Loaded after the start of the courier, because tfjs takes a while.
+// This module is loaded after the start of the courier, because loading tfjs takes a while.
 void import('./start.js').then(({ startRank }) => startRank({ setup, courier, statusBoard, controlBlock }));
 
 /**
- * When memory runs out, makes the kernel kill this process before its launcher, so that the notebook survives and
+ * Makes the kernel kill this process, and not its launcher, when memory runs out, so that the notebook survives and
  * reports the cause.
  */
 function goBeforeLauncher(): void {

@@ -2,7 +2,7 @@ import { now, type Seconds } from '../../core/units';
 import type { Measurement } from '../control/messages';
 import type { RankScope } from './scope';
 
-/** Measures this rank; every rank of the job calls it. What is needed is loaded when it is first used. */
+/** Measures this rank; every rank of the job calls it. Code is loaded when it is first used. */
 export async function measure(measurement: Measurement, scope: RankScope): Promise<unknown> {
   const { group, engine, rank } = scope;
   switch (measurement.what) {
@@ -30,7 +30,7 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
   }
 }
 
-/** Two rounds come first that do not count. */
+/** Times rounds of a collective, after two rounds that do not count. */
 function timeCollective(
   { tf, dist }: RankScope,
   { op, elements, rounds }: Extract<Measurement, { what: 'collective' }>,

@@ -16,18 +16,18 @@ import { SGD, type SgdOptions } from '../../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../../optim/warmup-cosine-lr';
 import { callableClass } from './callable-class';
 
-/** Where an optimizer's states are stored. */
+/** The option that stores an optimizer's states on the host. */
 type OnHost = Pick<OptimizerPlacement, 'onHost'>;
 
-/** What an optimizer takes: a model, also a tfjs model. */
+/** What an optimizer can train: a model, including a tfjs model. */
 export type Optimized = HasStates | Layer;
 
 /** Optimizers and gradient clipping on this rank's engine. */
 export interface RankOptim extends Readonly<ReturnType<typeof rankOptim>> {}
 
 /**
- * Optimizers on this rank's engine. `onHost` stores their states on the host, and the step then runs there. `takes`
- * gets the model of each new optimizer.
+ * Returns optimizers on this rank's engine. `onHost` stores their states on the host, and the step then runs there.
+ * `takes` is called with the model of each new optimizer.
  */
 export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) => void) {
   const made =
@@ -65,10 +65,10 @@ export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) 
   };
 }
 
-/** Schedules and loss scaling by the documents' names. */
+/** Schedules and loss scaling, under the documents' names. */
 export interface RankSchedules extends Readonly<ReturnType<typeof rankSchedules>> {}
 
-/** Schedules and loss scaling by the articles' names, on this rank's engine and all ranks. */
+/** Returns schedules and loss scaling for this rank's engine and the group of all ranks. */
 export function rankSchedules(engine: Engine, group: ProcessGroup) {
   return {
     /** Source: DeepSpeed's WarmupCosineLR, with the document's arguments. */
@@ -85,7 +85,7 @@ export function rankSchedules(engine: Engine, group: ProcessGroup) {
   };
 }
 
-/** Throws: CONFIG for a value that is not a model, and for a model without trainable parameters. */
+/** Returns the model to train. Throws: CONFIG for a value that is not a model, and if it has no trainable parameters. */
 function statesOf(model: Optimized, what: string): HasStates {
   const found = hasStates(model) ? model : withParameters(model, what);
   if (found.states().length > 0) return found;
@@ -94,7 +94,7 @@ function statesOf(model: Optimized, what: string): HasStates {
   );
 }
 
-/** True for a wrapper, as DDP. */
+/** Whether the model is a wrapper, such as DDP. */
 function hasStates(model: Optimized): model is HasStates {
   if (typeof model !== 'object' || model === null || model instanceof Module || isLayer(model)) return false;
   return typeof model.states === 'function';

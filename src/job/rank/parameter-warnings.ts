@@ -8,12 +8,12 @@ import type { HasStates } from '../../optim/optimizer';
 /** The most names in a message. */
 const MOST_NAMES = 4;
 
-/** Warns about parameters of cells that no wrapper or no optimizer has. */
+/** Warns about parameters of cells that belong to no wrapper or to no optimizer. */
 export class ParameterWarnings {
   readonly #group: ProcessGroup;
   readonly #warn: Warn;
   readonly #told = new WeakSet<Leaf>();
-  /** What optimizers train, with the models that it belongs to. */
+  /** The parameters that optimizers train, and the root modules of these parameters. */
   readonly #trained = new WeakSet<object>();
   #hasSpoken = false;
 
@@ -22,7 +22,7 @@ export class ParameterWarnings {
     this.#warn = warn;
   }
 
-  /** Called when an optimizer is made. */
+  /** Stores the parameters of a new optimizer's model. */
   takes(model: HasStates): void {
     for (const { slices } of model.states()) {
       for (const { parameter } of slices)
@@ -30,7 +30,7 @@ export class ParameterWarnings {
     }
   }
 
-  /** Called with the parts of a backward. */
+  /** Checks the parameters that a backward reached. */
   check({ loose, units }: TrainedParts): void {
     this.#checkWrappers(loose, units);
     this.#checkOptimizers(loose);
@@ -47,8 +47,8 @@ export class ParameterWarnings {
     if (isKnown) return;
     this.#warn(
       `${listed(loose.map(({ name }) => name))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
-        `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: each rank steps ` +
-        'with its own gradients of them, which are not averaged, so their values drift apart between ranks. Call fullyShard on ' +
+        `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: each rank updates ` +
+        'them with its own gradients, which are not averaged, so their values drift apart between ranks. Call fullyShard on ' +
         'the model itself, after its blocks and before the first forward (or DDP on all of it), or average parameter.grad with ' +
         'dist.allReduce. This warning appears once per model',
     );
@@ -56,8 +56,8 @@ export class ParameterWarnings {
 
   /**
    * Warns once about parameters that the loss depends on but that belong to no optimizer's model, while an optimizer
-   * trains other parameters. They usually belong to a module in a private #field or in a variable. A user who trains only
-   * a part of a model on purpose gives the optimizer that part of the same root.
+   * trains other parameters. They usually belong to a module in a private #field or in a variable. A user who trains only a
+   * part of a model on purpose gives this part to the optimizer; there is no warning about other parts of the same root.
    */
   #checkOptimizers(loose: readonly Leaf[]): void {
     if (this.#hasSpoken) return;
@@ -72,7 +72,7 @@ export class ParameterWarnings {
   }
 }
 
-/** Names in a message: the first ones, and the number of the others. */
+/** Lists names in a message: the first ones, and the number of the others. */
 function listed(names: readonly string[]): string {
   const left = names.length - MOST_NAMES;
   return names.slice(0, MOST_NAMES).join(', ') + (left > 0 ? ` and ${left} more` : '');

@@ -25,7 +25,7 @@ const TELL_EVERY = 0.05;
 export function reshardOnRank({ engine, group, before, after, progress }: ReshardOnRank): Redistributed {
   group.barrier({ cause: 'control' }).wait();
   progress(0, 1);
-  // Pending gradients and whole copies are dropped; the next step makes new ones.
+  // Pending gradients and whole parameters are dropped; the next step makes new ones.
   before?.recover();
   const state = stateOf(exchange({ engine, group }, 'run.reshard()', before?.state() ?? null));
   const moved = redistribute({
@@ -44,7 +44,7 @@ export function reshardOnRank({ engine, group, before, after, progress }: Reshar
   return moved;
 }
 
-/** The state is the same on every rank that has one, and the first rank has one. */
+/** Returns the state of rank 0, which always has one; other ranks have the same state or none. */
 function stateOf([first]: readonly (TrainerState | null)[]): TrainerState {
   if (first) return first;
   throw new ShardlabError('INTERNAL', 'rank 0 has no run to reshard');
@@ -54,7 +54,7 @@ function placed({ model, optimizer }: Trainer): PlacedState {
   return { parameters: model.parameters(), optimizer };
 }
 
-/** Forwards every twentieth of the progress, and the end. */
+/** Reports progress after every twentieth of the work, and at its end. */
 function seldom(tell: (done: number, total: number) => void): (done: number, total: number) => void {
   let told = 0;
   return (done, total) => {

@@ -16,7 +16,7 @@ const TELL_MS = 100;
 type SaveWork = Extract<RankWork, { kind: 'save' }>;
 type LoadWork = Extract<RankWork, { kind: 'load' }>;
 
-/** What a rank has read. */
+/** The result of a rank's load. */
 export interface RankLoad {
   /** Steps after which the checkpoint was saved; null if only parameters were loaded. */
   readonly steps: number | null;
@@ -34,14 +34,14 @@ export class RankSaves {
     this.#warn = warn;
   }
 
-  /** Copies the state and returns its bytes; messages report the writing. */
+  /** Copies the state and returns its number of bytes; later messages report the writing. */
   async start(
     { folder, options }: SaveWork,
     trainer: Trainer,
     group: ProcessGroup,
     tell: (news: SaveNews) => void,
   ): Promise<Bytes> {
-    // Loaded on first use.
+    // The module is loaded on first use.
     const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
     const { model, optimizer, config } = trainer;
@@ -56,7 +56,7 @@ export class RankSaves {
   /** Loads parameters and, unless `parametersOnly` is set, all other states of the training. */
   async load({ folder, parametersOnly }: LoadWork, trainer: Trainer, group: ProcessGroup): Promise<RankLoad> {
     const { loadCheckpoint } = await import('../../checkpoint/load/load-checkpoint.js');
-    // Pending gradients and whole copies are dropped, because they belong to the old parameters.
+    // Pending gradients and whole parameters are dropped, because they belong to the old values.
     trainer.recover();
     const optimizer = parametersOnly ? null : trainer.optimizer;
     let goesOn: TrainerState | undefined;
@@ -85,7 +85,7 @@ async function follow(save: CheckpointSave, tell: (news: SaveNews) => void): Pro
   }
 }
 
-/** The state that `start` stored. Throws: CONFIG if it did not. */
+/** Returns the trainer's state that `start` stored. Throws: CONFIG if the checkpoint has none. */
 function requireTrainerState(folder: string, kept: Json | undefined): TrainerState {
   const { state } = fieldsOf(kept);
   // The checksums prove that a trainer wrote it.

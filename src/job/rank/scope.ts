@@ -22,7 +22,7 @@ export interface RankParts {
   readonly world: World;
   readonly engine: Engine;
   readonly observer: Observer;
-  /** Takes warnings about settings without effect. */
+  /** Receives warnings about settings without effect. */
   readonly warn: Warn;
   /** Called before a recording begins. */
   readonly stepBegins?: (() => void) | undefined;
@@ -30,7 +30,7 @@ export interface RankParts {
   readonly link?: Link | undefined;
 }
 
-/** The names in the scope of a rank's code. src/rank.ts exports the same ones. */
+/** The names in the scope of a rank's code. src/rank.ts exports the same names. */
 export interface RankScope extends RankBasics, RankFsdp, RankSchedules, RankCheckpoints {}
 
 /** Binds the library to this rank's engine, group and observer. */
@@ -68,7 +68,7 @@ function rankBasics({ rank, world, engine, warn, stepBegins, link }: RankParts, 
     nn,
     optim,
     engine,
-    /** The units of a sharded model as a table; on the job's link, or on another link, also the times of their gathers. */
+    /** Returns a table of a sharded model's units; with a link (default: the job's), also the times of their all-gathers. */
     describe: (...[model, options = {}]: Parameters<typeof describeModel>): Table =>
       describeModel(model, { link, ...options }),
     /** Chooses one of several experts per row. */
@@ -77,7 +77,7 @@ function rankBasics({ rank, world, engine, warn, stepBegins, link }: RankParts, 
     ),
     /**
      * Runs a model to its loss and records the operations; `.backward()` then writes the gradients into the parameters or
-     * their shards, for `optim` to use. A parameter without a wrapper gets this rank's gradient in its `grad`. Throws:
+     * their shards, where `optim` reads them. A parameter without a wrapper gets this rank's gradient in its `grad`. Throws:
      * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
      */
     gradients(loss: () => tf.Tensor): Pass {

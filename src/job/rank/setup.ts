@@ -4,7 +4,7 @@ import type { ControlAddress } from '../control/messages';
 /** Name of the environment variable that holds a rank's setup. */
 const VARIABLE = 'SHARDLAB_RANK';
 
-/** Descriptors that a rank inherits beside its standard streams. */
+/** Descriptors that a rank inherits in addition to its standard streams. */
 export const SEGMENT_FD = 3;
 export const LIFELINE_FD = 4;
 
@@ -13,10 +13,10 @@ export interface RankSetup {
   readonly rank: number;
   readonly world: number;
   readonly engine: 'wasm';
-  /** The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, or the library at `path`. */
+  /** The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, { path } names a library's file. */
   readonly blas: 'auto' | 'none' | { readonly path: string };
   readonly memoryLimit: number | null;
-  /** null if the wire is not slowed down. */
+  /** The shaped link; null if the wire is not slowed down. */
   readonly link: Link | null;
   readonly baseDir: string;
   readonly searchPaths: readonly string[];
@@ -30,7 +30,7 @@ export interface RankSetup {
   readonly startedSeconds: number;
 }
 
-/** The environment of a rank: torchrun's variables, and the setup. */
+/** Returns the environment of a rank: torchrun's variables, and the setup. */
 export function rankEnvironment(
   setup: RankSetup,
   base: NodeJS.ProcessEnv,
@@ -51,10 +51,10 @@ export function rankEnvironment(
   };
 }
 
-/** Takes the setup out of the environment, so that child processes of the rank do not get it. */
+/** Returns the setup and removes it from the environment, so that child processes of the rank do not get it. */
 export function takeRankSetup(env: NodeJS.ProcessEnv): RankSetup | undefined {
   const text = env[VARIABLE];
   delete env[VARIABLE];
-  // Written by rankEnvironment of the same version.
+  // `rankEnvironment` of the same version wrote it.
   return text === undefined ? undefined : (JSON.parse(text) as RankSetup);
 }

@@ -2,7 +2,7 @@ import { type BufferId, type Observer, SILENT, type Tag } from '../../core/event
 import { type Bytes, formatBytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 
-/** Above this number of undisposed tensors, there is a warning. */
+/** There is a warning if at least this number of tensors is not disposed. */
 const MOST_TENSORS = 500;
 
 /**
@@ -34,12 +34,12 @@ export class TensorPiles {
     };
   }
 
-  /** Later tensors belong to this cell. */
+  /** Assigns later tensors to this cell. */
   enter(cell: number): void {
     this.#cell = cell;
   }
 
-  /** Checks between steps and after a cell, when temporary tensors have been freed. */
+  /** Warns if there are too many tensors; called between steps and after a cell, when temporary tensors are freed. */
   look(): void {
     if (this.#isTold || this.#loose.size < MOST_TENSORS) return;
     this.#isTold = true;
@@ -61,7 +61,7 @@ function isUnclaimed({ cause, module }: Tag): boolean {
 function piledUp(cell: number, count: number, bytes: Bytes): string {
   return (
     `cell ${cell} has made ${count} tensors (${formatBytes(bytes)}) that nothing disposed: a variable that goes out of scope ` +
-    'frees no tensor. Write the body of a loop as tf.tidy(() => { … }), which frees all but what it returns, or end it with ' +
+    'frees no tensor. Write the body of a loop as tf.tidy(() => { … }), which frees all tensors except its result, or end it with ' +
     'tf.dispose([x, pass.loss]). Tensors that are stored on purpose do no harm. This warning appears once'
   );
 }

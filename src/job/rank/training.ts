@@ -61,12 +61,12 @@ export class RankTraining {
     this.#saves = new RankSaves(parts);
   }
 
-  /** Whether a run's step is on the stack; then no cell called the current operation. */
+  /** Whether a run's step is on the stack; if so, the current operation was not called by a cell. */
   get isStepping(): boolean {
     return this.#isStepping;
   }
 
-  /** Performs a run's work of number `id`, and reports its progress. The launcher has checked it. */
+  /** Performs work of a run, and reports its progress under the number `id`. The launcher has checked the work. */
   async perform(id: number, work: TrainingWork, courier: CourierHandle): Promise<unknown> {
     switch (work.kind) {
       case 'group':
@@ -98,7 +98,7 @@ export class RankTraining {
     }
   }
 
-  /** Makes all runs usable again after work was broken off: V8 may have left out its `finally`. */
+  /** Makes all runs usable again after work was terminated: V8 may have skipped its `finally`. */
   recover(): void {
     this.#isStepping = false;
     this.#parts.recorder.enter(NO_RUN);
@@ -112,11 +112,11 @@ export class RankTraining {
     this.#groups.set(id, group.subgroup(ranks, `ranks ${ranks.join(',')} #${id}`));
   }
 
-  /** Builds a run's model and gives its number of parameters. */
+  /** Builds a run's model and returns its number of parameters. */
   async #create({ run, config, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
     const first = init === undefined ? undefined : openFirstState(init);
     try {
-      // The launcher has checked it, and has the same version.
+      // The launcher has checked the config, and has the same version.
       const trainer = await this.#build(run, config as TrainConfig, this.#group(group), first?.state);
       this.#use(run, { trainer, group: this.#group(group) });
       return trainer.model.numParams();
@@ -132,11 +132,11 @@ export class RankTraining {
     courier: CourierHandle,
   ): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
-      // Sends every allocation of the first step, in case of an early end, and of the newest steps.
+      // All allocations of the newest steps are sent, and those of the first step, because the call may end early.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
       const step = this.#within(run, () => this.#step(run, curve));
       courier.send({ type: 'step', id, step });
-      // Lets messages to this thread arrive.
+      // Messages to this thread arrive here.
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -174,7 +174,7 @@ export class RankTraining {
     return measured;
   }
 
-  /** Disposes the trainer if the work fails before the trainer is in use. */
+  /** Builds a trainer, which is disposed if the work fails before the trainer is in use. */
   async #build(
     run: number,
     config: TrainConfig,

@@ -20,17 +20,17 @@ import type { RankScope } from './scope';
 import type { TensorPiles } from './tensor-piles';
 import type { RankTraining } from './training';
 
-/** A free main thread that was interrupted ends its work after this time, so that `finally` blocks can run. */
+/** If the main thread can receive an interrupt, its work gets this time until it is terminated, for `finally` blocks. */
 const INTERRUPT_GRACE_SECONDS = 0.05;
 
 /**
- * [Note: lost ends] V8 may get the order to end JavaScript at the very moment when a work ends by itself. Then V8 cuts
- * off this thread's own code, which is about to report the end. So the end of an interrupted work that is not reported
- * within this time is reported here.
+ * [Note: lost ends] V8 may get the order to terminate JavaScript at the very moment when a work ends by itself. Then V8
+ * terminates the worker's code that is about to report the end. So if an interrupted work's end is not reported within
+ * this time, a timer reports it.
  */
 const LOST_SECONDS = 0.25;
 
-/** The evaluator finds work there that is not a cell. */
+/** Work that is not a cell; the evaluator's code calls it from here. */
 const TASK = globalSlot<() => unknown>('shardlab.task');
 
 /** The parts that a rank's main thread needs. */
@@ -40,14 +40,14 @@ export interface RankWorkerParts {
   readonly engine: Engine;
   readonly scope: RankScope;
   readonly training: RankTraining;
-  /** The main thread writes its current work there. */
+  /** The main thread writes its current work on this board. */
   readonly board: StatusWriter;
   readonly piles: TensorPiles;
 }
 
 /**
- * The main thread's side of a rank: one work after the other. Everything runs in the evaluator, which also settles when
- * V8 ends the running code.
+ * Runs a rank's work on its main thread, one work after the other. All work runs in the evaluator, whose promise also
+ * settles when V8 terminates the running code.
  */
 export class RankWorker {
   readonly #parts: RankWorkerParts;
@@ -55,7 +55,7 @@ export class RankWorker {
   #id = 0;
   /** The newest work whose end was reported. */
   #reported = 0;
-  /** At an interrupt, ends the wait for a value that displays itself. */
+  /** Called at an interrupt: ends the wait for a value that displays itself. */
   #interrupted: () => void = () => undefined;
 
   constructor(parts: RankWorkerParts) {
@@ -86,7 +86,7 @@ export class RankWorker {
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const outcome = await this.#outcome(work);
     this.#parts.piles.look();
-    // Node reports rejected promises that nobody awaits at the end of a turn; their errors still belong to this work.
+    // Node reports rejected promises that nobody awaits at the end of a turn of the event loop; they belong to this work.
     if (work.kind === 'cell' || work.kind === 'function') await setImmediate();
     this.#report(id, outcome);
   }
@@ -213,19 +213,19 @@ function explained(error: ReferenceError): ShardlabError {
   return new ShardlabError(
     'RANK_FAILED',
     `${error.message} in this rank. A function is sent to ranks as source code: it sees its arguments and the rank's scope, ` +
-      'not the variables and imports of the notebook; pass them as arguments of run(fn, ...args)',
+      'not the variables and imports of the notebook; pass their values as arguments of run(fn, ...args)',
     { cause: error },
   );
 }
 
 /**
- * The value in a form that structured clone can send. Throws: CONFIG for a value that cannot be sent, with what to send
- * instead.
+ * Returns the value in a form that structured clone can send. Throws: CONFIG for a value that cannot be sent; the message
+ * says what to send instead.
  */
 export function sendable(value: unknown): unknown {
   if (value instanceof Tensor) {
     throw new ConfigError(
-      `a tensor [${value.shape.join(', ')}] lives in its rank's engine and cannot be sent; return x.arraySync() or x.dataSync()`,
+      `a tensor [${value.shape.join(', ')}] is in its rank's engine and cannot be sent; return x.arraySync() or x.dataSync()`,
     );
   }
   try {

@@ -152,8 +152,7 @@ function sayingRanks(tried: readonly TriedSetting[]): string {
   const fewest = tried.reduce<TriedSetting | undefined>((best, one) => {
     return one.ranks !== null && one.ranks < (best?.ranks ?? Number.POSITIVE_INFINITY) ? one : best;
   }, undefined);
-  if (fewest === undefined)
-    return '; the memory that is not sharded does not fit with any number of ranks';
+  if (fewest === undefined) return '; the memory that is not sharded does not fit with any number of ranks';
   return `, or about ${fewest.ranks} ranks with ${fewest.setting} (estimated from the size of its shards)`;
 }
 

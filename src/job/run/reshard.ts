@@ -69,7 +69,9 @@ function checkKeys(change: ReshardChange): void {
   const known = [...knownKeys('parallel'), 'mixedPrecision', 'world'];
   const keys = typeof change === 'object' && change !== null ? Object.keys(change) : [];
   if (keys.length === 0) {
-    throw new ConfigError("reshard takes the settings that change, as run.reshard({ strategy: 'SHARD_GRAD_OP' })");
+    throw new ConfigError(
+      "reshard takes the settings that change, as run.reshard({ strategy: 'SHARD_GRAD_OP' })",
+    );
   }
   for (const key of keys) {
     if (known.includes(key)) continue;
