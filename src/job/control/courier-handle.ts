@@ -29,7 +29,7 @@ export function startCourier(data: Omit<CourierData, 'shared'>) {
       for (const listener of listeners) listener(message);
     });
   });
-  // Without its courier, nobody can reach or end a rank, so the rank ends itself.
+  // Without its courier, a rank cannot be reached or ended, so it ends itself.
   worker.on('error', (error) => {
     process.stderr.write(`courier: ${error.stack ?? error.message}\n`);
     process.exit(1);

@@ -34,7 +34,7 @@ function removeDeadFolders(): void {
   const namespace = pidNamespace();
   for (const name of entriesOf(parent)) {
     const [, mark = '', within] = JOB_FOLDER.exec(name) ?? [];
-    // This process cannot know whether a process in another container is alive.
+    // This process cannot know whether a process in another container is running.
     if (mark === '' || within !== namespace || isRunning(mark)) continue;
     const folder = join(parent, name);
     try {

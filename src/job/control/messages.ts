@@ -140,7 +140,7 @@ export interface ReadyReport {
 export type ToRank =
   | { readonly type: 'work'; readonly id: number; readonly work: RankWork }
   | { readonly type: 'status'; readonly id: number }
-  /** Ends what the main thread runs unless it ends by itself within `delayMs`. */
+  /** Interrupts the main thread's work, unless the work ends by itself within `delayMs`. */
   | { readonly type: 'interrupt'; readonly delayMs: number }
   /** Writes the abort word of a rank whose control block the launcher cannot write, because they share no memory. */
   | { readonly type: 'abort'; readonly reason: AbortReason }

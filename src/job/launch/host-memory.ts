@@ -9,15 +9,15 @@ const CGROUPS = '/sys/fs/cgroup';
 
 /**
  * Returns the bytes that new processes may use. In a container, cached files count as used memory, although the kernel
- * frees them when needed. So this function adds their bytes, up to the free memory of the whole host.
+ * frees them when needed. So this function adds their bytes, up to the free memory of the whole machine.
  */
 export function availableMemory(read: ReadText = readIfThere): Bytes {
   return Math.min(freemem(), process.availableMemory() + cachedFiles(read));
 }
 
 /**
- * Returns how often the kernel has killed a process of this container (or host) because memory ran out; undefined if the system
- * does not report it.
+ * Returns how often the kernel has killed a process of this container (or machine) because memory ran out; undefined if the
+ * system does not report it.
  */
 export function countOomKills(read: ReadText = readIfThere): number | undefined {
   const places = folders(read).flatMap((folder) => [

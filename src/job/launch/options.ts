@@ -3,7 +3,7 @@ import { type Bytes, formatBytes } from '../../core/units';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
 
 /**
- * The most ranks of one job on one host. A rank is a process with its own engine; for larger jobs, use a plan instead.
+ * The most ranks of one job. A rank is a process with its own engine on this machine; for larger jobs, use a plan instead.
  */
 export const MAX_RANKS = 64;
 
@@ -45,7 +45,7 @@ export interface LaunchPlan extends Required<Omit<LaunchOptions, 'link' | 'memor
 const KNOWN = ['ranks', 'engine', 'blas', 'transport', 'link', 'memoryLimit', 'baseDir', 'startSeconds'];
 
 /**
- * Checks the options of `launch` against this host.
+ * Checks the options of `launch` against this machine.
  * Throws: CONFIG for a wrong or unknown option, LAUNCH when the ranks do not fit into memory.
  */
 export function planLaunch(options: LaunchOptions, availableMemory: Bytes): LaunchPlan {

@@ -200,7 +200,7 @@ export interface LiveOutput {
   finish(): void;
 }
 
-/** Writes what ranks print to this process's own streams, each line after its rank: for a script, which has no display. */
+/** Writes what ranks print to this process's own streams, each line after its rank. Used in scripts, which have no display. */
 export function createPlainOutput(): LiveOutput {
   return {
     add(event) {

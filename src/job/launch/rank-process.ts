@@ -10,7 +10,7 @@ import { limitBehind } from './system-limits';
 export interface RankExit {
   readonly code: number | null;
   readonly signal: string | null;
-  /** Who killed it: this job, the kernel because memory ran out, or somebody unknown. */
+  /** Who killed the process: this job, the kernel because memory ran out, or an unknown program. */
   readonly cause?: 'job' | 'memory' | 'unknown';
 }
 
@@ -89,7 +89,7 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
   const exited = new Promise<RankExit>((resolve) => {
     child.once('exit', (code, signal) => {
       exit = { code, signal };
-      // Processes that the rank's own code started stay in its group: they end with it.
+      // Processes that the rank's own code started are in the rank's process group, so they are killed too.
       killGroup(pid);
       const settle = (): void => {
         clearTimeout(timer);

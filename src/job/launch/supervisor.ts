@@ -32,7 +32,7 @@ const ANSWER_MS = 3000;
 export class Supervisor implements FleetListener {
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
-  /** By rank, the WebAssembly operation that crashed and may have damaged its heap; values of these ranks may be wrong. */
+  /** By rank, the WebAssembly kernel that crashed and may have damaged the rank's heap, so its values may be wrong. */
   readonly damages = new Map<number, string>();
   /** Receives reports about saves, which ranks write while they run other calls. */
   readonly saves = new SaveDesk();

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { ShardlabError } from '../../core/errors';
 import { readIfThere } from '../../core/read-if-there';
 
-/** A limit of the system: its row in /proc/self/limits, what it counts, and how a shell shows and sets it. Source: errno(3), getrlimit(2) */
+/** By error code, the limit: its row in /proc/self/limits, and its text for messages. Source: errno(3), getrlimit(2) */
 const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: string }>> = {
   EMFILE: { row: 'Max open files', text: 'files and sockets that this process may have open (ulimit -n)' },
   ENFILE: { text: 'files and sockets that the whole system may have open (sysctl fs.file-max)' },

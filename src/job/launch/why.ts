@@ -8,7 +8,7 @@ import { describeExit, type RankExit } from './rank-process';
 export interface Wait {
   readonly ranks: readonly number[];
   readonly collective: WaitingIn;
-  /** When the first of them began to wait. */
+  /** When the first of the waiting ranks began to wait. */
   readonly since: Seconds;
   readonly waitsFor: readonly number[];
 }

@@ -33,7 +33,7 @@ export interface VerifyOptions {
 export interface Verification extends Shown {
   readonly holds: boolean;
   readonly checks: readonly ClaimCheck[];
-  /** The claims whose checks no longer give the stored result. */
+  /** The claims whose checks no longer have the stored result. */
   readonly changed: readonly ClaimCheck[];
 }
 
@@ -123,7 +123,7 @@ export class Claims implements Iterable<ClaimResult> {
     return this.table()[DISPLAY]();
   }
 
-  /** For hosts that inspect values. */
+  /** Returns the text that Node shows for the claims. */
   [inspect.custom](): string {
     return this.table().toText();
   }

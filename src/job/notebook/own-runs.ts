@@ -16,7 +16,7 @@ import { launch } from '../run/launch';
 export interface OwnRunsOptions {
   /** Numbers of ranks of the predicted runs. Default 1, 2 and 4. */
   readonly worlds?: readonly number[];
-  /** Links of the predicted runs; null is as fast as ranks of one host can exchange. Default: 2 Gbit/s with 50 µs, and null. */
+  /** Links of the predicted runs; null: as fast as this machine's ranks exchange. Default: 2 Gbit/s with 50 µs, and null. */
   readonly links?: readonly (LinkNumbers | null)[];
   /**
    * Rounds of three steps per run. The measured time is the median of the half with the least load of other programs. Default
@@ -33,7 +33,7 @@ interface OwnRunCase {
   readonly strategy: StrategyName;
   readonly recompute: boolean;
   readonly world: number;
-  /** null: as fast as ranks of one host can exchange. */
+  /** null if the wire is as fast as ranks of one machine can exchange. */
   readonly link: LinkNumbers | null;
 }
 

@@ -13,7 +13,7 @@ export function rankError(thrown: unknown, described: CellError = describe(throw
   return { ...described, code: 'OUT_OF_MEMORY', evalue };
 }
 
-/** Whether V8 refused an array, because the host has no memory for it or it is above V8's limit (2^33 bytes). */
+/** Whether V8 refused an array, because the machine has no memory for it or it is above V8's limit (2^33 bytes). */
 function isArrayTooLarge(thrown: unknown): boolean {
   if (!(thrown instanceof RangeError)) return false;
   return /^Array buffer allocation failed|^Invalid typed array length: \d{9,}/.test(thrown.message);

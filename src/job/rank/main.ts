@@ -36,6 +36,6 @@ function goBeforeLauncher(): void {
   try {
     writeFileSync('/proc/self/oom_score_adj', String(VICTIM_SCORE));
   } catch {
-    // Only Linux has this file, and some containers refuse to write it; then the kernel chooses by itself.
+    // Only Linux has this file, and some containers refuse writes to it; then the kernel chooses a process by itself.
   }
 }

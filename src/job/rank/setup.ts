@@ -8,7 +8,7 @@ const VARIABLE = 'SHARDLAB_RANK';
 export const SEGMENT_FD = 3;
 export const LIFELINE_FD = 4;
 
-/** What a rank process needs, besides its descriptors. */
+/** The values that a rank process needs in addition to its descriptors. */
 export interface RankSetup {
   readonly rank: number;
   readonly world: number;
@@ -26,7 +26,7 @@ export interface RankSetup {
   readonly planeAddresses: readonly string[];
   readonly control: ControlAddress;
   readonly folder: string;
-  /** When the launcher started the process, on the host's monotonic clock. */
+  /** When the launcher started the process, on the machine's monotonic clock. */
   readonly startedSeconds: number;
 }
 

@@ -56,7 +56,7 @@ async function buildRank(start: RankStart): Promise<void> {
   // line.
   Error.stackTraceLimit = STACK_FRAMES;
   const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
-  // The host's cores, divided evenly; only matmuls use more than one.
+  // The ranks divide the machine's cores evenly; only matmuls use more than one core.
   const threads = Math.max(1, Math.floor(availableParallelism() / numRanks));
   let evaluator: Evaluator | undefined;
   const place = (): string => {

@@ -51,7 +51,7 @@ export class RankTraining {
   readonly #runs = new Map<number, RunOnRank>();
   /** Groups of the job's first ranks, by the launcher's number; null if this rank is not a member. */
   readonly #groups = new Map<number, ProcessGroup | null>();
-  /** A trainer that is built and not in use yet; it is disposed if the work breaks off. */
+  /** A trainer that is built and not in use yet; it is disposed if the work fails. */
   #unfinished: Trainer | undefined;
   #isStepping = false;
 
@@ -132,11 +132,11 @@ export class RankTraining {
     courier: CourierHandle,
   ): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
-      // All allocations of the newest steps are sent, and those of the first step, because the call may end early.
+      // All allocations of the newest steps are sent. The first step's are sent too, because the call may end early.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
       const step = this.#within(run, () => this.#step(run, curve));
       courier.send({ type: 'step', id, step });
-      // Messages to this thread arrive here.
+      // In this pause, messages to this thread are handled.
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -186,7 +186,7 @@ export class RankTraining {
   }
 
   async #builder(config: TrainConfig, group: ProcessGroup, initialState?: StateDict): Promise<() => Trainer> {
-    // Loaded on first use, so that ranks that never train start sooner.
+    // The module is loaded on first use, so that ranks that never train start sooner.
     const { createTrainer } = await import('../../train/trainer.js');
     const { engine, recorder, warn } = this.#parts;
     const options = { config, engine, group, observer: recorder, initialState, warn };

@@ -20,7 +20,7 @@ import type { RankScope } from './scope';
 import type { TensorPiles } from './tensor-piles';
 import type { RankTraining } from './training';
 
-/** If the main thread can receive an interrupt, its work gets this time until it is terminated, for `finally` blocks. */
+/** An interrupted work that is not blocked is terminated after this time, in which `finally` blocks can run. */
 const INTERRUPT_GRACE_SECONDS = 0.05;
 
 /**

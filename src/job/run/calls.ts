@@ -11,7 +11,7 @@ import type { Supervisor } from '../launch/supervisor';
 import type { ProbeResult } from '../rank/training';
 import type { RunHistory } from './history';
 
-/** What a run gets from its job. */
+/** The parts that a run gets from its job. */
 export interface RunHome {
   /** Number of the run in its job. */
   readonly number: number;

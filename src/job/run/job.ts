@@ -200,7 +200,7 @@ export class Job {
     return this.#table()[DISPLAY]();
   }
 
-  /** For hosts that inspect values. */
+  /** Returns the text that Node shows for the job. */
   [inspect.custom](): string {
     return this.#table().toText();
   }

@@ -31,9 +31,9 @@ export interface TriedSetting {
 const NUM_NAMED = 3;
 /** No setting is tried after this time, and no single setting after half of it. */
 const BUDGET_SECONDS: Seconds = 8;
-/** Floating point operations of a rank's step above which a trial takes too long: some seconds at 10 GFLOP/s. */
+/** A trial takes too long if a rank's step has more floating point operations than this: seconds at 10 GFLOP/s. */
 const MOST_FLOPS = 2e10;
-/** Parameters, gradients and two moments, in float32. Source: Rajbhandari et al. 2020, section 3.1, less the 16-bit copies. */
+/** Bytes per parameter: parameter, gradient and two moments in float32. Source: Rajbhandari et al. 2020, section 3.1. */
 const STATE_BYTES = 16;
 /** A heap never shrinks, so models with more state than this are not tried. */
 const MOST_STATE_BYTES: Bytes = 256e6;
@@ -166,7 +166,7 @@ function advised(error: ShardlabError, advice: string, more: ErrorDetails): Shar
 
 /** A setting that may make a run fit into less memory. */
 export interface MemorySetting {
-  /** As the user writes it: "parallel: { strategy: 'FULL_SHARD' }". */
+  /** The setting as the user writes it: "parallel: { strategy: 'FULL_SHARD' }". */
   readonly text: string;
   readonly config: TrainConfig;
   /** Which memory this setting reduces. */

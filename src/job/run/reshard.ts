@@ -22,7 +22,7 @@ export interface ReshardChange extends ParallelInput, Pick<TrainConfigInput, 'mi
 
 /** Proof that a resharded run holds the same values. Shown in a notebook as one line over a table of the ranks. */
 export interface ReshardReport extends Shown {
-  /** Number of parameters and optimizer states; each is equal to its old value, bit by bit. */
+  /** Number of parameters and optimizer states that are equal to their old values, bit by bit. */
   readonly numTensors: number;
   /** Number of 8-bit optimizer states that were encoded again, because their blocks have new borders. */
   readonly numCoded: number;

@@ -39,7 +39,7 @@ export interface RunOptions extends RunHome {
   readonly init?: string | undefined;
   /** Number of ranks of the job. */
   readonly numRanks: number;
-  /** Number of ranks that train; these are the job's first ranks. */
+  /** Number of the job's first ranks, which train. */
   readonly world: number;
   /** The job's folder, for steps that are not in memory. */
   readonly folder: string;
@@ -228,7 +228,7 @@ export class Run {
     return { 'text/plain': this[inspect.custom]() };
   }
 
-  /** Describes the run for hosts that inspect values: 'FULL_SHARD on 4 ranks, 1,063,680 parameters, 20 steps: loss 7.6 → 5.1'. */
+  /** Returns the text that Node shows: 'FULL_SHARD on 4 ranks, 1,063,680 parameters, 20 steps: loss 7.6 → 5.1'. */
   [inspect.custom](): string {
     const { losses } = this;
     const head = `${placeText(this)}, ${this.numParams.toLocaleString('en-US')} parameters`;

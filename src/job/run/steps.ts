@@ -22,7 +22,7 @@ const DEFLATE = { level: 1 } as const;
 /** One step of all ranks. */
 interface WholeStep {
   readonly result: StepResult;
-  /** By rank. */
+  /** Each rank's record, by rank. */
   readonly records: readonly StepRecord[];
 }
 

@@ -142,7 +142,7 @@ export class Stepping {
     this.#granted = firstGrant(numSteps);
   }
 
-  /** Takes a rank's next step. */
+  /** Receives the report of a rank's next step. */
   receive(rank: number, step: RankStep): void {
     this.#waiting[rank]?.push(step);
     while (this.#waiting.every((steps) => steps.length > 0)) {
