@@ -102,10 +102,7 @@ function thrownError(
   return error;
 }
 
-/**
- * Returns the text of an error, with the class name if it is not an error of shardlab. It does not name the rank, because
- * the message does.
- */
+/** Returns an error's text without the rank, which the message names; with the class name if the error is not shardlab's. */
 function saying({ code, ename, evalue }: RankError): string {
   const text = withoutRank(evalue);
   return code === 'RANK_FAILED' ? `${ename}: ${text}` : text;
