@@ -1,7 +1,7 @@
 import { findInstallation } from '../src/cell/installation';
 import { CompilerClient } from './front/compiler-client';
 
-/** A kernel; Jupyter starts it with: `node main.js CONNECTION_FILE`. */
+/** Runs a kernel; Jupyter starts it with: `node main.js CONNECTION_FILE`. */
 async function main(connectionFile: string): Promise<void> {
   const settings = { baseDir: process.cwd(), installation: findInstallation() };
   // The compiler takes longest to start, so it starts before the rest of the front is even loaded.

@@ -6,7 +6,7 @@ const INDENT = '  ';
 /** "Unterminated template literal", "Unterminated string in block comment": the text continues. */
 const UNTERMINATED = new Set([1160, 1010]);
 
-/** A cell's tree, without types. */
+/** Parses a cell into a syntax tree, without types. */
 export function parse(source: string): ts.SourceFile {
   return ts.createSourceFile('cell.mts', source, ts.ScriptTarget.ES2022, false, ts.ScriptKind.TS);
 }
@@ -16,12 +16,12 @@ export function parse(source: string): ts.SourceFile {
  * is_complete_request
  */
 export function completenessOf(source: string): Completeness {
-  // The parser's findings; the types hide this field, and a whole program would take long.
+  // The parser's errors. TypeScript's typings lack this field; to create a whole program would take long.
   const { parseDiagnostics } = parse(source) as unknown as { parseDiagnostics: ts.Diagnostic[] };
   if (parseDiagnostics.length === 0) return { status: 'complete' };
   const end = source.trimEnd().length;
-  const goesOn = ({ start = 0, code }: ts.Diagnostic): boolean => UNTERMINATED.has(code) || start >= end;
-  return parseDiagnostics.every(goesOn)
+  const continues = ({ start = 0, code }: ts.Diagnostic): boolean => UNTERMINATED.has(code) || start >= end;
+  return parseDiagnostics.every(continues)
     ? { status: 'incomplete', indent: nextIndent(source) }
     : { status: 'invalid' };
 }
@@ -33,8 +33,8 @@ function nextIndent(source: string): string {
 }
 
 /**
- * The text of a cell that fails its check, with everything except its imports blanked, so that positions stay. Imports
- * with an error, and imports without names, are omitted. Undefined if nothing remains, or if the text is unchanged.
+ * Returns a failed cell's text with spaces in place of everything except imports, so that positions stay the same. Imports
+ * with an error, and imports without names, are replaced too. Undefined if nothing remains, or if the text is unchanged.
  */
 export function rightImports(source: string, faults: readonly ts.Diagnostic[]): string | undefined {
   const file = parse(source);
@@ -59,8 +59,8 @@ function blanked(text: string): string {
 }
 
 /**
- * TypeScript traverses a cell's tree recursively. If the tree is deeper than the stack (a sum of thousands of terms
- * nests one addition in another), returns `otherwise`.
+ * Runs `work`, in which TypeScript traverses a cell's tree recursively. If the tree is too deep for the stack (a sum of
+ * thousands of terms nests one addition in another), runs `otherwise` instead.
  */
 export function unlessTooDeep<T>(work: () => T, otherwise: () => T): T {
   try {
@@ -71,7 +71,7 @@ export function unlessTooDeep<T>(work: () => T, otherwise: () => T): T {
   }
 }
 
-/** The error of a cell that is too deep; `name` is the cell's name, as "In[3]". */
+/** Describes a cell that is nested too deep; `name` is the cell's name, such as "In[3]". */
 export function depthError(source: string, name: string): CellError {
   const deepest = unlessTooDeep(
     () => deepestPlace(source),

@@ -1,12 +1,12 @@
 import ts from 'typescript';
 import type { CellError } from '../../src/cell/cell-error';
 
-/** The most messages shown for one cell. */
+/** The largest number of messages that are shown for one cell. */
 const SHOWN = 10;
 
 /** "Did you forget to use 'await'?", which the checker adds to an error. */
 const FORGOTTEN_AWAIT = 2773;
-/** "Cannot find name 'x'.", the same with the nearest name, of a namespace, and of a shorthand property. */
+/** "Cannot find name 'x'.": alone, with the nearest name, for a namespace, and for a shorthand property. */
 const UNKNOWN_NAMES: readonly number[] = [2304, 2552, 2503, 18004];
 
 /** A cell with errors. */
@@ -14,13 +14,13 @@ export interface FaultyCell {
   readonly source: string;
   /** Its name in stack traces: "In[3]". */
   readonly name: string;
-  /** Advice about a name that the checker does not know. */
+  /** Returns advice about a name that the checker does not know. */
   readonly adviceFor: (unknownName: string) => string | undefined;
 }
 
 /** Describes the checker's findings as one error of the cell; positions are those of its source. */
 export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell: FaultyCell): CellError {
-  const found = diagnostics.map((diagnostic) => placed(diagnostic, cell));
+  const found = diagnostics.map((diagnostic) => locate(diagnostic, cell));
   const first = found[0];
   if (first === undefined) throw new Error('an error was described without a diagnostic');
   const ename = `TypeScriptError[TS${first.code}]`;
@@ -28,14 +28,14 @@ export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell:
   return {
     ename,
     evalue: first.message,
-    traceback: [...found.slice(0, SHOWN).flatMap((one) => underlined(one, cell)), ...rest],
+    traceback: [...found.slice(0, SHOWN).flatMap((each) => underline(each, cell)), ...rest],
     line: first.line + 1,
     column: first.column + 1,
   };
 }
 
-/** A message and its place; line and column from 0. */
-function placed(diagnostic: ts.Diagnostic, cell: FaultyCell) {
+/** Returns a message with its position; line and column count from 0. */
+function locate(diagnostic: ts.Diagnostic, cell: FaultyCell) {
   const { code, messageText, start = 0, length = 1 } = diagnostic;
   const { source } = cell;
   const offset = Math.min(start, source.length);
@@ -63,7 +63,7 @@ function advice(
   return [...said, cell.adviceFor(cell.source.slice(start, start + length)) ?? []].flat();
 }
 
-function underlined(found: ReturnType<typeof placed>, { source, name }: FaultyCell): string[] {
+function underline(found: ReturnType<typeof locate>, { source, name }: FaultyCell): string[] {
   const { code, message, line, column, length } = found;
   const text = source.split('\n')[line] ?? '';
   const mark = '~'.repeat(Math.max(1, Math.min(length, text.length - column)));

@@ -12,7 +12,7 @@ const IMPORT_FUNCTION = '__import';
  * awaited calls. The checker has already enforced `const`. The value of a cell is the value of its last statement, if
  * that is an expression.
  *
- * Returns the transformer; statements from offset `end` on are the compiler's own and are omitted.
+ * Returns the transformer; statements after offset `end` were added by the compiler and are omitted.
  */
 export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFile> {
   return (context) => (file) => {
@@ -117,7 +117,7 @@ function importStatements(declaration: ts.ImportDeclaration): ts.Statement[] {
   if (name !== undefined) elements.push(bindingElement('default', name));
   if (namedBindings !== undefined && ts.isNamedImports(namedBindings)) {
     elements.push(
-      ...namedBindings.elements.map((one) => bindingElement((one.propertyName ?? one.name).text, one.name)),
+      ...namedBindings.elements.map((each) => bindingElement((each.propertyName ?? each.name).text, each.name)),
     );
   }
   if (elements.length > 0) {
@@ -129,7 +129,7 @@ function importStatements(declaration: ts.ImportDeclaration): ts.Statement[] {
   return statements.map((statement) => at(declaration, statement));
 }
 
-// Keys are string literals, as module export names may be; importStatements reads them back as such.
+// Keys are string literals, because an export's name may be any string; importStatements reads them back.
 function bindingElement(key: string, name: ts.Identifier): ts.BindingElement {
   return factory.createBindingElement(undefined, factory.createStringLiteral(key), name);
 }

@@ -15,7 +15,7 @@ interface VirtualFile {
   readonly text: string;
 }
 
-/** Starts the service; nothing is read or checked before the first question. */
+/** Starts the service; nothing is read or checked before the first call. */
 export function createCheckedFiles(places: ResolutionPlaces) {
   const files = new Map<string, VirtualFile>();
   const globals = join(places.cellDir, 'globals.d.ts');
@@ -31,7 +31,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   const host = createHost(files, options, places, () => (shown === globals ? [globals] : [globals, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
-  // Shares the registry's files; its program is never checked, it only keeps them in memory.
+  // Has the same registry; its program is never checked and only keeps the registry's files in memory.
   const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();
@@ -46,8 +46,8 @@ export function createCheckedFiles(places: ResolutionPlaces) {
       shown = path;
     },
     /**
-     * Stores a file for others to import. The files of packages that it loads stay in memory; otherwise the service
-     * would forget them whenever a cell does not mention them, and read them again for the next cell that does.
+     * Stores a file that later cells import. The files of packages that it loads stay in memory; otherwise the service
+     * would drop them after each cell that does not mention them, and read them again later.
      */
     keep(path: string, text: string, loadsPackages: boolean): void {
       put(path, text);
@@ -68,7 +68,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   };
 }
 
-/** Strict if that helps in a notebook: null checks and function types, but no demand for annotations. */
+/** Returns options that help in a notebook: checks of null and of function types, but no required annotations. */
 function compilerOptions(installation: string): ts.CompilerOptions {
   return {
     target: ts.ScriptTarget.ES2022,
@@ -96,8 +96,8 @@ function compilerOptions(installation: string): ts.CompilerOptions {
 }
 
 /**
- * A folder and its parent folders: packages are in this installation's node_modules, or in those of the folder in which
- * it is installed.
+ * Returns a folder and all folders above it: packages are in the node_modules of this installation, or of the folder in
+ * which it is installed.
  */
 function foldersAbove(folder: string): string[] {
   const parent = dirname(folder);
@@ -139,7 +139,7 @@ function createHost(
     directoryExists: sys.directoryExists,
     getDirectories: sys.getDirectories,
     useCaseSensitiveFileNames: () => sys.useCaseSensitiveFileNames,
-    // Finds the package.json of a file; without it every cell would read all of them again.
+    // Caches which package.json belongs to a file; without it every cell would read all of them again.
     getModuleResolutionCache: () => packages,
     resolveTypeReferenceDirectiveReferences: createTypeReferenceResolver(options),
     resolveModuleNameLiterals: createModuleResolver(options, places, (path) => files.has(path)),
@@ -150,7 +150,7 @@ function createHost(
 /** How long a file's modification time is cached, because a program asks for hundreds at once. */
 const BELIEVED_MS = 1000;
 
-/** Versions of files on disk. Files of packages do not change under a kernel; a user's own may. */
+/** Returns a function for versions of files on disk. The user's files may change while a kernel runs; packages do not. */
 function createDiskVersions(): (path: string) => string {
   const known = new Map<string, { readonly at: number; readonly version: string }>();
   return (path) => {
@@ -181,14 +181,14 @@ interface CellComm {
   onClose: (data: Record<string, unknown>) => void;
 }
 interface CellComms {
-  /** Opens a channel to the front end's side of the target. */
+  /** Opens a channel to the code that the front end has registered for the target. */
   open(target: string, data?: object, metadata?: object): CellComm;
   /** Accepts channels that the front end opens. */
   register(target: string, opened: (comm: CellComm, data: Record<string, unknown>) => void): void;
 }
 /** Shows a value in the same form as a cell's result. */
 declare function display(value: unknown, options?: CellDisplayOptions): Promise<void>;
-/** Replaces the content of the displays of that name. */
+/** Replaces the content of all displays with this id. */
 declare function updateDisplay(displayId: string, value: unknown, options?: CellDisplayOptions): Promise<void>;
 /** Clears the cell's output; with wait, when the next output arrives. */
 declare function clearOutput(wait?: boolean): void;

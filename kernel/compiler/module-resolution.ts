@@ -4,7 +4,7 @@ import { ownName } from '../../src/cell/installation';
 
 /** The folders in which modules are searched. */
 export interface ResolutionPlaces {
-  /** Folder of the notebook; it may change while the resolver lives. */
+  /** Folder of the notebook; it may change while the resolver is in use. */
   baseDir: string;
   /** Folder of shardlab's package.json. */
   readonly installation: string;
@@ -13,9 +13,9 @@ export interface ResolutionPlaces {
 }
 
 /**
- * Resolves modules for the checker as the importer does at run time: from the notebook's folder, shardlab's own
- * packages also from the installation. Found modules are cached; missing ones are not, because they may be installed
- * meanwhile.
+ * Returns the checker's resolver, which finds modules as the importer does at run time: in the notebook's folder, and
+ * shardlab's own packages also in the installation. Found modules are cached; missing ones are not, because they may be
+ * installed later.
  */
 export function createModuleResolver(
   options: ts.CompilerOptions,

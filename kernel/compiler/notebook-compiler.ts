@@ -134,7 +134,7 @@ export class NotebookCompiler implements CompilerCalls {
     const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor });
     const text = rightImports(source, diagnostics);
     const compiled = text === undefined ? undefined : this.compile({ ...asked, source: text });
-    // Imports alone may show an error that the whole cell's syntax error had hidden.
+    // The imports alone may show an error that a syntax error elsewhere in the cell had hidden.
     const imports = compiled?.ok === false ? compiled.imports : compiled;
     const kept = new Set(Object.keys(imports?.declaration.names ?? {}));
     return {
@@ -149,7 +149,7 @@ export class NotebookCompiler implements CompilerCalls {
     return join(this.#places.cellDir, `${moduleName(module)}.mts`);
   }
 
-  /** The other namespace of a name that this one does not have. */
+  /** Returns advice about a name that only the other namespace has. */
   #elsewhere(name: string, namespace: Namespace): string | undefined {
     if (!this.#scopes[namespace === 'notebook' ? 'ranks' : 'notebook'].has(name)) return undefined;
     return namespace === 'notebook'
@@ -207,7 +207,7 @@ function errorsOf(program: ts.Program, file: ts.SourceFile): readonly ts.Diagnos
     .filter(({ category }) => category === ts.DiagnosticCategory.Error);
 }
 
-/** JavaScript of a checked file, with its map, which refers only to the cell's source. */
+/** Returns the JavaScript of a checked file, with a source map that refers only to the cell's source. */
 function emit(program: ts.Program, file: ts.SourceFile, source: string, name: string): string {
   let js = '';
   let map = '{}';
@@ -222,7 +222,7 @@ function emit(program: ts.Program, file: ts.SourceFile, source: string, name: st
   return `${code}\n//# sourceMappingURL=data:application/json;base64,${inlined}`;
 }
 
-/** A source shown to the language service with its prelude in front. */
+/** A source that the language service sees after a prelude. */
 export interface ShownSource {
   readonly path: string;
   readonly source: string;
@@ -232,7 +232,7 @@ export interface ShownSource {
 
 const WORD = /[\w$]/;
 
-/** Completions at the cursor. */
+/** Returns the completions at the cursor. */
 export function completionsAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Completions {
   const { source, path, shift } = shown;
   const start = wordStart(source, offset);
@@ -249,7 +249,7 @@ export function completionsAt({ service }: CheckedFiles, shown: ShownSource, off
   };
 }
 
-/** Declaration and documentation of the name at the cursor. */
+/** Returns the declaration and documentation of the name at the cursor. */
 export function inspectionAt(
   { service }: CheckedFiles,
   shown: ShownSource,

@@ -9,11 +9,11 @@ export interface Outline {
   readonly mentioned: ReadonlySet<string>;
   /** Declared names that the cell itself exports already. */
   readonly exported: ReadonlySet<string>;
-  /** Whether it imports anything. */
+  /** Whether the cell imports anything. */
   readonly loadsPackages: boolean;
 }
 
-/** Reads a cell's names without types. */
+/** Reads a cell's names from its syntax tree, without types. */
 export function outlineOf(file: ts.SourceFile): Outline {
   const declared = new Map<string, NameKind>();
   const exported = new Set<string>();
@@ -65,7 +65,7 @@ function variableNames(list: ts.VariableDeclarationList): Declared[] {
   return list.declarations.flatMap(({ name }) => bindingNames(name).map((text) => ({ name: text, kind })));
 }
 
-/** Names that a binding pattern introduces. */
+/** Returns the names that a binding pattern introduces. */
 export function bindingNames(name: ts.BindingName): string[] {
   if (ts.isIdentifier(name)) return [name.text];
   return name.elements.flatMap((element) =>

@@ -1,7 +1,7 @@
 import type { CellError } from '../../src/cell/cell-error';
 import type { NameKind } from './outline';
 
-/** The home of a cell's names: the notebook's process, or the ranks of a job. */
+/** Where a cell's names exist: in the notebook's process, or in the ranks of a job. */
 export type Namespace = 'notebook' | 'ranks';
 
 export interface CellSource {
@@ -16,14 +16,14 @@ export type Compiled = ({ readonly ok: true } & CompiledCell) | FailedCheck;
 export interface CompiledCell {
   /** JavaScript for the evaluator, with its source map inlined. */
   readonly js: string;
-  /** Pass this to `commit` when the cell's declarations shall count. */
+  /** Pass this to `commit` to make the cell's declarations known to later cells. */
   readonly declaration: Declaration;
 }
 
 export interface FailedCheck {
   readonly ok: false;
   readonly error: CellError;
-  /** The cell's correct imports, as a separate cell. */
+  /** The cell's correct imports, as a separate cell; undefined if there are none. */
   readonly imports: CompiledCell | undefined;
   /** The other names that the cell would have declared. */
   readonly missed: readonly string[];
@@ -38,7 +38,7 @@ export interface Declaration {
   readonly cell: number;
   /** Number of the cell's module. */
   readonly module: number;
-  /** The module's text: the cell's, and the names of earlier cells that it mentions. */
+  /** The module's text: the cell's text, and declarations of the names of earlier cells that it mentions. */
   readonly text: string;
   readonly names: Readonly<Record<string, NameKind>>;
   readonly loadsPackages: boolean;
@@ -47,7 +47,7 @@ export interface Declaration {
 /** Why a name is missing although a cell declares it. */
 export type AbsenceCause = 'unchecked' | 'failed in ranks' | 'interrupted' | 'process ended';
 
-/** Missing names that a cell declares. */
+/** Names that are missing although a cell declares them. */
 export interface Absence {
   readonly namespace: Namespace;
   readonly cell: number;
@@ -71,7 +71,7 @@ export interface Completions {
 }
 
 export interface Inspection {
-  /** Declaration and documentation; undefined if nothing is known. */
+  /** Declaration and documentation. */
   readonly markdown: string;
   readonly text: string;
 }
@@ -84,12 +84,12 @@ export type Completeness =
 export interface CompilerCalls {
   compile(cell: CellSource): Compiled;
   commit(declaration: Declaration): void;
-  /** Stores why names are missing, for the errors of cells that use them. */
+  /** Stores why names are missing, for error messages of cells that use them. */
   miss(absence: Absence): void;
   complete(at: Position): Completions;
   inspect(at: Position): Inspection | undefined;
   isComplete(source: string): Completeness;
-  /** Forgets all declarations of a namespace, because its process is new. */
+  /** Forgets all declarations of a namespace, because its process has ended. */
   reset(namespace: Namespace): void;
 }
 

@@ -3,14 +3,14 @@ import type { AbsenceCause, Declaration } from './protocol';
 
 /** The last declaration of a name in a namespace. */
 interface Home {
-  /** Module specifier of its file, as cells import it. */
+  /** The module specifier with which cells import it. */
   readonly specifier: string;
   readonly kind: NameKind;
   /** Number of the cell that declared it; undefined for a library's name. */
   readonly cell: number | undefined;
 }
 
-/** The message about a missing name that a cell declares. */
+/** Messages about a name that is missing although a cell declares it. */
 const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
   unchecked: (cell) =>
     `Cell ${cell} would have declared it, but it failed its type check: fix it and run it again.`,
@@ -24,14 +24,14 @@ const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
 /**
  * The names of one namespace.
  *
- * [Note: prelude] Each cell is a separate module. Declarations beside its text give it the names of earlier cells:
+ * [Note: prelude] Each cell is a separate module. Declarations that are added to it give it the names of earlier cells:
  * `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let` may be assigned,
  * and an import for names that may also be types. Only names that the cell mentions are declared, so a cell costs the
  * same after 10 or after 200 cells. None of these declarations reach the JavaScript.
  */
 export class Scope {
   readonly #homes = new Map<string, Home>();
-  /** Missing names that a cell declares, with their messages. */
+  /** Messages about names that are missing although a cell declares them, by name. */
   readonly #absences = new Map<string, string>();
 
   /** Maps a cell's declared names to its file. */
@@ -46,12 +46,12 @@ export class Scope {
     for (const name of names) this.#absences.set(name, ABSENCES[cause](cell));
   }
 
-  /** Why a name is missing; undefined if no cell declares it. */
+  /** Returns why a name is missing; undefined if no cell declares it. */
   absenceOf(name: string): string | undefined {
     return this.#absences.get(name);
   }
 
-  /** Offers all of a module's exports as names. */
+  /** Declares all exports of a module, except names that cells have declared. */
   declareExports(specifier: string, names: readonly string[]): void {
     for (const name of names) {
       if (!this.#homes.has(name))
@@ -59,7 +59,7 @@ export class Scope {
     }
   }
 
-  /** Forgets all names: the process that held them has ended. */
+  /** Forgets all names, because the process that held them has ended. */
   clear(): void {
     for (const [name, { cell }] of this.#homes)
       if (cell !== undefined) this.miss([name], cell, 'process ended');
@@ -70,7 +70,7 @@ export class Scope {
     return this.#homes.has(name);
   }
 
-  /** One line of declarations for the names that a cell mentions and does not declare itself; `all` declares every name. */
+  /** Returns declarations, in one line, for the names that a cell mentions but does not declare; `all`: for every name. */
   prelude({ declared, mentioned }: Outline, all = false): string {
     const wanted = all ? [...this.#homes.keys()] : [...mentioned];
     return wanted

@@ -4,7 +4,7 @@ import { serve } from './serve';
 
 /**
  * Runs while a snapshot is built: fills the compiler, and sets the start function of processes that start from the
- * snapshot. Arguments: the installation when it is built; the notebook's folder when it is started.
+ * snapshot. A process that starts from the snapshot gets the notebook's folder as its argument.
  */
 export function buildSnapshot(installation: string): void {
   const compiler = new NotebookCompiler(installation);

@@ -13,7 +13,7 @@ import { makeFolder } from '../../src/core/regular-file';
  * the background.
  */
 export interface SnapshotPlace {
-  /** The file, whether it exists or not. */
+  /** Path of the snapshot's file, which may not exist yet. */
   readonly path: string;
   readonly installation: string;
 }
@@ -21,7 +21,7 @@ export interface SnapshotPlace {
 const PREFIX = 'compiler-';
 const WORK = /^work-(\d+)$/;
 
-/** The file of the snapshot for this Node and this build. */
+/** Returns the place of the snapshot for this Node and this build. */
 export function snapshotPlace(installation: string): SnapshotPlace {
   const hash = createHash('sha256').update(`${process.version} ${process.arch} ${process.execPath}`);
   const inputs = [
@@ -43,8 +43,8 @@ export function hasSnapshot({ path }: SnapshotPlace): boolean {
 }
 
 /**
- * Builds the snapshot and removes those of other builds. Resolves with whether it exists: if it cannot be built (a
- * read-only installation, a full disk), kernels start without it. The building process ends with this one.
+ * Builds the snapshot and removes those of other builds. Resolves with false if it cannot be built (a read-only
+ * installation, a full disk); kernels then start without it. If this process ends, the building process ends too.
  */
 export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: AbortSignal): Promise<boolean> {
   const folder = join(place.path, '..');

@@ -15,7 +15,7 @@ import type { RankCells } from './rank-cells';
 
 /** The time that a waiting cell gets to end by itself after an interrupt. */
 const INTERRUPT_GRACE_SECONDS = 0.03;
-/** The time that jobs get to stop their ranks before the cell ends without them. */
+/** After an interrupt, jobs get this time to stop their ranks; then the cell ends, even if ranks still run. */
 const JOBS_LIMIT_MS = 8000;
 
 /** Runs one cell at a time and reports its outcome. */
@@ -25,13 +25,13 @@ export class CellRunner {
   readonly #timers: CellTimers;
   /** Ranks that an interrupt has not stopped; the next interrupt kills them. */
   readonly #second = new SecondInterrupt<readonly StuckRank[]>();
-  /** Loaded with the first `%%ranks` cell. */
+  /** Undefined until the first `%%ranks` cell loads it. */
   #rankCells: RankCells | undefined;
   /** The running request. */
   #running: RunCell | RunRanks | undefined;
   /** Whether the running cell's client can answer a prompt. */
   #canAsk = false;
-  /** Takes the user's answer to a prompt. */
+  /** Resolves the open prompt with the user's answer. */
   #answer: ((value: string) => void) | undefined;
 
   constructor(evaluator: Evaluator, channel: OutputChannel, timers: CellTimers) {
@@ -58,7 +58,7 @@ export class CellRunner {
     }
   }
 
-  /** Asks the user of the notebook for a line of text. Throws: IO when the running cell's client does not allow it. */
+  /** Asks the user of the notebook for a line of text. Throws: IO if the running cell's client does not allow prompts. */
   prompt(message = '', { password = false }: { readonly password?: boolean } = {}): Promise<string> {
     const { current: id } = this.#channel;
     if (!this.#canAsk) {
@@ -114,7 +114,7 @@ export class CellRunner {
       if (channel.current !== id) return;
       if (this.#evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) this.#timers.stop(id);
     };
-    // A cell that waits for ranks ends by their error, once they have stopped.
+    // A cell that waits for ranks ends with the ranks' error after the ranks have stopped.
     if (registeredJobs().length === 0) settle();
     else void jobsStopped().then(settle);
   }
@@ -138,7 +138,7 @@ export class CellRunner {
   }
 }
 
-/** Resolves when the jobs have stopped their ranks, could not, or took too long. */
+/** Resolves when the jobs have stopped their ranks, have failed to stop them, or have taken too long. */
 async function jobsStopped(): Promise<void> {
   const limit = new AbortController();
   await Promise.race([interruptJobs(), delay(JOBS_LIMIT_MS, undefined, { signal: limit.signal })]).catch(
@@ -147,17 +147,17 @@ async function jobsStopped(): Promise<void> {
   limit.abort();
 }
 
-/** A rank that an interrupt may not stop. */
+/** A rank that might continue after an interrupt. */
 export interface StuckRank extends BusyRank {
   readonly job: Job;
 }
 
-/** Ranks of all jobs that run work now. */
+/** Returns all ranks, of any job, that run a call now. */
 export function stuckRanks(): readonly StuckRank[] {
   return registeredJobs().flatMap((job) => job.busyRanks().map((rank) => ({ ...rank, job })));
 }
 
-/** The message about ranks that an interrupt has not stopped; see [Note: native calls]. */
+/** Returns the message about ranks that an interrupt has not stopped; see [Note: native calls]. */
 export function notStopped(ranks: readonly StuckRank[]): string {
   const names = rankNames(ranks.map(({ rank }) => rank));
   const places = ranks.map(({ rank, pid, activity }) => `rank ${rank} (pid ${pid}) ${activity}`);

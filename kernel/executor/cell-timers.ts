@@ -10,7 +10,7 @@ export type CellTimers = ReturnType<typeof trackTimers>;
 
 /**
  * Makes the global timers run their callbacks as part of the execution that started them.
- * Only timers that a cell's own code starts are tracked: those of libraries must survive an interrupt.
+ * Only timers that a cell's own code starts are tracked, because timers of libraries must survive an interrupt.
  */
 export function trackTimers(channel: OutputChannel) {
   const started = new Map<ExecutionId, Set<object>>();
@@ -38,7 +38,7 @@ export function trackTimers(channel: OutputChannel) {
     return Object.assign(wrapped, { [promisify.custom]: Reflect.get(start, promisify.custom) });
   };
   for (const name of ['setTimeout', 'setInterval', 'setImmediate'] as const) {
-    // The global's overloads are narrower than what it takes at run time: a callback and any values.
+    // The typed overloads allow less than the function accepts at run time: a callback and any values.
     const start = globalThis[name] as unknown as Start;
     Reflect.set(globalThis, name, wrap(start, name !== 'setInterval'));
   }

@@ -3,12 +3,12 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
 import { INTERRUPT_BYTE, LIFELINE_FD, PATIENT_INTERRUPT_BYTE } from './protocol';
 
-/** The time that interrupted child processes get before JavaScript that still runs is terminated. */
+/** After this time, JavaScript that still waits for interrupted child processes is terminated. */
 const CHILDREN_MS = 300;
 
-/** Worker of the executor: receives the front's messages, whatever the main thread does. */
+/** Data of this worker, which receives the front's messages even while the executor's main thread is busy. */
 interface GuardianData {
-  /** Word 0: number of the last request that the main thread has noticed. */
+  /** Word 0 is the number of the last interrupt request that the main thread has noticed. */
   readonly heard: Int32Array;
 }
 
@@ -37,7 +37,7 @@ function interrupt(graceMs?: number): void {
 }
 
 /**
- * Called when the front is gone: ends the executor and its child processes. Ranks see the end of their own lifelines.
+ * Ends the executor and its child processes, because the front has ended. Ranks end when their own lifelines close.
  */
 function endProcessGroup(): void {
   process.kill(-process.pid, 'SIGKILL');

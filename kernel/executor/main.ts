@@ -11,7 +11,7 @@ import { Comms } from './comms';
 import { OutputChannel } from './output-channel';
 import { type ExecutorSettings, LIFELINE_FD, type ToExecutor } from './protocol';
 
-/** The executor process: runs the notebook's cells on its main thread. The front starts it and ends it. */
+/** Runs the notebook's cells on the main thread of the executor process, which the front starts and ends. */
 async function main(settings: ExecutorSettings): Promise<void> {
   const channel = new OutputChannel();
   const comms = new Comms((message) => channel.comm(message));
@@ -33,13 +33,13 @@ async function main(settings: ExecutorSettings): Promise<void> {
   channel.send({ type: 'ready' });
 }
 
-/** Starts the guardian thread; `interrupted` is called on this thread when the user interrupts. */
+/** Starts the guardian thread; `interrupted` is called on the main thread when the user interrupts. */
 async function startGuardian(interrupted: () => void): Promise<void> {
   const heard = new Int32Array(new SharedArrayBuffer(4));
   const worker = new Worker(join(__dirname, 'guardian-thread.js'), { workerData: { heard } });
   await once(worker, 'message');
   worker.on('message', (request: number) => {
-    // A repeated request: it was already noticed.
+    // The guardian repeats a request until it is noticed; this request was noticed before.
     if (request <= Atomics.load(heard, 0)) return;
     interrupted();
     Atomics.store(heard, 0, request);
@@ -47,13 +47,13 @@ async function startGuardian(interrupted: () => void): Promise<void> {
 }
 
 /**
- * If a cell ends the process, this ends all of it, because an open inspector would keep Node alive. It first reports
- * the reason to the front.
+ * Reports to the front why a cell ends the process, then ends the process and its child processes: an open inspector
+ * would keep Node alive.
  */
 function endAll(code: number): void {
   writeExitCall(LIFELINE_FD, code);
   process.kill(-process.pid, 'SIGKILL');
 }
 
-// The front writes its settings there.
+// The front passes the settings as the only argument.
 void main(JSON.parse(process.argv[2] ?? '{}') as ExecutorSettings);

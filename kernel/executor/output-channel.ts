@@ -28,7 +28,7 @@ export class OutputChannel {
     this.send({ ...message, data: toWireBundle(data), metadata: toWireBundle(metadata), id: this.current });
   }
 
-  /** Runs a later piece of an execution, as a timer's callback, so that its outputs belong to that execution. */
+  /** Runs later code of an execution (a timer's callback), so that the code's outputs belong to that execution. */
   within<T>(id: ExecutionId, work: () => T): T {
     const previous = this.current;
     this.current = id;
@@ -40,7 +40,7 @@ export class OutputChannel {
   }
 
   send(message: FromExecutor): void {
-    // Without a channel the front is gone, this process is about to end, and the report has no receiver.
+    // If the channel is closed, the front has ended, and this process is about to end too.
     if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
   }
 

@@ -2,10 +2,10 @@ import type { CellError } from '../../src/cell/cell-error';
 import type { StreamName } from '../../src/cell/console-capture';
 import type { MimeBundle } from '../../src/cell/mime';
 
-/** Number of an execution; outputs carry it, so that they appear in their own cell. */
+/** Number of an execution; every output has it, so that the output appears in the cell that wrote it. */
 export type ExecutionId = number;
 
-/** Settings of the executor process, as its only argument, in JSON. */
+/** Settings of the executor process; they are its only argument, as JSON. */
 export interface ExecutorSettings {
   /** Folder of the notebook. */
   readonly baseDir: string;
@@ -29,7 +29,7 @@ export interface RunRanks extends Omit<RunCell, 'type' | 'allowStdin'> {
   readonly selection: string;
 }
 
-/** A message of a comm, either way. */
+/** A message of a comm, in either direction. */
 export interface CommMessage {
   readonly type: 'comm';
   readonly kind: 'open' | 'message' | 'close';
@@ -74,15 +74,15 @@ export type FromExecutor =
     }
   | (CommMessage & { readonly id: ExecutionId });
 
-/** Byte on the lifeline with which the front asks for an interrupt. */
+/** The byte that the front writes to the lifeline to ask for an interrupt. */
 export const INTERRUPT_BYTE = 0x49;
 /**
- * The same if child processes of the cell were interrupted: the cell may end because they end, so it gets more time.
+ * The byte for an interrupt that child processes have got too: their end may end the cell, so the cell gets more time.
  */
 export const PATIENT_INTERRUPT_BYTE = 0x50;
 
 /**
- * Descriptor of the lifeline in the executor; its end is the front's end. The executor writes there why it ends, if it
- * knows.
+ * File descriptor of the lifeline in the executor; the lifeline closes when the front ends. The executor writes to it
+ * why it ends, if it knows the reason.
  */
 export const LIFELINE_FD = 4;

@@ -17,7 +17,7 @@ export class RankCells {
     this.#sink = sink;
   }
 
-  /** Resolves when all selected ranks have ended the cell. Throws: CONFIG without a job, and as `job.runCell` does. */
+  /** Resolves when all selected ranks have ended the cell. Throws: CONFIG without a job; the errors of `job.runCell`. */
   async run({ js, cell, selection }: RunRanks): Promise<void> {
     const job = registeredJobs().at(-1);
     if (job === undefined) {
@@ -38,7 +38,7 @@ export class RankCells {
     }
   }
 
-  /** Interrupts the ranks of the running cell; false when none runs. */
+  /** Interrupts the ranks of the running cell. Returns false if no cell runs. */
   interrupt(): boolean {
     const running = this.#running;
     if (running === undefined) return false;

@@ -56,7 +56,7 @@ export class CellExecution {
     }
   }
 
-  /** Values of expressions, in the form of user_expressions. */
+  /** Evaluates expressions; returns their values in the form of the protocol's user_expressions. */
   async evaluateAll(request: Message, expressions: Json, cell: number): Promise<Json> {
     const values: Record<string, unknown> = {};
     for (const [name, source] of Object.entries(expressions)) {
@@ -71,7 +71,7 @@ export class CellExecution {
     return values;
   }
 
-  /** Stops the running cell, or the cell in the compiler. */
+  /** Interrupts the cell in the executor, or prevents the cell in the compiler from running. */
   interrupt(patiently: boolean): void {
     this.#interrupted = true;
     this.#executions.executor.interrupt(patiently);
@@ -93,7 +93,7 @@ export class CellExecution {
     return this.#run(request, compiled, selection);
   }
 
-  /** Runs a compiled cell; its declarations count in its namespace. */
+  /** Runs a compiled cell and reports its declarations, or why they are missing, to the compiler. */
   async #run(request: Message, compiled: CompiledCell, selection: string | undefined): Promise<Ending> {
     const { js, declaration } = compiled;
     const { namespace, cell } = declaration;
@@ -106,7 +106,7 @@ export class CellExecution {
     );
     const names = namesOf(compiled);
     if (names.length === 0) return outcome;
-    // A cell that failed in the notebook has made the declarations before the error; ranks must not diverge.
+    // A failed cell has made the declarations before its error. They do not count in ranks, because some ranks may lack them.
     if (outcome.ok || (selection === undefined && outcome.processEnded === undefined)) {
       await this.#compiler.call('commit', declaration);
     } else {
@@ -115,7 +115,7 @@ export class CellExecution {
     return outcome;
   }
 
-  /** Loads the imports of a cell that failed its check, because later cells need them, whatever else is wrong in it. */
+  /** Loads the imports of a cell that failed its check, because later cells may need them. */
   async #keepImports(
     request: Message,
     check: FailedCheck,
@@ -157,7 +157,7 @@ export class CellExecution {
   }
 }
 
-/** The outcome for an error that the cell did not throw. */
+/** Returns the outcome for an error that the cell did not throw. */
 export function failedBy(thrown: unknown): CellOutcome {
   return { ok: false, error: describeFailure(thrown) };
 }

@@ -14,12 +14,12 @@ import {
 import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
-/** Time between the compiler's first answer and building a missing snapshot, because the first cells have priority. */
+/** A missing snapshot is built this long after the compiler's first answer, because the first cells have priority. */
 const SNAPSHOT_DELAY_MS = 5000;
 
 /**
- * How often a process may end during one request, or without an answer: a request that ends it twice will end it every
- * time.
+ * A request that has ended this many processes fails, because it would end the next one too. After this many processes
+ * that ended before their first answer, the next one starts only with the next call.
  */
 const MAX_DEATHS = 2;
 
@@ -35,20 +35,20 @@ interface Waiting {
 }
 
 /**
- * The compiler's calls for the front: a separate process does the work, so the front always answers. It starts from its
- * snapshot if there is one; see [Note: compiler snapshot].
+ * Sends the front's calls to the compiler, a separate process, so that the front can always answer. The process starts
+ * from its snapshot if there is one; see [Note: compiler snapshot].
  *
- * [Note: a compiler that dies] The front stores every answered lasting call. A new process gets them all at once, in
- * order, and then the calls that the old one had not answered. Nothing is checked or run again, because a declaration
+ * [Note: a compiler that dies] The front stores every answered lasting call. A new process first gets all of them, in
+ * order, and then the calls that the old process had not answered. Nothing is checked or run again, because a declaration
  * contains the text of its module.
  */
 export class CompilerClient {
   readonly #settings: ExecutorSettings;
-  /** In the order in which they were sent, which is the order of their answers. */
+  /** Requests without an answer, in the order in which they were sent and are answered. */
   readonly #waiting = new Map<number, Waiting>();
   readonly #lasting: CompilerRequest[] = [];
   readonly #stopBuilding = new AbortController();
-  /** Undefined after too many silent deaths: the next call starts another process. */
+  /** Undefined after too many silent deaths; the next call then starts another process. */
   #child: ChildProcess | undefined;
   /** Number of consecutive processes that ended before their first answer. */
   #silentDeaths = 0;
@@ -76,7 +76,7 @@ export class CompilerClient {
     });
   }
 
-  /** Ends the process when the user interrupts a check; a new process takes over the declarations of earlier cells. */
+  /** Ends the process and rejects its checks after an interrupt; a new process gets the declarations of earlier cells. */
   replace(): void {
     const child = this.#child;
     for (const { request, reject } of this.#waiting.values()) {
@@ -164,7 +164,7 @@ export class CompilerClient {
 
 function endedTwice({ call }: CompilerRequest, how: string): ShardlabError {
   const what = call === 'compile' ? 'checked this cell, which did not run' : `answered a request (${call})`;
-  const advice = 'its types may need more memory than there is; the types of earlier cells are preserved';
+  const advice = 'the types may need more memory than is available; the types of earlier cells are preserved';
   return new ShardlabError(
     'INTERNAL',
     `the compiler's process ended twice (${how}) while it ${what}; ${advice}`,
@@ -177,6 +177,6 @@ function interruptedCheck(pid: number): ShardlabError {
     stat !== undefined && isStopped(stat) ? `is stopped (state ${stat.state})` : 'had not finished its check';
   return new ShardlabError(
     'INTERRUPTED',
-    `the cell was interrupted before it ran; the compiler (pid ${pid}) ${state}, so a new one takes its place: nothing is lost`,
+    `the cell was interrupted before it ran; the compiler (pid ${pid}) ${state}, so a new compiler replaces it; nothing is lost`,
   );
 }

@@ -10,7 +10,7 @@ export interface Connection {
   /** Key of the messages' signatures; '' for none. */
   readonly key: string;
   readonly endpoints: Readonly<Record<Channel, string>>;
-  /** The kernel's CurveZMQ pair (Z85), if the client asks for encryption. */
+  /** The kernel's CurveZMQ key pair (Z85); undefined unless the client asks for encryption. */
   readonly curve: { readonly publicKey: string; readonly secretKey: string } | undefined;
 }
 

@@ -20,27 +20,27 @@ export const INTERRUPTED = 'ShardlabError[INTERRUPTED]';
 
 /** The outcome of an execution. */
 export type Ending = Outcome & {
-  /** Its process is gone, with all variables of cells. */
+  /** True if the cells' process has ended; all variables of cells are lost. */
   readonly processEnded?: true;
 };
 
 /** A running execution. */
 export interface Running {
   readonly id: ExecutionId;
-  /** When it began: processes that start later are its children. */
+  /** The machine's uptime when it began; child processes that start later belong to it. */
   readonly since: Seconds;
   /** Whether the executor's main thread has answered the newest interrupt. */
   isHeard: boolean;
-  /** Whether its child processes were interrupted; their end may be the reason of its error. */
+  /** Whether its child processes were interrupted; their end may be the cause of its error. */
   hasChildrenInterrupted: boolean;
   readonly settle: (outcome: Ending) => void;
 }
 
-/** What executions need of their kernel. */
+/** The kernel's handlers for events of executions. */
 export interface ExecutionEvents {
   askInput(parent: Message, prompt: string, password: boolean): void;
   comm(message: CommMessage): void;
-  /** The process of the cells has ended; its names are gone. */
+  /** The cells' process has ended; all names that cells declared are lost. */
   lost(): void;
 }
 
@@ -67,7 +67,7 @@ export class Executions {
     return this.#running;
   }
 
-  /** Runs compiled code for a request; its outputs go to that request. */
+  /** Runs compiled code for a request; the code's outputs become outputs of that request. */
   run(request: Message, work: Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>): Promise<Ending> {
     const id = ++this.#last;
     this.#messages.set(id, request);
@@ -110,9 +110,9 @@ export class Executions {
   }
 
   #died(how: string): void {
-    // SIGKILL comes from the host, SIGABRT from V8.
+    // If memory runs out, Linux sends SIGKILL, and V8 aborts with SIGABRT.
     const hint = how === 'SIGKILL' || how === 'SIGABRT' ? ', as processes do when memory runs out' : '';
-    const evalue = `the process that ran the cells ended (${how}${hint}); its variables are gone and its jobs' ranks have ended, the next cell starts a new one`;
+    const evalue = `the process that ran the cells ended (${how}${hint}); all variables are lost, the ranks of all jobs have ended, and the next cell starts a new process`;
     const text = `KernelDied: ${evalue}`;
     this.#events.lost();
     if (this.#running === undefined) this.write('stderr', `${text}\n`);
@@ -127,11 +127,11 @@ export class Executions {
   }
 }
 
-/** Turns a cell's error into an interrupt if the error comes from an interrupted process that it waited for. */
+/** Reports the error of a cell whose child processes were interrupted as an interrupt. */
 function asInterrupted(ending: Ending): Ending {
   if (ending.ok || ending.processEnded === true || ending.error.ename === INTERRUPTED) return ending;
   const evalue =
-    'the cell was interrupted, and the processes that it waited for; variables keep their values';
-  const traceback = [`${INTERRUPTED}: ${evalue}`, 'It then threw this:', ...ending.error.traceback];
+    'the cell and the processes that it waited for were interrupted; variables keep their values';
+  const traceback = [`${INTERRUPTED}: ${evalue}`, 'The cell then threw this error:', ...ending.error.traceback];
   return { ok: false, error: { ...ending.error, ename: INTERRUPTED, evalue, traceback } };
 }

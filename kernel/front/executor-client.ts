@@ -17,22 +17,22 @@ export interface ExecutorEvents {
   /** Text that did not go through the console: from native code or a cell's child process. */
   stray(name: StreamName, text: string): void;
   /**
-   * The process ended by itself; `how` names its signal or exit code, or the code's action. A new process was started.
+   * The process has ended, and a new one was started; `how` names the signal, the exit code or the call that ended it.
    */
   died(how: string): void;
 }
 
-/** The executor process, for the front. */
+/** The front's handle of the executor process. */
 export type ExecutorClient = ReturnType<typeof startExecutor>;
 
 interface Running {
   readonly child: ChildProcess;
   readonly lifeline: Duplex;
-  /** Why this side ended it. */
+  /** Why the front killed it; undefined if the front did not. */
   why?: string;
 }
 
-/** Starts the executor, and a new one whenever it dies. */
+/** Starts the executor, and a new one whenever it ends. */
 export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents) {
   let queue: ToExecutor[] | undefined = [];
   let ended = false;
@@ -52,7 +52,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
     });
     child.stdout?.on('data', (bytes: Buffer) => events.stray('stdout', bytes.toString()));
     child.stderr?.on('data', (bytes: Buffer) => events.stray('stderr', bytes.toString()));
-    // Child processes of its cells must not survive it; 'close' waits for their ends of the pipes.
+    // Child processes of cells must not outlive the executor; 'close' comes only after they have closed the pipes too.
     child.on('exit', () => killGroup(child));
     child.on('close', (code, signal) => {
       if (ended) return;
@@ -68,19 +68,19 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
       if (queue !== undefined) queue.push(message);
       else if (current.child.connected) current.child.send(message);
     },
-    /** Terminates running JavaScript; `patiently`: interrupted child processes may end it first. */
+    /** Ends the running JavaScript; with `patiently`, it first gets time to end because its child processes end. */
     interrupt(patiently: boolean): void {
       current.lifeline.write(Buffer.of(patiently ? PATIENT_INTERRUPT_BYTE : INTERRUPT_BYTE));
     },
     get pid(): number {
       return current.child.pid ?? 0;
     },
-    /** Kills the process and starts a new one; `died` gets `why`. */
+    /** Kills the process and starts a new one; `why` is passed to `died`. */
     kill(why: string): void {
       current.why = why;
       killGroup(current.child);
     },
-    /** Ends the process and its child processes for good. */
+    /** Ends the process and its child processes, and starts no new process. */
     end(): void {
       ended = true;
       killGroup(current.child);
@@ -99,7 +99,7 @@ function spawnExecutor(settings: ExecutorSettings): Running {
   });
   // A 'pipe' beyond the first three is a socket pair: readable and writable.
   const lifeline = child.stdio[LIFELINE_FD] as Duplex;
-  // Its end is reported by the child's exit.
+  // The child's 'exit' event reports the end, so errors of the lifeline are ignored.
   lifeline.on('error', () => {});
   return { child, lifeline };
 }

@@ -12,7 +12,7 @@ export class History {
   }
 
   /**
-   * The entries that a history_request's content asks for; with `output` each source is a pair with null as output.
+   * Returns the entries that a history_request asks for; with `output`, each source becomes the pair [source, null].
    * Source: Jupyter protocol, history_request
    */
   find(request: Json): unknown[] {

@@ -16,13 +16,13 @@ export function createInterrupt(
   compiler: CompilerClient,
 ): () => void {
   const { executor } = executions;
-  /** Of an execution, whose process the next interrupt kills, or of a cell in the compiler. */
+  /** Watches an execution, whose process the next interrupt kills, or a cell in the compiler, which is replaced. */
   const second = new SecondInterrupt<'executor'>();
-  /** An executor that has noticed the interrupt waits for ranks and reports itself. */
+  /** Reports that the cell has not stopped, unless the executor has noticed the interrupt and reports this itself. */
   const report = (running: Running): 'executor' | undefined => {
     if (executions.running !== running || running.isHeard) return undefined;
     executions.write('stderr', notStopped(executor.pid, running.since));
-    // A starting process had not noticed the first interrupt.
+    // A process that was starting has missed the first interrupt.
     executor.interrupt(false);
     return 'executor';
   };

@@ -18,7 +18,7 @@ import { type Json, type Message, readText, Wire } from './wire';
 /** How often the kernel checks whether its parent process still exists. */
 const PARENT_CHECK_MS = 500;
 
-/** Serves the clients of a connection file until one of them ends the kernel, or its parent is gone. */
+/** Serves the clients of a connection file until a client ends the kernel or the kernel's parent process ends. */
 export async function runKernel(
   connectionFile: string,
   settings: ExecutorSettings,
@@ -40,7 +40,7 @@ export async function runKernel(
   // The reader of the log may be gone; that is not an error to log.
   process.stderr.on('error', () => undefined);
   endWithParent(() => void end());
-  // The last resort, because all variables would be lost with the front.
+  // Without this an uncaught error would end the front, and all variables would be lost.
   watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel continues: ${textOf(thrown)}`));
   session.listen();
 }
@@ -49,7 +49,7 @@ const log: Warn = (message) => {
   process.stderr.write(`shardlab kernel: ${message}\n`);
 };
 
-/** Calls back once the parent process is gone. */
+/** Calls `ended` when the parent process has ended. */
 function endWithParent(ended: () => void): void {
   const parent = process.ppid;
   const timer = setInterval(() => {
@@ -65,13 +65,13 @@ export interface SessionParts {
   readonly sockets: Sockets;
   readonly settings: ExecutorSettings;
   readonly compiler: CompilerClient;
-  /** Takes errors of requests without an answer. */
+  /** Reports the error of a request that gets no answer. */
   readonly warn: Warn;
-  /** Called when a client has asked for a shutdown and got its answer. */
+  /** Called after a client's shutdown request was answered. */
   readonly ended: () => void;
 }
 
-/** One kernel: answers requests at once, whatever the executor does, except execute requests. */
+/** Answers the requests of one kernel; only execute requests wait for the executor. */
 export class KernelSession {
   readonly #parts: SessionParts;
   readonly #publisher: Publisher;
@@ -177,23 +177,23 @@ export class KernelSession {
   #forgetCells(): void {
     this.#comms.clear();
     for (const namespace of ['notebook', 'ranks'] as const) {
-      // A compiler that fails to answer is restarted and has forgotten everything anyway.
+      // If the compiler fails, lost names still pass its check, and cells that use them fail when they run.
       this.#parts.compiler.call('reset', namespace).catch(() => {});
     }
   }
 }
 
-/** The open comms, whoever opened them. */
+/** The open comms, whether a cell or the front end opened them. */
 export class CommRegistry {
   readonly #targets = new Map<string, string>();
 
-  /** Notes a message of a comm, either way. */
+  /** Records that a comm was opened or closed; ignores other messages. */
   note({ kind, commId, target }: CommMessage): void {
     if (kind === 'open') this.#targets.set(commId, target);
     if (kind === 'close') this.#targets.delete(commId);
   }
 
-  /** Content of comm_info_reply. */
+  /** Returns the content of comm_info_reply. */
   info(content: Json): Json {
     const wanted = content.target_name;
     const open = [...this.#targets].filter(
@@ -210,8 +210,8 @@ export class CommRegistry {
   }
 
   /**
-   * A front end's comm message for the executor; undefined when the request is not a comm message. Throws: CONFIG for a
-   * wrong type.
+   * Reads a front end's comm message for the executor; undefined if the request is not a comm message. Throws: CONFIG
+   * for a field of a wrong type.
    */
   read({ header, content, metadata, buffers }: Message): CommMessage | undefined {
     const kind = KINDS.get(header.msg_type);

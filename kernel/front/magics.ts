@@ -6,7 +6,7 @@ export type CellRequest =
       readonly selection?: never;
       readonly checkOnly?: never;
     }
-  /** For the ranks of the newest job; `selection` as in `job.on`. The first line is blanked, so positions stay. */
+  /** For ranks of the newest job; `selection` as in `job.on`. Spaces replace the first line, so positions stay the same. */
   | {
       readonly kind: 'ranks';
       readonly source: string;
@@ -21,7 +21,7 @@ const HELP = /^\s*(?:\?\??\s*([\w$.]+)|([\w$.]+)\s*\?\??)\s*;?\s*$/;
 
 const CHECK = /(?:^|\s)--check(?=\s|$)/;
 
-/** Reads magics; no TypeScript begins with a percent sign: `%%ranks [--check] 0,2-3` in the first line, `?name` and `name?` alone. */
+/** Reads a magic: `%%ranks [--check] 0,2-3` in the first line, or `?name` or `name?` alone. No TypeScript begins with `%`. */
 export function readMagics(code: string): CellRequest {
   const help = HELP.exec(code);
   if (help !== null) return { kind: 'help', name: help[1] ?? help[2] ?? '' };

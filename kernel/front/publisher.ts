@@ -4,10 +4,10 @@ import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
 import type { Header, Json } from './wire';
 
-/** A loop of prints does not send one message per print. */
+/** Prints are coalesced within these limits, so that a loop of prints does not send one message per print. */
 const STREAM_LIMITS = { windowMs: 20, maxLength: 65_536 };
 
-/** Sends messages on iopub, each with the request that caused it; streams are coalesced and keep their order. */
+/** Sends messages on iopub, each with the request that caused it; coalesces prints and preserves their order. */
 export class Publisher {
   readonly #sockets: Sockets;
   readonly #streams = createStreamBuffer(
@@ -15,7 +15,7 @@ export class Publisher {
     STREAM_LIMITS,
   );
   #streamParent: Header | undefined;
-  /** The prints of each request; text after its end has a separate excerpt. */
+  /** The excerpts of each request's prints; a print after the request's end begins a new excerpt. */
   readonly #excerpts = new WeakMap<Header, Record<StreamName, Excerpt>>();
 
   constructor(sockets: Sockets) {
@@ -31,7 +31,7 @@ export class Publisher {
     this.#write(name, parent === undefined ? text : this.#excerptsOf(parent)[name].add(text), parent);
   }
 
-  /** Ends a request's prints, and shows their held-back text. */
+  /** Ends a request's prints and shows the text that their excerpts hold. */
   endStreams(parent: Header): void {
     const excerpts = this.#excerpts.get(parent);
     if (excerpts === undefined) return;

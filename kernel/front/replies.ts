@@ -4,7 +4,7 @@ import { shortened } from '../../src/cell/excerpt';
 import { KERNEL_LANGUAGE } from '../../src/cell/kernelspec';
 import { type Json, PROTOCOL_VERSION } from './wire';
 
-/** Content of kernel_info_reply. */
+/** Returns the content of kernel_info_reply. */
 export function kernelInfo(installation: string): Json {
   const version = packageVersion(installation);
   const typescript = packageVersion(dirname(require.resolve('typescript/package.json')));
@@ -29,7 +29,7 @@ export function kernelInfo(installation: string): Json {
   };
 }
 
-/** Content of a reply that reports an error. */
+/** Returns the content of a reply that reports an error. */
 export function errorReply(error: { ename: string; evalue: string; traceback: readonly string[] }): Json {
   const { ename, evalue, traceback } = error;
   return {
@@ -40,7 +40,7 @@ export function errorReply(error: { ename: string; evalue: string; traceback: re
   };
 }
 
-/** Any thrown value as the three fields of the protocol. */
+/** Describes any thrown value in the protocol's three fields. */
 export function describeFailure(thrown: unknown): { ename: string; evalue: string; traceback: string[] } {
   if (!(thrown instanceof Error))
     return { ename: 'Error', evalue: String(thrown), traceback: [String(thrown)] };

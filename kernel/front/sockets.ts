@@ -7,20 +7,19 @@ import { CHANNELS, type Channel, type Connection } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
 
 /**
- * A sent message is in zeromq's thread, which gets this time to write it, because an exiting process does not wait for
- * that thread.
+ * The time that zeromq's thread gets to write sent messages, because an exiting process does not wait for that thread.
  */
 const FLUSH_MS = 50;
 
-/** Largest frame of a request: the longest text that V8 can hold. A peer that sends a larger one is disconnected. */
+/** Largest frame of a request, in bytes: the longest string of V8. A peer that sends a larger one is disconnected. */
 const LARGEST_REQUEST = 2 ** 29;
-/** Largest heartbeat or subscription. */
+/** Largest heartbeat or subscription, in bytes. */
 const LARGEST_NOTE = 2 ** 16;
 
 /** Channels of requests and replies. */
 export type RequestChannel = 'shell' | 'control' | 'stdin';
 
-/** The kernel's bound sockets. Anybody on the host may write to them, so no message ends a loop. */
+/** The kernel's bound sockets. Any process of the machine may write to them, so no message ends a receiving loop. */
 export interface Sockets {
   /** Queues a message; preserves the order within a channel. */
   send(channel: RequestChannel | 'iopub', message: Outgoing): void;

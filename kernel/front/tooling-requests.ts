@@ -3,7 +3,7 @@ import type { CompilerClient } from './compiler-client';
 import { readMagics } from './magics';
 import { type Json, readText } from './wire';
 
-/** Answers complete_request. Positions of the protocol count code points, the compiler's UTF-16 units. */
+/** Answers complete_request. The protocol's positions count code points; the compiler's positions count UTF-16 units. */
 export async function complete(compiler: CompilerClient, content: Json): Promise<Json> {
   const { code, offset, source, namespace } = cursor(content);
   const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });

@@ -25,7 +25,7 @@ export interface Message {
   readonly buffers: readonly Buffer[];
 }
 
-/** A message to send; frames for routing (a topic on iopub) come before it. */
+/** A message to send; `identities` are the frames for routing (on iopub: the topic), which come first. */
 export interface Outgoing {
   readonly type: string;
   readonly content: Json;
@@ -37,7 +37,7 @@ export interface Outgoing {
 
 type Frame = Buffer | string | Uint8Array;
 
-/** The most stored signatures of messages. Source: jupyter_client, Session.digest_history_size */
+/** The largest number of stored signatures. Source: jupyter_client, Session.digest_history_size */
 const MOST_SIGNATURES = 2 ** 16;
 
 const DELIMITER = Buffer.from('<IDS|MSG>');
@@ -65,7 +65,7 @@ export class Wire {
     return [...identities, DELIMITER, this.#sign(parts), ...parts, ...buffers];
   }
 
-  /** Reads frames. Throws: TRANSPORT unless they are a new message of this kernel's clients. */
+  /** Reads a message. Throws: TRANSPORT if frames are missing or invalid, unsigned, or were received before. */
   decode(frames: readonly Buffer[]): Message {
     const at = frames.findIndex((frame) => frame.equals(DELIMITER));
     const [signature, header, parent, metadata, content, ...buffers] = frames.slice(at + 1);
@@ -84,9 +84,9 @@ export class Wire {
     if (this.#key === '') return;
     const expected = Buffer.from(this.#sign(parts));
     if (signature.length !== expected.length || !timingSafeEqual(signature, expected)) {
-      throw refused("it is not signed by this kernel's key");
+      throw refused("it is not signed with this kernel's key");
     }
-    if (!this.#seen.note(signature.toString())) throw refused('its signature came before');
+    if (!this.#seen.note(signature.toString())) throw refused('its signature was received before');
   }
 
   #sign(parts: readonly (string | Buffer)[]): string {
@@ -97,7 +97,7 @@ export class Wire {
   }
 }
 
-/** The header as replies repeat it: fields with values; the protocol has no fields with objects. */
+/** Reads a header, which replies repeat; omits fields with objects, which the protocol does not have. */
 function readHeader(frame: Buffer): Header {
   const fields = Object.entries(readObject('header', frame));
   const header = Object.fromEntries(fields.filter(([, value]) => typeof value !== 'object'));
@@ -126,14 +126,14 @@ function refused(why: string): ShardlabError {
   return new ShardlabError('TRANSPORT', why);
 }
 
-/** A text in a message's content; '' if there is none. Throws: CONFIG for anything else. */
+/** Returns a string of a message's content; '' if it is missing. Throws: CONFIG for another type. */
 export function readText(content: Json, key: string): string {
   const value = content[key] ?? '';
   if (typeof value === 'string') return value;
   throw new ConfigError(`${key} of the request is ${typeof value}, but must be text`);
 }
 
-/** Stores the signatures of messages, so that a repeated message does not count again. */
+/** Stores the signatures of messages, so that a repeated message is refused. */
 export class SeenSignatures {
   // In order of arrival.
   readonly #seen = new Set<string>();
@@ -143,7 +143,7 @@ export class SeenSignatures {
     this.#most = most;
   }
 
-  /** Adds a signature; false if it is already there. */
+  /** Stores a signature; returns false if it was stored before. */
   note(signature: string): boolean {
     if (this.#seen.has(signature)) return false;
     this.#seen.add(signature);
@@ -151,7 +151,7 @@ export class SeenSignatures {
     return true;
   }
 
-  /** Forgets a tenth, as jupyter_client does; the oldest ones, while jupyter_client drops any. */
+  /** Forgets the oldest tenth of the signatures (jupyter_client forgets a random tenth). */
   #cull(): void {
     let left = Math.max(1, Math.floor(this.#seen.size / 10));
     for (const signature of this.#seen) {

@@ -51,7 +51,7 @@ describe('the wire', () => {
 
   it("refuses messages with another key's signature, and frames that are not a message", () => {
     const frames = new Wire('other').encode({ type: 'x', content: {} }).map((frame) => Buffer.from(frame));
-    assert.throws(() => new Wire('secret').decode(frames), /not signed by this kernel's key/);
+    assert.throws(() => new Wire('secret').decode(frames), /not signed with this kernel's key/);
     assert.throws(() => new Wire('secret').decode([Buffer.from('hello')]), /lacks frames/);
   });
 
@@ -73,8 +73,8 @@ describe('the wire', () => {
     const wire = new Wire('secret');
     const frames = wire.encode({ type: 'x', content: {} }).map((frame) => Buffer.from(frame));
     wire.decode(frames);
-    assert.throws(() => wire.decode(frames), /its signature came before/);
-    assert.throws(() => wire.decode([Buffer.from('other'), ...frames]), /its signature came before/);
+    assert.throws(() => wire.decode(frames), /its signature was received before/);
+    assert.throws(() => wire.decode([Buffer.from('other'), ...frames]), /its signature was received before/);
   });
 });
 

@@ -42,7 +42,7 @@ describe('a kernel process', { skip: NO_PROC }, () => {
       "process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})",
     );
     assert.equal(reply.content.ename, 'KernelDied');
-    assert.match(String(reply.content.evalue), /SIGKILL.*variables are gone/);
+    assert.match(String(reply.content.evalue), /SIGKILL.*variables are lost/);
     const next = await client.execute('lost');
     assert.equal(next.reply.content.ename, 'TypeScriptError[TS2304]');
     assert.equal(resultText(await client.execute('2 + 2')), '4');
@@ -56,7 +56,7 @@ describe('a kernel process', { skip: NO_PROC }, () => {
     assert.equal(reply.content.ename, 'KernelDied');
     assert.match(
       String(reply.content.evalue),
-      /ended \(the code called process\.exit\(0\) in In\[\d\]\); its variables are gone/,
+      /ended \(the code called process\.exit\(0\) in In\[\d\]\); all variables are lost/,
     );
     assert.equal(resultText(await client.execute('2 + 2')), '4');
     await client.stop();

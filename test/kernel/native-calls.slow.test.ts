@@ -91,7 +91,7 @@ describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
       await interrupt();
       const { content } = (await ended).reply;
       assert.equal(content.ename, 'KernelDied');
-      assert.match(String(content.evalue), /a second interrupt ended it.*variables are gone/);
+      assert.match(String(content.evalue), /a second interrupt ended it.*variables are lost/);
       assert.match(
         String((await client.execute('kept')).reply.content.evalue),
         /the process that held it has ended/,
