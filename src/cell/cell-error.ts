@@ -3,13 +3,13 @@ import { ShardlabError } from '../core/errors';
 import { toPlainText } from './mime';
 import type { CellPosition, StackMapper } from './stack-mapper';
 
-/** An error as Jupyter shows it, with the place in the cell where it came from. Plain JSON. */
+/** An error as Jupyter shows it, with its position in the cell. Plain JSON. */
 export interface CellError {
   readonly ename: string;
   readonly evalue: string;
   /** Lines as shown: message, the source line with a mark under it, the stack. */
   readonly traceback: readonly string[];
-  /** Position in the cell, from 1, where the stack names one. */
+  /** Line and column in the cell, from 1; undefined if the stack names no position. */
   readonly line?: number | undefined;
   readonly column?: number | undefined;
 }
@@ -18,15 +18,15 @@ const FRAME = /^\s+at /;
 const CELL = /\bIn\[\d+\]:\d/;
 const RUNNER = /node:internal|[\\/]kernel[\\/]executor[\\/]/;
 
-/** The most shown causes of an error, and the most shown inner errors: more of them say nothing new. */
+/** The largest number of shown causes of an error, and of shown errors in an AggregateError. */
 const MAX_CAUSES = 10;
 
-/** Describes what a cell threw, whatever it is; `name` is the cell's, as "In[3]". Never throws. */
+/** Describes any value that a cell threw; `name` is the cell's name, such as "In[3]". Never throws. */
 export function describeThrown(thrown: unknown, name: string, mapper: StackMapper): CellError {
   try {
     return describeReadable(thrown, name, mapper);
   } catch {
-    // A getter of the cell's own, a proxy's trap, a message that cannot become text.
+    // A getter or a proxy of the cell has thrown, or the message cannot become text.
     const evalue = 'the cell threw a value that cannot be shown: reading it throws an error as well';
     return { ename: 'Thrown', evalue, traceback: [`Thrown: ${evalue}`] };
   }
@@ -40,7 +40,7 @@ function describeReadable(thrown: unknown, name: string, mapper: StackMapper): C
   const { ename, evalue } = errorHead(thrown);
   const frames = stackFrames(thrown);
   const position = positionIn(name, frames);
-  // The stack of an error that came from a rank holds the source line already.
+  // The stack of an error that came from a rank contains the source line already.
   const framed = frames.some((line) => !FRAME.test(line));
   const traceback = [
     `${ename}: ${evalue}`,
@@ -52,7 +52,7 @@ function describeReadable(thrown: unknown, name: string, mapper: StackMapper): C
   return { ename, evalue, traceback, line: position?.line, column: position?.column };
 }
 
-/** Source line and mark under it, as a traceback shows a place in a cell. */
+/** Returns a traceback's lines about a position: the position, the source line, and a mark under it. */
 function codeFrame(
   name: string,
   position: CellPosition | undefined,
@@ -73,7 +73,7 @@ function errorHead(error: Error): { ename: string; evalue: string } {
   return { ename: String(error.name || 'Error'), evalue: String(error.message) };
 }
 
-/** Lines of the stack that speak to the cell's author: not those of the runner, nor shardlab's own below a typed error. */
+/** Returns the stack without frames of the runner; if the error is a ShardlabError, only the frames in cells. */
 function stackFrames(error: Error): string[] {
   const lines = stackLines(error);
   const typed = error instanceof ShardlabError;
@@ -98,22 +98,22 @@ function positionIn(name: string, frames: readonly string[]): CellPosition | und
   return undefined;
 }
 
-/** The errors of an AggregateError, whose own message often is empty: that of Promise.any, or of a connection refused. */
+/** Lists the errors in an AggregateError, because its own message is often empty (Promise.any, a refused connection). */
 function members(error: Error): string[] {
   if (!(error instanceof AggregateError)) return [];
   const { errors } = error;
-  const shown = errors.slice(0, MAX_CAUSES).map((one) => `It holds ${causeHead(one)}`);
+  const shown = errors.slice(0, MAX_CAUSES).map((inner) => `It holds ${causeHead(inner)}`);
   const more = errors.length - shown.length;
   return more > 0 ? [...shown, `… and ${more} more`] : shown;
 }
 
-/** The chain of causes, to its end or to where it comes back to an error that it has passed. */
+/** Lists the chain of causes, up to its end or to an error that is already listed. */
 function causes(error: Error): string[] {
   const lines: string[] = [];
   const passed = new Set<unknown>([error]);
   for (let cause = error.cause; cause !== undefined; cause = isError(cause) ? cause.cause : undefined) {
-    if (passed.has(cause)) return [...lines, 'Caused by an error that stands above'];
-    if (passed.size > MAX_CAUSES) return [...lines, `… and more causes than ${MAX_CAUSES}`];
+    if (passed.has(cause)) return [...lines, 'Caused by an error that is listed above'];
+    if (passed.size > MAX_CAUSES) return [...lines, '… and further causes'];
     passed.add(cause);
     lines.push(`Caused by ${causeHead(cause)}`, ...(isError(cause) ? stackFrames(cause) : []));
   }

@@ -7,7 +7,7 @@ export type StreamWriter = (name: StreamName, text: string) => void;
 
 /**
  * Sends everything that is written to stdout, stderr and the console to `write`, in order.
- * The console is replaced as well: the built-in one keeps its arguments alive for a debugger to look at.
+ * The console is replaced too, because the built-in one keeps its arguments in memory for a debugger.
  */
 export function captureConsole(write: StreamWriter): void {
   redirect(process.stdout, (text) => write('stdout', text));

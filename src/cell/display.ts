@@ -11,16 +11,16 @@ export interface DisplayOptions {
 /** Where a process shows rich output: the kernel's executor, a rank's courier, or a stock tslab kernel. */
 export interface DisplaySink {
   display(bundle: MimeBundle, options?: DisplayOptions): void;
-  /** Replaces the content of every display of that name, in whichever cell it is. */
+  /** Replaces the content of every display with this id, in any cell. */
   update(displayId: string, bundle: MimeBundle): void;
   /** Empties the running cell's output; with `wait`, only when the next output comes. */
   clear(wait?: boolean): void;
 }
 
-/** The host of the running code registers its sink there. */
+/** Where the kernel's executor or a rank registers the sink of its process. */
 const DISPLAY_SINK = globalSlot<DisplaySink>('shardlab.display');
 
-/** Makes `sink` the process's sink; the returned function puts back what was there. */
+/** Makes `sink` the process's sink; the returned function restores the previous sink. */
 export function registerDisplay(sink: DisplaySink): () => void {
   const previous = DISPLAY_SINK.value;
   DISPLAY_SINK.value = sink;
@@ -29,12 +29,12 @@ export function registerDisplay(sink: DisplaySink): () => void {
   };
 }
 
-/** The sink of the process: the registered one, else tslab's where the host is tslab, else none. */
+/** Returns the process's sink: the registered one, else tslab's if tslab runs this process, else undefined. */
 export function currentDisplay(): DisplaySink | undefined {
   return DISPLAY_SINK.value ?? findTslabDisplay();
 }
 
-/** Shows bundles in one display: each replaces the one before it. Without a sink it does nothing. */
+/** Returns a function that shows bundles in one display, each in place of the previous one; without a sink, a no-op. */
 export function replacingDisplay(sink = currentDisplay(), name = 'shardlab'): (bundle: MimeBundle) => void {
   const displayId = `${name}-${randomUUID()}`;
   let isDisplayed = false;
@@ -52,7 +52,7 @@ interface ShowOptions {
   readonly raw?: boolean | undefined;
 }
 
-/** Functions that every cell finds on globalThis. They show in the process's sink; without one they do nothing. */
+/** Creates the functions that every cell finds on globalThis. They use the process's sink; without one they do nothing. */
 export function createDisplayGlobals() {
   return {
     display: (value: unknown, { displayId, raw }: ShowOptions = {}): Promise<void> =>
@@ -63,7 +63,7 @@ export function createDisplayGlobals() {
   };
 }
 
-// A raw bundle is shown before the call returns, so that code without `await` keeps its order.
+// A raw bundle is shown before the call returns, so that displays without `await` keep their order.
 function withBundle(
   value: unknown,
   raw: boolean | undefined,
@@ -89,8 +89,8 @@ interface TslabJupyter {
 const TSLAB_MODULE = /[\\/]tslab[\\/]dist[\\/]jupyter\.js$/;
 
 /**
- * A sink over the kernel that runs this process, when that is tslab.
- * tslab's `display` has one media type a call; its writer behind it takes whole bundles, so that is used.
+ * Returns a sink of the tslab kernel that runs this process; undefined if it is not tslab. The sink uses tslab's
+ * internal writer, which accepts whole bundles; tslab's `display` accepts one media type per call.
  */
 function findTslabDisplay(): DisplaySink | undefined {
   const path = Object.keys(require.cache).find((file) => TSLAB_MODULE.test(file));
@@ -107,7 +107,7 @@ function findTslabDisplay(): DisplaySink | undefined {
   return {
     display: (bundle, options = {}) => write(bundle, options.displayId, false, options.metadata),
     update: (displayId, bundle) => write(bundle, displayId, true),
-    // tslab has no message for it: what was shown stays.
+    // tslab cannot clear an output.
     clear: () => {},
   };
 }

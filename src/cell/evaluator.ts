@@ -24,8 +24,8 @@ export type Evaluator = ReturnType<typeof createEvaluator>;
 export { EVALUATOR_FLAGS } from './evaluator-flags';
 
 /**
- * Creates the process's evaluator on V8's REPL mode: redeclaration, top-level await, completion values, closures over
- * `let`. Must be created on the main thread; one per process.
+ * Creates the process's evaluator, which uses V8's REPL mode (redeclaration, top-level await, completion values,
+ * closures over `let`). Call it once per process, on the main thread.
  */
 export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   const session = new Session();
@@ -42,7 +42,7 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   }
   let running: ((result: EvaluateResult) => void) | undefined;
   return {
-    /** Runs a cell; its value is that of its last expression. `name` is for stack traces, as "In[3]". Never rejects. */
+    /** Runs a cell; returns its last expression's value, or its error. Stack traces show `name` ("In[3]"). Never rejects. */
     async evaluate(js: string, { name }: { readonly name: string }): Promise<EvaluateResult> {
       const code = mapper.register(name, js);
       const settled = await new Promise<EvaluateResult>((settle) => {
@@ -66,11 +66,11 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
       else setTimeout(() => settle(interrupted()), graceSeconds * 1e3);
       return true;
     },
-    /** Converts a place in a cell's compiled code to the place in its source. */
+    /** Converts a position in a cell's compiled code to the position in its source. */
     toWritten: mapper.original,
     /** Describes an error in the form in which cells of this evaluator show errors. */
     describe: (thrown: unknown, name: string): CellError => describeThrown(thrown, name, mapper),
-    /** Lets the process end by itself: an open inspector keeps it alive. */
+    /** Closes the inspector, which would keep the process alive. */
     dispose: (): void => session.disconnect(),
   };
 }
@@ -85,7 +85,7 @@ function resultOf(outcome: Evaluated, name: string, mapper: StackMapper): Evalua
       const { thrown } = outcome;
       const error = describeThrown(thrown, name, mapper);
       if (error.line !== undefined || outcome.position === undefined) return { ok: false, error, thrown };
-      // A syntax error has no frame in the cell; V8 reports its place separately.
+      // A syntax error has no frame in the cell; V8 reports its position separately.
       return { ok: false, error: { ...error, ...mapper.original(name, outcome.position) }, thrown };
     }
     default:
@@ -99,7 +99,7 @@ function interrupted(): EvaluateResult {
   return { ok: false, error: { ename, evalue, traceback: [`${ename}: ${evalue}`] }, thrown };
 }
 
-/** How V8 ended a cell. */
+/** How a cell ended. */
 export type Evaluated =
   | { readonly kind: 'value'; readonly value: unknown }
   | { readonly kind: 'thrown'; readonly thrown: unknown; readonly position: CellPosition | undefined }
@@ -107,12 +107,12 @@ export type Evaluated =
 
 const OBJECT_GROUP = 'cell';
 
-/** Through it a value comes back from the inspector as itself. */
+/** The function that receives a value itself, because the inspector's replies only describe values. */
 const HANDOVER = globalSlot<(value: unknown) => void>('shardlab.handover');
 
 /**
- * Runs code in V8's REPL mode, over an in-process inspector session; may never settle when a termination hits it after
- * an `await`.
+ * Runs code in V8's REPL mode, over an in-process inspector session. The promise may never settle if the code is
+ * terminated after an `await`.
  */
 function evaluateIn(session: Session, code: string, name: string): Promise<Evaluated> {
   const expression = `${code}\n//# sourceURL=${name}`;
@@ -133,15 +133,15 @@ function evaluateIn(session: Session, code: string, name: string): Promise<Evalu
 function readReply(session: Session, reply: Runtime.EvaluateReturnType): Evaluated {
   const { exceptionDetails, result } = reply;
   if (exceptionDetails === undefined) return { kind: 'value', value: realValue(session, result) };
-  // Only a parse error has its place here. For a thrown value, this is the place of the top frame, which is in Node's
-  // own code after an await; errors carry their place in their stack.
+  // These fields locate only parse errors. For a thrown value they name the top frame, which after an `await` is in
+  // Node's own code; an error's stack has the right position.
   const { exception, lineNumber, columnNumber, stackTrace } = exceptionDetails;
   const isPlaced = stackTrace === undefined && lineNumber + columnNumber > 0;
   const position = isPlaced ? { line: lineNumber + 1, column: columnNumber + 1 } : undefined;
   return { kind: 'thrown', thrown: exception && realValue(session, exception), position };
 }
 
-/** The value itself, as a real object. */
+/** Returns the value itself in place of the inspector's description. */
 function realValue(session: Session, remote: Runtime.RemoteObject): unknown {
   const { objectId, unserializableValue } = remote;
   if (objectId !== undefined) {

@@ -1,27 +1,27 @@
 import type { MimeBundle } from './mime';
 
-/** The most characters shown of one text: of a value, an error, or a rank's prints. */
+/** The largest number of characters that are shown of one text: a value, an error, or a rank's prints. */
 export const LONGEST_TEXT = 200_000;
-/** The most characters shown of a notebook cell's prints, because a browser stores all of them. */
+/** The largest number of characters that are shown of a notebook cell's prints, because a browser stores all of them. */
 export const LONGEST_STREAM = 1_000_000;
-/** The most characters of a picture, a page or data of one display; these cannot be shortened. */
+/** The largest picture, page or data that a display shows, in characters; these cannot be shortened. */
 const LARGEST_PART = 10_000_000;
 
-const ADVICE = "write it to a file to see all of it, as fs.writeFileSync('output.txt', text)";
+const ADVICE = "to see all of it, write it to a file, for example fs.writeFileSync('output.txt', text)";
 
-/** The line in place of omitted characters. */
+/** Returns the line that replaces omitted characters. */
 export function omission(numOmitted: number): string {
   return `\n… ${numOmitted.toLocaleString('en-US')} characters are left out here; ${ADVICE} …\n`;
 }
 
-/** A text's first and last half, if it is longer than `longest`. */
+/** Returns a text; if it has more than `longest` characters, only its beginning and its end. */
 export function shortened(text: string, longest = LONGEST_TEXT): string {
   if (text.length <= longest) return text;
   const half = longest / 2;
   return text.slice(0, half) + omission(text.length - longest) + text.slice(-half);
 }
 
-/** A bundle that a browser can take: long text is cut, and a part that is too large is named instead. */
+/** Returns a bundle that a browser can show: shortens long text, and replaces a part that is too large by a notice. */
 export function shortenedBundle(bundle: MimeBundle): MimeBundle {
   const parts = Object.entries(bundle).map(([type, value]) => ({ type, value, size: sizeOf(value) }));
   const notices = parts
@@ -41,7 +41,7 @@ function sizeOf(value: unknown): number {
   return typeof value === 'string' ? value.length : (JSON.stringify(value) ?? '').length;
 }
 
-/** The shown part of a text that arrives in pieces: its first part at once, its last part when it ends. */
+/** Shortens a text that arrives in pieces: shows its beginning at once, and its end when the text ends. */
 export class Excerpt {
   readonly #head: number;
   readonly #tail: number;
@@ -54,7 +54,7 @@ export class Excerpt {
     this.#head = longest - this.#tail;
   }
 
-  /** Takes the next piece; returns the part to show now. */
+  /** Adds the next piece; returns the text to show now. */
   add(text: string): string {
     const now = text.slice(0, this.#head - this.#numShown);
     this.#numShown += now.length;
@@ -63,12 +63,12 @@ export class Excerpt {
     const wasWhole = this.#numHeld <= this.#tail;
     this.#numHeld += later.length;
     this.#held += later;
-    // Shortening at every piece would copy the whole part each time.
+    // To shorten it at every piece would copy all held text each time.
     if (this.#held.length > 4 * this.#tail) this.#held = this.#held.slice(-this.#tail);
     return wasWhole && this.#numHeld > this.#tail ? now + this.#warning() : now;
   }
 
-  /** The held-back text, after a line with the number of omitted characters. */
+  /** Returns the held text, after a line with the number of omitted characters. */
   end(): string {
     const held = this.#held.slice(-this.#tail);
     const numOmitted = this.#numHeld - held.length;
@@ -79,11 +79,11 @@ export class Excerpt {
 
   #warning(): string {
     const [head, tail] = [this.#head, this.#tail].map((count) => count.toLocaleString('en-US'));
-    return `\n… this cell has printed ${head} characters: of what follows, the last ${tail} are shown when it ends …\n`;
+    return `\n… this cell has printed ${head} characters; of its further output, only the last ${tail} characters are shown, when it ends …\n`;
   }
 }
 
-/** Metadata of a bundle: the alternative text of a figure's picture is its finding and what it is of. */
+/** Returns a bundle's metadata: the first two lines of its text are the alternative text of its picture. */
 export function metadataOf(bundle: MimeBundle): MimeBundle {
   const text = bundle['text/plain'];
   if (bundle['image/png'] === undefined || typeof text !== 'string') return {};

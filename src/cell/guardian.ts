@@ -26,8 +26,8 @@ export function attachGuardian() {
 /**
  * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Node's own code
  * between a blocking call (spawnSync, a read) and that moment treats a failure of V8 as its own defect and aborts the
- * process, with all variables. So the guardian does not terminate the main thread while it waits for the system.
- * Atomics.wait is a futex, and may be ended.
+ * process, and all variables are lost. So the guardian does not terminate the main thread while it waits for the system.
+ * Atomics.wait waits in a futex, and may be terminated.
  */
 function waitsForSystem(): boolean {
   const place = readIfThere(`/proc/self/task/${process.pid}/wchan`) ?? '';
@@ -38,12 +38,12 @@ export interface StagedInterrupt {
   /** Notifies the main thread; a free main thread then ends its cell. Repeated until it has answered. */
   readonly notify: () => void;
   /**
-   * Whether the main thread has answered. It answers after handling the interrupt, so that a termination cannot cut
-   * that off.
+   * Whether the main thread has answered. It answers after it has handled the interrupt, so that a termination cannot
+   * stop the handling.
    */
   readonly answered: () => boolean;
   readonly guardian: Pick<Guardian, 'terminate'>;
-  /** The time that blocking code gets to end by an error before it is terminated. Default 50. */
+  /** The time that blocking code gets to end with an error before it is terminated, in ms. Default 50. */
   readonly graceMs?: number;
 }
 

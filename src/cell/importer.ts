@@ -25,8 +25,8 @@ const EXTENSIONS = [
 ];
 
 /**
- * Imports as Node does for a module in the notebook's folder `baseDir`: ESM and CommonJS packages, `exports`, built-ins, files.
- * Throws IO with what to install when a package is missing.
+ * Returns a function that imports as Node does for a module in the notebook's folder `baseDir`: ESM and CommonJS packages,
+ * `exports`, built-ins, files. It throws IO, with the command to install, if a package is missing.
  */
 export function createImporter(baseDir: string): Importer {
   const fromNotebook = importFrom(baseDir);
@@ -46,7 +46,7 @@ export function createImporter(baseDir: string): Importer {
     }
   };
   return async (specifier, names = []) => {
-    // The package tslab writes to tslab's own kernel.
+    // The package tslab itself can show values only in tslab's own kernel.
     if (specifier === 'tslab') return fromInstallation('shardlab/tslab');
     const loaded = withInterop(await load(specifier), names);
     if (TFJS.test(specifier) && 'Tensor' in loaded) {
@@ -58,15 +58,15 @@ export function createImporter(baseDir: string): Importer {
 }
 
 /**
- * The package @tensorflow/tfjs registers all gradients again, over the gradients that this process's engine has
- * replaced.
+ * Replaces gradients again as this process's engine did, because loading @tensorflow/tfjs has registered the original
+ * ones.
  */
 function mendGradientsAgain(): void {
   const engine = require.cache[join(__dirname, '..', 'backend', 'mended-kernels.js')]?.exports;
-  (engine as typeof MendedKernels | undefined)?.mendGradients(); // loaded only where there is an engine
+  (engine as typeof MendedKernels | undefined)?.mendGradients(); // loaded only if there is an engine
 }
 
-/** `require` as for a file in the folder. */
+/** Returns the `require` of a file in the folder. */
 export function requireFrom(folder: string): NodeJS.Require {
   return createRequire(join(folder, 'notebook.js'));
 }
@@ -77,7 +77,7 @@ function importFrom(folder: string): (specifier: string) => Promise<object> {
     filename: join(folder, 'notebook.js'),
     importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   });
-  // The script's completion value is the function that its text writes.
+  // The script's completion value is the function in its text.
   return script.runInThisContext() as (specifier: string) => Promise<object>;
 }
 
@@ -102,7 +102,7 @@ function locate(specifier: string, baseDir: string): Located {
 function isMissing(error: unknown, specifier: string): boolean {
   if (!(error instanceof Error) || !('code' in error)) return false;
   if (error.code !== 'ERR_MODULE_NOT_FOUND' && error.code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') return false;
-  // If an installed package lacks one of its own imports, the error has another name.
+  // If an import of an installed package is missing, the message names another package.
   return error.message.includes(specifier.split('/')[0] ?? specifier) || specifier.startsWith('.');
 }
 
@@ -113,9 +113,9 @@ function missing(specifier: string, baseDir: string, cause: unknown): ShardlabEr
 }
 
 /**
- * [Note: CommonJS in cells] Node guesses the names of a CommonJS module; those that it misses are properties of the
- * default. A transpiled ES module keeps its own default one level deeper. Types describe both as ES modules, and cells
- * use them so.
+ * [Note: CommonJS in cells] Node guesses the export names of a CommonJS module; names that it misses are properties of
+ * the default export. A transpiled ES module has its own default one level deeper. Types describe both modules as ES
+ * modules, and cells use them as such.
  */
 function withInterop(namespace: object, names: readonly string[]): object {
   const whole: unknown = 'default' in namespace ? namespace.default : undefined;

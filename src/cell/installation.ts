@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-/** The folder that holds shardlab's package.json: the nearest one above this file. */
+/** Returns the folder of shardlab's package.json: the nearest such folder above this file. */
 export function findInstallation(start: string = __dirname): string {
   let folder = start;
   while (!existsSync(join(folder, 'package.json'))) {
@@ -18,7 +18,7 @@ const STAND_INS: Readonly<Record<string, string>> = {
   '@tensorflow/tfjs': 'shardlab/tf',
 };
 
-/** The name by which this installation has a package that cells import; undefined if it has none. */
+/** Returns the name under which this installation has the package that a cell imports; undefined if it has none. */
 export function ownName(specifier: string): string | undefined {
   return /^shardlab(\/|$)/.test(specifier) ? specifier : STAND_INS[specifier];
 }

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { isPromise } from 'node:util/types';
 import { ConfigError } from '../core/errors';
 
-/** A value in several media types, richest first or not: the front end picks. Plain JSON; binary values in base64. */
+/** A value in several media types, in any order; the front end picks one. Plain JSON; binary values in base64. */
 export type MimeBundle = Readonly<Record<string, unknown>>;
 
 /** Key of the method with which a value defines its display (the convention of Deno's kernel). */
@@ -11,8 +11,8 @@ export const DISPLAY_METHOD: unique symbol = Symbol.for('Jupyter.display');
 const PNG_SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 
 /**
- * A value's display: its own bundle if it has a display method, else text. A display method that throws, or gives no
- * bundle, falls back to text.
+ * Returns a value's display: the bundle of its display method, else text (also if the method returns no bundle). Rejects
+ * with the error of a display method that throws.
  */
 export async function toMimeBundle(value: unknown): Promise<MimeBundle> {
   const method = displayMethod(value);
@@ -21,7 +21,7 @@ export async function toMimeBundle(value: unknown): Promise<MimeBundle> {
   return isBundle(bundle) ? encodeBinary(bundle) : plainBundle(value);
 }
 
-/** A value as text, as a notebook shows it: `[ 1, 4, 9 ]`. */
+/** Returns a value as the text that a notebook shows: `[ 1, 4, 9 ]`. */
 export function toPlainText(value: unknown): string {
   return tensorText(value) ?? inspect(value, { depth: 4, maxStringLength: 100_000 });
 }
@@ -35,7 +35,7 @@ export function encodeBinary(bundle: MimeBundle): MimeBundle {
 }
 
 /**
- * The bundle as the Jupyter protocol can carry it: binary in base64, the rest as JSON.
+ * Returns the bundle in the form of the Jupyter protocol: binary values in base64, the rest as JSON.
  * Throws: CONFIG for values that JSON cannot hold (a cycle, a bigint).
  */
 export function toWireBundle(bundle: MimeBundle): MimeBundle {
@@ -83,7 +83,7 @@ interface TensorLike {
   toString(): string;
 }
 
-/** A tensor's type, shape and values; undefined for a value that is not a tensor. */
+/** Returns a tensor's type, shape and values as text; undefined for a value that is not a tensor. */
 export function tensorText(value: unknown): string | undefined {
   if (!isTensor(value)) return undefined;
   const head = `${value.dtype}[${value.shape.join(', ')}]`;
@@ -92,7 +92,7 @@ export function tensorText(value: unknown): string | undefined {
 }
 
 /**
- * Makes `console.log` and other inspections show tensors of this class in this form, also within arrays and objects.
+ * Makes `console.log` and other inspections show tensors of this class as `tensorText`, also within arrays and objects.
  */
 export function showTensorValues(tensorClass: unknown): void {
   if (typeof tensorClass !== 'function') return;

@@ -20,7 +20,7 @@ export class SecondInterrupt<Offered> {
   #watched: object | undefined;
   #offer: { readonly work: object; readonly until: Seconds; readonly offered: Offered } | undefined;
 
-  /** Calls `late` when the patience is over; what it gives is offered for a while. */
+  /** Calls `late` after PATIENCE_MS; `take` then returns its result for AGAIN_SECONDS. */
   watch(work: object, late: () => Offered | undefined): void {
     if (this.#watched === work) return;
     this.#watched = work;
@@ -31,7 +31,7 @@ export class SecondInterrupt<Offered> {
     }, PATIENCE_MS).unref();
   }
 
-  /** Takes what is offered for this work; undefined if it is too late. */
+  /** Returns the offer for this work, once; undefined if there is none, or if it is too late. */
   take(work: object): Offered | undefined {
     const offer = this.#offer;
     this.#offer = undefined;
@@ -41,12 +41,12 @@ export class SecondInterrupt<Offered> {
 
 /** A starting process appears in /proc within this time. */
 const LATE_MS = 100;
-/** The most child processes in a message. */
+/** The largest number of child processes in a message. */
 const MAX_NAMED = 3;
 const TICK_SECONDS: Seconds = 0.01;
 const COMMAND_CHARACTERS = 80;
 
-/** The machine's uptime; children of a process that start later belong to its present work. */
+/** Returns the machine's uptime; child processes that start later belong to the work that starts now. */
 export function childrenCountFrom(): Seconds {
   return uptime();
 }
@@ -79,10 +79,10 @@ function sendInterrupt(pid: number): void {
   }
 }
 
-/** The call that a process without an answer is in, as the end of a sentence. */
+/** Describes what a process that does not answer is doing, as the end of a sentence. */
 export function describeActivity(pid: number, since: Seconds): string {
   const stat = readProcessStat(pid);
-  if (stat === undefined) return 'does not answer, and this system does not report what it is in';
+  if (stat === undefined) return 'does not answer, and this system does not report what it is doing';
   const { state } = stat;
   if (isStopped(stat)) return `is stopped (state ${state}); kill -CONT ${pid} lets it continue`;
   return `is inside a native call: it ${callOf(pid, state, childrenOf(pid, since))}`;
@@ -118,8 +118,8 @@ interface Member extends ProcessStat {
 }
 
 /**
- * The processes in the group that `pid` leads which it has started since then, and theirs. One whose parent has ended counts;
- * one that an older process of the group has started does not.
+ * Returns the processes of `pid`'s process group that `pid` has started since `since`, and their descendants: also processes
+ * whose parent has ended, but not processes that an older process of the group has started.
  */
 function childrenOf(pid: number, since: Seconds): Member[] {
   const group = new Map(
@@ -144,7 +144,7 @@ function numbersIn(folder: string): number[] {
   }
 }
 
-/** The file of the descriptor that the process reads: the first argument of its system call. */
+/** Returns the file that the process reads; its descriptor is the first argument of the system call. */
 function fileReadBy(pid: number): string {
   const descriptor = Number(readIfThere(`/proc/${pid}/syscall`)?.split(' ')[1]);
   try {

@@ -33,11 +33,11 @@ export function createStackMapper() {
     });
   Error.prepareStackTrace = (error, frames) => formatStack(error, frames.map(String), mapFrame);
   return {
-    /** Notes a compiled cell; gives its JavaScript without the inlined map. */
+    /** Stores the source map of a compiled cell; returns its JavaScript without the inlined map. */
     register: (name: string, js: string): string => registerSource(sources, name, js),
-    /** The position in the source for one in the compiled cell; unchanged if there is no map. */
+    /** Converts a position in the compiled cell to the position in the source; unchanged if there is no map. */
     original,
-    /** The text of a cell's source line, if it is known. */
+    /** Returns the text of a cell's source line; undefined if it is not known. */
     sourceLine: (name: string, line: number): string | undefined => sources.get(name)?.lines[line - 1],
   };
 }

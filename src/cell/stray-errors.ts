@@ -30,7 +30,7 @@ export function watchStrayErrors(report: (stray: StrayError) => void): void {
   process.on('uncaughtException', onStray);
 }
 
-/** Writes that the code called process.exit; call it in a listener of 'exit', below that call. */
+/** Writes that the code called process.exit; call it in a listener of 'exit', which process.exit calls. */
 export function writeExitCall(fd: number, code: number): void {
   const cell = cellOf(new Error());
   try {
@@ -40,7 +40,7 @@ export function writeExitCall(fd: number, code: number): void {
   }
 }
 
-/** Number of the cell in an error's stack; undefined also for a stack that cannot be read. */
+/** Returns the number of the cell in an error's stack; undefined if there is none, or if the stack cannot be read. */
 function cellOf(thrown: unknown): number | undefined {
   try {
     if (!(thrown instanceof Error) || typeof thrown.stack !== 'string') return undefined;

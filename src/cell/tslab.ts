@@ -16,9 +16,9 @@ export interface Display {
   raw(contentType: string, content: string | Uint8Array): void;
 }
 
-// What `import * as tslab from 'tslab'` gives in our kernel: the same interface over the process's own sink.
+// Cells of our kernel import this module as 'tslab': it has tslab's interface and shows in the process's own sink.
 
-/** The versions of tslab whose interface this is, of the TypeScript that checks cells, and of Node. */
+/** Versions of tslab (whose interface this is), of TypeScript (which checks cells), and of Node. */
 export const versions: Readonly<Record<'tslab' | 'typescript' | 'node', string>> = {
   tslab: manifestOf('shardlab').peerDependencies?.tslab ?? '',
   typescript: manifestOf('typescript').version,
@@ -28,7 +28,7 @@ export const versions: Readonly<Record<'tslab' | 'typescript' | 'node', string>>
 /** Shows content below the running cell. */
 export const display: Display = displayOver((bundle) => currentDisplay()?.display(bundle));
 
-/** A display whose later contents replace its first one. */
+/** Returns a display in which each content replaces the previous one. */
 export function newDisplay(): Display {
   return displayOver(replacingDisplay());
 }

@@ -3,7 +3,7 @@ import { register } from 'node:module';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Names of files that are read as TypeScript modules. */
+/** Extensions of files that are read as TypeScript modules. */
 export const TYPESCRIPT_EXTENSIONS = ['.ts', '.mts'] as const;
 
 interface Loaded {
@@ -17,12 +17,12 @@ interface Resolved {
   readonly shortCircuit?: boolean | undefined;
 }
 
-/** Lets this process import TypeScript files beside the notebook; see Node's module customization hooks. */
+/** Lets this process import TypeScript files next to the notebook; see Node's module customization hooks. */
 export function enableTypescriptFiles(): void {
   register(`file://${__filename}`);
 }
 
-/** Hook: a relative import without an extension may mean a TypeScript file. */
+/** Hook: looks for a TypeScript file if a relative import finds no file. */
 export async function resolve(
   specifier: string,
   context: { readonly parentURL?: string },
@@ -37,7 +37,7 @@ export async function resolve(
       try {
         return await next(bare + extension, context);
       } catch {
-        // The next extension, or the first error.
+        // The next extension is tried; after the last one the first error is thrown.
       }
     }
     throw error;
@@ -64,7 +64,7 @@ export async function load(
   return { format: 'module', source: code, shortCircuit: true };
 }
 
-/** Whether a path names a TypeScript module, not a declaration. */
+/** Whether a path names a TypeScript module, and not a declaration file. */
 export function isTypescript(path: string): boolean {
   return TYPESCRIPT_EXTENSIONS.some((extension) => extname(path) === extension) && !/\.d\.m?ts$/.test(path);
 }

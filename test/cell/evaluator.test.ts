@@ -111,13 +111,13 @@ describe('the evaluator', () => {
     assert.ok(!cyclic.ok);
     assert.match(
       cyclic.error.traceback.join('\n'),
-      /Caused by Error: inner[\s\S]*Caused by an error that stands above$/,
+      /Caused by Error: inner[\s\S]*Caused by an error that is listed above$/,
     );
     const long = await run(
       "let d = 0; for (let i = 0; i < 20000; i++) d = new Error('y', { cause: d }); throw d",
     );
     assert.ok(!long.ok);
-    assert.match(long.error.traceback.at(-1) ?? '', /more causes than 10/);
+    assert.match(long.error.traceback.at(-1) ?? '', /and further causes/);
   });
 
   it('names the errors that an AggregateError holds', async () => {

@@ -16,7 +16,7 @@ describe('an excerpt', () => {
     for (let i = 0; i < 1000; i++) shown += excerpt.add(`${String(i).padStart(9)}\n`);
     assert.match(
       shown,
-      / 8\n\n… this cell has printed 90 characters: of what follows, the last 10 are shown when it ends …\n$/,
+      / 8\n\n… this cell has printed 90 characters; of its further output, only the last 10 characters are shown, when it ends …\n$/,
     );
     assert.match(excerpt.end(), /^\n… 9,900 characters are left out here; .*…\n {6}999\n$/s);
   });
