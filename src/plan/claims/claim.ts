@@ -1,7 +1,7 @@
 import { ShardlabError } from '../../core/errors';
 import source from './claims.json';
 
-/** The documents whose statements are checked, and what each is about. */
+/** The documents whose statements are checked, and the subject of each. */
 export const DOCUMENTS = source.documents;
 
 export type DocumentName = keyof typeof DOCUMENTS;
@@ -25,13 +25,13 @@ export interface Claim {
   readonly document: DocumentName;
   readonly kind: ClaimKind;
   readonly statement: string;
-  /** The number, two for a range; null where none is stated. */
+  /** The stated number, or two numbers for a range; null if none is stated. */
   readonly documented: number | readonly [number, number] | null;
-  /** Of `documented`; changes are percents of what was before, negative where something falls. */
+  /** Unit of `documented`. A change is a percentage of the value before it, and negative if the value falls. */
   readonly unit: string | null;
-  /** What the document says of the circumstances. */
+  /** The circumstances that the document states. */
   readonly given: Readonly<Record<string, unknown>>;
-  /** Where the number is a bound. */
+  /** Set if the number is a bound. */
   readonly relation?: '>' | '>=' | '<' | 'up to';
 }
 
@@ -40,17 +40,17 @@ const STATED = new Map(
   (source.claims as readonly unknown[] as readonly Claim[]).map((claim) => [claim.id, claim]),
 );
 
-/** The ids of all that the documents state, in their order. */
+/** The ids of all claims, in the order of the documents. */
 export const CLAIM_IDS: readonly string[] = [...STATED.keys()];
 
-/** The claim of an id. Throws: CHECK where the documents state none of that id. */
+/** Returns the claim with an id. Throws: CHECK if there is none. */
 export function claimOf(id: string): Claim {
   const claim = STATED.get(id);
   if (claim !== undefined) return claim;
   throw new ShardlabError('CHECK', `the documents state no '${id}': add it to claims.json`);
 }
 
-/** The one number that a claim states. Throws: CHECK where it states none, or a range. */
+/** Returns the number that a claim states. Throws: CHECK if it states none, or a range. */
 export function documentedNumber(id: string): number {
   const { documented } = claimOf(id);
   if (typeof documented === 'number') return documented;

@@ -3,36 +3,36 @@ import type { Claim } from './claim';
 import type { Finding, Verdict } from './finding';
 import type { PlanLab, RunLab } from './lab';
 
-/** What a check is expected to find: frozen, so that a change of a formula or of the engine shows. */
+/** The expected result of a check; it is stored, so that an effect of a changed formula or engine is noticed. */
 export interface Expectation {
   readonly verdict: Verdict;
-  /** The finding's number (`numberOf`); left out where it has none. */
+  /** The finding's number (`numberOf`); undefined if it has none. */
   readonly value?: number | undefined;
-  /** How far a fresh number may lie from it, in its unit. Default: 0.5% of the value. */
+  /** How much a new number may differ from `value`, in its unit. Default: 0.5% of `value`. */
   readonly within?: number | undefined;
 }
 
-/** Numbers that runs gave, by name. */
+/** Results of runs, by name. */
 export type Facts = Readonly<Record<string, number>>;
 
-/** Runs on real ranks that one or more claims stand on; its last facts are stored, so that they show without running. */
+/** Runs on real ranks whose results one or more claims use; the last results are stored, so checks need no new runs. */
 export interface Experiment {
   /** Unique. */
   readonly name: string;
   run(lab: RunLab): Promise<Facts>;
 }
 
-/** A claim with what checks it. */
+/** A claim with its check. */
 export interface ClaimEntry {
   readonly claim: Claim;
   readonly expected: Expectation;
-  /** Whose facts the check gets; left out where it needs no run. */
+  /** The experiment whose facts the check gets; undefined if it needs no run. */
   readonly experiment?: Experiment | undefined;
   /** Fast and without side effects; `facts` are empty without an experiment. */
   check(lab: PlanLab, facts: Facts): Finding;
 }
 
-/** A number of an experiment. Throws: CHECK where it is not there: the experiment changed since it was recorded. */
+/** Returns a fact by its name. Throws: CHECK if it is missing, because the experiment changed after it was recorded. */
 export function fact(facts: Facts, name: string): number {
   const value = facts[name];
   if (value !== undefined) return value;

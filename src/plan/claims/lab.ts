@@ -10,15 +10,15 @@ import type { LinkName, LinkNumbers } from '../../transport/link';
 import type { MemoryPrediction, Prediction } from '../prediction';
 import type { PlanRequestInput } from '../request';
 
-/** What checks without a run may ask. They get it by argument, so that a test can break it. */
+/** The planner's functions that checks call. Checks get it as an argument, so that a test can change it. */
 export interface PlanLab {
-  /** Time and memory on GPUs. */
+  /** Predicts time and memory on GPUs. */
   predict(request: PlanRequestInput): Prediction;
-  /** Memory alone. */
+  /** Predicts only memory. */
   memory(request: PlanRequestInput): MemoryPrediction;
 }
 
-/** Where a run takes place: ranks of this machine, on a wire that may be shaped. */
+/** Where a run takes place: ranks of this machine, with a link that may be shaped. */
 export interface LabPlace {
   readonly ranks: number;
   readonly link?: LinkName | LinkNumbers;
@@ -33,7 +33,7 @@ export interface LabCollectives {
   readonly count: number;
   readonly bytes: Bytes;
   readonly wireBytes: Bytes;
-  /** The main thread stood still. */
+  /** Time in which the main thread only waited. */
   readonly exposedSeconds: Seconds;
   readonly overlappedSeconds: Seconds;
 }
@@ -44,23 +44,23 @@ export interface RunFacts {
   readonly numParams: number;
   readonly losses: readonly number[];
   readonly gradNorms: readonly number[];
-  /** Of each step. */
+  /** Seconds of each step. */
   readonly stepSeconds: readonly Seconds[];
-  /** On rank 0. */
+  /** Collectives on rank 0. */
   readonly collectives: readonly LabCollectives[];
-  /** Most that a rank held on the device at one moment. */
+  /** The most bytes that a rank held on the device at one moment. */
   readonly peakBytes: Bytes;
-  /** By cause on that rank at that moment; `logical` at the declared types. */
+  /** Bytes by cause on that rank at that moment; `logicalAtPeak` counts them in the declared types. */
   readonly atPeak: BytesByCause;
   readonly logicalAtPeak: BytesByCause;
-  /** The largest that each cause was at any moment of the step, on that rank. */
+  /** The most bytes of each cause at any moment of the step, on that rank. */
   readonly peakByCause: BytesByCause;
-  /** At the step's end, on rank 0. */
+  /** Bytes at the step's end, on rank 0. */
   readonly atRest: BytesByCause;
   readonly hostAtRest: BytesByCause;
 }
 
-/** A run that takes commands; it ends with its work. */
+/** A run that takes commands until the function that got it returns. */
 export interface LabRun {
   step(numSteps: number): Promise<void>;
   save(path: string): Promise<void>;
@@ -68,7 +68,7 @@ export interface LabRun {
   facts(): RunFacts;
 }
 
-/** What a function in a rank finds in its first argument (of what a rank's cell sees, the part that checks use). */
+/** The first argument of a function in a rank: the names of a rank's cell that checks use. */
 export interface LabScope {
   readonly rank: number;
   readonly worldSize: number;
@@ -82,36 +82,36 @@ export interface LabScope {
   ) => TemperatureGating;
 }
 
-/** Real ranks. Jobs are kept for the next question of the same place, until `close`. */
+/** Runs on real ranks. A job is used again for the next call with the same place, until `close`. */
 export interface RunLab {
   /** Trains this number of steps. */
   train(config: TrainConfigInput, place: LabPlace & { readonly steps: number }): Promise<RunFacts>;
   /**
-   * Several runs on the same ranks, a step of each in turn, so that what slows the machine slows all of them. The first
-   * `warmUp` steps (default 2) come on top and are left out of `stepSeconds`.
+   * Runs several trainings on the same ranks, a step of each in turn, so that a slow machine affects all of them alike.
+   * `warmUp` more steps (default 2) come first and are left out of `stepSeconds`.
    */
   inTurn<Name extends string>(
     configs: Readonly<Record<Name, TrainConfigInput>>,
     place: LabPlace & { readonly rounds: number; readonly warmUp?: number },
   ): Promise<Readonly<Record<Name, RunFacts>>>;
-  /** Gives a run to `work`, and an empty folder that is removed after it. */
+  /** Passes a run to `work`, and an empty folder that is removed afterwards. */
   withRun<T>(
     config: TrainConfigInput,
     place: LabPlace,
     work: (run: LabRun, folder: string) => Promise<T>,
   ): Promise<T>;
-  /** Times of a collective of `elements` float32 elements on rank 0, round by round. */
+  /** Measures a collective of `elements` float32 elements on rank 0, round by round. */
   collective(
     op: 'allReduce' | 'reduceScatter' | 'allGather' | 'allToAll',
     elements: number,
     place: LabPlace & { readonly rounds: number },
   ): Promise<readonly Seconds[]>;
-  /** Runs a function in every rank. It is shipped by its source: it sees its arguments and nothing else of its file. */
+  /** Runs a function in every rank. It is sent as source text, so it sees only its arguments. */
   inRanks<Args extends readonly unknown[], Value>(
     place: LabPlace,
     work: (scope: LabScope, ...args: Args) => Value,
     ...args: Args
   ): Promise<Awaited<Value>[]>;
-  /** Ends its jobs. */
+  /** Ends all jobs. */
   close(): Promise<void>;
 }

@@ -5,7 +5,7 @@ import type { Bytes } from '../../core/units';
 /** fp32 parameters, gradients and Adam's two moments, or fp16 ones with a master copy: 4 + 4 + 8 or 2 + 2 + 12. */
 export const STATE_BYTES_PER_PARAMETER = 16;
 
-/** Model states of one rank in float32 under Adam, and what it receives in a step. */
+/** Model states of one rank in float32 with Adam, and the bytes that it receives in a step. */
 export interface ModelStates {
   readonly states: readonly { readonly cause: MemoryCause; readonly bytes: Bytes }[];
   readonly stateBytes: Bytes;
@@ -13,40 +13,40 @@ export interface ModelStates {
 }
 
 /**
- * What one of `world` ranks holds and receives of a model that is one unit. Source: Rajbhandari et al. 2020, "ZeRO: Memory
+ * Returns what one of `world` ranks holds and receives if the model is one unit. Source: Rajbhandari et al. 2020, "ZeRO: Memory
  * Optimizations Toward Training Trillion Parameter Models", sections 5 and 7.
  */
 export function modelStates(numParams: number, strategy: StrategyName, world: number): ModelStates {
   const { shardedAtRest, reshardAfterForward } = STRATEGIES[strategy];
   const [whole, shard] = [4 * numParams, (4 * numParams) / world];
-  const cuts = (state: (typeof shardedAtRest)[number]): boolean => shardedAtRest.includes(state);
+  const shards = (state: (typeof shardedAtRest)[number]): boolean => shardedAtRest.includes(state);
   const states = [
-    cuts('parameter')
+    shards('parameter')
       ? ({ cause: 'param.shard', bytes: shard } as const)
       : ({ cause: 'param.full', bytes: whole } as const),
-    cuts('gradient')
+    shards('gradient')
       ? ({ cause: 'grad.shard', bytes: shard } as const)
       : ({ cause: 'grad.full', bytes: whole } as const),
-    { cause: 'optimizer', bytes: 2 * (cuts('optimizer') ? shard : whole) } as const,
+    { cause: 'optimizer', bytes: 2 * (shards('optimizer') ? shard : whole) } as const,
   ];
-  const passed = shard * (world - 1); // by a gather or a reduction of everything
+  const passed = shard * (world - 1); // received in one all-gather or reduce-scatter of the whole model
   const isSharded = shardedAtRest.length > 0;
   return {
     states,
     stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
     wireBytes: {
-      param: isSharded ? passed * (cuts('parameter') && reshardAfterForward ? 2 : 1) : 0,
+      param: isSharded ? passed * (shards('parameter') && reshardAfterForward ? 2 : 1) : 0,
       grad: isSharded ? passed : 2 * passed,
     },
   };
 }
 
-/** Bytes of states under any of these causes. */
+/** Returns the bytes of the states with these causes. */
 export function bytesOf({ states }: ModelStates, causes: readonly MemoryCause[]): Bytes {
   return states.reduce((sum, { cause, bytes }) => (causes.includes(cause) ? sum + bytes : sum), 0);
 }
 
-/** Wire bytes of a step against DDP's, as a factor. */
+/** Returns the wire bytes of a step divided by DDP's. */
 export function volumeAgainstDdp(strategy: StrategyName, world: number): number {
   return received(modelStates(1e9, strategy, world)) / received(modelStates(1e9, 'NO_SHARD', world));
 }

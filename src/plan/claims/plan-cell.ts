@@ -1,13 +1,13 @@
 import type { PlanRequestInput } from '../request';
 
-/** The cell that shows a prediction: `sl.plan({ … })`. */
+/** Returns the cell that shows a prediction: `sl.plan({ … })`. */
 export function planCell(request: PlanRequestInput): string {
   return `sl.plan(${literal(request)})`;
 }
 
-/** The cell that shows by how many percent a figure of one plan ('seconds.value') differs from another's. */
-export function changeCell(one: PlanRequestInput, other: PlanRequestInput, figure: string): string {
-  return `100 * (${planCell(one)}.${figure} / ${planCell(other)}.${figure} - 1)`;
+/** Returns the cell that shows by how many percent a number of one plan ('seconds.value') differs from a base plan's. */
+export function changeCell(plan: PlanRequestInput, base: PlanRequestInput, figure: string): string {
+  return `100 * (${planCell(plan)}.${figure} / ${planCell(base)}.${figure} - 1)`;
 }
 
 function literal(value: unknown): string {

@@ -1,5 +1,5 @@
 import recorded from './recorded.json';
 import type { RecordedRuns } from './survey';
 
-/** The runs that claims stand on, as they came out last; `shardlab claims --record` writes the data. */
+/** The last results of the runs that claims use; `shardlab claims --record` writes them. */
 export const recordedRuns: RecordedRuns = recorded;

@@ -5,7 +5,7 @@ import { FSDP_MEGATRON_SWIFT } from './fsdp-megatron-swift/document';
 import { WAN_DEEPSPEED_ZERO3 } from './wan-deepspeed-zero3/document';
 import { WAN22_FSDP } from './wan22-fsdp/document';
 
-/** Every claim of the documents with what checks it, document by document. */
+/** Every claim of the documents with its check, document by document. */
 export const CLAIMS: readonly ClaimEntry[] = [
   ...WAN22_FSDP,
   ...FSDP_GUIDE,

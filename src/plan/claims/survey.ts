@@ -7,19 +7,19 @@ import type { PlanLab, RunLab } from './lab';
 
 /** The last recorded runs of all experiments. */
 export interface RecordedRuns {
-  /** Of the machine that they ran on. */
+  /** Processor of the machine on which they ran. */
   readonly processor: string;
-  /** As 2026-01-31. */
+  /** Such as 2026-01-31. */
   readonly date: string;
   /** Facts by experiment. */
   readonly experiments: Readonly<Record<string, Facts>>;
 }
 
-/** A claim and what its check finds now. */
+/** A claim and the result of its check. */
 export interface ClaimResult {
   readonly claim: Claim;
   readonly finding: Finding;
-  /** Where and when the runs took place that it stands on; undefined where it needs none. */
+  /** Where and when its runs took place; undefined if it needs no run. */
   readonly recorded?: Pick<RecordedRuns, 'processor' | 'date'> | undefined;
 }
 
@@ -27,12 +27,12 @@ export interface ClaimResult {
 export interface ClaimCheck extends ClaimResult {
   readonly expected: Expectation;
   readonly holds: boolean;
-  /** What changed; '' where it holds. */
+  /** What changed; '' if it holds. */
   readonly change: string;
 }
 
 /**
- * Claims by id; '*' stands for anything. Default: all. Throws: CONFIG with the nearest id where a pattern finds none.
+ * Selects claims by id; '*' matches any text. Default: all. Throws: CONFIG with the nearest id if a pattern matches none.
  */
 export function selectClaims(
   entries: readonly ClaimEntry[],
@@ -50,7 +50,7 @@ export function selectClaims(
   return entries.filter(({ claim }) => chosen.has(claim.id));
 }
 
-/** What all checks find, on the runs that were recorded last. */
+/** Runs all checks on the last recorded runs. */
 export function surveyClaims(
   entries: readonly ClaimEntry[],
   lab: PlanLab,
@@ -59,7 +59,7 @@ export function surveyClaims(
   return entries.map((entry) => resultOf(entry, lab, recorded));
 }
 
-/** Checks without runs, on the recorded ones. */
+/** Checks claims on the recorded runs, without new runs. */
 export function checkClaims(
   entries: readonly ClaimEntry[],
   lab: PlanLab,
@@ -68,7 +68,7 @@ export function checkClaims(
   return entries.map((entry) => checkOf(entry, lab, recorded));
 }
 
-/** Runs the experiments of these claims, each once, and gives their facts. */
+/** Runs the experiments of these claims, each once, and returns their facts. */
 export async function recordRuns(
   entries: readonly ClaimEntry[],
   runs: RunLab,
@@ -90,7 +90,7 @@ function resultOf({ claim, experiment, check }: ClaimEntry, lab: PlanLab, record
   if (facts === undefined) {
     throw new ShardlabError(
       'CHECK',
-      `${claim.id} stands on the runs '${experiment.name}', which were not recorded; run shardlab claims --record`,
+      `${claim.id} needs the runs '${experiment.name}', which were not recorded; run shardlab claims --record`,
     );
   }
   return { claim, finding: check(lab, facts), recorded: { processor, date } };
@@ -102,7 +102,7 @@ function checkOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): Claim
   return { ...result, expected: entry.expected, holds: change === '', change };
 }
 
-/** What differs between what was expected and what was found; '' where nothing does. */
+/** Describes the difference between an expectation and a finding; '' if there is none. */
 export function changeOf(expected: Expectation, finding: Finding): string {
   const found = numberOf(finding);
   const changes: string[] = [];

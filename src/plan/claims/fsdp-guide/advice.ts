@@ -7,7 +7,7 @@ import { volumeAgainstDdp } from '../model-states';
 
 const MOE = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 32, experts: 4 } as const;
 
-/** A mixture of experts whose layers are units, and one whose experts are. */
+/** A mixture of experts, once with its layers as units and once with its experts as units. */
 export const expertUnits: Experiment = {
   name: 'Units of a mixture of experts, 2 ranks',
   async run(lab) {
@@ -30,7 +30,7 @@ export const expertUnits: Experiment = {
   },
 };
 
-/** What to wrap, what code to write, what to expect. */
+/** The guide's advice about wrapping, code and settings. */
 export const GUIDE_ADVICE: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.fix.moe_unit'),
@@ -44,9 +44,9 @@ export const GUIDE_ADVICE: readonly ClaimEntry[] = [
         unit: 'nats between the losses',
         by: '',
         why:
-          `It works, and no rank skips a gather because none of its tokens went to an expert: ${fact(facts, 'gathersByLayer')} gathers a ` +
-          `step where units of single experts take ${fact(facts, 'gathersByExpert')}. It holds all experts of a layer whole at once, ` +
-          `${times(fact(facts, 'wholeByLayer') / fact(facts, 'wholeByExpert'))} as much here.`,
+          `It works, and no rank skips a gather because none of its tokens went to an expert: ${fact(facts, 'gathersByLayer')} all-gathers ` +
+          `per step; units of single experts need ${fact(facts, 'gathersByExpert')}. But all experts of a layer are whole at once, which ` +
+          `takes ${times(fact(facts, 'wholeByLayer') / fact(facts, 'wholeByExpert'))} as much memory in this run.`,
         evidence: {
           kind: 'run',
           source: `const job = await sl.launch({ ranks: 2 }), model = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 32, experts: 4 } as const;
@@ -68,10 +68,10 @@ sl.compare(runs, 'comm')`,
         verdict: 'off',
         predicted: wrong.filter(({ inTheOriginal }) => /Error|does not exist/.test(inTheOriginal)).length,
         unit: 'errors',
-        by: 'it stops at its first line; three names need mending',
+        by: 'it stops at its first line; three names have to be corrected',
         why:
-          'Tried on torch 2.13: mixed_precision=True is an AttributeError (it wants MixedPrecision(…)), a bare policy a TypeError (it ' +
-          'wants functools.partial), and ShardStrategy does not exist (ShardingStrategy).',
+          'Tried on torch 2.13: mixed_precision=True raises an AttributeError (it has to be MixedPrecision(…)), a bare policy raises a ' +
+          'TypeError (it needs functools.partial), and ShardStrategy does not exist (ShardingStrategy does).',
         evidence: {
           kind: 'run',
           source:
@@ -93,8 +93,8 @@ sl.compare(runs, 'comm')`,
         by: 'two statements exclude each other, twice',
         why:
           'Bytes and matmuls both grow with the parameters, so the share of communication does not depend on size, but on tokens per GPU and, ' +
-          `latency for small models. SHARD_GRAD_OP keeps ${times(held('SHARD_GRAD_OP') / held('FULL_SHARD'))} FULL_SHARD's whole ` +
-          'parameters (tiny model, 8 ranks) and moves a third less.',
+          `in small models, on latency. SHARD_GRAD_OP holds ${times(held('SHARD_GRAD_OP') / held('FULL_SHARD'))} as many whole parameters as ` +
+          'FULL_SHARD (tiny model, 8 ranks) and moves a third fewer bytes.',
         evidence: { kind: 'formula', source: '(3 * 7 / 8) / (2 * 7 / 8)' },
       };
     },
@@ -107,7 +107,7 @@ sl.compare(runs, 'comm')`,
       unit: '%',
       by: '',
       why:
-        'A forecast, without a list of frameworks to count; no model here predicts it. Automatic wrapping exists: ' +
+        'This is a forecast, and the guide does not list the frameworks that it counts; no model here predicts it. Automatic wrapping exists: ' +
         'transformer_auto_wrap_policy and size_based_auto_wrap_policy since PyTorch 1.12.',
       evidence: { kind: 'run', source: "sl.lookup('size_based_auto_wrap_policy')" },
       needs: 'the end of 2028, and a list of the frameworks that count',

@@ -5,13 +5,13 @@ import { latency, slowWire } from './wire-runs';
 
 const GPUS = 8;
 
-/** Rounds of a ring in which every card sends one message. */
+/** Returns the number of a ring's rounds; in each, every GPU sends one message. */
 function ringRounds(op: 'allReduce' | 'allGather' | 'reduceScatter'): number {
   return ringCost({ op, wireDType: 'float32', inputs: [GPUS], outputs: [GPUS] }, 0, GPUS).steps;
 }
 
 const DDP_ROUNDS = ringRounds('allReduce');
-/** A gather in forward, one in backward, a reduction. */
+/** An all-gather in forward, another in backward, and a reduce-scatter. */
 const FSDP_ROUNDS = 2 * ringRounds('allGather') + ringRounds('reduceScatter');
 
 const LATENCY_CELL = `const job = await sl.launch({ ranks: 4, link: { gbit: 10, latencyUs: 20000 } });
@@ -35,10 +35,10 @@ export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
       verdict: 'off',
       predicted: FSDP_ROUNDS,
       unit: 'rounds',
-      by: `${FSDP_ROUNDS} to ${DDP_ROUNDS} and not 4 to 8: 1.5 times DDP's where half is stated`,
+      by: `${FSDP_ROUNDS} to ${DDP_ROUNDS} and not 4 to 8: 1.5 times as many as DDP, not half as many`,
       why:
-        `A ring's all-reduce over 8 takes 2(n-1) = ${DDP_ROUNDS} rounds. FSDP passes the ring three times, gather, gather again ` +
-        `in backward, reduce-scatter, of n-1 each: ${FSDP_ROUNDS}.`,
+        `A ring's all-reduce over 8 takes 2(n-1) = ${DDP_ROUNDS} rounds. FSDP uses the ring three times (all-gather, another ` +
+        `all-gather in backward, reduce-scatter), for n-1 rounds each: ${FSDP_ROUNDS}.`,
       evidence: { kind: 'formula', source: 'const n = 8;\n3 * (n - 1)' },
     }),
   },
@@ -56,8 +56,8 @@ export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
         unit: '%',
         by: 'longer by half, not shorter by half',
         why:
-          'Three passes of n-1 messages take 1.5 times as long as two, and FSDP pays them for every unit, DDP for every bucket of ' +
-          '25 MB. Measured with 4 ranks at 20 ms a message.',
+          'FSDP sends n-1 messages three times, DDP twice, so FSDP takes 1.5 times as long. FSDP sends them for every unit, DDP for ' +
+          'every bucket of 25 MB. Measured with 4 ranks at 20 ms per message.',
         evidence: { kind: 'run', source: LATENCY_CELL },
       };
     },
@@ -76,8 +76,8 @@ export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
         unit: '%',
         by: 'no fewer bytes; only waiting shrinks, by at most a third',
         why:
-          'The same collectives move the same bytes, some of them earlier: the gathers of backward, a third of the bytes, may overlap ' +
-          'with computation, if there is enough. 25% less waiting is possible, but depends on model and network.',
+          'The same collectives move the same bytes, some of them earlier: the all-gathers of backward, a third of the bytes, may ' +
+          'overlap with computation if there is enough of it. 25% less waiting is possible, but it depends on model and network.',
         evidence: { kind: 'run', source: PREFETCH_CELL },
       };
     },

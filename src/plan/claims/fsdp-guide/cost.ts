@@ -23,7 +23,7 @@ function threeBillion(strategy: 'NO_SHARD' | 'FULL_SHARD'): PlanRequestInput {
   };
 }
 
-/** Hardware, a run, and serving. */
+/** The cost of hardware, of a run, and of serving. */
 export const GUIDE_COST: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.cost.hardware'),
@@ -37,10 +37,10 @@ export const GUIDE_COST: readonly ClaimEntry[] = [
         verdict: 'off',
         predicted: 100 * (small / large - 1),
         unit: '%',
-        by: '10 points too much, and of a price that DDP cannot be had for',
+        by: '10 points too high, and relative to a GPU on which DDP does not fit',
         why:
-          `DDP's states take ${states} GB, all of an A100-80G, so there is no run to compare with. With ${shard} GB of states a card ` +
-          `FSDP fits the A100-40G, which lists ${large.toFixed(2)} - ${small.toFixed(2)} USD less an hour (${PRICES['A100-80G'].date}).`,
+          `DDP's states take ${states} GB, all of an A100-80G, so there is no run to compare with. With ${shard} GB of states per GPU ` +
+          `FSDP fits the A100-40G, which costs ${large.toFixed(2)} - ${small.toFixed(2)} USD less per hour (${PRICES['A100-80G'].date}).`,
         evidence: { kind: 'formula', source: `100 * (${small} / ${large} - 1)` },
       };
     },
@@ -59,8 +59,8 @@ export const GUIDE_COST: readonly ClaimEntry[] = [
         unit: 'USD',
         by: factorOff(AFTER_USD, predicted.value),
         why:
-          "On the same cards at the same batch cost is time, and FSDP shortens the optimizer's step alone. 84 of 120 USD ask for 1.43 " +
-          "times the samples an hour, or cards that cost 30% less; the guide's own 3.2 x would make it 37.50.",
+          "With the same GPUs and batch, cost depends only on time, and FSDP shortens only the optimizer's update. 84 instead of 120 USD " +
+          "needs 1.43 times the samples per hour, or GPUs that cost 30% less; the guide's own 3.2 x would mean 37.50 USD.",
         evidence: {
           kind: 'prediction',
           source: `${BEFORE_USD} * ${planCell(ddp)}.${SPEED} / ${planCell(sharded)}.${SPEED}`,
@@ -79,10 +79,10 @@ export const GUIDE_COST: readonly ClaimEntry[] = [
       return {
         verdict: 'off',
         unit: '%',
-        by: '0%: training leaves the served model as it was',
+        by: '0%: the way of training does not change the served model',
         why:
-          'How a model was trained does not change what it computes. Served in shards of 8 each forward would gather 7/8 of 6 GB, ' +
-          `${(1000 * gather).toFixed(1)} ms over NVLink, where reading the weights takes ${(1000 * read).toFixed(1)} ms.`,
+          'How a model was trained does not change what it computes. If it is served in 8 shards, each forward gathers 7/8 of 6 GB, ' +
+          `which takes ${(1000 * gather).toFixed(1)} ms over NVLink; to read the weights takes only ${(1000 * read).toFixed(1)} ms.`,
         evidence: {
           kind: 'formula',
           source:

@@ -8,7 +8,7 @@ import { STATE_BYTES_PER_PARAMETER } from '../model-states';
 import { changeCell, planCell } from '../plan-cell';
 import { BENCHMARK, benchmarkRequest, CARD, DOCUMENTED, GB, GIB, STATES } from './benchmark';
 
-/** The benchmark's memory: 72 GB used and 10 free under DDP, 28 in all and 3.5 a card under FSDP. */
+/** The benchmark's memory: under DDP 72 GB used and 10 free, under FSDP 28 on all GPUs and 3.5 per GPU. */
 export const GUIDE_MEMORY: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.mem.ddp'),
@@ -22,8 +22,8 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
         unit: 'GB',
         by: '',
         why:
-          `States are ${STATES.ddp} GB on every card; the other ${DOCUMENTED.ddp - STATES.ddp} are activations of a batch ` +
-          `that is not stated. GPT-2 XL at 1024 tokens fills the card at ${micro} sequences.`,
+          `States are ${STATES.ddp} GB on every GPU; the other ${DOCUMENTED.ddp - STATES.ddp} GB are activations, and the batch ` +
+          `is not stated. GPT-2 XL with 1024 tokens per sequence fills the GPU at ${micro} sequences.`,
         evidence: { kind: 'prediction', source: planCell(benchmarkRequest('NO_SHARD', micro)) },
         needs: '8 x A100-80G, and the batch and sequence length of the benchmark',
         command:
@@ -40,8 +40,8 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
       verdict: 'contradicts itself',
       predicted: CARD - DOCUMENTED.ddp,
       unit: 'GB',
-      by: `${DOCUMENTED.ddp} + ${DOCUMENTED.free} = ${DOCUMENTED.ddp + DOCUMENTED.free} GB on a card of ${CARD}`,
-      why: `A card of ${CARD} GB with ${DOCUMENTED.ddp} in use has ${CARD - DOCUMENTED.ddp} left, minus what CUDA and NCCL use.`,
+      by: `${DOCUMENTED.ddp} + ${DOCUMENTED.free} = ${DOCUMENTED.ddp + DOCUMENTED.free} GB on a GPU of ${CARD}`,
+      why: `A GPU of ${CARD} GB with ${DOCUMENTED.ddp} in use has ${CARD - DOCUMENTED.ddp} left, minus the memory of CUDA and NCCL.`,
       evidence: { kind: 'formula', source: '80 - 72' },
     }),
   },
@@ -52,11 +52,11 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
       verdict: 'contradicts itself',
       predicted: STATES.fsdp * BENCHMARK.gpus,
       unit: 'GB',
-      by: `the sum of 8 cards (8 x 3.5) is compared with the ${DOCUMENTED.ddp} of one card`,
+      by: `the sum of 8 GPUs (8 x 3.5) is compared with the ${DOCUMENTED.ddp} of one GPU`,
       why:
-        `${DOCUMENTED.fsdpTotal} = 8 x ${DOCUMENTED.fsdpCard} is the sum over all cards, but the ${DOCUMENTED.ddp} of DDP is for one card (10 are ` +
-        `free on each). For one card the two numbers are ${DOCUMENTED.ddp} and ${DOCUMENTED.fsdpCard}. The states alone are ` +
-        `${STATES.fsdp * BENCHMARK.gpus} over all cards.`,
+        `${DOCUMENTED.fsdpTotal} = 8 x ${DOCUMENTED.fsdpCard} is the sum over all GPUs, but the ${DOCUMENTED.ddp} of DDP is for one GPU (10 are ` +
+        `free on each). For one GPU the two numbers are ${DOCUMENTED.ddp} and ${DOCUMENTED.fsdpCard}. The states alone are ` +
+        `${STATES.fsdp * BENCHMARK.gpus} over all GPUs.`,
       evidence: { kind: 'formula', source: '((4 + 4 + 8) * 1.5e9) / 1e9' },
     }),
   },
@@ -72,7 +72,7 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
         by: factorOff(DOCUMENTED.fsdpCard, card),
         why:
           `FSDP turns ${STATES.ddp} GB of states into ${STATES.fsdp}; the other ${DOCUMENTED.ddp - STATES.ddp} of DDP's ` +
-          `${DOCUMENTED.ddp} GB are activations and buffers, which FSDP does not shard. 3.5 GB is possible only with a much smaller batch.`,
+          `${DOCUMENTED.ddp} GB are activations and buffers, which FSDP does not shard. 3.5 GB per GPU is possible only with a much smaller batch.`,
         evidence: {
           kind: 'formula',
           source: 'const states = ((4 + 4 + 8) * 1.5e9) / 1e9;\n72 - states + states / 8',
@@ -82,7 +82,7 @@ export const GUIDE_MEMORY: readonly ClaimEntry[] = [
   },
 ];
 
-/** Largest batch of GPT-2 XL under DDP that fits. */
+/** Returns the largest batch per GPU with which GPT-2 XL fits under DDP. */
 function largestBatch(lab: PlanLab): number {
   const fits = (micro: number): boolean =>
     lab.memory(benchmarkRequest('NO_SHARD', micro)).peak.value * GIB <= CARD * GB;
@@ -91,7 +91,7 @@ function largestBatch(lab: PlanLab): number {
   return micro;
 }
 
-/** How large a model can be, and how much sharding takes from each card. */
+/** How large a model can be, and how much memory sharding saves per GPU. */
 export const GUIDE_LIMITS: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.limit.10b'),
@@ -105,7 +105,7 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
         unit: 'parameters',
         by: factorOff(1e10, limit),
         why:
-          'DDP keeps everything on every card, so the card counts and not the machine: 16 bytes per parameter fill 80 GB at 5B, ' +
+          'DDP stores everything on every GPU, so the memory of one GPU is the limit: 16 bytes per parameter fill 80 GB at 5B, ' +
           `and 141 GB at ${(largest / 1e9).toPrecision(2)}B, before any activation.`,
         evidence: { kind: 'formula', source: '80e9 / (4 + 4 + 8)' },
       };
@@ -119,7 +119,7 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
       predicted: 100 * (1 - STATES.fsdp / STATES.ddp),
       unit: '%',
       by: '12.5 points too low',
-      why: 'A card that stores 1/8 saves 7/8, which is 87.5%; 75% needs 4 cards.',
+      why: 'A GPU that stores 1/8 saves 7/8, which is 87.5%; a saving of 75% needs 4 GPUs.',
       evidence: { kind: 'formula', source: '100 * (1 - 1 / 8)' },
     }),
   },
@@ -136,8 +136,8 @@ export const GUIDE_LIMITS: readonly ClaimEntry[] = [
         unit: '%',
         by: pointsOff(50, -change),
         why:
-          'Activations halve and model states do not: 4 + 4 + 8 bytes per parameter become 2 + 2 + 12 with a master copy, or stay as they ' +
-          `are under autocast. GPT-2 XL at 4 x 1024 tokens per GPU: ${(before.peakBytes / GB).toFixed(0)} GB become ` +
+          'Activations halve, but model states do not: 4 + 4 + 8 bytes per parameter become 2 + 2 + 12 with a master copy, or do not change ' +
+          `under autocast. GPT-2 XL at 4 x 1024 tokens per GPU: ${(before.peakBytes / GB).toFixed(0)} GB become ` +
           `${(after.peakBytes / GB).toFixed(0)}.`,
         evidence: {
           kind: 'prediction',

@@ -10,7 +10,7 @@ const TINY = 1e-8;
 /** torch.amp.GradScaler's first factor. */
 const LOSS_SCALE = 65_536;
 
-/** Percent of the exact mean, with fp16 on the wire and sums rounded at every hop. */
+/** Returns the error in percent of the exact mean, with fp16 on the wire and sums rounded at every hop. */
 function errorAt(scale: number, lossScale = 1, world = WORLD): number {
   const rows = simulateReductionError({
     dtypes: ['float16'],
@@ -40,8 +40,8 @@ export const GUIDE_NUMERICS: readonly ClaimEntry[] = [
         unit: '%',
         by: `holds for gradients of 1e-3 (${shown(errorAt(TYPICAL))}%), not of 1e-6 (${shown(small)}%) or 1e-8 (${shown(errorAt(TINY))}%)`,
         why:
-          'fp16 rounds to 0.05% down to 6e-5, below which steps are 6e-8 wide. Gradients smaller than about 1e-4 need a loss scale; ' +
-          `over 64 cards, sums rounded at every hop err by ${shown(errorAt(1, 1, 64))}% at any size.`,
+          'fp16 rounds to 0.05% above 6e-5; smaller values are rounded to multiples of 6e-8. Gradients below about 1e-4 need a loss scale. ' +
+          `Over 64 GPUs, sums that are rounded at every hop have an error of ${shown(errorAt(1, 1, 64))}% at any size.`,
         evidence: { kind: 'run', source: CELL },
       };
     },
@@ -53,11 +53,11 @@ export const GUIDE_NUMERICS: readonly ClaimEntry[] = [
       verdict: 'off',
       predicted: errorAt(SMALL, LOSS_SCALE),
       unit: '% error left by a loss scale',
-      by: 'it does neither; its loss scale keeps small gradients from vanishing',
+      by: 'it does neither; its loss scale prevents small gradients from becoming zero',
       why:
-        'autocast chooses the type of operations and starts no communication; prefetch and buckets overlap. GradScaler multiplies the ' +
-        `loss: gradients of 1e-6 then err by ${shown(errorAt(SMALL, LOSS_SCALE))}% instead of ${shown(errorAt(SMALL))}%, ` +
-        "fp16's own rounding, which nothing calibrates.",
+        'autocast chooses the type of operations and starts no communication; prefetch and buckets overlap it. GradScaler multiplies the ' +
+        `loss: gradients of 1e-6 then have an error of ${shown(errorAt(SMALL, LOSS_SCALE))}% instead of ${shown(errorAt(SMALL))}%. ` +
+        'The rest is the rounding of fp16, which nothing calibrates.',
       evidence: { kind: 'run', source: CELL },
     }),
   },

@@ -12,7 +12,7 @@ import { bytesOf, modelStates } from '../model-states';
 
 const GPUS = 8;
 
-/** What sharding takes from parameters, gradients and optimizer states: one fraction, three documented numbers. */
+/** What sharding saves: one fraction for parameters, gradients and optimizer states, but three documented numbers. */
 export const GUIDE_SHARDING: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.shard.params'),
@@ -21,7 +21,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
       ...sharded(['param.full', 'param.shard']),
       verdict: 'confirmed',
       by: '',
-      why: 'Between steps each of 8 cards stores 1/8, so it saves 87.5%, which is more than 75%. While a unit computes, the unit is whole.',
+      why: 'Between steps each of 8 GPUs stores 1/8, so it saves 87.5%, which is more than 75%. While a unit computes, its parameters are whole.',
     }),
   },
   {
@@ -29,7 +29,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
     expected: { verdict: 'off', value: -87.5 },
     check: () => ({
       ...sharded(['grad.full', 'grad.shard'], -90),
-      why: 'The saving is 7/8, as for parameters and optimizer states; 90% needs 10 cards.',
+      why: 'The saving is 7/8, as for parameters and optimizer states; 90% needs 10 GPUs.',
     }),
   },
   {
@@ -37,7 +37,7 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
     expected: { verdict: 'off', value: -87.5 },
     check: () => ({
       ...sharded(['optimizer'], -80),
-      why: 'The saving is 7/8, as for parameters and gradients; 80% needs 5 cards.',
+      why: 'The saving is 7/8, as for parameters and gradients; 80% needs 5 GPUs.',
     }),
   },
   {
@@ -52,8 +52,8 @@ export const GUIDE_SHARDING: readonly ClaimEntry[] = [
         unit: null,
         by: isLeast ? '' : 'another strategy holds less',
         why:
-          'Of all strategies it holds the least of parameters, gradients and optimizer, at rest and at their peaks; ' +
-          'SHARD_GRAD_OP is equal at rest. Activations are the same under all.',
+          'Of all strategies it holds the fewest parameters, gradients and optimizer states, at rest and at their peaks; ' +
+          'SHARD_GRAD_OP holds as few at rest. Activations are the same under all strategies.',
         evidence: {
           kind: 'run',
           source:
@@ -78,7 +78,7 @@ const STRATEGIES: readonly StrategyName[] = [
 
 const LARGEST = ['param.full', 'param.shard', 'grad.full', 'grad.shard'] as const;
 
-/** What a rank of 8 holds of the states, and the sum of the largest that parameters and gradients become. */
+/** Returns the bytes of states on one of 8 ranks at rest, and the sum of the peaks of parameters and gradients. */
 function heldUnder(strategy: StrategyName): { readonly rest: Bytes; readonly peaks: Bytes } {
   const mesh = strategy.includes('HYBRID') ? { dpReplicate: 2, dpShard: GPUS / 2 } : null;
   const run = forecastRun(parseTrainConfig({ model: 'tiny', parallel: { strategy, mesh } }), GPUS);
@@ -87,7 +87,7 @@ function heldUnder(strategy: StrategyName): { readonly rest: Bytes; readonly pea
   return { rest: totalBytes(states), peaks: largest };
 }
 
-/** The change of what a card holds under these causes, DDP to FULL_SHARD. */
+/** Returns by how many percent a GPU's bytes with these causes change from DDP to FULL_SHARD. */
 function sharded(
   causes: readonly MemoryCause[],
   documented: Claim['documented'] & number = -87.5,

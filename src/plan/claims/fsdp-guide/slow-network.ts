@@ -9,7 +9,7 @@ import { slowWire } from './wire-runs';
 
 const DOCUMENTED = -18;
 
-/** Three published sizes, between which most of what four V100 train lies; GPT-2, medium and XL. */
+/** Three published sizes that cover most models for four V100: GPT-2, GPT-2 medium and GPT-2 XL. */
 const MODELS_TRIED = [
   'gpt2',
   { kind: 'gpt', layers: 24, dim: 1024, heads: 16, vocab: 50_257, seq: 1024 },
@@ -17,7 +17,7 @@ const MODELS_TRIED = [
 ] as const;
 type Tried = (typeof MODELS_TRIED)[number];
 
-/** Four machines of one V100 each; in fp32, as compression is the guide's remedy, or mixed. */
+/** Returns a request for four machines with one V100 each; fp32 is the default, because the guide adds compression later. */
 function onEthernet(
   strategy: 'NO_SHARD' | 'FULL_SHARD',
   model: Tried = MODELS_TRIED[1],
@@ -35,7 +35,7 @@ function onEthernet(
   };
 }
 
-/** Of FULL_SHARD over DDP, percent: the middle model's in fp32, and the range over all three and both precisions. */
+/** Returns by how many percent FULL_SHARD is faster than DDP: the middle model in fp32; bounds over all models and types. */
 function slowerOnEthernet(lab: PlanLab): Estimate {
   const slower = (model: Tried, precision: 'fp32' | 'fp16'): number =>
     percentFaster(
@@ -46,7 +46,7 @@ function slowerOnEthernet(lab: PlanLab): Estimate {
   return { value: slower(MODELS_TRIED[1], 'fp32'), low: Math.min(...all), high: Math.max(...all) };
 }
 
-/** FSDP where the network is slow, and what wins it back. */
+/** FSDP on a slow network, and the remedies. */
 export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.net.10gbe'),
@@ -60,10 +60,10 @@ export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
         verdict: isInside ? 'confirmed' : 'off',
         predicted,
         unit: '%',
-        by: isInside ? '' : 'outside of what the model predicts',
+        by: isInside ? '' : 'outside of the predicted range',
         why:
-          `In fp32 three passes against two cost up to 33%: GPT-2 of 124M to 1.5B is predicted to lose ${(-predicted.value).toFixed(0)}%. With 16-bit ` +
-          `parameters and fp32 gradients both move the same, and little is lost. The guide's figure is between. Four ranks here, with a wider model, moved ${volume.toPrecision(3)} x DDP's bytes.`,
+          `In fp32, FSDP moves 3 volumes and DDP 2, which costs up to 33% of the speed; GPT-2 medium is predicted to lose ${(-predicted.value).toFixed(0)}%. With ` +
+          `16-bit parameters and fp32 gradients both move the same bytes, and little is lost. The guide's number is between. In runs of a wider model on 4 ranks, FSDP moved ${volume.toPrecision(3)} x DDP's bytes.`,
         evidence: {
           kind: 'prediction',
           source: changeCell(onEthernet('FULL_SHARD'), onEthernet('NO_SHARD'), SPEED),
@@ -83,10 +83,10 @@ export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
         verdict: gradients > 1 ? 'off' : 'confirmed',
         measured: gradients,
         unit: "x DDP's bytes",
-        by: `half of it: ${gradients.toPrecision(3)} times DDP's bytes are left of ${(fact(facts, 'fsdpWireBytes') / ddp).toPrecision(3)}`,
+        by: `only half of it: ${(fact(facts, 'fsdpWireBytes') / ddp).toPrecision(3)} times DDP's bytes become ${gradients.toPrecision(3)} times`,
         why:
-          'FULL_SHARD moves 3 volumes, DDP 2. fp16 gradients alone leave 2.5. With 16-bit parameters too, the ratio to DDP is ' +
-          `${both.toPrecision(2)}. Overlap wins back what fits behind compute, and nothing where the wire is the limit.`,
+          'FULL_SHARD moves 3 volumes, DDP 2. With fp16 gradients alone FULL_SHARD moves 2.5. With 16-bit parameters too, the ratio to DDP is ' +
+          `${both.toPrecision(2)}. Overlap hides communication only while there is computation, so it gains nothing if the wire is the limit.`,
         evidence: {
           kind: 'run',
           source: `const job = await sl.launch({ ranks: 4, link: '10GbE' });

@@ -1,11 +1,11 @@
 import type { Estimate, Prediction } from '../../prediction';
 
 /**
- * How much faster one layout is than another, in percent of samples a second. What both compute is the same and cancels; the
- * bounds are those of overlap: communication that shows not at all on one side, and twice as much as predicted on the other.
+ * Returns by how many percent (of samples per second) a layout is faster than a base. Both compute the same, so only overlap
+ * makes the bounds: one side's communication is hidden completely, and the other side waits twice as long as predicted.
  */
-export function percentFaster(one: Prediction, other: Prediction): Estimate {
-  const [mine, its] = [speedsOf(one), speedsOf(other)];
+export function percentFaster(layout: Prediction, base: Prediction): Estimate {
+  const [mine, its] = [speedsOf(layout), speedsOf(base)];
   return {
     value: 100 * (mine.value / its.value - 1),
     low: 100 * (mine.low / its.high - 1),
@@ -13,18 +13,18 @@ export function percentFaster(one: Prediction, other: Prediction): Estimate {
   };
 }
 
-/** The same where both sides overlap alike: a layout and itself with other settings of the same strategy. */
-export function percentFasterAlike(one: Prediction, other: Prediction): Estimate {
-  const [mine, its] = [speedsOf(one), speedsOf(other)];
+/** Returns the same if both sides overlap alike, because they differ only in settings of one strategy. */
+export function percentFasterAlike(layout: Prediction, base: Prediction): Estimate {
+  const [mine, its] = [speedsOf(layout), speedsOf(base)];
   const faster = (at: 'value' | 'low' | 'high'): number => 100 * (mine[at] / its[at] - 1);
   const [value, hidden, shown] = [faster('value'), faster('high'), faster('low')];
   return { value, low: Math.min(value, hidden, shown), high: Math.max(value, hidden, shown) };
 }
 
-/** The figure of a plan that is compared. */
+/** The number of a plan that is compared. */
 export const SPEED = 'tokensPerSecondPerGpu';
 
-/** Tokens per second and GPU. */
+/** Returns tokens per second and GPU. */
 function speedsOf({ tokensPerSecondPerGpu, time }: Prediction): Estimate {
   const { seconds, exposedComm } = time;
   const at = (exposed: number): number =>

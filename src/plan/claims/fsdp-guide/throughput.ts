@@ -8,9 +8,9 @@ import { percentFaster, percentFasterAlike, SPEED } from './speed';
 import { accumulation } from './wire-runs';
 
 const FIVE_BILLION = { params: 5e9, gpus: 8 } as const;
-/** A GPT of 1.0M parameters: 4 blocks of 198 thousand, 131 thousand of the table, 66 thousand of positions. */
+/** A GPT of 1.0M parameters: 4 blocks of 198 thousand, 131 thousand in the embedding, 66 thousand for positions. */
 const MILLION = { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 1024, seq: 512 } as const;
-/** Sequences a card at which GPT-2 XL fits under DDP too. */
+/** Sequences per GPU with which GPT-2 XL fits under DDP too. */
 const MICRO = 4;
 
 function fiveBillion(strategy: 'FULL_SHARD' | 'SHARD_GRAD_OP' | 'NO_SHARD'): PlanRequestInput {
@@ -44,8 +44,8 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
         unit: 'x',
         by: factorOff(3.2, predicted.value),
         why:
-          'At the same batch both compute the same matmuls. FSDP gains because each GPU updates 1/8 of the parameters, and loses what ' +
-          'of its communication cannot be overlapped. A larger batch gains little once the matmuls are large.',
+          'At the same batch both compute the same matmuls. FSDP gains because each GPU updates only 1/8 of the parameters, and loses the ' +
+          'time of communication that is not overlapped. A larger batch gains little if the matmuls are already large.',
         evidence: { kind: 'prediction', source: `${planCell(sharded)}.${SPEED} / ${planCell(ddp)}.${SPEED}` },
       };
     },
@@ -82,9 +82,9 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
         unit: '%',
         by: isInside ? '' : pointsOff(10, predicted.value),
         why:
-          'FULL_SHARD gathers for every micro-batch; a reduction after each saves nothing. With no_sync the bytes per sample fall by ' +
-          `${four.toFixed(0)}% at 4 and ${eight.toFixed(0)}% at 8 (measured here), so a run gains 10% only if it waits for a third of its time; ` +
-          'with NVLink few runs do.',
+          'FULL_SHARD gathers for every microbatch; if it also reduces after every one, it saves nothing. With no_sync the bytes per sample ' +
+          `fall by ${four.toFixed(0)}% at 4 and ${eight.toFixed(0)}% at 8 (measured here), so a run gains 10% only if it waits for a third of its ` +
+          'time; with NVLink few runs wait so long.',
         evidence: { kind: 'prediction', source: changeCell(accumulated(8), accumulated(1), SPEED) },
       };
     },
@@ -103,8 +103,8 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
         unit: '%',
         by: pointsOff(12, predicted.value),
         why:
-          'FULL_SHARD gathers every parameter once more, so at the same batch it is never the faster one. What it frees, 7/8 of ' +
-          '10 GB of bf16 parameters between forward and backward, may buy a larger batch.',
+          'FULL_SHARD gathers every parameter once more, so at the same batch it is never faster. It frees 7/8 of 10 GB of bf16 ' +
+          'parameters between forward and backward, which may allow a larger batch.',
         evidence: {
           kind: 'prediction',
           source: changeCell(fiveBillion('FULL_SHARD'), fiveBillion('SHARD_GRAD_OP'), SPEED),
@@ -123,17 +123,17 @@ export const GUIDE_THROUGHPUT: readonly ClaimEntry[] = [
         verdict: faster.value < 5 ? 'off' : 'confirmed',
         predicted: faster,
         unit: '% of speed',
-        by: 'nothing to gain: 16 MB of states become 2, of a card of 80 GB',
+        by: 'nothing to gain: 16 MB of states become 2 MB on a GPU of 80 GB',
         why:
-          'At 100B sharding decides whether the model fits (1.6 TB of states). At 1M everything fits, and each unit pays the latency of ' +
-          'three collectives for it.',
+          'At 100B sharding decides whether the model fits (1.6 TB of states). At 1M everything fits, and sharding only adds the ' +
+          'latency of three collectives per unit.',
         evidence: { kind: 'prediction', source: changeCell(small, ddp, SPEED) },
       };
     },
   },
 ];
 
-/** Percent of the bytes a sample that accumulation saves. */
+/** Returns how many percent of the bytes per sample accumulation saves. */
 function savedBytes(facts: Readonly<Record<string, number>>, run: string, steps: number): number {
   return 100 * (1 - fact(facts, `${run}WireBytes`) / steps / fact(facts, 'oneWireBytes'));
 }

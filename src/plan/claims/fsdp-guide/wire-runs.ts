@@ -3,23 +3,23 @@ import type { Experiment, Facts } from '../entry';
 import type { LabPlace, LabScope, RunFacts } from '../lab';
 
 const RANKS = 4;
-/** As four machines of one card each. */
+/** Like four machines with one GPU each. */
 const SLOW: LabPlace & { readonly rounds: number; readonly warmUp: number } = {
   ranks: RANKS,
   link: '10GbE',
   rounds: 3,
   warmUp: 1,
 };
-/** Latency and next to nothing else. */
+/** A link with a high latency, so that small messages cost only latency. */
 const FAR: LabPlace = { ranks: RANKS, link: { gbit: 10, latencyUs: 20_000 } };
 
-/** Many parameters and few tokens: the wire is most of the step. */
+/** Many parameters and few tokens, so that communication takes most of the step. */
 const WIRE_BOUND = {
   model: { kind: 'gpt', layers: 4, dim: 256, heads: 4, vocab: 512, seq: 8 },
   batch: 1,
 } as const;
 
-/** FULL_SHARD and DDP on 10 Gbit/s, as they are, compressed, and without prefetch in backward. */
+/** FULL_SHARD and DDP on 10 Gbit/s; FULL_SHARD also compressed, and without prefetch in backward. */
 export const slowWire: Experiment = {
   name: 'FULL_SHARD and DDP on 10GbE, 4 ranks',
   async run(lab) {
@@ -37,7 +37,7 @@ export const slowWire: Experiment = {
   },
 };
 
-/** Micro-batches a step, gradients reduced after each and once. */
+/** 1, 4 and 8 microbatches per step, with gradients reduced after each microbatch, or once. */
 export const accumulation: Experiment = {
   name: 'Accumulation over 1, 4 and 8 micro-batches on 10GbE, 4 ranks',
   async run(lab) {
@@ -54,7 +54,7 @@ export const accumulation: Experiment = {
   },
 };
 
-/** A small all-reduce, and the gathers and the reduction that FSDP has in its place. */
+/** A small all-reduce, and the all-gather and reduce-scatter with which FSDP replaces it. */
 export const latency: Experiment = {
   name: 'Collectives of 4 ranks at 20 ms a message',
   async run(lab) {
@@ -81,7 +81,7 @@ export const latency: Experiment = {
   },
 };
 
-/** Of each run: 'ddp' gives ddpStepSeconds (median), ddpWireBytes and ddpCollectives (of parameters and gradients). */
+/** Returns facts by run: for 'ddp', ddpStepSeconds (median), ddpWireBytes and ddpCollectives (of parameters and gradients). */
 function factsOf(runs: Readonly<Record<string, RunFacts>>): Facts {
   const facts: Record<string, number> = {};
   for (const [name, { stepSeconds, collectives }] of Object.entries(runs)) {

@@ -15,7 +15,7 @@ import {
 
 const ANY: Degrees = { tp: [1, 2, 4, 8], pp: [1, 2, 4, 8] };
 const ADVISED: Degrees = { tp: [2, 4], pp: [2, 4] };
-/** Percent up to which a layout counts as good as the fastest. */
+/** A layout that takes at most this many percent longer counts as good as the fastest. */
 const AS_GOOD = 15;
 
 const SMALL: readonly Case[] = [
@@ -33,7 +33,7 @@ const LARGE: readonly Case[] = [
   { model: 'llama3-405b', seq: 8192, gpus: 512, globalBatch: 512 },
 ];
 
-/** The advice by size, tried on the planner. */
+/** The advice by model size, checked with the planner. */
 export const SWIFT_ADVICE: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.advice.small'),
@@ -49,8 +49,8 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
         unit: '% slower than the best with TP and PP, at worst',
         by: '',
         why:
-          'GPT-2 XL and Llama 3 8B on 8 and 64 A100: the best data-parallel layout is as fast as the best of Megatron-LM, or faster. Which ' +
-          'one it is depends on memory: NO_SHARD at 1.5B, SHARD_GRAD_OP or FULL_SHARD at 8B.',
+          'GPT-2 XL and Llama 3 8B on 8 and 64 A100: the best data-parallel layout is about as fast as the best of Megatron-LM, or faster. Its ' +
+          'strategy depends on memory: NO_SHARD at 1.5B, SHARD_GRAD_OP or FULL_SHARD at 8B.',
         evidence: cellOf(SMALL[1], fastestDataParallel(lab, SMALL[1] ?? QWEN)),
       };
     },
@@ -69,8 +69,8 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
         unit: '% slower than the best of all, at worst',
         by: '',
         why:
-          `Qwen-14B on 8 and 64 A100 and Llama 3 70B on 64: within ${AS_GOOD}% of the fastest. TP 2 without a pipeline, or FSDP where the network ` +
-          'is fast, may do as well; with 25 Gbit/s a GPU it wins clearly at 70B.',
+          `Qwen-14B on 8 and 64 A100 and Llama 3 70B on 64: within ${AS_GOOD}% of the fastest layout. TP 2 without a pipeline, or FSDP on a fast ` +
+          'network, may be as good; with 25 Gbit/s per GPU the advised layout is clearly the fastest at 70B.',
         evidence: cellOf(SEVENTY, fastestMegatron(lab, SEVENTY, ADVISED)),
       };
     },
@@ -87,10 +87,10 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
         verdict: good === LARGE.length ? 'confirmed' : 'off',
         predicted: good,
         unit: `of ${LARGE.length} cases within ${AS_GOOD}% of the fastest`,
-        by: 'good for some, no rule: TP inside a node and PP between nodes do as well or better',
+        by: 'good for some cases, but not a rule: TP inside a node and PP between nodes are as fast or faster',
         why:
-          'ZeRO-3 alone keeps up for 175B at 2048 tokens and 200 Gbit/s a GPU. With 25 Gbit/s it waits for gathers, and 405B at 8192 tokens does ' +
-          'not fit one sequence a GPU. Offload saves memory for time.',
+          'ZeRO-3 alone is about as fast for 175B at 2048 tokens and 200 Gbit/s per GPU. With 25 Gbit/s it waits for all-gathers, and 405B at ' +
+          '8192 tokens does not fit with one sequence per GPU. Offload saves memory but costs time.',
         evidence: cellOf(LARGE[0], fastestDataParallel(lab, LARGE[0] ?? QWEN, ['FULL_SHARD'])),
       };
     },
@@ -105,11 +105,11 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
       return {
         verdict: slower > 5 ? 'confirmed' : 'off',
         predicted: slower,
-        unit: '% longer where the group spans two nodes',
+        unit: '% longer if the group spans two nodes',
         by: '',
         why:
-          'Tensor parallelism moves activations several times a layer and waits for them. Llama 3 70B, TP 8 on nodes of 8 and of 4 A100 with ' +
-          '200 Gbit/s a GPU.',
+          'Tensor parallelism sends activations several times per layer and waits for them. Predicted for Llama 3 70B with TP 8, on nodes of 8 ' +
+          'and of 4 A100 with 200 Gbit/s per GPU.',
         evidence: { kind: 'prediction', source: changeCell(apart, ON_NVLINK, 'seconds.value') },
       };
     },
@@ -127,7 +127,7 @@ export const SWIFT_ADVICE: readonly ClaimEntry[] = [
         predicted: distinct,
         unit: 'winners in 4 cases',
         by: '',
-        why: `It can be done, and the answer does change: ${winners.join('; ')} for GPT-2 XL on 8, Llama 3 8B on 64, Qwen-14B on 8, Llama 3 70B on 64 A100.`,
+        why: `It is possible, and the fastest layout does change: ${winners.join('; ')} for GPT-2 XL on 8, Llama 3 8B on 64, Qwen-14B on 8, Llama 3 70B on 64 A100.`,
         evidence: {
           kind: 'prediction',
           source: '$ npx shardlab recommend --model llama3-70b --hardware A100-80G --gpus 64',

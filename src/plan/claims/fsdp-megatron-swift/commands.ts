@@ -6,7 +6,7 @@ import { changeCell } from '../plan-cell';
 
 const FLAGS = 'swift sft --parallel_method …';
 
-/** The command's model on one node, by its own line and by the document's advice. */
+/** Returns a request for the command's model on one node. */
 function qwen7b(parallel: PlanRequestInput['parallel']): PlanRequestInput {
   return {
     model: 'qwen-7b',
@@ -20,7 +20,7 @@ function qwen7b(parallel: PlanRequestInput['parallel']): PlanRequestInput {
 const THREE_D = qwen7b({ tp: 4, pp: 2, strategy: 'NO_SHARD', stack: 'megatron', sequenceParallel: true });
 const SHARDED = qwen7b({ strategy: 'FULL_SHARD', stack: 'fsdp2' });
 
-/** The document's commands, and what ms-swift is. */
+/** The document's commands, and its description of ms-swift. */
 export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.cli.megatron'),
@@ -30,8 +30,8 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
       unit: null,
       by: 'flags that ms-swift does not have today',
       why:
-        'ms-swift has a command of its own for Megatron: megatron sft --model … --tensor_model_parallel_size 4 ' +
-        '--pipeline_model_parallel_size 2. TP 4 x PP 2 is 8 GPUs for one copy.',
+        'ms-swift has a separate command for Megatron: megatron sft --model … --tensor_model_parallel_size 4 ' +
+        '--pipeline_model_parallel_size 2. TP 4 x PP 2 is 8 GPUs for one replica.',
       evidence: { kind: 'run', source: `sl.lookup('${FLAGS}')` },
     }),
   },
@@ -43,7 +43,7 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
       unit: null,
       by: 'flags that ms-swift does not have today',
       why:
-        "What is meant is transformers' arguments, which swift sft takes: --fsdp 'full_shard auto_wrap' --fp16 true. Llama 3 was trained in " +
+        "The document means the arguments of transformers, which swift sft accepts: --fsdp 'full_shard auto_wrap' --fp16 true. Llama 3 was trained in " +
         'bfloat16, which needs no loss scale.',
       evidence: { kind: 'run', source: `sl.lookup('${FLAGS}')` },
     }),
@@ -57,10 +57,10 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
         verdict: 'contradicts itself',
         predicted: slower,
         unit: '% longer than FULL_SHARD',
-        by: 'the example is what the advice advises against',
+        by: 'the example contradicts the advice',
         why:
-          `Qwen-7B has 7.7B parameters. On 8 A100 both fit; TP 4 x PP 2 is predicted to take ${slower.toFixed(0)}% longer than FULL_SHARD for 64 ` +
-          'sequences of 2048 tokens.',
+          `Qwen-7B has 7.7B parameters. TP 4 x PP 2 and FULL_SHARD both fit on 8 A100; TP 4 x PP 2 is predicted to take ${slower.toFixed(0)}% longer ` +
+          'for 64 sequences of 2048 tokens.',
         evidence: { kind: 'prediction', source: changeCell(THREE_D, SHARDED, 'seconds.value') },
       };
     },
@@ -72,7 +72,7 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
       verdict: 'not checkable here',
       unit: null,
       by: '',
-      why: 'The list is that of one release of ms-swift, which is not installed here; no model predicts it, and it grows with every release.',
+      why: 'The list describes one release of ms-swift, which is not installed here; no model predicts it, and it grows with every release.',
       evidence: { kind: 'run', source: `sl.lookup('${FLAGS}')` },
       needs: 'an installation of ms-swift (no GPU)',
       command:

@@ -3,7 +3,7 @@ import type { Prediction } from '../../prediction';
 import type { PlanRequestInput } from '../../request';
 import type { PlanLab } from '../lab';
 
-/** What is trained where; the batch is the same for every layout that is compared. */
+/** A model, its GPUs and its batch, which is the same for every compared layout. */
 export interface Case {
   readonly model: NonNullable<PlanRequestInput['model']>;
   readonly seq?: number;
@@ -14,13 +14,13 @@ export interface Case {
   readonly gpusPerNode?: number;
 }
 
-/** A layout that fits, and what is expected of it. */
+/** A layout that fits, and its prediction. */
 export interface Fastest {
   readonly request: PlanRequestInput;
   readonly prediction: Prediction;
 }
 
-/** Degrees of tensor and pipeline parallelism to try, and what data parallelism is left with. */
+/** Degrees of tensor and pipeline parallelism to try; data parallelism gets the rest of the GPUs. */
 export interface Degrees {
   readonly tp: readonly number[];
   readonly pp: readonly number[];
@@ -30,7 +30,7 @@ const MICRO = [1, 2, 4];
 const RECOMPUTE = ['none', 'selective', 'full'] as const;
 const SHARDED = ['SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'] as const;
 
-/** FSDP and DDP alone: every strategy, micro-batches, recompute. */
+/** Returns the fastest layout of FSDP and DDP alone, over strategies, microbatches and recompute. */
 export function fastestDataParallel(
   lab: PlanLab,
   of: Case,
@@ -42,7 +42,7 @@ export function fastestDataParallel(
   return fastestOf(lab, requests);
 }
 
-/** Megatron-LM with its optimizer sharded over data parallelism. */
+/** Returns the fastest layout of Megatron-LM, with its optimizer sharded over the data-parallel ranks. */
 export function fastestMegatron(lab: PlanLab, of: Case, { tp, pp }: Degrees): Fastest | undefined {
   const requests = tp.flatMap((tensor) =>
     pp.flatMap((pipeline) =>
@@ -61,14 +61,14 @@ export function fastestMegatron(lab: PlanLab, of: Case, { tp, pp }: Degrees): Fa
   return fastestOf(lab, requests);
 }
 
-/** Percent by which the first takes longer than the second; infinite where nothing of the first fits. */
-export function percentSlower(one: Fastest | undefined, other: Fastest | undefined): number {
-  const [mine, its] = [secondsOf(one), secondsOf(other)];
+/** Returns by how many percent a layout takes longer than a base; infinite if the layout does not fit. */
+export function percentSlower(layout: Fastest | undefined, base: Fastest | undefined): number {
+  const [mine, its] = [secondsOf(layout), secondsOf(base)];
   return 100 * (mine / its - 1);
 }
 
-export function secondsOf(one: Fastest | undefined): number {
-  return one?.prediction.seconds.value ?? Number.POSITIVE_INFINITY;
+export function secondsOf(layout: Fastest | undefined): number {
+  return layout?.prediction.seconds.value ?? Number.POSITIVE_INFINITY;
 }
 
 function ways(
@@ -101,7 +101,7 @@ function fastestOf(lab: PlanLab, requests: readonly PlanRequestInput[]): Fastest
   return best;
 }
 
-/** A prediction; undefined where heads, layers and ranks do not go together. */
+/** Returns a prediction; undefined if heads, layers or ranks do not divide. */
 function legal(lab: PlanLab, request: PlanRequestInput): Prediction | undefined {
   try {
     return lab.predict(request);

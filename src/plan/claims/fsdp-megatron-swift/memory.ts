@@ -22,7 +22,7 @@ function recomputing(recompute: 'none' | 'full'): PlanRequestInput {
   };
 }
 
-/** What fits, what sharding and recomputing save, and what a dtype of buffers can hold. */
+/** What fits, what sharding and recompute save, and the range of a buffer's dtype. */
 export const SWIFT_MEMORY: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.mem.adam'),
@@ -34,7 +34,7 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
         predicted: (states.find(({ cause }) => cause === 'optimizer')?.bytes ?? 0) / 1e9,
         unit: 'bytes/parameter',
         by: '',
-        why: 'Two moments of 4 bytes. With 16-bit parameters an fp32 master copy comes on top: 12.',
+        why: 'Two moments of 4 bytes each. With 16-bit parameters there is also an fp32 master copy: 12 bytes.',
         evidence: { kind: 'formula', source: '2 * 4' },
       };
     },
@@ -51,8 +51,8 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
         unit: 'GB of states',
         by: `no batch at all: states are ${(states / card).toPrecision(2)} times the larger A100's memory`,
         why:
-          'DDP keeps 16 bytes a parameter on each card. A batch of 1 fits where everything, moments included, is kept in 16 bits ' +
-          '(8 bytes a parameter, 56 GB), or where few parameters train (LoRA).',
+          'DDP stores 16 bytes per parameter on each GPU. A batch of 1 fits if everything, moments included, is stored in 16 bits ' +
+          '(8 bytes per parameter, 56 GB), or if only few parameters are trained (LoRA).',
         evidence: { kind: 'formula', source: '((4 + 4 + 8) * 7e9) / 1e9' },
       };
     },
@@ -70,10 +70,10 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
         verdict: 'off',
         predicted: change,
         unit: '%',
-        by: `${pointsOff(70, -change)}, of states on 8 GPUs`,
+        by: `${pointsOff(70, -change)}, for states on 8 GPUs`,
         why:
-          'States fall by 1 - 1/N: 75% on 4 GPUs, 87.5% on 8, 98.4% on 64, so 70% is no upper bound. Activations do not fall, so of all ' +
-          'memory it can be far less.',
+          'States fall by 1 - 1/N: 75% on 4 GPUs, 87.5% on 8, 98.4% on 64, so 70% is no upper bound. Activations do not fall, so the ' +
+          'share of all memory can be far smaller.',
         evidence: { kind: 'formula', source: '100 * (1 / 8 - 1)' },
       };
     },
@@ -90,8 +90,8 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
         unit: '% of activations at the peak',
         by: '',
         why:
-          'A layer keeps its input, 2 bytes an element in 16 bits, where it kept about 34 and its attention: one forward more, a third of ' +
-          'forward and backward. Llama 3 8B at 4096 tokens, each layer recomputed.',
+          'A layer stores only its input, 2 bytes per element, instead of about 34 bytes per element and its attention. The cost is a second ' +
+          'forward, a third of forward and backward. Predicted for Llama 3 8B at 4096 tokens, each layer recomputed.',
         evidence: {
           kind: 'prediction',
           source: changeCell(recomputing('full'), recomputing('none'), 'prediction.memory.activations'),
@@ -112,8 +112,8 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
         unit: 'largest in fp16',
         by: '',
         why:
-          'In fp16 a running sum, a variance or a mask of -1e9 above 65,504 is infinite. bfloat16 does not overflow, and is coarse: ' +
-          `position 2,049 becomes ${half[1]} in fp16 and ${brain[1]} in bfloat16, so rotary tables stay in fp32.`,
+          'In fp16 a running sum, a variance or a mask (-1e9) beyond 65,504 becomes infinite. bfloat16 does not overflow, but is coarse: ' +
+          `position 2,049 becomes ${half[1]} in fp16 and ${brain[1]} in bfloat16, so rotary tables are stored in fp32.`,
         evidence: { kind: 'formula', source: '(2 - 2 ** -10) * 2 ** 15' },
       };
     },

@@ -7,7 +7,7 @@ import { fastestDataParallel, percentSlower } from './fastest';
 
 const STAGES = 4;
 
-/** Share of the time in which stages stand still. Source: Narayanan et al. 2021, section 2.2. */
+/** Returns the percentage of the time in which stages are idle. Source: Narayanan et al. 2021, section 2.2. */
 function bubblePercent(stages: number, microBatches: number): number {
   return (100 * (stages - 1)) / (microBatches + stages - 1);
 }
@@ -21,7 +21,7 @@ const QWEN_14B: PlanRequestInput = {
   batch: { global: 64, micro: 1 },
 };
 
-/** Llama 3 70B, 80 layers, cut by tensor and data parallelism alone. */
+/** Llama 3 70B, 80 layers, sharded only by tensor and data parallelism. */
 const NO_PIPELINE: PlanRequestInput = {
   model: 'llama3-70b',
   seq: 4096,
@@ -32,7 +32,7 @@ const NO_PIPELINE: PlanRequestInput = {
   recompute: 'full',
 };
 
-/** Tensors that cross a cut after `stage`: edges of a graph from one of its nodes to a later one, by number. */
+/** Returns the number of tensors that cross a cut after `stage`; edges go from a node's number to a larger one. */
 function crossing(edges: readonly (readonly [from: number, to: number])[], stage: number): number {
   return edges.filter(([from, to]) => from <= stage && to > stage).length;
 }
@@ -41,7 +41,7 @@ function crossing(edges: readonly (readonly [from: number, to: number])[], stage
 const CHAIN = Array.from({ length: 8 }, (_, i) => [i, i + 1] as const);
 const SKIPS = [0, 1, 2, 3].map((level) => [level, 8 - level] as const);
 
-/** Bubbles, stages, and what can be cut into them. */
+/** Bubbles, stages, and models that can be cut into stages. */
 export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.pp.bubble'),
@@ -50,10 +50,10 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
       verdict: 'off',
       predicted: bubblePercent(STAGES, 4),
       unit: '% of the time idle',
-      by: `${bubblePercent(STAGES, 4).toFixed(0)}% of the time is bubble at 4 on 4`,
+      by: `${bubblePercent(STAGES, 4).toFixed(0)}% of the time is bubble with 4 microbatches on 4 stages`,
       why:
-        'Each stage waits for (p-1) of m + p - 1 slots, under GPipe and 1F1B alike: 43% at 4 micro-batches, 16% at 16, 10% at 27. ' +
-        'Interleaved stages divide it; nothing hides it.',
+        'Each stage is idle for (p-1) of m + p - 1 slots, with GPipe and with 1F1B: 43% at 4 microbatches, 16% at 16, 10% at 27. ' +
+        'Interleaved stages make the bubble smaller; nothing hides it.',
       evidence: { kind: 'formula', source: '(100 * (4 - 1)) / (4 + 4 - 1)' },
     }),
   },
@@ -63,10 +63,10 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
     check: () => ({
       verdict: 'off',
       predicted: bubblePercent(8, 8),
-      unit: '% of the time idle, 8 on 8',
-      by: 'as many micro-batches as stages leave nearly half of the time idle',
+      unit: '% of the time idle, 8 microbatches on 8 stages',
+      by: 'with as many microbatches as stages, nearly half of the time is idle',
       why:
-        'At m = p the bubble is (p-1)/(2p-1): 43% on 4 stages, 47% on 8. For 10% it takes 9(p-1) micro-batches: 27 on 4 stages, ' +
+        'At m = p the bubble is (p-1)/(2p-1): 43% on 4 stages, 47% on 8. For 10%, 9(p-1) microbatches are needed: 27 on 4 stages, ' +
         '63 on 8.',
       evidence: { kind: 'formula', source: '(100 * (8 - 1)) / (8 + 8 - 1)' },
     }),
@@ -84,8 +84,8 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
         unit: 'GiB a GPU',
         by: '',
         why:
-          `40 heads and 40 layers divide, and it fits an A100-80G without recompute: ${seconds.value.toFixed(1)} s for 64 sequences of 2048 are ` +
-          `predicted, ${Math.abs(slower).toFixed(0)}% ${slower > 0 ? 'more' : 'less'} than the best FSDP alone takes.`,
+          `40 heads and 40 layers can be divided, and the model fits an A100-80G without recompute. A step of 64 sequences of 2048 is predicted to ` +
+          `take ${seconds.value.toFixed(1)} s, ${Math.abs(slower).toFixed(0)}% ${slower > 0 ? 'more' : 'less'} than the best layout of FSDP alone.`,
         evidence: { kind: 'prediction', source: planCell(QWEN_14B) },
       };
     },
@@ -98,11 +98,11 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
       return {
         verdict: tp * pp * dp === 8 ? 'confirmed' : 'off',
         predicted: dp,
-        unit: 'copies on 8 GPUs',
+        unit: 'replicas on 8 GPUs',
         by: '',
         why:
-          "Both arguments are those of megatron.core.parallel_state (ms-swift's caller is Megatron-LM). 4 x 2 = 8 ranks hold one model; more " +
-          'GPUs must be a multiple of 8, and are copies.',
+          'Both arguments exist in megatron.core.parallel_state (ms-swift calls Megatron-LM). 4 x 2 = 8 ranks hold one replica; a larger number ' +
+          'of GPUs must be a multiple of 8, and the others hold more replicas.',
         evidence: { kind: 'formula', source: '8 / (4 * 2)' },
       };
     },
@@ -118,8 +118,8 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
         unit: 'GiB a GPU',
         by: 'memory decides, not the number of layers',
         why:
-          `Llama 3 70B has 80 layers and fits 64 A100 as TP 8 x FSDP 8 without a pipeline: ${memory.peak.value.toFixed(0)} GiB a GPU are predicted. ` +
-          'FSDP frees layer by layer, however many there are.',
+          `Llama 3 70B has 80 layers and fits on 64 A100 with TP 8 x FSDP 8 and no pipeline: ${memory.peak.value.toFixed(0)} GiB per GPU are predicted. ` +
+          'FSDP frees layer by layer, for any number of layers.',
         evidence: { kind: 'prediction', source: planCell(NO_PIPELINE) },
       };
     },
@@ -135,8 +135,8 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
         unit: 'tensors across the middle of a U-Net',
         by: '',
         why:
-          `All that is alive at a cut must be sent: ${chain} tensor in a chain of blocks, ${graph} in the middle of a U-Net of four levels, each ` +
-          'kept by every stage that it passes. It can be done, at that price; torch.distributed.pipelining sends them so.',
+          `Every tensor that is still needed after a cut must be sent: ${chain} in a chain of blocks, ${graph} in the middle of a U-Net of four levels. ` +
+          'Every stage between stores the skips. It is possible at this cost; torch.distributed.pipelining sends them in this way.',
         evidence: {
           kind: 'formula',
           source:

@@ -6,7 +6,7 @@ import type { LabScope, RunFacts } from '../lab';
 
 const NO_SHARD: NonNullable<TrainConfigInput['parallel']> = { strategy: 'NO_SHARD' };
 
-/** A step of FULL_SHARD by its collectives, and NO_SHARD in units beside DDP. */
+/** The collectives of a FULL_SHARD step, and NO_SHARD in units compared with DDP. */
 export const cycle: Experiment = {
   name: 'A step of FULL_SHARD, of DDP and of NO_SHARD in units, 4 ranks',
   async run(lab) {
@@ -65,19 +65,19 @@ interface Mismatch {
   readonly details: { readonly errors: Readonly<Record<string, unknown>> };
 }
 
-/** A job's error of ranks that called different collectives carries each rank's own. */
+/** Whether an error is a job's error about ranks that called different collectives; it contains each rank's error. */
 function isMismatch(error: unknown): error is Mismatch {
   return error instanceof ShardlabError && error.code === 'COLLECTIVE_MISMATCH' && 'errors' in error.details;
 }
 
-/** What of a rank's names an LSTM needs besides. */
+/** More names of a rank, which the LSTM's run needs. */
 interface ShardingScope extends LabScope {
   readonly fullyShard: (layer: tf.layers.Layer) => unknown;
   readonly DDP: (layer: tf.layers.Layer) => unknown;
   readonly gradients: (loss: () => tf.Scalar) => { backward(): unknown };
 }
 
-/** FULL_SHARD over DDP for an LSTM of 24 steps, and for layers of as many parameters. */
+/** The time of FULL_SHARD divided by DDP's, for an LSTM of 24 time steps and for dense layers of similar size. */
 export const recurrent: Experiment = {
   name: 'An LSTM and dense layers under FULL_SHARD and DDP, 2 ranks',
   async run(lab) {

@@ -8,7 +8,7 @@ import { cycle, recurrent, swapped } from './rank-runs';
 
 const LEAST = 1e8;
 
-/** FSDP: its cycle, its strategies, its units, its order. */
+/** FSDP: collectives of a step, strategies, units, and the order of collectives. */
 export const SWIFT_SHARDING: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.fsdp.cycle'),
@@ -22,7 +22,7 @@ export const SWIFT_SHARDING: readonly ClaimEntry[] = [
         unit: 'collectives per step',
         by: '',
         why:
-          `Four blocks and the root: ${gathers} gathers (the root is gathered only once, because it stays whole), ${reductions} reduce-scatters, no ` +
+          `Four blocks and the root: ${gathers} all-gathers (the root is gathered only once, because it is not freed after forward), ${reductions} reduce-scatters, no ` +
           'broadcast; each rank updates its own shards.',
         evidence: {
           kind: 'run',
@@ -45,7 +45,7 @@ run.comm()`,
         measured: difference,
         unit: 'nats between the losses',
         by: '',
-        why: 'The same losses and the same bytes. What differs is when: FSDP reduces unit by unit, DDP in buckets of 25 MB.',
+        why: 'The losses and the bytes are the same. Only the time differs: FSDP reduces unit by unit, DDP in buckets of 25 MB.',
         evidence: {
           kind: 'run',
           source: `const job = await sl.launch({ ranks: 4 });
@@ -71,8 +71,8 @@ for (const run of Object.values(runs)) await run.step(4);
         unit: 'units of Qwen-7B',
         by: '',
         why:
-          `Qwen-7B becomes ${sized} units instead of ${linear} by layer; 1e8 is torch's default too, and needs functools.partial. A block of ` +
-          `GPT-2 XL has 31M: that model becomes ${small} unit${small === 1 ? '' : 's'}, whole at once, so the bound must fit the block.`,
+          `Qwen-7B becomes ${sized} units; one unit per linear layer would be ${linear}. 1e8 is torch's default too; the policy needs functools.partial. ` +
+          `A block of GPT-2 XL has 31M: that model becomes ${small} unit${small === 1 ? '' : 's'}, all whole at once, so choose the bound by the block's size.`,
         evidence: {
           kind: 'run',
           source:
@@ -88,10 +88,10 @@ for (const run of Object.values(runs)) await run.step(4);
       verdict: 'off',
       predicted: 100 * (volumeAgainstDdp('SHARD_GRAD_OP', 8) / volumeAgainstDdp('FULL_SHARD', 8) - 1),
       unit: '% of the volume of every step',
-      by: 'start-up is the same; every step moves a third less',
+      by: 'start-up is the same; every step moves a third fewer bytes',
       why:
-        'Both cut the model alike at the start and gather it all in the first forward. SHARD_GRAD_OP keeps it whole to the backward: one ' +
-        'of three passes less in each step, for the memory of the whole parameters.',
+        'Both shard the model in the same way at the start and gather all of it in the first forward. SHARD_GRAD_OP frees it only in backward, ' +
+        'which saves one of three volumes per step and costs the memory of the whole parameters.',
       evidence: { kind: 'formula', source: '100 * (2 / 3 - 1)' },
     }),
   },
@@ -104,11 +104,11 @@ for (const run of Object.values(runs)) await run.step(4);
       return {
         verdict: told > 0 ? 'confirmed' : 'off',
         measured: told,
-        unit: 'of 2 ranks told',
+        unit: 'of 2 ranks that get the error',
         by: '',
         why:
-          'Ranks that call different collectives wait for each other: under NCCL until its watchdog ends the job (10 minutes). Here each ' +
-          'call carries what it is, and all ranks get an error that shows both sides.',
+          'Ranks that call different collectives wait for each other; with NCCL until its watchdog ends the job (10 minutes). Here ranks ' +
+          'compare their calls before bytes move, and all ranks get an error that shows both calls.',
         evidence: {
           kind: 'run',
           source: `const job = await sl.launch({ ranks: 2 });
@@ -123,7 +123,7 @@ await job.on('all').run(({ rank, dist, tf }) => {
   },
   {
     claim: claimOf('swift.limit.rnn'),
-    // Times of small steps: on a busy machine the ratio is any number below the verdict's bound.
+    // The steps are small: on a busy machine the ratio may be any number below the verdict's bound.
     expected: { verdict: 'off', value: 0.65, within: 0.65 },
     experiment: recurrent,
     check(_, facts) {
@@ -131,11 +131,11 @@ await job.on('all').run(({ rank, dist, tf }) => {
       return {
         verdict: ratio < 1.3 ? 'off' : 'confirmed',
         measured: ratio,
-        unit: "x dense layers' price of sharding",
-        by: 'not where a unit is a whole layer',
+        unit: 'x the cost of sharding dense layers',
+        by: 'not if a unit is a whole layer',
         why:
-          'An LSTM’s unit is gathered once for a sequence and used at each of its steps, so sharding costs it no more than dense layers of ' +
-          'as many parameters. A unit for the cell alone would be gathered at every step.',
+          'An LSTM’s unit is gathered once per sequence and used at each of its time steps, so sharding costs no more than for dense layers ' +
+          'of similar size. A unit for the cell alone would be gathered at every time step.',
         evidence: { kind: 'run', source: '$ npm start -- --execute notebooks/12-fragments.ipynb' },
       };
     },

@@ -5,7 +5,7 @@ import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { changeCell } from '../plan-cell';
 
-/** Rows of columns. */
+/** A matrix as a list of rows. */
 type Matrix = readonly (readonly number[])[];
 
 /** Two rows of d = 2, d to 4d and back; integers, so that sums are exact. */
@@ -22,7 +22,7 @@ const DOWN: Matrix = UP.map((row) => [...row]).reduce<number[][]>(
   [],
 );
 
-/** The layer whole, and its two halves as tensor parallelism cuts them. */
+/** The whole layer's output, and the outputs of the two halves into which tensor parallelism splits it. */
 const WHOLE = multiply(relu(multiply(X, UP)), DOWN);
 const HALVES = [0, 1].map((rank) => {
   const up = UP.map((row) => row.slice(4 * rank, 4 * rank + 4));
@@ -33,7 +33,7 @@ const HALVES = [0, 1].map((rank) => {
 const SPLIT_CELL = `const outputs = [[1, 2], [0, 1], [-1, 0], [2, -1]].map(([a = 0, b = 0]) => 3 * a + 4 * b); // a column of weights each
 ({ whole: outputs, ofTwoRanks: [outputs.slice(0, 2), outputs.slice(2)] })`;
 
-const ROW_CELL = `const products = [3 * 1, 4 * 0, -1 * -1, 2 * 2]; // inputs times weights of one output
+const ROW_CELL = `const products = [3 * 1, 4 * 0, -1 * -1, 2 * 2]; // inputs times weights, for one output
 const [whole, ...ofTwoRanks] = [products, products.slice(0, 2), products.slice(2)].map((terms) => terms.reduce((sum, term) => sum + term));
 ({ whole, ofTwoRanks })`;
 
@@ -46,7 +46,7 @@ const FUSED: PlanRequestInput = {
   compile: true,
 };
 
-/** How a layer is cut, what is reduced, what is fused, what cannot be cut. */
+/** How a layer is split, what is reduced, what is fused, and what cannot be split. */
 export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.tp.linear'),
@@ -56,8 +56,8 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
       unit: null,
       by: '',
       why:
-        'Cut by columns and then by rows, each rank applies the activation to its own part and the partial outputs add up to the whole ' +
-        'layer, exactly on integers: one all-reduce in forward, one in backward. In Megatron both also need config and init_method.',
+        'The first matrix is split by columns, the second by rows: each rank applies the activation to its own part, and the partial outputs add ' +
+        'up to the whole output, exactly for integers. This needs one all-reduce in forward and one in backward. In Megatron both layers also need config and init_method.',
       evidence: { kind: 'formula', source: ROW_CELL },
     }),
   },
@@ -73,10 +73,10 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
       return {
         verdict: isJoined ? 'off' : 'confirmed',
         unit: null,
-        by: 'parts stand side by side: an all-gather, or nothing',
+        by: 'the parts are concatenated: by an all-gather, or not at all',
         why:
-          'Each rank has other columns of the output, which a sum would mix. They are gathered, or left apart for the row split that ' +
-          "follows. The all-reduce of a column split is in backward, of its input's gradient.",
+          'Each rank has different columns of the output, which a sum would mix. They are gathered, or stay separate because a row split ' +
+          "follows. The all-reduce of a column split is in backward and sums the input's gradient.",
         evidence: { kind: 'formula', source: SPLIT_CELL },
       };
     },
@@ -89,8 +89,8 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
       unit: null,
       by: 'it reduces outputs, in forward',
       why:
-        'Each rank multiplies its slice of the input by its rows: partial outputs, which an all-reduce adds. Backward needs none, as each ' +
-        'rank gets the whole gradient of the sum.',
+        'Each rank multiplies its slice of the input by its rows; an all-reduce sums the partial outputs. Backward needs no all-reduce, because ' +
+        'each rank has the whole gradient of the sum.',
       evidence: { kind: 'formula', source: ROW_CELL },
     }),
   },
@@ -108,8 +108,8 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
         unit: '% of element-wise time',
         by: '',
         why:
-          'Such operations take as long as their bytes need. Fused, a value is read and written once instead of once an operation: the same ' +
-          'arithmetic for fewer bytes. Products, most of the time, are not touched.',
+          'The time of such operations depends on their bytes. After fusion a value is read and written once, not once per operation: the ' +
+          'arithmetic is the same, with fewer bytes. Matmuls, which take most of the time, do not change.',
         evidence: {
           kind: 'prediction',
           source: changeCell(
@@ -129,11 +129,11 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
       return {
         verdict: legal.length < 7 ? 'confirmed' : 'off',
         predicted: legal[0] ?? 0,
-        unit: 'ways is the fewest that GPT-2 XL is cut',
+        unit: 'is the smallest degree that divides GPT-2 XL',
         by: '',
         why:
-          'Heads are dealt out whole, so their number must be a multiple: GPT-2 XL has 25, which 2, 4 and 8 do not divide. Attention that ' +
-          'mixes heads (talking heads) needs an exchange inside of it.',
+          'Each head is on one rank, so the degree must divide the number of heads: GPT-2 XL has 25, which 2, 4 and 8 do not divide. ' +
+          'Attention that mixes heads (talking heads) needs communication inside of it.',
         evidence: { kind: 'formula', source: '[2, 3, 4, 5, 6, 7, 8].find((tp) => 25 % tp === 0)' },
       };
     },

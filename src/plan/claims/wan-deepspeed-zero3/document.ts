@@ -12,7 +12,7 @@ import { planCell } from '../plan-cell';
 const GPUS = 8;
 const GIB_PER_GB = 2 ** 30 / 1e9;
 
-/** Wan2.2's two experts, sharded over four nodes by PyTorch itself. */
+/** Wan2.2's two experts, sharded over four nodes by PyTorch's own FSDP. */
 const WAN_SHARDED: PlanRequestInput = {
   model: 'wan2.2-a14b',
   hardware: 'A100-80G',
@@ -21,7 +21,7 @@ const WAN_SHARDED: PlanRequestInput = {
   recompute: 'full',
 };
 
-/** What stage 3 shards, moves and offloads, and what stands in for it. */
+/** What stage 3 shards, sends and offloads, and its alternatives. */
 export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
   {
     claim: claimOf('zero3.shards'),
@@ -32,9 +32,9 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
       return {
         verdict: sharded === states.stateBytes ? 'confirmed' : 'off',
         predicted: states.stateBytes / 1e9,
-        unit: 'bytes a parameter on 8 GPUs',
+        unit: 'bytes per parameter on 8 GPUs',
         by: '',
-        why: 'Between steps nothing is whole: 16 bytes a parameter become 16/N. A unit’s parameters are whole while it computes.',
+        why: 'Between steps nothing is whole: 16 bytes per parameter become 16/N. A unit’s parameters are whole while it computes.',
         evidence: { kind: 'formula', source: '(4 + 4 + 8) / 8' },
       };
     },
@@ -54,8 +54,8 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
         unit: '% of states on the GPU',
         by: '',
         why:
-          `offload_optimizer takes Adam's moments off the GPU, half of what stage 3 leaves there; offload_param all the rest at rest ` +
-          `(${all} bytes left). Activations stay, and the optimizer's step crosses the bus.`,
+          `offload_optimizer moves Adam's moments, half of the states of stage 3, to the CPU; offload_param moves all other states at rest ` +
+          `(${all} bytes are left on the GPU). Activations are not moved, and the optimizer's update needs transfers over the bus.`,
         evidence: { kind: 'formula', source: '100 * ((4 + 4) / (4 + 4 + 8) - 1)' },
       };
     },
@@ -71,8 +71,8 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
         unit: null,
         by: '',
         why:
-          'With reshard_after_forward, its default, it shards the three states and moves the same three passes. It is archived; ' +
-          "PyTorch's own FSDP came of it and takes its place.",
+          'With reshard_after_forward, its default, it shards the three states and sends the same three volumes. FairScale is archived; ' +
+          "PyTorch's own FSDP was developed from it and replaces it.",
         evidence: { kind: 'run', source: "sl.lookup('FairScale FSDP')" },
       };
     },
@@ -84,10 +84,10 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
       verdict: 'off',
       predicted: volumeAgainstDdp('FULL_SHARD', GPUS),
       unit: "x DDP's volume",
-      by: 'half as much again, not less',
+      by: '50% more, not less',
       why:
-        'Stages 1 and 2 move what DDP moves; stage 3 gathers the parameters a second time for backward: 3 passes where DDP has 2 ' +
-        '(ZeRO, section 7). What falls is memory.',
+        'Stages 1 and 2 send as much as DDP; stage 3 gathers the parameters a second time for backward: 3 volumes, while DDP has 2 ' +
+        '(ZeRO, section 7). Only memory falls.',
       evidence: { kind: 'formula', source: '(3 * 7 / 8) / (2 * 7 / 8)' },
     }),
   },
@@ -104,18 +104,18 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
       return {
         verdict: 'off',
         predicted: gigabytes,
-        unit: 'GB a GPU',
-        by: 'a fourth choice needs none of the three',
+        unit: 'GB per GPU',
+        by: 'there is a fourth choice, which needs none of the three',
         why:
-          "PyTorch's fully_shard cuts any module as stage 3 does, without an adapter. Both experts of Wan2.2 A14B with fp32 Adam on " +
-          `32 A100, full recompute: ${gigabytes.value.toFixed(0)} GB a GPU are predicted.`,
+          "PyTorch's fully_shard shards any module as stage 3 does, without an adapter. For both experts of Wan2.2 A14B with fp32 Adam and full " +
+          `recompute on 32 A100, ${gigabytes.value.toFixed(0)} GB per GPU are predicted.`,
         evidence: { kind: 'prediction', source: planCell(WAN_SHARDED) },
       };
     },
   },
 ];
 
-/** States of a small model at rest on one of 8 GPUs. */
+/** Returns the bytes of a small model's states at rest on one of 8 GPUs. */
 function onDevice(offload: TrainConfigInput['offload']): Bytes {
   const run = forecastRun(parseTrainConfig({ model: 'tiny', offload }), GPUS);
   return run === null ? 0 : totalBytes(run.states);
