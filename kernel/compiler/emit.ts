@@ -117,7 +117,9 @@ function importStatements(declaration: ts.ImportDeclaration): ts.Statement[] {
   if (name !== undefined) elements.push(bindingElement('default', name));
   if (namedBindings !== undefined && ts.isNamedImports(namedBindings)) {
     elements.push(
-      ...namedBindings.elements.map((each) => bindingElement((each.propertyName ?? each.name).text, each.name)),
+      ...namedBindings.elements.map((each) =>
+        bindingElement((each.propertyName ?? each.name).text, each.name),
+      ),
     );
   }
   if (elements.length > 0) {

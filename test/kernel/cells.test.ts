@@ -175,7 +175,10 @@ describe('a cell', () => {
       printed,
       /this cell has printed 900,000 characters; of its further output, only the last 100,000 characters are shown/,
     );
-    assert.match(printed, /… 4,000,008 characters are left out here; to see all of it, write it to a file.*writeFileSync/);
+    assert.match(
+      printed,
+      /… 4,000,008 characters are left out here; to see all of it, write it to a file.*writeFileSync/,
+    );
     assert.match(printed, / 49999\nthe end\n$/);
     const given = String(
       await result('({ [Symbol.for("Jupyter.display")]: () => ({ "text/plain": "x".repeat(5e6) }) })'),

@@ -1,4 +1,4 @@
-/** The document's settings for machine 0 of 4 with 8 GPUs each; the address is masked there. */
+/** The document's settings for machine 0 of 4 with 8 GPUs each; the document masks the address. */
 export const ACCELERATE_YAML = `compute_environment: LOCAL_MACHINE
 debug: false
 deepspeed_config:
@@ -35,7 +35,7 @@ use_cpu: false
 
 const EXPERT = 'models/Wan2.2-I2V-A14B/high_noise_model/diffusion_pytorch_model';
 
-/** What the document gives as --model_paths. */
+/** The document's --model_paths. */
 export const MODEL_PATHS: readonly (string | readonly string[])[] = [
   [1, 2, 3, 4, 5, 6].map((part) => `${EXPERT}-0000${part}-of-00006.safetensors`),
   'models/Wan2.2-I2V-A14B/models_t5_umt5-xxl-enc-bf16.pth',

@@ -9,15 +9,15 @@ import { type ClaimEntry, type Experiment, fact } from '../entry';
 import { planCell } from '../plan-cell';
 import { MODEL_PATHS } from './document-files';
 
-/** The image-to-video model: 36 channels go in, where text-to-video has 16. */
+/** The image-to-video model, which has 36 input channels; text-to-video has 16. */
 const I2V = shapeOf(modelOf('wan2.2-i2v-a14b'));
 const ONE_EXPERT = I2V.params / I2V.experts;
 
-/** What one file of fp32 weights holds at most by default. Source: diffusers' save_pretrained, max_shard_size. */
+/** The largest file of weights by default, in bytes. Source: diffusers' save_pretrained, max_shard_size. */
 const FILE_BYTES = 10e9;
 const FP32_BYTES = 4;
 
-/** A port of this machine while something listens, and after. */
+/** A port of this machine while a process listens, and afterwards. */
 export const port: Experiment = {
   name: 'A port that answers and one that does not',
   async run() {
@@ -33,9 +33,9 @@ export const port: Experiment = {
   },
 };
 
-/** Whether something accepts a connection there. */
-async function answers(at: number): Promise<boolean> {
-  const socket = connect(at, '127.0.0.1');
+/** Whether a process accepts a connection at a port of this machine. */
+async function answers(number: number): Promise<boolean> {
+  const socket = connect(number, '127.0.0.1');
   try {
     await once(socket, 'connect');
     return true;
@@ -46,7 +46,7 @@ async function answers(at: number): Promise<boolean> {
   }
 }
 
-/** One expert, full fine-tuning, as the document's YAML has it. */
+/** Full fine-tuning of one expert with the settings of the document's YAML. */
 const TRAINING: PlanRequestInput = {
   model: { ...modelOf('wan2.2-i2v-a14b'), experts: 1 },
   hardware: 'A100-80G',
@@ -64,15 +64,15 @@ export const ACCELERATE_RUN: readonly ClaimEntry[] = [
     expected: { verdict: 'confirmed', value: 1, within: 0 },
     experiment: port,
     check(_, facts) {
-      const tells = fact(facts, 'listening') === 1 && fact(facts, 'closed') === 0;
+      const isRight = fact(facts, 'listening') === 1 && fact(facts, 'closed') === 0;
       return {
-        verdict: tells ? 'confirmed' : 'off',
+        verdict: isRight ? 'confirmed' : 'off',
         measured: fact(facts, 'listening') - fact(facts, 'closed'),
         unit: 'answers more while the process runs',
         by: '',
         why:
-          'The port answers once the main process listens, and not before: the test belongs after its start. It says nothing of the ' +
-          'ports that NCCL chooses for itself between all machines.',
+          'The port answers only after the main process has begun to listen, so test it after that. The test does not cover the ports ' +
+          'that NCCL chooses itself between all machines.',
         evidence: { kind: 'run', source: '$ npx shardlab doctor --reach 127.0.0.1:12345' },
       };
     },
@@ -91,8 +91,8 @@ export const ACCELERATE_RUN: readonly ClaimEntry[] = [
         unit: 'files',
         by: '',
         why:
-          'The list is whole, 1 to 6 of 6, and as long as it must be: 14.3B parameters in fp32 are 57.2 GB, 6 files of at most 10. The ' +
-          'encoder and the VAE beside it are .pth pickles, which are no safetensors.',
+          'The list is complete, 1 to 6 of 6, and has the right length: 14.3B parameters in fp32 are 57.2 GB, which needs 6 files of at most ' +
+          '10 GB. The encoder and the VAE in the list are .pth pickles, not safetensors.',
         evidence: { kind: 'formula', source: 'Math.ceil((14_288_901_184 * 4) / 10e9)' },
       };
     },
@@ -113,8 +113,8 @@ export const ACCELERATE_RUN: readonly ClaimEntry[] = [
         unit: 'steps in that time',
         by: '',
         why:
-          `Neither GPUs nor number of samples are stated. One sample a GPU of 81 frames at 832 x 480, all of one expert trained, takes a ` +
-          `predicted ${seconds.value.toFixed(0)} s a step on A100: 10 to 20 minutes are so many steps, without loading 57 GB on each machine.`,
+          `The document states neither the GPUs nor the number of samples. With one sample of 81 frames at 832 x 480 per A100 and one whole expert ` +
+          `trained, a step is predicted to take ${seconds.value.toFixed(0)} s. The number counts steps in 10 to 20 minutes, without the time to load 57 GB.`,
         evidence: { kind: 'prediction', source: planCell(TRAINING) },
         needs: '4 machines of 8 GPUs, and the number of samples and epochs',
         command:
@@ -134,8 +134,8 @@ export const ACCELERATE_RUN: readonly ClaimEntry[] = [
         unit: 'parameters',
         by: '',
         why:
-          'Six files of high_noise_model and none of low_noise_model: half of the published 28.6B, used for timesteps from 0.9 on. I2V ' +
-          'takes 36 channels, T2V 16, so the names are no matter of taste: a T2V script has no place for the image.',
+          'The list has six files of high_noise_model and none of low_noise_model: half of the published 28.6B, which is used for timesteps ' +
+          'from 0.9 on. I2V has 36 input channels, T2V has 16, so the model matters: a T2V script has no input for the image.',
         evidence: {
           kind: 'formula',
           source: `const [d, ffn] = [5120, 13_824];
@@ -157,8 +157,8 @@ const text = 4096 * d + d + d * d + d, time = 256 * d + d + d * d + d + 6 * d * 
         unit: 'bytes',
         by: '',
         why:
-          'A pointer is some 130 bytes of text that begins with "version https://git-lfs"; the specification allows less than 1,024. Loaded ' +
-          'as safetensors it is refused here with the same advice.',
+          'A pointer is a text of about 130 bytes that begins with "version https://git-lfs"; the specification allows less than 1,024. If it ' +
+          'is loaded as safetensors, this library refuses it with the same advice.',
         evidence: {
           kind: 'run',
           source:
@@ -169,7 +169,7 @@ const text = 4096 * d + d + d * d + d, time = 256 * d + d + d * d + d + 6 * d * 
   },
 ];
 
-/** A pointer to a file of ten digits of bytes. Source: git-lfs, docs/spec.md. */
+/** A pointer to a file whose size in bytes has ten digits. Source: git-lfs, docs/spec.md. */
 const POINTER = `version https://git-lfs.github.com/spec/v1
 oid sha256:${'4d7a214614ab2935c943f9e0ff69d22e'.repeat(2)}
 size 9994119944

@@ -8,7 +8,7 @@ import { ACCELERATE_YAML, NCCL_ENV } from './document-files';
 const MACHINES = 4;
 const GPUS_EACH = 8;
 
-/** What the statement names, as it stands in the file. */
+/** The settings that the statement names, as in the file. */
 const STATED: Readonly<Record<string, unknown>> = {
   distributed_type: 'DEEPSPEED',
   mixed_precision: 'bf16',
@@ -27,7 +27,7 @@ const STATED_OF_DEEPSPEED: Readonly<Record<string, unknown>> = {
   deepspeed_multinode_launcher: 'standard',
 };
 
-/** What the file asks for, in this library's words. */
+/** The file's settings as a configuration of this library. */
 const AS_CONFIG: TrainConfigInput = {
   model: 'tiny',
   parallel: { strategy: 'ZERO_2' },
@@ -60,8 +60,8 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
         unit: 'warnings',
         by: '',
         why:
-          'The keys are Accelerate’s and fit together: ZeRO-2 over 32 ranks, optimizer on the host. Two of them do nothing at stage 2 ' +
-          '(acc.yaml.offload_param), and main_process_ip is masked: nothing starts before it is an address.',
+          'Accelerate has all these keys, and they fit together: ZeRO-2 over 32 ranks, optimizer on the CPU. Two of them have no effect at ' +
+          'stage 2 (acc.yaml.offload_param), and main_process_ip is masked: write an address before you start.',
         evidence: { kind: 'run', source: WARNING_CELL },
       };
     },
@@ -75,10 +75,10 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
         verdict: warning === undefined ? 'confirmed' : 'off',
         predicted: 2,
         unit: 'settings without effect',
-        by: 'neither does anything at stage 2',
+        by: 'neither has an effect at stage 2',
         why:
-          'Stages 1 and 2 keep parameters whole on every GPU, so there is nothing to move to the host or to build in shards; both are ' +
-          "stage 3's. offload_optimizer_device works at stage 2.",
+          'Stages 1 and 2 store whole parameters on every GPU, so there are no shards to move to the CPU or to initialize; both settings ' +
+          'are for stage 3. offload_optimizer_device works at stage 2.',
         evidence: { kind: 'run', source: WARNING_CELL },
       };
     },
@@ -94,7 +94,7 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
         predicted: product,
         unit: 'processes',
         by: '',
-        why: 'num_processes counts all machines’ processes, not those of one: 4 x 8 = 32, as in the file.',
+        why: 'num_processes counts the processes of all machines, not of one machine: 4 x 8 = 32, as in the file.',
         evidence: { kind: 'formula', source: '4 * 8' },
       };
     },
@@ -113,8 +113,8 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
         unit: 'files',
         by: '',
         why:
-          'Four files that differ in machine_rank alone, and each machine starts its own. The order is not needed: under the static ' +
-          'rendezvous the others wait for the main machine’s port, as long as the store’s timeout.',
+          'There are four files that differ only in machine_rank, and each machine starts with its file. The order does not matter: with the ' +
+          'static rendezvous the other machines wait for the main machine’s port, up to the store’s timeout.',
         evidence: {
           kind: 'formula',
           source: "new Set([0, 1, 2, 3].map((rank) => 'machine_rank: ' + rank)).size",
@@ -133,15 +133,15 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
         unit: 'variables at their default',
         by: '',
         why:
-          'All five exist. NCCL_IB_DISABLE=0 is the default; GID index 3 is RoCE v2’s on most cards and nothing on InfiniBand; eth0 must ' +
-          'exist on every machine, and carries only the bootstrap where InfiniBand is used; SUBSYS=ALL logs every call.',
+          'All five exist. NCCL_IB_DISABLE=0 is the default; GID index 3 means RoCE v2 on most network cards and has no meaning on InfiniBand; ' +
+          'eth0 must exist on every machine, and with InfiniBand it carries only the bootstrap; SUBSYS=ALL logs every call.',
         evidence: { kind: 'run', source: "sl.lookup('NCCL variables')" },
       };
     },
   },
 ];
 
-/** Of the variables that the document sets; undefined: chosen by NCCL. Source: NCCL 2.28's user guide, environment variables. */
+/** Defaults of the document's variables; undefined: NCCL chooses. Source: NCCL 2.28's user guide, environment variables. */
 const NCCL_DEFAULTS: Readonly<Record<string, string | undefined>> = {
   NCCL_DEBUG: undefined,
   NCCL_DEBUG_SUBSYS: 'INIT,BOOTSTRAP,ENV',

@@ -7,7 +7,7 @@ import { nearestText, paramSettings } from './memory-settings';
 const { params, gpus, batch, grad_accum, ulysses } = WAN_GIVEN;
 const GB = 1e9;
 
-/** What follows from the document's own numbers by arithmetic: batches, times, sums. */
+/** Batches, times and sums that follow from the document's own numbers. */
 export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.arith.batch'),
@@ -17,7 +17,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
       predicted: batch * grad_accum * (gpus / ulysses),
       unit: 'samples',
       by: '',
-      why: 'Ulysses takes all 8 GPUs for one sequence, so the data-parallel degree is 1. Without it the same settings would be 2,048.',
+      why: 'Ulysses uses all 8 GPUs for one sequence, so the data-parallel degree is 1. Without Ulysses the same settings would be 2,048 samples.',
       evidence: { kind: 'formula', source: '32 * 8 * (8 / 8)' },
     }),
   },
@@ -27,9 +27,9 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
     check: () => ({
       verdict: 'contradicts itself',
       predicted: 128 * 4.2,
-      unit: 'samples a step',
+      unit: 'samples per step',
       by: '2.10 x the batch of 256',
-      why: '128 samples/s for 4.2 s are 537.6 samples. With a batch of 256, 4.2 s are 61 samples/s, and 128 samples/s are 2.0 s a step.',
+      why: '128 samples/s for 4.2 s are 537.6 samples. With a batch of 256, 4.2 s per step are 61 samples/s, and 128 samples/s are 2.0 s per step.',
       evidence: { kind: 'formula', source: '128 * 4.2' },
     }),
   },
@@ -43,7 +43,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
         predicted: share,
         unit: '%',
         by: pointsOff(92, share),
-        why: 'The parts add up to 62.0 GB, 77.5% of 80. 92% would be 73.6 GB: 11.6 GB more than the table has, and less than the fp32 gradients that it leaves out (13.5).',
+        why: 'The parts add up to 62.0 GB, 77.5% of 80. 92% would be 73.6 GB, 11.6 GB more than in the table; the fp32 gradients, which the table omits, need 13.5 GB.',
         evidence: { kind: 'formula', source: '(12.8 + 18.5 + 22.3 + 8.4) / 80 * 100' },
       };
     },
@@ -58,7 +58,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
         predicted: gigabytes,
         unit: 'GB',
         by: factorOff(WAN_TABLE.optimizer, gigabytes),
-        why: '18.5 GB are 5.5 bytes a parameter; two fp32 moments are 8. See wan.mem.optimizer for the settings that come near.',
+        why: '18.5 GB are 5.5 bytes per parameter; two fp32 moments are 8. wan.mem.optimizer lists the settings with the nearest numbers.',
         evidence: { kind: 'formula', source: '27e9 * (4 + 4) / 8 / 1e9' },
       };
     },
@@ -71,7 +71,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
       predicted: (150_000 * 4.2) / 86_400,
       unit: 'days',
       by: '',
-      why: '7.29 days, and 150,000 x 256 are 38.4M samples. At 128 samples/s the same samples would take 3.5 days.',
+      why: '150,000 steps of 4.2 s take 7.29 days, and 150,000 x 256 are 38.4M samples. At 128 samples/s the same samples would take 3.5 days.',
       evidence: { kind: 'formula', source: '150_000 * 4.2 / 86_400' },
     }),
   },
@@ -85,7 +85,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
         predicted: gigabytes,
         unit: 'GB',
         by: factorOff(WAN_TABLE.params, gigabytes),
-        why: `27B x 2 bytes over 8 are 6.75 GB; 12.8 GB would be 3.8 bytes a parameter. What comes near: ${nearestText(WAN_TABLE.params, paramSettings(WAN_TABLE.params))}.`,
+        why: `27B x 2 bytes over 8 are 6.75 GB; 12.8 GB would be 3.8 bytes per parameter. The nearest settings: ${nearestText(WAN_TABLE.params, paramSettings(WAN_TABLE.params))}.`,
         evidence: { kind: 'formula', source: '27e9 * 2 / 8 / 1e9' },
       };
     },
@@ -100,7 +100,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
         predicted: gigabytes,
         unit: 'GB',
         by: factorOff(WAN_TABLE.params, gigabytes),
-        why: 'SHARD_GRAD_OP does not reshard after forward: 54 GB are whole at the end of forward if both experts were used, 27 GB if one was. 12.8 GB leave room for neither.',
+        why: 'SHARD_GRAD_OP does not reshard after forward: at the end of forward 54 GB of whole parameters are on the GPU if both experts were used, and 27 GB if one was. Neither fits into 12.8 GB.',
         evidence: { kind: 'formula', source: '27e9 * 2 / 1e9' },
       };
     },
@@ -113,7 +113,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
       predicted: (4 * params) / gpus / GB,
       unit: 'GB',
       by: '13.5 GB are missing',
-      why: "Gradient shards have the fp32 masters' type: 13.5 GB a GPU (6.75 in bf16), held from backward to the step and through all 8 accumulation steps. With them the parts are 75.5 GB, 94% of 80.",
+      why: "Gradient shards have the type of the fp32 masters: 13.5 GB per GPU (6.75 in bf16). They exist from backward to the optimizer's update, and through all 8 microbatches. With them the parts are 75.5 GB, 94% of 80.",
       evidence: { kind: 'formula', source: '27e9 * 4 / 8 / 1e9' },
     }),
   },
@@ -125,7 +125,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
       predicted: 100 * (1 - 0.2),
       unit: '%',
       by: pointsOff(60, 80),
-      why: 'One of 2 experts is 50%, never 20%. If 20% were active, what is not sent would be 80%; 60% saved would be 40% active.',
+      why: 'One of 2 experts is 50%, never 20%. If 20% were active, 80% would not be sent; a saving of 60% means that 40% are active.',
       evidence: { kind: 'formula', source: '(1 - 0.2) * 100' },
     }),
   },
@@ -137,7 +137,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
       predicted: 8 * gpus,
       unit: 'GPUs',
       by: '8 x as many GPUs',
-      why: 'A degree counts ranks. Over 8 nodes of 8 cards it would be 64, which does not divide 40 heads; 8 does (5 heads each), so the 8 cards are meant.',
+      why: 'A degree counts ranks. Over 8 nodes of 8 GPUs it would be 64, which does not divide 40 heads; 8 does (5 heads each), so the document means 8 GPUs.',
       evidence: { kind: 'formula', source: '8 * 8' },
     }),
   },
@@ -149,7 +149,7 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
       predicted: 4 / 2,
       unit: 'x bytes on the wire',
       by: '2 x the bytes',
-      why: "One reduction of gradients has one type. FSDP reduces in reduce_dtype (fp32, 4 bytes) and reads no DeepSpeed key; under DeepSpeed it is fp16 (2 bytes), and FSDP's setting is unread.",
+      why: 'A reduction of gradients has one type. FSDP reduces in reduce_dtype (fp32, 4 bytes) and reads no key of DeepSpeed; DeepSpeed reduces in fp16 (2 bytes) and reads no setting of FSDP.',
       evidence: { kind: 'formula', source: '4 / 2' },
     }),
   },
@@ -160,8 +160,8 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
       verdict: 'off',
       predicted: PUBLISHED.params,
       unit: 'parameters',
-      by: "5.5% too low, and under another model's name",
-      why: 'S2V-14B was published as one model without experts. The two-expert model is A14B (T2V, I2V): 2 x 14,288,491,584 by its shape, one used a step.',
+      by: '5.5% too low, and with the name of another model',
+      why: 'S2V-14B was published as one model without experts. The two-expert model is A14B (T2V, I2V): 2 x 14,288,491,584 parameters by its shape, and one expert is used per step.',
       evidence: {
         kind: 'formula',
         source: SHAPE_SOURCE,
@@ -170,13 +170,13 @@ export const WAN_ARITHMETIC: readonly ClaimEntry[] = [
   },
 ];
 
-/** Blocks and outer layers of one expert, counted. */
+/** A cell that counts the parameters of blocks and outer layers. */
 const SHAPE_SOURCE = `const d = 5120, ffn = 13824;
 const block = 8 * d * (d + 1) + (2 * d * ffn + ffn + d) + 4 * d + 2 * d + 6 * d;
 const outer = (64 * d + d) + (4096 * d + d + d * d + d) + (256 * d + d + d * d + d + 6 * d * (d + 1)) + (64 * d + 64 + 2 * d);
 2 * (40 * block + outer)`;
 
-/** Of a card's 80 GB. */
+/** Returns the sum of the table's parts in percent of a GPU's 80 GB. */
 function shareOfTable(): number {
   const parts = Object.values(WAN_TABLE).reduce((sum, part) => sum + part, 0);
   return (parts / 80) * 100;

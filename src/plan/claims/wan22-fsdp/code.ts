@@ -5,7 +5,7 @@ import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
 import type { SettledFinding } from '../finding';
 
-/** The document's pieces of code: whether they run in PyTorch as they stand, and what they would do. */
+/** The document's pieces of code: whether they run in PyTorch unchanged, and what they would do. */
 export const WAN_CODE: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.code.fsdp'),
@@ -14,7 +14,7 @@ export const WAN_CODE: readonly ClaimEntry[] = [
       code(
         'FSDP',
         'TypeError, twice',
-        'checkpoint_wrapper is no argument of FSDP, and a bare transformer_auto_wrap_policy lacks functools.partial with its classes. Without the one and with the other it wraps what it says.',
+        'checkpoint_wrapper is not an argument of FSDP, and transformer_auto_wrap_policy needs functools.partial with its classes. After both corrections the code wraps the stated layers.',
       ),
   },
   {
@@ -23,8 +23,8 @@ export const WAN_CODE: readonly ClaimEntry[] = [
     check: () =>
       code(
         'expert = FSDP(expert, …)',
-        'TypeError; else no effect',
-        'ignore_unused_parameters is no argument. Without it the loop assigns wrappers to its own variable: the model keeps its unwrapped experts. The wrapping policy beside it is legal.',
+        'TypeError; without it, no effect',
+        'ignore_unused_parameters is not an argument. Without it the loop assigns wrappers only to its own variable, so the experts of the model stay unwrapped. The wrapping policy in the same code is valid.',
       ),
   },
   {
@@ -33,8 +33,8 @@ export const WAN_CODE: readonly ClaimEntry[] = [
     check: () =>
       code(
         'checkpoint_wrapper',
-        'TypeError in the first forward; else no effect',
-        'checkpoint_wrapper passes offload_to_cpu on to the layer, whose forward refuses it; and the loop assigns to its own variable, so nothing is checkpointed. apply_activation_checkpointing with a check function does what is meant.',
+        'TypeError in the first forward; without it, no effect',
+        'checkpoint_wrapper passes offload_to_cpu to the layer, whose forward refuses it. The loop assigns only to its own variable, so nothing is checkpointed. apply_activation_checkpointing with a check function does what the document means.',
       ),
   },
   {
@@ -44,7 +44,7 @@ export const WAN_CODE: readonly ClaimEntry[] = [
       code(
         'sparse_all_to_all',
         'ImportError',
-        'torch.distributed.algorithms._comm_hooks never had a sparse_all_to_all, in any version. What is meant is all_to_all_single with sizes by rank, or a hook that reduces touched rows.',
+        'torch.distributed.algorithms._comm_hooks has no sparse_all_to_all in any version. The document may mean all_to_all_single with sizes by rank, or a hook that reduces only touched rows.',
       ),
   },
   {
@@ -54,13 +54,13 @@ export const WAN_CODE: readonly ClaimEntry[] = [
       code(
         'save_checkpoint',
         'hangs on save',
-        "FSDP.optim_state_dict is a collective and only rank 0 calls it: it waits for the others until the watchdog's time is up. Were it called by all, rank 0 would still save its own shards alone.",
+        "FSDP.optim_state_dict is a collective, but only rank 0 calls it, so rank 0 waits for the other ranks until the watchdog's timeout. Even if all ranks called it, rank 0 would save only its own shards.",
       ),
   },
 ];
 
 function code(name: string, by: string, why: string): SettledFinding {
-  const fragment = FRAGMENTS.find((one) => one.name === name && one.document === WAN);
+  const fragment = FRAGMENTS.find((each) => each.name === name && each.document === WAN);
   if (fragment === undefined) {
     throw new ShardlabError('CHECK', `no fragment of ${WAN} is called '${name}'; see sl.lookup()`);
   }

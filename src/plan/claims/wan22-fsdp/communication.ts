@@ -10,7 +10,7 @@ import { commShares, overSizes, SIZES, stepCommand, WAN_REQUESTS } from './wan-r
 
 const PER_NODE = 8;
 
-/** What travels, and what of it is waited for. */
+/** What is sent, and how much of its time ranks wait. */
 export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.comm.share'),
@@ -20,7 +20,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
       predicted: overSizes((seq) => commShares(lab, WAN_REQUESTS.published, seq).now),
       unit: '%',
       by: '',
-      why: `Waits of FSDP that prefetch leaves, and Ulysses' all-to-alls: the larger end is one frame of 832 x 480 a sample, and 81 frames wait least (described 27B: ${shareText(commShares(lab, WAN_REQUESTS.described, SIZES.usual).now)}). 18% would need samples of fewer tokens or a slower link than NVLink.`,
+      why: `Waits for FSDP that prefetch does not hide, and Ulysses' all-to-alls. The high end is one frame of 832 x 480 per sample; with 81 frames the share is smallest (described 27B: ${shareText(commShares(lab, WAN_REQUESTS.described, SIZES.usual).now)}). 18% would need samples of fewer tokens or a slower link than NVLink.`,
       evidence: {
         kind: 'prediction',
         source: `${planCell({ ...WAN_REQUESTS.published, seq: SIZES.usual })}.prediction.time`,
@@ -37,7 +37,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
       predicted: overSizes((seq) => commShares(lab, WAN_REQUESTS.published, seq).before),
       unit: '%',
       by: '',
-      why: 'Every gather and reduction of FSDP waited for. Ulysses adds bytes of its own and removes none of these: what it lowers is memory, not this share.',
+      why: 'The share if ranks wait for every all-gather and reduce-scatter of FSDP. Ulysses adds bytes and removes none of these: it saves memory, but does not lower this share.',
       evidence: {
         kind: 'prediction',
         source: `${planCell({ ...WAN_REQUESTS.published, seq: SIZES.usual })}.prediction.time.commBytes`,
@@ -66,13 +66,13 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
       }),
       unit: '%',
       by: '',
-      why: 'The peers are not named, nor their hardware. A model of this kind on 4 nodes that share one 200 Gbit/s card each would wait so long.',
+      why: 'Neither the peers nor their hardware are named. The prediction is for such a model on 4 nodes with one 200 Gbit/s network card per node.',
       evidence: {
         kind: 'prediction',
         source: `${planCell({ ...WAN_REQUESTS.published, nicGbit: 25, gpus: 32, batch: { global: 1024, micro: 4 }, seq: SIZES.usual })}.prediction.time`,
       },
       needs:
-        'the peers by name; taken as the same model on 4 nodes of 8 A100-80G with one 200 Gbit/s card a node',
+        'the peers by name; taken as the same model on 4 nodes of 8 A100-80G with one 200 Gbit/s network card per node',
       command: stepCommand(4, ' --profile'),
     }),
   },
@@ -85,7 +85,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
       predicted: 100 * (0.2 - 1),
       unit: '%',
       by: pointsOff(60, 80),
-      why: `One of five experts touched leaves 20% of their bytes; 60% less is 40% touched. It is what all ranks together touch that travels: in a run of two ranks with a token each, five experts' gradients sent ${Math.round(100 * fact(facts, 'sparseRatio'))}% of their bytes.`,
+      why: `If one of five experts is used, 20% of the gradients' bytes are sent; 60% less means 40% are used. The gradients of all experts that any rank uses are sent: in a run of two ranks with one token each, ${Math.round(100 * fact(facts, 'sparseRatio'))}% of the bytes of five experts.`,
       evidence: { kind: 'formula', source: '100 * (0.2 - 1)' },
     }),
   },
@@ -101,7 +101,7 @@ export const WAN_COMMUNICATION: readonly ClaimEntry[] = [
         predicted: { value: ratio, low: (ratio * linkEfficiency) / nicEfficiency, high: PER_NODE * ratio },
         unit: 'x the bandwidth inside a node',
         by: '',
-        why: 'NCCL does this by itself where drivers and cards allow. By data sheets NVLink gives a GPU 12 times what a 200 Gbit/s card of its own does, 96 times where one card serves 8 GPUs; NCCL reaches a smaller share of NVLink than of a card (low end).',
+        why: 'NCCL does this by itself if drivers and network cards allow it. By data sheets, NVLink gives a GPU 12 times the bandwidth of its own 200 Gbit/s card, or 96 times if 8 GPUs share one card. NCCL reaches a smaller share of NVLink than of a network card (low end).',
         evidence: { kind: 'formula', source: '300 / (200 / 8)' },
         needs: '2 nodes of 8 A100-80G with InfiniBand or RoCE cards',
         command:

@@ -4,7 +4,7 @@ import { type ClaimEntry, fact } from '../entry';
 import { FSDP_CONFIG_RUN } from './experiments';
 import { WAN_GIVEN } from './given';
 
-/** Settings: which exist, and what they do. */
+/** Which settings exist, and what they do. */
 export const WAN_CONFIG: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.fsdp.config'),
@@ -13,9 +13,9 @@ export const WAN_CONFIG: readonly ClaimEntry[] = [
     check: (_, facts) => ({
       verdict: 'off',
       measured: fact(facts, 'gathers'),
-      unit: 'all-gathers a step (8 blocks)',
+      unit: 'all-gathers per step (8 blocks)',
       by: 'two of its settings do not exist',
-      why: `FSDP takes no checkpoint_wrapper, CheckpointImpl has no NO_CHECKPOINT, and "no checkpoint" would contradict checkpointing every 4th layer. The rest runs: ${fact(facts, 'gathers')} gathers and ${fact(facts, 'reductions')} reductions for 8 blocks (81 and 41 for 40), bf16 gathered, fp32 reduced.`,
+      why: `FSDP has no argument checkpoint_wrapper, CheckpointImpl has no NO_CHECKPOINT, and "no checkpoint" would contradict checkpointing every 4th layer. The other settings run: ${fact(facts, 'gathers')} all-gathers in bf16 and ${fact(facts, 'reductions')} reduce-scatters in fp32 for 8 blocks (81 and 41 for 40 blocks).`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -37,9 +37,9 @@ run.comm()`,
       return {
         verdict: 'off',
         predicted: 256 / (grad_accum * gpus),
-        unit: 'samples a GPU and micro-batch',
-        by: '8 x smaller micro-batch than 32',
-        why: 'DeepSpeed has no key "ulysses": it takes all 8 ranks as data-parallel and derives 256 / 8 / 8 = 4 samples. Sequence parallelism comes from a process group (mpu) and an attention wrapper; only then is the micro-batch 32. The other four keys exist.',
+        unit: 'samples per GPU and microbatch',
+        by: 'a microbatch 8 x smaller than 32',
+        why: 'DeepSpeed has no key "ulysses": it treats all 8 ranks as data-parallel and computes 256 / 8 / 8 = 4 samples. Sequence parallelism needs a process group (mpu) and an attention wrapper; only then is the microbatch 32. The other four keys exist.',
         evidence: { kind: 'formula', source: '256 / (8 * 8)' },
       };
     },
@@ -50,8 +50,8 @@ run.comm()`,
     check: () => ({
       verdict: 'off',
       unit: null,
-      by: 'no such script, and 8 of its 13 flags',
-      why: 'Wan2.2 publishes inference: generate.py knows --task, --ckpt_dir, --dit_fsdp, --t5_fsdp and --ulysses_size, and asserts that the last is the world size and divides 40 heads, which 8 does. Training flags and a train.py are not there.',
+      by: 'no such script, and 8 of its 13 flags do not exist',
+      why: 'Wan2.2 publishes inference: generate.py knows --task, --ckpt_dir, --dit_fsdp, --t5_fsdp and --ulysses_size, and asserts that ulysses_size is the world size and divides 40 heads (8 does). It has no train.py and no flags for training.',
       evidence: { kind: 'formula', source: "sl.lookup('torchrun train.py …').inTheOriginal" },
     }),
   },
@@ -69,7 +69,7 @@ run.comm()`,
         predicted: schedule.lrAt(150_000),
         unit: 'learning rate at the end',
         by: '',
-        why: `Every setting exists and they fit together: 2.5e-5 at step 10,000, ${middle.toExponential(3)} at 80,000, 2.5e-6 at 150,000. The class is DeepSpeed's (with other arguments), not torch's; "fused" changes speed, not values.`,
+        why: `All settings exist and fit together: 2.5e-5 at step 10,000, ${middle.toExponential(3)} at 80,000, 2.5e-6 at 150,000. The class is DeepSpeed's (with other arguments), not torch's; "fused" changes speed, not values.`,
         evidence: {
           kind: 'formula',
           source: `const [lr, etaMin, warmup, max, n] = [2.5e-5, 2.5e-6, 10_000, 150_000, 150_000];
@@ -84,8 +84,8 @@ etaMin + (lr - etaMin) * 0.5 * (1 + Math.cos(Math.PI * (n - warmup) / (max - war
     check: () => ({
       verdict: 'off',
       unit: null,
-      by: 'NCCL 2.18.1 where PyTorch 2.4.0 brings 2.20.5',
-      why: 'The wheel of PyTorch 2.4.0 requires nvidia-nccl-cu12 2.20.5 (the command asks the package index); 2.18.1 needs a build from source. The rest can be together: A100 boards with two Xeon 8360Y take DDR4-3200, and Wan2.2 asks for torch 2.4.0 or newer.',
+      by: 'NCCL 2.18.1, but PyTorch 2.4.0 comes with 2.20.5',
+      why: 'The wheel of PyTorch 2.4.0 requires nvidia-nccl-cu12 2.20.5 (the command asks the package index); 2.18.1 needs a build from source. The other parts are compatible: boards for A100 with two Xeon 8360Y use DDR4-3200, and Wan2.2 requires torch 2.4.0 or newer.',
       evidence: {
         kind: 'formula',
         source:

@@ -8,24 +8,24 @@ import type { RunFacts } from '../lab';
 
 const PLACE = { ranks: 2 } as const;
 
-/** A GPT of eight small blocks: enough for every 4th, and for units that differ from the whole. */
+/** A GPT of eight small blocks: enough to checkpoint every 4th, and for several units. */
 const GPT: TrainConfigInput = {
   model: { kind: 'gpt', layers: 8, dim: 64, heads: 4, vocab: 256, seq: 32 },
   data: 'synthetic',
   batch: 2,
 };
-/** Two such blocks, where their number does not matter. */
+/** Two such blocks, for experiments in which their number does not matter. */
 const SHORT: TrainConfigInput = {
   ...GPT,
   model: { kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 },
 };
-/** Two experts a block, as the document has them. */
+/** Two experts per block, as in the document. */
 const TWO_EXPERTS: TrainConfigInput = {
   ...GPT,
   model: { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32, experts: 2 },
 };
 
-/** bf16 parameters with fp32 reduction against fp32 throughout. */
+/** bf16 parameters with fp32 reduction, compared with fp32 for both. */
 export const BF16_RUNS: Experiment = {
   name: 'bf16 parameters',
   async run(lab) {
@@ -64,7 +64,7 @@ export const FSDP_CONFIG_RUN: Experiment = {
   },
 };
 
-/** Experts as units under SHARD_GRAD_OP with a replicated gate, against FULL_SHARD of the same units. */
+/** Experts as units with SHARD_GRAD_OP and a replicated gate, compared with FULL_SHARD of the same units. */
 export const EXPERT_UNITS: Experiment = {
   name: 'experts as units',
   async run(lab) {
@@ -98,7 +98,7 @@ export const EXPERT_UNITS: Experiment = {
   },
 };
 
-/** Gradients of experts: all of them, or only rows of those that some rank used. */
+/** Gradients of all experts, compared with only the rows of experts that some rank used. */
 export const SPARSE_EXPERTS: Experiment = {
   name: 'sparse expert gradients',
   async run(lab) {
@@ -113,16 +113,16 @@ export const SPARSE_EXPERTS: Experiment = {
     const dense = await of(false);
     const sparse = await of(true);
     return {
-      // What is not an expert's travels whole in both. At two ranks an all-reduce receives as many bytes as it reduces.
+      // Other gradients are sent whole in both runs. At two ranks an all-reduce receives as many bytes as it reduces.
       sparseRatio: (wireBytes(sparse, 'grad') - wireBytes(dense, 'grad') + EXPERT_BYTES) / EXPERT_BYTES,
     };
   },
 };
 
-/** Of five feed-forward layers of dim 64: d·4d + 4d + 4d·d + d each, in fp32. */
+/** Bytes of five feed-forward layers of dim 64 (d·4d + 4d + 4d·d + d elements each) in fp32. */
 const EXPERT_BYTES = 5 * 4 * (8 * 64 * 64 + 5 * 64);
 
-/** No block, every 4th block and every block run again in backward. */
+/** Recompute of no block, every 4th block and every block. */
 export const EVERY_FOURTH: Experiment = {
   name: 'every 4th block',
   async run(lab) {
@@ -140,7 +140,7 @@ export const EVERY_FOURTH: Experiment = {
   },
 };
 
-/** Saved under FULL_SHARD, loaded under SHARD_GRAD_OP: the run continues as it would have without the load. */
+/** A checkpoint of FULL_SHARD that SHARD_GRAD_OP loads; the losses should be the same as without the load. */
 export const SHARDED_CHECKPOINT: Experiment = {
   name: 'sharded checkpoint',
   async run(lab) {
@@ -158,7 +158,7 @@ export const SHARDED_CHECKPOINT: Experiment = {
   },
 };
 
-/** Where a gate of two experts sends rows whose logits differ by 2. */
+/** How a gate distributes rows to two experts if their logits differ by 2. */
 export const GATE_LOAD: Experiment = {
   name: "a gate's load",
   async run(lab) {
@@ -167,7 +167,7 @@ export const GATE_LOAD: Experiment = {
         const gate = new TemperatureGating(1, 2, { initTemp });
         const [w0 = 0, w1 = 0] = gate.gate.weight.tensor.dataSync();
         const [b0 = 0, b1 = 0] = gate.gate.bias.tensor.dataSync();
-        // Rows that differ a little have noise of their own; their logits differ by 2.
+        // The rows differ a little, so that each gets different noise; the logits of each differ by 2.
         const input = (2 - (b0 - b1)) / (w0 - w1);
         const rows = Array.from({ length: 4096 }, (_, i) => input * (1 + i * 1e-6));
         const chosen = gate.apply(tf.tensor2d(rows, [4096, 1]));
@@ -179,7 +179,7 @@ export const GATE_LOAD: Experiment = {
   },
 };
 
-/** One rank is slower; what a barrier does about it. */
+/** The effect of a barrier if one rank is slower. */
 export const BARRIER: Experiment = {
   name: 'a barrier',
   async run(lab) {
@@ -197,7 +197,7 @@ export const BARRIER: Experiment = {
   },
 };
 
-/** Moments of one byte against fp32 ones. */
+/** Moments of one byte per element, compared with fp32 moments. */
 export const EIGHT_BIT: Experiment = {
   name: '8-bit AdamW',
   async run(lab) {
@@ -212,7 +212,7 @@ export const EIGHT_BIT: Experiment = {
   },
 };
 
-/** The gradients of the step before against those of this one. */
+/** Updates with the previous step's gradients, compared with this step's gradients. */
 export const DELAYED_UPDATE: Experiment = {
   name: 'delayed update',
   async run(lab) {
@@ -245,7 +245,7 @@ function largestDifference(some: readonly number[], others: readonly number[]): 
   return Math.max(...some.map((value, i) => Math.abs(value - (others[i] ?? Number.NaN))));
 }
 
-/** The published model's step on 8 ranks, by shapes: one frame of 832 x 480 a sample, 4 samples a GPU, every 4th block checkpointed. */
+/** A dry run of the published model on 8 ranks: 4 samples of one 832 x 480 frame per GPU, every 4th block checkpointed. */
 export const WAN_DRY_RUN: Experiment = {
   name: 'dry run of Wan',
   async run() {

@@ -10,7 +10,7 @@ import { SIZES, WAN_REQUESTS } from './wan-requests';
 
 const { params, gpus } = WAN_GIVEN;
 
-/** What the document expects of other means and other hardware. */
+/** The document's expectations of other methods and hardware. */
 export const WAN_FUTURES: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.future.adam8bit'),
@@ -21,7 +21,7 @@ export const WAN_FUTURES: readonly ClaimEntry[] = [
       measured: 100 * (fact(facts, 'bytesRatio') - 1),
       unit: '% of optimizer bytes',
       by: '',
-      why: `Moments of a byte with a scale for 256 elements: 6.9 GB a GPU instead of 27.0 for 27B over 8. The loss after 8 steps is ${fact(facts, 'lossRatio').toFixed(4)} x that of fp32 moments.`,
+      why: `Moments of one byte, with a scale per 256 elements, need 6.9 GB per GPU instead of 27.0 GB for 27B over 8. The loss after 8 steps is ${fact(facts, 'lossRatio').toFixed(4)} x the loss with fp32 moments.`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -50,12 +50,12 @@ sl.compare({ fp32: await of('adamW'), eightBit: await of('adamW8bit') })`,
         },
         unit: 'x the speed of FSDP alone',
         by: '',
-        why: `GPT-3 175B on 512 A100, 1,536 sequences of 2,048: FSDP alone fits (${Math.round(sharded.memory.peak.value)} GiB), so memory does not force 3D. It wins where a GPU has too few tokens to hide its gathers: with fewer sequences, or more GPUs.`,
+        why: `GPT-3 175B on 512 A100, 1,536 sequences of 2,048: FSDP alone fits (${Math.round(sharded.memory.peak.value)} GiB), so memory does not force 3D. 3D is faster if a GPU has too few tokens to hide its all-gathers: with fewer sequences, or more GPUs.`,
         evidence: {
           kind: 'prediction',
           source: `${planCell(FSDP_175B)}.seconds.value / ${planCell(MEGATRON_175B)}.seconds.value`,
         },
-        needs: '64 nodes of 8 A100-80G with a 200 Gbit/s card a GPU',
+        needs: '64 nodes of 8 A100-80G with a 200 Gbit/s network card per GPU',
         command:
           'torchrun --nnodes 64 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint "$HEAD_NODE:29500" Megatron-LM/pretrain_gpt.py ' +
           '--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 ' +
@@ -73,7 +73,7 @@ sl.compare({ fp32: await of('adamW'), eightBit: await of('adamW8bit') })`,
       predicted: flash3Saves(lab),
       unit: '% of the time of attention',
       by: '',
-      why: "FlashAttention-3 is written for Hopper (H100, H800) and does not run on the A100 of the document. On H100 it is expected to take this much less than FlashAttention-2, which uses none of Hopper's asynchronous units.",
+      why: "FlashAttention-3 is written for Hopper (H100, H800) and does not run on the document's A100. On H100 it is predicted to take this much less time than FlashAttention-2, which uses none of Hopper's asynchronous units.",
       evidence: {
         kind: 'prediction',
         source: changeCell(
@@ -96,9 +96,9 @@ sl.compare({ fp32: await of('adamW'), eightBit: await of('adamW8bit') })`,
     check: () => ({
       verdict: 'off',
       predicted: (16 * params) / gpus / 1e9,
-      unit: 'GB a card of 24',
-      by: '2.25 x the card, before activations',
-      why: `Masters, gradients and Adam's states of 27B are 432 GB: 54 GB on each of 8 cards, where consumer cards have 24 (RTX 4090) or 32 (RTX 5090). It takes at least 18 cards of 24 GB, or states on the host (432 GB of RAM) with PCIe between.`,
+      unit: 'GB per GPU of 24 GB',
+      by: '2.25 x the memory of a GPU, without activations',
+      why: `Masters, gradients and Adam's states of 27B are 432 GB: 54 GB on each of 8 GPUs, but consumer GPUs have 24 GB (RTX 4090) or 32 GB (RTX 5090). At least 18 GPUs of 24 GB are needed, or states on the CPU (432 GB of RAM) with transfers over PCIe.`,
       evidence: { kind: 'formula', source: '27e9 * (4 + 4 + 8) / 8 / 1e9' },
     }),
   },
@@ -106,7 +106,7 @@ sl.compare({ fp32: await of('adamW'), eightBit: await of('adamW8bit') })`,
 
 const ON_H100: PlanRequestInput = { ...WAN_REQUESTS.published, hardware: 'H100-80G', seq: SIZES.usual };
 
-/** In the middle the planner's; the ends are the paper's 1.5 to 2 times as fast as version 2. Source: Shah et al. 2024, section 4. */
+/** Returns the planner's value; bounds: 1.5 to 2 times the speed of version 2. Source: Shah et al. 2024, section 4. */
 function flash3Saves(lab: PlanLab): Estimate {
   const of = (attention: 'flash' | 'flash3'): number =>
     lab.predict({ ...ON_H100, attention }).time.computeByCause.attention;
@@ -121,7 +121,7 @@ const TASK = {
   recompute: 'full',
 } as const satisfies PlanRequestInput;
 
-/** Every rank takes three sequences. */
+/** Every rank computes three sequences. */
 const FSDP_175B: PlanRequestInput = { ...TASK, parallel: { strategy: 'FULL_SHARD', stack: 'fsdp2' } };
 const MEGATRON_175B: PlanRequestInput = {
   ...TASK,

@@ -2,7 +2,7 @@ import { shapeOf } from '../../model-shape';
 import { modelOf } from '../../models';
 import { claimOf, documentedNumber } from '../claim';
 
-/** What the document says of its run, as claims.json has it. */
+/** The document's description of its run, from claims.json. */
 export const WAN_GIVEN = claimOf('wan.mem.params').given as {
   readonly params: number;
   readonly layers: number;

@@ -9,7 +9,7 @@ import {
   SHARDED_CHECKPOINT,
 } from './experiments';
 
-/** What the document's mechanisms do, seen in runs of two ranks. */
+/** The effects of the document's mechanisms in runs of two ranks. */
 export const WAN_MECHANISMS: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.fsdp.experts'),
@@ -18,12 +18,12 @@ export const WAN_MECHANISMS: readonly ClaimEntry[] = [
     check: (_, facts) => ({
       verdict: 'off',
       measured: fact(facts, 'lossDifference'),
-      unit: 'difference of losses to DDP',
+      unit: 'difference from the losses of DDP',
       by:
         fact(facts, 'gathers') < fact(facts, 'gathersFullShard')
           ? 'units and gate work as stated; the choice of experts overlaps nothing'
           : 'such units save no gathers, and the choice of experts overlaps nothing',
-      why: `Trains as DDP does: ${fact(facts, 'gathers')} gathers a step instead of ${fact(facts, 'gathersFullShard')}, for ${fact(facts, 'wholeRatio').toFixed(2)} x the whole parameters at the peak; gates agree by an all-reduce each. A gate is read before its experts, so its choice overlaps nothing; Wan's experts are chosen by timestep, known before the step.`,
+      why: `The losses are DDP's, with ${fact(facts, 'gathers')} all-gathers per step instead of ${fact(facts, 'gathersFullShard')} and ${fact(facts, 'wholeRatio').toFixed(2)} x as many whole parameters at the peak; an all-reduce sums each gate's gradient. A gate runs before its experts, so its choice overlaps nothing. Wan chooses its expert by the timestep, which is known before the step.`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -47,7 +47,7 @@ await run.units()`,
       measured: fact(facts, 'savedPercent'),
       unit: '% of activations saved',
       by: '',
-      why: `Works, with equal losses (difference ${fact(facts, 'lossDifference')}), and saves less than the quarter of blocks that it names; every block saves ${Math.round(fact(facts, 'savedPercentFull'))}% for four times the recompute.`,
+      why: `It works, with equal losses (difference ${fact(facts, 'lossDifference')}), and saves less than a quarter of the activations; recompute of every block saves ${Math.round(fact(facts, 'savedPercentFull'))}% and costs four times the recompute.`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -68,8 +68,8 @@ sl.compare({ none: await of(null), every4: await of({ everyNth: 4 }), full: awai
       verdict: 'off',
       measured: 100 * fact(facts, 'share'),
       unit: '% of rows to the preferred of two experts',
-      by: 'the load is not evened out',
-      why: `The gate runs as described, but its sample follows softmax(logits / temperature): logits that differ by 2 send ${Math.round(100 * fact(facts, 'share'))}% one way at temperature 1, ${Math.round(100 * fact(facts, 'shareAtTwo'))}% at 2. Evening out takes a term in the loss; and Wan's experts are chosen by timestep, not by a gate.`,
+      by: 'the load does not become equal',
+      why: `The gate runs as described, but its sample follows softmax(logits / temperature): with logits that differ by 2, ${Math.round(100 * fact(facts, 'share'))}% of the rows go to one expert at temperature 1, and ${Math.round(100 * fact(facts, 'shareAtTwo'))}% at temperature 2. An equal load needs a term in the loss; and Wan chooses its expert by timestep, not by a gate.`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 1 });
@@ -92,7 +92,7 @@ await job.on(0).run(({ tf, TemperatureGating }) => {
       measured: fact(facts, 'lossDifference'),
       unit: 'difference of the next losses',
       by: '',
-      why: "Each rank saves what it holds of model and optimizer; loaded under another strategy the run goes on with the same losses. The document's own code for it does not (wan.code.checkpoint).",
+      why: "Each rank saves its shards of model and optimizer; after a load with another strategy the run continues with the same losses. The document's own code does not work (wan.code.checkpoint).",
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -114,8 +114,8 @@ await other.step(3);
       verdict: 'off',
       measured: fact(facts, 'leftBeforeTheLast'),
       unit: 'ranks that leave before the slowest arrives',
-      by: 'a barrier evens out nothing',
-      why: 'Nobody leaves a barrier before the slowest arrives: with 40 ms of work beside 120 ms the faster rank stands still for 80, as at every gather of FSDP already. Shifting work by use needs replicas of experts or expert parallelism; with one expert a step for all ranks there is nothing to shift.',
+      by: 'a barrier does not balance the load',
+      why: 'No rank leaves a barrier before the slowest rank arrives: with 40 ms and 120 ms of work the faster rank waits for 80 ms, as it does at every all-gather of FSDP. To move work to other ranks needs replicas of experts or expert parallelism; if all ranks use the same expert in a step, there is nothing to move.',
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -140,7 +140,7 @@ await job.on('all').run(({ rank, dist }) => {
       measured: fact(facts, 'wireRatio'),
       unit: 'x the bytes on the wire',
       by: 'no effect on communication',
-      why: `The same collectives and bytes in every step: the update of a sharded optimizer is local. What a delay adds is a second set of gradient shards (x ${fact(facts, 'gradBytesRatio').toFixed(1)}); what it can hide is an update on the host (ZeRO-Offload).`,
+      why: `Every step has the same collectives and bytes, because the update of a sharded optimizer is local. A delay adds a second set of gradient shards (x ${fact(facts, 'gradBytesRatio').toFixed(1)}); it can only hide an update on the CPU (ZeRO-Offload).`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });

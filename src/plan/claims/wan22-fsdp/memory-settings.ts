@@ -2,7 +2,7 @@ import { shapeOf } from '../../model-shape';
 import { modelOf } from '../../models';
 import { PUBLISHED, WAN_GIVEN } from './given';
 
-/** Settings under which a GPU would hold so much, and how much that is. */
+/** Settings, and the memory that a GPU would need with them. */
 export interface MemorySetting {
   readonly text: string;
   readonly value: number;
@@ -17,7 +17,7 @@ interface Term {
 const { gpus, layers } = WAN_GIVEN;
 const ENCODER = shapeOf(modelOf('umt5-xxl-encoder'));
 
-/** Whose parameters: what the document says, what was published, and one expert alone. */
+/** Possible numbers of parameters: the document's, the published one, and one expert alone. */
 const WHOSE = [
   { text: '27B', params: WAN_GIVEN.params },
   { text: 'the published 28.58B', params: PUBLISHED.params },
@@ -31,7 +31,7 @@ const PARAM_TYPES = [
   { text: 'fp32 shards and bf16 copies', bytes: 6 },
 ] as const;
 
-/** Adam's states, with what may be counted with them. */
+/** Types of Adam's states, with values that may be counted as states. */
 const STATE_TYPES = [
   { text: 'two fp32 moments', bytes: 8 },
   { text: 'two fp32 moments and a master copy', bytes: 12 },
@@ -41,7 +41,7 @@ const STATE_TYPES = [
   { text: 'two 8-bit moments', bytes: 2 + 8 / 256 },
 ] as const;
 
-/** What else may be whole on a GPU besides its shards. */
+/** Other memory that may be counted in addition to the shards. */
 const BESIDES: readonly Term[] = [
   { text: '', bytes: 0 },
   { text: ' + one gathered block in bf16', bytes: (2 * PUBLISHED.params) / 2 / layers },
@@ -51,17 +51,17 @@ const BESIDES: readonly Term[] = [
   { text: ' + both experts whole in bf16', bytes: 2 * PUBLISHED.params },
 ];
 
-/** Every reading of "parameters per GPU after sharding", nearest to `gigabytes` first. */
+/** Returns every meaning of "parameters per GPU after sharding", nearest to `gigabytes` first. */
 export function paramSettings(gigabytes: number): MemorySetting[] {
   return nearest(gigabytes, overSettings(PARAM_TYPES, BESIDES));
 }
 
-/** Every reading of "AdamW states per GPU", nearest to `gigabytes` first. */
+/** Returns every meaning of "AdamW states per GPU", nearest to `gigabytes` first. */
 export function optimizerSettings(gigabytes: number): MemorySetting[] {
   return nearest(gigabytes, overSettings(STATE_TYPES, [{ text: '', bytes: 0 }]));
 }
 
-/** The nearest ones as a text: 'fp32 shards of 27B over 8 (13.5 GB, 5% more)'. */
+/** Returns the first settings as text: 'fp32 shards of 27B over 8 (13.5 GB, 5% more)'. */
 export function nearestText(gigabytes: number, settings: readonly MemorySetting[], count = 3): string {
   return settings
     .slice(0, count)
@@ -87,7 +87,7 @@ function overSettings(types: readonly Term[], besides: readonly Term[]): Term[] 
   );
 }
 
-/** A program that prints GiB may have been read as GB. */
+/** Sorts terms by distance, in GB and in GiB, because the document may have read GiB as GB. */
 function nearest(gigabytes: number, terms: readonly Term[]): MemorySetting[] {
   return terms
     .flatMap(({ text, bytes }): MemorySetting[] => [

@@ -10,7 +10,7 @@ import { activations, overSizes, SIZES, stepCommand, WAN_REQUESTS } from './wan-
 const { params, gpus } = WAN_GIVEN;
 const GB = 1e9;
 
-/** The document's memory table, part by part, and what it calls efficiency. */
+/** The parts of the document's memory table, and its "efficiency". */
 export const WAN_MEMORY: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.mem.params'),
@@ -23,7 +23,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
         predicted: gigabytes,
         unit: 'GB',
         by: factorOff(WAN_TABLE.params, gigabytes),
-        why: `FSDP's mixed precision keeps fp32 masters: 13.5 GB a GPU at rest; bf16 shards would be 6.75. Nearest to 12.8: ${nearestText(WAN_TABLE.params, paramSettings(WAN_TABLE.params), 2)}. The published 28.58B hold ${fact(facts, 'paramShardGB').toFixed(1)} GB (dry run). Gathered experts (27 GB each in bf16) come on top.`,
+        why: `FSDP's mixed precision stores fp32 masters: 13.5 GB per GPU at rest; bf16 shards would be 6.75 GB. Nearest to 12.8: ${nearestText(WAN_TABLE.params, paramSettings(WAN_TABLE.params), 2)}. The published 28.58B need ${fact(facts, 'paramShardGB').toFixed(1)} GB (dry run). Gathered experts (27 GB each in bf16) need more.`,
         evidence: { kind: 'formula', source: '27e9 * 4 / 8 / 1e9' },
       };
     },
@@ -39,7 +39,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
         predicted: gigabytes,
         unit: 'GB',
         by: factorOff(WAN_TABLE.optimizer, gigabytes),
-        why: `AdamW keeps two fp32 moments: 27.0 GB a GPU (published 28.58B: ${fact(facts, 'optimizerGB').toFixed(1)}, dry run). Nearest to 18.5: ${nearestText(WAN_TABLE.optimizer, optimizerSettings(WAN_TABLE.optimizer), 2)}; no usual setting meets it.`,
+        why: `AdamW stores two fp32 moments: 27.0 GB per GPU (published 28.58B: ${fact(facts, 'optimizerGB').toFixed(1)}, dry run). Nearest to 18.5: ${nearestText(WAN_TABLE.optimizer, optimizerSettings(WAN_TABLE.optimizer), 2)}; no usual setting has this number.`,
         evidence: { kind: 'formula', source: '27e9 * (4 + 4) / 8 / 1e9' },
       };
     },
@@ -69,7 +69,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
         predicted: share,
         unit: '%',
         by: pointsOff(95, share),
-        why: '92% being 95% of a limit puts the limit at 96.8% of 80 GB; the parts of the table (77.5%) are 80% of that. FSDP has no such limit of its own: what it cannot cut is activations and gathered units.',
+        why: 'If 92% is 95% of a limit, the limit is 96.8% of 80 GB; the parts of the table (77.5%) are 80% of that. FSDP has no such limit: it only cannot shard activations and gathered units.',
         evidence: { kind: 'formula', source: '77.5 / (92 / 95)' },
       };
     },
@@ -85,7 +85,7 @@ export const WAN_MEMORY: readonly ClaimEntry[] = [
         measured: 100 * (fact(facts, 'gatheredRatio') - 1),
         unit: '%',
         by: '',
-        why: `Holds for what is gathered and for its bytes on the wire (${percent(fact(facts, 'wireRatio'))}). The resident fp32 shards do not shrink (x ${shards.toFixed(2)}), nor do optimizer states.`,
+        why: `It holds for gathered parameters and for their bytes on the wire (${percent(fact(facts, 'wireRatio'))}). The resident fp32 shards do not shrink (x ${shards.toFixed(2)}), nor do optimizer states.`,
         evidence: {
           kind: 'run',
           source: `const job = await sl.launch({ ranks: 2 });
@@ -109,7 +109,7 @@ run.comm()`,
         predicted: { ...usual, low: parts(SIZES.usual).all * (SIZES.image / SIZES.usual) },
         unit: 'GB',
         by: '',
-        why: `The size of the videos is not stated. With every 4th block checkpointed one frame of 832 x 480 takes ${gb(parts(SIZES.image).every4)} (dry run: ${gb(fact(facts, 'activationsGB'))}), 81 frames ${gb(usual.value)}; 22.3 GB hold about ${tokens} tokens a sample, less than one frame (${SIZES.image}). Low end: one frame, every block checkpointed; with 57 GB of states (28.6B parameters) only that fits.`,
+        why: `The size of the videos is not stated. With every 4th block checkpointed, one frame of 832 x 480 needs ${gb(parts(SIZES.image).every4)} (dry run: ${gb(fact(facts, 'activationsGB'))}), 81 frames ${gb(usual.value)}; 22.3 GB are enough for about ${tokens} tokens per sample, less than one frame (${SIZES.image}). Low end: one frame, every block checkpointed; with 57 GB of states (28.6B parameters) only this case fits.`,
         evidence: { kind: 'dry run', source: WAN_DRY_CELL },
         needs: '8 x A100-80G, and the size of the videos',
         command: stepCommand(),
@@ -124,7 +124,7 @@ run.comm()`,
       predicted: temporary(),
       unit: 'GB',
       by: '',
-      why: `FULL_SHARD in blocks of 357M: two gathered (bf16), one block's gradients whole (bf16) and on their way in fp32 are ${gb(temporary().value)}; low end: no prefetch, bf16 reduction; high end: one expert whole under SHARD_GRAD_OP. 8.4 GB is possible; what the document counts is not stated. Pool and ring buffers are its own.`,
+      why: `FULL_SHARD with blocks of 357M needs ${gb(temporary().value)}: two gathered blocks (bf16), and one block's whole gradients in bf16 and, for the reduction, in fp32. Low end: no prefetch, bf16 reduction; high end: one whole expert with SHARD_GRAD_OP. 8.4 GB is possible; the document does not state what it counts. Pool and ring buffers are the document's own terms.`,
       evidence: { kind: 'formula', source: '14_288_491_584 / 40 * (2 * 2 + 2 + 4) / 1e9' },
       needs: '8 x A100-80G',
       command: stepCommand(),
@@ -132,7 +132,7 @@ run.comm()`,
   },
 ];
 
-/** Gathered blocks, and gradients before they are in shards. */
+/** Returns the GB of gathered blocks, and of gradients before they are reduced to shards. */
 function temporary(): Estimate {
   const expert = PUBLISHED.params / PUBLISHED.experts;
   const block = expert / PUBLISHED.layers;

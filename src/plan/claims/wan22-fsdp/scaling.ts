@@ -7,10 +7,10 @@ import { PUBLISHED } from './given';
 import { SIZES, stepCommand, WAN_REQUESTS } from './wan-requests';
 
 const PER_NODE = 8;
-/** Samples a GPU and step on any number of nodes. */
+/** Samples per GPU and step, for any number of nodes. */
 const PER_GPU = 32;
 
-/** How the run would scale. */
+/** Scaling of the document's run to more nodes. */
 export const WAN_SCALING: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.scale.32'),
@@ -20,7 +20,7 @@ export const WAN_SCALING: readonly ClaimEntry[] = [
       predicted: efficiencyAt(lab, 32),
       unit: '%',
       by: '',
-      why: `Of one node's speed, the same samples a GPU: 81 frames of 832 x 480 with a 200 Gbit/s card a GPU. The low end is one frame a sample and one card a node, where gathers of an expert's 14.3B parameters no longer hide.`,
+      why: `In percent of one node's speed per GPU, with the same samples per GPU: 81 frames of 832 x 480 and a 200 Gbit/s network card per GPU. The low end is one frame per sample and one network card per node; computation then no longer hides the all-gathers of an expert's 14.3B parameters.`,
       evidence: { kind: 'prediction', source: planCell(onNodes(32)) },
       needs: '32 nodes of 8 A100-80G with 200 Gbit/s cards',
       command: stepCommand(32),
@@ -36,7 +36,7 @@ export const WAN_SCALING: readonly ClaimEntry[] = [
         predicted: efficiencyAt(lab, 128),
         unit: '%',
         by: '',
-        why: `At 128 nodes; at 128 cards (16 nodes), which the heading says, ${Math.round(cards)}%. What 76% would need is little work a GPU (single frames) or one 200 Gbit/s card for 8 GPUs; a card a GPU is enough for videos.`,
+        why: `For 128 nodes; for 128 GPUs (16 nodes), which the heading states, ${Math.round(cards)}%. 76% would need little work per GPU (single frames), or one 200 Gbit/s network card for 8 GPUs; with one network card per GPU, videos scale better.`,
         evidence: { kind: 'prediction', source: planCell(onNodes(128)) },
         needs: '128 nodes of 8 A100-80G with 200 Gbit/s cards',
         command: stepCommand(128),
@@ -54,7 +54,7 @@ export const WAN_SCALING: readonly ClaimEntry[] = [
         predicted: params / computing,
         unit: 'x bytes per operation',
         by: 'the other way round under FSDP',
-        why: `FSDP gathers and reduces each of the ${experts} experts that any rank uses in a step, and a sample computes with one: ${experts} x the bytes per operation of a dense model, so it scales worse. Where all ranks take the same expert in a step it is as good as dense; better only where experts stay on their ranks (expert parallelism).`,
+        why: `FSDP gathers and reduces each of the ${experts} experts that any rank uses in a step, and a sample computes with one: ${experts} x the bytes per operation of a dense model, so it scales worse. If all ranks use the same expert in a step, it scales as well as a dense model; it scales better only if experts stay on their ranks (expert parallelism).`,
         evidence: { kind: 'formula', source: '(2 * 14_288_491_584) / 14_288_491_584' },
       };
     },
@@ -66,7 +66,7 @@ function onNodes(nodes: number, seq: number = SIZES.usual, nicGbit = 200): PlanR
   return { ...WAN_REQUESTS.published, gpus, nicGbit, seq, batch: { global: gpus * PER_GPU, micro: 4 } };
 }
 
-/** Percent of one node's speed. */
+/** Returns the speed per GPU in percent of one node's. */
 function scaled(lab: PlanLab, request: PlanRequestInput): number {
   const seconds = (gpus: number): number =>
     lab.predict({ ...request, gpus, batch: { global: gpus * PER_GPU, micro: 4 } }).seconds.value;
@@ -76,7 +76,7 @@ function scaled(lab: PlanLab, request: PlanRequestInput): number {
 function efficiencyAt(lab: PlanLab, nodes: number) {
   const at = (seq: number, nicGbit: number): number => scaled(lab, onNodes(nodes, seq, nicGbit));
   const value = at(SIZES.usual, 200);
-  // One card a node is 25 Gbit/s a GPU.
+  // One network card per node is 25 Gbit/s per GPU.
   const all = [value, at(SIZES.image, 200), at(SIZES.image, 25), at(SIZES.large, 200)];
   return { value, low: Math.min(...all), high: Math.max(...all) };
 }

@@ -14,7 +14,7 @@ const UNET = {
 
 const PEAK = 8 * 312e12;
 
-/** A 3 x 3 convolution with this number of positions. */
+/** Returns the operations of a 3 x 3 convolution. */
 function conv(positions: number, inputs: number, outputs: number): number {
   return 2 * 9 * positions * inputs * outputs;
 }
@@ -24,7 +24,7 @@ function resnet(positions: number, inputs: number, outputs: number): number {
   return conv(positions, inputs, outputs) + conv(positions, outputs, outputs) + shortcut;
 }
 
-/** Layers of attention, cross-attention and gated feed-forward, between two projections. */
+/** Returns the operations of layers of attention, cross-attention and gated feed-forward, between two projections. */
 function transformer(positions: number, dim: number, depth: number): number {
   if (depth === 0) return 0;
   const self = 2 * positions * 4 * dim ** 2 + 4 * positions ** 2 * dim;
@@ -34,7 +34,7 @@ function transformer(positions: number, dim: number, depth: number): number {
   return depth * (self + cross + feedForward) + 4 * positions * dim ** 2;
 }
 
-/** Floating-point operations of one forward on an image of `latent` x `latent` latents (an eighth of the pixels' side). */
+/** Returns the FLOPs of one forward on an image of `latent` x `latent` latents (a side has 8 pixels per latent). */
 export function sdxlForwardFlops(latent: number = UNET.latent): number {
   const { channels, depth, resnetsDown, resnetsUp } = UNET;
   let flops = conv(latent ** 2, 4, channels[0]) + conv(latent ** 2, channels[0], 4);
@@ -66,7 +66,7 @@ export function sdxlForwardFlops(latent: number = UNET.latent): number {
   return flops;
 }
 
-/** Training at 1024 x 1024 on 8 A100, at 45% (30 to 60%) of their peak: what convolutions and attention of this size are seen at. */
+/** Returns the speed of training at 1024 x 1024 on 8 A100, at 45% (30 to 60%) of their peak, as usual for such convolutions. */
 export function sdxlSamplesPerSecond(): Estimate {
   const at = (share: number): number => (share * PEAK) / (3 * sdxlForwardFlops());
   return { value: at(0.45), low: at(0.3), high: at(0.6) };

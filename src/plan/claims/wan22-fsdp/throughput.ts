@@ -6,18 +6,18 @@ import { sdxlForwardFlops, sdxlSamplesPerSecond } from './sdxl';
 import { overSizes, SIZES, samplesPerSecond, WAN_REQUESTS } from './wan-requests';
 
 const { gpus, batch, grad_accum } = WAN_GIVEN;
-/** Dense bf16 by NVIDIA's data sheet, all GPUs, FLOP/s. */
+/** FLOP/s of all GPUs for dense bf16, by NVIDIA's data sheet. */
 const PEAK = gpus * 312e12;
-/** Training on one frame of 832 x 480, the least that the model is made for, without anything computed again. */
+/** FLOPs of training on one frame of 832 x 480, the smallest input that the model is made for, without recompute. */
 const IMAGE_FLOPS = modelFlops({ ...PUBLISHED, seq: SIZES.image }, 1);
 
-/** The same operations, spelled out: products of a block, its attention, forward and backward. */
+/** The same FLOPs as a cell: a block's matmuls and attention, in forward and backward. */
 const IMAGE_SOURCE = `const d = 5120, seq = 1560, text = 512;
 const block = 4 * d * d + 2 * d * 13824 + 2 * d * d * (1 + text / seq) + 2 * d * (seq + text);
 const flops = 6 * seq * 40 * block;
 `;
 
-/** How fast the document's run is. */
+/** The speed of the document's run. */
 export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.perf.throughput'),
@@ -32,7 +32,7 @@ export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
         predicted: atMost,
         unit: 'samples/s',
         by: `at least ${(128 / atMost).toPrecision(2)} x too high`,
-        why: `One frame of 832 x 480 costs ${tera(IMAGE_FLOPS)} with one expert: at the data sheet's peak 8 A100 do ${atMost.toFixed(1)} a second. Expected are ${frame.toPrecision(2)} single frames a second, or ${video.toPrecision(2)} videos of 81 frames (described 27B: ${of('described', SIZES.usual).toPrecision(2)}).`,
+        why: `One frame of 832 x 480 costs ${tera(IMAGE_FLOPS)} with one expert: at the data sheet's peak, 8 A100 compute ${atMost.toFixed(1)} per second. Predicted are ${frame.toPrecision(2)} single frames per second, or ${video.toPrecision(2)} videos of 81 frames (described 27B: ${of('described', SIZES.usual).toPrecision(2)}).`,
         evidence: { kind: 'formula', source: `${IMAGE_SOURCE}8 * 312e12 / flops` },
       };
     },
@@ -49,7 +49,7 @@ export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
         predicted: atLeast,
         unit: 's',
         by: `at least ${(atLeast / 4.2).toPrecision(2)} x too low`,
-        why: `256 single frames of 832 x 480 take ${atLeast.toFixed(1)} s at the GPUs' peak. With 81 frames a step is expected to take ${seconds('published')} s (described 27B: ${seconds('described')} s).`,
+        why: `256 single frames of 832 x 480 take ${atLeast.toFixed(1)} s at the GPUs' peak. With 81 frames a step is predicted to take ${seconds('published')} s (described 27B: ${seconds('described')} s).`,
         evidence: { kind: 'formula', source: `${IMAGE_SOURCE}256 * flops / (8 * 312e12)` },
       };
     },
@@ -64,7 +64,7 @@ export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
         predicted: 100 - 18,
         unit: '%',
         by: '7 points too high',
-        why: `A step that spends 18% in communication (wan.comm.share) is at most 82% of the best. Against the data sheet, large products alone reach 271 of 312 TFLOP/s (87%); expected of the whole step are ${Math.round(mfu.low)} to ${Math.round(mfu.high)}%.`,
+        why: `A step that spends 18% in communication (wan.comm.share) has at most 82% of the ideal speed. Large matmuls alone reach 271 of the data sheet's 312 TFLOP/s (87%); for the whole step ${Math.round(mfu.low)} to ${Math.round(mfu.high)}% are predicted.`,
         evidence: { kind: 'formula', source: '100 - 18' },
       };
     },
@@ -79,7 +79,7 @@ export const WAN_THROUGHPUT: readonly ClaimEntry[] = [
         predicted,
         unit: 'samples/s',
         by: '',
-        why: `Neither hardware nor size of images is stated. On 8 A100, 1024 x 1024: ${Math.round(predicted.low)} at 30% of the peak to ${Math.round(predicted.high)} at 60%, without the autoencoder and the text encoders; the U-Net's forward is ${(sdxlForwardFlops() / 1e12).toFixed(1)} TFLOP. It is a tenth of 27B: the two throughputs do not compare.`,
+        why: `The document states neither the hardware nor the size of the images. On 8 A100 with 1024 x 1024 pixels: ${Math.round(predicted.low)} at 30% of the peak to ${Math.round(predicted.high)} at 60%, without the autoencoder and the text encoders; the U-Net's forward is ${(sdxlForwardFlops() / 1e12).toFixed(1)} TFLOP. The U-Net has a tenth of 27B parameters, so the two speeds cannot be compared.`,
         evidence: { kind: 'formula', source: `0.45 * 8 * 312e12 / (3 * ${sdxlForwardFlops()})` },
         needs: 'the hardware that the document does not name; taken as 8 x A100-80G',
         command:

@@ -12,8 +12,8 @@ export const SIZES = { image: 30 * 52, usual: 21 * 30 * 52, large: 21 * 45 * 80 
 const { gpus, batch, grad_accum, layers } = WAN_GIVEN;
 
 /**
- * The document's layout with samples in place of Ulysses: 4 samples a GPU instead of an eighth of 32. Products, attention (heads are
- * cut as samples are), activations and FSDP's bytes are the same; what Ulysses moves comes on top (`ulyssesSeconds`).
+ * The document's layout with 4 whole samples per GPU in place of Ulysses' eighth of 32 samples. Matmuls, attention, activations
+ * and FSDP's bytes are the same; `ulyssesSeconds` adds the time of Ulysses' all-to-alls.
  */
 const LAYOUT = {
   hardware: 'A100-80G',
@@ -22,7 +22,7 @@ const LAYOUT = {
   batch: { global: batch * grad_accum, micro: batch / gpus },
 } as const satisfies Omit<PlanRequestInput, 'model'>;
 
-/** As published (2 x 14.29B), and as described: 27B in two such experts, their feed-forward narrower. */
+/** The published model (2 x 14.29B), and the described one: 27B in two such experts with a narrower feed-forward. */
 export const WAN_REQUESTS = {
   published: { ...LAYOUT, model: 'wan2.2-a14b' },
   described: {
@@ -41,22 +41,22 @@ export const WAN_REQUESTS = {
 } as const satisfies Record<string, PlanRequestInput>;
 
 /**
- * At the sizes of video that may be meant, which the document does not say: 81 frames of 832 x 480, and as bounds one such frame and 81
- * of 1280 x 720.
+ * Returns `of` at sizes of video, which the document does not state: 81 frames of 832 x 480, and as bounds one such frame and
+ * 81 frames of 1280 x 720.
  */
 export function overSizes(of: (tokens: number) => number): Estimate {
   const [image, usual, large] = [of(SIZES.image), of(SIZES.usual), of(SIZES.large)];
   return { value: usual, low: Math.min(image, usual, large), high: Math.max(image, usual, large) };
 }
 
-/** Samples a second of all GPUs. */
+/** Returns the samples per second of all GPUs. */
 export function samplesPerSecond({ seconds }: Prediction): number {
   return (batch * grad_accum) / seconds.value;
 }
 
 /**
- * All-to-alls of a step: q, k, v and the output of every block, in forward and backward, of every micro-batch. Source: Jacobs et al. 2023,
- * "DeepSpeed Ulysses", section 3.2.
+ * Returns the time of a step's all-to-alls: q, k, v and the output of every block and microbatch, in forward and backward.
+ * Source: Jacobs et al. 2023, "DeepSpeed Ulysses", section 3.2.
  */
 export function ulyssesSeconds(tokens: number): number {
   const hardware = hardwareOf('A100-80G');
@@ -66,12 +66,12 @@ export function ulyssesSeconds(tokens: number): number {
   return grad_accum * layers * 2 * 4 * one;
 }
 
-/** FSDP's collectives of a step when nothing runs beside them. */
+/** Returns the time of FSDP's collectives of a step if nothing overlaps with them. */
 export function serialCommSeconds({ time }: Prediction): number {
   return time.commBytes.dp / (hardwareOf('A100-80G').linkGBps * 1e9 * CALIBRATION.linkEfficiency);
 }
 
-/** Shares of a step in communication, percent: with prefetch and Ulysses, and with neither. */
+/** Returns the percentage of a step in communication: with prefetch and Ulysses, and with neither. */
 export function commShares(lab: PlanLab, request: PlanRequestInput, seq: number) {
   const prediction = lab.predict({ ...request, seq });
   const { seconds, exposedComm } = prediction.time;
@@ -81,7 +81,7 @@ export function commShares(lab: PlanLab, request: PlanRequestInput, seq: number)
   return { now: (100 * now) / (computing + now), before: (100 * serial) / (computing + serial) };
 }
 
-/** A GPU's activations, GB: with every 4th block checkpointed, between all and none; and with all. */
+/** Returns a GPU's activations in GB: with every 4th block checkpointed (interpolated), and with all blocks checkpointed. */
 export function activations(lab: PlanLab, request: PlanRequestInput, seq: number) {
   const none = lab.memory({ ...request, seq });
   const full = lab.memory({ ...request, seq, recompute: 'full' });
@@ -91,7 +91,7 @@ export function activations(lab: PlanLab, request: PlanRequestInput, seq: number
   };
 }
 
-/** What someone with the hardware runs: the block's sizes, FSDP and Ulysses as documented, on random latents. */
+/** Returns the command to run on the hardware: the documented block, FSDP and Ulysses, with random latents. */
 export function stepCommand(nodes = 1, more = ''): string {
   const where =
     nodes === 1 ? '--standalone' : `--nnodes ${nodes} --rdzv-backend c10d --rdzv-endpoint "$HEAD_NODE:29500"`;
