@@ -3,11 +3,11 @@ import type { WireDType } from '../core/dtypes';
 import { COLLECTIVE_OPS, type CollectiveProgress, type CommCause } from '../core/events';
 import type { Seconds } from '../core/units';
 
-/** How contributions are combined: in rank order, so that the result does not depend on timing. */
+/** The ways to combine the ranks' contributions; always in rank order, so that the result does not depend on timing. */
 export const REDUCTIONS = ['sum', 'avg', 'max'] as const;
 export type Reduction = (typeof REDUCTIONS)[number];
 
-/** Public collectives, and internal ones of groups. */
+/** The public collectives, and two that only groups themselves call. */
 export const CALL_OPS = [...COLLECTIVE_OPS, 'exchange', 'subgroup'] as const;
 export type CallOp = (typeof CALL_OPS)[number];
 
@@ -24,7 +24,7 @@ export type ValueDType = 'float32' | 'int32';
 /** Bytes of one element in a tensor's storage, for every type that collectives carry. */
 export const VALUE_BYTES = 4;
 
-/** Where a collective was called. */
+/** The place in the user's code that called a collective. */
 export interface CallSite {
   readonly cell: number | undefined;
   readonly line: number | undefined;
@@ -36,27 +36,27 @@ export interface CallSite {
 export interface CallHeader {
   readonly op: CallOp;
   readonly group: string;
-  /** Number of the collective in its group, from 1; of a send or recv in its direction between two ranks. */
+  /** The collective's number in its group, from 1. Sends and recvs are numbered per direction between two ranks. */
   readonly number: number;
   readonly epoch: number;
   readonly async: boolean;
   readonly dtype: ValueDType;
   readonly wireDType: WireDType;
   readonly reduction: Reduction | undefined;
-  /** The source of a broadcast, the other end of a send or recv, in the group; -1 for none. */
+  /** Rank index in the group: the source of a broadcast, or the other end of a send or recv; -1 for other collectives. */
   readonly peer: number;
   /** Elements of this rank's tensor. */
   readonly count: number;
   /** For exchange and subgroup, the value for the other ranks; for other collectives, a value that ranks compare. */
   readonly value: number;
-  /** A further number on which exchange and subgroup must agree. */
+  /** A second number, which all ranks of an exchange or subgroup must set equally. */
   readonly signature: number;
   readonly cause: CommCause;
   readonly module: string;
   readonly site: CallSite;
 }
 
-/** Elements in a tensor's storage; without a storage, padding that exists only on the wire. */
+/** A range of elements in a tensor's storage. A block without a storage is padding, which exists only on the wire. */
 export interface Block {
   readonly storage: Storage | undefined;
   readonly offset: number;
@@ -67,9 +67,9 @@ export interface Block {
 export type BlockList = readonly Block[];
 
 /**
- * A collective with its data. By op:
- * allReduce, broadcast: inputs[0] and outputs[0] are the same list. reduceScatter: inputs by rank, outputs[0].
- * allGather: inputs[0], outputs by rank. allToAll: both by rank. send: inputs[0]. recv: outputs[0].
+ * A collective with its data. The op says which lists it uses:
+ * allReduce, broadcast: inputs[0] and outputs[0] are the same list. reduceScatter: inputs by rank, and outputs[0].
+ * allGather: inputs[0], and outputs by rank. allToAll: both by rank. send: inputs[0]. recv: outputs[0].
  */
 export interface Call {
   readonly header: CallHeader;
@@ -77,16 +77,16 @@ export interface Call {
   readonly outputs: readonly BlockList[];
 }
 
-/** When a rank had come to a collective, on the host's clock and on its thread's CPU clock. */
+/** The time of a rank's arrival at a collective, by the machine's clock and by its thread's CPU clock. */
 export interface Arrival {
   readonly at: Seconds;
   readonly cpu: Seconds;
 }
 
-/** The progress of a collective, as its thread knows it. */
+/** The fields of a collective's progress that its thread knows. */
 export type ThreadProgress = Pick<CollectiveProgress, 'free' | 'arrived' | 'lacked' | 'carried'>;
 
-/** When a collective ran, and the values of exchange or subgroup from each rank. */
+/** The times of a collective, and for exchange and subgroup the value of each rank. */
 export interface CallResult {
   readonly started: Seconds;
   readonly ended: Seconds;
@@ -96,7 +96,7 @@ export interface CallResult {
   readonly agrees: boolean;
 }
 
-/** Whether all ranks gave the same value. */
+/** Whether all values are equal. */
 export function allAgree(values: readonly number[]): boolean {
   return values.every((value) => value === values[0]);
 }

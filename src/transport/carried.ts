@@ -9,25 +9,25 @@ import type { Steps } from './wait';
 /** Runs a collective's steps. */
 export interface Lane {
   run(call: SpanCall): Steps<readonly number[]>;
-  /** When all ranks of the collective that ended last had arrived with their links free. */
+  /** The time at which all ranks of the newest collective had arrived and had free links. */
   readonly ready: Seconds;
   /** This rank's arrival at the newest collective. */
   readonly arrival: Arrival;
 }
 
-/** The result of a collective, and when a shaped link began to carry it. */
+/** The result of a collective. `started` is the time at which a shaped link began to carry it. */
 export interface Carried {
   readonly values: readonly number[];
   readonly started: Seconds | undefined;
   readonly arrival: Arrival;
-  /** By the link's model, else this thread's CPU time from its arrival on. */
+  /** Duration of the transfer by the shaped link's model; without one, this thread's CPU time since its arrival. */
   readonly seconds: Seconds;
 }
 
-/** A collective's steps; on a shaped link, the last step waits for the transfer's end. */
+/** Runs a collective; on a shaped link, its last step waits for the end of the transfer. */
 export function* carried(lane: Lane, call: SpanCall, memory: GroupMemory): Steps<Carried> {
   const { rank, size, link, cpu } = memory;
-  const { values, arrival, seconds } = yield* moved(lane, call, cpu);
+  const { values, arrival, seconds } = yield* runTimed(lane, call, cpu);
   if (link === undefined) return { values, started: undefined, arrival, seconds };
   const { op, wireDType, epoch } = call.header;
   const lengths = (lists: SpanCall['inputs']): number[] => lists.map(({ total }) => total);
@@ -38,17 +38,17 @@ export function* carried(lane: Lane, call: SpanCall, memory: GroupMemory): Steps
   return { values, started, arrival, seconds: lands - started };
 }
 
-/** A collective's progress on its thread, which could begin at `free` and began at `began`. */
+/** Returns the progress of a collective that its thread could begin at `free` and began at `began`. */
 export function progressOf(free: Seconds, began: Arrival, { arrival, seconds }: Carried): ThreadProgress {
   const lacked = Math.max(0, arrival.at - free - (arrival.cpu - began.cpu));
   return { free, arrived: arrival.at, lacked, carried: seconds };
 }
 
 /**
- * Runs the steps, and adds up the thread's CPU time from its arrival on; between two steps the thread may serve other
- * calls.
+ * Runs the steps and adds up the thread's CPU time since its arrival. Time between two steps is not counted, because
+ * the thread may run other calls then.
  */
-function* moved(
+function* runTimed(
   lane: Lane,
   call: SpanCall,
   cpu: ThreadCpuClock = () => 0,
@@ -60,7 +60,7 @@ function* moved(
     for (;;) {
       const from = cpu();
       const step = steps.next();
-      // The first step is the arrival; the lane's next call overwrites its time.
+      // The first step ends after the arrival. The lane's next call overwrites lane.arrival.
       arrival ??= lane.arrival;
       seconds += Math.max(0, cpu() - Math.max(from, arrival.cpu));
       if (step.done === true) return { values: step.value, arrival, seconds };

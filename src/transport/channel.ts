@@ -13,7 +13,7 @@ import type { Steps, Wait } from './wait';
  *
  * [Note: phases] Each barrier ends a phase. Data that a rank writes during phase p goes to buffer p mod 2, and the
  * other ranks read it during phase p + 1. It is overwritten in phase p + 2 at the earliest, and no rank enters that
- * phase before all have left p + 1. So one barrier per filled buffer is enough, within a collective and between collectives.
+ * phase before all ranks have left phase p + 1. So one barrier per filled buffer is enough, also between two collectives.
  */
 export class Channel implements Wait {
   readonly #group: GroupMemory;
@@ -21,7 +21,7 @@ export class Channel implements Wait {
   readonly #word: number;
   readonly #sleepers: number;
   readonly #poison: number;
-  /** By parity of the phase, then rank. */
+  /** Indexed by the phase's parity, then by rank. */
   readonly #records: readonly (readonly CallRecord[])[];
   readonly #otherRecords: readonly (readonly CallRecord[])[];
   #epoch = 0;
@@ -37,7 +37,7 @@ export class Channel implements Wait {
   #cameAt: Seconds = 0;
   readonly #serves: (rank: number) => boolean;
 
-  /** `serves` says whether this rank's other thread has a point-to-point exchange with a rank that has not ended or not begun. */
+  /** `serves(rank)`: whether this rank's other thread still has to begin or to end a point-to-point exchange with `rank`. */
   constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean) {
     this.#group = group;
     this.#stream = stream;
@@ -69,7 +69,7 @@ export class Channel implements Wait {
     this.#checkPoison();
   }
 
-  /** The first barrier of a collective: all ranks compare all calls. Throws: COLLECTIVE_MISMATCH on all ranks. */
+  /** Runs a collective's first barrier, at which every rank compares all calls. Throws: COLLECTIVE_MISMATCH on all ranks. */
   *meet(header: CallHeader, lengths: CallLengths): Steps<readonly CallRecord[]> {
     const { rank, link } = this.#group;
     const records = this.#records[this.#phase & 1] ?? [];
@@ -89,7 +89,7 @@ export class Channel implements Wait {
     return records;
   }
 
-  /** Arrives at the barrier; false if other ranks have not arrived yet, and the caller must wait for `this`. */
+  /** Arrives at the barrier. Returns false if other ranks have not arrived yet; then the caller must wait for `this`. */
   arrive(): boolean {
     const { words, native, base, size } = this.#group;
     const mine = barrierWord(this.#epoch, this.#phase, 0);
@@ -150,7 +150,7 @@ export class Channel implements Wait {
     return mismatchError(this.#group.identity, sides);
   }
 
-  /** Each rank's record of collective `number`, on either stream. */
+  /** Returns the ranks' records of collective `number`, from both streams. */
   #sidesOf(number: number): CallSide[] {
     const sides: CallSide[] = [];
     for (const records of [...this.#records, ...this.#otherRecords]) {
@@ -162,7 +162,7 @@ export class Channel implements Wait {
     return sides.sort((a, b) => a.rank - b.rank);
   }
 
-  /** A rank whose main thread waits in a point-to-point exchange for our main thread, which waits here. */
+  /** Returns a rank whose main thread waits in a point-to-point exchange for this rank's main thread, which waits here. */
   #rankThatAwaitsUs(): number | undefined {
     if (this.#stream !== STREAM.main) return undefined;
     const { words, layout, rank, size } = this.#group;
@@ -175,8 +175,8 @@ export class Channel implements Wait {
   }
 
   /**
-   * Whether `other` began an exchange from `sender` to `receiver` in which we took no part. If we took part, the
-   * exchange is complete, and `other` has only not continued yet.
+   * Whether `other` began an exchange from `sender` to `receiver` that this rank did not begin. If this rank began it
+   * too, the exchange is complete, and only the thread of `other` has not continued yet.
    */
   #lacksOurs(sender: number, receiver: number, other: number): boolean {
     const numberOf = (side: 0 | 1): number => {
@@ -218,14 +218,14 @@ export class Channel implements Wait {
   }
 }
 
-/** The records of all ranks on a stream, by parity of the phase. */
+/** Returns the records of all ranks on a stream, indexed by the phase's parity, then by rank. */
 export function recordsOf({ buffer, layout, size, identity }: GroupMemory, stream: Stream): CallRecord[][] {
   return [0, 1].map((parity) =>
     identity.ranks.map((_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size)),
   );
 }
 
-/** The record of one side of a pair: 0 is the sender's, 1 the receiver's. */
+/** Returns a pair's record of the sender (side 0) or of the receiver (side 1). */
 export function pairRecord(
   { buffer, layout, size }: GroupMemory,
   sender: number,

@@ -11,19 +11,19 @@ import type { Steps } from './wait';
 
 /** Parts within a slot begin at multiples of this number of elements, so that kernels work on whole blocks. */
 const PART_UNIT = 16;
-/** Up to this size every rank reduces everything itself: one barrier instead of two. */
+/** Up to this size, every rank reduces the whole tensor itself, with one barrier instead of two. */
 const SMALL_BYTES = 32 * 1024;
 const MIN_CHUNK = 16384;
-/** Number of chunks of a tensor, unless the slot limits their size: enough to overlap copying and reducing. */
+/** Number of chunks of a large tensor, so that copies and reductions overlap; more chunks if these do not fit a slot. */
 const NUM_CHUNKS = 4;
 
-/** One stream of a group with all collectives over it. Steps return the values in all ranks' headers. */
+/** Runs the collectives on one stream of a group. `run` returns the values in all ranks' headers. */
 export class CollectiveLane implements Lane {
   readonly #group: GroupMemory;
   readonly #stream: Stream;
   readonly #channel: Channel;
 
-  /** `serves`: whether this rank's other thread exchanges with a rank point to point. */
+  /** `serves`: as in Channel. */
   constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean = () => false) {
     this.#group = group;
     this.#stream = stream;
@@ -62,8 +62,8 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * Small: all ranks write, one barrier, each rank reduces everything. Large: in chunks, with three stages at the same
-   * time: copy chunk t in, reduce this rank's part of chunk t-1 from all slots, copy chunk t-2 out.
+   * A small tensor: all ranks write it, meet at one barrier, and reduce all of it. A large tensor: between two barriers
+   * each rank copies chunk t in, reduces its part of chunk t-1 from all slots, and copies the result of chunk t-2 out.
    */
   *#allReduce(call: SpanCall): Steps {
     const spans = call.inputs[0] ?? NOTHING;
@@ -99,8 +99,8 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * In chunks, with one barrier each: `write` puts chunk t into this rank's slot, while `read` takes chunk t-1 from the
-   * other ranks' slots. The first barrier compares the calls; its records may say how many chunks there are.
+   * Runs a collective in chunks, with one barrier per chunk: `write` copies chunk t into this rank's slot; after the
+   * barrier, `read` copies chunk t out of the ranks' slots. `numChunks` gets the records that the first barrier compared.
    */
   *#inChunks(
     call: SpanCall,
@@ -119,7 +119,7 @@ export class CollectiveLane implements Lane {
     }
   }
 
-  /** Writes a piece of every share side by side; after the barrier reduces this rank's share from all slots. */
+  /** Each rank writes a piece of every rank's share; after the barrier, it reduces its own share from all slots. */
   #reduceScatter(call: SpanCall): Steps {
     const codec = this.#codecOf(call);
     const { chunk, chunks } = this.#sharePlan(call.inputs, codec);
@@ -134,7 +134,7 @@ export class CollectiveLane implements Lane {
     );
   }
 
-  /** Writes this rank's part; after the barrier reads all parts. */
+  /** Each rank writes its part; after the barrier, it reads all parts. */
   #allGather(call: SpanCall): Steps {
     const codec = this.#codecOf(call);
     const source = this.#cursor(call.inputs[0] ?? NOTHING);
@@ -147,7 +147,7 @@ export class CollectiveLane implements Lane {
     );
   }
 
-  /** Writes a piece for every rank side by side; after the barrier reads this rank's piece from all slots. */
+  /** Each rank writes a piece for every rank; after the barrier, it reads its own piece from all slots. */
   #allToAll(call: SpanCall): Steps {
     const codec = this.#codecOf(call);
     const chunk = this.#shareRoom(codec);
@@ -159,7 +159,7 @@ export class CollectiveLane implements Lane {
     );
   }
 
-  /** The source writes, all ranks read. If the wire rounds, the source reads too, so that all ranks end with equal values. */
+  /** The source writes; the other ranks read. If the wire rounds, the source reads too, so that all values are equal. */
   #broadcast(call: SpanCall): Steps {
     const { peer } = call.header;
     const codec = this.#codecOf(call);
@@ -181,7 +181,7 @@ export class CollectiveLane implements Lane {
     );
   }
 
-  /** Elements of each share in a slot. */
+  /** Returns how many elements of each rank's share fit into a slot. */
   #shareRoom(codec: SlotCodec): number {
     return Math.floor(SLOT_BYTES / codec.itemBytes / this.#group.size / PART_UNIT) * PART_UNIT;
   }
@@ -193,7 +193,7 @@ export class CollectiveLane implements Lane {
     return { chunk, chunks: Math.max(1, Math.ceil(longest / chunk)) };
   }
 
-  /** Writes a chunk of every share into this rank's slot. */
+  /** Returns a function that writes chunk t of every rank's share, side by side, into this rank's slot. */
   #shareWriter(codec: SlotCodec, shares: readonly Spans[], chunk: number): (t: number) => void {
     const sources = shares.map((spans) => this.#cursor(spans));
     return (t) => {
@@ -205,8 +205,8 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * Reads a chunk from every rank's slot at an offset: from the next rank around to this one, so that ranks do not all
-   * read the same slot at once.
+   * Returns a function that reads chunk t from offset `at` of every rank's slot. It begins with the next rank and ends
+   * with this one, so that ranks do not all read the same slot at once.
    */
   #slotReader(codec: SlotCodec, outputs: readonly Spans[], chunk: number, at: number): (t: number) => void {
     const { rank, size } = this.#group;
@@ -221,7 +221,7 @@ export class CollectiveLane implements Lane {
     };
   }
 
-  /** The same offset in every rank's slot, in rank order. */
+  /** Returns the position of offset `at` in every rank's slot, in rank order. */
   #slots(at: number): number[] {
     const { readBuffer } = this.#channel;
     return Array.from({ length: this.#group.size }, (_, rank) => this.#slot(rank, readBuffer) + at);
@@ -254,14 +254,14 @@ function longestMessage(records: readonly CallRecord[]): number {
   return Math.max(...records.flatMap((record) => records.map((_, rank) => record.sendsTo(rank))));
 }
 
-/** How a tensor is divided: elements of a chunk, and number of chunks. */
+/** Returns the number of elements per chunk of a tensor, and the number of chunks. */
 function chunksOf(total: number, codec: SlotCodec): { chunk: number; chunks: number } {
   const wanted = Math.max(MIN_CHUNK, roundUp(total / NUM_CHUNKS, PART_UNIT));
   const chunk = Math.min(SLOT_BYTES / codec.itemBytes, wanted);
   return { chunk, chunks: Math.max(1, Math.ceil(total / chunk)) };
 }
 
-/** Length of chunk `index` of a list. */
+/** Returns the number of elements of a list in chunk `index`. */
 function pieceOf(spans: Spans | undefined, index: number, chunk: number): number {
   return Math.max(0, Math.min(chunk, (spans?.total ?? 0) - index * chunk));
 }

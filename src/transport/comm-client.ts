@@ -7,9 +7,9 @@ import type { CallResult } from './call';
 import type { PostedCall } from './plane';
 import { type CommFailure, NUM_TICKETS, TicketBoard, WHOLE_THREAD } from './tickets';
 
-/** The workerData of a comm thread's script, besides the plane's additions. */
+/** The workerData of a comm thread; `setup` is what its plane adds. */
 export interface CommThreadInput<Setup> {
-  /** The thread's script. */
+  /** Path of the plane's script, which comm-thread-start.js loads. */
   readonly script: string;
   readonly port: MessagePort;
   readonly tickets: SharedArrayBuffer;
@@ -47,7 +47,7 @@ export class CommClient {
         resolve();
       });
     });
-    // Errors that the thread itself could not report: its memory is full, or its first script does not load.
+    // The thread itself cannot report two errors: its memory is full, or its first script does not load.
     this.#worker.once('error', (error) => {
       this.#failures.set(WHOLE_THREAD, { code: 'TRANSPORT', message: String(error) });
       this.#tickets.abandon();
@@ -62,7 +62,7 @@ export class CommClient {
     this.#tickets.announce();
   }
 
-  /** Sends the message that `compose` makes for a ticket. */
+  /** Takes a ticket for a call, and sends the message that `compose` makes with this ticket. */
   post(compose: (ticket: number) => unknown): PostedCall {
     if (this.#closing) {
       throw new ShardlabError('CLOSED', 'the world was closed; no more collectives can be posted');
@@ -81,7 +81,7 @@ export class CommClient {
     return this.#tickets.isFinished(ticket);
   }
 
-  /** Blocks until the ticket's call ended. Returns its times, or the error. */
+  /** Blocks until the ticket's call has ended. Returns its times, or its error. */
   outcome(ticket: number): CallResult | ShardlabError {
     const failed = this.#tickets.await(ticket, () => !this.#closing);
     if (!failed) return { ...this.#tickets.timesOf(ticket), values: [] };
@@ -91,7 +91,7 @@ export class CommClient {
     if (error !== undefined) return ShardlabError.fromJSON(error);
     return this.#tickets.isAbandoned
       ? threadError(this.#failures.get(WHOLE_THREAD))
-      : new ShardlabError('INTERNAL', 'a call failed on the comm thread without saying why');
+      : new ShardlabError('INTERNAL', 'a call failed on the comm thread without an error message');
   }
 
   async close(): Promise<void> {
@@ -127,7 +127,7 @@ class Posted implements PostedCall {
     return this.#result !== undefined || this.#client.isFinished(this.#ticket);
   }
 
-  /** Takes the outcome over, so that the ticket can be used again. */
+  /** Waits for the outcome and stores it here, so that the ticket can be used again. */
   settle(): CallResult | ShardlabError {
     this.#result ??= this.#client.outcome(this.#ticket);
     return this.#result;
@@ -141,9 +141,9 @@ class Posted implements PostedCall {
 }
 
 function threadError(reason: ErrorJson | undefined): ShardlabError {
-  const why = reason?.message ?? 'it did not say why';
+  const why = reason?.message ?? 'it reported no reason';
   return new ShardlabError(
     reason?.code ?? 'TRANSPORT',
-    `the thread for asynchronous collectives has ended: ${why}. This rank cannot run any more of them; launch the job again`,
+    `the thread for asynchronous collectives has ended: ${why}. This rank cannot run more of them; launch the job again`,
   );
 }

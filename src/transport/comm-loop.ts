@@ -42,19 +42,19 @@ interface Running {
   readonly key: string;
   readonly task: Task;
   readonly steps: Steps<Carried>;
-  /** When it could have begun, and when it began. */
+  /** The time at which its queue was free for it; below, the time at which it began. */
   readonly free: Seconds;
   readonly began: Arrival;
   wait: Wait | undefined;
 }
 
-/** While several calls run, or new ones may arrive, the thread checks again after this time. */
+/** Longest sleep while a call waits: another call may become ready, or a new one may arrive. */
 const NAP_MS = 1;
 const NUM_SPINS = 100;
 
 /**
- * Runs asynchronous collectives: one queue per group, and one per direction of send and recv, each in the order of
- * posting. Queues take turns whenever one waits for other ranks, so groups need no order.
+ * Runs asynchronous collectives in queues: one per group, and one per direction of send and recv, each in the order of
+ * posting. While one queue waits for other ranks, others advance, so ranks may use groups in different orders.
  */
 export class CommLoop {
   readonly #port: MessagePort;
@@ -64,9 +64,9 @@ export class CommLoop {
   readonly #groups = new Map<number, Group>();
   readonly #queues = new Map<string, Task[]>();
   readonly #running = new Map<string, Running>();
-  /** Calls whose data has arrived while a shaped link would still carry it; their queues continue. */
+  /** Calls whose data has arrived although a shaped link would still carry it; their queues continue. */
   readonly #landing = new Set<Running>();
-  /** When each queue was free for its next call. */
+  /** By queue, the time at which it became free for its next call. */
   readonly #freeSince = new Map<string, Seconds>();
   #lastLook: Seconds = now();
   #idleRounds = 0;
@@ -79,7 +79,7 @@ export class CommLoop {
     this.#status = status;
   }
 
-  /** Returns after the message 'close'. */
+  /** Runs calls until the message 'close'. */
   run(): void {
     while (!this.#closed) {
       const seen = this.#tickets.posted;
@@ -177,7 +177,7 @@ export class CommLoop {
     checkControl(this.#tools.control, group.memory.identity, call.header);
   }
 
-  /** A queue continues while the link carries its result. */
+  /** Stores what the call waits for. Its queue continues if only a shaped link still carries its data. */
   #await(current: Running, wait: Wait): void {
     current.wait = wait;
     if (!(wait instanceof Landing)) return;
@@ -215,7 +215,7 @@ export class CommLoop {
     if (this.#running.size + this.#landing.size === 0) this.#status.leave();
   }
 
-  /** No queue advanced: spins a little, then sleeps shortly; sometimes checks whether waiting still makes sense. */
+  /** Called when no queue advanced: first spins, later sleeps shortly; sometimes checks whether the waits can still end. */
   #rest(seen: number): void {
     if (this.#idleRounds++ < NUM_SPINS) return;
     this.#nap(seen);
@@ -224,7 +224,7 @@ export class CommLoop {
     for (const current of [...this.#running.values(), ...this.#landing]) this.#lookAt(current);
   }
 
-  /** Sleeps until the first call's wait may end, but not beyond the next landing. */
+  /** Sleeps until the first call's wait may have ended, but at most until shortly before the next landing. */
   #nap(seen: number): void {
     let spare = PATIENCE_MS / 2;
     for (const { wait } of this.#landing) {

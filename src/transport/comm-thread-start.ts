@@ -1,5 +1,5 @@
-// The first script of a comm thread. The main thread may block in a wait for the comm thread and see no events. So any
-// end of the working script, even while it loads, is reported through shared memory.
+// The first script of a comm thread, which loads the plane's script. While the main thread blocks in a wait for the comm
+// thread, it gets no events. So an error of the plane's script, even while it loads, is reported through shared memory.
 import { workerData } from 'node:worker_threads';
 import { errorJson } from '../core/errors';
 import type { CommThreadInput } from './comm-client';

@@ -1,9 +1,9 @@
 import { type ErrorCode, ShardlabError } from '../core/errors';
 
-/** Why every waiting rank must give up. */
+/** The reason for which every waiting rank must give up. */
 export interface AbortReason {
   readonly code: Extract<ErrorCode, 'RANK_DIED' | 'INTERRUPTED' | 'ABORTED' | 'COLLECTIVE_MISSING'>;
-  /** The global rank that caused it, if there is one. */
+  /** The global rank that is the cause; undefined if no rank is. */
   readonly rank?: number | undefined;
   /** One sentence for the user: what happened. */
   readonly text: string;
@@ -24,8 +24,8 @@ const BEING_WRITTEN = -1;
 export const CONTROL_BYTES = 65536;
 
 /**
- * The words through which a launcher reaches all ranks at once, in shared memory: the epoch, and the reason to give up.
- * Every wait checks them at least every 50 ms.
+ * Shared memory that the launcher writes and all ranks read: the epoch, and the reason to give up. Every wait checks it
+ * at least every 50 ms.
  */
 export class ControlBlock {
   readonly #words: Int32Array;
@@ -37,7 +37,7 @@ export class ControlBlock {
     Atomics.compareExchange(this.#words, EPOCH, 0, 1);
   }
 
-  /** Number of resets, from 1. Groups restart in each epoch. */
+  /** The epoch: 1 plus the number of resets. Groups restart in each epoch. */
   get epoch(): number {
     return Atomics.load(this.#words, EPOCH);
   }
@@ -54,7 +54,7 @@ export class ControlBlock {
     return { code, rank: rank < 0 ? undefined : rank, text };
   }
 
-  /** Makes every waiting rank throw. The first reason of an epoch stays; returns whether this was it. */
+  /** Makes every waiting rank throw. Only the first reason of an epoch counts; returns whether this one is the first. */
   abort(reason: AbortReason): boolean {
     if (Atomics.compareExchange(this.#words, CODE, 0, BEING_WRITTEN) !== 0) return false;
     Atomics.store(this.#words, RANK, reason.rank ?? -1);
@@ -69,21 +69,21 @@ export class ControlBlock {
     Atomics.store(this.#words, CODE, 0);
   }
 
-  /** Takes `units` of a shared resource and returns the number taken before. */
+  /** Reserves `units` of a shared resource; returns how many were reserved before. */
   take(units: number): number {
     return Atomics.add(this.#words, ALLOCATED, units);
   }
 }
 
 /**
- * A control block for ranks that share no memory: each rank's courier writes to its own block when the launcher says
- * so.
+ * Returns memory for the control block of a rank that shares no memory with others: its courier thread writes the block
+ * when the launcher asks for it.
  */
 export function createControlBuffer(): SharedArrayBuffer {
   return new SharedArrayBuffer(CONTROL_BYTES);
 }
 
-/** The typed error of a rank that gave up in `what`. */
+/** Returns the error of a rank that gave up in the collective `what`. */
 export function abortError(reason: AbortReason, who: string, rank: number, what: string): ShardlabError {
   return new ShardlabError(reason.code, `${who} gave up in ${what}: ${reason.text}`, {
     rank,

@@ -1,7 +1,7 @@
 /**
  * [Note: epoch words] Counters in shared memory are tagged with the epoch. A word with another epoch's tag counts as
- * zero, so a reset needs no clearing, and a late writer of an old epoch cannot disturb the new one. Epoch 12 bits,
- * count 19 bits: in a barrier word 12 bits of phase and 7 of arrivals, elsewhere one counter.
+ * zero, so a reset need not clear it, and a late writer of an old epoch cannot disturb the new one. The epoch has 12
+ * bits and the count 19 bits; in a barrier word, the count consists of 12 bits of phase and 7 bits of arrivals.
  */
 const COUNT_BITS = 19;
 const COUNT_MASK = 2 ** COUNT_BITS - 1;
@@ -12,12 +12,12 @@ export function tagged(epoch: number, count: number): number {
   return ((epoch & 0xfff) << COUNT_BITS) | (count & COUNT_MASK);
 }
 
-/** The count of a word; 0 if the word belongs to another epoch. */
+/** Returns the count in a word; 0 if the word belongs to another epoch. */
 export function countIn(word: number, epoch: number): number {
   return word >>> COUNT_BITS === (epoch & 0xfff) ? word & COUNT_MASK : 0;
 }
 
-/** Distance from one counter to a later one, over the wrap. */
+/** Returns by how much `later` is ahead of `earlier`, for counters that wrap around. */
 export function ahead(later: number, earlier: number): number {
   return (later - earlier) & COUNT_MASK;
 }
@@ -30,7 +30,7 @@ export function arrivalsIn(word: number): number {
   return word & ARRIVAL_MASK;
 }
 
-/** A barrier word without its arrivals: epoch and phase. */
+/** Returns the epoch and phase of a barrier word, without its arrivals. */
 export function phaseOf(word: number): number {
   return word & ~ARRIVAL_MASK;
 }

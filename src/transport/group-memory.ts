@@ -7,25 +7,25 @@ import type { GroupIdentity } from './mismatch';
 import type { Native } from './native';
 import { sharedBuffer } from './segment';
 
-/** A group's memory and this rank's index in it: plain data, which can be sent to other threads of the process. */
+/** A group's identity and memory: plain data, which can be sent to other threads of the process. */
 export interface GroupAttachment {
   readonly identity: GroupIdentity;
   readonly memory: WebAssembly.Memory;
   readonly base: number;
 }
 
-/** Shared by all groups of a thread. */
+/** Objects that all groups of a thread share. */
 export interface ThreadTools {
   readonly native: Native;
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
-  /** undefined if links are not slowed down. */
+  /** undefined if links are not shaped. */
   readonly link: LinkClock | undefined;
   /** The thread's CPU clock; undefined if it cannot be read. */
   readonly cpu: ThreadCpuClock | undefined;
 }
 
-/** A group's memory as one thread uses it. */
+/** A group's memory, with the objects by which one thread uses it. */
 export interface GroupMemory extends ThreadTools {
   readonly identity: GroupIdentity;
   readonly rank: number;
@@ -55,8 +55,8 @@ export function attach({ identity, memory, base }: GroupAttachment, tools: Threa
 }
 
 /**
- * Sleeps while a word `holds`. Sleepers count themselves before they check: either the waking rank sees them, or they
- * see the new value.
+ * Sleeps while `holds` is true of a word. A sleeper adds itself to the count of sleepers before it reads the word, so
+ * either the waking rank sees the count, or the sleeper sees the word's new value.
  */
 export function sleepOn(
   { words, native, base }: GroupMemory,

@@ -1,18 +1,18 @@
 import type { Bytes } from '../core/units';
 import { PAGE_BYTES } from './segment';
 
-/** Which thread of a rank communicates: each has its own barriers and slots, so they never interfere. */
+/** The threads of a rank that communicate. Each has its own barriers and slots, so they never interfere. */
 export const STREAM = { main: 0, comm: 1 } as const;
 export type Stream = (typeof STREAM)[keyof typeof STREAM];
 export const STREAMS = [STREAM.main, STREAM.comm] as const;
 
-/** The most ranks of one group; limited by the barrier word's counter and by a region's memory. */
+/** Maximum number of ranks of a group; limited by the barrier word's counter and by a region's memory. */
 export const MAX_RANKS = 64;
 
-/** Payload of one slot. Larger tensors travel in chunks of this size. */
+/** Maximum payload of one slot. Larger tensors are sent in chunks. */
 export const SLOT_BYTES: Bytes = 4 * 2 ** 20;
 
-/** Slots are not a power of two apart, so the same offset in all slots does not share cache sets. */
+/** The distance between slots is not a power of two, so that equal offsets in all slots use different cache sets. */
 const SLOT_STRIDE = SLOT_BYTES + 4096 + 256;
 
 /** Elements that a thread converts or reduces at a time in its own scratch memory. */
@@ -54,7 +54,7 @@ export class RegionLayout {
     this.sharedBytes = roundUp(end - this.privateBytes, PAGE_BYTES);
   }
 
-  /** Bytes of one header per pair: words, then the sender's and the receiver's record. */
+  /** Bytes of a pair's header: words, then the sender's and the receiver's record. */
   get #pairBytes(): number {
     return 5 * LINE + 2 * this.#recordBytes;
   }
@@ -74,7 +74,7 @@ export class RegionLayout {
   poison(): number {
     return this.privateBytes + 4 * LINE;
   }
-  /** The word with the rank with which a rank's main thread exchanges point to point. */
+  /** Position of the word that names the partner of a rank's main thread in a point-to-point exchange. */
   partner(rank: number): number {
     return this.privateBytes + 1024 + rank * 4;
   }
@@ -90,7 +90,7 @@ export class RegionLayout {
   slot(stream: Stream, rank: number, buffer: number): number {
     return this.#slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;
   }
-  /** The buffer of reduced chunks, which all ranks read. */
+  /** Position of a buffer for reduced chunks, which all ranks read. */
   result(stream: Stream, buffer: number): number {
     return this.slot(stream, this.size, buffer);
   }

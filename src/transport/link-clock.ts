@@ -8,27 +8,27 @@ export interface SharedLink {
   readonly buffer: SharedArrayBuffer;
 }
 
-/** Sleeping is exact to about this time; the thread spins for the rest of a wait. */
+/** A sleep may end about this much too late, so a thread spins for the last part of a wait. */
 const SPIN_SECONDS: Seconds = 100e-6;
 const BUSY_UNTIL = 0;
 const EPOCH = 1;
 const NANOS = 1e9;
 
-/** Memory for one rank's link. */
+/** Makes the shared state of one rank's link. */
 export function shareLink(link: Link): SharedLink {
   return { link, buffer: new SharedArrayBuffer(16) };
 }
 
 /**
- * One rank's wire, which its main thread and its comm thread share. [Note: link shaping] The bytes themselves travel at
- * full speed; then the collective ends when a link of the given speed would have carried them. The transfer begins when
- * all ranks have arrived with their links free. Each rank writes this time into its fingerprint, and the latest time
- * counts, so all ranks compute the same times, whenever they are scheduled. A transfer keeps the link busy, and
- * transfers of other collectives queue behind it, so nothing overlaps for free.
+ * One rank's link, which its main thread and its comm thread share. [Note: link shaping] The bytes themselves travel at
+ * full speed; the collective ends when a link of the given speed would have carried them. The transfer begins when all
+ * ranks have arrived and have free links. Each rank writes the time at which this is true of itself into its
+ * fingerprint, and the latest time counts, so all ranks compute the same times, however they are scheduled. A transfer
+ * keeps the link busy, and transfers of other collectives queue behind it, so two transfers never overlap.
  */
 export class LinkClock {
   readonly shared: SharedLink;
-  /** Nanoseconds: until when the link is taken, and by which epoch's collectives. */
+  /** The time until which the link is busy, in nanoseconds, and the epoch of the collectives that use it. */
   readonly #words: BigInt64Array;
 
   constructor(shared: SharedLink) {
@@ -36,12 +36,12 @@ export class LinkClock {
     this.#words = new BigInt64Array(shared.buffer);
   }
 
-  /** When this rank could begin a transfer if it arrived now. */
+  /** Returns the time at which this rank could begin a transfer if it arrived now. */
   freeAt(epoch: number): Seconds {
     return Math.max(now(), this.#busyUntil(epoch));
   }
 
-  /** Takes the link for a transfer for which all ranks were ready at `ready`. */
+  /** Reserves the link for a transfer. All ranks were ready for it at the time `ready`. */
   carry(epoch: number, ready: Seconds, cost: WireCost): Landing {
     const seconds = transferSeconds(this.shared.link, cost);
     this.#enterEpoch(epoch);
@@ -60,7 +60,7 @@ export class LinkClock {
     return Number(Atomics.load(this.#words, BUSY_UNTIL)) / NANOS;
   }
 
-  /** Transfers that were cut off by a reset do not keep the link busy. */
+  /** Frees the link in a new epoch: transfers that a reset interrupted do not keep it busy. */
   #enterEpoch(epoch: number): void {
     const known = Atomics.load(this.#words, EPOCH);
     if (known === BigInt(epoch)) return;
@@ -71,7 +71,7 @@ export class LinkClock {
 
 /** The wait for a transfer's end: sleeps until shortly before it, then spins. */
 export class Landing implements Wait {
-  /** When the transfer began, and when it ends. */
+  /** The time at which the transfer began; below, the time at which it ends. */
   readonly started: Seconds;
   readonly lands: Seconds;
 
@@ -84,7 +84,7 @@ export class Landing implements Wait {
     return now() >= this.lands;
   }
 
-  /** How long the thread may sleep, in milliseconds; 0 or less if it must spin for the rest. */
+  /** The milliseconds that the thread may sleep; 0 or less if it must spin until the end. */
   get spareMilliseconds(): number {
     return (this.lands - SPIN_SECONDS - now()) * 1e3;
   }

@@ -2,7 +2,7 @@ import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type { Bytes, Seconds } from '../core/units';
 
-/** A wire between ranks, by the alpha-beta model: every step costs the latency, every byte its share of the bandwidth. */
+/** A link between ranks in the alpha-beta model: each step takes the latency, and each byte takes 1 / bandwidth. */
 export interface Link {
   /** The link's name: '10GbE', or '' for a link given by numbers. */
   readonly name: string;
@@ -12,21 +12,21 @@ export interface Link {
   readonly latencySeconds: Seconds;
 }
 
-/** A link by its numbers: gigabits per second one way, and microseconds of one message. */
+/** A link given by numbers: gigabits per second in one direction, and the latency of one message in microseconds. */
 export interface LinkNumbers {
   readonly gbit: number;
   readonly latencyUs: number;
 }
 
-/** NCCL's own latencies of one ring step, protocol Simple. Source: NCCL 2.20, src/graph/tuning.cc, hwLat, in µs. */
+/** NCCL's latency of one ring step with protocol Simple, in µs. Source: NCCL 2.20, src/graph/tuning.cc, hwLat. */
 const NCCL_RING_US = { nvlink: 3.4, pci: 5.7, net: 14 } as const;
-/** TCP between two hosts' applications. Source: Hurwitz and Feng 2003, Hot Interconnects 11, in µs. */
+/** Latency of TCP between applications on two machines, in µs. Source: Hurwitz and Feng 2003, Hot Interconnects 11. */
 const TCP_US = 20;
-/** The lower end of published latencies of gigabit cards (40 to 300). Source: aspsys.com, glossary, in µs. */
+/** The lowest of the published latencies of gigabit network cards (40 to 300), in µs. Source: aspsys.com, glossary. */
 const TCP_GIGABIT_US = 40;
 
 /**
- * Known links, nominal one way. Source of bandwidths: IEEE 802.3 (…GbE), InfiniBand roadmap (HDR, NDR: 4 lanes), PCI
+ * Known links, with nominal bandwidth in one direction. Source of bandwidths: IEEE 802.3 (…GbE), InfiniBand roadmap (HDR, NDR: 4 lanes), PCI
  * Express base specifications (16 lanes minus 128b/130b coding), NVIDIA's A100 and H100 data sheets (NVLink3, NVLink4:
  * half of the sum of both directions).
  */
@@ -47,7 +47,7 @@ export const LINKS = {
 
 export type LinkName = keyof typeof LINKS;
 
-/** Checks a link. Throws: CONFIG for an unknown name (with the nearest), and for impossible numbers. */
+/** Checks a link. Throws: CONFIG for an unknown name (the message suggests the nearest), and for impossible numbers. */
 export function linkOf(asked: LinkName | LinkNumbers): Link {
   if (typeof asked === 'string') return named(asked);
   const { gbit, latencyUs } = numbersIn(asked);
@@ -56,14 +56,14 @@ export function linkOf(asked: LinkName | LinkNumbers): Link {
 
 function named(name: string): Link {
   if (Object.hasOwn(LINKS, name)) {
-    // Its own key, as the line above says.
+    // The line above checks that `name` is a key of LINKS.
     const { gbit, latencyUs } = LINKS[name as LinkName];
     return { name, bytesPerSecond: (gbit * 1e9) / 8, latencySeconds: latencyUs / 1e6 };
   }
   const known = Object.keys(LINKS);
   const near = nearest(name, known);
   throw new ConfigError(
-    `link '${name}' is not known${near === undefined ? '' : `; did you mean '${near}'?`}; known are ${known.join(', ')}, or give { gbit: 2, latencyUs: 50 }`,
+    `link '${name}' is not known${near === undefined ? '' : `; did you mean '${near}'?`}; known are ${known.join(', ')}; or give numbers, such as { gbit: 2, latencyUs: 50 }`,
     { link: name },
   );
 }
@@ -82,41 +82,38 @@ function numbersIn(asked: unknown): LinkNumbers {
     Number.isFinite(latencyUs);
   if (good) return { gbit, latencyUs };
   throw new ConfigError(
-    `link is ${JSON.stringify(asked)}, but must be a name as '10GbE', or { gbit, latencyUs } with a positive number of ` +
-      'Gbit/s and microseconds from 0',
+    `link is ${JSON.stringify(asked)}, but must be a name such as '10GbE', or { gbit, latencyUs } ` +
+      'with gbit above 0 and latencyUs of at least 0',
     { link: asked },
   );
 }
 
-/**
- * Bandwidth between ranks of one host. Source: docs/benchmarks.md, all-reduce of 16 MiB at world 2, in bytes per
- * second.
- */
+/** Bandwidth between ranks on one machine, in bytes per second. Source: docs/benchmarks.md, all-reduce of 16 MiB at world 2. */
 const FASTEST_HERE = 5.6e9;
 
-/** A warning about a link that is faster than this host's transport, because shaping only delays. */
+/** Returns a warning about a link that is faster than this machine's transport, because shaping can only delay. */
 export function linkWarning(link: Link): string | undefined {
   if (link.bytesPerSecond <= FASTEST_HERE) return undefined;
   return (
-    `${linkText(link)}: ranks of one host exchange at most about ${(FASTEST_HERE * 8) / 1e9} Gbit/s, so this link affects ` +
-    'only latency; choose a link that is slower by the ratio of this host to the cluster, as { gbit: 2, latencyUs: 50 }'
+    `${linkText(link)}: ranks on one machine exchange at most about ${(FASTEST_HERE * 8) / 1e9} Gbit/s, so this link adds ` +
+    'only latency; choose a link that is slower by the ratio of this machine to the cluster, such as { gbit: 2, latencyUs: 50 }'
   );
 }
 
-/** For subtitles: "link 2 Gbit/s, 50 µs", with the name if it has one. */
+/** Returns the text for subtitles: "link 2 Gbit/s, 50 µs", with the link's name if it has one. */
 export function linkText({ name, bytesPerSecond, latencySeconds }: Link): string {
   const gbit = Number(((bytesPerSecond * 8) / 1e9).toPrecision(4));
   const micros = Number((latencySeconds * 1e6).toPrecision(4));
   return `link ${name === '' ? '' : `${name}: `}${gbit} Gbit/s, ${micros} µs`;
 }
 
-/** A collective's cost on a wire: number of consecutive messages, and bytes through a rank's link in one direction. */
+/** A collective's cost on a link: the number of consecutive messages, and the bytes over a rank's link in one direction. */
 export interface WireCost {
   readonly steps: number;
   readonly bytes: Bytes;
 }
 
-/** Time on the wire: latency × steps + bytes / bandwidth (alpha-beta model). */
+/** Returns the time on the link: latency × steps + bytes / bandwidth (alpha-beta model). */
 export function transferSeconds(link: Link, { steps, bytes }: WireCost): Seconds {
   return link.latencySeconds * steps + bytes / link.bytesPerSecond;
 }

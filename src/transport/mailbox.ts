@@ -20,13 +20,13 @@ export interface MailboxOptions {
   readonly rank: number;
   /** One address per rank; this rank binds its own. */
   readonly addresses: readonly string[];
-  /** The job's secret: letters without it come from strangers, who may write to a port of this host. */
+  /** The job's secret. Letters without it are ignored, because any program can write to a port of this machine. */
   readonly token: string;
-  /** Takes warnings about sockets that fail and continue. */
+  /** Receives warnings about sockets that failed and continue. */
   readonly warn: Warn;
 }
 
-/** Letters between ranks over zeromq, found by key, in any order of arrival. */
+/** Sends and receives letters between ranks over zeromq. A letter is found by its key, in whatever order letters arrive. */
 export class Mailbox {
   readonly #options: MailboxOptions;
   readonly #token: Buffer;
@@ -34,7 +34,7 @@ export class Mailbox {
   readonly #routes = new Map<number, { readonly push: Push; readonly sender: Sender }>();
   readonly #letters = new Map<string, Letter>();
   readonly #waiters = new Map<string, Waiter>();
-  /** No rank reads letters of epochs up to this one any more. */
+  /** This rank no longer reads letters of this epoch and of earlier ones. */
   #givenUp = 0;
 
   private constructor(options: MailboxOptions, pull: Pull) {
@@ -43,7 +43,7 @@ export class Mailbox {
     this.#pull = pull;
   }
 
-  /** Binds the rank's own address. Throws: TRANSPORT if the system refuses. */
+  /** Opens the rank's mailbox at its own address. Throws: TRANSPORT if the system refuses. */
   static async open(options: MailboxOptions): Promise<Mailbox> {
     const { rank, addresses, warn } = options;
     const own = addresses[rank] ?? '';
@@ -61,11 +61,11 @@ export class Mailbox {
 
   /** Sends to a global rank. The letter's bytes must not change afterwards. */
   send(to: number, key: string, letter: Letter): void {
-    // A failure appears as a peer that never answers; the launcher ends it.
+    // If this fails, the peer never answers, and the launcher ends the wait for it.
     this.#senderTo(to).send([this.#token, key, letter.record, letter.payload]);
   }
 
-  /** Waits for a letter. Rejects when the epoch is given up. */
+  /** Resolves to the letter with a key. Rejects when the epoch is given up. */
   receive(key: string, epoch: number): Promise<Letter> {
     const letter = this.#letters.get(key);
     if (letter !== undefined) {
@@ -75,7 +75,7 @@ export class Mailbox {
     return new Promise((resolve, reject) => this.#waiters.set(key, { epoch, resolve, reject }));
   }
 
-  /** Makes every wait of the epoch fail, and drops its letters. */
+  /** Makes every wait of the epoch fail, and drops the letters of this and earlier epochs. */
   giveUp(epoch: number, error: () => unknown): void {
     this.#givenUp = Math.max(this.#givenUp, epoch);
     for (const [key, waiter] of this.#waiters) {
@@ -105,7 +105,7 @@ export class Mailbox {
     return sender;
   }
 
-  /** Accepts a letter of the job; ignores others. */
+  /** Accepts a letter with the job's secret; ignores other letters. */
   #take([token, key, record, payload]: readonly Buffer[]): void {
     if (key === undefined || record === undefined || payload === undefined) return;
     if (token?.length !== this.#token.length || !timingSafeEqual(token, this.#token)) return;

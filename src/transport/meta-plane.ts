@@ -6,12 +6,12 @@ import { type Call, type CallHeader, type CallResult, totalLength } from './call
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 
-/** A collective, as far as its cost depends on it. */
+/** The properties of a collective on which its cost depends. */
 export interface CollectiveCall {
   readonly op: CollectiveOp;
   /**
-   * The whole payload at the wire's type: for an all-gather the result, for a reduce-scatter the input, for others one
-   * rank's tensor. nccl-tests call it size.
+   * The whole payload in the wire dtype: the result of an all-gather, the input of a reduce-scatter, one rank's tensor
+   * for other collectives. nccl-tests calls it size.
    */
   readonly bytes: Bytes;
   /** Global ranks in group order. */
@@ -20,20 +20,20 @@ export interface CollectiveCall {
   readonly group: string;
 }
 
-/** Gives the time of a collective once its group's stream is free. */
+/** Returns how long a collective takes, from the moment at which its group's stream is free. */
 export type CollectiveCosts = (call: CollectiveCall) => Seconds;
 
 /** The parts that a meta plane needs. */
 export interface MetaPlaneOptions {
   readonly identity: GroupIdentity;
   readonly clock: SimulatedClock;
-  /** Default: nothing takes time. */
+  /** Default: no collective takes time. */
   readonly costs?: CollectiveCosts | undefined;
 }
 
 /**
- * A plane with only this rank; all other ranks are assumed to do the same at the same time. Every collective completes
- * at once, moves nothing, and takes its cost on its group's stream. Values that ranks exchange (the rows of an uneven
+ * Opens a plane with only this rank; all other ranks are assumed to do the same at the same time. Collectives move no
+ * data; each takes its cost in simulated time on its group's stream. Values that ranks exchange (the rows of an uneven
  * gather) are this rank's values. Source: torch's FakeProcessGroup.
  */
 export function openMetaPlane({ identity, clock, costs = () => 0 }: MetaPlaneOptions): Plane {

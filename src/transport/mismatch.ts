@@ -1,7 +1,7 @@
 import { ShardlabError } from '../core/errors';
 import type { CallSide } from './record';
 
-/** The rank that reports an error of a group. */
+/** A group, and this rank in it, as errors name them. */
 export interface GroupIdentity {
   readonly name: string;
   /** Global ranks in group order. */
@@ -11,7 +11,7 @@ export interface GroupIdentity {
   readonly world: number;
 }
 
-/** "[rank 1/4]", with global ranks. */
+/** Returns "[rank 1/4]", with the global rank and the world. */
 export function speaker({ ranks, rank, world }: GroupIdentity): string {
   return `[rank ${ranks[rank] ?? rank}/${world}]`;
 }
@@ -19,7 +19,7 @@ export function speaker({ ranks, rank, world }: GroupIdentity): string {
 export const RESET_ADVICE =
   'The group cannot be used again until the job is reset (a new epoch begins when the cell has ended on all ranks).';
 
-/** The error of a group whose ranks called different collectives; `sides` has one entry per rank, with global ranks. */
+/** Returns the error of a group whose ranks called different collectives; `sides` has one entry per rank, with global ranks. */
 export function mismatchError(identity: GroupIdentity, sides: readonly CallSide[]): ShardlabError {
   const message =
     `${speaker(identity)} ranks of group ${identity.name} called different collectives: ` +
@@ -34,12 +34,12 @@ export function mismatchError(identity: GroupIdentity, sides: readonly CallSide[
 export function brokenError(identity: GroupIdentity): ShardlabError {
   return new ShardlabError(
     'COLLECTIVE_MISMATCH',
-    `${speaker(identity)} group ${identity.name} broke in an earlier mismatch. ${RESET_ADVICE}`,
+    `${speaker(identity)} group ${identity.name} is broken: its ranks called different collectives earlier. ${RESET_ADVICE}`,
     { rank: identity.ranks[identity.rank], details: { group: identity.name } },
   );
 }
 
-/** Groups ranks that made the same call. */
+/** Returns one text per different call, with the ranks that made it. */
 function foldSides(sides: readonly CallSide[]): string[] {
   const ranksBySentence = new Map<string, number[]>();
   for (const side of sides) {

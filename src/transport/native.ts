@@ -2,9 +2,9 @@ import type * as Koffi from 'koffi';
 import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
 
-/** The functions of the operating system that the shared memory plane needs, from libc through koffi. */
+/** Functions of the operating system that the shared memory plane needs; koffi calls them in libc. */
 export interface Native {
-  /** An anonymous file in memory; closed on exec unless it is passed on as stdio. Throws: TRANSPORT. */
+  /** Makes an anonymous file in memory, which exec closes unless it is passed on as stdio. Throws: TRANSPORT. */
   createMemoryFile(name: string, bytes: Bytes): number;
   closeFile(fd: number): void;
   /** Maps [offset, offset + bytes) of the file over the memory at `address`. Throws: TRANSPORT. */
@@ -12,7 +12,7 @@ export interface Native {
   addressOf(array: Uint8Array): number;
   copy(target: number, source: number, bytes: Bytes): void;
   clear(target: number, bytes: Bytes): void;
-  /** Sleeps while the word at `address` is `expected`, at most `milliseconds`; may wake for no reason. */
+  /** Sleeps while the word at `address` is `expected`, at most `milliseconds`; may end earlier without a reason. */
   waitWord(address: number, expected: number, milliseconds: number): void;
   /** Wakes all processes and threads that sleep on the word. */
   wakeWord(address: number): void;
@@ -78,7 +78,7 @@ function futexFor(platform: string, arch: string): number {
     throw new ShardlabError('TRANSPORT', `shared memory between ranks needs Linux; this is ${platform}`);
   }
   if (arch !== 'x64' && arch !== 'arm64') {
-    throw new ShardlabError('TRANSPORT', `shared memory between ranks knows x64 and arm64; this is ${arch}`);
+    throw new ShardlabError('TRANSPORT', `shared memory between ranks needs x64 or arm64; this is ${arch}`);
   }
   return FUTEX[arch];
 }
@@ -109,8 +109,8 @@ const PROBE_BYTES = 65536;
 export type SharedMemoryProbe = { readonly ok: true } | { readonly ok: false; readonly reason: string };
 
 /**
- * Tests whether ranks can share memory here: koffi, a memory file of `bytes` (a limit as ulimit -f may refuse a large
- * one), and a mapping over a WebAssembly memory.
+ * Tests whether ranks can share memory here: loads koffi, makes a memory file of `bytes` (ulimit -f may refuse a large
+ * one), and maps it over a WebAssembly memory.
  */
 export function probeSharedMemory(bytes: Bytes = PROBE_BYTES): SharedMemoryProbe {
   try {

@@ -22,9 +22,9 @@ const VERDICT = 4 * LINE_WORDS;
 const NUM_BUFFERS = 2;
 
 /**
- * Send and recv between two ranks: pieces travel through two slots; the sender counts written pieces, the receiver
- * counts read ones. A send ends when the receiver has everything, so a mismatch is an error on both sides. It serves
- * both the blocking and the asynchronous stream; the group ensures that only one call at a time uses a direction.
+ * Runs send and recv between two ranks. Pieces pass through two slots; the sender counts the pieces that it has written,
+ * the receiver those that it has read. A send ends when the receiver has read all, so a mismatch is an error on both
+ * sides. Both streams use the same slots; the group ensures that only one call at a time uses a direction.
  */
 export class PairLane implements Lane {
   ready: Seconds = 0;
@@ -53,7 +53,7 @@ export class PairLane implements Lane {
     return [];
   }
 
-  /** For ranks that wait for this rank's main thread: writes its partner's index from 1, 0 for none. */
+  /** Shows the partner of this rank's main thread to the other ranks: its rank index plus 1, or 0 for none. */
   #tellPartner(epoch: number, partner: number): void {
     if (this.#stream !== STREAM.main) return;
     const { words, layout, rank } = this.#group;
@@ -87,7 +87,7 @@ export class PairLane implements Lane {
   }
 }
 
-/** One call's view of a direction between two ranks. */
+/** The slots, counters and records of one direction between two ranks, for one call. */
 class Pair {
   readonly #group: GroupMemory;
   readonly #header: CallHeader;
@@ -117,7 +117,7 @@ class Pair {
     own.freeAt = this.#group.link?.freeAt(this.#header.epoch) ?? 0;
   }
 
-  /** Ready when at most `pieces` wait to be read, or the receiver refused. */
+  /** Waits until at most `pieces` pieces are unread, or until the receiver has refused the call. */
   untilRoom(pieces: number): Wait {
     return this.#wait(
       TAIL,
@@ -129,9 +129,7 @@ class Pair {
     return this.#wait(HEAD, HEAD_SLEEPER, () => this.#counter(HEAD) !== this.#tail);
   }
 
-  /**
-   * When both sides had arrived with their links free; if the other side's next call has begun, it had arrived earlier.
-   */
+  /** The time at which both sides had arrived and had free links. A side that has begun its next call arrived earlier. */
   get ready(): Seconds {
     const { number } = this.#header;
     const sides = [this.#record(true), this.#record(false)].filter((record) => record.number === number);
@@ -194,10 +192,7 @@ class Pair {
     };
   }
 
-  /**
-   * Checks whether the other side waits for us in a collective of the group. A receiver that refused does not wait: it
-   * also poisons the group.
-   */
+  /** Throws if the group is poisoned, unless the receiver poisoned it because it refused this call. */
   #diagnose(): void {
     if (!this.#refused && this.#isPoisoned) throw this.#mismatchWithCollective();
   }

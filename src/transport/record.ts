@@ -2,9 +2,9 @@ import type { Seconds } from '../core/units';
 import { CALL_OPS, type CallHeader, type CallOp, type CallSite, REDUCTIONS, WIRE_DTYPES } from './call';
 
 /**
- * A collective's fingerprint in memory that ranks share, and over zeromq the head of a message. Words: 0 epoch, 1
+ * A collective's fingerprint, in shared memory or at the beginning of a zeromq message. Words: 0 epoch, 1
  * number, 2 op, 3 dtype, 4 wire dtype, 5 reduction, 6 peer, 7 signature of all lengths, 8 asynchronous, 9 count, 10
- * value, 11 cell, 12 line, 13 bytes of text, 14 and 15 when this rank's shaped link was free; text from byte 64; from
+ * value, 11 cell, 12 line, 13 bytes of text, 14 and 15 `freeAt` as float64; text from byte 64; from
  * byte 512 the lengths that this rank sends to each rank, then the lengths that it expects from each rank (only
  * allToAll).
  */
@@ -25,7 +25,7 @@ const WORD = {
   text: 13,
 } as const;
 
-/** Words [number, async] must be equal on all ranks. */
+/** The words from `number` to `async` must be equal on all ranks. */
 const COMPARED_FROM = WORD.number;
 const COMPARED_TO = WORD.async;
 const FREE_AT = 56;
@@ -38,15 +38,15 @@ export function recordBytes(size: number): number {
   return LENGTHS_AT + 8 * size;
 }
 
-/** The numbers that must agree, besides the header. */
+/** The lengths that must agree, besides the header. */
 export interface CallLengths {
-  /** One number for all lengths on which ranks must agree; 0 if each pair must agree. */
+  /** A hash of the lengths that must be equal on all ranks; 0 if only the two ranks of each pair must agree. */
   readonly signature: number;
   readonly sends: readonly number[];
   readonly receives: readonly number[];
 }
 
-/** One side of a mismatch, for messages and details. */
+/** One rank's call in a mismatch, for messages and details. */
 export interface CallSide
   extends Pick<CallHeader, 'number' | 'count' | 'reduction' | 'peer' | 'async' | 'module'>,
     Pick<CallSite, 'cell' | 'line'> {
@@ -68,7 +68,7 @@ export class CallRecord {
   constructor(buffer: SharedArrayBuffer | ArrayBuffer, at: number, size: number) {
     this.#words = new Int32Array(buffer, at, 16);
     this.#free = new Float64Array(buffer, at + FREE_AT, 1);
-    // Buffer.from takes both kinds of buffer, but its types need to know which one.
+    // Buffer.from accepts both kinds of buffer, but its TypeScript type does not accept their union.
     this.#text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
     this.#lengths = new Int32Array(buffer, at + LENGTHS_AT, 2 * size);
     this.#size = size;
@@ -96,7 +96,7 @@ export class CallRecord {
     this.#lengths.set(lengths.receives, this.#size);
   }
 
-  /** When the rank had arrived with its link free, on the host's clock; 0 if links are not shaped. */
+  /** The time at which the rank had arrived and its link was free, by the machine's clock; 0 if links are not shaped. */
   get freeAt(): Seconds {
     return this.#free[0] ?? 0;
   }
@@ -117,7 +117,7 @@ export class CallRecord {
     this.#words[WORD.value] = value;
   }
 
-  /** Whether both are the same collective on the same data sizes. */
+  /** Whether both records are of the same collective with the same lengths. */
   agreesWith(other: CallRecord): boolean {
     for (let i = COMPARED_FROM; i <= COMPARED_TO; i++) {
       if (this.#words[i] !== other.#words[i]) return false;
@@ -125,7 +125,7 @@ export class CallRecord {
     return true;
   }
 
-  /** Whether a send and a recv fit: dtype, wire dtype and count. */
+  /** Whether a send and a recv agree in dtype, wire dtype and count. */
   fitsPeer(other: CallRecord): boolean {
     return [WORD.number, WORD.dtype, WORD.wire, WORD.signature].every(
       (word) => this.#words[word] === other.#words[word],
@@ -161,12 +161,12 @@ export class CallRecord {
   }
 }
 
-/** Elements of a list. */
+/** A list with its number of elements. */
 interface Total {
   readonly total: number;
 }
 
-/** The numbers that ranks compare besides the header. */
+/** Returns the lengths that ranks compare besides the header. */
 export function lengthsOf(call: {
   readonly header: CallHeader;
   readonly inputs: readonly Total[];
@@ -192,14 +192,14 @@ export function lengthsOf(call: {
   }
 }
 
-/** Whether every rank expects what each other rank sends to it. */
+/** Whether every rank expects as many elements as each other rank sends to it. */
 export function lengthsMatch(records: readonly CallRecord[]): boolean {
   return records.every((from, sender) =>
     records.every((to, receiver) => from.sendsTo(receiver) === to.receivesFrom(sender)),
   );
 }
 
-/** One number for a list of lengths (FNV-1a over its words). */
+/** Returns a hash of a list of lengths (FNV-1a over its words). */
 export function signatureOf(lengths: readonly number[]): number {
   let hash = 0x811c9dc5;
   for (const length of lengths) hash = Math.imul(hash ^ length, 0x01000193);

@@ -2,7 +2,7 @@ import { itemBytes, type WireDType } from '../core/dtypes';
 import type { CallOp } from './call';
 import type { WireCost } from './link';
 
-/** Sizes of a collective, as far as its time on a wire depends on them. */
+/** The sizes of a collective on which its time on a link depends. */
 export interface CallSizes {
   readonly op: CallOp;
   readonly wireDType: WireDType;
@@ -11,12 +11,12 @@ export interface CallSizes {
   readonly outputs: readonly number[];
 }
 
-/** Bytes of exchange and subgroup: one number each. */
+/** Bytes that a rank contributes to exchange or subgroup: one number. */
 const NUMBER_BYTES = 4;
 
 /**
- * Steps and bytes of a collective by the ring algorithm, equal on all ranks (uneven parts count with their mean; for
- * allToAll and send they are this rank's own: the larger of sent and received bytes).
+ * Returns the steps and bytes of a collective by the ring algorithm, which are equal on all ranks (uneven parts count
+ * with their mean). Only allToAll counts this rank's own bytes: the larger of those that it sends and receives.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast as a pipelined chain.
  */
 export function ringCost(

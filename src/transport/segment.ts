@@ -3,12 +3,12 @@ import type { Bytes } from '../core/units';
 import { type AbortReason, CONTROL_BYTES, ControlBlock } from './control-block';
 import { loadNative, type Native } from './native';
 
-/** The unit of WebAssembly memories. */
+/** The page size of WebAssembly memories. */
 export const PAGE_BYTES = 65536;
 
 /**
- * Default size of a segment. It is address space, not memory: pages exist once touched. It limits the number of groups:
- * a group of 2 takes 51 MiB, of 4 90 MiB, of 64 1.6 GiB.
+ * Default size of a segment. It is address space: a page takes memory only after its first use. It limits the number of
+ * groups: a group of 2 ranks takes 51 MiB, of 4 ranks 90 MiB, of 64 ranks 1.6 GiB.
  */
 export const SEGMENT_BYTES: Bytes = 64 * 2 ** 30;
 
@@ -88,7 +88,7 @@ function mapRegion(native: Native, fd: number, offset: Bytes, bytes: Bytes, priv
   return { memory, base };
 }
 
-/** The memory's buffer, which is a SharedArrayBuffer for every memory made as shared. */
+/** Returns the buffer of a shared WebAssembly memory. */
 export function sharedBuffer(memory: WebAssembly.Memory): SharedArrayBuffer {
   // A memory made as shared always has a SharedArrayBuffer.
   return memory.buffer as SharedArrayBuffer;

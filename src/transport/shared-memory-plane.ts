@@ -26,13 +26,13 @@ export interface SharedMemoryOptions {
   readonly fd: number;
   readonly bytes: Bytes;
   readonly identity: GroupIdentity;
-  /** Shapes the wire; undefined: as fast as memory. */
+  /** The shaped link; undefined if the wire is as fast as memory. */
   readonly link?: Link | undefined;
   /** Made by createStatusBoard. */
   readonly statusBoard: SharedArrayBuffer;
 }
 
-/** The setup of the comm thread's script. */
+/** Setup data of the comm thread. */
 export interface SharedMemorySetup {
   readonly controlBuffer: SharedArrayBuffer;
   readonly kernelModule: WebAssembly.Module;
@@ -41,13 +41,13 @@ export interface SharedMemorySetup {
 }
 
 /**
- * Rounds that the main thread spins before it sleeps: a few microseconds, the time in which a concurrently running rank
- * arrives. Longer spinning would take the core from a rank that needs it.
+ * Number of times that the main thread checks a wait before it sleeps: a few microseconds, in which a rank on another
+ * core arrives. More checks would take the core from a rank that needs it.
  */
 const SPINS_ALONE = 1000;
 const SPINS_CROWDED = 100;
 
-/** Ranks of one host over one memory segment. */
+/** Connects the ranks of one machine through one memory segment. */
 export class SharedMemoryPlane implements Plane {
   readonly kind = 'shared-memory';
   readonly world: PlaneGroup;
@@ -83,7 +83,7 @@ export class SharedMemoryPlane implements Plane {
     return new SharedMemoryGroup(this, this.#numGroups, { identity, ...region });
   }
 
-  /** Takes room for a group; -1 if the segment is full. */
+  /** Reserves memory for a group of `size` ranks and returns its position; -1 if the segment is full. */
   take(size: number): number {
     const pages = new RegionLayout(size).sharedBytes / PAGE_BYTES;
     const page = this.#subgroupsFrom + this.segment.control.take(pages);
@@ -154,7 +154,7 @@ class SharedMemoryGroup implements PlaneGroup {
     return posted;
   }
 
-  /** Whether a posted send or recv with a rank has not ended; it may not even have begun. */
+  /** Whether a posted send or recv with `rank` has not ended (perhaps not begun). */
   #serves(rank: number): boolean {
     return (['send', 'recv'] as const).some((op) => this.#exchanges.get(`${op} ${rank}`)?.done === false);
   }
@@ -167,7 +167,7 @@ class SharedMemoryGroup implements PlaneGroup {
     if (offer < 0) {
       throw new ShardlabError(
         'TRANSPORT',
-        `${speaker(identity)} no room for group ${identity.name} of ${identity.ranks.length} ranks: the job's shared ` +
+        `${speaker(identity)} there is no room for group ${identity.name} of ${identity.ranks.length} ranks: the job's shared ` +
           `segment of ${this.#shared.segment.bytes} bytes is full; make fewer groups or launch with a larger segment`,
         { rank: identity.ranks[identity.rank] },
       );

@@ -4,7 +4,7 @@ import type { GroupMemory } from './group-memory';
 import { BLOCK_LENGTH, type Stream } from './layout';
 import type { Cursor } from './spans';
 
-/** Moves values between a rank's own memory and slots, and reduces slots; converts if the wire has 16 bits. */
+/** Copies values between a rank's own memory and slots, and reduces slots; converts values if the wire has 16 bits. */
 export class SlotCodec {
   readonly itemBytes: number;
   readonly #group: GroupMemory;
@@ -24,7 +24,7 @@ export class SlotCodec {
     this.#scratch = [group.layout.scratch(stream, 0), group.layout.scratch(stream, 1)];
   }
 
-  /** The cursor's next elements → slot. */
+  /** Copies the cursor's next elements into a slot. */
   fill(slot: number, cursor: Cursor, length: number): void {
     const { base, kernels } = this.#group;
     const narrow = kernels.narrow[this.#wire];
@@ -39,7 +39,7 @@ export class SlotCodec {
     });
   }
 
-  /** Slot → the cursor's next elements. */
+  /** Copies the values of a slot to the cursor's next elements. */
   drain(slot: number, cursor: Cursor, length: number): void {
     const { base, kernels } = this.#group;
     const widen = kernels.widen[this.#wire];

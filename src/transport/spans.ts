@@ -11,7 +11,7 @@ export interface Spans {
   readonly total: number;
 }
 
-/** A collective whose data lies at native addresses; plain data, goes to the comm thread as it is. */
+/** A collective whose data is at native addresses: plain data, which can be sent to the comm thread. */
 export interface SpanCall {
   readonly header: CallHeader;
   readonly inputs: readonly Spans[];

@@ -3,7 +3,7 @@ import { now, type Seconds } from '../core/units';
 import type { CallHeader, CallSite } from './call';
 import { CallRecord } from './record';
 
-/** A collective in which a thread is now. */
+/** The collective that a thread runs now. */
 export interface CollectiveStatus
   extends Pick<CallHeader, 'group' | 'op' | 'number' | 'count' | 'peer' | 'cause' | 'module' | 'async'>,
     Pick<CallSite, 'cell' | 'line'> {
@@ -11,22 +11,22 @@ export interface CollectiveStatus
   readonly since: Seconds;
 }
 
-/** What a rank does; other threads of its process may read it at any time. */
+/** What a rank does now; other threads of its process may read it at any time. */
 export interface RankStatus {
   readonly state: 'idle' | 'running' | 'collective';
   /** The running cell. */
   readonly cell: number | undefined;
-  /** When the state began. */
+  /** The time at which the state began. */
   readonly since: Seconds;
   /** The collective in which the main thread waits. */
   readonly collective: CollectiveStatus | undefined;
-  /** The collective in which the comm thread is. */
+  /** The collective that the comm thread runs. */
   readonly background: CollectiveStatus | undefined;
 }
 
 /**
- * [Note: status board] One section per writing thread: words, times, the group's name, then the record of the
- * collective, with a sequence number that is odd during a write.
+ * [Note: status board] Each writing thread has a section: words, times, the group's name, then the record of the
+ * collective. One of the words is a sequence number, which is odd during a write.
  */
 const SECTION_BYTES = 1024;
 const SECTION = { main: 0, comm: 1 } as const;
@@ -39,7 +39,7 @@ const NOT_RUNNING = -1;
 /** The record of one thread's call; ranks do not compare it. */
 const NO_LENGTHS = { signature: 0, sends: [], receives: [] };
 
-/** Memory for one rank's status, shared by all threads of the rank. */
+/** Makes memory for one rank's status, which all threads of the rank share. */
 export function createStatusBoard(): SharedArrayBuffer {
   const buffer = new SharedArrayBuffer(2 * SECTION_BYTES);
   for (const section of [SECTION.main, SECTION.comm]) {
@@ -64,12 +64,12 @@ export class StatusWriter {
     this.#record = new CallRecord(board, at + RECORD_AT, 0);
   }
 
-  /** The rank waits for work. */
+  /** Records that the rank waits for work. */
   idle(): void {
     this.#setRunning(NOT_RUNNING);
   }
 
-  /** The rank runs a cell. */
+  /** Records that the rank runs a cell. */
   running(cell: number): void {
     this.#setRunning(cell);
   }
@@ -99,7 +99,7 @@ export class StatusWriter {
     this.#end();
   }
 
-  /** The number is also odd if a writer was ended between begin and end. */
+  /** Makes the sequence number odd, even if an earlier writer was ended during a write and left it odd. */
   #begin(): void {
     const sequence = Atomics.load(this.#words, WORD.sequence);
     Atomics.store(this.#words, WORD.sequence, (sequence + 1) | 1);
@@ -125,7 +125,7 @@ interface SectionStatus {
   readonly collective: CollectiveStatus | undefined;
 }
 
-/** Copies until no write happened during the copy; if a writer stops in the middle, its unfinished section is used. */
+/** Repeats the copy until no write happened during it; the unfinished section of a writer that stopped is used as it is. */
 function readSection(board: SharedArrayBuffer, section: number): SectionStatus {
   const source = new Uint8Array(board, section * SECTION_BYTES, SECTION_BYTES);
   const sequence = new Int32Array(board, section * SECTION_BYTES, 1);

@@ -1,23 +1,23 @@
 import { type ErrorJson, ShardlabError } from '../core/errors';
 import type { CallResult } from './call';
 
-/** Calls that may be in flight at once; the next one waits for the oldest. */
+/** Maximum number of calls in flight; the next call waits for the oldest one. */
 export const NUM_TICKETS = 1024;
 
-/** In place of a ticket: the thread itself has ended. */
+/** The ticket number of a failure with which the thread itself ended. */
 export const WHOLE_THREAD = -1;
 
-/** Comm thread → main thread: why a call failed. It is sent before the call's ticket is marked. */
+/** The comm thread's message with the error of a failed call. It is sent before the call's ticket is marked. */
 export interface CommFailure {
   /** WHOLE_THREAD if all calls failed. */
   readonly ticket: number;
   readonly error: ErrorJson;
 }
 
-/** When a call ran on the comm thread, and whether all ranks' values were the same; if omitted, they were. */
+/** The times of a call on the comm thread; `agrees` (default true) says whether all ranks' values were equal. */
 type CallTimes = Omit<CallResult, 'values' | 'agrees'> & Partial<Pick<CallResult, 'agrees'>>;
 
-/** Six times, and 1 if all ranks' values were the same. */
+/** Six times, then 1 if all ranks' values were equal. */
 const NUM_TIMES = 7;
 const UNKNOWN = { free: Number.NaN, arrived: Number.NaN, lacked: Number.NaN, carried: Number.NaN };
 
@@ -39,7 +39,7 @@ export class TicketBoard {
     this.#times = new Float64Array(buffer, TIMES_AT, NUM_TICKETS * NUM_TIMES);
   }
 
-  /** Comm thread: messages announced so far. */
+  /** Comm thread: the number of messages that were announced so far. */
   get posted(): number {
     return Atomics.load(this.#words, POSTED);
   }
@@ -86,8 +86,8 @@ export class TicketBoard {
   }
 
   /**
-   * Main thread: blocks until the call has ended; spins first. Returns whether the call failed; all calls that are
-   * pending when the comm thread ends have failed. Throws: CLOSED if the world was closed meanwhile.
+   * Main thread: blocks until the call has ended; spins first. Returns whether the call failed; if the comm thread ends,
+   * all pending calls have failed. Throws: CLOSED if the world was closed meanwhile.
    */
   await(ticket: number, isOpen: () => boolean): boolean {
     const word = wordOf(ticket);

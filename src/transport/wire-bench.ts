@@ -16,24 +16,24 @@ export class WireBench {
     this.#module = module;
   }
 
-  /** float32 or int32 values → a new message. */
+  /** Converts float32 or int32 values to a new message. */
   toWire(values: Uint8Array, wire: WireDType): Buffer {
     return itemBytes(wire) === 4
       ? Buffer.from(values)
       : Buffer.from(this.#convert('narrow', values, wire, 2));
   }
 
-  /** As toWire, for data that does not leave this rank: if the wire does not round, the values themselves. */
+  /** Like toWire, for data that does not leave this rank; if the wire does not round, returns `values` itself. */
   toOwn(values: Uint8Array, wire: WireDType): Uint8Array {
     return itemBytes(wire) === 4 ? values : this.toWire(values, wire);
   }
 
-  /** A message → float32 or int32 values. */
+  /** Converts a message to float32 or int32 values, and writes them into `values`. */
   fromWire(message: Uint8Array, wire: WireDType, values: Uint8Array): void {
     values.set(itemBytes(wire) === 4 ? message : this.#convert('widen', message, wire, 4));
   }
 
-  /** Reduces messages of equal length in their order into a new one. */
+  /** Reduces messages of equal length, in their order, into a new message. */
   reduce(messages: readonly Uint8Array[], wire: WireDType, reduction: Reduction | undefined): Buffer {
     const bytes = messages[0]?.byteLength ?? 0;
     const stride = roundUp(bytes + SLACK, SLACK);
@@ -52,7 +52,7 @@ export class WireBench {
     return Buffer.from(this.#bytes.subarray(target, target + bytes));
   }
 
-  /** Converted values, until the next call. */
+  /** Returns converted values, which are valid until the next call. */
   #convert(how: 'narrow' | 'widen', from: Uint8Array, wire: WireDType, toBytes: 2 | 4): Uint8Array {
     const length = from.byteLength / (6 - toBytes);
     const target = roundUp(from.byteLength + SLACK, SLACK);

@@ -7,13 +7,13 @@ import { brokenError, type GroupIdentity, mismatchError } from './mismatch';
 import { type CallLengths, CallRecord, lengthsMatch, recordBytes } from './record';
 import type { WireBench } from './wire-bench';
 
-/** A collective whose data was copied into memory that main and comm thread share: float32 or int32, by list. */
+/** A collective whose float32 or int32 data was copied, list by list, into memory that main and comm thread share. */
 export interface StagedCall {
   readonly header: CallHeader;
   readonly lengths: CallLengths;
   readonly inputs: readonly SharedArrayBuffer[];
   readonly outputs: readonly SharedArrayBuffer[];
-  /** Where exchange and subgroup put every rank's value. */
+  /** Memory into which exchange and subgroup write every rank's value. */
   readonly values: SharedArrayBuffer;
 }
 
@@ -24,13 +24,13 @@ export interface ZeromqGroup {
   readonly identity: GroupIdentity;
   readonly path: string;
   readonly link: LinkClock | undefined;
-  /** The epoch in which its ranks called different collectives. */
+  /** The epoch in which the group's ranks called different collectives. */
   brokenEpoch: number;
 }
 
 const EMPTY = Buffer.alloc(0);
 
-/** Runs a call. Returns when all ranks had come with their links free, on the host's clock; 0 where links are not shaped. */
+/** Runs a call. Returns the time at which all ranks had arrived and had free links; 0 if links are not shaped. */
 export async function runZeromqCall(group: ZeromqGroup, call: StagedCall): Promise<Seconds> {
   if (call.header.epoch === group.brokenEpoch) throw brokenError(group.identity);
   const running = new ZeromqCall(group, call);
@@ -39,12 +39,12 @@ export async function runZeromqCall(group: ZeromqGroup, call: StagedCall): Promi
 }
 
 /**
- * A collective over letters. It begins with a letter from each rank to each other that carries its fingerprint and what
- * that rank needs first. Parts go straight from rank to rank: the same bytes as in a ring, in fewer steps, and sums in
- * rank order, equal to shared memory's bit by bit.
+ * A collective over letters. First, each rank sends a letter with its fingerprint and the first data to each other rank.
+ * Parts go directly from rank to rank: as many bytes as in a ring, in fewer steps. Sums are made in rank order, so
+ * they equal the sums of the shared memory plane bit by bit.
  */
 class ZeromqCall {
-  /** When all ranks had come with their links free. */
+  /** The time at which all ranks had arrived and had free links. */
   ready: Seconds = 0;
   readonly #group: ZeromqGroup;
   readonly #call: StagedCall;
@@ -96,7 +96,7 @@ class ZeromqCall {
     });
   }
 
-  /** Sends each rank its part; gives the reduction of all ranks' contributions to this rank's part. */
+  /** Sends each rank its part; returns the reduction of all ranks' contributions to this rank's part. */
   async #reduce(parts: readonly Uint8Array[]): Promise<Buffer> {
     const { wireDType, reduction } = this.#call.header;
     const encoded = parts.map((part, rank) => this.#encodeFor(rank, part));
@@ -105,7 +105,7 @@ class ZeromqCall {
     return this.#group.bench.reduce(messages, wireDType, reduction);
   }
 
-  /** Every rank's message for us goes to its output. */
+  /** Writes each rank's message for this rank into the output of that rank. */
   async #distribute(messageFor: (to: number) => Uint8Array): Promise<void> {
     const letters = await this.#meet(messageFor);
     letters.forEach(({ payload }, rank) => {
@@ -167,7 +167,7 @@ class ZeromqCall {
     throw mismatchError(identity, sides);
   }
 
-  /** Sends a message to each other rank and waits for one from each; gives all ranks' letters, in rank order. */
+  /** Sends a message to each other rank and waits for one from each; returns all ranks' letters, in rank order. */
   async #swap(phase: number, messageFor: (to: number) => Uint8Array, record: Uint8Array): Promise<Letter[]> {
     const keyFrom = (rank: number): string => this.#keyOf(`${phase}|${rank}`);
     const sent = this.#ofRanks((to): Letter => {
@@ -186,7 +186,7 @@ class ZeromqCall {
   #post(to: number, key: string, letter: Letter): void {
     const { name, ranks } = this.#group.identity;
     const global = ranks[to];
-    if (global === undefined) throw new ShardlabError('INTERNAL', `group ${name} has no place ${to}`);
+    if (global === undefined) throw new ShardlabError('INTERNAL', `group ${name} has no rank index ${to}`);
     this.#group.mailbox.send(global, key, letter);
   }
 
@@ -209,12 +209,12 @@ class ZeromqCall {
       const { name } = this.#group.identity;
       throw new ShardlabError('TRANSPORT', `a message for group ${name} has no fingerprint`);
     }
-    // Messages lie anywhere in their buffers; words need a multiple of four.
+    // A message may begin at any byte of its buffer, but words must begin at a multiple of four.
     const aligned = bytes.byteOffset === 0 ? bytes : Uint8Array.from(bytes);
     return new CallRecord(aligned.buffer, 0, this.#size);
   }
 
-  /** What goes to another rank is a copy: its sender reads it later. */
+  /** Converts values for the wire. Data for another rank is a copy, because the socket reads it later. */
   #encodeFor(rank: number, values: Uint8Array): Uint8Array {
     const { bench } = this.#group;
     const { wireDType } = this.#call.header;

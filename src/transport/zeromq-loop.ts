@@ -22,7 +22,7 @@ export type ZeromqRequest =
   | { readonly kind: 'call'; readonly group: number; readonly ticket: number; readonly call: StagedCall }
   | { readonly kind: 'close' };
 
-/** What the zeromq thread's script gets. */
+/** Setup data of the zeromq thread. */
 export interface ZeromqSetup {
   readonly rank: number;
   readonly addresses: readonly string[];
@@ -32,9 +32,9 @@ export interface ZeromqSetup {
   readonly statusBoard: SharedArrayBuffer;
 }
 
-/** How often the thread looks at the launcher's word while calls run. */
+/** Time between two checks of the control block while calls run. */
 const LOOK_MS = 20;
-/** A timer may be as late as this. */
+/** The most by which a timer is late. */
 const TIMER_MS = 1;
 
 /** A call that runs, or that a shaped link still carries. */
@@ -44,7 +44,7 @@ interface Running {
   readonly call: StagedCall;
 }
 
-/** Runs a rank's collectives over zeromq, on the comm thread's event loop: one queue a group and direction. */
+/** Runs a rank's collectives over zeromq on the comm thread's event loop, in one queue per group and direction. */
 export async function runZeromqLoop(input: CommThreadInput<ZeromqSetup>): Promise<void> {
   const { rank, addresses, token } = input.setup;
   const warn = (message: string): void => void process.stderr.write(`warning: ${message}\n`);
@@ -84,7 +84,7 @@ class ZeromqLoop {
         port.close();
         resolve();
       };
-      // Only the main thread's ZeromqPlane holds the other end.
+      // Only the main thread's ZeromqPlane writes to the other end.
       port.on('message', (request: ZeromqRequest) => this.#accept(request, end));
     });
   }
@@ -121,7 +121,7 @@ class ZeromqLoop {
   }
 
   /**
-   * Moves a call's data; the next of its queue may begin while a shaped link still carries it.
+   * Moves a call's data; the queue's next call may begin while a shaped link still carries this one.
    * Never rejects: the outcome goes to the ticket.
    */
   async #run({ group: id, ticket, call }: ZeromqRequest & { readonly kind: 'call' }): Promise<void> {
@@ -186,7 +186,7 @@ class ZeromqLoop {
     checkControl(this.#control, group.identity, call.header);
   }
 
-  /** Gives up what runs when the launcher said so. */
+  /** Gives up the running calls if the launcher has aborted them. */
   #look(): void {
     for (const running of this.#running) {
       try {
@@ -198,7 +198,7 @@ class ZeromqLoop {
   }
 }
 
-/** Timers are exact to about a millisecond: what is left then is spun, with a look at the sockets in between. */
+/** Waits for a landing. Timers are exact to about a millisecond, so the rest is spun, and sockets are served in between. */
 async function untilLanded(landing: Landing, check: () => void): Promise<void> {
   while (!landing.ready()) {
     const spare = Math.min(landing.spareMilliseconds - TIMER_MS, LOOK_MS);

@@ -14,11 +14,11 @@ import type { ZeromqRequest, ZeromqSetup } from './zeromq-loop';
 
 export interface ZeromqOptions {
   readonly addresses: readonly string[];
-  /** The secret of the job, by which its ranks know each other's letters. */
+  /** The job's secret, by which its ranks recognize each other's letters. */
   readonly token: string;
   readonly control: SharedArrayBuffer;
   readonly identity: GroupIdentity;
-  /** Shapes the wire; undefined: as fast as sockets are. */
+  /** The shaped link; undefined if the wire is as fast as sockets. */
   readonly link?: Link | undefined;
   /** Made by createStatusBoard. */
   readonly statusBoard: SharedArrayBuffer;
@@ -28,8 +28,8 @@ export interface ZeromqOptions {
 const MOST_KEPT: Bytes = 64 * 2 ** 20;
 
 /**
- * Ranks over zeromq, where memory cannot be shared. Everything runs on the comm thread; the main thread copies its
- * data into memory of both, and waits for blocking calls.
+ * Opens a plane over zeromq, for ranks that cannot share memory. All collectives run on the comm thread; the main thread
+ * copies its data into memory that both threads share, and waits for blocking calls.
  */
 export function openZeromqPlane(options: ZeromqOptions): Plane {
   const { addresses, token, control, statusBoard } = options;
@@ -67,7 +67,7 @@ export function openZeromqPlane(options: ZeromqOptions): Plane {
   };
 }
 
-/** Copies the outputs back when somebody waits. */
+/** A posted call, which copies its outputs back in its first wait. */
 class StagedPost implements PostedCall {
   readonly #posted: PostedCall;
   readonly #call: Call;
@@ -94,7 +94,7 @@ class StagedPost implements PostedCall {
     return this.#result;
   }
 
-  /** Only after a call that ended well: the comm thread may still use the memory of one that failed. */
+  /** Copies the outputs back. Only for a call that did not fail: the comm thread may still use a failed call's memory. */
   #unstage(): readonly number[] {
     const [staged, pool] = [this.#staged, this.#pool];
     if (staged === undefined) return [];
@@ -152,7 +152,7 @@ export class StagingPool {
   readonly #free = new Map<Bytes, SharedArrayBuffer[]>();
   #kept: Bytes = 0;
 
-  /** Memory of exactly `bytes` bytes, with its old content. */
+  /** Returns memory of exactly `bytes` bytes, which may hold old data. */
   take(bytes: Bytes): SharedArrayBuffer {
     const found = this.#free.get(bytes)?.pop();
     if (found === undefined) return new SharedArrayBuffer(bytes);

@@ -14,7 +14,7 @@ type Convert = (target: number, source: number, length: number) => void;
 /** Types of four bytes have no conversion. */
 type Conversions = Readonly<Record<HalfDType, Convert> & Partial<Record<WireDType, Convert>>>;
 
-/** Functions of assembly/index.ts by type on the wire; positions are byte offsets in their memory. */
+/** The functions of assembly/index.ts by wire dtype; targets, tables and sources are byte offsets in their memory. */
 export interface ReductionKernels {
   readonly reduce: Readonly<Record<WireDType, Reduce>>;
   /** From float32 to 16 bits. */

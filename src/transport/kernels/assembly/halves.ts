@@ -1,6 +1,6 @@
-// 16-bit floats, four at a time: 32-bit lanes in, 32-bit lanes out.
+// Conversions of four 16-bit floats at a time. Arguments and results have 32-bit lanes.
 
-/** float32 lanes → bfloat16 bits in the low half of each lane; round to nearest even, NaN stays NaN. */
+/** Converts float32 lanes to bfloat16 bits in the low half of each lane; rounds to nearest even, NaN stays NaN. */
 // @ts-ignore: decorators are AssemblyScript's
 @inline
 export function toBf16x4(x: v128): v128 {
@@ -10,7 +10,7 @@ export function toBf16x4(x: v128): v128 {
   return v128.bitselect(rounded, quiet, f32x4.eq(x, x));
 }
 
-/** bfloat16 bits in 32-bit lanes → float32 lanes. */
+/** Converts bfloat16 bits in 32-bit lanes to float32 lanes. */
 // @ts-ignore
 @inline
 export function fromBf16x4(bits: v128): v128 {
@@ -18,8 +18,8 @@ export function fromBf16x4(bits: v128): v128 {
 }
 
 /**
- * float32 lanes → float16 bits; round to nearest even, overflow to infinity, NaN stays NaN.
- * Subnormals are rounded by the float unit: adding 0.5 lines their last bit up with float32's.
+ * Converts float32 lanes to float16 bits; rounds to nearest even, values that are too large become infinity, NaN stays NaN.
+ * Subnormals are rounded by an addition of 0.5, which aligns their last bit with the last bit of a float32.
  * Source: F. Giesen, float_to_half_fast3_rtne.
  */
 // @ts-ignore
@@ -36,7 +36,7 @@ export function toF16x4(x: v128): v128 {
   return v128.or(v128.bitselect(special, finite, i32x4.ge_s(size, i32x4.splat(0x47800000))), sign);
 }
 
-/** float16 bits in 32-bit lanes → float32 lanes, exactly. */
+/** Converts float16 bits in 32-bit lanes to float32 lanes, exactly. */
 // @ts-ignore
 @inline
 export function fromF16x4(bits: v128): v128 {

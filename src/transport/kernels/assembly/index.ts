@@ -1,7 +1,7 @@
 // Reductions and conversions on the slots that ranks share. AssemblyScript, compiled by scripts/build-kernels.mjs.
 //
-// Lengths are elements. Every loop works in whole blocks (16 elements in reductions, 8 in conversions), so callers
-// leave that much room behind a buffer; what is written there means nothing.
+// Lengths are in elements. Every loop processes whole blocks of 16 elements (8 for 16-bit types), so each buffer needs
+// room for one more block at its end; the values written there have no meaning.
 import { fromBf16x4, fromF16x4, toBf16x4, toF16x4 } from './halves';
 
 const MAX: i32 = 1;
@@ -52,7 +52,7 @@ function foldBlocksF32(op: i32, target: usize, table: usize, sources: i32, lengt
   }
 }
 
-/** target[i] = fold over sources in order, then divided; op 0 sums, 1 takes the maximum. */
+/** target[i] = the sum (op 0) or maximum (op 1) of element i of all sources, in their order, divided by `divisor`. */
 export function reduceF32(op: i32, target: usize, table: usize, sources: i32, length: i32, divisor: f32): void {
   if (op == MAX) foldBlocksF32(1, target, table, sources, length, divisor);
   else foldBlocksF32(0, target, table, sources, length, divisor);
@@ -78,7 +78,7 @@ function foldBlocksI32(op: i32, target: usize, table: usize, sources: i32, lengt
   }
 }
 
-/** As reduceF32 for 32-bit integers; the division truncates toward zero. */
+/** Like reduceF32, for 32-bit integers; the division truncates toward zero. */
 export function reduceI32(op: i32, target: usize, table: usize, sources: i32, length: i32, divisor: i32): void {
   if (op == MAX) foldBlocksI32(1, target, table, sources, length);
   else foldBlocksI32(0, target, table, sources, length);
@@ -130,13 +130,13 @@ function foldBlocks16(brain: bool, op: i32, target: usize, table: usize, sources
   }
 }
 
-/** Folds bfloat16 sources in float32, rounds once at the end. */
+/** Reduces bfloat16 sources in float32, and rounds once at the end. */
 export function reduceBf16(op: i32, target: usize, table: usize, sources: i32, length: i32, divisor: f32): void {
   if (op == MAX) foldBlocks16(true, 1, target, table, sources, length, divisor);
   else foldBlocks16(true, 0, target, table, sources, length, divisor);
 }
 
-/** Folds float16 sources in float32, rounds once at the end. */
+/** Reduces float16 sources in float32, and rounds once at the end. */
 export function reduceF16(op: i32, target: usize, table: usize, sources: i32, length: i32, divisor: f32): void {
   if (op == MAX) foldBlocks16(false, 1, target, table, sources, length, divisor);
   else foldBlocks16(false, 0, target, table, sources, length, divisor);
@@ -162,22 +162,22 @@ function widen(brain: bool, target: usize, from: usize, length: i32): void {
   }
 }
 
-/** float32 → bfloat16, to nearest even. */
+/** Converts float32 to bfloat16; rounds to nearest even. */
 export function toBf16(target: usize, from: usize, length: i32): void {
   narrow(true, target, from, length);
 }
 
-/** bfloat16 → float32. */
+/** Converts bfloat16 to float32. */
 export function fromBf16(target: usize, from: usize, length: i32): void {
   widen(true, target, from, length);
 }
 
-/** float32 → float16, to nearest even; too large becomes infinity. */
+/** Converts float32 to float16; rounds to nearest even, values that are too large become infinity. */
 export function toF16(target: usize, from: usize, length: i32): void {
   narrow(false, target, from, length);
 }
 
-/** float16 → float32. */
+/** Converts float16 to float32. */
 export function fromF16(target: usize, from: usize, length: i32): void {
   widen(false, target, from, length);
 }
